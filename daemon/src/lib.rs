@@ -1,0 +1,1 @@
+//! lightloom: lightloomd: drives transceivers, optical switches and Linux switches.

@@ -1,0 +1,1 @@
+//! lightloom: packet engine, collectives, faults and training-step model.

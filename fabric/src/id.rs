@@ -1,0 +1,163 @@
+//! Names of things. Each is a dense index with its own type, written the way users write it:
+//! `n17` a node, `n17/g2` a GPU, `n17/b0` an OCSTrx bundle, `t3` a ToR, `g12` a group.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Why a text is not an id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {kind}: write it like `{example}`")]
+pub struct IdError {
+    text: String,
+    kind: &'static str,
+    example: &'static str,
+}
+
+macro_rules! text_serde {
+    ($name:ident, $example:literal) => {
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(de::Error::custom)
+            }
+        }
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "examples": [$example] })
+            }
+        }
+    };
+}
+
+macro_rules! index_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal, $kind:literal, $example:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The position in arrays indexed by this id.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+            /// The id of array position `index`.
+            ///
+            /// # Panics
+            /// If `index` does not fit 32 bits: fabrics are bounded far below.
+            #[must_use]
+            pub fn from_index(index: usize) -> Self {
+                Self(u32::try_from(index).expect("fabrics are bounded far below 2^32 parts"))
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                text.strip_prefix($prefix)
+                    .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+                    .and_then(|digits| digits.parse().ok())
+                    .map(Self)
+                    .ok_or_else(|| IdError { text: text.to_owned(), kind: $kind, example: $example })
+            }
+        }
+        text_serde!($name, $example);
+    };
+}
+
+index_id! {
+    /// A node (a baseboard of R GPUs), numbered by installation: rack by rack, slot by slot.
+    NodeId, "n", "a node", "n17"
+}
+index_id! {
+    /// A top-of-rack switch of the data-centre network.
+    TorId, "t", "a ToR", "t3"
+}
+index_id! {
+    /// A group of GPUs that form one ring.
+    GroupId, "g", "a group", "g12"
+}
+index_id! {
+    /// An optical circuit switch.
+    OcsId, "ocs", "an optical switch", "ocs4"
+}
+index_id! {
+    /// A leaf of a reconfigurable fat-tree: a ToR or a rail switch.
+    LeafId, "leaf", "a leaf", "leaf5"
+}
+
+macro_rules! part_id {
+    ($(#[$doc:meta])* $name:ident { $field:ident, $prefix:literal }, $kind:literal, $example:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name {
+            /// The node it sits in.
+            pub node: NodeId,
+            /// Which one within the node, from 0.
+            pub $field: u8,
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!("{}/", $prefix, "{}"), self.node, self.$field)
+            }
+        }
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                let error = || IdError { text: text.to_owned(), kind: $kind, example: $example };
+                let (node, part) = text.split_once('/').ok_or_else(error)?;
+                let digits = part.strip_prefix($prefix).ok_or_else(error)?;
+                Ok(Self {
+                    node: node.parse().map_err(|_| error())?,
+                    $field: digits.parse().map_err(|_| error())?,
+                })
+            }
+        }
+        text_serde!($name, $example);
+    };
+}
+
+part_id! {
+    /// A GPU of a node.
+    GpuId { gpu, "g" }, "a GPU", "n17/g2"
+}
+part_id! {
+    /// An OCSTrx bundle of a node: eight modules that switch as one.
+    BundleId { bundle, "b" }, "a bundle", "n17/b0"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_read_back_as_written() {
+        let gpu = GpuId { node: NodeId(17), gpu: 2 };
+        assert_eq!(gpu.to_string(), "n17/g2");
+        assert_eq!("n17/g2".parse(), Ok(gpu));
+        assert_eq!("ocs4".parse(), Ok(OcsId(4)));
+    }
+
+    #[test]
+    fn wrong_ids_show_the_right_form() {
+        for text in ["17", "n", "n-1", "n+1", "n1x", "x17", "n99999999999"] {
+            let error = text.parse::<NodeId>().unwrap_err();
+            assert!(error.to_string().contains("`n17`"), "{error}");
+        }
+        assert!("n1/b300".parse::<BundleId>().is_err());
+    }
+}

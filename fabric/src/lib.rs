@@ -1,0 +1,9 @@
+//! The vocabulary of lightloom: what a fabric is made of, and the documents that describe it.
+//!
+//! Everything here is pure data: units, names, the cabling of a fabric, the plan that configures it
+//! and the faults that befall it. No file, clock or socket is touched; bytes come in as slices.
+//! A [`Fabric`](fabric::Fabric) that exists is a valid one.
+
+pub mod id;
+pub mod seed;
+pub mod units;

@@ -1,0 +1,420 @@
+//! Units as types: a span of time is never mistaken for a size, nor a rate for a price.
+//!
+//! Engine quantities are integers, so that a sum does not depend on its order and one byte at
+//! 100, 200, 400, 800 or 1600 Gb/s lasts a whole number of picoseconds (80, 40, 20, 10, 5).
+//! Money and power are averages over many parts and so are floating point.
+//!
+//! In JSON a quantity is a bare number and the field name carries the unit (`dark_time_ps`).
+//! In files that people write it is text with its unit (`60us`, `400Gbps`, `4KiB`): see [`Text`].
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A quantity that people write as a number followed by its unit.
+pub trait Quantity: Sized + Copy + fmt::Display {
+    /// What it is, for messages: "a duration".
+    const KIND: &'static str;
+    /// An example of correct spelling, for messages and schemas.
+    const EXAMPLE: &'static str;
+    /// Accepted suffixes with their factor to the base unit, as (numerator, denominator).
+    const SUFFIXES: &'static [(&'static str, u128, u128)];
+    /// Builds the quantity from its base unit.
+    fn from_base(base: u64) -> Self;
+}
+
+macro_rules! unit {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $example:literal, [$(($suffix:literal, $num:expr, $den:expr)),+ $(,)?]) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+            schemars::JsonSchema,
+        )]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// Nothing at all.
+            pub const ZERO: Self = Self(0);
+            /// The largest value that can be held.
+            pub const MAX: Self = Self(u64::MAX);
+            /// The number of base units.
+            #[must_use]
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+            /// The difference, or zero where `other` is larger.
+            #[must_use]
+            pub const fn saturating_sub(self, other: Self) -> Self {
+                Self(self.0.saturating_sub(other.0))
+            }
+        }
+        impl Quantity for $name {
+            const KIND: &'static str = $kind;
+            const EXAMPLE: &'static str = $example;
+            const SUFFIXES: &'static [(&'static str, u128, u128)] = &[$(($suffix, $num, $den)),+];
+            fn from_base(base: u64) -> Self {
+                Self(base)
+            }
+        }
+        impl Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0 + other.0)
+            }
+        }
+        impl Sub for $name {
+            type Output = Self;
+            fn sub(self, other: Self) -> Self {
+                Self(self.0 - other.0)
+            }
+        }
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                self.0 += other.0;
+            }
+        }
+        impl SubAssign for $name {
+            fn sub_assign(&mut self, other: Self) {
+                self.0 -= other.0;
+            }
+        }
+        impl Mul<u64> for $name {
+            type Output = Self;
+            fn mul(self, times: u64) -> Self {
+                Self(self.0 * times)
+            }
+        }
+        impl Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+                items.fold(Self::ZERO, Add::add)
+            }
+        }
+        impl FromStr for $name {
+            type Err = QuantityError;
+            fn from_str(text: &str) -> Result<Self, QuantityError> {
+                parse_quantity(text)
+            }
+        }
+    };
+}
+
+unit! {
+    /// A span of simulated or physical time, in picoseconds. Holds up to 213 days.
+    Picoseconds, "a duration", "60us",
+    [("ps", 1, 1), ("ns", 1_000, 1), ("us", 1_000_000, 1), ("µs", 1_000_000, 1),
+     ("ms", 1_000_000_000, 1), ("s", 1_000_000_000_000, 1), ("min", 60_000_000_000_000, 1),
+     ("h", 3_600_000_000_000_000, 1)]
+}
+unit! {
+    /// A size, in bytes.
+    Bytes, "a size", "4KiB",
+    [("B", 1, 1), ("KiB", 1 << 10, 1), ("MiB", 1 << 20, 1), ("GiB", 1 << 30, 1), ("TiB", 1 << 40, 1),
+     ("kB", 1_000, 1), ("KB", 1_000, 1), ("MB", 1_000_000, 1), ("GB", 1_000_000_000, 1), ("TB", 1_000_000_000_000, 1)]
+}
+unit! {
+    /// A data rate, in bits per second.
+    BitsPerSecond, "a data rate", "400Gbps",
+    [("bps", 1, 1), ("kbps", 1_000, 1), ("Mbps", 1_000_000, 1), ("Gbps", 1_000_000_000, 1),
+     ("Tbps", 1_000_000_000_000, 1), ("GB/s", 8_000_000_000, 1), ("TB/s", 8_000_000_000_000, 1)]
+}
+
+impl Picoseconds {
+    /// Whole nanoseconds.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos * 1_000)
+    }
+    /// Whole microseconds.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros * 1_000_000)
+    }
+    /// Whole milliseconds.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000_000_000)
+    }
+    /// Seconds, for display and for formulas that end in a ratio.
+    #[must_use]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e12
+    }
+}
+
+impl BitsPerSecond {
+    /// Whole gigabits per second (10⁹ bits).
+    #[must_use]
+    pub const fn from_gbps(gbps: u64) -> Self {
+        Self(gbps * 1_000_000_000)
+    }
+    /// How long `size` occupies a link of this rate, rounded up to a whole picosecond.
+    ///
+    /// # Panics
+    /// If the rate is zero: a link without a rate is refused when a fabric is read.
+    #[must_use]
+    pub fn time_for(self, size: Bytes) -> Picoseconds {
+        assert!(self.0 > 0, "a link has a rate");
+        let picoseconds = (u128::from(size.0) * 8 * 1_000_000_000_000).div_ceil(u128::from(self.0));
+        Picoseconds(u64::try_from(picoseconds).unwrap_or(u64::MAX))
+    }
+    /// Bytes per second, for display.
+    #[must_use]
+    pub fn bytes_per_second(self) -> f64 {
+        self.0 as f64 / 8.0
+    }
+}
+
+/// An instant of simulated time: picoseconds since the run began.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct SimTime(pub u64);
+
+impl SimTime {
+    /// The beginning of the run.
+    pub const START: Self = Self(0);
+    /// The time since `earlier`.
+    ///
+    /// # Panics
+    /// If `earlier` is later: simulated time does not run backwards.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Picoseconds {
+        assert!(earlier.0 <= self.0, "simulated time does not run backwards");
+        Picoseconds(self.0 - earlier.0)
+    }
+}
+
+impl Add<Picoseconds> for SimTime {
+    type Output = Self;
+    fn add(self, span: Picoseconds) -> Self {
+        Self(self.0 + span.0)
+    }
+}
+
+impl fmt::Display for SimTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Picoseconds(self.0).fmt(f)
+    }
+}
+
+macro_rules! average {
+    ($(#[$doc:meta])* $name:ident, $format:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema)]
+        #[serde(transparent)]
+        pub struct $name(pub f64);
+        impl Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0 + other.0)
+            }
+        }
+        impl Mul<f64> for $name {
+            type Output = Self;
+            fn mul(self, times: f64) -> Self {
+                Self(self.0 * times)
+            }
+        }
+        impl Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+                items.fold(Self(0.0), Add::add)
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, $format, self.0)
+            }
+        }
+    };
+}
+
+average! {
+    /// Money in United States dollars.
+    Dollars, "${:.2}"
+}
+average! {
+    /// Electrical power, in watts.
+    Watts, "{:.2} W"
+}
+
+/// Writes `value` with the largest unit of `scale` that keeps it at or above one.
+fn write_scaled(f: &mut fmt::Formatter<'_>, value: u64, scale: &[(u64, &str)]) -> fmt::Result {
+    let &(factor, unit) =
+        scale.iter().find(|(factor, _)| value >= *factor).unwrap_or(&scale[scale.len() - 1]);
+    if value % factor == 0 {
+        return f.pad(&format!("{} {unit}", value / factor));
+    }
+    f.pad(&format!("{:.3} {unit}", value as f64 / factor as f64))
+}
+
+impl fmt::Display for Picoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scale = [
+            (1_000_000_000_000, "s"),
+            (1_000_000_000, "ms"),
+            (1_000_000, "µs"),
+            (1_000, "ns"),
+            (1, "ps"),
+        ];
+        write_scaled(f, self.0, &scale)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scale =
+            [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")];
+        write_scaled(f, self.0, &scale)
+    }
+}
+
+impl fmt::Display for BitsPerSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scale = [
+            (1_000_000_000_000, "Tb/s"),
+            (1_000_000_000, "Gb/s"),
+            (1_000_000, "Mb/s"),
+            (1_000, "kb/s"),
+            (1, "b/s"),
+        ];
+        write_scaled(f, self.0, &scale)
+    }
+}
+
+/// Why a text is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// No unit, or one that is not known for this kind.
+    #[error(
+        "`{text}` is not {kind}: write a number and a unit, such as `{example}` (units: {units})"
+    )]
+    Spelling {
+        /// What was read.
+        text: String,
+        /// What was expected.
+        kind: &'static str,
+        /// A correct spelling.
+        example: &'static str,
+        /// The units that would be accepted.
+        units: String,
+    },
+    /// Beyond what the integer representation holds.
+    #[error("`{text}` is too large for {kind}")]
+    TooLarge {
+        /// What was read.
+        text: String,
+        /// What was expected.
+        kind: &'static str,
+    },
+}
+
+/// Reads `1.5 GiB`: decimal digits with at most one point, optional spaces, a known suffix.
+fn parse_quantity<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
+    let spelling = || QuantityError::Spelling {
+        text: text.to_owned(),
+        kind: Q::KIND,
+        example: Q::EXAMPLE,
+        units: Q::SUFFIXES.iter().map(|(suffix, ..)| *suffix).collect::<Vec<_>>().join(", "),
+    };
+    let too_large = || QuantityError::TooLarge { text: text.to_owned(), kind: Q::KIND };
+    let trimmed = text.trim();
+    let digits_end =
+        trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let (number, suffix) = trimmed.split_at(digits_end);
+    let &(_, numerator, denominator) =
+        Q::SUFFIXES.iter().find(|(name, ..)| *name == suffix.trim()).ok_or_else(spelling)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || fraction.contains('.') || (number.contains('.') && fraction.is_empty()) {
+        return Err(spelling());
+    }
+    if whole.len() + fraction.len() > 30 {
+        return Err(too_large());
+    }
+    let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| spelling())?;
+    let scaled = digits.checked_mul(numerator).ok_or_else(too_large)?;
+    let divisor = 10u128.pow(u32::try_from(fraction.len()).map_err(|_| too_large())?) * denominator;
+    u64::try_from(scaled / divisor).map(Q::from_base).map_err(|_| too_large())
+}
+
+/// A quantity as people write it in a file: text with a unit.
+///
+/// Used in the file twins only; inner types hold the bare quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Text<Q>(pub Q);
+
+impl<'de, Q: Quantity + FromStr<Err = QuantityError>> Deserialize<'de> for Text<Q> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Text).map_err(de::Error::custom)
+    }
+}
+
+impl<Q: Quantity> Serialize for Text<Q> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0.to_string().replace(' ', "").replace("b/s", "bps"))
+    }
+}
+
+impl<Q: Quantity> schemars::JsonSchema for Text<Q> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Q::KIND.trim_start_matches("a ").replace(' ', "_").into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let units: Vec<&str> = Q::SUFFIXES.iter().map(|(suffix, ..)| *suffix).collect();
+        schemars::json_schema!({
+            "type": "string",
+            "description": format!("{} with its unit ({})", Q::KIND, units.join(", ")),
+            "pattern": format!("^[0-9]+(\\.[0-9]+)? *({})$", units.join("|")),
+            "examples": [Q::EXAMPLE],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn serialisation_is_exact_at_the_rates_in_use() {
+        for (gbps, ps_per_byte) in [(100, 80), (200, 40), (400, 20), (800, 10), (1600, 5)] {
+            let rate = BitsPerSecond::from_gbps(gbps);
+            assert_eq!(rate.time_for(Bytes(4096)), Picoseconds(4096 * ps_per_byte));
+        }
+    }
+
+    #[test]
+    fn quantities_read_with_fractions_and_units() {
+        assert_eq!("60us".parse(), Ok(Picoseconds(60_000_000)));
+        assert_eq!("1.5 GiB".parse(), Ok(Bytes(3 << 29)));
+        assert_eq!("6.4Tbps".parse(), Ok(BitsPerSecond(6_400_000_000_000)));
+        assert_eq!("800GB/s".parse(), Ok(BitsPerSecond(6_400_000_000_000)));
+    }
+
+    #[test]
+    fn wrong_spellings_name_the_right_one() {
+        for text in ["60", "us", "60 lightyears", "-1us", "1..5us", "1.us", ""] {
+            let error = text.parse::<Picoseconds>().unwrap_err();
+            assert!(error.to_string().contains("60us"), "{error}");
+        }
+        let error = "99999999999999h".parse::<Picoseconds>().unwrap_err();
+        assert!(matches!(error, QuantityError::TooLarge { .. }));
+    }
+
+    proptest! {
+        #[test]
+        fn shown_whole_quantities_read_back(value in 0u64..1_000_000) {
+            for size in [Bytes(value), Bytes(value << 20)] {
+                let shown = size.to_string();
+                if !shown.contains('.') {
+                    prop_assert_eq!(shown.parse::<Bytes>().unwrap(), size);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! lightloom: what a host and an optical transceiver say to each other.

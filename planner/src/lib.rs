@@ -1,0 +1,1 @@
+//! lightloom: pure functions from a fabric and its faults to checked plans.

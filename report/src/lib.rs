@@ -1,0 +1,1 @@
+//! lightloom: tables, plots and the self-contained report page.
