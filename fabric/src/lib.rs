@@ -4,6 +4,11 @@
 //! and the faults that befall it. No file, clock or socket is touched; bytes come in as slices.
 //! A [`Fabric`](fabric::Fabric) that exists is a valid one.
 
+pub mod dcn;
+pub mod fabric;
+pub mod fault;
 pub mod id;
+pub mod khop;
+pub mod plan;
 pub mod seed;
 pub mod units;

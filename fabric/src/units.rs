@@ -246,7 +246,7 @@ average! {
 fn write_scaled(f: &mut fmt::Formatter<'_>, value: u64, scale: &[(u64, &str)]) -> fmt::Result {
     let &(factor, unit) =
         scale.iter().find(|(factor, _)| value >= *factor).unwrap_or(&scale[scale.len() - 1]);
-    if value % factor == 0 {
+    if value.is_multiple_of(factor) {
         return f.pad(&format!("{} {unit}", value / factor));
     }
     f.pad(&format!("{:.3} {unit}", value as f64 / factor as f64))

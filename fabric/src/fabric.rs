@@ -1,0 +1,157 @@
+//! A fabric: what is installed, what is cabled to what, and what shall run on it.
+
+use crate::dcn::{FatTree, Order};
+use crate::khop::KhopRing;
+use crate::units::{BitsPerSecond, Dollars, Picoseconds, Watts};
+
+/// A valid fabric. It is made from a fabric file, where every error is reported.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fabric {
+    /// Its name in reports.
+    pub name: String,
+    /// SHA-256 of the file it was read from, in hex: plans name the fabric they are for.
+    pub sha256: String,
+    /// The high-bandwidth domain.
+    pub hbd: KhopRing,
+    /// Links of the high-bandwidth domain.
+    pub hbd_links: HbdLinks,
+    /// The data-centre network.
+    pub dcn: FatTree,
+    /// How the HBD line runs through the racks.
+    pub order: Order,
+    /// The transceivers with an optical circuit switch inside.
+    pub transceiver: Transceiver,
+    /// What shall run, in order of placement.
+    pub jobs: Vec<Job>,
+    /// Unit prices and powers of the interconnect parts.
+    pub parts: Parts,
+}
+
+/// Rates and delays of the GPU ring.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HbdLinks {
+    /// One ring edge, one direction: half of a GPU's bandwidth.
+    pub edge_rate: BitsPerSecond,
+    /// Propagation inside a node, over copper or a looped bundle.
+    pub inside_latency: Picoseconds,
+    /// Propagation between nodes, over a fibre.
+    pub fibre_latency: Picoseconds,
+}
+
+/// A transceiver with an optical circuit switch inside (OCSTrx).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transceiver {
+    /// Shortest time the light is dark while the switch moves.
+    pub switch_min: Picoseconds,
+    /// Longest time the light is dark while the switch moves.
+    pub switch_max: Picoseconds,
+    /// Added by the software that commands it, before the light moves.
+    pub software_delay: Picoseconds,
+}
+
+/// A job: groups of `tp` GPUs, each group one ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its name in reports.
+    pub name: String,
+    /// How many GPUs it wants.
+    pub size: JobSize,
+    /// GPUs of one tensor-parallel group.
+    pub tp: u32,
+}
+
+/// How many GPUs a job wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobSize {
+    /// All that can be grouped.
+    All,
+    /// This many, a multiple of the group size.
+    Gpus(u64),
+}
+
+/// Unit prices and powers of the parts of a k-hop ring.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parts {
+    /// One OCSTrx module.
+    pub ocstrx: Dollars,
+    /// The fibre that comes with every optical module.
+    pub fibre: Dollars,
+    /// One direct-attach copper cable.
+    pub dac: Dollars,
+    /// One OCSTrx module.
+    pub ocstrx_power: Watts,
+    /// One direct-attach copper cable.
+    pub dac_power: Watts,
+}
+
+/// OCSTrx modules in a bundle: half of them on each of the two GPUs it joins.
+pub const MODULES_PER_BUNDLE: u32 = 8;
+/// Copper cables that make one plain ring edge.
+pub const DACS_PER_EDGE: u32 = 2;
+
+impl Fabric {
+    /// Interconnect cost of one GPU: (8K/R) modules with fibre and (2(R-K)/R) cables.
+    #[must_use]
+    pub fn cost_per_gpu(&self) -> Dollars {
+        let (modules, cables) = self.parts_per_gpu();
+        (self.parts.ocstrx + self.parts.fibre) * modules + self.parts.dac * cables
+    }
+    /// Interconnect power of one GPU.
+    #[must_use]
+    pub fn power_per_gpu(&self) -> Watts {
+        let (modules, cables) = self.parts_per_gpu();
+        self.parts.ocstrx_power * modules + self.parts.dac_power * cables
+    }
+    fn parts_per_gpu(&self) -> (f64, f64) {
+        let (k, r) = (f64::from(self.hbd.k()), f64::from(self.hbd.gpus_per_node()));
+        (f64::from(MODULES_PER_BUNDLE) * k / r, f64::from(DACS_PER_EDGE) * (r - k) / r)
+    }
+}
+
+impl Default for HbdLinks {
+    /// 3.2 Tb/s a ring edge and direction (6.4 Tb/s a GPU), 100 ns inside a node, 200 ns between.
+    fn default() -> Self {
+        Self {
+            edge_rate: BitsPerSecond::from_gbps(3200),
+            inside_latency: Picoseconds::from_nanos(100),
+            fibre_latency: Picoseconds::from_nanos(200),
+        }
+    }
+}
+
+impl Default for Transceiver {
+    /// 60 to 80 µs (InfiniteHBD, published) and 1 ms of software, an assumption.
+    fn default() -> Self {
+        Self {
+            switch_min: Picoseconds::from_micros(60),
+            switch_max: Picoseconds::from_micros(80),
+            software_delay: Picoseconds::from_millis(1),
+        }
+    }
+}
+
+impl Default for Parts {
+    /// Unit prices recalled from the InfiniteHBD study; they reproduce its totals per GPU exactly.
+    fn default() -> Self {
+        Self {
+            ocstrx: Dollars(600.0),
+            fibre: Dollars(6.8),
+            dac: Dollars(199.6),
+            ocstrx_power: Watts(12.0),
+            dac_power: Watts(0.1),
+        }
+    }
+}
+
+impl Default for FatTree {
+    /// Four nodes a ToR, 64 ToRs a domain, non-blocking, 400 Gb/s, 1 µs a cable.
+    fn default() -> Self {
+        Self {
+            nodes_per_tor: 4,
+            tors_per_domain: 64,
+            oversubscription: 1,
+            link_rate: BitsPerSecond::from_gbps(400),
+            link_latency: Picoseconds::from_micros(1),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What is broken: nodes, bundles, single fibres.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{BundleId, NodeId};
+use crate::khop::{Fibre, KhopRing, Port, Position, hop_for_port};
+
+/// One broken part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// A node: none of its GPUs and bundles can be used (one bad GPU takes its node out).
+    Node(NodeId),
+    /// A bundle: none of its three paths works, so the GPU ring of its node is open there and the
+    /// node can take part in no ring that uses all its GPUs.
+    Bundle(BundleId),
+    /// The fibre plugged into this port: that one link is gone, the node stays.
+    Fibre(Port),
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => node.fmt(f),
+            Self::Bundle(bundle) => bundle.fmt(f),
+            Self::Fibre(port) => port.fmt(f),
+        }
+    }
+}
+
+/// Why a text names no part.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` names no part: write a node `n17`, a bundle `n17/b0` or a fibre by one of its ports `n17/b0.2`"
+)]
+pub struct PartError(String);
+
+impl FromStr for Part {
+    type Err = PartError;
+    fn from_str(text: &str) -> Result<Self, PartError> {
+        let text = text.trim();
+        text.parse()
+            .map(Self::Node)
+            .or_else(|_| text.parse().map(Self::Bundle))
+            .or_else(|_| text.parse().map(Self::Fibre))
+            .map_err(|_| PartError(text.to_owned()))
+    }
+}
+
+impl Serialize for Part {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for Part {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Part".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A node `n17`, a bundle `n17/b0`, or a fibre by one of its ports `n17/b0.2`",
+            "pattern": "^n[0-9]+(/b[0-9]+(\\.[12])?)?$",
+            "examples": ["n17", "n17/b0", "n17/b0.2"],
+        })
+    }
+}
+
+/// Why a part is not of this fabric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaultError {
+    /// No such node.
+    #[error("{node} does not exist: the fabric has nodes n0 to n{last}")]
+    NoNode {
+        /// The node named.
+        node: NodeId,
+        /// The highest that exists.
+        last: u32,
+    },
+    /// No such bundle.
+    #[error("{bundle} does not exist: a node has bundles b0 to b{last}")]
+    NoBundle {
+        /// The bundle named.
+        bundle: BundleId,
+        /// The highest that exists.
+        last: u8,
+    },
+    /// Nothing plugged in there.
+    #[error("no fibre is plugged into {0}")]
+    NoFibre(Port),
+}
+
+/// Everything that is broken at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FaultSet {
+    /// Broken nodes.
+    pub nodes: BTreeSet<NodeId>,
+    /// Broken bundles.
+    pub bundles: BTreeSet<BundleId>,
+    /// Broken fibres.
+    pub fibres: BTreeSet<Fibre>,
+}
+
+impl FaultSet {
+    /// Nothing broken.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// The faults named by `parts`.
+    ///
+    /// # Errors
+    /// For the first part that this fabric does not have.
+    pub fn of(hbd: &KhopRing, parts: impl IntoIterator<Item = Part>) -> Result<Self, FaultError> {
+        let mut faults = Self::none();
+        for part in parts {
+            faults.insert(hbd, part)?;
+        }
+        Ok(faults)
+    }
+
+    /// Breaks `part`.
+    ///
+    /// # Errors
+    /// If this fabric does not have it.
+    pub fn insert(&mut self, hbd: &KhopRing, part: Part) -> Result<(), FaultError> {
+        match resolve(hbd, part)? {
+            Resolved::Node(node) => self.nodes.insert(node),
+            Resolved::Bundle(bundle) => self.bundles.insert(bundle),
+            Resolved::Fibre(fibre) => self.fibres.insert(fibre),
+        };
+        Ok(())
+    }
+
+    /// Repairs `part`; repairing what works is no error.
+    ///
+    /// # Errors
+    /// If this fabric does not have it.
+    pub fn remove(&mut self, hbd: &KhopRing, part: Part) -> Result<(), FaultError> {
+        match resolve(hbd, part)? {
+            Resolved::Node(node) => self.nodes.remove(&node),
+            Resolved::Bundle(bundle) => self.bundles.remove(&bundle),
+            Resolved::Fibre(fibre) => self.fibres.remove(&fibre),
+        };
+        Ok(())
+    }
+
+    /// All broken parts by name, nodes first; a fibre by its lower port.
+    #[must_use]
+    pub fn parts(&self, hbd: &KhopRing) -> Vec<Part> {
+        let nodes = self.nodes.iter().copied().map(Part::Node);
+        let bundles = self.bundles.iter().copied().map(Part::Bundle);
+        let fibres = self.fibres.iter().map(|fibre| Part::Fibre(hbd.ports(*fibre).0));
+        nodes.chain(bundles).chain(fibres).collect()
+    }
+
+    /// Whether nothing is broken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.bundles.is_empty() && self.fibres.is_empty()
+    }
+}
+
+enum Resolved {
+    Node(NodeId),
+    Bundle(BundleId),
+    Fibre(Fibre),
+}
+
+fn resolve(hbd: &KhopRing, part: Part) -> Result<Resolved, FaultError> {
+    let node_exists = |node: NodeId| {
+        let last = hbd.nodes() - 1;
+        if node.0 <= last { Ok(()) } else { Err(FaultError::NoNode { node, last }) }
+    };
+    let bundle_exists = |bundle: BundleId| {
+        node_exists(bundle.node)?;
+        let last = hbd.k() - 1;
+        if bundle.bundle <= last { Ok(()) } else { Err(FaultError::NoBundle { bundle, last }) }
+    };
+    match part {
+        Part::Node(node) => node_exists(node).map(|()| Resolved::Node(node)),
+        Part::Bundle(bundle) => bundle_exists(bundle).map(|()| Resolved::Bundle(bundle)),
+        Part::Fibre(port) => {
+            bundle_exists(port.bundle)?;
+            let position: Position = hbd.position_of(port.bundle.node);
+            hop_for_port(hbd.k(), port.bundle.bundle, port.path)
+                .and_then(|hop| hbd.fibre(position, hop))
+                .map(Resolved::Fibre)
+                .ok_or(FaultError::NoFibre(port))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::khop::Shape;
+
+    fn line() -> KhopRing {
+        KhopRing::new(4, 3, Shape::Line, (0..8).map(NodeId).collect()).unwrap()
+    }
+
+    #[test]
+    fn a_fibre_is_one_fault_whichever_end_names_it() {
+        let hbd = line();
+        let parts = ["n2/b0.1", "n3/b1.1"].map(|text| text.parse().unwrap());
+        let faults = FaultSet::of(&hbd, parts).unwrap();
+        assert_eq!(faults.fibres.len(), 1);
+        assert_eq!(faults.parts(&hbd)[0].to_string(), "n2/b0.1");
+    }
+
+    #[test]
+    fn parts_that_do_not_exist_are_named_with_what_does() {
+        let hbd = line();
+        let message =
+            |text: &str| FaultSet::of(&hbd, [text.parse().unwrap()]).unwrap_err().to_string();
+        assert_eq!(message("n8"), "n8 does not exist: the fabric has nodes n0 to n7");
+        assert_eq!(message("n1/b3"), "n1/b3 does not exist: a node has bundles b0 to b2");
+        assert_eq!(message("n7/b0.1"), "no fibre is plugged into n7/b0.1");
+        assert!("q7".parse::<Part>().unwrap_err().to_string().contains("`n17/b0.2`"));
+    }
+}

@@ -1,0 +1,483 @@
+//! The k-hop ring: which fibre joins which transceiver to which (InfiniteHBD, arXiv 2502.03885).
+//!
+//! N nodes stand in one line. Inside a node, R GPUs form a ring `g0-g1-…-g(R-1)-g0`; K of the R
+//! ring edges are OCSTrx *bundles*, the others plain copper. A bundle holds exactly one path:
+//!
+//! ```text
+//!   loopback      g0 ══════ g1        the bundle is the ring edge
+//!   external-1    g0 ═══╗  ╔═ g1      both halves leave the node, towards one neighbour,
+//!                       ╚══╬══▶       where they meet the bundle that faces back
+//!   external-2                        the same, towards another neighbour
+//! ```
+//!
+//! A node is cabled to its neighbours at 1…K places up and down the line. Which bundle and path
+//! carries which hop is [`port_for_hop`]; the table is a derivation that satisfies every published
+//! property, not the paper's own (which was not available): docs/khop.md says so.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{BundleId, NodeId};
+
+/// Whether the line of nodes closes at its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// The last nodes are cabled to the first.
+    Ring,
+    /// The ends stay open.
+    Line,
+}
+
+/// The path a bundle holds. Exactly one at a time, and it gets the whole bandwidth.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Path {
+    /// Out on the first fibre pair.
+    #[serde(rename = "external-1")]
+    External1,
+    /// Out on the second fibre pair.
+    #[serde(rename = "external-2")]
+    External2,
+    /// Back into the node: the bundle acts as a copper edge of the GPU ring.
+    Loopback,
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::External1 => "external-1",
+            Self::External2 => "external-2",
+            Self::Loopback => "loopback",
+        })
+    }
+}
+
+/// A place in the line of nodes, from 0. Not a [`NodeId`]: those follow the racks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub u32);
+
+impl Position {
+    /// The position in arrays indexed by position.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A signed distance along the line: `+d` towards higher positions, `-d` towards lower. Never zero.
+pub type Hop = i8;
+
+/// One external fibre port of a bundle, written `n17/b0.2` (bundle 0, path 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port {
+    /// The bundle.
+    pub bundle: BundleId,
+    /// Which external path: 1 or 2.
+    pub path: u8,
+}
+
+impl Port {
+    /// The path a bundle must hold for this port to be lit.
+    ///
+    /// # Panics
+    /// If `path` is neither 1 nor 2.
+    #[must_use]
+    pub fn selects(self) -> Path {
+        match self.path {
+            1 => Path::External1,
+            2 => Path::External2,
+            other => unreachable!("a bundle has external paths 1 and 2, not {other}"),
+        }
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.bundle, self.path)
+    }
+}
+
+/// Why a text is not a port.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a fibre port: write it like `n17/b0.2` (node, bundle, external path 1 or 2)")]
+pub struct PortError(String);
+
+impl FromStr for Port {
+    type Err = PortError;
+    fn from_str(text: &str) -> Result<Self, PortError> {
+        let error = || PortError(text.to_owned());
+        let (bundle, path) = text.split_once('.').ok_or_else(error)?;
+        let path = match path {
+            "1" => 1,
+            "2" => 2,
+            _ => return Err(error()),
+        };
+        Ok(Self { bundle: bundle.parse().map_err(|_| error())?, path })
+    }
+}
+
+impl Serialize for Port {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Port {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The bundle index and external path (1 or 2) that carry `hop` in a fabric of `k` hops.
+///
+/// Forward and backward links that a ring may need at once sit on different bundles: bundles come
+/// in pairs, the even one facing up the line and the odd one down, two hop lengths each. An odd K
+/// leaves one bundle that carries `+K` on path 1 and `-K` on path 2, so a node cannot use both at
+/// once; planners avoid that pair and the checker refuses it.
+///
+/// | K | b0 | b1 | b2 | b3 |
+/// | --- | --- | --- | --- | --- |
+/// | 2 | +1, +2 | -1, -2 | | |
+/// | 3 | +1, +2 | -1, -2 | +3, -3 | |
+/// | 4 | +1, +2 | -1, -2 | +3, +4 | -3, -4 |
+///
+/// # Panics
+/// If `hop` is zero or longer than `k`.
+#[must_use]
+pub fn port_for_hop(k: u8, hop: Hop) -> (u8, u8) {
+    let length = hop.unsigned_abs();
+    assert!(length >= 1 && length <= k, "hop {hop} in a fabric of {k} hops");
+    if k % 2 == 1 && length == k {
+        return (k - 1, if hop > 0 { 1 } else { 2 });
+    }
+    let pair = (length - 1) / 2;
+    (2 * pair + u8::from(hop < 0), (length - 1) % 2 + 1)
+}
+
+/// The hop that external path `path` (1 or 2) of bundle `bundle` carries: [`port_for_hop`] inverted.
+#[must_use]
+pub fn hop_for_port(k: u8, bundle: u8, path: u8) -> Option<Hop> {
+    if bundle >= k || !(1..=2).contains(&path) {
+        return None;
+    }
+    if k % 2 == 1 && bundle == k - 1 {
+        let length = Hop::try_from(k).ok()?;
+        return Some(if path == 1 { length } else { -length });
+    }
+    let length = Hop::try_from(bundle / 2 * 2 + path).ok()?;
+    Some(if bundle.is_multiple_of(2) { length } else { -length })
+}
+
+/// Whether one node can hold links over `a` and `b` at the same time: not on the same bundle.
+#[must_use]
+pub fn hops_are_compatible(k: u8, a: Hop, b: Hop) -> bool {
+    port_for_hop(k, a).0 != port_for_hop(k, b).0
+}
+
+/// A fibre of the line: it joins `from` with the node `hops` further up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fibre {
+    /// The lower end (for a ring: the end that reaches up through it).
+    pub from: Position,
+    /// Its length in places, 1 to K.
+    pub hops: u8,
+}
+
+/// The most GPUs a node may have.
+pub const MAX_GPUS_PER_NODE: u8 = 64;
+/// The most nodes a line may have.
+pub const MAX_NODES: u32 = 4_000_000;
+
+/// Why a k-hop ring cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KhopError {
+    /// R outside its range.
+    #[error("a node has 2 to {MAX_GPUS_PER_NODE} GPUs, not {0}")]
+    GpusPerNode(u8),
+    /// K outside 2…R.
+    #[error(
+        "k is {k}, but a node of {gpus_per_node} GPUs has room for 2 to {gpus_per_node} bundles"
+    )]
+    Hops {
+        /// K as given.
+        k: u8,
+        /// R.
+        gpus_per_node: u8,
+    },
+    /// N outside its range.
+    #[error("a line has 1 to {MAX_NODES} nodes, not {0}")]
+    Nodes(u32),
+}
+
+/// The cabling of a k-hop ring or line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KhopRing {
+    gpus_per_node: u8,
+    k: u8,
+    shape: Shape,
+    node_at: Vec<NodeId>,
+    position_of: Vec<Position>,
+    absent: FxHashSet<Fibre>,
+}
+
+impl KhopRing {
+    /// A line of nodes in the order `node_at` (position → node, a permutation of `0..N`), with R
+    /// GPUs a node and reach K, fully cabled.
+    ///
+    /// # Errors
+    /// If R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
+    ///
+    /// # Panics
+    /// If `node_at` is not a permutation.
+    pub fn new(
+        gpus_per_node: u8,
+        k: u8,
+        shape: Shape,
+        node_at: Vec<NodeId>,
+    ) -> Result<Self, KhopError> {
+        if !(2..=MAX_GPUS_PER_NODE).contains(&gpus_per_node) {
+            return Err(KhopError::GpusPerNode(gpus_per_node));
+        }
+        if !(2..=gpus_per_node).contains(&k) {
+            return Err(KhopError::Hops { k, gpus_per_node });
+        }
+        let nodes = u32::try_from(node_at.len()).unwrap_or(u32::MAX);
+        if !(1..=MAX_NODES).contains(&nodes) {
+            return Err(KhopError::Nodes(nodes));
+        }
+        let mut position_of = vec![Position(u32::MAX); node_at.len()];
+        for (position, node) in (0..).zip(&node_at) {
+            position_of[node.index()] = Position(position);
+        }
+        assert!(
+            position_of.iter().all(|p| p.0 != u32::MAX),
+            "the line order names every node once"
+        );
+        Ok(Self { gpus_per_node, k, shape, node_at, position_of, absent: FxHashSet::default() })
+    }
+
+    /// Takes one fibre out: it was never installed.
+    pub fn remove_fibre(&mut self, fibre: Fibre) {
+        self.absent.insert(fibre);
+    }
+
+    /// R: GPUs in a node.
+    #[must_use]
+    pub fn gpus_per_node(&self) -> u8 {
+        self.gpus_per_node
+    }
+    /// K: bundles of a node, and the length in places of its longest fibre.
+    #[must_use]
+    pub fn k(&self) -> u8 {
+        self.k
+    }
+    /// Ring or line.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+    /// N: nodes in the line.
+    #[must_use]
+    pub fn nodes(&self) -> u32 {
+        u32::try_from(self.node_at.len()).expect("bounded by MAX_NODES")
+    }
+    /// All GPUs.
+    #[must_use]
+    pub fn gpus(&self) -> u64 {
+        u64::from(self.nodes()) * u64::from(self.gpus_per_node)
+    }
+    /// The node at `position`.
+    #[must_use]
+    pub fn node_at(&self, position: Position) -> NodeId {
+        self.node_at[position.index()]
+    }
+    /// Where `node` stands in the line.
+    #[must_use]
+    pub fn position_of(&self, node: NodeId) -> Position {
+        self.position_of[node.index()]
+    }
+
+    /// The position `hop` places away, where the line reaches that far. A hop of N places or more
+    /// would come back to its own node or lap the ring and is not cabled.
+    #[must_use]
+    pub fn neighbour(&self, position: Position, hop: Hop) -> Option<Position> {
+        let nodes = i64::from(self.nodes());
+        if i64::from(hop.unsigned_abs()) >= nodes {
+            return None;
+        }
+        let place = i64::from(position.0) + i64::from(hop);
+        let place = match self.shape {
+            Shape::Ring => place.rem_euclid(nodes),
+            Shape::Line if (0..nodes).contains(&place) => place,
+            Shape::Line => return None,
+        };
+        u32::try_from(place).ok().map(Position)
+    }
+
+    /// The fibre that leaves `position` over `hop`, where one is installed.
+    #[must_use]
+    pub fn fibre(&self, position: Position, hop: Hop) -> Option<Fibre> {
+        let other = self.neighbour(position, hop)?;
+        let from = if hop > 0 { position } else { other };
+        let fibre = Fibre { from, hops: hop.unsigned_abs() };
+        (self.absent.is_empty() || !self.absent.contains(&fibre)).then_some(fibre)
+    }
+
+    /// The port of `node` that carries `hop`.
+    #[must_use]
+    pub fn port(&self, node: NodeId, hop: Hop) -> Port {
+        let (bundle, path) = port_for_hop(self.k, hop);
+        Port { bundle: BundleId { node, bundle }, path }
+    }
+
+    /// The two ports a fibre joins: the lower end first.
+    ///
+    /// # Panics
+    /// If the fibre does not fit the line.
+    #[must_use]
+    pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
+        let hop = Hop::try_from(fibre.hops).expect("K is at most 64");
+        let upper = self.neighbour(fibre.from, hop).expect("the fibre is part of this line");
+        (self.port(self.node_at(fibre.from), hop), self.port(self.node_at(upper), -hop))
+    }
+
+    /// The port at the far end of the fibre plugged into `port`, if there is one.
+    #[must_use]
+    pub fn peer(&self, port: Port) -> Option<Port> {
+        let hop = hop_for_port(self.k, port.bundle.bundle, port.path)?;
+        let position = *self.position_of.get(port.bundle.node.index())?;
+        self.fibre(position, hop)?;
+        let other = self.neighbour(position, hop)?;
+        Some(self.port(self.node_at(other), -hop))
+    }
+
+    /// Every installed fibre, by lower end, then length.
+    pub fn fibres(&self) -> impl Iterator<Item = Fibre> + '_ {
+        let longest = Hop::try_from(self.k).expect("K is at most 64");
+        (0..self.nodes()).flat_map(move |from| {
+            (1..=longest).filter_map(move |hop| self.fibre(Position(from), hop))
+        })
+    }
+
+    /// The ring edge `e` (joining GPU `e` and GPU `e + 1 mod R`) that bundle `bundle` is.
+    ///
+    /// The first two bundles, which carry the ±1 links, sit on opposite edges; the others fill the
+    /// remaining edges in order.
+    #[must_use]
+    pub fn ring_edge(&self, bundle: u8) -> u8 {
+        let opposite = self.gpus_per_node / 2;
+        match bundle {
+            0 => 0,
+            1 => opposite,
+            other if other - 1 < opposite => other - 1,
+            other => other,
+        }
+    }
+
+    /// The bundle on ring edge `edge`, or nothing where the edge is copper.
+    #[must_use]
+    pub fn bundle_on_edge(&self, edge: u8) -> Option<u8> {
+        (0..self.k).find(|bundle| self.ring_edge(*bundle) == edge)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ring(nodes: u32, gpus: u8, k: u8, shape: Shape) -> KhopRing {
+        KhopRing::new(gpus, k, shape, (0..nodes).map(NodeId).collect()).unwrap()
+    }
+
+    #[test]
+    fn wiring_table_is_the_documented_one() {
+        let row = |k: u8| -> Vec<(u8, u8, Hop)> {
+            (0..k)
+                .flat_map(|b| (1..=2).map(move |p| (b, p, hop_for_port(k, b, p).unwrap())))
+                .collect()
+        };
+        assert_eq!(row(2), [(0, 1, 1), (0, 2, 2), (1, 1, -1), (1, 2, -2)]);
+        assert_eq!(row(3), [(0, 1, 1), (0, 2, 2), (1, 1, -1), (1, 2, -2), (2, 1, 3), (2, 2, -3)]);
+        assert_eq!(row(4)[4..], [(2, 1, 3), (2, 2, 4), (3, 1, -3), (3, 2, -4)]);
+    }
+
+    #[test]
+    fn only_the_two_longest_hops_of_an_odd_k_exclude_each_other() {
+        for k in 2..=8u8 {
+            for back in 1..=k as Hop {
+                for forward in 1..=k as Hop {
+                    let clash = k % 2 == 1 && back == k as Hop && forward == k as Hop;
+                    assert_eq!(
+                        hops_are_compatible(k, -back, forward),
+                        !clash,
+                        "k={k} -{back} +{forward}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bundles_take_distinct_edges_with_the_first_two_opposite() {
+        for gpus in 2..=MAX_GPUS_PER_NODE {
+            let line = ring(4, gpus, gpus, Shape::Line);
+            let mut edges: Vec<u8> = (0..gpus).map(|b| line.ring_edge(b)).collect();
+            assert_eq!((edges[0], edges[1]), (0, gpus / 2));
+            edges.sort_unstable();
+            assert_eq!(edges, (0..gpus).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn ports_read_back_as_written() {
+        let port: Port = "n17/b0.2".parse().unwrap();
+        assert_eq!(port.to_string(), "n17/b0.2");
+        for text in ["n17/b0", "n17/b0.3", "n17.1", "b0.1"] {
+            assert!(text.parse::<Port>().is_err());
+        }
+    }
+
+    #[test]
+    fn impossible_rings_are_refused() {
+        let nodes = || (0..4).map(NodeId).collect::<Vec<_>>();
+        assert_eq!(KhopRing::new(1, 2, Shape::Ring, nodes()), Err(KhopError::GpusPerNode(1)));
+        let too_far = KhopError::Hops { k: 5, gpus_per_node: 4 };
+        assert_eq!(KhopRing::new(4, 5, Shape::Ring, nodes()), Err(too_far));
+        assert_eq!(KhopRing::new(4, 2, Shape::Ring, vec![]), Err(KhopError::Nodes(0)));
+    }
+
+    proptest! {
+        #[test]
+        fn every_fibre_joins_two_ports_and_every_port_has_one_fibre(
+            nodes in 1u32..20, k in 2u8..=6, closed in any::<bool>(),
+        ) {
+            let shape = if closed { Shape::Ring } else { Shape::Line };
+            let line = ring(nodes, 8, k, shape);
+            let mut seen = std::collections::BTreeSet::new();
+            for fibre in line.fibres() {
+                let (a, b) = line.ports(fibre);
+                prop_assert_eq!(line.peer(a), Some(b));
+                prop_assert_eq!(line.peer(b), Some(a));
+                prop_assert!(seen.insert(a) && seen.insert(b), "a port takes one fibre");
+            }
+        }
+    }
+}
