@@ -1,3 +1,23 @@
-//! The command line of lightloom.
+//! The command line of lightloom: one file a verb, no logic of its own.
+//!
+//! To add a verb: a file `src/<verb>.rs` with `Arguments` (clap) and `run`, its `mod` line here, and
+//! its two lines in `cli.rs`. Results go through [`output`], files through [`files`].
 
-fn main() {}
+#![allow(dead_code, reason = "shared helpers wait for the verbs that use them")]
+
+mod cli;
+mod completions;
+mod files;
+mod output;
+mod progress;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = cli::Arguments::parse();
+    output::set_colour(arguments.color);
+    output::conclude(cli::run(&arguments))
+}

@@ -1,0 +1,74 @@
+//! The verbs and the flags they share.
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::completions;
+use crate::output::{Colour, Outcome};
+
+/// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lightloom",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true,
+    after_help = "Exit status: 0 success, 1 the input or the result is bad, 2 wrong usage."
+)]
+pub(crate) struct Arguments {
+    /// When to colour messages (NO_COLOR turns `auto` off).
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    pub(crate) color: Colour,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Completions(completions::Arguments),
+}
+
+/// Runs the chosen verb.
+///
+/// # Errors
+/// Whatever kept the verb from giving a result: printed to standard error, exit status 1.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    match &arguments.verb {
+        Verb::Completions(arguments) => completions::run(arguments),
+    }
+}
+
+/// The whole command as clap knows it, for completions and for reporting wrong usage.
+pub(crate) fn command() -> clap::Command {
+    Arguments::command()
+}
+
+/// How a verb shows its result. Flatten it into a verb's arguments.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct FormatArgument {
+    /// How to show the result.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) format: Format,
+}
+
+/// The two forms of every result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned tables with units, for people.
+    #[default]
+    Text,
+    /// One JSON document, for programs.
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_is_well_formed_and_every_verb_has_an_example() {
+        let command = super::command();
+        command.clone().debug_assert();
+        for verb in command.get_subcommands() {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "`{}` shows no example", verb.get_name());
+        }
+    }
+}

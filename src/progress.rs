@@ -1,0 +1,71 @@
+//! Progress on standard error: a bar on a terminal, lines with a percentage elsewhere.
+
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::output;
+
+/// How far a verb has come. Shared by reference between threads.
+pub(crate) struct Progress {
+    what: String,
+    total: u64,
+    done: AtomicU64,
+    bar: Option<ProgressBar>,
+}
+
+/// Elsewhere than on a terminal, a line is written each time this share more is done.
+const LINE_EVERY_PERCENT: u64 = 10;
+
+impl Progress {
+    /// Starts counting towards `total` of `what` ("samples", "windows").
+    pub(crate) fn new(what: &str, total: u64) -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {eta}")
+                .expect("the template is well-formed");
+            ProgressBar::new(total).with_style(style).with_message(what.to_owned())
+        });
+        Self { what: what.to_owned(), total: total.max(1), done: AtomicU64::new(0), bar }
+    }
+
+    /// Records that `steps` more are done.
+    pub(crate) fn advance(&self, steps: u64) {
+        let before = self.done.fetch_add(steps, Ordering::Relaxed);
+        match &self.bar {
+            Some(bar) => bar.inc(steps),
+            None => {
+                if let Some(percent) = line_due(before, before + steps, self.total) {
+                    output::note(&format!("{}: {percent} %", self.what));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The percentage to write when the count goes from `before` to `after`, if a line is due.
+fn line_due(before: u64, after: u64, total: u64) -> Option<u64> {
+    let step = |count: u64| count.min(total) * 100 / total / LINE_EVERY_PERCENT;
+    (step(after) > step(before)).then(|| step(after) * LINE_EVERY_PERCENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_due_at_each_tenth_and_never_twice() {
+        let lines: Vec<u64> = (0..1000).filter_map(|i| line_due(i, i + 1, 1000)).collect();
+        assert_eq!(lines, [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]);
+        assert_eq!(line_due(0, 3, 4), Some(70));
+        assert_eq!(line_due(4, 9, 4), None);
+    }
+}
