@@ -1,1 +1,2 @@
 //! lightloom: packet engine, collectives, faults and training-step model.
+pub mod device;

@@ -1,0 +1,64 @@
+//! Emulated optical devices: real protocols, real traps, no hardware.
+//!
+//! ```text
+//!             virtual time (tests)              real time (`lightloom device serve`)
+//!                     │                                     │
+//!                     ▼                                     ▼
+//!   Device::open / on_bytes / close / on_time / next_wakeup    ptys and TCP ports
+//!        │
+//!        ├── Transceiver        a module with a switch inside, framed serial protocol
+//!        └── OpticalSwitch      a Polatis-style switch, SCPI and TL1
+//! ```
+//!
+//! A device is a state machine without I/O: it is told what arrives and what time it is, and
+//! says what to send. Whoever drives it owns the clock: the deterministic simulation hands in
+//! virtual time, the serving loop the time since it started. One seed and one sequence of calls
+//! give one sequence of outputs.
+
+use lightloom_fabric::units::SimTime;
+
+/// One connection to a device: a serial line, or one accepted TCP client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Line(pub u32);
+
+/// The way into a device that a line was opened on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Port {
+    /// The framed serial protocol of docs/firmware-api.md.
+    Frames,
+    /// SCPI over TCP or a serial line.
+    Scpi,
+    /// TL1 over TCP.
+    Tl1,
+}
+
+/// What a device wants done on its lines, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send these bytes.
+    Bytes(Line, Vec<u8>),
+    /// Close the connection. On a serial line, nothing.
+    Close(Line),
+}
+
+/// An emulated device, driven from outside.
+///
+/// Time never runs backwards between calls. A caller that has nothing to deliver calls
+/// [`Device::on_time`] at [`Device::next_wakeup`].
+pub trait Device {
+    /// A client opened `line` on `port`. A device that serves one client at a time may answer
+    /// with [`Output::Close`].
+    fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>);
+
+    /// Bytes arrived on `line`, cut anywhere.
+    fn on_bytes(&mut self, now: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>);
+
+    /// The client of `line` is gone.
+    fn close(&mut self, now: SimTime, line: Line);
+
+    /// Time has come to `now`.
+    fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>);
+
+    /// When [`Device::on_time`] should next be called, if nothing arrives before. `None`: never.
+    fn next_wakeup(&self) -> Option<SimTime>;
+}

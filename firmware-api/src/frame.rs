@@ -1,0 +1,307 @@
+//! Bytes on the serial line: one frame is `00 COBS(header payload CRC-32) 00`.
+//!
+//! ```text
+//!  0        1      2..4       4         5        6..8     8..8+n    8+n..12+n
+//! ┌─────────┬──────┬──────────┬─────────┬────────┬────────┬─────────┬────────┐
+//! │ version │ kind │ sequence │ command │ status │ length │ payload │ CRC-32 │  big-endian
+//! └─────────┴──────┴──────────┴─────────┴────────┴────────┴─────────┴────────┘
+//! ```
+//!
+//! COBS leaves no zero byte inside a frame, so a receiver that lost its place is back in step at
+//! the next zero; the leading zero ends whatever noise came before. The CRC is CRC-32/ISO-HDLC
+//! (IEEE 802.3) over header and payload. Lengths are bounded: a receiver needs
+//! [`ENCODED_BYTES_MAX`] bytes of memory and never more.
+
+use crc::{CRC_32_ISO_HDLC, Crc};
+
+use crate::wire::{Reader, Writer};
+
+/// The version of the serial protocol that this crate speaks.
+pub const VERSION: u8 = 1;
+
+/// Bytes before the payload.
+pub const HEADER_BYTES: usize = 8;
+
+/// The longest payload: a read of a whole 128-byte page fits, with its address.
+pub const PAYLOAD_BYTES_MAX: usize = 136;
+
+/// Bytes of the check after the payload.
+pub const CRC_BYTES: usize = 4;
+
+const FRAME_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX + CRC_BYTES;
+
+/// The longest frame on the line, both delimiters included.
+pub const ENCODED_BYTES_MAX: usize = cobs::max_encoding_length(FRAME_BYTES_MAX) + 2;
+
+/// Room for one frame on the line.
+pub type EncodedBuffer = [u8; ENCODED_BYTES_MAX];
+
+const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// From host to device.
+    Request,
+    /// From device to host, with the sequence number of its request.
+    Reply,
+}
+
+impl Kind {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Request => 1,
+            Self::Reply => 2,
+        }
+    }
+    const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Request),
+            2 => Some(Self::Reply),
+            _ => None,
+        }
+    }
+}
+
+/// One frame, its payload borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The protocol version of the sender.
+    pub version: u8,
+    /// Request or reply.
+    pub kind: Kind,
+    /// Chosen by the host, repeated by the device.
+    pub sequence: u16,
+    /// Which request, or which request is answered: see [`crate::message`].
+    pub command: u8,
+    /// Zero in a request; in a reply zero, or why the request was refused.
+    pub status: u8,
+    /// At most [`PAYLOAD_BYTES_MAX`] bytes.
+    pub payload: &'a [u8],
+}
+
+/// Why bytes on the line are not a frame. None of these is answered: the sender's timeout is the
+/// only sign, so a garbled request can never be taken for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// More bytes than the longest frame has without a zero.
+    TooLong,
+    /// Fewer bytes than header and check need.
+    TooShort,
+    /// Not COBS.
+    Framing,
+    /// The check does not match.
+    Crc,
+    /// The length field disagrees with the number of bytes.
+    Length,
+    /// Neither request nor reply.
+    Kind,
+}
+
+impl core::fmt::Display for FrameError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::TooLong => "frame too long",
+            Self::TooShort => "frame too short",
+            Self::Framing => "not COBS",
+            Self::Crc => "wrong CRC",
+            Self::Length => "wrong length field",
+            Self::Kind => "neither request nor reply",
+        })
+    }
+}
+
+impl core::error::Error for FrameError {}
+
+impl<'a> Frame<'a> {
+    /// Writes the frame with both delimiters and returns its length on the line.
+    ///
+    /// # Panics
+    /// If the payload is longer than [`PAYLOAD_BYTES_MAX`]; the messages of this crate are not.
+    pub fn encode(&self, out: &mut EncodedBuffer) -> usize {
+        assert!(self.payload.len() <= PAYLOAD_BYTES_MAX, "payloads are bounded");
+        let mut plain = [0; FRAME_BYTES_MAX];
+        let mut writer = Writer::new(&mut plain);
+        writer.u8(self.version).u8(self.kind.code()).u16(self.sequence);
+        writer.u8(self.command).u8(self.status);
+        writer.u16(self.payload.len() as u16).slice(self.payload);
+        let body_bytes = writer.length();
+        let crc = CRC.checksum(&plain[..body_bytes]);
+        plain[body_bytes..body_bytes + CRC_BYTES].copy_from_slice(&crc.to_be_bytes());
+        cobs::encode_including_sentinels(&plain[..body_bytes + CRC_BYTES], out)
+    }
+
+    /// Reads a frame after COBS was undone.
+    fn parse(plain: &'a [u8]) -> Result<Self, FrameError> {
+        if plain.len() < HEADER_BYTES + CRC_BYTES {
+            return Err(FrameError::TooShort);
+        }
+        let (body, crc) = plain.split_at(plain.len() - CRC_BYTES);
+        if CRC.checksum(body).to_be_bytes() != crc {
+            return Err(FrameError::Crc);
+        }
+        let mut reader = Reader(body);
+        Self::parse_body(&mut reader).ok_or(FrameError::TooShort)?
+    }
+
+    fn parse_body(reader: &mut Reader<'a>) -> Option<Result<Self, FrameError>> {
+        let (version, kind) = (reader.u8()?, reader.u8()?);
+        let (sequence, command, status) = (reader.u16()?, reader.u8()?, reader.u8()?);
+        if usize::from(reader.u16()?) != reader.0.len() || reader.0.len() > PAYLOAD_BYTES_MAX {
+            return Some(Err(FrameError::Length));
+        }
+        let Some(kind) = Kind::from_code(kind) else { return Some(Err(FrameError::Kind)) };
+        Some(Ok(Self { version, kind, sequence, command, status, payload: reader.0 }))
+    }
+}
+
+/// Collects bytes from the line into frames. Noise costs a counted error and nothing else.
+#[derive(Clone, Debug)]
+pub struct Reassembler {
+    buffer: [u8; cobs::max_encoding_length(FRAME_BYTES_MAX)],
+    length: usize,
+    overflowed: bool,
+}
+
+impl Default for Reassembler {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Reassembler {
+    /// At the start of a line.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            buffer: [0; cobs::max_encoding_length(FRAME_BYTES_MAX)],
+            length: 0,
+            overflowed: false,
+        }
+    }
+
+    /// Takes one byte; a delimiter may complete a frame or reveal an error.
+    ///
+    /// Two delimiters in a row are no frame and no error.
+    pub fn push(&mut self, byte: u8) -> Option<Result<Frame<'_>, FrameError>> {
+        if byte != 0 {
+            match self.buffer.get_mut(self.length) {
+                Some(slot) => {
+                    *slot = byte;
+                    self.length += 1;
+                }
+                None => self.overflowed = true,
+            }
+            return None;
+        }
+        let length = core::mem::take(&mut self.length);
+        if core::mem::take(&mut self.overflowed) {
+            return Some(Err(FrameError::TooLong));
+        }
+        if length == 0 {
+            return None;
+        }
+        Some(match cobs::decode_in_place(&mut self.buffer[..length]) {
+            Ok(plain_bytes) => Frame::parse(&self.buffer[..plain_bytes]),
+            Err(_) => Err(FrameError::Framing),
+        })
+    }
+
+    /// Forgets a frame begun, for a line that was closed and opened again.
+    pub fn reset(&mut self) {
+        self.length = 0;
+        self.overflowed = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Seen = Result<(u16, u8, Vec<u8>), FrameError>;
+
+    fn received(line: &[u8]) -> Vec<Seen> {
+        let mut reassembler = Reassembler::new();
+        let mut seen = Vec::new();
+        for &byte in line {
+            if let Some(result) = reassembler.push(byte) {
+                seen.push(
+                    result.map(|frame| (frame.sequence, frame.command, frame.payload.to_vec())),
+                );
+            }
+        }
+        seen
+    }
+
+    fn encoded(sequence: u16, payload: &[u8]) -> Vec<u8> {
+        let frame = Frame {
+            version: VERSION,
+            kind: Kind::Request,
+            sequence,
+            command: 7,
+            status: 0,
+            payload,
+        };
+        let mut out = [0; ENCODED_BYTES_MAX];
+        let length = frame.encode(&mut out);
+        out[..length].to_vec()
+    }
+
+    #[test]
+    fn encoding_unchanged() {
+        // CRC-32 of 01 01 12 34 07 00 00 02 AB 00 as zlib computes it.
+        let expected = [
+            0x00, 0x06, 0x01, 0x01, 0x12, 0x34, 0x07, 0x01, 0x03, 0x02, 0xab, 0x05, 0x2a, 0xf3,
+            0x21, 0xe8, 0x00,
+        ];
+        assert_eq!(encoded(0x1234, &[0xab, 0x00]), expected);
+    }
+
+    #[test]
+    fn noise_before_a_frame_does_not_cost_the_frame() {
+        let mut line = std::vec![0x55, 0xaa, 0x13];
+        line.extend(encoded(5, b"abc"));
+        let seen = received(&line);
+        assert!(seen[0].is_err());
+        assert_eq!(seen[1], Ok((5, 7, b"abc".to_vec())));
+        assert_eq!(seen.len(), 2);
+    }
+
+    #[test]
+    fn a_flood_without_delimiter_is_one_error_in_bounded_memory() {
+        let mut line = std::vec![0x11; 100_000];
+        line.extend(encoded(6, b""));
+        assert_eq!(received(&line), [Err(FrameError::TooLong), Ok((6, 7, Vec::new()))]);
+    }
+
+    proptest! {
+        #[test]
+        fn frames_read_back(sequence: u16, payload in prop::collection::vec(any::<u8>(), 0..=PAYLOAD_BYTES_MAX)) {
+            let line = encoded(sequence, &payload);
+            prop_assert!(line[1..line.len() - 1].iter().all(|&byte| byte != 0));
+            prop_assert_eq!(received(&line), [Ok((sequence, 7, payload))]);
+        }
+
+        #[test]
+        fn every_flipped_bit_is_noticed(payload in prop::collection::vec(any::<u8>(), 0..40), bit in 0usize..400) {
+            let mut line = encoded(9, &payload);
+            let bit = bit % (line.len() * 8);
+            line[bit / 8] ^= 1 << (bit % 8);
+            for result in received(&line) {
+                // A flip in the leading delimiter only adds noise before nothing; the frame itself
+                // is then gone. A frame that is seen is the frame that was sent.
+                prop_assert!(result.is_err() || result == Ok((9, 7, payload.clone())));
+            }
+        }
+
+        #[test]
+        fn garbage_never_panics(line in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let _ = received(&line);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Which way a switch group sends its light, and how a change of it ended.
+//!
+//! A *group* is the set of lanes that one switch element moves together; an OCSTrx has one. A
+//! *path* is where the light of a group goes: nowhere, to one of the external fibres, or back
+//! into the module. Codes are those of register page B0h (docs/firmware-api.md).
+
+use core::fmt;
+
+/// Switch groups a module can have at most: the eight lanes of a bank.
+pub const GROUPS_MAX: usize = 8;
+
+/// External paths a module can have at most, bounded by the power taps of page B0h.
+pub const EXTERNAL_PATHS_MAX: u8 = 8;
+
+/// Where the light of one group goes.
+///
+/// ```
+/// use lightloom_firmware_api::path::Path;
+/// assert_eq!(Path::external(1).map(Path::code), Some(1));
+/// assert_eq!(Path::from_code(15), Some(Path::LOOPBACK));
+/// assert_eq!(Path::from_code(16), None);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path(u8);
+
+impl Path {
+    /// No light leaves the module.
+    pub const DARK: Self = Self(0);
+    /// The light comes back into the same module.
+    pub const LOOPBACK: Self = Self(15);
+
+    /// External fibre `number`, from 1 to [`EXTERNAL_PATHS_MAX`].
+    #[must_use]
+    pub const fn external(number: u8) -> Option<Self> {
+        if number >= 1 && number <= EXTERNAL_PATHS_MAX { Some(Self(number)) } else { None }
+    }
+
+    /// The path of a register code; `None` for codes without a meaning.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 | 15 => Some(Self(code)),
+            _ => Self::external(code),
+        }
+    }
+
+    /// The register code: 0 dark, 1 to 8 external, 15 loopback.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// The number of the external fibre, if this is one.
+    #[must_use]
+    pub const fn external_number(self) -> Option<u8> {
+        if self.0 >= 1 && self.0 <= EXTERNAL_PATHS_MAX { Some(self.0) } else { None }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::DARK => f.write_str("dark"),
+            Self::LOOPBACK => f.write_str("loopback"),
+            Self(number) => write!(f, "external-{number}"),
+        }
+    }
+}
+
+/// One path a group; groups that a module does not have stay [`Path::DARK`].
+pub type Paths = [Path; GROUPS_MAX];
+
+/// Some of the groups of a module: bit n is group n.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Groups(pub u8);
+
+impl Groups {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// The first `count` groups.
+    #[must_use]
+    pub const fn first(count: u8) -> Self {
+        if count >= 8 { Self(0xff) } else { Self((1 << count) - 1) }
+    }
+
+    /// Whether group `group` is among them.
+    #[must_use]
+    pub const fn contains(self, group: usize) -> bool {
+        group < GROUPS_MAX && self.0 >> group & 1 == 1
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// These without `group`.
+    #[must_use]
+    pub const fn without(self, group: usize) -> Self {
+        Self(self.0 & !(1 << group))
+    }
+
+    /// These and `group`.
+    #[must_use]
+    pub const fn with(self, group: usize) -> Self {
+        Self(self.0 | 1 << group)
+    }
+
+    /// Their numbers, ascending.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..GROUPS_MAX).filter(move |&group| self.contains(group))
+    }
+}
+
+/// What a module demands of its data paths before it moves light.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Every data path must be Deactivated: a host that knows nothing of paths sees a normal
+    /// re-initialisation. The default.
+    #[default]
+    RequireDeactivated,
+    /// The module mutes its transmitters while the light moves.
+    MuteTransmit,
+    /// The light moves with the transmitters on.
+    Hot,
+}
+
+impl Policy {
+    /// The policy of register byte B0h:216; `None` for codes without a meaning.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::RequireDeactivated),
+            1 => Some(Self::MuteTransmit),
+            2 => Some(Self::Hot),
+            _ => None,
+        }
+    }
+
+    /// The register code.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::RequireDeactivated => 0,
+            Self::MuteTransmit => 1,
+            Self::Hot => 2,
+        }
+    }
+}
+
+/// How an arm or a commit ended for one group. Codes 0 to 6 are those of CMIS page 6Dh (result
+/// per lane); 128 and up are ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Nothing was asked of this group.
+    #[default]
+    None,
+    /// Armed, or the light is where it was wanted.
+    Success,
+    /// The light is moving.
+    InProgress,
+    /// Refused now: the minimum dwell has not passed, or the module is not ready.
+    Rejected,
+    /// The wanted path does not exist.
+    Invalid,
+    /// The policy forbids the move while a data path is active.
+    InconsistentWithDataPath,
+    /// The order of moves that the request needs is not supported.
+    OrderingUnsupported,
+    /// The light is at another path than the wanted one.
+    HardwareFault,
+    /// The light did not come to rest within the maximum commit time.
+    SettleTimeout,
+    /// The light is at the wanted path and weaker than the threshold.
+    PowerLow,
+}
+
+impl Outcome {
+    const CODES: [(u8, Self); 10] = [
+        (0, Self::None),
+        (1, Self::Success),
+        (2, Self::InProgress),
+        (3, Self::Rejected),
+        (4, Self::Invalid),
+        (5, Self::InconsistentWithDataPath),
+        (6, Self::OrderingUnsupported),
+        (128, Self::HardwareFault),
+        (129, Self::SettleTimeout),
+        (130, Self::PowerLow),
+    ];
+
+    /// The outcome of a register code; `None` for codes without a meaning.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, outcome)| outcome)
+    }
+
+    /// The register code.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        let (code, _) = Self::CODES
+            .iter()
+            .find(|(_, outcome)| *outcome == self)
+            .expect("every outcome has a code");
+        *code
+    }
+}
+
+/// One outcome a group.
+pub type Outcomes = [Outcome; GROUPS_MAX];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_reads_back_or_means_nothing() {
+        for code in 0..=255 {
+            assert!(Path::from_code(code).is_none_or(|path| path.code() == code));
+            assert!(Outcome::from_code(code).is_none_or(|outcome| outcome.code() == code));
+            assert!(Policy::from_code(code).is_none_or(|policy| policy.code() == code));
+        }
+        assert_eq!((0..=255).filter(|&code| Path::from_code(code).is_some()).count(), 10);
+        assert_eq!((0..=255).filter(|&code| Outcome::from_code(code).is_some()).count(), 10);
+    }
+
+    #[test]
+    fn groups_are_a_set() {
+        let groups = Groups::NONE.with(0).with(3);
+        assert!(groups.contains(3) && !groups.contains(1) && !groups.contains(8));
+        assert!(groups.iter().eq([0, 3]));
+        assert!(groups.without(0).without(3).is_empty());
+        assert_eq!(Groups::first(8), Groups(0xff));
+        assert_eq!(Groups::first(1), Groups(1));
+    }
+}
