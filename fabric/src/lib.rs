@@ -11,4 +11,5 @@ pub mod id;
 pub mod khop;
 pub mod plan;
 pub mod seed;
+pub mod trace;
 pub mod units;

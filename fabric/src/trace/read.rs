@@ -1,0 +1,540 @@
+//! Reads a fault trace from JSON bytes and says where it is wrong.
+//!
+//! Two forms are read. The public one is an array of events:
+//!
+//! ```json
+//! [{"node_id": "6f24…", "event_time": 3.8955, "event_type": "fault_start",
+//!   "fault_type": {"Level": "Hardware Failure", "Class": "GPU", "Desc": "…"}}, …]
+//! ```
+//!
+//! It says neither how many servers there were nor for how long they were watched. The other
+//! form does: `{"servers": 400, "gpus_per_server": 8, "days": 348, "events": […]}`.
+//!
+//! A start and an end belong together when node and fault type agree; of several open ones the
+//! oldest ends first. Reading goes on after an error, so that all of them are shown at once.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Fault, FaultKind, FaultTrace, PUBLISHED_SERVERS, ServerId, TraceTime};
+
+/// Larger files are refused unread.
+pub const MAX_TRACE_BYTES: usize = 256 << 20;
+/// Beyond this a time is taken for a mistake of units.
+const MAX_DAYS: f64 = 36_525.0;
+/// Errors kept; a file that has more is not worth listing.
+const MAX_ERRORS: usize = 100;
+
+/// What the reader of a trace knows that the file may not say. What is given here wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Observation {
+    /// Servers watched. Default: the file's, or the public trace's 400.
+    pub servers: Option<u32>,
+    /// GPUs in a server. Default: the file's, or 8.
+    pub gpus_per_server: Option<u32>,
+    /// Days watched. Default: the file's, or whole days up to the last event.
+    pub days: Option<f64>,
+}
+
+/// What is wrong with a trace.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TraceProblem {
+    /// Not JSON at all, or not the shape of a trace.
+    #[error("{0}")]
+    NotJson(String),
+    /// More than [`MAX_TRACE_BYTES`].
+    #[error("{bytes} bytes; a trace may have {MAX_TRACE_BYTES}")]
+    TooLarge {
+        /// The size found.
+        bytes: usize,
+    },
+    /// A record lacks a field, or a field has the wrong type.
+    #[error("{0}")]
+    Record(String),
+    /// Time before observation began.
+    #[error("`event_time` is {days} days: time is counted from 0, the start of observation")]
+    NegativeTime {
+        /// As read.
+        days: f64,
+    },
+    /// A time beyond a century.
+    #[error("`event_time` is {days} days, over a century: the unit is days, not seconds")]
+    TooLate {
+        /// As read.
+        days: f64,
+    },
+    /// The end of a fault is earlier than its start.
+    #[error(
+        "the fault of `{node}` ends at {end_days} days, before its start at {start_days} days \
+         (record {start_record})"
+    )]
+    EndBeforeStart {
+        /// The server's name.
+        node: String,
+        /// Where the start is.
+        start_record: usize,
+        /// The start's time.
+        start_days: f64,
+        /// The end's time.
+        end_days: f64,
+    },
+    /// An end that matches no open fault of a server that did fail otherwise.
+    #[error("this ends a fault of `{node}` that has no `fault_start` with the same fault type")]
+    EndWithoutStart {
+        /// The server's name.
+        node: String,
+    },
+    /// An end for a server that no `fault_start` names.
+    #[error("unknown node `{node}`: no `fault_start` names it")]
+    UnknownNode {
+        /// The server's name.
+        node: String,
+    },
+    /// More distinct names than servers.
+    #[error("unknown node `{node}`: the trace has {servers} servers and this is one more")]
+    TooManyServers {
+        /// The first name too many.
+        node: String,
+        /// How many there may be.
+        servers: u32,
+    },
+    /// `servers`, `gpus_per_server` or `days` is not a positive number.
+    #[error("`{field}` must be positive")]
+    NotPositive {
+        /// Which one.
+        field: &'static str,
+    },
+}
+
+/// A problem and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceError {
+    /// Line of the file, from 1; 0 where the problem has no place.
+    pub line: usize,
+    /// Column in bytes, from 1.
+    pub column: usize,
+    /// Which event, from 0.
+    pub record: Option<usize>,
+    /// What is wrong.
+    pub problem: TraceProblem,
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}, column {}: ", self.line, self.column)?;
+        }
+        if let Some(record) = self.record {
+            write!(f, "record {record}: ")?;
+        }
+        self.problem.fmt(f)
+    }
+}
+
+/// Everything wrong with a trace, in the order of the file.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub struct TraceErrors(pub Vec<TraceError>);
+
+impl fmt::Display for TraceErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            error.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Described<'a> {
+    servers: Option<u32>,
+    gpus_per_server: Option<u32>,
+    days: Option<f64>,
+    /// Where the trace is from; for people.
+    #[serde(default, rename = "source")]
+    _source: Option<String>,
+    #[serde(borrow)]
+    events: Vec<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum EventType {
+    FaultStart,
+    FaultEnd,
+}
+
+#[derive(Deserialize)]
+struct Record<'a> {
+    #[serde(borrow)]
+    node_id: Cow<'a, str>,
+    event_time: f64,
+    event_type: EventType,
+    fault_type: FaultKind,
+}
+
+impl FaultTrace {
+    /// Reads a trace; `known` completes or overrides what the file says about itself.
+    ///
+    /// # Errors
+    /// Every problem found (at most 100), each with line, column and record.
+    pub fn read(bytes: &[u8], known: Observation) -> Result<Self, TraceErrors> {
+        let described = open(bytes).map_err(|error| TraceErrors(vec![error]))?;
+        let mut pairing = Pairing { bytes, ..Pairing::default() };
+        for (index, raw) in described.events.iter().enumerate() {
+            pairing.record(index, raw);
+        }
+        pairing.finish(&described, known)
+    }
+}
+
+/// Checks the outline of the document and leaves the events as unread pieces.
+fn open(bytes: &[u8]) -> Result<Described<'_>, TraceError> {
+    if bytes.len() > MAX_TRACE_BYTES {
+        let problem = TraceProblem::TooLarge { bytes: bytes.len() };
+        return Err(TraceError { line: 0, column: 0, record: None, problem });
+    }
+    let is_object = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    let read = if is_object {
+        serde_json::from_slice(bytes)
+    } else {
+        serde_json::from_slice(bytes).map(|events| Described {
+            servers: None,
+            gpus_per_server: None,
+            days: None,
+            _source: None,
+            events,
+        })
+    };
+    read.map_err(|error| TraceError {
+        line: error.line(),
+        column: error.column(),
+        record: None,
+        problem: TraceProblem::NotJson(reason(&error)),
+    })
+}
+
+/// The message of a JSON error without its own idea of the position.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+/// An event that waits for its other half.
+#[derive(Clone, Copy)]
+struct Half {
+    record: usize,
+    offset: usize,
+    time: TraceTime,
+    days: f64,
+}
+
+#[derive(Default)]
+struct Pairing<'a> {
+    bytes: &'a [u8],
+    errors: Vec<TraceError>,
+    servers: FxHashMap<String, ServerId>,
+    /// Record and offset at which each server is first named.
+    first_named: Vec<(usize, usize)>,
+    names: Vec<String>,
+    kinds: Vec<FaultKind>,
+    kind_of: FxHashMap<FaultKind, u32>,
+    ever_started: Vec<bool>,
+    starts: FxHashMap<(ServerId, u32), VecDeque<Half>>,
+    ends: FxHashMap<(ServerId, u32), VecDeque<Half>>,
+    faults: Vec<Fault>,
+    last: TraceTime,
+}
+
+impl Pairing<'_> {
+    fn record(&mut self, index: usize, raw: &RawValue) {
+        let offset = raw.get().as_ptr() as usize - self.bytes.as_ptr() as usize;
+        let record: Record<'_> = match serde_json::from_str(raw.get()) {
+            Ok(record) => record,
+            Err(error) => {
+                let at = offset + offset_of(raw.get().as_bytes(), error.line(), error.column());
+                return self.problem(index, at, TraceProblem::Record(reason(&error)));
+            }
+        };
+        let days = record.event_time;
+        if days < 0.0 {
+            return self.problem(index, offset, TraceProblem::NegativeTime { days });
+        }
+        if days > MAX_DAYS {
+            return self.problem(index, offset, TraceProblem::TooLate { days });
+        }
+        let half = Half { record: index, offset, time: TraceTime::from_days(days), days };
+        self.last = self.last.max(half.time);
+        let server = self.server(&record.node_id, half);
+        let key = (server, self.kind(record.fault_type));
+        self.pair(key, record.event_type, half);
+    }
+
+    /// Joins an event with the oldest unmatched event of the other type, or lets it wait.
+    fn pair(&mut self, key: (ServerId, u32), event: EventType, half: Half) {
+        self.ever_started[key.0.index()] |= event == EventType::FaultStart;
+        let (own, other) = match event {
+            EventType::FaultStart => (&mut self.starts, &mut self.ends),
+            EventType::FaultEnd => (&mut self.ends, &mut self.starts),
+        };
+        let Some(partner) = other.get_mut(&key).and_then(VecDeque::pop_front) else {
+            own.entry(key).or_default().push_back(half);
+            return;
+        };
+        let (start, end) = match event {
+            EventType::FaultStart => (half, partner),
+            EventType::FaultEnd => (partner, half),
+        };
+        if end.time < start.time {
+            let node = self.names[key.0.index()].clone();
+            let problem = TraceProblem::EndBeforeStart {
+                node,
+                start_record: start.record,
+                start_days: start.days,
+                end_days: end.days,
+            };
+            return self.problem(end.record, end.offset, problem);
+        }
+        self.faults.push(Fault { start: start.time, end: end.time, server: key.0, kind: key.1 });
+    }
+
+    fn server(&mut self, name: &str, half: Half) -> ServerId {
+        if let Some(&server) = self.servers.get(name) {
+            return server;
+        }
+        let server = ServerId(u32::try_from(self.names.len()).expect("bounded by the file size"));
+        self.servers.insert(name.to_owned(), server);
+        self.names.push(name.to_owned());
+        self.first_named.push((half.record, half.offset));
+        self.ever_started.push(false);
+        server
+    }
+
+    fn kind(&mut self, kind: FaultKind) -> u32 {
+        let next = u32::try_from(self.kinds.len()).expect("bounded by the file size");
+        *self.kind_of.entry(kind).or_insert_with_key(|kind| {
+            self.kinds.push(kind.clone());
+            next
+        })
+    }
+
+    fn problem(&mut self, record: usize, offset: usize, problem: TraceProblem) {
+        if self.errors.len() < MAX_ERRORS {
+            let (line, column) = position(self.bytes, offset);
+            self.errors.push(TraceError { line, column, record: Some(record), problem });
+        }
+    }
+
+    fn finish(
+        mut self,
+        described: &Described<'_>,
+        known: Observation,
+    ) -> Result<FaultTrace, TraceErrors> {
+        self.report_lone_ends();
+        let open_faults = self.close_open_faults();
+        let servers = known.servers.or(described.servers).unwrap_or(PUBLISHED_SERVERS);
+        self.report_surplus_server(servers);
+        let gpus_per_server = known.gpus_per_server.or(described.gpus_per_server).unwrap_or(8);
+        let whole_days = self.last.as_days().floor();
+        let implied = if whole_days > 0.0 { whole_days } else { self.last.as_days() };
+        let window = TraceTime::from_days(known.days.or(described.days).unwrap_or(implied));
+        self.report_not_positive("servers", u64::from(servers));
+        self.report_not_positive("gpus_per_server", u64::from(gpus_per_server));
+        if self.errors.is_empty() {
+            // Without known days they follow from the events, which were not all understood.
+            self.report_not_positive("days", window.0);
+        }
+        if !self.errors.is_empty() {
+            self.errors.sort_by_key(|error| (error.line, error.column));
+            return Err(TraceErrors(self.errors));
+        }
+        self.faults.sort_unstable();
+        let Self { faults, kinds, names, .. } = self;
+        Ok(FaultTrace { servers, gpus_per_server, window, faults, kinds, names, open_faults })
+    }
+
+    fn report_lone_ends(&mut self) {
+        let ends = std::mem::take(&mut self.ends);
+        let mut lone: Vec<(Half, ServerId)> = ends
+            .into_iter()
+            .flat_map(|(key, halves)| halves.into_iter().map(move |h| (h, key.0)))
+            .collect();
+        lone.sort_by_key(|(half, _)| half.record);
+        for (half, server) in lone {
+            let node = self.names[server.index()].clone();
+            let problem = if self.ever_started[server.index()] {
+                TraceProblem::EndWithoutStart { node }
+            } else {
+                TraceProblem::UnknownNode { node }
+            };
+            self.problem(half.record, half.offset, problem);
+        }
+    }
+
+    /// A fault that the file never ends lasts to the file's last event.
+    fn close_open_faults(&mut self) -> u32 {
+        let closed = self.faults.len();
+        for (&(server, kind), halves) in &self.starts {
+            let end = self.last;
+            self.faults.extend(halves.iter().map(|half| Fault {
+                start: half.time,
+                end,
+                server,
+                kind,
+            }));
+        }
+        u32::try_from(self.faults.len() - closed).expect("bounded by the file size")
+    }
+
+    fn report_surplus_server(&mut self, servers: u32) {
+        if let Some(&(record, offset)) = self.first_named.get(servers as usize) {
+            let node = self.names[servers as usize].clone();
+            self.problem(record, offset, TraceProblem::TooManyServers { node, servers });
+        }
+    }
+
+    fn report_not_positive(&mut self, field: &'static str, value: u64) {
+        if value == 0 {
+            let problem = TraceProblem::NotPositive { field };
+            self.errors.push(TraceError { line: 0, column: 0, record: None, problem });
+        }
+    }
+}
+
+/// The byte offset of a one-based line and column.
+fn offset_of(bytes: &[u8], line: usize, column: usize) -> usize {
+    let line_start: usize = bytes
+        .split_inclusive(|&byte| byte == b'\n')
+        .take(line.saturating_sub(1))
+        .map(<[u8]>::len)
+        .sum();
+    line_start + column.saturating_sub(1)
+}
+
+/// The one-based line and column of a byte offset.
+fn position(bytes: &[u8], offset: usize) -> (usize, usize) {
+    let before = &bytes[..offset.min(bytes.len())];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    (line, before.len() - line_start + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(node: &str, days: &str, event: &str) -> String {
+        format!(
+            r#"{{"node_id": "{node}", "event_time": {days}, "event_type": "{event}",
+ "fault_type": {{"Level": "Hardware Failure", "Class": "GPU", "Desc": "xid"}}}}"#
+        )
+    }
+
+    fn read(events: &[String]) -> Result<FaultTrace, TraceErrors> {
+        FaultTrace::read(format!("[\n{}]", events.join(",\n")).as_bytes(), Observation::default())
+    }
+
+    fn message(events: &[String]) -> String {
+        read(events).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_start_and_an_end_make_a_fault() {
+        let trace = read(&[event("a", "1.0", "fault_start"), event("a", "2.5", "fault_end")]);
+        let trace = trace.unwrap();
+        assert_eq!(trace.servers, 400);
+        assert_eq!(trace.window, TraceTime::from_days(2.0));
+        assert_eq!(trace.faults[0].end, TraceTime::from_days(2.5));
+        assert_eq!(trace.faulty_at(TraceTime::from_days(1.0)), [ServerId(0)]);
+        assert_eq!(trace.faulty_at(TraceTime::from_days(2.5)), []);
+    }
+
+    #[test]
+    fn an_end_may_stand_before_a_start_of_the_same_time() {
+        let events = [event("a", "1.0", "fault_end"), event("a", "1.0", "fault_start")];
+        assert_eq!(read(&events).unwrap().faults.len(), 1);
+    }
+
+    #[test]
+    fn a_fault_without_an_end_lasts_to_the_last_event() {
+        let events = [
+            event("a", "1.0", "fault_start"),
+            event("b", "2.0", "fault_start"),
+            event("b", "3.0", "fault_end"),
+        ];
+        let trace = read(&events).unwrap();
+        assert_eq!(trace.open_faults, 1);
+        assert_eq!(trace.faulty_at(TraceTime::from_days(2.9)), [ServerId(0), ServerId(1)]);
+    }
+
+    #[test]
+    fn problems_name_line_column_record_and_reason() {
+        let late = [event("a", "5.0", "fault_start"), event("a", "4.0", "fault_end")];
+        assert_eq!(
+            message(&late),
+            "line 4, column 1: record 1: the fault of `a` ends at 4 days, before its start at \
+             5 days (record 0)"
+        );
+        assert_eq!(
+            message(&[event("a", "-0.5", "fault_start")]),
+            "line 2, column 1: record 0: `event_time` is -0.5 days: time is counted from 0, the \
+             start of observation"
+        );
+        assert_eq!(
+            message(&[event("a", "1", "fault_start"), event("ghost", "2", "fault_end")]),
+            "line 4, column 1: record 1: unknown node `ghost`: no `fault_start` names it"
+        );
+        let reopened = event("a", "1", "fault_start") + "," + &event("a", "2", "fault_end");
+        assert!(
+            message(&[reopened, event("a", "3", "fault_end")]).contains("has no `fault_start`")
+        );
+        assert_eq!(
+            message(&[event("a", "\"soon\"", "fault_start")]),
+            "line 2, column 37: record 0: invalid type: string \"soon\", expected f64"
+        );
+        assert!(message(&[event("a", "1e9", "fault_start")]).contains("not seconds"));
+        assert!(message(&[event("a", "1", "explosion")]).contains("unknown variant `explosion`"));
+    }
+
+    #[test]
+    fn all_problems_are_shown_at_once() {
+        let events = [event("a", "-1", "fault_start"), event("b", "1", "fault_end")];
+        assert_eq!(message(&events).lines().count(), 2);
+    }
+
+    #[test]
+    fn what_is_not_a_trace_is_refused_with_a_position() {
+        let refuse =
+            |bytes: &[u8]| FaultTrace::read(bytes, Observation::default()).unwrap_err().to_string();
+        assert_eq!(refuse(b"[\n oops"), "line 2, column 2: expected value");
+        assert!(refuse(b"").contains("EOF"));
+        assert!(refuse(b"\xef\xbb\xbf[]").contains("expected value"));
+        assert!(refuse(b"3").contains("expected a sequence"));
+        assert!(refuse(br#"{"server": 4, "events": []}"#).contains("unknown field `server`"));
+        assert!(refuse(b"[]").contains("`days` must be positive"));
+        let deep = "[".repeat(100_000);
+        assert!(refuse(deep.as_bytes()).contains("EOF"), "{}", refuse(deep.as_bytes()));
+    }
+
+    #[test]
+    fn more_servers_than_said_are_unknown_nodes() {
+        let text = format!(
+            r#"{{"servers": 1, "days": 9, "events": [{}, {}]}}"#,
+            event("a", "1", "fault_start"),
+            event("b", "2", "fault_start")
+        );
+        let errors = FaultTrace::read(text.as_bytes(), Observation::default()).unwrap_err();
+        assert!(errors.to_string().contains("unknown node `b`: the trace has 1 servers"));
+    }
+}

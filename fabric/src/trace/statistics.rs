@@ -1,0 +1,207 @@
+//! What a trace says in numbers: how many faults, for how long, how many at once.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{FaultTrace, TraceTime};
+
+const DAYS_PER_YEAR: f64 = 365.25;
+/// The width of the bins of [`Statistics::mean_ratio_by_month`], in days.
+const MONTH_DAYS: f64 = 30.0;
+
+/// Servers out of service at once, weighted by time over the window.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Concurrency {
+    /// Mean share of the servers.
+    pub mean_ratio: f64,
+    /// Half of the time at most this many servers.
+    pub p50_servers: u32,
+    /// 90 % of the time at most this many.
+    pub p90_servers: u32,
+    /// 95 % of the time at most this many.
+    pub p95_servers: u32,
+    /// 99 % of the time at most this many.
+    pub p99_servers: u32,
+    /// Never more than this many.
+    pub max_servers: u32,
+}
+
+/// How long faults last, in days, each fault counted once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Durations {
+    /// Mean.
+    pub mean_days: f64,
+    /// Quantiles, each as (share of the faults, days).
+    pub quantiles_days: Vec<(f64, f64)>,
+    /// Faults that end the moment they start.
+    pub zero_length: u32,
+}
+
+/// One class of fault.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KindStatistics {
+    /// `GPU`, `NIC`, ….
+    pub class: String,
+    /// How many faults.
+    pub faults: u32,
+    /// Share of the time lost, overlaps counted for each.
+    pub downtime_share: f64,
+}
+
+/// A trace in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Statistics {
+    /// Servers observed.
+    pub servers: u32,
+    /// Servers with at least one fault.
+    pub servers_affected: u32,
+    /// GPUs in a server.
+    pub gpus_per_server: u32,
+    /// The window that concurrency is taken over, in days.
+    pub window_days: f64,
+    /// Faults in the file.
+    pub faults: u32,
+    /// Faults that the file does not end.
+    pub open_faults: u32,
+    /// Faults per server and year.
+    pub faults_per_server_year: f64,
+    /// Server-days out of service to the end of the last fault; a server with two faults at
+    /// once is counted once.
+    pub server_days: f64,
+    /// Servers out of service at once.
+    pub concurrency: Concurrency,
+    /// How long faults last.
+    pub durations: Durations,
+    /// Mean share of the servers out of service in each 30 days of the window.
+    pub mean_ratio_by_month: Vec<f64>,
+    /// Classes of fault, the most frequent first.
+    pub kinds: Vec<KindStatistics>,
+}
+
+impl FaultTrace {
+    /// The mean share of the servers that are faulty, over the window.
+    #[must_use]
+    pub fn mean_ratio(&self) -> f64 {
+        let spent = self.server_timeline(self.window).ms_by_faulty_count();
+        server_ms(&spent) as f64 / (self.window.0 as f64 * f64::from(self.servers))
+    }
+
+    /// The trace in numbers.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let last = self.faults.iter().map(|fault| fault.end).max().unwrap_or_default();
+        let years = f64::from(self.servers) * self.window.as_days() / DAYS_PER_YEAR;
+        let mut affected: Vec<_> = self.faults.iter().map(|fault| fault.server).collect();
+        affected.sort_unstable();
+        affected.dedup();
+        let whole = self.server_timeline(last.max(TraceTime(1))).ms_by_faulty_count();
+        Statistics {
+            servers: self.servers,
+            servers_affected: count(affected.len()),
+            gpus_per_server: self.gpus_per_server,
+            window_days: self.window.as_days(),
+            faults: count(self.faults.len()),
+            open_faults: self.open_faults,
+            faults_per_server_year: self.faults.len() as f64 / years,
+            server_days: TraceTime(server_ms(&whole)).as_days(),
+            concurrency: self.concurrency(),
+            durations: self.durations(),
+            mean_ratio_by_month: self.mean_ratio_by_month(),
+            kinds: self.kind_statistics(),
+        }
+    }
+
+    fn concurrency(&self) -> Concurrency {
+        let spent = self.server_timeline(self.window).ms_by_faulty_count();
+        let quantile = |share: f64| {
+            let wanted = share * self.window.0 as f64;
+            let mut so_far = 0;
+            let reached = spent.iter().position(|ms| {
+                so_far += ms;
+                so_far as f64 >= wanted
+            });
+            count(reached.unwrap_or(spent.len() - 1))
+        };
+        let most = spent.iter().rposition(|&ms| ms > 0).unwrap_or(0);
+        Concurrency {
+            mean_ratio: self.mean_ratio(),
+            p50_servers: quantile(0.50),
+            p90_servers: quantile(0.90),
+            p95_servers: quantile(0.95),
+            p99_servers: quantile(0.99),
+            max_servers: count(most),
+        }
+    }
+
+    fn durations(&self) -> Durations {
+        let mut days: Vec<f64> = self
+            .faults
+            .iter()
+            .map(|fault| TraceTime(fault.end.ms_since(fault.start)).as_days())
+            .collect();
+        if days.is_empty() {
+            return Durations::default();
+        }
+        days.sort_unstable_by(f64::total_cmp);
+        // Between two observations, linearly.
+        let at = |share: f64| {
+            let rank = share * (days.len() - 1) as f64;
+            let (below, above) = (days[rank.floor() as usize], days[rank.ceil() as usize]);
+            (share, below + (above - below) * rank.fract())
+        };
+        Durations {
+            mean_days: days.iter().sum::<f64>() / days.len() as f64,
+            quantiles_days: [0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.0].map(at).to_vec(),
+            zero_length: count(self.faults.iter().filter(|f| f.start == f.end).count()),
+        }
+    }
+
+    fn mean_ratio_by_month(&self) -> Vec<f64> {
+        let months = (self.window.as_days() / MONTH_DAYS).ceil() as usize;
+        let edge = |month: usize| TraceTime::from_days(month as f64 * MONTH_DAYS).min(self.window);
+        let until = |end: TraceTime| {
+            if end == TraceTime::START {
+                return 0;
+            }
+            server_ms(&self.server_timeline(end).ms_by_faulty_count())
+        };
+        let lost: Vec<u64> = (0..=months).map(|month| until(edge(month))).collect();
+        (0..months)
+            .map(|month| {
+                let width = edge(month + 1).ms_since(edge(month)) as f64;
+                (lost[month + 1] - lost[month]) as f64 / (width * f64::from(self.servers))
+            })
+            .collect()
+    }
+
+    fn kind_statistics(&self) -> Vec<KindStatistics> {
+        let mut by_class: BTreeMap<&str, (u32, u64)> = BTreeMap::new();
+        for fault in &self.faults {
+            let class = self.kinds.get(fault.kind as usize).map_or("unknown", |kind| &kind.class);
+            let entry = by_class.entry(class).or_default();
+            entry.0 += 1;
+            entry.1 += fault.end.ms_since(fault.start);
+        }
+        let total = by_class.values().map(|(_, ms)| ms).sum::<u64>().max(1) as f64;
+        let mut kinds: Vec<KindStatistics> = by_class
+            .into_iter()
+            .map(|(class, (faults, ms))| KindStatistics {
+                class: class.to_owned(),
+                faults,
+                downtime_share: ms as f64 / total,
+            })
+            .collect();
+        kinds.sort_by(|a, b| b.faults.cmp(&a.faults).then_with(|| a.class.cmp(&b.class)));
+        kinds
+    }
+}
+
+/// Server-milliseconds lost, from the time spent with each number of servers out.
+fn server_ms(ms_by_count: &[u64]) -> u64 {
+    ms_by_count.iter().zip(0..).map(|(ms, servers): (_, u64)| ms * servers).sum()
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).expect("a trace is bounded by its file size")
+}
