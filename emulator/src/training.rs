@@ -1,0 +1,24 @@
+//! How fast a model trains on a fabric.
+//!
+//! ```text
+//!  Model ──▶ flops ─┐
+//!                   ├─▶ step (analytic) ──▶ StepTime ──▶ mfu ──▶ goodput
+//!  Mapping ▶ bytes ─┤        ▲                 ▲
+//!          ▶ memory │   Calibration         schedule
+//!  Network ─────────┘
+//! ```
+//!
+//! A [`model::Model`] is a set of dimensions, a [`mapping::Mapping`] says how it is cut over GPUs, a
+//! [`network::Network`] says what joins them, a [`calibration::Calibration`] holds what was measured of an
+//! accelerator and its software. From these, [`step::step_time`] is a pure function.
+
+pub mod calibration;
+pub mod cards;
+pub mod flops;
+pub mod mapping;
+pub mod memory;
+pub mod mfu;
+pub mod model;
+pub mod network;
+pub mod schedule;
+pub mod step;

@@ -1,0 +1,182 @@
+//! The models and accelerators that come with lightloom, by name.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Text};
+
+use super::calibration::Precision;
+use super::model::Model;
+use super::step::Compute;
+
+/// An accelerator, as its file writes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Accelerator {
+    /// Name as users write it: `h100`.
+    pub name: String,
+    /// Where the figures come from, and how sure they are.
+    pub source: String,
+    /// Peak dense TFLOP/s by number format: `bf16`, and `fp8` where the chip has it.
+    pub peak_tflops: BTreeMap<Format, f64>,
+    /// Share of peak that the best-shaped matrix product was measured at.
+    pub best_gemm_efficiency: BTreeMap<Format, f64>,
+    /// Size of its memory.
+    pub memory: Text<Bytes>,
+    /// Rate of its memory.
+    pub memory_rate: Text<BitsPerSecond>,
+    /// Rate into its high-bandwidth domain, one way.
+    pub scale_up_rate: Text<BitsPerSecond>,
+    /// Rate into the data-centre network, one way.
+    pub scale_out_rate: Text<BitsPerSecond>,
+    /// GPUs of the high-bandwidth domain it is sold with.
+    pub domain_gpus: u32,
+}
+
+/// A number format, as files write it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Sixteen bits.
+    Bf16,
+    /// Eight bits.
+    Fp8,
+}
+
+impl Accelerator {
+    /// Peak operations per second, or `None` where the chip lacks the format.
+    #[must_use]
+    pub fn peak_flops(&self, precision: Precision) -> Option<f64> {
+        let format = match precision {
+            Precision::Bf16 => Format::Bf16,
+            Precision::Fp8 => Format::Fp8,
+        };
+        self.peak_tflops.get(&format).map(|tera| tera * 1e12)
+    }
+
+    /// What the step needs of it.
+    #[must_use]
+    pub fn compute(&self) -> Compute {
+        let bf16 = self.peak_flops(Precision::Bf16).unwrap_or(0.0);
+        Compute {
+            peak_flops: bf16,
+            peak_flops_fp8: self.peak_flops(Precision::Fp8).unwrap_or(bf16),
+            memory_rate: self.memory_rate.0.bytes_per_second(),
+            memory_bytes: self.memory.0.get() as f64,
+        }
+    }
+}
+
+macro_rules! files {
+    ($folder:literal: $($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../topologies/", $folder, "/", $name, ".yaml")))),+]
+    };
+}
+
+/// Name and text of every model file that comes with lightloom.
+pub const MODEL_FILES: &[(&str, &str)] = files!("models":
+    "deepseek-v3", "gpt-3-175b", "gpt-moe-1.1t", "grok-1", "llama-3.1-405b", "llama-3.1-70b",
+    "llama-3.1-8b", "mixtral-8x22b", "mixtral-8x7b", "nemotron-340b", "qwen2.5-72b", "step-3",
+);
+
+/// Name and text of every accelerator file that comes with lightloom.
+pub const ACCELERATOR_FILES: &[(&str, &str)] =
+    files!("accelerators": "a100", "b200", "gb200", "h100", "h200", "h800", "tpuv4");
+
+/// No card has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no {kind} is called `{name}`: did you mean `{nearest}`? (there are: {all})")]
+pub struct UnknownName {
+    kind: &'static str,
+    name: String,
+    nearest: &'static str,
+    all: String,
+}
+
+/// The model called `name`.
+///
+/// # Errors
+/// If there is none, with the nearest name.
+pub fn model(name: &str) -> Result<Model, UnknownName> {
+    card("model", MODEL_FILES, name)
+}
+
+/// The accelerator called `name`.
+///
+/// # Errors
+/// If there is none, with the nearest name.
+pub fn accelerator(name: &str) -> Result<Accelerator, UnknownName> {
+    card("accelerator", ACCELERATOR_FILES, name)
+}
+
+fn card<T: for<'de> Deserialize<'de>>(
+    kind: &'static str,
+    files: &[(&'static str, &'static str)],
+    name: &str,
+) -> Result<T, UnknownName> {
+    if let Some((_, text)) = files.iter().find(|(known, _)| *known == name) {
+        return Ok(serde_saphyr::from_str(text).expect("shipped cards are read by a test"));
+    }
+    let lower = name.to_lowercase();
+    let distance = |known: &str| strsim::osa_distance(known, &lower);
+    let nearest = files.iter().map(|(known, _)| *known).min_by_key(|known| distance(known));
+    Err(UnknownName {
+        kind,
+        name: name.to_owned(),
+        nearest: nearest.unwrap_or_default(),
+        all: files.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_card_reads_and_is_called_like_its_file() {
+        for (name, _) in MODEL_FILES {
+            assert_eq!(model(name).unwrap().name, *name);
+        }
+        for (name, _) in ACCELERATOR_FILES {
+            let card = accelerator(name).unwrap();
+            assert_eq!(card.name, *name);
+            assert!(card.compute().peak_flops > 0.0);
+        }
+    }
+
+    #[test]
+    fn models_have_the_weights_they_are_known_for() {
+        for (name, billions, active) in [
+            ("gpt-3-175b", 175.0, 175.0),
+            ("llama-3.1-8b", 8.03, 8.03),
+            ("llama-3.1-70b", 70.6, 70.6),
+            ("llama-3.1-405b", 405.8, 405.8),
+            ("nemotron-340b", 340.0, 340.0),
+            ("mixtral-8x7b", 46.7, 12.9),
+            ("mixtral-8x22b", 141.0, 39.1),
+            ("deepseek-v3", 671.0, 37.5),
+            ("grok-1", 314.0, 86.0),
+            ("qwen2.5-72b", 72.7, 72.7),
+            ("gpt-moe-1.1t", 1103.0, 320.0),
+            ("step-3", 316.0, 38.8),
+        ] {
+            let model = model(name).unwrap();
+            for (ours, known) in
+                [(model.parameters() / 1e9, billions), (model.active_parameters() / 1e9, active)]
+            {
+                assert!((ours / known - 1.0).abs() < 0.02, "{name}: {ours} against {known}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_points_to_the_nearest() {
+        let error = model("llama-405b").unwrap_err().to_string();
+        assert!(error.contains("did you mean `llama-3.1-405b`?"), "{error}");
+        let error = accelerator("H100").unwrap_err().to_string();
+        assert!(error.contains("`h100`"), "{error}");
+    }
+}

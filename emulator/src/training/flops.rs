@@ -1,0 +1,144 @@
+//! Floating-point operations of one forward pass per token, two to a multiply-add.
+//!
+//! The formulas are those of Megatron-LM's `num_floating_point_operations`: projections, attention core,
+//! feed-forward part and output layer; the router, norms and other element-wise work are not counted.
+//! A training step is three forward passes (forward, gradient of inputs, gradient of weights).
+
+use super::model::Model;
+
+/// Which part of the score matrix counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mask {
+    /// All of it: the convention of most papers until 2024.
+    Full,
+    /// The half below the diagonal: what a causal kernel computes.
+    Causal,
+}
+
+impl Mask {
+    /// The share of the score matrix that counts.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        match self {
+            Self::Full => 1.0,
+            Self::Causal => 0.5,
+        }
+    }
+}
+
+/// Forward operations per token of one attention core at sequence length `sequence`.
+#[must_use]
+pub fn attention_core(model: &Model, sequence: u64, mask: Mask) -> f64 {
+    2.0 * sequence as f64 * model.attention.core_width() * mask.share()
+}
+
+/// Forward operations per token of one layer's attention projections.
+#[must_use]
+pub fn attention_projections(model: &Model) -> f64 {
+    2.0 * model.attention.parameters(model.hidden)
+}
+
+/// Forward operations per token of a dense feed-forward part.
+#[must_use]
+pub fn dense_feed_forward(model: &Model) -> f64 {
+    2.0 * model.dense_parameters()
+}
+
+/// Forward operations per token of a mixture-of-experts part, without the router.
+#[must_use]
+pub fn expert_feed_forward(model: &Model) -> f64 {
+    model.feed_forward.experts.as_ref().map_or(0.0, |experts| {
+        2.0 * model.feed_forward.activation.matrices()
+            * f64::from(model.hidden)
+            * (f64::from(experts.top_k) * f64::from(experts.width)
+                + f64::from(experts.shared_width))
+    })
+}
+
+/// Forward operations per token of the output layer.
+#[must_use]
+pub fn output_layer(model: &Model) -> f64 {
+    2.0 * model.embedding_parameters()
+}
+
+/// Forward operations per token of the whole model.
+#[must_use]
+pub fn forward_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
+    let attention = attention_projections(model) + attention_core(model, sequence, mask);
+    let last_kind = if model.expert_layers() > 0 {
+        expert_feed_forward(model)
+    } else {
+        dense_feed_forward(model)
+    };
+    let prediction = f64::from(model.prediction_depths)
+        * (attention + last_kind + 4.0 * f64::from(model.hidden).powi(2) + output_layer(model));
+    f64::from(model.layers) * attention
+        + f64::from(model.dense_layers()) * dense_feed_forward(model)
+        + f64::from(model.expert_layers()) * expert_feed_forward(model)
+        + output_layer(model)
+        + prediction
+}
+
+/// Operations of one training step per token: forward and twice as much backward.
+#[must_use]
+pub fn step_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
+    3.0 * forward_per_token(model, sequence, mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cards;
+    use super::super::mapping::{Batch, Recompute};
+    use super::super::mfu::Convention;
+    use super::*;
+
+    fn close(ours: f64, published: f64, tolerance: f64) {
+        assert!((ours / published - 1.0).abs() < tolerance, "{ours:e} against {published:e}");
+    }
+
+    #[test]
+    fn deepseek_v3_has_the_published_operations_per_token() {
+        // arXiv 2505.09343, table 4: 385 and 432 TFLOP/s at 1,541.9 tokens/s and GPU.
+        let model = cards::model("deepseek-v3").unwrap();
+        close(step_per_token(&model, 4096, Mask::Causal), 385e12 / 1541.9, 0.002);
+        close(step_per_token(&model, 4096, Mask::Full), 432e12 / 1541.9, 0.002);
+    }
+
+    #[test]
+    fn deepseek_v3_with_one_prediction_depth_has_the_published_operations() {
+        // Megatron-Bridge, GB300 table: 1635 TFLOP/s at 6288 tokens/s and GPU.
+        let mut model = cards::model("deepseek-v3").unwrap();
+        model.prediction_depths = 1;
+        close(step_per_token(&model, 4096, Mask::Causal), 1635e12 / 6288.0, 0.002);
+    }
+
+    #[test]
+    fn llama_405b_has_the_operations_of_the_recipe_once_its_note_is_followed() {
+        let mut model = cards::model("llama-3.1-405b").unwrap();
+        close(step_per_token(&model, 8192, Mask::Full) * 8192.0, 2.151e16, 0.0005);
+        // NVIDIA's recipe counts 16 query groups where the model has 8.
+        let super::super::model::Attention::Grouped { key_value_heads, .. } = &mut model.attention
+        else {
+            unreachable!("llama has grouped-query attention")
+        };
+        *key_value_heads = 16;
+        close(step_per_token(&model, 8192, Mask::Full) * 8192.0, 2.17e16, 0.002);
+    }
+
+    #[test]
+    fn gpt_3_has_the_operations_of_the_recipe() {
+        let model = cards::model("gpt-3-175b").unwrap();
+        // Three digits are printed, so half a unit of the last is 0.23 %.
+        close(step_per_token(&model, 2048, Mask::Full) * 2048.0, 2.20e15, 0.0023);
+    }
+
+    #[test]
+    fn gpt_3_in_13_75_seconds_on_64_a100_is_51_4_percent() {
+        let model = cards::model("gpt-3-175b").unwrap();
+        let batch = Batch { sequences: 64, tokens: 2048 };
+        let convention = Convention::MfuFull;
+        let mfu = convention.utilisation(&model, batch, Recompute::Selective, 64, 312e12, 13.75);
+        close(mfu, 0.514, 0.002);
+    }
+}

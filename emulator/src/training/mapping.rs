@@ -1,0 +1,194 @@
+//! How a training job is cut over GPUs, and which cuts are possible.
+
+use serde::Serialize;
+
+use super::model::{Attention, Model};
+
+/// The cut of a job over GPUs. TP is innermost (neighbouring GPUs), then CP, EP inside DP, DP, and PP outermost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Mapping {
+    /// GPUs that share every matrix (TP).
+    pub tensor: u32,
+    /// GPUs that share a sequence (CP).
+    pub context: u32,
+    /// Pipeline stages (PP).
+    pub pipeline: u32,
+    /// Replicas (DP).
+    pub data: u32,
+    /// GPUs that share the experts of a layer (EP); a divisor of DP·CP.
+    pub expert: u32,
+    /// Sequences of a micro-batch.
+    pub micro_batch: u32,
+    /// Pieces of the pipeline that a stage holds (interleaved schedule); 1 is plain 1F1B.
+    pub virtual_stages: u32,
+    /// What of the forward pass is thrown away and computed again.
+    pub recompute: Recompute,
+}
+
+/// What of the forward pass is thrown away and computed again in the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recompute {
+    /// Nothing.
+    None,
+    /// The attention core.
+    Selective,
+    /// The layer.
+    Full,
+}
+
+/// The work of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Batch {
+    /// Sequences of a step.
+    pub sequences: u64,
+    /// Tokens of a sequence.
+    pub tokens: u64,
+}
+
+impl Batch {
+    /// Tokens of a step.
+    #[must_use]
+    pub fn total_tokens(self) -> f64 {
+        self.sequences as f64 * self.tokens as f64
+    }
+}
+
+/// Why a mapping cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A degree is zero.
+    #[error("{what} is 0: every degree is at least 1")]
+    Zero {
+        /// The degree.
+        what: &'static str,
+    },
+    /// Something must be a multiple and is not.
+    #[error(
+        "{whole} {of} cannot be divided by {what} {by} (remainder {remainder}): the nearest {what} that divides it is {nearest}"
+    )]
+    Division {
+        /// What is divided.
+        of: &'static str,
+        /// How many there are.
+        whole: u64,
+        /// The degree that divides.
+        what: &'static str,
+        /// Its value.
+        by: u64,
+        /// What is left over.
+        remainder: u64,
+        /// The divisor nearest to `by`.
+        nearest: u64,
+    },
+    /// The memory of a GPU is too small.
+    #[error(
+        "needs {needed_bytes} B on the fullest GPU, {over_bytes} B more than its {available_bytes} B"
+    )]
+    Memory {
+        /// Needed on the fullest GPU.
+        needed_bytes: u64,
+        /// There.
+        available_bytes: u64,
+        /// The difference.
+        over_bytes: u64,
+    },
+}
+
+/// The divisor of `whole` nearest to `to`; of two equally near, the smaller.
+#[must_use]
+pub fn nearest_divisor(whole: u64, to: u64) -> u64 {
+    let mut best = 1;
+    for candidate in 1..=whole.min(to.saturating_mul(2)) {
+        if whole.is_multiple_of(candidate) && candidate.abs_diff(to) < u64::abs_diff(best, to) {
+            best = candidate;
+        }
+    }
+    best
+}
+
+impl Mapping {
+    /// GPUs that the job takes.
+    #[must_use]
+    pub fn gpus(&self) -> u64 {
+        [self.tensor, self.context, self.pipeline, self.data].map(u64::from).iter().product()
+    }
+
+    /// Micro-batches that a replica works through in a step.
+    #[must_use]
+    pub fn micro_batches(&self, batch: Batch) -> u64 {
+        batch.sequences / (u64::from(self.data) * u64::from(self.micro_batch))
+    }
+
+    /// Every reason why `model` cannot be cut like this, memory apart.
+    #[must_use]
+    pub fn refusals(&self, model: &Model, batch: Batch) -> Vec<Refusal> {
+        let mut refusals: Vec<Refusal> = [
+            ("TP", self.tensor),
+            ("CP", self.context),
+            ("PP", self.pipeline),
+            ("DP", self.data),
+            ("EP", self.expert),
+            ("micro-batch", self.micro_batch),
+            ("virtual stages", self.virtual_stages),
+        ]
+        .into_iter()
+        .filter(|(_, degree)| *degree == 0)
+        .map(|(what, _)| Refusal::Zero { what })
+        .collect();
+        if !refusals.is_empty() {
+            return refusals;
+        }
+        let mut divide = |of: &'static str, whole: u64, what: &'static str, by: u64| {
+            if !whole.is_multiple_of(by) {
+                let (remainder, nearest) = (whole % by, nearest_divisor(whole, by));
+                refusals.push(Refusal::Division { of, whole, what, by, remainder, nearest });
+            }
+        };
+        let (tensor, data) = (u64::from(self.tensor), u64::from(self.data));
+        let pieces = u64::from(self.pipeline) * u64::from(self.virtual_stages);
+        divide("attention heads", model.attention.heads().into(), "TP", tensor);
+        if let Attention::Grouped { key_value_heads, .. } = model.attention
+            && u64::from(key_value_heads) > tensor
+        {
+            divide("key-value heads", key_value_heads.into(), "TP", tensor);
+        }
+        divide("feed-forward width", model.feed_forward.width.into(), "TP", tensor);
+        divide("tokens of a sequence", batch.tokens, "CP×TP", u64::from(self.context) * tensor);
+        divide(
+            "sequences of a step",
+            batch.sequences,
+            "DP×micro-batch",
+            data * u64::from(self.micro_batch),
+        );
+        if let Some(experts) = &model.feed_forward.experts {
+            divide("experts", experts.count.into(), "EP", self.expert.into());
+        }
+        divide("DP×CP", data * u64::from(self.context), "EP", self.expert.into());
+        if pieces > u64::from(model.layers) + 2 {
+            let (of, whole, what) = ("layers", model.layers.into(), "PP×virtual stages");
+            refusals.push(Refusal::Division {
+                of,
+                whole,
+                what,
+                by: pieces,
+                remainder: whole,
+                nearest: whole,
+            });
+        }
+        refusals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_divisor_is_named() {
+        assert_eq!(nearest_divisor(96, 7), 6);
+        assert_eq!(nearest_divisor(96, 100), 96);
+        assert_eq!(nearest_divisor(126, 16), 14);
+        assert_eq!(nearest_divisor(5, 3), 1);
+    }
+}

@@ -1,0 +1,100 @@
+//! Bytes that the fullest GPU holds.
+//!
+//! States per weight and activations per layer follow Megatron-LM's `theoretical_memory_usage`; the
+//! fullest rank is the first stage, which holds an embedding and keeps the most micro-batches in flight.
+
+use super::calibration::Software;
+use super::mapping::{Batch, Mapping, Recompute};
+use super::model::{Activation, Model};
+
+/// What a GPU holds.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Memory {
+    /// Weights, gradients and optimizer states.
+    pub states_bytes: f64,
+    /// Activations of the micro-batches in flight.
+    pub activations_bytes: f64,
+}
+
+impl Memory {
+    /// All of it.
+    #[must_use]
+    pub fn total_bytes(&self) -> f64 {
+        self.states_bytes + self.activations_bytes
+    }
+}
+
+/// Weights on the fullest rank: those that every replica holds alike, and the experts, which EP divides.
+#[must_use]
+pub fn weights_per_gpu(model: &Model, mapping: &Mapping) -> (f64, f64) {
+    let tensor = f64::from(mapping.tensor);
+    let pipeline = f64::from(mapping.pipeline);
+    let (layers, expert_layers) = (f64::from(model.layers), f64::from(model.expert_layers()));
+    let dense = (layers * model.attention_parameters()
+        + (layers - expert_layers) * model.dense_parameters()
+        + expert_layers * model.shared_parameters())
+        / pipeline
+        + model.embedding_parameters() * if mapping.pipeline == 1 { 2.0 } else { 1.0 };
+    let experts = model.feed_forward.experts.as_ref().map_or(0.0, |experts| {
+        expert_layers / pipeline * f64::from(experts.count) / f64::from(mapping.expert)
+            * model.expert_parameters()
+    });
+    (dense / tensor, experts / tensor)
+}
+
+/// Bytes of activations that one layer keeps for one micro-batch.
+#[must_use]
+pub fn activations_per_layer(
+    model: &Model,
+    mapping: &Mapping,
+    batch: Batch,
+    software: &Software,
+) -> f64 {
+    let (h, t) = (f64::from(model.hidden), f64::from(mapping.tensor));
+    let tokens = f64::from(mapping.micro_batch) * batch.tokens as f64 / f64::from(mapping.context);
+    if mapping.recompute == Recompute::Full {
+        return 2.0 * tokens * h / if software.sequence_parallel { t } else { 1.0 };
+    }
+    let feed_forward = model.feed_forward.experts.as_ref().map_or(
+        f64::from(model.feed_forward.width),
+        |experts| {
+            f64::from(experts.top_k) * f64::from(experts.width) + f64::from(experts.shared_width)
+        },
+    );
+    let per_width = match model.feed_forward.activation {
+        Activation::Gelu => 4.0,
+        Activation::Swiglu => 6.0,
+    };
+    let split = tokens * h * (8.0 + per_width * feed_forward / h) / t;
+    let whole = tokens * h * 10.0 / if software.sequence_parallel { t } else { 1.0 };
+    let scores = if software.flash_attention || mapping.recompute == Recompute::Selective {
+        0.0
+    } else {
+        5.0 * f64::from(model.attention.heads()) * batch.tokens as f64 * tokens / t
+    };
+    split + whole + scores
+}
+
+/// What the fullest GPU holds.
+#[must_use]
+pub fn memory(model: &Model, mapping: &Mapping, batch: Batch, software: &Software) -> Memory {
+    let (dense, experts) = weights_per_gpu(model, mapping);
+    let replicas = f64::from(mapping.data) * f64::from(mapping.context);
+    let expert_replicas = (replicas / f64::from(mapping.expert)).max(1.0);
+    let states_bytes =
+        dense * software.state_bytes(replicas) + experts * software.state_bytes(expert_replicas);
+    let (p, v) = (f64::from(mapping.pipeline), f64::from(mapping.virtual_stages));
+    let m = mapping.micro_batches(batch) as f64;
+    let interleaving = if mapping.virtual_stages > 1 { 1.0 + (p - 1.0) / (p * v) } else { 1.0 };
+    let in_flight = m.min(p) * interleaving;
+    let layers = (f64::from(model.layers) / p).ceil();
+    let mut activations_bytes =
+        activations_per_layer(model, mapping, batch, software) * layers * in_flight;
+    if mapping.pipeline == 1 {
+        let tokens =
+            f64::from(mapping.micro_batch) * batch.tokens as f64 / f64::from(mapping.context);
+        activations_bytes +=
+            4.0 * tokens * f64::from(model.hidden + model.vocabulary) / f64::from(mapping.tensor);
+    }
+    Memory { states_bytes, activations_bytes }
+}

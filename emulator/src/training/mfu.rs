@@ -1,0 +1,70 @@
+//! Model FLOPs utilisation, in the four conventions in use. A share of peak without its convention means
+//! nothing: the four differ by up to a third on the same measured step.
+
+use serde::Serialize;
+
+use super::flops::{self, Mask};
+use super::mapping::{Batch, Recompute};
+use super::model::Model;
+
+/// What is counted as useful work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Convention {
+    /// Model operations, attention over the full mask.
+    MfuFull,
+    /// Model operations, attention over the causal half.
+    MfuCausal,
+    /// Model operations and recomputed ones, attention over the full mask (hardware utilisation).
+    HfuFull,
+    /// Model operations and recomputed ones, attention over the causal half.
+    HfuCausal,
+}
+
+impl Convention {
+    /// All four.
+    pub const ALL: [Self; 4] = [Self::MfuFull, Self::MfuCausal, Self::HfuFull, Self::HfuCausal];
+
+    /// The label that goes with every figure.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::MfuFull => "MFU, full attention",
+            Self::MfuCausal => "MFU, causal attention",
+            Self::HfuFull => "HFU, full attention",
+            Self::HfuCausal => "HFU, causal attention",
+        }
+    }
+
+    /// Operations that the convention counts in one step.
+    #[must_use]
+    pub fn step_flops(self, model: &Model, batch: Batch, recompute: Recompute) -> f64 {
+        let mask = match self {
+            Self::MfuFull | Self::HfuFull => Mask::Full,
+            Self::MfuCausal | Self::HfuCausal => Mask::Causal,
+        };
+        let forward = flops::forward_per_token(model, batch.tokens, mask);
+        let again = match (self, recompute) {
+            (Self::MfuFull | Self::MfuCausal, _) | (_, Recompute::None) => 0.0,
+            (_, Recompute::Selective) => {
+                f64::from(model.layers) * flops::attention_core(model, batch.tokens, mask)
+            }
+            (_, Recompute::Full) => forward,
+        };
+        (3.0 * forward + again) * batch.total_tokens()
+    }
+
+    /// The share of `peak_flops` of `gpus` that a step of `step_seconds` used.
+    #[must_use]
+    pub fn utilisation(
+        self,
+        model: &Model,
+        batch: Batch,
+        recompute: Recompute,
+        gpus: u64,
+        peak_flops: f64,
+        step_seconds: f64,
+    ) -> f64 {
+        self.step_flops(model, batch, recompute) / (step_seconds * gpus as f64 * peak_flops)
+    }
+}
