@@ -2,8 +2,8 @@
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::completions;
 use crate::output::{Colour, Outcome};
+use crate::{completions, trace};
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
@@ -25,6 +25,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Completions(completions::Arguments),
+    Trace(trace::Arguments),
 }
 
 /// Runs the chosen verb.
@@ -34,6 +35,7 @@ enum Verb {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match &arguments.verb {
         Verb::Completions(arguments) => completions::run(arguments),
+        Verb::Trace(arguments) => trace::run(arguments),
     }
 }
 

@@ -11,6 +11,7 @@ mod files;
 mod output;
 mod progress;
 mod table;
+mod trace;
 
 use std::process::ExitCode;
 

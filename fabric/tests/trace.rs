@@ -147,3 +147,13 @@ fn a_year_of_a_large_cluster_has_its_share_of_faults() {
     assert_eq!(trace.faults.len(), 23_921);
     near(trace.mean_ratio() * 100.0, 2.32, 0.15);
 }
+
+#[test]
+fn the_shipped_trace_is_what_its_source_line_says() {
+    let text = include_str!("../../topologies/traces/synthetic.json");
+    assert!(text.contains("trace synth --servers 400 --days 348") && text.contains("--seed 1\""));
+    let shipped = FaultTrace::read(text.as_bytes(), Observation::default()).unwrap().statistics();
+    let made = synthetic(1).1;
+    assert_eq!((shipped.faults, shipped.servers), (made.faults, made.servers));
+    near(shipped.server_days, made.server_days, 0.01);
+}

@@ -100,8 +100,8 @@ impl Synthesis {
                 let centre = centres.draw(&mut random);
                 let start = (centre - duration_days / 2.0).clamp(0.0, self.days - duration_days);
                 Fault {
-                    start: TraceTime::from_days(start),
-                    end: TraceTime::from_days(start + duration_days),
+                    start: at_resolution(start),
+                    end: at_resolution(start + duration_days),
                     server: servers.pick(&mut random),
                     kind: pick_kind(&mut random),
                 }
@@ -119,6 +119,11 @@ impl Synthesis {
             open_faults: 0,
         }
     }
+}
+
+/// The instant `days` in, to the public trace's resolution of a ten-thousandth of a day.
+fn at_resolution(days: f64) -> TraceTime {
+    TraceTime::from_days((days * 1e4).round() / 1e4)
 }
 
 fn stratified_durations(count: usize, random: &mut Stream) -> Vec<f64> {

@@ -4,16 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::{FaultKind, FaultTrace, Health, Timeline, TraceTime};
-
-#[derive(Serialize)]
-struct Described<'a> {
-    servers: u32,
-    gpus_per_server: u32,
-    days: f64,
-    source: &'a str,
-    events: Vec<Event<'a>>,
-}
+use super::{Fault, FaultKind, FaultTrace, Health, Timeline, TraceTime};
 
 #[derive(Serialize)]
 struct Event<'a> {
@@ -23,42 +14,44 @@ struct Event<'a> {
     fault_type: &'a FaultKind,
 }
 
-/// The trace as JSON: the events of the public format, by time, with the number of servers and
-/// days said at the top. `source` says where it is from.
-///
-/// Times are rounded to the millisecond they are kept in.
+/// The trace as JSON: the events of the public format by time, one a line, with the number of
+/// servers and of days said at the top. `source` says where the trace is from.
 #[must_use]
 pub fn public_json(trace: &FaultTrace, source: &str) -> String {
-    let unknown = FaultKind {
-        level: "Other Failure".to_owned(),
-        class: "unknown".to_owned(),
-        description: String::new(),
-    };
-    let mut events: Vec<(TraceTime, u8, Event<'_>)> = Vec::with_capacity(trace.faults.len() * 2);
-    for fault in &trace.faults {
-        for (at, order, event_type) in
-            [(fault.start, 0, "fault_start"), (fault.end, 1, "fault_end")]
-        {
+    let mut text = format!(
+        "{{\"servers\": {}, \"gpus_per_server\": {}, \"days\": {},\n\"source\": {},\n\"events\": [\n",
+        trace.servers,
+        trace.gpus_per_server,
+        trace.window.as_days(),
+        json(&source),
+    );
+    let mut events = events(trace);
+    events.sort_by_key(|(at, order, _)| (*at, *order));
+    let lines: Vec<String> = events.iter().map(|(.., event)| json(event)).collect();
+    text.push_str(&lines.join(",\n"));
+    text.push_str("\n]}\n");
+    text
+}
+
+/// Both events of every fault, with the time and a rank that puts starts before ends.
+fn events(trace: &FaultTrace) -> Vec<(TraceTime, u8, Event<'_>)> {
+    let both = |fault| {
+        let Fault { start, end, server, kind } = fault;
+        [(start, 0, "fault_start"), (end, 1, "fault_end")].map(|(at, order, event_type)| {
             let event = Event {
-                node_id: trace.name(fault.server),
+                node_id: trace.name(server),
                 event_time: at.as_days(),
                 event_type,
-                fault_type: trace.kinds.get(fault.kind as usize).unwrap_or(&unknown),
+                fault_type: &trace.kinds[kind as usize],
             };
-            events.push((at, order, event));
-        }
-    }
-    events.sort_by_key(|(at, order, _)| (*at, *order));
-    let described = Described {
-        servers: trace.servers,
-        gpus_per_server: trace.gpus_per_server,
-        days: trace.window.as_days(),
-        source,
-        events: events.into_iter().map(|(.., event)| event).collect(),
+            (at, order, event)
+        })
     };
-    let mut text = serde_json::to_string_pretty(&described).expect("strings and finite numbers");
-    text.push('\n');
-    text
+    trace.faults.iter().copied().flat_map(both).collect()
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("strings and finite numbers are JSON")
 }
 
 /// One line a fault: `server,start_days,end_days,level,class,description`.
@@ -67,11 +60,9 @@ pub fn server_faults_csv(trace: &FaultTrace) -> String {
     let mut text = String::from("server,start_days,end_days,level,class,description\n");
     for fault in &trace.faults {
         let (start, end) = (fault.start.as_days(), fault.end.as_days());
-        let kind = trace.kinds.get(fault.kind as usize);
-        let field = |of: fn(&FaultKind) -> &String| kind.map_or(String::new(), |k| quoted(of(k)));
-        let (level, class) = (field(|k| &k.level), field(|k| &k.class));
-        let description = field(|k| &k.description);
-        let server = quoted(&trace.name(fault.server));
+        let FaultKind { level, class, description } = &trace.kinds[fault.kind as usize];
+        let [server, level, class, description] =
+            [&trace.name(fault.server), level, class, description].map(|field| quoted(field));
         writeln!(text, "{server},{start},{end},{level},{class},{description}")
             .expect("a string takes all");
     }

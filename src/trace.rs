@@ -1,0 +1,228 @@
+//! `lightloom trace`: looks at fault traces, makes and converts them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::trace::{
+    FaultTrace, MAX_TRACE_BYTES, Observation, Statistics, Synthesis, node_changes_csv, public_json,
+    server_faults_csv,
+};
+
+use crate::cli::{Format, FormatArgument};
+use crate::files;
+use crate::output::{self, Outcome};
+use crate::table::Table;
+
+/// Looks at fault traces, makes and converts them.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom trace info fault_trace.json
+  lightloom trace synth --servers 16384 --seed 7 year.json
+  lightloom trace convert fault_trace.json --to nodes-csv --nodes 720 --gpus-per-node 4")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Counts, durations, servers out at once.
+    Info(Info),
+    /// A synthetic trace with the rate, durations and months of the public one.
+    Synth(Synth),
+    /// The same trace in another form.
+    Convert(Convert),
+}
+
+/// What the file may not say about itself.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ObservationArguments {
+    /// Servers watched [default: the file's, or the public trace's 400].
+    #[arg(long, value_name = "N")]
+    servers: Option<u32>,
+    /// Days watched [default: the file's, or whole days up to the last event].
+    #[arg(long, value_name = "DAYS")]
+    days: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  lightloom trace info fault_trace.json --format json")]
+struct Info {
+    /// The trace: JSON, as published with InfiniteHBD or written by `trace synth`.
+    file: PathBuf,
+    #[command(flatten)]
+    observation: ObservationArguments,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  lightloom trace synth --servers 16384 --seed 7 year.json")]
+struct Synth {
+    /// Where to write it [default: standard output].
+    file: Option<PathBuf>,
+    /// Servers of 8 GPUs.
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    servers: u32,
+    /// Days watched.
+    #[arg(long, value_name = "DAYS", default_value_t = 348.0)]
+    days: f64,
+    /// Faults per server and year [default: the public trace's 1.53].
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// Where the randomness comes from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lightloom trace convert fault_trace.json --to nodes-csv --nodes 720 --gpus-per-node 4")]
+struct Convert {
+    /// The trace.
+    file: PathBuf,
+    /// The form wanted.
+    #[arg(long, value_enum)]
+    to: Target,
+    /// Where to write it [default: standard output].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    observation: ObservationArguments,
+    /// For `nodes-csv`: nodes of the fabric.
+    #[arg(long, value_name = "N", default_value_t = 720)]
+    nodes: u32,
+    /// For `nodes-csv`: GPUs in a node.
+    #[arg(long, value_name = "R", default_value_t = 4)]
+    gpus_per_node: u32,
+    /// For `nodes-csv`: seed of the draw of servers.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Target {
+    /// The events of the public format, with servers and days said at the top.
+    Json,
+    /// One line a fault.
+    Csv,
+    /// One line a change of a node of a fabric.
+    NodesCsv,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    match &arguments.verb {
+        Verb::Info(arguments) => info(arguments)?,
+        Verb::Synth(arguments) => synth(arguments)?,
+        Verb::Convert(arguments) => convert(arguments)?,
+    }
+    Ok(Outcome::Good)
+}
+
+/// Reads a trace.
+///
+/// # Errors
+/// If the file cannot be read, is too large, or is wrong: with every position and reason.
+pub(crate) fn read(path: &Path, observation: Observation) -> anyhow::Result<FaultTrace> {
+    let mut bytes = Vec::new();
+    let limit = MAX_TRACE_BYTES as u64 + 1;
+    File::open(path)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    FaultTrace::read(&bytes, observation).map_err(|errors| {
+        let lines: Vec<String> = errors.0.iter().map(|error| format!("\n  {error}")).collect();
+        anyhow::anyhow!("{} is not a fault trace:{}", path.display(), lines.concat())
+    })
+}
+
+impl From<ObservationArguments> for Observation {
+    fn from(arguments: ObservationArguments) -> Self {
+        Self { servers: arguments.servers, gpus_per_server: None, days: arguments.days }
+    }
+}
+
+fn info(arguments: &Info) -> anyhow::Result<()> {
+    let statistics = read(&arguments.file, arguments.observation.into())?.statistics();
+    match arguments.format.format {
+        Format::Json => output::print_json(&statistics),
+        Format::Text => output::print(&describe(&statistics)),
+    }
+}
+
+fn synth(arguments: &Synth) -> anyhow::Result<()> {
+    let Synth { servers, days, rate, seed, .. } = *arguments;
+    let published = Synthesis::published(Seed(seed));
+    let rate = rate.unwrap_or(published.faults_per_server_year);
+    anyhow::ensure!(servers > 0, "`--servers` must be positive");
+    anyhow::ensure!(
+        days > 0.0 && days <= 36_525.0,
+        "`--days` must be over 0 and at most a century"
+    );
+    anyhow::ensure!((0.0..=1_000.0).contains(&rate), "`--rate` must be from 0 to 1000");
+    let synthesis = Synthesis { servers, days, faults_per_server_year: rate, ..published };
+    let source = format!(
+        "synthetic: lightloom {} trace synth --servers {servers} --days {days} --rate {rate} \
+         --seed {seed}",
+        env!("CARGO_PKG_VERSION")
+    );
+    write(arguments.file.as_deref(), &public_json(&synthesis.trace(), &source))
+}
+
+fn convert(arguments: &Convert) -> anyhow::Result<()> {
+    let trace = read(&arguments.file, arguments.observation.into())?;
+    let text = match arguments.to {
+        Target::Json => public_json(&trace, &format!("from {}", arguments.file.display())),
+        Target::Csv => server_faults_csv(&trace),
+        Target::NodesCsv => {
+            let Convert { nodes, gpus_per_node, seed, .. } = *arguments;
+            node_changes_csv(&trace.on_nodes(nodes, gpus_per_node, Seed(seed), 0)?)
+        }
+    };
+    write(arguments.output.as_deref(), &text)
+}
+
+fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
+    match path {
+        Some(path) => files::write(path, text.as_bytes()),
+        None => output::print(text),
+    }
+}
+
+fn describe(statistics: &Statistics) -> String {
+    let concurrency = &statistics.concurrency;
+    let servers = f64::from(statistics.servers);
+    let out = |count: u32| format!("{count} ({:.2} %)", 100.0 * f64::from(count) / servers);
+    let mut table = Table::new(["figure", "value"]);
+    let mut line = |figure: &str, value: String| table.row([figure.to_owned(), value]);
+    line("servers watched", statistics.servers.to_string());
+    line("servers with a fault", statistics.servers_affected.to_string());
+    line("days watched", format!("{}", statistics.window_days));
+    line("faults", statistics.faults.to_string());
+    line("faults without an end", statistics.open_faults.to_string());
+    line("faults of no length", statistics.durations.zero_length.to_string());
+    line("faults per server and year", format!("{:.2}", statistics.faults_per_server_year));
+    line("server-days lost", format!("{:.1}", statistics.server_days));
+    line("servers out, mean", format!("{:.3} %", 100.0 * concurrency.mean_ratio));
+    line("servers out, P50", out(concurrency.p50_servers));
+    line("servers out, P90", out(concurrency.p90_servers));
+    line("servers out, P99", out(concurrency.p99_servers));
+    line("servers out, most", out(concurrency.max_servers));
+    line("days a fault lasts, mean", format!("{:.2}", statistics.durations.mean_days));
+    for (share, days) in &statistics.durations.quantiles_days {
+        line(&format!("days a fault lasts, P{:.0}", share * 100.0), format!("{days:.3}"));
+    }
+    for (ratio, month) in statistics.mean_ratio_by_month.iter().zip(0..) {
+        let (from, to) = (month * 30, (month + 1) * 30);
+        line(&format!("servers out, days {from}-{to}"), format!("{:.2} %", 100.0 * ratio));
+    }
+    let mut kinds = Table::new(["class of fault", "faults", "share of downtime"]);
+    for kind in &statistics.kinds {
+        let share = format!("{:.1} %", 100.0 * kind.downtime_share);
+        kinds.row([kind.class.clone(), kind.faults.to_string(), share]);
+    }
+    format!("{table}\n{kinds}")
+}
