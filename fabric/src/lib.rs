@@ -6,6 +6,7 @@
 
 pub mod dcn;
 pub mod fabric;
+pub mod fat_tree;
 pub mod fault;
 pub mod id;
 pub mod khop;

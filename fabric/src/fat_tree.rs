@@ -1,0 +1,602 @@
+//! The reconfigurable fat-tree: leaves joined by an electrical core that is always up and by banks
+//! of optical circuit switches that are rewired for each phase.
+//!
+//! Three layers are kept apart. This file holds the lowest, the *wiring*: which leaf port ends on
+//! which switch port; it changes only when somebody pulls fibre. Above it lie the *cross-connects*
+//! a switch holds ([`CrossConnect`]), and above those the *circuits* between leaves, whose
+//! [`CircuitState`] says whether light and link are there.
+//!
+//! ```text
+//!   leaf i ── uplinks ─────────────── electrical core (thin, always up)
+//!        └── r ports on every switch ─ ocs0 … ocsK-1  (r even: see below)
+//! ```
+//!
+//! Every leaf has the same even number of ports on every switch of a bank. Then *any* set of
+//! circuits that respects the port count of each leaf can be realised (Petersen; an Euler tour
+//! halves each degree and Kőnig's theorem splits the rest). With an odd number it may be impossible,
+//! so an odd number is refused here rather than found out by the planner.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{LeafId, OcsId};
+use crate::units::{BitsPerSecond, Picoseconds};
+
+/// Two different leaves, the smaller id first: a circuit carries both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LeafPair {
+    /// The leaf with the smaller id.
+    pub a: LeafId,
+    /// The leaf with the larger id.
+    pub b: LeafId,
+}
+
+impl LeafPair {
+    /// The pair of `first` and `second`, or nothing where they are one leaf.
+    #[must_use]
+    pub fn new(first: LeafId, second: LeafId) -> Option<Self> {
+        (first != second).then(|| Self { a: first.min(second), b: first.max(second) })
+    }
+}
+
+/// A row of equal optical switches, each wired alike to every leaf.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OcsBank {
+    /// What the operator calls it, such as `aggregation` or `core`.
+    pub name: String,
+    /// Number of switches in the bank.
+    pub switches: u32,
+    /// Ports of one switch.
+    pub ports_per_switch: u32,
+    /// Ports that each leaf has on each switch of the bank. Even.
+    pub ports_per_leaf: u32,
+    /// Loss of one pass through a switch, in dB.
+    pub insertion_loss_db: f64,
+}
+
+/// How long a circuit takes from the controller's decision to the first useful bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchTiming {
+    /// Decision to command accepted by the switch.
+    pub control: Picoseconds,
+    /// Mirrors, crystals or actuators moving.
+    pub switching: Picoseconds,
+    /// Receiver lock, link training and driver until the port carries traffic again.
+    pub bring_up: Picoseconds,
+}
+
+impl SwitchTiming {
+    /// From decision to a circuit that carries traffic.
+    #[must_use]
+    pub fn total(self) -> Picoseconds {
+        self.control + self.switching + self.bring_up
+    }
+}
+
+/// What an optical path may lose, and what it loses outside the switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossBudget {
+    /// The most that transmitter and receiver tolerate, in dB.
+    pub budget_db: f64,
+    /// Connectors and fibre common to every path, in dB.
+    pub path_db: f64,
+    /// What single leaves lose on top (a longer run, a patch field), in dB.
+    pub extra_db: Vec<(LeafId, f64)>,
+}
+
+/// The packet network that is always there.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ElectricalCore {
+    /// Uplink rate of one leaf into the core.
+    pub rate_per_leaf: BitsPerSecond,
+    /// How many times that rate exceeds what the core carries when all leaves send. At least 1.
+    pub oversubscription: f64,
+}
+
+/// A cross-connect of one switch: two of its ports, and the leaves wired to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CrossConnect {
+    /// The switch.
+    pub ocs: OcsId,
+    /// The port wired to leaf `a`.
+    pub a_port: u32,
+    /// The port wired to leaf `b`.
+    pub b_port: u32,
+    /// The leaf with the smaller id.
+    pub a: LeafId,
+    /// The leaf with the larger id.
+    pub b: LeafId,
+}
+
+/// What a circuit is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CircuitState {
+    /// No cross-connect.
+    Dark,
+    /// The switch is moving.
+    Switching,
+    /// Light is there, the link is not.
+    Training,
+    /// Carries traffic.
+    Up,
+    /// Could carry traffic, but none is routed over it.
+    Drained,
+}
+
+/// What somebody says about a fabric, not yet checked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FatTreeSpec {
+    /// Number of leaves: ToRs or rail switches.
+    pub leaves: u32,
+    /// GPUs below one leaf.
+    pub gpus_per_leaf: u32,
+    /// Rate of one circuit, each direction.
+    pub circuit_rate: BitsPerSecond,
+    /// The packet network that is always there.
+    pub electrical: ElectricalCore,
+    /// One or two banks of optical switches.
+    pub banks: Vec<OcsBank>,
+    /// How long a circuit takes.
+    pub timing: SwitchTiming,
+    /// What a path may lose.
+    pub loss: LossBudget,
+    /// Pairs of leaves that no circuit may join.
+    pub forbidden: Vec<(LeafId, LeafId)>,
+    /// Circuits of other jobs: they stay, and they are not ours to use.
+    pub held: Vec<CrossConnect>,
+    /// Power or control domains over which the switches are spread, in blocks of consecutive ids.
+    pub failure_domains: u32,
+}
+
+/// One thing that is wrong with a [`FatTreeSpec`], where, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FatTreeProblem {
+    /// Path of the field, such as `banks[0].ports_per_leaf`.
+    pub field: String,
+    /// What is wrong and why it matters.
+    pub problem: String,
+    /// What would be accepted.
+    pub fix: String,
+}
+
+impl std::fmt::Display for FatTreeProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}; {}", self.field, self.problem, self.fix)
+    }
+}
+
+/// A checked reconfigurable fat-tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReconfigurableFatTree {
+    spec: FatTreeSpec,
+    closed: BTreeSet<LeafPair>,
+}
+
+/// More leaves than anybody installs; keeps dense tables of pairs within memory.
+const LEAVES_MAX: u32 = 4096;
+
+impl ReconfigurableFatTree {
+    /// Checks `spec` and returns the fabric, or everything that is wrong with it.
+    ///
+    /// # Errors
+    /// Every problem found, not only the first.
+    pub fn new(spec: FatTreeSpec) -> Result<Self, Vec<FatTreeProblem>> {
+        let mut problems = Problems(Vec::new());
+        problems.check_sizes(&spec);
+        problems.check_banks(&spec);
+        problems.check_loss(&spec);
+        problems.check_forbidden(&spec);
+        if problems.0.is_empty() {
+            problems.check_held(&spec);
+        }
+        if !problems.0.is_empty() {
+            return Err(problems.0);
+        }
+        let closed = closed_pairs(&spec);
+        let pairs = u64::from(spec.leaves) * u64::from(spec.leaves - 1) / 2;
+        if closed.len() as u64 == pairs {
+            return Err(vec![no_path_left(&spec)]);
+        }
+        Ok(Self { spec, closed })
+    }
+
+    /// What the fabric was built from.
+    #[must_use]
+    pub fn spec(&self) -> &FatTreeSpec {
+        &self.spec
+    }
+
+    /// Number of leaves.
+    #[must_use]
+    pub fn leaves(&self) -> usize {
+        self.spec.leaves as usize
+    }
+
+    /// Number of optical switches over all banks. Their ids run from 0, bank by bank.
+    #[must_use]
+    pub fn switches(&self) -> usize {
+        self.spec.banks.iter().map(|bank| bank.switches as usize).sum()
+    }
+
+    /// Ports that each leaf has on switch `ocs`. Even.
+    ///
+    /// # Panics
+    /// If there is no such switch.
+    #[must_use]
+    pub fn ports_per_leaf(&self, ocs: OcsId) -> u32 {
+        self.bank(ocs).ports_per_leaf
+    }
+
+    /// The bank that `ocs` belongs to.
+    ///
+    /// # Panics
+    /// If there is no such switch.
+    #[must_use]
+    pub fn bank(&self, ocs: OcsId) -> &OcsBank {
+        let mut first = 0;
+        self.spec
+            .banks
+            .iter()
+            .find(|bank| {
+                first += bank.switches;
+                ocs.0 < first
+            })
+            .expect("switch ids run below the number of switches")
+    }
+
+    /// Optical ports of one leaf over all switches.
+    #[must_use]
+    pub fn optical_ports(&self) -> u32 {
+        self.spec.banks.iter().map(|bank| bank.switches * bank.ports_per_leaf).sum()
+    }
+
+    /// Optical ports of `leaf` that other jobs leave to us.
+    #[must_use]
+    pub fn free_ports(&self, leaf: LeafId) -> u32 {
+        let held = self.spec.held.iter().filter(|held| held.a == leaf || held.b == leaf).count();
+        self.optical_ports() - u32::try_from(held).unwrap_or(u32::MAX)
+    }
+
+    /// Rate that one leaf can send, and receive, through the electrical core.
+    #[must_use]
+    pub fn electrical_rate(&self) -> f64 {
+        self.spec.electrical.rate_per_leaf.0 as f64 / self.spec.electrical.oversubscription
+    }
+
+    /// Whether a circuit may join the pair: neither forbidden nor beyond the loss budget.
+    #[must_use]
+    pub fn permits(&self, pair: LeafPair) -> bool {
+        !self.closed.contains(&pair)
+    }
+
+    /// The failure domain of a switch.
+    #[must_use]
+    pub fn failure_domain(&self, ocs: OcsId) -> u32 {
+        let switches = self.switches() as u64;
+        (u64::from(ocs.0) * u64::from(self.spec.failure_domains) / switches) as u32
+    }
+
+    /// The switch port that slot `slot` of `leaf` is wired to.
+    #[must_use]
+    pub fn switch_port(&self, ocs: OcsId, leaf: LeafId, slot: u32) -> u32 {
+        leaf.0 * self.ports_per_leaf(ocs) + slot
+    }
+}
+
+/// Forbidden pairs and pairs whose path loses more than the budget in the worst bank.
+fn closed_pairs(spec: &FatTreeSpec) -> BTreeSet<LeafPair> {
+    let mut closed: BTreeSet<LeafPair> =
+        spec.forbidden.iter().filter_map(|&(a, b)| LeafPair::new(a, b)).collect();
+    let mut extra_db = vec![0.0; spec.leaves as usize];
+    for &(leaf, db) in &spec.loss.extra_db {
+        extra_db[leaf.index()] += db;
+    }
+    let common_db = worst_bank_db(spec) + spec.loss.path_db;
+    for a in 0..spec.leaves {
+        for b in a + 1..spec.leaves {
+            let loss_db = common_db + extra_db[a as usize] + extra_db[b as usize];
+            if loss_db > spec.loss.budget_db {
+                closed.insert(LeafPair { a: LeafId(a), b: LeafId(b) });
+            }
+        }
+    }
+    closed
+}
+
+fn worst_bank_db(spec: &FatTreeSpec) -> f64 {
+    spec.banks.iter().map(|bank| bank.insertion_loss_db).fold(0.0, f64::max)
+}
+
+fn no_path_left(spec: &FatTreeSpec) -> FatTreeProblem {
+    let least_db = worst_bank_db(spec) + spec.loss.path_db;
+    FatTreeProblem {
+        field: "loss.budget_db".into(),
+        problem: format!(
+            "no pair of leaves can be joined: a path loses at least {least_db:.1} dB and {:.1} dB are allowed, \
+             or every pair is forbidden",
+            spec.loss.budget_db
+        ),
+        fix: format!("use optics with a budget above {least_db:.1} dB or a switch with less loss"),
+    }
+}
+
+struct Problems(Vec<FatTreeProblem>);
+
+impl Problems {
+    fn add(
+        &mut self,
+        field: impl Into<String>,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        self.0.push(FatTreeProblem {
+            field: field.into(),
+            problem: problem.into(),
+            fix: fix.into(),
+        });
+    }
+
+    fn check_sizes(&mut self, spec: &FatTreeSpec) {
+        if !(2..=LEAVES_MAX).contains(&spec.leaves) {
+            self.add(
+                "leaves",
+                format!("{} leaves", spec.leaves),
+                format!("between 2 and {LEAVES_MAX} leaves can be planned"),
+            );
+        }
+        if spec.circuit_rate.0 == 0 {
+            self.add("circuit_rate", "a circuit without rate", "write a rate such as `400Gbps`");
+        }
+        let oversubscription = spec.electrical.oversubscription;
+        if !(oversubscription.is_finite() && oversubscription >= 1.0) {
+            self.add(
+                "electrical.oversubscription",
+                format!("{oversubscription} is not a ratio of at least 1"),
+                "write 1 for a core that carries everything, 4 for a thin one",
+            );
+        }
+        if spec.failure_domains == 0 {
+            self.add("failure_domains", "no failure domain", "write at least 1");
+        }
+    }
+
+    fn check_banks(&mut self, spec: &FatTreeSpec) {
+        if !(1..=2).contains(&spec.banks.len()) {
+            self.add("banks", format!("{} banks", spec.banks.len()), "write one or two banks");
+        }
+        for (index, bank) in spec.banks.iter().enumerate() {
+            self.check_bank(spec.leaves, index, bank);
+        }
+    }
+
+    fn check_bank(&mut self, leaves: u32, index: usize, bank: &OcsBank) {
+        let field = |name: &str| format!("banks[{index}].{name}");
+        if bank.switches == 0 {
+            self.add(field("switches"), "a bank without switches", "write at least 1");
+        }
+        if bank.ports_per_leaf == 0 || bank.ports_per_leaf % 2 != 0 {
+            self.add(
+                field("ports_per_leaf"),
+                format!(
+                    "{} ports per leaf on each switch: with an odd number some topologies cannot be \
+                     realised although every leaf has ports enough",
+                    bank.ports_per_leaf
+                ),
+                "wire an even number to each switch; half as many switches with twice the ports \
+                 per leaf keeps the fibre count",
+            );
+        }
+        let needed = u64::from(leaves) * u64::from(bank.ports_per_leaf);
+        if needed > u64::from(bank.ports_per_switch) {
+            self.add(
+                field("ports_per_switch"),
+                format!(
+                    "{leaves} leaves with {} ports each need {needed} ports, a switch has {}",
+                    bank.ports_per_leaf, bank.ports_per_switch
+                ),
+                "use a larger switch, fewer ports per leaf, or fewer leaves",
+            );
+        }
+        if !(bank.insertion_loss_db.is_finite() && bank.insertion_loss_db >= 0.0) {
+            self.add(
+                field("insertion_loss_db"),
+                format!("{} is not a loss", bank.insertion_loss_db),
+                "write a number of dB of at least 0",
+            );
+        }
+    }
+
+    fn check_loss(&mut self, spec: &FatTreeSpec) {
+        let valid = |db: f64| db.is_finite() && db >= 0.0;
+        for (name, db) in [("budget_db", spec.loss.budget_db), ("path_db", spec.loss.path_db)] {
+            if !valid(db) {
+                self.add(
+                    format!("loss.{name}"),
+                    format!("{db} is not a loss"),
+                    "write a number of dB of at least 0",
+                );
+            }
+        }
+        for (index, &(leaf, db)) in spec.loss.extra_db.iter().enumerate() {
+            let field = format!("loss.extra_db[{index}]");
+            if leaf.0 >= spec.leaves {
+                self.unknown_leaf(&field, leaf, spec.leaves);
+            } else if !valid(db) {
+                self.add(
+                    field,
+                    format!("{db} is not a loss"),
+                    "write a number of dB of at least 0",
+                );
+            }
+        }
+    }
+
+    fn check_forbidden(&mut self, spec: &FatTreeSpec) {
+        for (index, &(a, b)) in spec.forbidden.iter().enumerate() {
+            let field = format!("forbidden[{index}]");
+            for leaf in [a, b] {
+                if leaf.0 >= spec.leaves {
+                    self.unknown_leaf(&field, leaf, spec.leaves);
+                }
+            }
+            if a == b {
+                self.add(field, format!("{a} is paired with itself"), "name two different leaves");
+            }
+        }
+    }
+
+    fn check_held(&mut self, spec: &FatTreeSpec) {
+        let switches: u32 = spec.banks.iter().map(|bank| bank.switches).sum();
+        let mut used = BTreeSet::new();
+        for (index, held) in spec.held.iter().enumerate() {
+            let field = format!("held[{index}]");
+            if held.ocs.0 >= switches {
+                self.add(
+                    field,
+                    format!("{} does not exist", held.ocs),
+                    format!("switches run from ocs0 to ocs{}", switches - 1),
+                );
+                continue;
+            }
+            let ports_per_leaf = spec.banks[bank_index(spec, held.ocs)].ports_per_leaf;
+            for (leaf, port) in [(held.a, held.a_port), (held.b, held.b_port)] {
+                if leaf.0 >= spec.leaves {
+                    self.unknown_leaf(&field, leaf, spec.leaves);
+                } else if port / ports_per_leaf != leaf.0 {
+                    let first = leaf.0 * ports_per_leaf;
+                    self.add(
+                        field.clone(),
+                        format!("port {port} of {} is not wired to {leaf}", held.ocs),
+                        format!(
+                            "{leaf} is wired to ports {first} to {}",
+                            first + ports_per_leaf - 1
+                        ),
+                    );
+                } else if !used.insert((held.ocs, port)) {
+                    self.add(
+                        field.clone(),
+                        format!("port {port} of {} is held twice", held.ocs),
+                        "a port has one peer: remove one of the circuits",
+                    );
+                }
+            }
+            if held.a >= held.b {
+                self.add(field, "leaves out of order", "write the leaf with the smaller id as `a`");
+            }
+        }
+    }
+
+    fn unknown_leaf(&mut self, field: &str, leaf: LeafId, leaves: u32) {
+        self.add(
+            field,
+            format!("{leaf} does not exist"),
+            format!("leaves run from leaf0 to leaf{}", leaves.saturating_sub(1)),
+        );
+    }
+}
+
+fn bank_index(spec: &FatTreeSpec, ocs: OcsId) -> usize {
+    let mut first = 0;
+    spec.banks
+        .iter()
+        .position(|bank| {
+            first += bank.switches;
+            ocs.0 < first
+        })
+        .expect("the id was checked against the number of switches")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> FatTreeSpec {
+        FatTreeSpec {
+            leaves: 8,
+            gpus_per_leaf: 8,
+            circuit_rate: BitsPerSecond::from_gbps(400),
+            electrical: ElectricalCore {
+                rate_per_leaf: BitsPerSecond::from_gbps(800),
+                oversubscription: 4.0,
+            },
+            banks: vec![OcsBank {
+                name: "core".into(),
+                switches: 4,
+                ports_per_switch: 64,
+                ports_per_leaf: 2,
+                insertion_loss_db: 1.5,
+            }],
+            timing: SwitchTiming {
+                control: Picoseconds::from_millis(5),
+                switching: Picoseconds::from_millis(10),
+                bring_up: Picoseconds::ZERO,
+            },
+            loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![] },
+            forbidden: vec![],
+            held: vec![],
+            failure_domains: 2,
+        }
+    }
+
+    fn problems(change: impl FnOnce(&mut FatTreeSpec)) -> String {
+        let mut changed = spec();
+        change(&mut changed);
+        let problems = ReconfigurableFatTree::new(changed).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_sound_fabric_counts_its_ports_and_domains() {
+        let fabric = ReconfigurableFatTree::new(spec()).unwrap();
+        assert_eq!(fabric.optical_ports(), 8);
+        assert_eq!(fabric.failure_domain(OcsId(1)), 0);
+        assert_eq!(fabric.failure_domain(OcsId(2)), 1);
+        assert_eq!(fabric.switch_port(OcsId(0), LeafId(3), 1), 7);
+        assert!((fabric.electrical_rate() - 200e9).abs() < 1.0);
+    }
+
+    #[test]
+    fn odd_wiring_is_refused_with_the_reason_and_the_fix() {
+        let text = problems(|spec| spec.banks[0].ports_per_leaf = 3);
+        assert!(text.starts_with("banks[0].ports_per_leaf: 3 ports per leaf"), "{text}");
+        assert!(text.contains("cannot be realised") && text.contains("even"), "{text}");
+    }
+
+    #[test]
+    fn every_problem_is_reported_at_once() {
+        let text = problems(|spec| {
+            spec.leaves = 80;
+            spec.electrical.oversubscription = f64::NAN;
+            spec.forbidden.push((LeafId(1), LeafId(99)));
+        });
+        assert!(text.contains("160 ports") && text.contains("NaN") && text.contains("leaf99"));
+    }
+
+    #[test]
+    fn the_loss_budget_closes_pairs_and_must_leave_some() {
+        let text = problems(|spec| spec.loss.budget_db = 2.0);
+        assert!(text.contains("at least 2.5 dB"), "{text}");
+        let mut far = spec();
+        far.loss.extra_db = vec![(LeafId(0), 1.0), (LeafId(1), 1.0)];
+        let fabric = ReconfigurableFatTree::new(far).unwrap();
+        let pair = |a, b| LeafPair::new(LeafId(a), LeafId(b)).unwrap();
+        assert!(!fabric.permits(pair(0, 1)));
+        assert!(fabric.permits(pair(0, 2)));
+    }
+
+    #[test]
+    fn held_circuits_must_sit_on_their_leafs_ports_once() {
+        let held = CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 2, a: LeafId(0), b: LeafId(1) };
+        let text = problems(|spec| spec.held = vec![held, held]);
+        assert!(text.contains("held twice"), "{text}");
+        let text = problems(|spec| spec.held = vec![CrossConnect { b_port: 5, ..held }]);
+        assert!(text.contains("leaf1 is wired to ports 2 to 3"), "{text}");
+        let mut sound = spec();
+        sound.held = vec![held];
+        let fabric = ReconfigurableFatTree::new(sound).unwrap();
+        assert_eq!(fabric.free_ports(LeafId(1)), 7);
+        assert_eq!(fabric.free_ports(LeafId(2)), 8);
+    }
+}
