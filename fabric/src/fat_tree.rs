@@ -376,7 +376,7 @@ impl Problems {
         if bank.switches == 0 {
             self.add(field("switches"), "a bank without switches", "write at least 1");
         }
-        if bank.ports_per_leaf == 0 || bank.ports_per_leaf % 2 != 0 {
+        if bank.ports_per_leaf == 0 || !bank.ports_per_leaf.is_multiple_of(2) {
             self.add(
                 field("ports_per_leaf"),
                 format!(

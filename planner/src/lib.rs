@@ -1,1 +1,3 @@
 //! lightloom: pure functions from a fabric and its faults to checked plans.
+
+pub mod rfabric;

@@ -1,0 +1,106 @@
+//! Quality and time of the planner of the reconfigurable fat-tree. Prints one line a case.
+//!
+//! `cargo bench -p lightloom-planner --bench rfabric`
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::disallowed_methods, reason = "a bench reads its own processor time")]
+
+use std::process::ExitCode;
+
+use lightloom_fabric::fat_tree::{
+    ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
+};
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+use lightloom_planner::rfabric::demand::Demand;
+use lightloom_planner::rfabric::evaluate::Evaluator;
+use lightloom_planner::rfabric::exact::{self, Limits, Solver};
+use lightloom_planner::rfabric::one_hop::{self, Effort};
+use lightloom_planner::rfabric::topology::Topology;
+use lightloom_planner::rfabric::workload::shapes;
+
+fn main() -> ExitCode {
+    println!(
+        "{:<12} {:>6} {:>6} {:>9} {:>9} {:>9}",
+        "demand", "leaves", "ports", "gap", "mesh", "cpu_s"
+    );
+    type Shape = fn(usize, Seed) -> Demand;
+    let shapes: [(&str, Shape, &[u32]); 3] = [
+        ("moe", shapes::moe, &[16, 32, 64, 128, 1024]),
+        ("wsync", shapes::weight_sync, &[16, 32, 64, 128, 1024]),
+        ("dense", shapes::dense, &[8, 16, 32, 64, 128]),
+    ];
+    for (name, shape, sizes) in shapes {
+        for &leaves in sizes {
+            let ports = (leaves / 2).min(64);
+            one_hop_line(name, &fabric(leaves, ports), &shape(leaves as usize, Seed(1)));
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn one_hop_line(name: &str, fabric: &ReconfigurableFatTree, demand: &Demand) {
+    let start = cpu_seconds();
+    let plan = one_hop::plan(fabric, demand, Effort::default());
+    let seconds = cpu_seconds() - start;
+    let mesh = Evaluator::new(fabric, demand).lambda(&Topology::uniform_mesh(fabric));
+    println!(
+        "{name:<12} {:>6} {:>6} {:>9.5} {:>9} {:>9.2} {seconds:>9.3}",
+        fabric.leaves(),
+        fabric.optical_ports(),
+        plan.gap(),
+        proven_gap(name, fabric, demand, plan.lambda),
+        plan.lambda / mesh,
+    );
+}
+
+/// The gap to the bound that a solver proves, where it can within 20 s.
+fn proven_gap(name: &str, fabric: &ReconfigurableFatTree, demand: &Demand, lambda: f64) -> String {
+    if fabric.leaves() > 64 || name == "dense" {
+        return "-".into();
+    }
+    let limits = Limits { gap: 1e-3, seconds: 20.0 };
+    match exact::plan(fabric, demand, Solver::Microlp, limits) {
+        Ok(exact) => format!("{:.5}", one_hop::gap(lambda, exact.plan.lambda_upper_bound)),
+        Err(_) => "limit".into(),
+    }
+}
+
+/// Processor time of this process: wall time says more about the neighbours.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: Vec<f64> =
+        after_name.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    // The name is field 2 and the state (a letter, not parsed) field 3: utime and stime follow as 14, 15.
+    ticks.get(10).zip(ticks.get(11)).map_or(0.0, |(user, system)| (user + system) / 100.0)
+}
+
+fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
+    let spec = FatTreeSpec {
+        leaves,
+        gpus_per_leaf: ports,
+        circuit_rate: BitsPerSecond::from_gbps(400),
+        electrical: ElectricalCore {
+            rate_per_leaf: BitsPerSecond::from_gbps(40 * u64::from(ports)),
+            oversubscription: 1.0,
+        },
+        banks: vec![OcsBank {
+            name: "core".into(),
+            switches: ports / 2,
+            ports_per_switch: 2 * leaves,
+            ports_per_leaf: 2,
+            insertion_loss_db: 1.0,
+        }],
+        timing: SwitchTiming {
+            control: Picoseconds::ZERO,
+            switching: Picoseconds::from_millis(10),
+            bring_up: Picoseconds::ZERO,
+        },
+        loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![] },
+        forbidden: vec![],
+        held: vec![],
+        failure_domains: 4.min(ports / 2),
+    };
+    ReconfigurableFatTree::new(spec).expect("a sound fabric")
+}

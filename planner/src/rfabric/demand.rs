@@ -1,0 +1,250 @@
+//! How many bytes each leaf sends to each other leaf in one phase.
+//!
+//! A matrix is read from CSV (one row a line) or JSON (an array of rows), or built by the workload
+//! generators of [`workload`](super::workload). Every wrong entry is reported with its place.
+
+use lightloom_fabric::id::LeafId;
+use lightloom_fabric::units::Bytes;
+
+/// A square matrix of bytes, row the sender, column the receiver. The diagonal is zero: what stays
+/// below one leaf does not use the fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    leaves: usize,
+    bytes: Vec<u64>,
+}
+
+/// Why a text is not a demand matrix.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DemandError {
+    /// Not the format at all.
+    #[error("line {line}, column {column}: {reason}; write an array of rows of numbers")]
+    Syntax {
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What the parser says.
+        reason: String,
+    },
+    /// A row of another length than there are rows.
+    #[error(
+        "row {row} has {columns} entries and there are {rows} rows; a demand matrix is square, one row and one column a leaf"
+    )]
+    NotSquare {
+        /// Row, from 1.
+        row: usize,
+        /// Its length.
+        columns: usize,
+        /// Number of rows.
+        rows: usize,
+    },
+    /// An entry that is not a number of bytes.
+    #[error(
+        "row {row}, column {column}: `{text}` is not a number of bytes; write a number of at least 0"
+    )]
+    BadEntry {
+        /// Row, from 1.
+        row: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What stands there.
+        text: String,
+    },
+    /// A leaf that sends to itself.
+    #[error("row {row}, column {row}: leaf{} sends {text} bytes to itself; traffic below one leaf does not use the fabric, write 0", row - 1)]
+    ToItself {
+        /// Row and column, from 1.
+        row: usize,
+        /// What stands there.
+        text: String,
+    },
+    /// A matrix of another size than the fabric.
+    #[error("the matrix has {matrix} leaves and the fabric {fabric}; write one row and one column for each of leaf0 to leaf{}", fabric - 1)]
+    OtherFabric {
+        /// Leaves of the matrix.
+        matrix: usize,
+        /// Leaves of the fabric.
+        fabric: usize,
+    },
+}
+
+impl Demand {
+    /// No traffic among `leaves` leaves.
+    #[must_use]
+    pub fn none(leaves: usize) -> Self {
+        Self { leaves, bytes: vec![0; leaves * leaves] }
+    }
+
+    /// Number of leaves.
+    #[must_use]
+    pub fn leaves(&self) -> usize {
+        self.leaves
+    }
+
+    /// Bytes from one leaf to another.
+    ///
+    /// # Panics
+    /// If a leaf does not exist.
+    #[must_use]
+    pub fn bytes(&self, from: LeafId, to: LeafId) -> Bytes {
+        Bytes(self.bytes[from.index() * self.leaves + to.index()])
+    }
+
+    /// Adds traffic. What a leaf sends to itself does not use the fabric and is ignored.
+    ///
+    /// # Panics
+    /// If a leaf does not exist.
+    pub fn add(&mut self, from: LeafId, to: LeafId, size: Bytes) {
+        if from != to {
+            let entry = &mut self.bytes[from.index() * self.leaves + to.index()];
+            *entry = entry.saturating_add(size.0);
+        }
+    }
+
+    /// Adds the traffic of `other`.
+    ///
+    /// # Panics
+    /// If the matrices differ in size.
+    pub fn add_all(&mut self, other: &Self) {
+        assert_eq!(self.leaves, other.leaves, "demands of one fabric have one size");
+        for (entry, more) in self.bytes.iter_mut().zip(&other.bytes) {
+            *entry = entry.saturating_add(*more);
+        }
+    }
+
+    /// Pairs with traffic as (sender, receiver, bytes), in order.
+    pub fn flows(&self) -> impl Iterator<Item = (LeafId, LeafId, Bytes)> + '_ {
+        self.bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0).map(|(at, bytes)| {
+            let (from, to) = (at / self.leaves, at % self.leaves);
+            (LeafId::from_index(from), LeafId::from_index(to), Bytes(*bytes))
+        })
+    }
+
+    /// All bytes of the phase.
+    #[must_use]
+    pub fn total(&self) -> Bytes {
+        Bytes(self.bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)))
+    }
+
+    /// Reads one row of comma-separated numbers a line; `#` starts a comment.
+    ///
+    /// # Errors
+    /// Every wrong entry, or rows of wrong length.
+    pub fn from_csv(text: &str) -> Result<Self, Vec<DemandError>> {
+        let rows: Vec<Vec<(String, Option<f64>)>> = text
+            .lines()
+            .map(|line| line.split('#').next().unwrap_or("").trim())
+            .filter(|line| !line.is_empty())
+            .map(|line| line.split(',').map(|entry| numbered(entry.trim())).collect())
+            .collect();
+        Self::from_rows(&rows)
+    }
+
+    /// Reads an array of arrays of numbers.
+    ///
+    /// # Errors
+    /// What is not JSON, every wrong entry, or rows of wrong length.
+    pub fn from_json(text: &str) -> Result<Self, Vec<DemandError>> {
+        let rows: Vec<Vec<serde_json::Value>> = serde_json::from_str(text).map_err(|error| {
+            vec![DemandError::Syntax {
+                line: error.line(),
+                column: error.column(),
+                reason: error.to_string(),
+            }]
+        })?;
+        let numbered: Vec<Vec<(String, Option<f64>)>> = rows
+            .iter()
+            .map(|row| row.iter().map(|entry| (entry.to_string(), entry.as_f64())).collect())
+            .collect();
+        Self::from_rows(&numbered)
+    }
+
+    /// Refuses a matrix that was made for a fabric of another size.
+    ///
+    /// # Errors
+    /// If the sizes differ.
+    pub fn must_fit(&self, fabric_leaves: usize) -> Result<(), DemandError> {
+        if self.leaves == fabric_leaves {
+            return Ok(());
+        }
+        Err(DemandError::OtherFabric { matrix: self.leaves, fabric: fabric_leaves })
+    }
+
+    fn from_rows(rows: &[Vec<(String, Option<f64>)>]) -> Result<Self, Vec<DemandError>> {
+        let mut demand = Self::none(rows.len());
+        let mut errors = Vec::new();
+        for (row, entries) in rows.iter().enumerate() {
+            if entries.len() != rows.len() {
+                let columns = entries.len();
+                errors.push(DemandError::NotSquare { row: row + 1, columns, rows: rows.len() });
+                continue;
+            }
+            for (column, (text, value)) in entries.iter().enumerate() {
+                match value.filter(|value| (0.0..=1e18).contains(value)) {
+                    None => errors.push(DemandError::BadEntry {
+                        row: row + 1,
+                        column: column + 1,
+                        text: text.clone(),
+                    }),
+                    Some(value) if row == column && value > 0.0 => {
+                        errors.push(DemandError::ToItself { row: row + 1, text: text.clone() });
+                    }
+                    Some(value) => demand.bytes[row * rows.len() + column] = value.round() as u64,
+                }
+            }
+        }
+        if errors.is_empty() { Ok(demand) } else { Err(errors) }
+    }
+}
+
+fn numbered(entry: &str) -> (String, Option<f64>) {
+    (entry.to_owned(), entry.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(errors: &[DemandError]) -> String {
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn csv_and_json_read_the_same_matrix() {
+        let csv = Demand::from_csv("# two leaves\n0, 1e9\n5, 0\n").unwrap();
+        assert_eq!(csv, Demand::from_json("[[0, 1e9], [5, 0]]").unwrap());
+        assert_eq!(csv.bytes(LeafId(0), LeafId(1)), Bytes(1_000_000_000));
+        assert_eq!(csv.total(), Bytes(1_000_000_005));
+    }
+
+    #[test]
+    fn every_bad_entry_is_named_with_its_place() {
+        let text = messages(&Demand::from_csv("0, -1, NaN\n1, 2, x\n0, inf, 0").unwrap_err());
+        for expected in [
+            "row 1, column 2: `-1`",
+            "row 1, column 3: `NaN`",
+            "row 2, column 3: `x`",
+            "row 2, column 2: leaf1 sends 2 bytes to itself",
+            "row 3, column 2: `inf`",
+        ] {
+            assert!(text.contains(expected), "{expected} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_matrix_that_is_not_square_or_not_json_is_refused_with_its_place() {
+        let text = messages(&Demand::from_csv("0,1\n1").unwrap_err());
+        assert!(text.contains("row 2 has 1 entries and there are 2 rows"), "{text}");
+        let text = messages(&Demand::from_json("[[0,\n oops]]").unwrap_err());
+        assert!(text.contains("line 2"), "{text}");
+        let text = messages(&Demand::from_json("[[0,null],[1,0]]").unwrap_err());
+        assert!(text.contains("row 1, column 2: `null`"), "{text}");
+    }
+
+    #[test]
+    fn a_matrix_of_another_size_does_not_fit() {
+        let text = Demand::none(4).must_fit(8).unwrap_err().to_string();
+        assert!(text.contains("leaf0 to leaf7"), "{text}");
+    }
+}

@@ -1,0 +1,286 @@
+//! How fast a topology serves a demand, in closed form, and how fast any topology could.
+//!
+//! `lambda` is how many times per second the phase's demand can be served; 1/lambda is the time of
+//! the phase. Traffic of a pair goes over its circuits, each at rate C, and what they cannot carry
+//! over the electrical core, of which each leaf may send E and receive E. So lambda is feasible
+//! exactly when for every leaf i
+//!
+//! ```text
+//!   sum over j of max(0, lambda·d_ij − C·n_ij)  ≤  E      and the same for d_ji
+//! ```
+//!
+//! Each such *line* (one leaf, one direction) limits lambda on its own; the least limit counts.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
+use lightloom_fabric::id::LeafId;
+
+use super::demand::Demand;
+use super::topology::Topology;
+
+/// One leaf, one direction: the peers it has traffic with.
+#[derive(Clone, Debug)]
+struct Line {
+    leaf: usize,
+    /// (peer, bits)
+    traffic: Vec<(usize, f64)>,
+}
+
+/// A demand made ready for judging many topologies.
+#[derive(Clone, Debug)]
+pub struct Evaluator {
+    leaves: usize,
+    /// Line 2i is what leaf i sends, line 2i+1 what it receives.
+    lines: Vec<Line>,
+    circuit_rate: f64,
+    electrical_rate: f64,
+}
+
+impl Evaluator {
+    /// Readies `demand` on `fabric`.
+    ///
+    /// # Panics
+    /// If the demand is of another size; [`Demand::must_fit`] refuses it before.
+    #[must_use]
+    pub fn new(fabric: &ReconfigurableFatTree, demand: &Demand) -> Self {
+        assert_eq!(fabric.leaves(), demand.leaves(), "demand and fabric have one size");
+        let leaves = fabric.leaves();
+        let mut lines: Vec<Line> =
+            (0..2 * leaves).map(|at| Line { leaf: at / 2, traffic: Vec::new() }).collect();
+        for (from, to, bytes) in demand.flows() {
+            let bits = bytes.0 as f64 * 8.0;
+            lines[2 * from.index()].traffic.push((to.index(), bits));
+            lines[2 * to.index() + 1].traffic.push((from.index(), bits));
+        }
+        Self {
+            leaves,
+            lines,
+            circuit_rate: fabric.spec().circuit_rate.0 as f64,
+            electrical_rate: fabric.electrical_rate(),
+        }
+    }
+
+    /// Rate of one circuit, in bit/s.
+    #[must_use]
+    pub fn circuit_rate(&self) -> f64 {
+        self.circuit_rate
+    }
+
+    /// Rate of one leaf into, and out of, the electrical core, in bit/s.
+    #[must_use]
+    pub fn electrical_rate(&self) -> f64 {
+        self.electrical_rate
+    }
+
+    /// Number of lines: two a leaf.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// (peer, bits) of one line, in order of peers.
+    pub(crate) fn traffic(&self, line: usize) -> &[(usize, f64)] {
+        &self.lines[line].traffic
+    }
+
+    /// How often per second `topology` serves the demand; `f64::MAX` where there is none.
+    #[must_use]
+    pub fn lambda(&self, topology: &Topology) -> f64 {
+        assert_eq!(self.leaves, topology.leaves(), "topology and demand have one size");
+        (0..self.lines.len()).map(|line| self.line_lambda(line, topology)).fold(f64::MAX, f64::min)
+    }
+
+    /// The limit that one line sets.
+    ///
+    /// The left side above is convex and increasing in lambda, and with every term taken as positive
+    /// it is too large; so Newton's method from that side falls onto the root in a few steps, each
+    /// dropping the pairs whose circuits suffice.
+    pub(crate) fn line_lambda(&self, line: usize, topology: &Topology) -> f64 {
+        let Line { leaf, traffic } = &self.lines[line];
+        let circuits = topology.row(*leaf);
+        let mut lambda = f64::MAX;
+        let mut overloaded = traffic.len() + 1;
+        loop {
+            let (mut rate, mut bits, mut count) = (self.electrical_rate, 0.0, 0);
+            for &(peer, demand) in traffic {
+                let capacity = self.circuit_rate * f64::from(circuits[peer]);
+                if demand * lambda > capacity {
+                    rate += capacity;
+                    bits += demand;
+                    count += 1;
+                }
+            }
+            if count == 0 || count == overloaded {
+                return lambda;
+            }
+            overloaded = count;
+            lambda = rate / bits;
+        }
+    }
+
+    /// What no topology can exceed: for each leaf on its own, the best use of its ports in whole
+    /// circuits. The print-out calls it the upper bound.
+    ///
+    /// Tighter than (u·C + E) / largest row sum, because a circuit whose pair has less traffic than
+    /// it can carry is not counted in full, and because sending and receiving share their circuits.
+    /// Infinite (`f64::MAX`) without traffic.
+    #[must_use]
+    pub fn upper_bound(&self, fabric: &ReconfigurableFatTree) -> f64 {
+        let mut bound = f64::MAX;
+        for leaf in 0..self.leaves {
+            let view = LeafView::new(self, fabric, leaf);
+            let mut high = bound.min(view.fluid_bound());
+            if high == f64::MAX || view.may_reach(high) {
+                bound = high;
+                continue;
+            }
+            let mut low = 0.0;
+            for _ in 0..50 {
+                let lambda = f64::midpoint(low, high);
+                if view.may_reach(lambda) {
+                    low = lambda;
+                } else {
+                    high = lambda;
+                }
+            }
+            bound = high;
+        }
+        bound
+    }
+}
+
+/// What one leaf sees of a demand when the other leaves set no limit.
+struct LeafView {
+    /// (bits sent, bits received) of each peer that a circuit may join.
+    open: Vec<[f64; 2]>,
+    /// All bits sent and received.
+    total: [f64; 2],
+    ports: u32,
+    circuit_rate: f64,
+    electrical_rate: f64,
+}
+
+impl LeafView {
+    fn new(evaluator: &Evaluator, fabric: &ReconfigurableFatTree, leaf: usize) -> Self {
+        let id = LeafId::from_index(leaf);
+        let mut peers = BTreeMap::<usize, [f64; 2]>::new();
+        for direction in 0..2 {
+            for &(peer, bits) in evaluator.traffic(2 * leaf + direction) {
+                peers.entry(peer).or_default()[direction] = bits;
+            }
+        }
+        let total = [0, 1].map(|direction| peers.values().map(|bits| bits[direction]).sum());
+        let permits = |peer: usize| {
+            LeafPair::new(id, LeafId::from_index(peer)).is_some_and(|pair| fabric.permits(pair))
+        };
+        Self {
+            open: peers
+                .into_iter()
+                .filter(|(peer, _)| permits(*peer))
+                .map(|(_, bits)| bits)
+                .collect(),
+            total,
+            ports: fabric.free_ports(id),
+            circuit_rate: evaluator.circuit_rate,
+            electrical_rate: evaluator.electrical_rate,
+        }
+    }
+
+    /// All ports full, in the heavier direction.
+    fn fluid_bound(&self) -> f64 {
+        let heaviest = self.total[0].max(self.total[1]);
+        if heaviest <= 0.0 {
+            return f64::MAX;
+        }
+        (f64::from(self.ports) * self.circuit_rate + self.electrical_rate) / heaviest
+    }
+
+    /// Whether the ports can take enough off the core in every weighting of the two directions. A
+    /// weighted sum of two overloads that must each vanish must vanish too, so a no is a proof.
+    fn may_reach(&self, lambda: f64) -> bool {
+        [1.0, 0.75, 0.5, 0.25, 0.0].into_iter().all(|sending| {
+            let weights = [sending, 1.0 - sending];
+            let load = lambda * (weights[0] * self.total[0] + weights[1] * self.total[1]);
+            load * (1.0 - 1e-12) - self.best_relief(lambda, weights) <= self.electrical_rate
+        })
+    }
+
+    /// The most that the ports take off the core: the gain of each further circuit to a peer never
+    /// exceeds the one before, so taking the largest gains first is best.
+    fn best_relief(&self, lambda: f64, weights: [f64; 2]) -> f64 {
+        let mut gains = Vec::new();
+        for bits in &self.open {
+            let mut rest = bits.map(|bits| lambda * bits);
+            for _ in 0..self.ports {
+                let carried = rest.map(|rest| rest.min(self.circuit_rate));
+                let gain = weights[0] * carried[0] + weights[1] * carried[1];
+                if gain <= 0.0 {
+                    break;
+                }
+                gains.push(gain);
+                rest = [rest[0] - carried[0], rest[1] - carried[1]];
+            }
+        }
+        gains.sort_unstable_by(|a, b| b.total_cmp(a));
+        gains.iter().take(self.ports as usize).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::fabric;
+    use super::*;
+    use lightloom_fabric::units::Bytes;
+    use proptest::prelude::*;
+
+    /// The definition itself, by bisection.
+    fn lambda_by_bisection(
+        fabric: &ReconfigurableFatTree,
+        demand: &Demand,
+        topology: &Topology,
+    ) -> f64 {
+        let (circuit, core) = (fabric.spec().circuit_rate.0 as f64, fabric.electrical_rate());
+        let feasible = |lambda: f64| {
+            let mut load = vec![0.0; 2 * fabric.leaves()];
+            for (from, to, bytes) in demand.flows() {
+                let carried = circuit * f64::from(topology.between(from.index(), to.index()));
+                let over = (lambda * bytes.0 as f64 * 8.0 - carried).max(0.0);
+                load[2 * from.index()] += over;
+                load[2 * to.index() + 1] += over;
+            }
+            load.iter().all(|load| *load <= core)
+        };
+        let (mut low, mut high) = (0.0, 1e9);
+        for _ in 0..200 {
+            let middle = f64::midpoint(low, high);
+            if feasible(middle) { low = middle } else { high = middle }
+        }
+        low
+    }
+
+    proptest! {
+        #[test]
+        fn the_closed_form_agrees_with_the_definition_and_stays_below_the_bound(
+            entries in prop::collection::vec((0u32..6, 0u32..6, 1u64..1_000), 1..20),
+            circuits in prop::collection::vec((0usize..6, 0usize..6), 0..12),
+        ) {
+            let fabric = fabric(6, 4);
+            let mut demand = Demand::none(6);
+            for (from, to, megabytes) in entries {
+                demand.add(LeafId(from), LeafId(to), Bytes(megabytes * 1_000_000));
+            }
+            prop_assume!(demand.total().0 > 0);
+            let mut topology = Topology::dark(6);
+            for (a, b) in circuits {
+                if a != b && topology.degree(a) < 4 && topology.degree(b) < 4 {
+                    topology.add(a, b);
+                }
+            }
+            let evaluator = Evaluator::new(&fabric, &demand);
+            let lambda = evaluator.lambda(&topology);
+            let defined = lambda_by_bisection(&fabric, &demand, &topology);
+            prop_assert!((lambda / defined - 1.0).abs() < 1e-9, "{lambda} {defined}");
+            prop_assert!(lambda <= evaluator.upper_bound(&fabric) * (1.0 + 1e-9));
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! The one-hop problem by solvers: exactly, as a bound, and exactly without an electrical core.
+//!
+//! ```text
+//!   maximise lambda
+//!   lambda·d_ij − e_ij ≤ C·n_ij            each directed pair with demand
+//!   sum_j e_ij ≤ E,  sum_j e_ji ≤ E        electrical core, each leaf and direction
+//!   sum_j n_ij ≤ ports of i,  n_ij = 0 where no circuit is permitted,  n_ij whole
+//! ```
+//!
+//! Switches do not appear: they are interchangeable, and a variable per switch would stall every
+//! solver (the circuits are coloured afterwards, see [`realise`](super::realise)). The result carries
+//! the best bound that is known; one that ran into its limit says so.
+
+use std::collections::BTreeMap;
+
+use good_lp::solvers::{SolutionStatus, WithMipGap, WithTimeLimit};
+use good_lp::{
+    Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable, constraint,
+    variable,
+};
+use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
+use lightloom_fabric::id::LeafId;
+
+use super::demand::Demand;
+use super::evaluate::Evaluator;
+use super::one_hop::OneHopPlan;
+use super::topology::Topology;
+
+/// Which solver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Solver {
+    /// Pure Rust, always there. Good to about 16 leaves.
+    Microlp,
+    /// HiGHS, one thread. Good to about 64 leaves on sparse demands.
+    #[cfg(feature = "highs")]
+    Highs,
+}
+
+/// When a solver may stop short of the optimum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Relative gap that counts as solved.
+    pub gap: f32,
+    /// Seconds after which the incumbent is returned. A plan that ran into it says so, since it
+    /// depends on the machine.
+    pub seconds: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { gap: 1e-4, seconds: 30.0 }
+    }
+}
+
+/// An exact plan, or what a solver had when it stopped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExactPlan {
+    /// The topology with its bound: the solver's relative gap where it finished, else the bound of
+    /// the closed form.
+    pub plan: OneHopPlan,
+    /// Whether the solver stopped at its time limit and this is its incumbent.
+    pub hit_time_limit: bool,
+}
+
+/// Why a solver gave nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ExactError {
+    /// The solver found no point, or failed.
+    #[error("the solver gave no plan: {0}; raise its time limit or use the heuristic")]
+    Solver(String),
+    /// Traffic between leaves that no circuit may join, and no electrical core.
+    #[error(
+        "{0} and {1} exchange traffic, no circuit may join them and there is no electrical core; \
+             permit the pair or add electrical uplinks"
+    )]
+    Unreachable(LeafId, LeafId),
+}
+
+/// Solves the problem in whole circuits.
+///
+/// # Errors
+/// If the solver fails or finds nothing within its limits.
+pub fn plan(
+    fabric: &ReconfigurableFatTree,
+    demand: &Demand,
+    solver: Solver,
+    limits: Limits,
+) -> Result<ExactPlan, ExactError> {
+    let evaluator = Evaluator::new(fabric, demand);
+    let closed_form = evaluator.upper_bound(fabric);
+    let model = Model::new(fabric, demand, closed_form, Numbers::Whole);
+    let solved = model.solve(solver, limits)?;
+    let mut topology = Topology::dark(fabric.leaves());
+    for (&(a, b), count) in &solved.circuits {
+        topology.add_many(a, b, count.round() as u32);
+    }
+    let lambda = evaluator.lambda(&topology);
+    let hit_time_limit = matches!(solved.status, SolutionStatus::TimeLimit);
+    let proven = if hit_time_limit {
+        closed_form
+    } else {
+        closed_form.min(lambda.max(solved.lambda) * (1.0 + f64::from(limits.gap)))
+    };
+    Ok(ExactPlan {
+        plan: OneHopPlan { topology, lambda, lambda_upper_bound: proven },
+        hit_time_limit,
+    })
+}
+
+/// The bound that follows from allowing fractions of circuits: no topology exceeds it.
+///
+/// # Errors
+/// If the solver fails or runs into its limits.
+pub fn relaxation_bound(
+    fabric: &ReconfigurableFatTree,
+    demand: &Demand,
+    solver: Solver,
+    limits: Limits,
+) -> Result<f64, ExactError> {
+    let closed_form = Evaluator::new(fabric, demand).upper_bound(fabric);
+    let solved =
+        Model::new(fabric, demand, closed_form, Numbers::Fractional).solve(solver, limits)?;
+    if matches!(solved.status, SolutionStatus::TimeLimit) {
+        return Err(ExactError::Solver("time limit within the relaxation".into()));
+    }
+    Ok(solved.lambda.min(closed_form))
+}
+
+/// The optimum where there is no electrical core, by binary search alone.
+///
+/// At a given rate each pair needs ceil(lambda·max(d_ij, d_ji)/C) circuits, whatever the others get;
+/// so a rate is feasible exactly when these fit every leaf's ports. (ATRO, arXiv 2507.13717, uses
+/// the same fact.) The search runs over the rates at which some pair needs one circuit more.
+///
+/// # Errors
+/// If a pair with traffic may not have a circuit.
+pub fn plan_without_core(
+    fabric: &ReconfigurableFatTree,
+    demand: &Demand,
+) -> Result<OneHopPlan, ExactError> {
+    let pairs = heaviest_directions(demand);
+    for &(a, b) in pairs.keys() {
+        let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
+        if !LeafPair::new(a, b).is_some_and(|pair| fabric.permits(pair)) {
+            return Err(ExactError::Unreachable(a, b));
+        }
+    }
+    let circuit_rate = fabric.spec().circuit_rate.0 as f64;
+    let ports: Vec<u32> =
+        (0..fabric.leaves()).map(|leaf| fabric.free_ports(LeafId::from_index(leaf))).collect();
+    let mut rates: Vec<f64> = pairs
+        .values()
+        .flat_map(|bits| {
+            (1..=fabric.optical_ports()).map(move |count| f64::from(count) * circuit_rate / bits)
+        })
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    let feasible = |lambda: f64| {
+        let needed = needed_circuits(fabric.leaves(), &pairs, lambda, circuit_rate);
+        (0..fabric.leaves()).all(|leaf| needed.degree(leaf) <= ports[leaf])
+    };
+    let reached = rates.partition_point(|rate| feasible(*rate));
+    let lambda = if reached == 0 { 0.0 } else { rates[reached - 1] };
+    let topology = needed_circuits(fabric.leaves(), &pairs, lambda, circuit_rate);
+    Ok(OneHopPlan { topology, lambda, lambda_upper_bound: lambda })
+}
+
+fn needed_circuits(
+    leaves: usize,
+    pairs: &BTreeMap<(usize, usize), f64>,
+    lambda: f64,
+    circuit_rate: f64,
+) -> Topology {
+    let mut topology = Topology::dark(leaves);
+    for (&(a, b), bits) in pairs {
+        // A rate at which a pair fills its circuits exactly must not ask for one more by rounding.
+        let circuits = lambda * bits / circuit_rate;
+        topology.add_many(a, b, (circuits - 1e-9).ceil().max(0.0) as u32);
+    }
+    topology
+}
+
+/// The heavier direction of each pair with traffic, in bits, keyed by the smaller leaf first.
+fn heaviest_directions(demand: &Demand) -> BTreeMap<(usize, usize), f64> {
+    let mut pairs = BTreeMap::new();
+    for (from, to, bytes) in demand.flows() {
+        let key = (from.min(to).index(), from.max(to).index());
+        let entry: &mut f64 = pairs.entry(key).or_default();
+        *entry = entry.max(bytes.0 as f64 * 8.0);
+    }
+    pairs
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Numbers {
+    Whole,
+    Fractional,
+}
+
+/// The model with all rates in circuits and lambda in units of the closed-form bound, so that
+/// every coefficient is of moderate size.
+struct Model {
+    variables: ProblemVariables,
+    constraints: Vec<good_lp::Constraint>,
+    lambda: Variable,
+    circuits: BTreeMap<(usize, usize), Variable>,
+    scale: f64,
+}
+
+struct Solved {
+    lambda: f64,
+    circuits: BTreeMap<(usize, usize), f64>,
+    status: SolutionStatus,
+}
+
+impl Model {
+    fn new(fabric: &ReconfigurableFatTree, demand: &Demand, scale: f64, numbers: Numbers) -> Self {
+        let mut variables = ProblemVariables::new();
+        let lambda = variables.add(variable().min(0.0).max(1.0));
+        let mut model =
+            Self { variables, constraints: Vec::new(), lambda, circuits: BTreeMap::new(), scale };
+        model.add_circuits(fabric, demand, numbers);
+        model.add_traffic(fabric, demand);
+        model
+    }
+
+    fn add_circuits(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand, numbers: Numbers) {
+        let mut degree = vec![Expression::default(); fabric.leaves()];
+        for &(a, b) in heaviest_directions(demand).keys() {
+            let (leaf_a, leaf_b) = (LeafId::from_index(a), LeafId::from_index(b));
+            if !LeafPair::new(leaf_a, leaf_b).is_some_and(|pair| fabric.permits(pair)) {
+                continue;
+            }
+            let most = fabric.free_ports(leaf_a).min(fabric.free_ports(leaf_b));
+            let mut definition = variable().min(0.0).max(f64::from(most));
+            if numbers == Numbers::Whole {
+                definition = definition.integer();
+            }
+            let circuits = self.variables.add(definition);
+            self.circuits.insert((a, b), circuits);
+            degree[a] += circuits;
+            degree[b] += circuits;
+        }
+        for (leaf, degree) in degree.into_iter().enumerate() {
+            let ports = f64::from(fabric.free_ports(LeafId::from_index(leaf)));
+            self.constraints.push(constraint!(degree <= ports));
+        }
+    }
+
+    fn add_traffic(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
+        let circuit_rate = fabric.spec().circuit_rate.0 as f64;
+        let core = fabric.electrical_rate() / circuit_rate;
+        let mut electrical = vec![Expression::default(); 2 * fabric.leaves()];
+        for (from, to, bytes) in demand.flows() {
+            let load = bytes.0 as f64 * 8.0 * self.scale / circuit_rate;
+            let mut over_core = Expression::default();
+            if core > 0.0 {
+                let share = self.variables.add(variable().min(0.0).max(core));
+                electrical[2 * from.index()] += share;
+                electrical[2 * to.index() + 1] += share;
+                over_core += share;
+            }
+            let key = (from.min(to).index(), from.max(to).index());
+            let circuits = self.circuits.get(&key).map_or(Expression::default(), |n| (*n).into());
+            self.constraints.push(constraint!(load * self.lambda <= circuits + over_core));
+        }
+        for sum in electrical {
+            self.constraints.push(constraint!(sum <= core));
+        }
+    }
+
+    fn solve(self, solver: Solver, limits: Limits) -> Result<Solved, ExactError> {
+        let Self { variables, constraints, lambda, circuits, scale } = self;
+        let problem = variables.maximise(lambda);
+        let read = |solution: &dyn Solution| Solved {
+            lambda: solution.value(lambda) * scale,
+            circuits: circuits.iter().map(|(pair, n)| (*pair, solution.value(*n))).collect(),
+            status: solution.status(),
+        };
+        match solver {
+            Solver::Microlp => {
+                let model = problem.using(good_lp::solvers::microlp::microlp);
+                solve_within(model, constraints, limits).map(|solution| read(&solution))
+            }
+            #[cfg(feature = "highs")]
+            Solver::Highs => {
+                let model = problem.using(good_lp::solvers::highs::highs).set_threads(1);
+                solve_within(model, constraints, limits).map(|solution| read(&solution))
+            }
+        }
+    }
+}
+
+fn solve_within<M>(
+    model: M,
+    constraints: Vec<good_lp::Constraint>,
+    limits: Limits,
+) -> Result<M::Solution, ExactError>
+where
+    M: SolverModel<Error = ResolutionError> + WithTimeLimit + WithMipGap,
+{
+    let mut model = model
+        .with_time_limit(limits.seconds)
+        .with_mip_gap(limits.gap)
+        .map_err(|error| ExactError::Solver(error.to_string()))?;
+    for constraint in constraints {
+        model.add_constraint(constraint);
+    }
+    model.solve().map_err(|error| ExactError::Solver(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::one_hop::{self, Effort};
+    use super::super::testing::{fabric, spec};
+    use super::super::workload::shapes;
+    use super::*;
+    use lightloom_fabric::seed::Seed;
+    use lightloom_fabric::units::{BitsPerSecond, Bytes};
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_heuristic_is_within_one_per_cent_of_the_proven_bound() {
+        for (leaves, seed) in [(16, 0), (16, 1), (32, 0), (32, 1), (64, 1)] {
+            for shape in [shapes::moe, shapes::weight_sync] {
+                let fabric = fabric(leaves, leaves / 2);
+                let demand = shape(leaves as usize, Seed(seed));
+                let limits = Limits { gap: 1e-3, seconds: 60.0 };
+                let exact = plan(&fabric, &demand, Solver::Microlp, limits).unwrap();
+                let heuristic = one_hop::plan(&fabric, &demand, Effort::default());
+                let gap = one_hop::gap(heuristic.lambda, exact.plan.lambda_upper_bound);
+                assert!(gap <= 0.01, "{leaves} leaves, seed {seed}: gap {gap}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_relaxation_bounds_every_plan() {
+        let fabric = fabric(8, 8);
+        let demand = shapes::dense(8, Seed(3));
+        let bound = relaxation_bound(&fabric, &demand, Solver::Microlp, Limits::default()).unwrap();
+        let exact = plan(&fabric, &demand, Solver::Microlp, Limits::default()).unwrap();
+        assert!(exact.plan.lambda <= bound * (1.0 + 1e-6));
+        assert!(!exact.hit_time_limit);
+    }
+
+    #[test]
+    fn traffic_that_nothing_can_carry_is_named() {
+        let mut spec = spec(4, 4);
+        spec.forbidden = vec![(LeafId(0), LeafId(2))];
+        let fabric = ReconfigurableFatTree::new(spec).unwrap();
+        let mut demand = Demand::none(4);
+        demand.add(LeafId(2), LeafId(0), Bytes(1));
+        let error = plan_without_core(&fabric, &demand).unwrap_err();
+        assert!(error.to_string().starts_with("leaf0 and leaf2 exchange traffic"), "{error}");
+    }
+
+    /// All topologies of a tiny fabric, one by one.
+    fn best_by_enumeration(fabric: &ReconfigurableFatTree, demand: &Demand) -> f64 {
+        fn extend(
+            pairs: &[(usize, usize)],
+            fabric: &ReconfigurableFatTree,
+            evaluator: &Evaluator,
+            topology: &mut Topology,
+        ) -> f64 {
+            let Some((&(a, b), rest)) = pairs.split_first() else {
+                return evaluator.lambda(topology);
+            };
+            let mut best = extend(rest, fabric, evaluator, topology);
+            let ports = fabric.optical_ports();
+            if topology.degree(a) < ports && topology.degree(b) < ports {
+                topology.add(a, b);
+                best = best.max(extend(pairs, fabric, evaluator, topology));
+                topology.remove(a, b);
+            }
+            best
+        }
+        let leaves = fabric.leaves();
+        let pairs: Vec<(usize, usize)> =
+            (0..leaves).flat_map(|a| (a + 1..leaves).map(move |b| (a, b))).collect();
+        let evaluator = Evaluator::new(fabric, demand);
+        extend(&pairs, fabric, &evaluator, &mut Topology::dark(leaves))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn every_method_agrees_with_enumeration_on_tiny_fabrics(
+            entries in prop::collection::vec((0u32..4, 0u32..4, 1u64..1_000), 1..10),
+            core_gbps in prop_oneof![Just(0u64), Just(100), Just(400)],
+        ) {
+            let mut spec = spec(4, 4);
+            spec.electrical.rate_per_leaf = BitsPerSecond::from_gbps(core_gbps);
+            let fabric = ReconfigurableFatTree::new(spec).unwrap();
+            let mut demand = Demand::none(4);
+            for (from, to, megabytes) in entries {
+                demand.add(LeafId(from), LeafId(to), Bytes(megabytes * 1_000_000));
+            }
+            prop_assume!(demand.total().0 > 0);
+            let best = best_by_enumeration(&fabric, &demand);
+            let exact = plan(&fabric, &demand, Solver::Microlp, Limits::default()).unwrap();
+            prop_assert!((exact.plan.lambda / best - 1.0).abs() < 1e-3, "{} {best}", exact.plan.lambda);
+            let heuristic = one_hop::plan(&fabric, &demand, Effort::default());
+            prop_assert!(heuristic.lambda <= best * (1.0 + 1e-9));
+            prop_assert!(best <= heuristic.lambda_upper_bound * (1.0 + 1e-9));
+            if core_gbps == 0 {
+                let searched = plan_without_core(&fabric, &demand).unwrap();
+                prop_assert!((searched.lambda / best - 1.0).abs() < 1e-6, "{} {best}", searched.lambda);
+                let counted = Evaluator::new(&fabric, &demand).lambda(&searched.topology);
+                prop_assert!((counted / searched.lambda - 1.0).abs() < 1e-6);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One phase, one hop: the circuits that serve one demand fastest, with the electrical core for the
+//! rest.
+//!
+//! The default planner: bisection on lambda, each trial covered greedily ([`cover`]), the best
+//! topology improved by exchanging single circuits ([`search`]). Every plan carries an upper bound
+//! that no topology exceeds, so the gap is known without a solver. [`exact`](super::exact) has the
+//! solvers.
+//!
+//! Ours; RFabric publishes no algorithm that we could read.
+
+mod cover;
+mod search;
+
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+
+use super::demand::Demand;
+use super::evaluate::Evaluator;
+use super::topology::{Ports, Topology};
+
+/// How hard to try. Counts, not seconds, so that a plan does not depend on the machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// Trials of the bisection.
+    pub bisections: u32,
+    /// Exchanges that the local search may attempt.
+    pub exchanges: u32,
+    /// A gap to the upper bound that is good enough.
+    pub gap: f64,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { bisections: 12, exchanges: 20_000, gap: 1e-4 }
+    }
+}
+
+/// A topology for one demand and how good it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OneHopPlan {
+    /// The circuits.
+    pub topology: Topology,
+    /// How often per second the demand is served.
+    pub lambda: f64,
+    /// What no topology exceeds.
+    pub lambda_upper_bound: f64,
+}
+
+impl OneHopPlan {
+    /// How far the plan may be from the best there is, as a fraction of the bound.
+    #[must_use]
+    pub fn gap(&self) -> f64 {
+        gap(self.lambda, self.lambda_upper_bound)
+    }
+}
+
+/// Shortfall of `lambda` against a bound, as a fraction of the bound.
+#[must_use]
+pub fn gap(lambda: f64, upper_bound: f64) -> f64 {
+    if upper_bound > 0.0 { (1.0 - lambda / upper_bound).max(0.0) } else { 0.0 }
+}
+
+/// Plans the circuits for `demand`.
+#[must_use]
+pub fn plan(fabric: &ReconfigurableFatTree, demand: &Demand, effort: Effort) -> OneHopPlan {
+    let evaluator = Evaluator::new(fabric, demand);
+    let upper_bound = evaluator.upper_bound(fabric);
+    let (mut topology, mut lambda) = bisect(fabric, &evaluator, upper_bound, effort);
+    if gap(lambda, upper_bound) > effort.gap {
+        let target = upper_bound * (1.0 - effort.gap);
+        search::improve(fabric, &evaluator, &mut topology, effort.exchanges, target);
+        lambda = evaluator.lambda(&topology);
+    }
+    OneHopPlan { topology, lambda, lambda_upper_bound: upper_bound }
+}
+
+/// Covers at trial rates between what is reached and what is possible, keeping the best.
+///
+/// Even a cover that fails at its trial rate can be the best one evaluated, so both ends are
+/// judged by the closed form.
+fn bisect(
+    fabric: &ReconfigurableFatTree,
+    evaluator: &Evaluator,
+    upper_bound: f64,
+    effort: Effort,
+) -> (Topology, f64) {
+    let mut best = Topology::dark(fabric.leaves());
+    let mut best_lambda = evaluator.lambda(&best);
+    let (mut low, mut high) = (best_lambda, upper_bound);
+    let mut trial = upper_bound * (1.0 - 1e-9);
+    for _ in 0..effort.bisections {
+        let (mut candidate, covered) = cover::cover(fabric, evaluator, trial);
+        fill(fabric, evaluator, &mut candidate);
+        let lambda = evaluator.lambda(&candidate);
+        if lambda > best_lambda {
+            (best, best_lambda) = (candidate, lambda);
+        }
+        if covered {
+            low = trial;
+        } else {
+            high = trial;
+        }
+        low = low.max(best_lambda);
+        if low >= high * (1.0 - effort.gap) {
+            break;
+        }
+        trial = f64::midpoint(low, high);
+    }
+    (best, best_lambda)
+}
+
+/// Spends the ports that are left on the pair with the most traffic per circuit, first among
+/// pairs with traffic, then wherever a circuit fits.
+fn fill(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, topology: &mut Topology) {
+    let mut ports = Ports::new(fabric, topology);
+    for leaf in 0..fabric.leaves() {
+        while ports.free[leaf] > 0 {
+            let hungriest = [2 * leaf, 2 * leaf + 1]
+                .iter()
+                .flat_map(|line| evaluator.traffic(*line))
+                .filter(|(peer, _)| ports.allow(leaf, *peer))
+                .map(|&(peer, bits)| (bits / f64::from(topology.between(leaf, peer) + 1), peer))
+                .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+            let Some((_, peer)) = hungriest else { break };
+            ports.join(topology, leaf, peer);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Fabrics for tests.
+
+use lightloom_fabric::fat_tree::{
+    ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
+};
+use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+
+/// A fabric of `leaves` with `ports` 400G optical ports each, two on a switch, and an electrical core of
+/// a tenth of the optical rate.
+pub(crate) fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
+    ReconfigurableFatTree::new(spec(leaves, ports)).expect("a sound fabric")
+}
+
+pub(crate) fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
+    FatTreeSpec {
+        leaves,
+        gpus_per_leaf: ports,
+        circuit_rate: BitsPerSecond::from_gbps(400),
+        electrical: ElectricalCore {
+            rate_per_leaf: BitsPerSecond::from_gbps(40 * u64::from(ports)),
+            oversubscription: 1.0,
+        },
+        banks: vec![OcsBank {
+            name: "core".into(),
+            switches: ports / 2,
+            ports_per_switch: 2 * leaves,
+            ports_per_leaf: 2,
+            insertion_loss_db: 1.0,
+        }],
+        timing: SwitchTiming {
+            control: Picoseconds::ZERO,
+            switching: Picoseconds::from_millis(10),
+            bring_up: Picoseconds::ZERO,
+        },
+        loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![] },
+        forbidden: vec![],
+        held: vec![],
+        failure_domains: 4.min(ports / 2),
+    }
+}

@@ -1,0 +1,98 @@
+//! Three synthetic shapes on which planners are compared: expert all-to-all, weight
+//! synchronisation, and traffic without structure.
+//!
+//! Sizes are relative; a planner's quality does not depend on their scale.
+
+use lightloom_fabric::id::LeafId;
+use lightloom_fabric::seed::{Seed, Stream};
+use lightloom_fabric::units::Bytes;
+use rand::RngExt;
+
+use super::super::demand::Demand;
+
+/// The traffic of a shape's typical pair.
+const PAIR_BYTES: f64 = 1e9;
+
+/// Skewed all-to-all inside groups of 8 leaves, and a light ring over all.
+///
+/// Symmetric: a layer's dispatch and its combine carry one matrix and its transpose (MixNet,
+/// arXiv 2501.03905, section 3), so a phase that holds both sends as much back as there.
+#[must_use]
+pub fn moe(leaves: usize, seed: Seed) -> Demand {
+    let mut stream = seed.stream("shape.moe", leaves as u64);
+    let mut demand = Demand::none(leaves);
+    for from in 0..leaves {
+        for to in from + 1..leaves.min(from / 8 * 8 + 8) {
+            let weight = log_normal(&mut stream, 0.6);
+            add(&mut demand, from, to, weight);
+            add(&mut demand, to, from, weight);
+        }
+    }
+    ring(&mut demand, 0..leaves, 0.2);
+    demand
+}
+
+/// Half of the leaves send shards of different size to leaves of the other half, four each; the
+/// senders also form a data-parallel ring.
+#[must_use]
+pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
+    let mut stream = seed.stream("shape.weight_sync", leaves as u64);
+    let mut demand = Demand::none(leaves);
+    let half = leaves / 2;
+    for from in 0..half {
+        for copy in 0..4 {
+            let to = half + (from + copy * (half / 4).max(1)) % (leaves - half);
+            add(&mut demand, from, to, log_normal(&mut stream, 0.5));
+        }
+    }
+    ring(&mut demand, 0..half, 1.0);
+    demand
+}
+
+/// Every leaf sends to every other, log-normally distributed.
+#[must_use]
+pub fn dense(leaves: usize, seed: Seed) -> Demand {
+    let mut stream = seed.stream("shape.dense", leaves as u64);
+    let mut demand = Demand::none(leaves);
+    for from in 0..leaves {
+        for to in (0..leaves).filter(|to| *to != from) {
+            add(&mut demand, from, to, log_normal(&mut stream, 1.0));
+        }
+    }
+    demand
+}
+
+fn ring(demand: &mut Demand, members: std::ops::Range<usize>, weight: f64) {
+    let count = members.len();
+    for at in 0..count {
+        add(demand, members.start + at, members.start + (at + 1) % count, weight);
+    }
+}
+
+fn add(demand: &mut Demand, from: usize, to: usize, weight: f64) {
+    let size = Bytes((weight * PAIR_BYTES) as u64);
+    demand.add(LeafId::from_index(from), LeafId::from_index(to), size);
+}
+
+/// exp(sigma·z) with z from the standard normal distribution (Box and Muller).
+pub(crate) fn log_normal(stream: &mut Stream, sigma: f64) -> f64 {
+    let radius = (-2.0 * (1.0 - stream.random::<f64>()).ln()).sqrt();
+    let angle = std::f64::consts::TAU * stream.random::<f64>();
+    (sigma * radius * angle.cos()).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_have_the_structure_they_are_named_for() {
+        let peers =
+            |demand: &Demand, leaf| demand.flows().filter(|(from, ..)| from.0 == leaf).count();
+        assert_eq!(peers(&moe(32, Seed(1)), 9), 7);
+        assert_eq!(peers(&moe(32, Seed(1)), 15), 8, "the last of a group also feeds the ring");
+        assert_eq!(peers(&weight_sync(32, Seed(1)), 3), 5);
+        assert_eq!(peers(&weight_sync(32, Seed(1)), 20), 0, "receivers send nothing");
+        assert_eq!(peers(&dense(16, Seed(1)), 3), 15);
+    }
+}
