@@ -5,6 +5,7 @@
 //! A [`Fabric`](fabric::Fabric) that exists is a valid one.
 
 pub mod dcn;
+pub mod document;
 pub mod fabric;
 pub mod fat_tree;
 pub mod fault;

@@ -1,0 +1,443 @@
+//! Holds a tree against the shapes of its kind and reports every difference.
+
+use super::codes;
+use super::problem::{Problem, Problems};
+use super::shape::{Bounds, Form, Key, ROOT, Record, Shape, ShapeId, Shapes};
+use super::tree::{Kind, Meaning, Span, Tree, View};
+use super::{closest, quote};
+
+/// Reports every difference between `tree` and the shape of its kind.
+pub(crate) fn check(tree: &Tree<'_>, shapes: &Shapes, problems: &mut Problems) {
+    let root = tree.root();
+    let mut walk = Walk { shapes, problems };
+    walk.value(root, ROOT, root.span());
+}
+
+/// Reports every key that stands twice in its mapping, wherever it stands.
+pub(crate) fn check_duplicates(tree: &Tree<'_>, problems: &mut Problems) {
+    let mut keys: Vec<(&str, Span)> = Vec::new();
+    for index in 0..tree.nodes.len() {
+        if tree.nodes[index].kind != Kind::Mapping {
+            continue;
+        }
+        keys.clear();
+        for (key, _) in tree.view(index as u32).entries() {
+            match key.kind() {
+                Kind::Plain | Kind::Quoted => keys.push((key.text(), key.span())),
+                _ => problems.add(Problem::new(
+                    codes::KEY_NOT_TEXT,
+                    key.span(),
+                    "a key is plain text, not a list or a mapping",
+                )),
+            }
+        }
+        keys.sort_unstable();
+        for pair in keys.windows(2) {
+            let [(name, first), (next, second)] = [pair[0], pair[1]];
+            if name == next {
+                let message = format!("the key {} stands twice in one mapping", quote(name));
+                problems.add(
+                    Problem::new(codes::DUPLICATE_KEY, second, message)
+                        .with_related(first, "it stands here first")
+                        .with_help("remove one of the two"),
+                );
+            }
+        }
+    }
+}
+
+struct Walk<'a> {
+    shapes: &'a Shapes,
+    problems: &'a mut Problems,
+}
+
+impl<'a> Walk<'a> {
+    /// Checks one value. `place` is where to point when something is missing in it: its key.
+    fn value(&mut self, node: View<'_>, id: ShapeId, place: Span) {
+        let shapes = self.shapes;
+        let shape = shapes.get(id);
+        match (&shape.form, node.meaning()) {
+            (Form::Anything, _)
+            | (Form::Nothing, Meaning::Nothing)
+            | (Form::Boolean, Meaning::Boolean(_)) => {}
+            (Form::Integer(bounds), Meaning::Integer(value)) => self.integer(node, *bounds, value),
+            (Form::Number(bounds), Meaning::Integer(Some(value))) => {
+                self.number(node, *bounds, value as f64);
+            }
+            (Form::Number(bounds), Meaning::Number(value)) => self.number(node, *bounds, value),
+            (Form::Text { .. }, Meaning::Text(text)) => self.text(node, shape, text),
+            (Form::Words(words), Meaning::Text(text)) => self.word(node, words, text),
+            (Form::List { .. }, Meaning::Sequence) => self.list(node, shape, place),
+            (Form::Record(record), Meaning::Mapping) => self.record(node, record, place),
+            (Form::OneOf(keys), Meaning::Mapping) => self.one_of(node, keys, place),
+            (Form::Either(alternatives), meaning) => {
+                self.either(node, shape, alternatives, meaning, place)
+            }
+            (_, meaning) => self.wrong_type(node, id, meaning, place),
+        }
+    }
+
+    fn wrong_type(&mut self, node: View<'_>, id: ShapeId, found: Meaning<'_>, place: Span) {
+        let message = format!("expected {}, found {}", self.expectation(id), describe(node, found));
+        let span = if node.span().start == node.span().end { place } else { node.span() };
+        let mut problem = Problem::new(codes::WRONG_TYPE, span, message);
+        if let Some(help) = self.advice(node, id, found) {
+            problem = problem.with_help(help);
+        }
+        self.problems.add(problem);
+    }
+
+    /// What would be right, in words.
+    fn expectation(&self, id: ShapeId) -> String {
+        let shape = self.shapes.get(id);
+        match &shape.form {
+            Form::Anything => "anything".to_owned(),
+            Form::Nothing => "nothing".to_owned(),
+            Form::Boolean => "`true` or `false`".to_owned(),
+            Form::Integer(_) => "a whole number".to_owned(),
+            Form::Number(_) => "a number".to_owned(),
+            Form::Text { .. } if shape.example.is_some() && !shape.description.is_empty() => {
+                lower_first(&shape.description)
+            }
+            Form::Text { .. } => "text".to_owned(),
+            Form::Words(words) => alternatives(words.iter().map(|word| format!("`{word}`"))),
+            Form::List { .. } => "a list".to_owned(),
+            Form::Record(_) => "a mapping".to_owned(),
+            Form::OneOf(keys) => {
+                let names = alternatives(keys.iter().map(|key| format!("`{}`", key.name)));
+                format!("a mapping with {names}")
+            }
+            Form::Either(ids) => {
+                let real =
+                    ids.iter().filter(|id| !matches!(self.shapes.get(**id).form, Form::Nothing));
+                alternatives(real.map(|id| self.expectation(*id)))
+            }
+        }
+    }
+
+    fn advice(&self, node: View<'_>, id: ShapeId, found: Meaning<'_>) -> Option<String> {
+        let shape = self.shapes.get(id);
+        let form = match &shape.form {
+            Form::Either(ids) => {
+                let mut real = ids.iter().map(|id| &self.shapes.get(*id).form);
+                real.find(|form| !matches!(form, Form::Nothing))?
+            }
+            form => form,
+        };
+        match (form, found) {
+            (Form::Text { .. }, Meaning::Sequence | Meaning::Mapping | Meaning::Nothing)
+            | (Form::Words(_), _) => {
+                shape.example.as_ref().map(|example| format!("write it like `{example}`"))
+            }
+            (Form::Text { .. }, _) => Some(match &shape.example {
+                Some(example) => format!("write it like `{example}`"),
+                None => format!("put it in quotation marks: \"{}\"", node.text()),
+            }),
+            (Form::Integer(_), Meaning::Text(text)) => plain_number(text)
+                .map(|number| format!("write the plain number `{number}`"))
+                .or_else(|| {
+                    (node.kind() == Kind::Quoted).then(|| "remove the quotation marks".to_owned())
+                }),
+            (Form::Boolean, Meaning::Text(text)) => match text.to_ascii_lowercase().as_str() {
+                "yes" | "on" | "y" => Some("write `true`".to_owned()),
+                "no" | "off" | "n" => Some("write `false`".to_owned()),
+                _ => None,
+            },
+            (Form::List { .. }, Meaning::Text(_) | Meaning::Integer(_) | Meaning::Number(_)) => {
+                Some(format!("write a list of one: `[{}]`", node.text()))
+            }
+            (Form::OneOf(keys), _) => {
+                keys.first().map(|key| format!("write it like `{}: {{…}}`", key.name))
+            }
+            _ => None,
+        }
+    }
+
+    fn integer(&mut self, node: View<'_>, bounds: Bounds<i128>, value: Option<i128>) {
+        if !value.is_some_and(|value| bounds.hold(value)) {
+            self.out_of_range(node, &bounds);
+        }
+    }
+
+    fn number(&mut self, node: View<'_>, bounds: Bounds<f64>, value: f64) {
+        if !bounds.hold(value) {
+            self.out_of_range(node, &bounds);
+        }
+    }
+
+    fn out_of_range<T: std::fmt::Display>(&mut self, node: View<'_>, bounds: &Bounds<T>) {
+        let message = format!("{} is out of range", quote(node.text()));
+        let help = format!("allowed: {}", in_words(bounds));
+        self.problems.add(Problem::new(codes::OUT_OF_RANGE, node.span(), message).with_help(help));
+    }
+
+    fn text(&mut self, node: View<'_>, shape: &Shape, text: &str) {
+        let Form::Text { pattern, length } = &shape.form else { return };
+        if !length.hold(text.chars().count()) {
+            let message = format!("{} has {} characters", quote(text), text.chars().count());
+            let help = format!("allowed: {} characters", in_words(length));
+            self.problems
+                .add(Problem::new(codes::WRONG_LENGTH, node.span(), message).with_help(help));
+        } else if pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
+            self.bad_spelling(node, shape, text);
+        }
+    }
+
+    fn bad_spelling(&mut self, node: View<'_>, shape: &Shape, text: &str) {
+        let what = match shape.description.as_str() {
+            "" => "what belongs here".to_owned(),
+            description => lower_first(description),
+        };
+        let mut problem = Problem::new(
+            codes::BAD_SPELLING,
+            node.span(),
+            format!("{} is not {what}", quote(text)),
+        );
+        if let Some(example) = &shape.example {
+            problem = problem.with_help(format!("write it like `{example}`"));
+        }
+        self.problems.add(problem);
+    }
+
+    fn word(&mut self, node: View<'_>, words: &[String], text: &str) {
+        if words.iter().any(|word| word == text) {
+            return;
+        }
+        let message = format!("{} is not known here", quote(text));
+        let all = alternatives(words.iter().map(|word| format!("`{word}`")));
+        let help = match closest(text, words.iter().map(String::as_str)) {
+            Some(word) => format!("did you mean `{word}`? (known: {all})"),
+            None => format!("write {all}"),
+        };
+        self.problems.add(Problem::new(codes::UNKNOWN_WORD, node.span(), message).with_help(help));
+    }
+
+    fn list(&mut self, node: View<'_>, shape: &Shape, place: Span) {
+        let Form::List { first, rest, length } = &shape.form else { return };
+        let mut count = 0;
+        for item in node.children() {
+            if let Some(shape) = first.get(count).copied().or(*rest) {
+                self.value(item, shape, item.span());
+            }
+            count += 1;
+        }
+        self.check_length(count, length, "items", place);
+    }
+
+    fn check_length(&mut self, count: usize, length: &Bounds<usize>, what: &str, place: Span) {
+        if !length.hold(count) {
+            let message = format!("expected {} {what}, found {count}", in_words(length));
+            self.problems.add(Problem::new(codes::WRONG_LENGTH, place, message));
+        }
+    }
+
+    fn record(&mut self, node: View<'_>, record: &Record, place: Span) {
+        let mut seen = vec![false; record.keys.len()];
+        let mut unknown = Vec::new();
+        let mut count = 0;
+        for (key, value) in node.entries() {
+            count += 1;
+            match record.keys.iter().position(|known| known.name == key.text()) {
+                Some(index) => {
+                    seen[index] = true;
+                    self.value(value, record.keys[index].shape, key.span());
+                }
+                None => match record.others {
+                    Some(others) => self.other_entry(key, value, record, others),
+                    None => unknown.push((key, value)),
+                },
+            }
+        }
+        for (key, value) in unknown {
+            self.unknown_key(key, value, &record.keys, &mut seen);
+        }
+        for (key, _) in record.keys.iter().zip(&seen).filter(|(key, seen)| key.required && !**seen)
+        {
+            self.missing_key(key, place);
+        }
+        self.check_length(count, &record.length, "entries", place);
+    }
+
+    fn other_entry(&mut self, key: View<'_>, value: View<'_>, record: &Record, others: ShapeId) {
+        if record.other_keys.as_ref().is_some_and(|pattern| !pattern.is_match(key.text())) {
+            let message = format!("{} cannot be a key here", quote(key.text()));
+            self.problems.add(Problem::new(codes::BAD_SPELLING, key.span(), message));
+        }
+        self.value(value, others, key.span());
+    }
+
+    /// A misspelled key is taken for the key it was meant to be, so that one slip is one mistake.
+    fn unknown_key(&mut self, key: View<'_>, value: View<'_>, known: &[Key], seen: &mut [bool]) {
+        let free =
+            known.iter().zip(&*seen).filter(|(_, seen)| !**seen).map(|(key, _)| key.name.as_str());
+        let meant = closest(key.text(), free);
+        let help = match meant {
+            Some(name) => format!("did you mean `{name}`?"),
+            None if key.text() == "<<" => {
+                "merge keys are not used here: write the keys out".to_owned()
+            }
+            None => {
+                format!("known keys: {}", list(known.iter().map(|key| format!("`{}`", key.name))))
+            }
+        };
+        let message = format!("unknown key {}", quote(key.text()));
+        self.problems.add(Problem::new(codes::UNKNOWN_KEY, key.span(), message).with_help(help));
+        if let Some(index) = meant.and_then(|name| known.iter().position(|key| key.name == name)) {
+            seen[index] = true;
+            self.value(value, known[index].shape, key.span());
+        }
+    }
+
+    fn missing_key(&mut self, key: &Key, place: Span) {
+        let shape = self.shapes.get(key.shape);
+        let meaning = match shape.description.as_str() {
+            "" => self.expectation(key.shape),
+            description => lower_first(description),
+        };
+        let example = shape.example.as_deref().unwrap_or("…");
+        self.problems.add(
+            Problem::new(codes::MISSING_KEY, place, format!("the key `{}` is missing", key.name))
+                .with_help(format!("add `{}: {example}` ({meaning})", key.name)),
+        );
+    }
+
+    fn one_of(&mut self, node: View<'_>, keys: &[Key], place: Span) {
+        let entries: Vec<_> = node.entries().collect();
+        if let [(key, value)] = entries.as_slice() {
+            match keys.iter().find(|known| known.name == key.text()) {
+                Some(known) => self.value(*value, known.shape, key.span()),
+                None => self.unknown_key(*key, *value, keys, &mut vec![false; keys.len()]),
+            }
+            return;
+        }
+        let names = alternatives(keys.iter().map(|key| format!("`{}`", key.name)));
+        let message = format!("exactly one key belongs here, not {}", entries.len());
+        let span = entries.get(1).map_or(place, |(key, _)| key.span());
+        self.problems.add(
+            Problem::new(codes::ONE_CHOICE, span, message).with_help(format!("write {names}")),
+        );
+    }
+
+    /// Follows the alternative that this kind of value can be, or else says what all would be.
+    fn either(
+        &mut self,
+        node: View<'_>,
+        shape: &Shape,
+        alternatives: &[ShapeId],
+        found: Meaning<'_>,
+        place: Span,
+    ) {
+        let fitting: Vec<ShapeId> = alternatives
+            .iter()
+            .copied()
+            .filter(|id| fits(&self.shapes.get(*id).form, found, self.shapes))
+            .collect();
+        match fitting.as_slice() {
+            [] => self.no_alternative(node, shape, alternatives, found, place),
+            [only] => self.value(node, *only, place),
+            several => {
+                let clean = several.iter().copied().find(|id| {
+                    let mut trial = Problems::default();
+                    Walk { shapes: self.shapes, problems: &mut trial }.value(node, *id, place);
+                    trial.count() == 0
+                });
+                if clean.is_none() {
+                    self.value(node, several[0], place);
+                }
+            }
+        }
+    }
+
+    fn no_alternative(
+        &mut self,
+        node: View<'_>,
+        shape: &Shape,
+        ids: &[ShapeId],
+        found: Meaning<'_>,
+        place: Span,
+    ) {
+        let real = ids.iter().filter(|id| !matches!(self.shapes.get(**id).form, Form::Nothing));
+        let real: Vec<ShapeId> = real.copied().collect();
+        if let [only] = real.as_slice() {
+            return self.wrong_type(node, *only, found, place);
+        }
+        let expected = super::conform::alternatives(real.iter().map(|id| self.expectation(*id)));
+        let message = format!("expected {expected}, found {}", describe(node, found));
+        let mut problem = Problem::new(codes::WRONG_TYPE, node.span(), message);
+        if let Some(example) = &shape.example {
+            problem = problem.with_help(format!("write it like `{example}`"));
+        }
+        self.problems.add(problem);
+    }
+}
+
+/// Whether a value of this meaning can be of this form at all.
+fn fits(form: &Form, found: Meaning<'_>, shapes: &Shapes) -> bool {
+    match form {
+        Form::Anything => true,
+        Form::Nothing => found == Meaning::Nothing,
+        Form::Boolean => matches!(found, Meaning::Boolean(_)),
+        Form::Integer(_) => matches!(found, Meaning::Integer(_)),
+        Form::Number(_) => matches!(found, Meaning::Integer(_) | Meaning::Number(_)),
+        Form::Text { .. } | Form::Words(_) => matches!(found, Meaning::Text(_)),
+        Form::List { .. } => found == Meaning::Sequence,
+        Form::Record(_) | Form::OneOf(_) => found == Meaning::Mapping,
+        Form::Either(ids) => ids.iter().any(|id| fits(&shapes.get(*id).form, found, shapes)),
+    }
+}
+
+fn describe(node: View<'_>, found: Meaning<'_>) -> String {
+    match found {
+        Meaning::Nothing => "nothing".to_owned(),
+        Meaning::Sequence => "a list".to_owned(),
+        Meaning::Mapping => "a mapping".to_owned(),
+        Meaning::Integer(_) | Meaning::Number(_) => format!("the number {}", quote(node.text())),
+        Meaning::Boolean(_) => quote(node.text()),
+        Meaning::Text(text) => format!("the text {}", quote(text)),
+    }
+}
+
+fn in_words<T: std::fmt::Display>(bounds: &Bounds<T>) -> String {
+    match (&bounds.minimum, &bounds.maximum) {
+        (Some(minimum), Some(maximum)) if minimum.to_string() == maximum.to_string() => {
+            format!("exactly {minimum}")
+        }
+        (Some(minimum), Some(maximum)) => format!("from {minimum} to {maximum}"),
+        (Some(minimum), None) => format!("at least {minimum}"),
+        (None, Some(maximum)) => format!("at most {maximum}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// `1_000`, `1,000` and `007` as plain numbers.
+fn plain_number(text: &str) -> Option<String> {
+    let digits: String = text.chars().filter(|c| !matches!(c, '_' | ',' | ' ')).collect();
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let plain = digits.trim_start_matches('0');
+    is_number.then(|| if plain.is_empty() { "0".to_owned() } else { plain.to_owned() })
+}
+
+fn lower_first(text: &str) -> String {
+    let mut characters = text.chars();
+    match (characters.next(), characters.clone().next()) {
+        // An abbreviation keeps its capitals: "GPUs per node".
+        (Some(first), Some(second)) if first.is_uppercase() && second.is_uppercase() => {
+            format!("{first}{}", characters.as_str())
+        }
+        (Some(first), _) => first.to_lowercase().chain(characters).collect(),
+        (None, _) => String::new(),
+    }
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
+}
+
+fn alternatives(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    match items.as_slice() {
+        [] => "nothing".to_owned(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}

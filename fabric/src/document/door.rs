@@ -1,0 +1,102 @@
+//! The door: what bytes may come in at all, and how many.
+
+use std::io::Read;
+
+use super::codes;
+use super::diagnostic::{Code, Diagnostic, Place};
+use super::tree::Span;
+
+/// Bounds on a file. Each is named in the message that refuses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest file, in bytes.
+    pub bytes: usize,
+    /// Deepest nesting of lists and mappings.
+    pub depth: usize,
+    /// Most keys and values together.
+    pub nodes: usize,
+    /// Most values that aliases may stand for, all together.
+    pub alias_nodes: usize,
+}
+
+impl Default for Limits {
+    /// Wide enough for the explicit form of a million GPUs' worth of cabling at one link a line, narrow
+    /// enough that refusing takes less than half a second and 64 MB.
+    fn default() -> Self {
+        Self { bytes: 16 << 20, depth: 64, nodes: 1_000_000, alias_nodes: 100_000 }
+    }
+}
+
+/// Reads all of `reader`, but never more than the limit and one byte.
+///
+/// The caller opens the file; a `size` known beforehand (a regular file's) saves reading what would be
+/// refused.
+///
+/// # Errors
+/// If reading fails or there is more than [`Limits::bytes`] of the default limits.
+pub fn take(file: &str, size: Option<u64>, reader: impl Read) -> Result<Vec<u8>, Box<Diagnostic>> {
+    let limit = Limits::default().bytes;
+    if size.is_some_and(|size| size > limit as u64) {
+        return Err(too_large(file, limit));
+    }
+    let mut bytes = Vec::new();
+    let read = reader.take(limit as u64 + 1).read_to_end(&mut bytes);
+    if let Err(error) = read {
+        let message = format!("cannot read: {error}");
+        return Err(Box::new(Diagnostic::whole_file(codes::UNREADABLE, file, message)));
+    }
+    if bytes.len() > limit {
+        return Err(too_large(file, limit));
+    }
+    Ok(bytes)
+}
+
+fn too_large(file: &str, limit: usize) -> Box<Diagnostic> {
+    let message = format!("the file is larger than the limit of {} MiB", limit >> 20);
+    let help = "describe large fabrics in the generator form";
+    Box::new(Diagnostic::whole_file(codes::TOO_LARGE, file, message).with_help(help))
+}
+
+/// Lets `bytes` in as text, or says why not.
+pub(crate) fn enter<'s>(
+    file: &str,
+    bytes: &'s [u8],
+    limits: &Limits,
+) -> Result<&'s str, Box<Diagnostic>> {
+    let refuse = |code: Code, message: String, help: &str| {
+        Box::new(Diagnostic::whole_file(code, file, message).with_help(help))
+    };
+    if bytes.len() > limits.bytes {
+        return Err(too_large(file, limits.bytes));
+    }
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        let message = "the file is UTF-16, not UTF-8".to_owned();
+        return Err(refuse(codes::NOT_UTF8, message, "save it as UTF-8"));
+    }
+    if bytes.starts_with(&[0xef, 0xbb, 0xbf]) {
+        let message = "the file begins with a byte-order mark (BOM)".to_owned();
+        return Err(refuse(codes::BYTE_ORDER_MARK, message, "save it as UTF-8 without BOM"));
+    }
+    let source = std::str::from_utf8(bytes).map_err(|error| {
+        let valid = error.valid_up_to();
+        let message = format!("byte 0x{:02x} is not UTF-8 text", bytes[valid]);
+        let mut diagnostic = refuse(codes::NOT_UTF8, message, "save it as UTF-8");
+        let before = std::str::from_utf8(&bytes[..valid]).unwrap_or_default();
+        diagnostic.place = Some(Place::of(before, at(valid, 0)));
+        diagnostic
+    })?;
+    let forbidden =
+        |byte: &u8| *byte < 0x20 && !matches!(*byte, b'\t' | b'\n' | b'\r') || *byte == 0x7f;
+    if let Some(position) = bytes.iter().position(forbidden) {
+        let message = format!("the file holds the control character U+{:04X}", bytes[position]);
+        let mut diagnostic = refuse(codes::CONTROL_CHARACTER, message, "remove it");
+        diagnostic.place = Some(Place::of(source, at(position, 1)));
+        return Err(diagnostic);
+    }
+    Ok(source)
+}
+
+fn at(position: usize, length: usize) -> Span {
+    let index = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    Span { start: index(position), end: index(position + length) }
+}

@@ -1,0 +1,110 @@
+//! Mistakes as they are found: with spans and paths, before anybody has counted lines.
+
+use super::Severity;
+use super::diagnostic::{Code, Diagnostic, Place, Related};
+use super::tree::Span;
+
+/// A mistake found in a document.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    code: Code,
+    severity: Severity,
+    span: Span,
+    message: String,
+    label: String,
+    help: Option<String>,
+    related: Vec<(Span, String)>,
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, span: Span, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            severity: Severity::Error,
+            span,
+            message: message.into(),
+            label: String::new(),
+            help: None,
+            related: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub(crate) fn with_label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    pub(crate) fn with_related(mut self, span: Span, message: impl Into<String>) -> Self {
+        self.related.push((span, message.into()));
+        self
+    }
+
+    pub(crate) fn into_warning(mut self) -> Self {
+        self.severity = Severity::Warning;
+        self
+    }
+
+    fn into_diagnostic(self, file: &str, source: &str) -> Diagnostic {
+        let related = self.related.into_iter();
+        Diagnostic {
+            code: self.code,
+            severity: self.severity,
+            message: self.message,
+            file: file.to_owned(),
+            place: Some(Place::of(source, self.span)),
+            label: self.label,
+            help: self.help,
+            related: related
+                .map(|(span, message)| Related { message, place: Place::of(source, span) })
+                .collect(),
+        }
+    }
+}
+
+/// Mistakes of one file that are kept; the rest is counted.
+const KEPT: usize = 100;
+
+/// The mistakes of one document.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    kept: Vec<Problem>,
+    dropped: usize,
+    errors: usize,
+}
+
+impl Problems {
+    pub(crate) fn add(&mut self, problem: Problem) {
+        self.errors += usize::from(problem.severity == Severity::Error);
+        if self.kept.len() < KEPT {
+            self.kept.push(problem);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// Whether anything makes the file unusable.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.errors > 0
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.kept.len() + self.dropped
+    }
+
+    /// The mistakes in the order of the file.
+    pub(crate) fn into_diagnostics(mut self, file: &str, source: &str) -> Vec<Diagnostic> {
+        self.kept.sort_by_key(|problem| problem.span);
+        let mut diagnostics: Vec<Diagnostic> =
+            self.kept.into_iter().map(|problem| problem.into_diagnostic(file, source)).collect();
+        if self.dropped > 0 {
+            let message = format!("{} more mistakes are not shown", self.dropped);
+            diagnostics.push(Diagnostic::whole_file(super::codes::MORE_ERRORS, file, message));
+        }
+        diagnostics
+    }
+}

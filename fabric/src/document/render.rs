@@ -1,0 +1,138 @@
+//! Diagnostics as people see them, with the source line, and as code-scanning services read them.
+
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use serde_json::{Value, json};
+
+use super::diagnostic::{Code, Diagnostic, Place, Severity};
+
+/// How diagnostics are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Style {
+    /// No escape codes: files, pipes, tests.
+    #[default]
+    Plain,
+    /// With colour, for terminals.
+    Coloured,
+}
+
+/// Draws diagnostics with source excerpts, a blank line after each.
+#[must_use]
+pub fn render(diagnostics: &[Diagnostic], style: Style) -> String {
+    let renderer = match style {
+        Style::Plain => Renderer::plain(),
+        Style::Coloured => Renderer::styled(),
+    };
+    let renderer = renderer.decor_style(DecorStyle::Ascii);
+    let mut text = String::new();
+    for diagnostic in diagnostics {
+        text.push_str(renderer.render(&[group(diagnostic)]).trim_end());
+        text.push_str("\n\n");
+    }
+    text
+}
+
+fn group(diagnostic: &Diagnostic) -> Group<'_> {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let file = diagnostic.file.as_str();
+    let title = level.primary_title(&diagnostic.message).id(diagnostic.code.id);
+    let mut group = Group::with_title(title);
+    match &diagnostic.place {
+        None => group = group.element(Origin::path(file)),
+        Some(place) => {
+            if place.excerpt.begins_cut() {
+                // The drawn line does not begin where the file's does: say the true column.
+                let origin = Origin::path(file).line(place.line as usize);
+                group = group.element(origin.char_column(place.column as usize));
+            }
+            let snippet = snippet(file, place, AnnotationKind::Primary, &diagnostic.label);
+            group = group.element(snippet);
+        }
+    }
+    for related in &diagnostic.related {
+        let kind = AnnotationKind::Context;
+        group = group.element(snippet(file, &related.place, kind, &related.message));
+    }
+    match &diagnostic.help {
+        Some(help) => group.element(Level::HELP.message(help)),
+        None => group,
+    }
+}
+
+fn snippet<'d>(
+    file: &'d str,
+    place: &'d Place,
+    kind: AnnotationKind,
+    label: &'d str,
+) -> Snippet<'d, Annotation<'d>> {
+    let label = (!label.is_empty()).then_some(label);
+    Snippet::source(place.excerpt.text.as_str())
+        .path((!place.excerpt.begins_cut()).then_some(file))
+        .line_start(place.line as usize)
+        .annotation(kind.span(place.excerpt.marked.clone()).label(label))
+}
+
+/// Diagnostics as a SARIF 2.1.0 log, the form that code-scanning services read. `codes` are the rules
+/// that it declares.
+#[must_use]
+pub fn sarif(diagnostics: &[Diagnostic], codes: &[Code], version: &str) -> Value {
+    let rules: Vec<Value> = codes
+        .iter()
+        .map(|code| json!({ "id": code.id, "shortDescription": { "text": code.title } }))
+        .collect();
+    let results: Vec<Value> = diagnostics.iter().map(sarif_result).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "lightloom", "version": version, "rules": rules } },
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+fn sarif_result(diagnostic: &Diagnostic) -> Value {
+    let text = match &diagnostic.help {
+        Some(help) => format!("{}. Help: {help}", diagnostic.message),
+        None => diagnostic.message.clone(),
+    };
+    let level = match diagnostic.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    let related: Vec<Value> = diagnostic
+        .related
+        .iter()
+        .map(|related| {
+            let mut location = sarif_location(&diagnostic.file, Some(&related.place));
+            location["message"] = json!({ "text": related.message });
+            location
+        })
+        .collect();
+    let mut result = json!({
+        "ruleId": diagnostic.code.id,
+        "level": level,
+        "message": { "text": text },
+        "locations": [sarif_location(&diagnostic.file, diagnostic.place.as_ref())],
+    });
+    if !related.is_empty() {
+        result["relatedLocations"] = Value::Array(related);
+    }
+    result
+}
+
+fn sarif_location(file: &str, place: Option<&Place>) -> Value {
+    let mut physical = json!({ "artifactLocation": { "uri": file } });
+    if let Some(place) = place {
+        physical["region"] = json!({
+            "startLine": place.line,
+            "startColumn": place.column,
+            "endColumn": place.end_column,
+        });
+    }
+    json!({ "physicalLocation": physical })
+}

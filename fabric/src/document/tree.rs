@@ -1,0 +1,255 @@
+//! A parsed YAML document: a flat tape of nodes, each knowing its place in the source.
+//!
+//! ```text
+//! {a: 1, b: [x, y]}
+//!
+//! index   0        1      2      3      4         5      6
+//! node    Mapping  a      1      b      Sequence  x      y
+//! end     7        2      3      4      7         6      7        (index after the subtree)
+//! ```
+//!
+//! A node takes 24 bytes and no allocation of its own: a file of 65,540 lines makes 280,000 of them.
+
+/// A stretch of the source, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// What a node is. Only plain scalars (`5`, `true`, `~`) can be anything but text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    Quoted,
+    Sequence,
+    Mapping,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    /// Whether `text` lies in the decoded texts rather than in the source.
+    pub(crate) decoded: bool,
+    pub(crate) span: Span,
+    pub(crate) text: Span,
+    pub(crate) end: u32,
+}
+
+/// All nodes of a document; node 0 is the root.
+#[derive(Debug)]
+pub(crate) struct Tree<'s> {
+    pub(crate) source: &'s str,
+    pub(crate) nodes: Vec<Node>,
+    /// Texts that do not stand in the source as they are: escapes, folded lines.
+    pub(crate) decoded: String,
+}
+
+impl<'s> Tree<'s> {
+    pub(crate) fn root(&self) -> View<'_> {
+        View { tree: self, index: 0 }
+    }
+
+    /// The place of the value that a JSON pointer names, and whether the document has it. Of what it
+    /// has not, the place of the nearest key above.
+    pub(crate) fn find(&self, pointer: &str) -> (Span, bool) {
+        let mut node = self.root();
+        let mut place = node.span();
+        for step in pointer.split('/').skip(1) {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            let below = match node.kind() {
+                Kind::Mapping => node.entry(&step),
+                _ => step
+                    .parse()
+                    .ok()
+                    .and_then(|index| node.children().nth(index))
+                    .map(|item| (item, item)),
+            };
+            let Some((key, value)) = below else { return (place, false) };
+            (node, place) = (value, key.span());
+        }
+        let span = node.span();
+        (if span.start == span.end { place } else { span }, true)
+    }
+
+    /// The node at `index`, which some node of this tree has.
+    pub(crate) fn view(&self, index: u32) -> View<'_> {
+        View { tree: self, index }
+    }
+}
+
+/// One node seen in its tree.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'t> {
+    tree: &'t Tree<'t>,
+    pub(crate) index: u32,
+}
+
+impl<'t> View<'t> {
+    fn node(self) -> &'t Node {
+        &self.tree.nodes[self.index as usize]
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        self.node().kind
+    }
+
+    pub(crate) fn span(self) -> Span {
+        self.node().span
+    }
+
+    /// The text of a scalar; empty for lists and mappings.
+    pub(crate) fn text(self) -> &'t str {
+        let node = self.node();
+        let from = if node.decoded { self.tree.decoded.as_str() } else { self.tree.source };
+        &from[node.text.start as usize..node.text.end as usize]
+    }
+
+    /// The nodes directly below: items, or keys and values in turn.
+    pub(crate) fn children(self) -> Children<'t> {
+        let first = self.index + 1;
+        match self.kind() {
+            Kind::Sequence | Kind::Mapping => {
+                Children { tree: self.tree, next: first, end: self.node().end }
+            }
+            Kind::Plain | Kind::Quoted => Children { tree: self.tree, next: first, end: first },
+        }
+    }
+
+    /// The keys of a mapping with their values.
+    pub(crate) fn entries(self) -> impl Iterator<Item = (View<'t>, View<'t>)> {
+        let mut children = self.children();
+        std::iter::from_fn(move || Some((children.next()?, children.next()?)))
+    }
+
+    /// The entry with this key.
+    pub(crate) fn entry(self, key: &str) -> Option<(View<'t>, View<'t>)> {
+        match self.kind() {
+            Kind::Mapping => self.entries().find(|(name, _)| name.text() == key),
+            _ => None,
+        }
+    }
+
+    /// What the value is in YAML 1.2's core schema.
+    pub(crate) fn meaning(self) -> Meaning<'t> {
+        match self.kind() {
+            Kind::Sequence => Meaning::Sequence,
+            Kind::Mapping => Meaning::Mapping,
+            Kind::Quoted => Meaning::Text(self.text()),
+            Kind::Plain => Meaning::of_plain(self.text()),
+        }
+    }
+}
+
+pub(crate) struct Children<'t> {
+    tree: &'t Tree<'t>,
+    next: u32,
+    end: u32,
+}
+
+impl<'t> Iterator for Children<'t> {
+    type Item = View<'t>;
+    fn next(&mut self) -> Option<View<'t>> {
+        if self.next >= self.end {
+            return None;
+        }
+        let view = View { tree: self.tree, index: self.next };
+        self.next = view.node().end;
+        Some(view)
+    }
+}
+
+/// A value by YAML 1.2's core schema (section 10.3.2 of the specification), with two narrowings:
+/// numbers with a leading zero are text, because YAML 1.1 reads them as octal, and so are `.inf` and
+/// `.nan`, because no quantity here is infinite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Meaning<'t> {
+    Nothing,
+    Boolean(bool),
+    /// A whole number; `None` when it does not fit 128 bits.
+    Integer(Option<i128>),
+    Number(f64),
+    Text(&'t str),
+    Sequence,
+    Mapping,
+}
+
+impl<'t> Meaning<'t> {
+    fn of_plain(text: &'t str) -> Self {
+        match text {
+            "" | "~" | "null" | "Null" | "NULL" => return Self::Nothing,
+            "true" | "True" | "TRUE" => return Self::Boolean(true),
+            "false" | "False" | "FALSE" => return Self::Boolean(false),
+            _ => {}
+        }
+        let starts_like_a_number =
+            text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.'));
+        if !starts_like_a_number {
+            return Self::Text(text);
+        }
+        integer(text).or_else(|| number(text)).unwrap_or(Self::Text(text))
+    }
+}
+
+fn integer<'t>(text: &str) -> Option<Meaning<'t>> {
+    let radix = |digits: &str, radix: u32| {
+        let all_digits = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+        all_digits.then(|| Meaning::Integer(i128::from_str_radix(digits, radix).ok()))
+    };
+    if let Some(digits) = text.strip_prefix("0x") {
+        return radix(digits, 16);
+    }
+    if let Some(digits) = text.strip_prefix("0o") {
+        return radix(digits, 8);
+    }
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let leading_zero = digits.len() > 1 && digits.starts_with('0');
+    (plain && !leading_zero).then(|| Meaning::Integer(text.parse().ok()))
+}
+
+fn number<'t>(text: &str) -> Option<Meaning<'t>> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let leading_zero = digits.starts_with('0')
+        && digits.as_bytes().get(1).is_some_and(|second| second.is_ascii_digit());
+    let in_form = digits.bytes().any(|b| b.is_ascii_digit())
+        && digits
+            .bytes()
+            .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    if leading_zero || !in_form {
+        return None;
+    }
+    text.parse().ok().filter(|value: &f64| value.is_finite()).map(Meaning::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_scalars_mean_what_yaml_1_2_says() {
+        use Meaning::{Boolean, Integer, Nothing, Number, Text};
+        for (text, meaning) in [
+            ("~", Nothing),
+            ("true", Boolean(true)),
+            ("yes", Text("yes")),
+            ("17", Integer(Some(17))),
+            ("-3", Integer(Some(-3))),
+            ("0x1F", Integer(Some(31))),
+            ("0o17", Integer(Some(15))),
+            ("0", Integer(Some(0))),
+            ("017", Text("017")),
+            ("1_000", Text("1_000")),
+            ("6.8", Number(6.8)),
+            ("1e3", Number(1000.0)),
+            (".5", Number(0.5)),
+            (".inf", Text(".inf")),
+            ("1e999", Text("1e999")),
+            ("60us", Text("60us")),
+            ("-", Text("-")),
+            ("99999999999999999999999999999999999999999", Integer(None)),
+        ] {
+            assert_eq!(Meaning::of_plain(text), meaning, "{text}");
+        }
+    }
+}
