@@ -1,4 +1,7 @@
 //! lightloom: packet engine, collectives, faults and training-step model.
 
 pub mod device;
+pub mod engine;
+pub mod topology;
 pub mod training;
+pub mod transport;

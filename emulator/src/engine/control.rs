@@ -1,0 +1,67 @@
+//! The few things that happen outside the packets: a link changes, a timer runs out, a batch of
+//! flows is done. One small ordered queue; each entry ends the window before it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use lightloom_fabric::units::SimTime;
+
+use super::flow::BatchId;
+use super::network::LinkId;
+
+/// What the caller is told, and when it may act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A timer set with [`Engine::set_timer`](super::Engine::set_timer) ran out.
+    Timer {
+        /// When.
+        at: SimTime,
+        /// The number it was set with.
+        token: u64,
+    },
+    /// Every flow of a batch has arrived. News travels: it is told one shortest link delay after
+    /// the last byte arrived, at [`Engine::now`](super::Engine::now).
+    BatchDone {
+        /// The batch.
+        batch: BatchId,
+        /// When the last byte of the last flow arrived.
+        at: SimTime,
+    },
+}
+
+/// What happens to one direction of a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkChange {
+    /// Everything queued before it or on it is lost, and everything that comes until it is up.
+    Down,
+    /// It carries packets again, from an empty queue.
+    Up,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Act {
+    LinkDown(LinkId),
+    LinkUp(LinkId),
+    BatchDone(BatchId, SimTime),
+    Timer(u64),
+}
+
+/// Acts by time; those of one instant in the order in which they were planned.
+#[derive(Debug, Default)]
+pub(crate) struct ControlQueue {
+    heap: BinaryHeap<Reverse<(u64, u64, Act)>>,
+    planned: u64,
+}
+
+impl ControlQueue {
+    pub(crate) fn plan(&mut self, at: SimTime, act: Act) {
+        self.heap.push(Reverse((at.0, self.planned, act)));
+        self.planned += 1;
+    }
+    pub(crate) fn next_due(&self) -> u64 {
+        self.heap.peek().map_or(u64::MAX, |Reverse((time, ..))| *time)
+    }
+    pub(crate) fn take(&mut self) -> Option<(SimTime, Act)> {
+        self.heap.pop().map(|Reverse((time, _, act))| (SimTime(time), act))
+    }
+}

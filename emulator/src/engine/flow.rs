@@ -1,0 +1,105 @@
+//! Flows: what is asked of the engine and what it answers.
+//!
+//! A flow is one or more messages of equal size from one host to another, sent in order over one
+//! connection. A message may wait for messages of other flows that end where this one begins
+//! ([`Gate`]): that is how collectives run without anybody looking on.
+
+use lightloom_fabric::units::{Bytes, SimTime};
+
+use super::network::{VertexId, dense_index};
+use super::route::Route;
+
+dense_index! {
+    /// A flow, in order of creation.
+    FlowId
+}
+dense_index! {
+    /// Some flows whose common end somebody waits for.
+    BatchId
+}
+
+/// Makes the messages of a flow wait for those of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The flow waited for. It must end where the waiting flow begins: a host knows only what has
+    /// arrived at itself.
+    pub flow: FlowId,
+    /// Message `k` (from 0) may go when `flow` has delivered at least `k + 1 - ahead` messages. In a
+    /// ring, where each message passes on the one that came before, `ahead` is 1.
+    pub ahead: u32,
+}
+
+/// A flow to be added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowSpec {
+    /// The sending host.
+    pub source: VertexId,
+    /// The receiving host.
+    pub destination: VertexId,
+    /// Data in each message.
+    pub message: Bytes,
+    /// How many messages.
+    pub messages: u32,
+    /// Not before this time.
+    pub start: SimTime,
+    /// The way to take.
+    pub route: Route,
+    /// What the messages wait for.
+    pub gates: Vec<Gate>,
+    /// The batch whose end this flow is part of.
+    pub batch: Option<BatchId>,
+}
+
+impl FlowSpec {
+    /// One message of `size` at the beginning of the run, over a shortest path.
+    #[must_use]
+    pub fn new(source: VertexId, destination: VertexId, size: Bytes) -> Self {
+        Self {
+            source,
+            destination,
+            message: size,
+            messages: 1,
+            start: SimTime::START,
+            route: Route::Shortest,
+            gates: Vec::new(),
+            batch: None,
+        }
+    }
+    /// The same flow, starting at `start`.
+    #[must_use]
+    pub fn at(mut self, start: SimTime) -> Self {
+        self.start = start;
+        self
+    }
+    /// The same flow as part of `batch`.
+    #[must_use]
+    pub fn in_batch(mut self, batch: BatchId) -> Self {
+        self.batch = Some(batch);
+        self
+    }
+    /// The same flow over `route`.
+    #[must_use]
+    pub fn over(mut self, route: Route) -> Self {
+        self.route = route;
+        self
+    }
+}
+
+/// What became of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowRecord {
+    /// The sending host.
+    pub source: VertexId,
+    /// The receiving host.
+    pub destination: VertexId,
+    /// Data in all messages together.
+    pub size: Bytes,
+    /// The start asked for.
+    pub start: SimTime,
+    /// When the last byte arrived at the receiver; `None` while under way or after cancelling.
+    pub end: Option<SimTime>,
+    /// Data packets sent more than once.
+    pub retransmitted: u32,
+    /// Whether it was cancelled before its end.
+    pub cancelled: bool,
+}

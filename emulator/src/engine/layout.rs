@@ -1,0 +1,114 @@
+//! Where everything of a network lies: which shard, and which place in it.
+
+use std::ops::Range;
+
+use super::network::{LinkId, Network, VertexId};
+use super::port::Port;
+use super::probe::Probe;
+use super::shard::{Shard, Vertex, Wire};
+use crate::transport::Transport;
+
+/// A place in one shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) shard: u32,
+    pub(crate) index: u32,
+}
+
+/// The places of vertices, ports and wires.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) vertices: Vec<Place>,
+    /// By link: its output port.
+    pub(crate) ports: Vec<Place>,
+    /// By link: its wire, in the shard of its far end.
+    pub(crate) wires: Vec<Place>,
+    /// By shard and port: the link.
+    pub(crate) links: Vec<Vec<LinkId>>,
+}
+
+impl Layout {
+    /// Cuts the network into `count` stretches of vertices with about equally many links.
+    pub(crate) fn new<P: Probe>(
+        network: &Network,
+        transport: &Transport,
+        count: usize,
+    ) -> (Self, Vec<Shard<P>>) {
+        let parts = cut(network, count);
+        let mut layout = Self {
+            vertices: vec![Place::default(); network.vertex_count()],
+            ports: vec![Place::default(); network.links().len()],
+            wires: vec![Place::default(); network.links().len()],
+            links: vec![Vec::new(); parts.len()],
+        };
+        let mut shards = Vec::with_capacity(parts.len());
+        for (index, part) in parts.iter().enumerate() {
+            let mut shard = Shard::new(index as u32, parts.len());
+            for vertex in part.clone().map(VertexId::from_index) {
+                layout.place(network, transport, vertex, &mut shard);
+            }
+            shard.settle();
+            shards.push(shard);
+        }
+        layout.join(network, &mut shards);
+        (layout, shards)
+    }
+
+    fn place<P: Probe>(
+        &mut self,
+        network: &Network,
+        transport: &Transport,
+        vertex: VertexId,
+        shard: &mut Shard<P>,
+    ) {
+        let local = shard.vertices.len() as u32;
+        self.vertices[vertex.index()] = Place { shard: shard.index, index: local };
+        let (first_port, first_wire) = (shard.ports.len() as u32, shard.wires.len() as u32);
+        let role = network.role(vertex);
+        for &out in network.outgoing(vertex) {
+            let index = shard.ports.len() as u32;
+            self.ports[out.index()] = Place { shard: shard.index, index };
+            self.links[shard.index as usize].push(out);
+            shard.ports.push(Port::new(network.link(out), role, transport));
+            // In order of link: ties between arrivals are broken by it.
+            let link = out.reverse();
+            let index = shard.wires.len() as u32;
+            self.wires[link.index()] = Place { shard: shard.index, index };
+            shard.wires.push(Wire { link, vertex: local, ..Wire::default() });
+        }
+        shard.vertices.push(Vertex {
+            first_wire,
+            end_wire: shard.wires.len() as u32,
+            first_port,
+            end_port: shard.ports.len() as u32,
+            is_host: role.is_host(),
+        });
+    }
+
+    /// Tells every port where its wire ends.
+    fn join<P>(&self, network: &Network, shards: &mut [Shard<P>]) {
+        for (index, link) in network.links().iter().enumerate() {
+            let (port, wire) = (self.ports[index], self.wires[index]);
+            let port = &mut shards[port.shard as usize].ports[port.index as usize];
+            port.shard = wire.shard;
+            port.wire = wire.index;
+            port.vertex = self.vertices[link.to.index()].index;
+        }
+    }
+}
+
+fn cut(network: &Network, count: usize) -> Vec<Range<usize>> {
+    let total = network.links().len();
+    let vertices = network.vertex_count();
+    let mut parts = Vec::new();
+    let (mut first, mut links) = (0, 0);
+    for vertex in 0..vertices {
+        links += network.outgoing(VertexId::from_index(vertex)).len();
+        let last = vertex + 1 == vertices;
+        if last || links * count >= total * (parts.len() + 1) {
+            parts.push(first..vertex + 1);
+            first = vertex + 1;
+        }
+    }
+    parts
+}

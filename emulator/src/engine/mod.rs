@@ -1,0 +1,39 @@
+//! The packet engine: window by window, vertex by vertex, without a global queue of events.
+//!
+//! ```
+//! use lightloom_emulator::engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Role, Settings};
+//! use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+//!
+//! let mut builder = NetworkBuilder::new();
+//! let [a, b] = [Role::Host, Role::Host].map(|role| builder.add(role));
+//! let wire = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
+//! builder.connect(a, b, wire);
+//! let mut engine = Engine::new(builder.build()?, Settings::default())?;
+//! let flow = engine.add_flow(FlowSpec::new(a, b, Bytes(4_032)))?;
+//! engine.run(SimTime(1_000_000_000));
+//! assert_eq!(engine.record(flow).end, Some(SimTime(81_920 + 1_000_000)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! How it works and what it leaves out is told in `docs/engine.md`.
+
+mod control;
+mod flow;
+mod layout;
+mod network;
+pub(crate) mod packet;
+mod port;
+mod probe;
+mod route;
+mod run;
+mod shard;
+
+pub use control::{Event, LinkChange};
+pub use flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
+pub use network::{
+    Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
+};
+pub use port::PortCount;
+pub use probe::{Arrival, ArrivalLog, NoProbe, Probe};
+pub use route::{Route, RouteError};
+pub use run::{Engine, EngineError, PacketCount, Settings};

@@ -1,0 +1,117 @@
+//! An output port: a first-in first-out queue whose departures are known on arrival.
+//!
+//! ```text
+//!   backlog   = max(0, free − arrival)          what stands before the packet, as time
+//!   departure = max(arrival, free) + size/rate  last bit on the wire
+//!   dropped when backlog + size/rate > capacity; marked when backlog ≥ threshold
+//! ```
+//! So a packet costs one event per hop: no dequeue event, no queue to walk.
+
+use lightloom_fabric::units::{BitsPerSecond, Bytes};
+
+use super::network::{Link, Role};
+use super::packet::{Packet, flag};
+use crate::transport::Transport;
+
+/// An output port. Times in picoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    /// When the last bit of everything accepted so far has left.
+    pub(crate) free: u64,
+    delay: u64,
+    /// Capacity and marking threshold as the time they take to send.
+    capacity: u64,
+    mark_from: u64,
+    full_time: u32,
+    acknowledgement_time: u32,
+    /// The wire behind the port, in the shard of its far end.
+    pub(crate) wire: u32,
+    /// The far end, in its shard.
+    pub(crate) vertex: u32,
+    pub(crate) shard: u32,
+    full_bytes: u16,
+    acknowledgement_bytes: u16,
+    pub(crate) up: bool,
+    rate: BitsPerSecond,
+}
+
+/// What an output port has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCount {
+    /// Packets put on the wire: packet-hops.
+    pub packets: u64,
+    /// Bytes put on the wire.
+    pub bytes: u64,
+    /// Packets that found the queue full.
+    pub dropped: u64,
+    /// Packets that were marked.
+    pub marked: u64,
+    /// Packets lost because the link was or went down.
+    pub lost: u64,
+}
+
+impl Port {
+    pub(crate) fn new(link: &Link, role: Role, transport: &Transport) -> Self {
+        let time = |size: Bytes| link.spec.rate.time_for(size).get();
+        let bound = |size: Option<Bytes>| match size {
+            Some(size) if !role.is_host() => time(size),
+            _ => u64::MAX,
+        };
+        let short = |size| u32::try_from(time(size)).expect("rates are at least 10 Mb/s");
+        Self {
+            free: 0,
+            delay: link.spec.delay.get(),
+            capacity: bound(link.spec.queue),
+            mark_from: bound(link.spec.mark_from),
+            full_time: short(transport.packet()),
+            acknowledgement_time: short(transport.acknowledgement),
+            wire: 0,
+            vertex: 0,
+            shard: 0,
+            full_bytes: wire_bytes(transport.packet()),
+            acknowledgement_bytes: wire_bytes(transport.acknowledgement),
+            up: true,
+            rate: link.spec.rate,
+        }
+    }
+
+    /// How long `packet` occupies the port.
+    #[inline]
+    fn occupies(&self, packet: &Packet) -> u64 {
+        if packet.is_acknowledgement() {
+            u64::from(self.acknowledgement_time)
+        } else if packet.extra == self.full_bytes {
+            u64::from(self.full_time)
+        } else {
+            self.rate.time_for(Bytes(u64::from(packet.extra))).get()
+        }
+    }
+
+    /// Sends `packet`, which reaches the port at `now`. Returns false when it is dropped;
+    /// otherwise its time is when it reaches the far end.
+    #[inline]
+    pub(crate) fn admit(&mut self, now: u64, packet: &mut Packet, count: &mut PortCount) -> bool {
+        let occupies = self.occupies(packet);
+        let begin = self.free.max(now);
+        let backlog = begin - now;
+        if backlog.saturating_add(occupies) > self.capacity {
+            count.dropped += 1;
+            return false;
+        }
+        let data = !packet.is_acknowledgement();
+        if data && backlog >= self.mark_from {
+            packet.flags |= flag::MARKED;
+            count.marked += 1;
+        }
+        self.free = begin + occupies;
+        packet.time = self.free + self.delay;
+        count.packets += 1;
+        count.bytes += u64::from(if data { packet.extra } else { self.acknowledgement_bytes });
+        true
+    }
+}
+
+/// A packet's size as packets carry it.
+pub(crate) fn wire_bytes(size: Bytes) -> u16 {
+    u16::try_from(size.get()).expect("packets of more than 65,535 bytes are refused")
+}

@@ -1,0 +1,47 @@
+//! Looking at packets as they arrive. The default probe sees nothing and costs nothing.
+
+use lightloom_fabric::units::SimTime;
+
+use super::network::LinkId;
+
+/// A packet's arrival at the far end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Arrival {
+    /// When the last bit arrived.
+    pub at: SimTime,
+    /// On which link.
+    pub link: LinkId,
+    /// Number of the packet in its flow, or of the first packet not received yet for an
+    /// acknowledgement.
+    pub sequence: u32,
+    /// Whether it is an acknowledgement.
+    pub acknowledgement: bool,
+    /// Whether it was marked on this or an earlier link.
+    pub marked: bool,
+}
+
+/// Sees every arrival of one shard, in the order in which the shard handles its links. Arrivals
+/// on one link come in order of time; sort by (time, link) to get the order of the whole network.
+pub trait Probe: Default + Send {
+    /// Called for each packet at the end of each link.
+    fn arrived(&mut self, arrival: Arrival);
+}
+
+/// Sees nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoProbe;
+
+impl Probe for NoProbe {
+    #[inline(always)]
+    fn arrived(&mut self, _: Arrival) {}
+}
+
+/// Keeps every arrival, for tests and small runs.
+#[derive(Clone, Debug, Default)]
+pub struct ArrivalLog(pub Vec<Arrival>);
+
+impl Probe for ArrivalLog {
+    fn arrived(&mut self, arrival: Arrival) {
+        self.0.push(arrival);
+    }
+}

@@ -1,0 +1,203 @@
+//! Ways through the network: equal-cost shortest paths, one picked for each flow by a seeded hash.
+//!
+//! Distances to a destination are computed once, when a flow first needs them, and kept until a
+//! link changes state. Hosts behind one switch share the distances of that switch.
+
+use std::collections::VecDeque;
+
+use lightloom_fabric::seed::Seed;
+use rand::Rng;
+use rustc_hash::FxHashMap;
+
+use super::network::{Link, LinkId, Network, Plane, VertexId};
+
+/// How a flow finds its way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Route {
+    /// One of the shortest paths, picked by the flow's hash (ECMP per flow).
+    #[default]
+    Shortest,
+    /// One of the shortest paths that stay in one plane.
+    Within(Plane),
+    /// Exactly these links, in order. They may be down.
+    Links(Vec<LinkId>),
+}
+
+/// Why a flow has no way.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// No path over links that are up.
+    #[error("no path from vertex {} to vertex {} over links that are up", from.0, to.0)]
+    Unreachable {
+        /// Where the flow begins.
+        from: VertexId,
+        /// Where it should end.
+        to: VertexId,
+    },
+    /// The links given do not lead from source to destination.
+    #[error("link {} does not continue the path at vertex {}", link.0, at.0)]
+    Broken {
+        /// The link that does not fit.
+        link: LinkId,
+        /// Where the path had come to.
+        at: VertexId,
+    },
+}
+
+const FAR: u16 = u16::MAX;
+
+/// Finds routes over the links that are up.
+#[derive(Debug)]
+pub(crate) struct Router {
+    seed: Seed,
+    up: Vec<bool>,
+    /// Hops to a vertex within a plane (or any), by vertex.
+    distances: FxHashMap<(VertexId, Option<Plane>), Vec<u16>>,
+}
+
+impl Router {
+    pub(crate) fn new(seed: Seed, links: usize) -> Self {
+        Self { seed, up: vec![true; links], distances: FxHashMap::default() }
+    }
+
+    pub(crate) fn is_up(&self, link: LinkId) -> bool {
+        self.up[link.index()]
+    }
+
+    pub(crate) fn set_up(&mut self, link: LinkId, up: bool) {
+        if self.up[link.index()] != up {
+            self.up[link.index()] = up;
+            self.distances.clear();
+        }
+    }
+
+    /// The links from `from` to `to` for the flow numbered `flow`.
+    pub(crate) fn find(
+        &mut self,
+        network: &Network,
+        flow: u32,
+        (from, to): (VertexId, VertexId),
+        route: &Route,
+    ) -> Result<Vec<LinkId>, RouteError> {
+        match route {
+            Route::Links(links) => follow(network, from, to, links),
+            Route::Shortest => self.shortest(network, flow, (from, to), None),
+            Route::Within(plane) => self.shortest(network, flow, (from, to), Some(*plane)),
+        }
+    }
+
+    fn shortest(
+        &mut self,
+        network: &Network,
+        flow: u32,
+        (from, to): (VertexId, VertexId),
+        plane: Option<Plane>,
+    ) -> Result<Vec<LinkId>, RouteError> {
+        let mut draw = self.seed.stream("ecmp", u64::from(flow));
+        let unreachable = RouteError::Unreachable { from, to };
+        let mut pick = |links: &[LinkId]| links[(draw.next_u64() % links.len() as u64) as usize];
+        let direct = self.usable(network, from, plane, |next| next == to);
+        if !direct.is_empty() {
+            return Ok(vec![pick(&direct)]);
+        }
+        let root = self.root_of(network, to, plane);
+        self.measure(network, root, plane);
+        let distances = &self.distances[&(root, plane)];
+        let mut path = Vec::new();
+        let mut at = from;
+        while at != root {
+            let here = distances[at.index()];
+            let closer = |next: VertexId| {
+                let there = distances[next.index()];
+                there < here
+                    && (there == 0 || network.role(next).forwards())
+                    && (here == FAR || there + 1 == here)
+            };
+            let choices = self.usable(network, at, plane, closer);
+            if choices.is_empty() || here == FAR {
+                return Err(unreachable);
+            }
+            path.push(pick(&choices));
+            at = network.link(path[path.len() - 1]).to;
+        }
+        if root != to {
+            let last = self.usable(network, root, plane, |next| next == to);
+            path.push(pick(&last));
+        }
+        Ok(path)
+    }
+
+    fn usable(
+        &self,
+        network: &Network,
+        at: VertexId,
+        plane: Option<Plane>,
+        wanted: impl Fn(VertexId) -> bool,
+    ) -> Vec<LinkId> {
+        let allowed = |link: &LinkId| {
+            let Link { to, spec, .. } = network.link(*link);
+            self.is_up(*link) && plane.is_none_or(|plane| spec.plane == plane) && wanted(*to)
+        };
+        network.outgoing(at).iter().copied().filter(allowed).collect()
+    }
+
+    /// The vertex whose distances serve for `to`: the only switch before it, if there is one.
+    fn root_of(&self, network: &Network, to: VertexId, plane: Option<Plane>) -> VertexId {
+        let entering = network.outgoing(to).iter().map(|link| link.reverse()).filter(|link| {
+            self.is_up(*link) && plane.is_none_or(|plane| network.link(*link).spec.plane == plane)
+        });
+        let mut before = entering.map(|link| network.link(link).from);
+        let Some(first) = before.next() else { return to };
+        let only = before.all(|vertex| vertex == first);
+        if only && network.role(first).forwards() && !network.role(to).forwards() {
+            first
+        } else {
+            to
+        }
+    }
+
+    /// Breadth-first search backwards from `root`.
+    fn measure(&mut self, network: &Network, root: VertexId, plane: Option<Plane>) {
+        if self.distances.contains_key(&(root, plane)) {
+            return;
+        }
+        let mut distances = vec![FAR; network.vertex_count()];
+        distances[root.index()] = 0;
+        let mut frontier = VecDeque::from([root]);
+        while let Some(vertex) = frontier.pop_front() {
+            for entering in network.outgoing(vertex).iter().map(|link| link.reverse()) {
+                let link = network.link(entering);
+                let in_plane = plane.is_none_or(|plane| link.spec.plane == plane);
+                if !self.is_up(entering) || !in_plane || distances[link.from.index()] != FAR {
+                    continue;
+                }
+                distances[link.from.index()] = distances[vertex.index()] + 1;
+                if network.role(link.from).forwards() {
+                    frontier.push_back(link.from);
+                }
+            }
+        }
+        self.distances.insert((root, plane), distances);
+    }
+}
+
+/// Checks that `links` lead from `from` to `to`.
+fn follow(
+    network: &Network,
+    from: VertexId,
+    to: VertexId,
+    links: &[LinkId],
+) -> Result<Vec<LinkId>, RouteError> {
+    let mut at = from;
+    for &link in links {
+        if network.link(link).from != at {
+            return Err(RouteError::Broken { link, at });
+        }
+        at = network.link(link).to;
+    }
+    if at == to && !links.is_empty() {
+        Ok(links.to_vec())
+    } else {
+        Err(RouteError::Unreachable { from, to })
+    }
+}

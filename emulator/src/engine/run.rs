@@ -1,0 +1,594 @@
+//! The engine itself: holds the shards, opens windows, keeps the records.
+
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Bytes, SimTime};
+use rayon::prelude::*;
+
+use super::control::{Act, ControlQueue, Event, LinkChange};
+use super::flow::{BatchId, FlowId, FlowRecord, FlowSpec};
+use super::layout::{Layout, Place};
+use super::network::{LinkId, Network, VertexId};
+use super::port::{PortCount, wire_bytes};
+use super::probe::{NoProbe, Probe};
+use super::route::{Route, RouteError, Router};
+use super::shard::{DELIVER, Shard, Shared, Span};
+use crate::transport::{Load, Receiver, Sender, Transport, Window};
+
+/// Keys in a window are 32-bit picoseconds, so a window never spans more than 4 ms.
+const LONGEST_WINDOW_PS: u64 = 4_000_000_000;
+/// Below so many packet-hops a window is not worth waking another thread.
+const WORTH_SHARING_HOPS: u64 = 2_000;
+const LARGEST_PACKET: Bytes = Bytes(65_535);
+
+/// What an engine is told besides the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Packet sizes, windows and recovery of all flows.
+    pub transport: Transport,
+    /// Decides which of several shortest paths a flow takes.
+    pub seed: Seed,
+    /// How many parts the network is cut into, to be advanced at once on the current rayon pool.
+    /// The result does not depend on it.
+    pub threads: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { transport: Transport::default(), seed: Seed(0), threads: 1 }
+    }
+}
+
+/// Why the engine refuses something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// Packet sizes out of range.
+    #[error("packets of {size} cannot be emulated: data and header together must be 1 to 65,535 B")]
+    PacketSize {
+        /// Data and header.
+        size: Bytes,
+    },
+    /// Flows begin and end at hosts.
+    #[error("vertex {} is no host: flows begin and end at hosts", vertex.0)]
+    NotAHost {
+        /// The vertex.
+        vertex: VertexId,
+    },
+    /// A flow to itself.
+    #[error("the flow begins and ends at vertex {}", vertex.0)]
+    ToItself {
+        /// The vertex.
+        vertex: VertexId,
+    },
+    /// No way.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// A gate on a flow that ends elsewhere.
+    #[error("a flow from vertex {} cannot wait for flow {}, which ends elsewhere", source_vertex.0, gate.0)]
+    GateElsewhere {
+        /// Where the waiting flow begins.
+        source_vertex: VertexId,
+        /// The flow it should wait for.
+        gate: FlowId,
+    },
+    /// Packet numbers have 31 bits.
+    #[error("a flow of {packets} packets is too long: at most 2^31")]
+    TooLong {
+        /// How many it would take.
+        packets: u64,
+    },
+    /// Distances beyond a window are kept in 16 bits.
+    #[error("a window of {packets} packets is too large: at most 60,000")]
+    WindowTooLarge {
+        /// What was asked for or computed.
+        packets: u64,
+    },
+}
+
+/// Packets made and what became of them. `sent = delivered + dropped + lost + in_flight`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketCount {
+    /// Data packets and acknowledgements handed to the network.
+    pub sent: u64,
+    /// The data packets among them.
+    pub data_sent: u64,
+    /// Packets that reached their end of the flow.
+    pub delivered: u64,
+    /// Packets that found a queue full.
+    pub dropped: u64,
+    /// Packets lost on a link that was or went down.
+    pub lost: u64,
+    /// Packets on their way.
+    pub in_flight: u64,
+    /// Times that a packet was marked by a queue.
+    pub marked: u64,
+    /// Data packets sent again.
+    pub retransmitted: u64,
+    /// Packets put on a wire: the unit in which the engine's speed is told.
+    pub hops: u64,
+}
+
+#[derive(Debug)]
+struct FlowState {
+    source: VertexId,
+    destination: VertexId,
+    size: Bytes,
+    start: SimTime,
+    end: Option<SimTime>,
+    batch: Option<BatchId>,
+    route: Route,
+    path: Vec<LinkId>,
+    sender: Place,
+    receiver: Place,
+    cancelled: bool,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    open: u32,
+    latest: SimTime,
+}
+
+/// Runs flows over a network, packet by packet.
+///
+/// The caller adds flows and timers, then asks for [`next_event`](Self::next_event) again and again;
+/// at each event time stands still and flows, timers and link changes may be added. One seed gives
+/// one result, whatever the number of threads.
+#[derive(Debug)]
+pub struct Engine<P = NoProbe> {
+    network: Network,
+    settings: Settings,
+    layout: Layout,
+    shards: Vec<Shard<P>>,
+    shared: Shared,
+    router: Router,
+    control: ControlQueue,
+    flows: Vec<FlowState>,
+    batches: Vec<Batch>,
+    now: SimTime,
+    window: u64,
+    /// Packet-hops so far, to tell how much the last window held.
+    hops: u64,
+    last_window_hops: u64,
+    windows: u64,
+}
+
+impl Engine<NoProbe> {
+    /// An engine at time zero.
+    ///
+    /// # Errors
+    /// Packet sizes that cannot be emulated.
+    pub fn new(network: Network, settings: Settings) -> Result<Self, EngineError> {
+        Self::with_probe(network, settings)
+    }
+}
+
+impl<P: Probe> Engine<P> {
+    /// An engine whose packets can be watched.
+    ///
+    /// # Errors
+    /// Packet sizes that cannot be emulated.
+    pub fn with_probe(network: Network, settings: Settings) -> Result<Self, EngineError> {
+        let transport = &settings.transport;
+        let sizes = [transport.packet(), transport.acknowledgement];
+        if let Some(&size) = sizes.iter().find(|size| **size > LARGEST_PACKET || size.0 == 0) {
+            return Err(EngineError::PacketSize { size });
+        }
+        if transport.payload == Bytes::ZERO {
+            return Err(EngineError::PacketSize { size: Bytes::ZERO });
+        }
+        let (layout, shards) = Layout::new(&network, transport, settings.threads.max(1));
+        let router = Router::new(settings.seed, network.links().len());
+        let window = network.shortest_delay().get().min(LONGEST_WINDOW_PS);
+        Ok(Self {
+            network,
+            settings,
+            layout,
+            shards,
+            shared: Shared::default(),
+            router,
+            control: ControlQueue::default(),
+            flows: Vec::new(),
+            batches: Vec::new(),
+            now: SimTime::START,
+            window,
+            hops: 0,
+            last_window_hops: 0,
+            windows: 0,
+        })
+    }
+
+    /// The network the packets run on.
+    #[must_use]
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+    /// Simulated time.
+    #[must_use]
+    pub fn now(&self) -> SimTime {
+        self.now
+    }
+    /// How many windows have been opened so far.
+    #[must_use]
+    pub fn windows(&self) -> u64 {
+        self.windows
+    }
+
+    /// A new, empty batch.
+    pub fn add_batch(&mut self) -> BatchId {
+        self.batches.push(Batch::default());
+        BatchId::from_index(self.batches.len() - 1)
+    }
+
+    /// Plans [`Event::Timer`] with this token, now at the earliest.
+    pub fn set_timer(&mut self, at: SimTime, token: u64) {
+        self.control.plan(at.max(self.now), Act::Timer(token));
+    }
+
+    /// Plans a change of one direction of a cable, now at the earliest. It happens before any packet
+    /// of the same instant.
+    pub fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
+        let act = match change {
+            LinkChange::Down => Act::LinkDown(link),
+            LinkChange::Up => Act::LinkUp(link),
+        };
+        self.control.plan(at.max(self.now), act);
+    }
+
+    /// Whether the link carries packets now.
+    #[must_use]
+    pub fn is_up(&self, link: LinkId) -> bool {
+        self.router.is_up(link)
+    }
+
+    /// Adds a flow, which starts at its start time or now, whichever is later.
+    ///
+    /// # Errors
+    /// Ends that are no hosts, no path, a gate on a flow that ends elsewhere, too many packets.
+    pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
+        let id = FlowId::from_index(self.flows.len());
+        self.check_ends(&spec)?;
+        let ends = (spec.source, spec.destination);
+        let path = self.router.find(&self.network, id.0, ends, &spec.route)?;
+        let load = self.load_of(&spec)?;
+        let window = self.window_of(&path)?;
+        let start = spec.start.max(self.now);
+        let state = self.make_ends(id, &spec, path, load, window);
+        self.flows.push(FlowState { start, ..state });
+        if let Some(batch) = spec.batch {
+            self.batches[batch.index()].open += 1;
+        }
+        let sender = self.flows[id.index()].sender;
+        let vertex = self.layout.vertices[spec.source.index()];
+        self.shards[sender.shard as usize].plan_start(vertex.index, sender.index, start.0);
+        Ok(id)
+    }
+
+    fn check_ends(&self, spec: &FlowSpec) -> Result<(), EngineError> {
+        for vertex in [spec.source, spec.destination] {
+            if vertex.index() >= self.network.vertex_count() || !self.network.role(vertex).is_host()
+            {
+                return Err(EngineError::NotAHost { vertex });
+            }
+        }
+        if spec.source == spec.destination {
+            return Err(EngineError::ToItself { vertex: spec.source });
+        }
+        let elsewhere = |gate: &FlowId| {
+            self.flows.get(gate.index()).is_none_or(|flow| flow.destination != spec.source)
+        };
+        match spec.gates.iter().map(|gate| gate.flow).find(elsewhere) {
+            Some(gate) => Err(EngineError::GateElsewhere { source_vertex: spec.source, gate }),
+            None => Ok(()),
+        }
+    }
+
+    fn load_of(&self, spec: &FlowSpec) -> Result<Load, EngineError> {
+        let transport = &self.settings.transport;
+        let per_message = transport.packets_for(spec.message);
+        let packets = per_message.saturating_mul(u64::from(spec.messages));
+        if packets > 1 << 31 {
+            return Err(EngineError::TooLong { packets });
+        }
+        Ok(Load {
+            messages: spec.messages,
+            per_message: per_message as u32,
+            full_bytes: wire_bytes(transport.packet()),
+            last_bytes: wire_bytes(transport.last_packet(spec.message)),
+        })
+    }
+
+    fn window_of(&self, path: &[LinkId]) -> Result<u32, EngineError> {
+        let transport = &self.settings.transport;
+        let packets = match transport.window {
+            Window::Packets(packets) => u64::from(packets),
+            Window::BandwidthDelay { percent } => {
+                let round_trip: u64 = path
+                    .iter()
+                    .map(|&link| {
+                        let (there, back) =
+                            (self.network.link(link).spec, self.network.link(link.reverse()).spec);
+                        let data = there.rate.time_for(transport.packet()) + there.delay;
+                        let answer = back.rate.time_for(transport.acknowledgement) + back.delay;
+                        (data + answer).get()
+                    })
+                    .sum();
+                let slowest = path
+                    .iter()
+                    .map(|&link| self.network.link(link).spec.rate.time_for(transport.packet()))
+                    .max()
+                    .expect("a path has links");
+                let scaled = u128::from(round_trip) * u128::from(percent);
+                scaled.div_ceil(u128::from(slowest.get()) * 100) as u64
+            }
+        };
+        match u32::try_from(packets) {
+            Ok(packets) if packets <= 60_000 => Ok(packets.max(1)),
+            _ => Err(EngineError::WindowTooLarge { packets }),
+        }
+    }
+
+    /// Makes both ends of a flow in the shards where they live.
+    fn make_ends(
+        &mut self,
+        id: FlowId,
+        spec: &FlowSpec,
+        path: Vec<LinkId>,
+        load: Load,
+        window: u32,
+    ) -> FlowState {
+        let Transport { recovery, timeout, .. } = self.settings.transport;
+        let (data, answer) = self.lay_routes(&path);
+        let from = self.layout.vertices[spec.source.index()].shard;
+        let to = self.layout.vertices[spec.destination.index()].shard;
+        let sender_index = self.shards[from as usize].senders.len() as u32;
+        let receiver_index = self.shards[to as usize].receivers.len() as u32;
+        let sending = (window, recovery, timeout.get());
+        let mut sender = Sender::new((id.0, receiver_index, data), load, sending);
+        let messages = (load.messages, load.per_message);
+        let receiver = Receiver::new((id.0, sender_index, answer), messages, (window, recovery));
+        for gate in &spec.gates {
+            let awaited = self.flows[gate.flow.index()].receiver.index;
+            sender.gates.push((awaited, gate.ahead));
+            self.shards[from as usize].receivers[awaited as usize].dependents.push(sender_index);
+        }
+        self.shards[from as usize].senders.push(sender);
+        self.shards[to as usize].receivers.push(receiver);
+        FlowState {
+            source: spec.source,
+            destination: spec.destination,
+            size: spec.message * u64::from(spec.messages),
+            start: spec.start,
+            end: None,
+            batch: spec.batch,
+            route: spec.route.clone(),
+            path,
+            sender: Place { shard: from, index: sender_index },
+            receiver: Place { shard: to, index: receiver_index },
+            cancelled: false,
+        }
+    }
+
+    /// Appends a path and its way back to the route table. Returns where they begin.
+    fn lay_routes(&mut self, path: &[LinkId]) -> (u32, u32) {
+        let routes = &mut self.shared.routes;
+        let data = routes.len();
+        routes.extend(path.iter().map(|link| self.layout.ports[link.index()].index));
+        routes.push(DELIVER);
+        let answer = routes.len();
+        let back = path.iter().rev().map(|link| link.reverse());
+        routes.extend(back.map(|link| self.layout.ports[link.index()].index));
+        routes.push(DELIVER);
+        let place = |index| u32::try_from(index).expect("the route table is below 2^32 entries");
+        (place(data), place(answer))
+    }
+
+    /// Stops a flow for good. What it has in flight still travels; it never counts as done.
+    pub fn cancel_flow(&mut self, flow: FlowId) {
+        let state = &mut self.flows[flow.index()];
+        if state.end.is_some() || state.cancelled {
+            return;
+        }
+        state.cancelled = true;
+        let vertex = self.layout.vertices[state.source.index()];
+        self.shards[state.sender.shard as usize].cancel(vertex.index, state.sender.index);
+        let batch = state.batch;
+        self.leave_batch(batch, self.now);
+    }
+
+    /// Gives a flow a new path over links that are up; packets under way keep theirs.
+    ///
+    /// # Errors
+    /// No such path; the flow then keeps the old one.
+    pub fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
+        let state = &self.flows[flow.index()];
+        let ends = (state.source, state.destination);
+        let path = self.router.find(&self.network, flow.0, ends, &state.route)?;
+        let (data, answer) = self.lay_routes(&path);
+        let state = &mut self.flows[flow.index()];
+        state.path = path;
+        let Place { shard, index } = state.sender;
+        self.shards[shard as usize].senders[index as usize].cursor = data;
+        let Place { shard, index } = state.receiver;
+        self.shards[shard as usize].receivers[index as usize].cursor = answer;
+        Ok(())
+    }
+
+    /// Unfinished flows whose path, or way back, uses a link that is down.
+    #[must_use]
+    pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
+        let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());
+        let hit = |state: &FlowState| {
+            state.end.is_none() && !state.cancelled && state.path.iter().any(dark)
+        };
+        (0..self.flows.len()).filter(|&i| hit(&self.flows[i])).map(FlowId::from_index).collect()
+    }
+
+    /// The links a flow's data takes now; acknowledgements take their reverses.
+    #[must_use]
+    pub fn path(&self, flow: FlowId) -> &[LinkId] {
+        &self.flows[flow.index()].path
+    }
+
+    /// What has become of a flow so far.
+    #[must_use]
+    pub fn record(&self, flow: FlowId) -> FlowRecord {
+        let state = &self.flows[flow.index()];
+        let Place { shard, index } = state.sender;
+        FlowRecord {
+            source: state.source,
+            destination: state.destination,
+            size: state.size,
+            start: state.start,
+            end: state.end,
+            retransmitted: self.shards[shard as usize].senders[index as usize].resent,
+            cancelled: state.cancelled,
+        }
+    }
+
+    /// The records of all flows, in order of creation.
+    pub fn records(&self) -> impl Iterator<Item = FlowRecord> {
+        (0..self.flows.len()).map(|index| self.record(FlowId::from_index(index)))
+    }
+
+    /// What the port before a link has done so far.
+    #[must_use]
+    pub fn port_count(&self, link: LinkId) -> PortCount {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        self.shards[shard as usize].counts[index as usize]
+    }
+
+    /// Packets made so far and what became of them.
+    #[must_use]
+    pub fn packets(&self) -> PacketCount {
+        let mut total = PacketCount::default();
+        for shard in &self.shards {
+            total.data_sent += shard.ends.data_sent;
+            total.sent += shard.ends.data_sent + shard.ends.acknowledgements_sent;
+            total.delivered += shard.ends.delivered;
+            total.in_flight += shard.wires.iter().map(|wire| wire.queue.len() as u64).sum::<u64>();
+            total.retransmitted +=
+                shard.senders.iter().map(|sender| u64::from(sender.resent)).sum::<u64>();
+            for count in &shard.counts {
+                total.dropped += count.dropped;
+                total.lost += count.lost;
+                total.marked += count.marked;
+                total.hops += count.packets;
+            }
+        }
+        total
+    }
+
+    /// What the probes saw, shard by shard.
+    pub fn into_probes(self) -> impl Iterator<Item = P> {
+        self.shards.into_iter().map(|shard| shard.probe)
+    }
+
+    /// Runs until nothing is left to do or `limit` is reached, ignoring events.
+    pub fn run(&mut self, limit: SimTime) {
+        while self.next_event(limit).is_some() {}
+    }
+
+    /// Runs to the next event at or before `limit`. `None`: nothing more happens until then. What
+    /// happens at `limit` itself has then happened.
+    pub fn next_event(&mut self, limit: SimTime) -> Option<Event> {
+        loop {
+            let packets = self.shards.iter().map(Shard::next_due).min().unwrap_or(u64::MAX);
+            let control = self.control.next_due();
+            let next = packets.min(control);
+            if next == u64::MAX || next > limit.0 {
+                self.now = if next == u64::MAX { self.now } else { limit.max(self.now) };
+                return None;
+            }
+            self.now = self.now.max(SimTime(next));
+            if control > packets {
+                let end = (packets + self.window).min(control).min(limit.0.saturating_add(1));
+                self.run_window(Span { start: packets, end });
+            } else if let Some((at, act)) = self.control.take()
+                && let Some(event) = self.perform(at, act)
+            {
+                return Some(event);
+            }
+        }
+    }
+
+    fn run_window(&mut self, span: Span) {
+        let shared = &self.shared;
+        if self.shards.len() > 1 && self.last_window_hops >= WORTH_SHARING_HOPS {
+            self.shards.par_iter_mut().for_each(|shard| shard.advance(shared, span));
+        } else {
+            self.shards.iter_mut().for_each(|shard| shard.advance(shared, span));
+        }
+        self.exchange();
+        self.windows += 1;
+        let hops = if self.shards.len() > 1 { self.packets().hops } else { 0 };
+        self.last_window_hops = hops - self.hops;
+        self.hops = hops;
+        self.settle_completions();
+    }
+
+    /// Hands packets over between shards.
+    fn exchange(&mut self) {
+        for from in 0..self.shards.len() {
+            for to in 0..self.shards.len() {
+                let mut outbox = std::mem::take(&mut self.shards[from].outboxes[to]);
+                self.shards[to].receive(&mut outbox);
+                self.shards[from].outboxes[to] = outbox;
+            }
+        }
+    }
+
+    /// Notes which flows have arrived, in order of time.
+    fn settle_completions(&mut self) {
+        let mut completions: Vec<_> =
+            self.shards.iter_mut().flat_map(|shard| shard.completions.drain(..)).collect();
+        completions.sort_unstable();
+        for completion in completions {
+            let state = &mut self.flows[completion.flow as usize];
+            if state.cancelled {
+                continue;
+            }
+            state.end = Some(SimTime(completion.time));
+            let batch = state.batch;
+            self.leave_batch(batch, SimTime(completion.time));
+        }
+    }
+
+    fn leave_batch(&mut self, batch: Option<BatchId>, at: SimTime) {
+        let Some(id) = batch else { return };
+        let batch = &mut self.batches[id.index()];
+        batch.open -= 1;
+        batch.latest = batch.latest.max(at);
+        if batch.open == 0 {
+            let told = batch.latest + self.network.shortest_delay();
+            self.control.plan(told, Act::BatchDone(id, batch.latest));
+        }
+    }
+
+    fn perform(&mut self, at: SimTime, act: Act) -> Option<Event> {
+        match act {
+            Act::Timer(token) => Some(Event::Timer { at, token }),
+            Act::BatchDone(batch, at) => Some(Event::BatchDone { batch, at }),
+            Act::LinkDown(link) => {
+                self.set_link(link, false);
+                None
+            }
+            Act::LinkUp(link) => {
+                self.set_link(link, true);
+                None
+            }
+        }
+    }
+
+    fn set_link(&mut self, link: LinkId, up: bool) {
+        if self.router.is_up(link) == up {
+            return;
+        }
+        self.router.set_up(link, up);
+        let (port, wire) = (self.layout.ports[link.index()], self.layout.wires[link.index()]);
+        let lost = if up { 0 } else { self.shards[wire.shard as usize].cut_wire(wire.index) };
+        let shard = &mut self.shards[port.shard as usize];
+        shard.ports[port.index as usize].up = up;
+        shard.ports[port.index as usize].free = self.now.0;
+        shard.counts[port.index as usize].lost += lost;
+    }
+}

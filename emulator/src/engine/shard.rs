@@ -1,0 +1,479 @@
+//! A part of the network with everything that happens in it: the unit of parallel work.
+//!
+//! A shard owns its vertices, their output ports, the wires that end at them and the ends of flows
+//! at its hosts. In a window no longer than the shortest delay nothing it sends can come back, so
+//! it advances on its own, vertex by vertex:
+//!
+//! ```text
+//!   wires in ──▶ arrivals of the window ──▶ one list per output port ──▶ sorted ──▶ ports ──▶ wires
+//!                (host: one list, worked off in order of time with its flow starts and timers)
+//! ```
+//! Order at a vertex: time, then flow starts before arrivals before timeouts; arrivals at one
+//! instant by number of their link, starts and timeouts by number of their flow. Packets for
+//! another shard wait in an outbox until the window ends.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
+
+use lightloom_fabric::units::SimTime;
+
+use super::network::LinkId;
+use super::packet::{Packet, flag};
+use super::port::{Port, PortCount};
+use super::probe::{Arrival, Probe};
+use crate::transport::{Receiver, Sender};
+
+/// Ends a route: the packet is delivered.
+pub(crate) const DELIVER: u32 = u32::MAX;
+
+/// What all shards read and none writes while a window runs.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Output ports, as indices in the shard that owns them, of all ways one after another, each
+    /// way ended by [`DELIVER`].
+    pub(crate) routes: Vec<u32>,
+}
+
+/// A stretch of simulated time, in picoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// A vertex: where its wires and ports lie in the shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vertex {
+    pub(crate) first_wire: u32,
+    pub(crate) end_wire: u32,
+    pub(crate) first_port: u32,
+    pub(crate) end_port: u32,
+    pub(crate) is_host: bool,
+}
+
+impl Vertex {
+    fn wires(&self) -> Range<usize> {
+        self.first_wire as usize..self.end_wire as usize
+    }
+    fn ports(&self) -> Range<usize> {
+        self.first_port as usize..self.end_port as usize
+    }
+}
+
+/// Packets under way on one link, first to arrive first.
+#[derive(Debug, Default)]
+pub(crate) struct Wire {
+    pub(crate) queue: VecDeque<Packet>,
+    pub(crate) link: LinkId,
+    /// The vertex it ends at, in this shard.
+    pub(crate) vertex: u32,
+}
+
+/// Things that happen at a host besides arrivals.
+#[derive(Debug, Default)]
+pub(crate) struct Host {
+    /// Sending ends that have not finished.
+    active: Vec<u32>,
+    /// No timeout is due before this.
+    timer_due: u64,
+    /// Flow starts to come: time, flow, sending end.
+    starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
+}
+
+/// A flow whose last byte arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Completion {
+    pub(crate) time: u64,
+    pub(crate) flow: u32,
+}
+
+/// Packets for another shard, with the wire they are on.
+pub(crate) type Outbox = Vec<(u32, Packet)>;
+
+/// Packets made and used up, for the book-keeping.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EndCount {
+    pub(crate) data_sent: u64,
+    pub(crate) acknowledgements_sent: u64,
+    pub(crate) delivered: u64,
+}
+
+/// A part of the network.
+#[derive(Debug)]
+pub(crate) struct Shard<P> {
+    pub(crate) index: u32,
+    pub(crate) vertices: Vec<Vertex>,
+    /// Nothing happens at a vertex before this.
+    pub(crate) due: Vec<u64>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) counts: Vec<PortCount>,
+    pub(crate) wires: Vec<Wire>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) senders: Vec<Sender>,
+    pub(crate) receivers: Vec<Receiver>,
+    pub(crate) outboxes: Vec<Outbox>,
+    pub(crate) completions: Vec<Completion>,
+    pub(crate) ends: EndCount,
+    pub(crate) probe: P,
+    scratch: Scratch,
+}
+
+/// Arrivals of one vertex in one window; kept to reuse the memory.
+#[derive(Debug, Default)]
+struct Scratch {
+    arrivals: Vec<Packet>,
+    /// Arrivals by output port, as time in the window (upper half) and index (lower half). The index
+    /// grows with the number of the link, so sorting breaks ties by link.
+    by_port: Vec<Vec<u64>>,
+}
+
+impl<P: Probe> Shard<P> {
+    pub(crate) fn new(index: u32, shards: usize) -> Self {
+        Self {
+            index,
+            vertices: Vec::new(),
+            due: Vec::new(),
+            ports: Vec::new(),
+            counts: Vec::new(),
+            wires: Vec::new(),
+            hosts: Vec::new(),
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            outboxes: (0..shards).map(|_| Vec::new()).collect(),
+            completions: Vec::new(),
+            ends: EndCount::default(),
+            probe: P::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Makes room for what the vertices need, once all are there.
+    pub(crate) fn settle(&mut self) {
+        let widest = self.vertices.iter().map(|vertex| vertex.ports().len()).max().unwrap_or(0);
+        self.scratch.by_port.resize(widest.max(1), Vec::new());
+        self.due = vec![u64::MAX; self.vertices.len()];
+        self.hosts.resize_with(self.vertices.len(), Host::default);
+        self.counts.resize(self.ports.len(), PortCount::default());
+    }
+
+    /// When the next thing happens; `u64::MAX`: never.
+    pub(crate) fn next_due(&self) -> u64 {
+        self.due.iter().copied().min().unwrap_or(u64::MAX)
+    }
+
+    /// Takes in packets that other shards have sent.
+    pub(crate) fn receive(&mut self, inbox: &mut Outbox) {
+        for (wire, packet) in inbox.drain(..) {
+            let wire = &mut self.wires[wire as usize];
+            let due = &mut self.due[wire.vertex as usize];
+            *due = (*due).min(packet.time);
+            wire.queue.push_back(packet);
+        }
+    }
+
+    /// Does everything that happens in `span`.
+    pub(crate) fn advance(&mut self, shared: &Shared, span: Span) {
+        for vertex in 0..self.vertices.len() {
+            if self.due[vertex] < span.end {
+                if self.vertices[vertex].is_host {
+                    self.advance_host(shared, vertex, span);
+                } else {
+                    self.advance_switch(shared, vertex, span);
+                }
+            }
+        }
+    }
+
+    fn advance_switch(&mut self, shared: &Shared, index: usize, span: Span) {
+        let vertex = self.vertices[index];
+        let Scratch { arrivals, by_port } = &mut self.scratch;
+        arrivals.clear();
+        let mut due = u64::MAX;
+        for wire in &mut self.wires[vertex.wires()] {
+            while let Some(packet) = wire.queue.front_mut() {
+                if packet.time >= span.end {
+                    due = due.min(packet.time);
+                    break;
+                }
+                self.probe.arrived(seen(packet, wire.link));
+                let port = shared.routes[packet.cursor as usize] - vertex.first_port;
+                packet.cursor += 1;
+                let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
+                by_port[port as usize].push(key);
+                arrivals.push(*packet);
+                wire.queue.pop_front();
+            }
+        }
+        self.due[index] = due;
+        for (place, port) in vertex.ports().enumerate() {
+            if !self.scratch.by_port[place].is_empty() {
+                self.forward(port, place, span.start);
+            }
+        }
+    }
+
+    /// Sends the arrivals listed for one output port, in order.
+    fn forward(&mut self, port: usize, place: usize, start: u64) {
+        let Scratch { arrivals, by_port } = &mut self.scratch;
+        let keys = &mut by_port[place];
+        let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
+        if !port.up {
+            count.lost += keys.len() as u64;
+            keys.clear();
+            return;
+        }
+        keys.sort_unstable();
+        let mut first_arrival = u64::MAX;
+        let near = port.shard == self.index;
+        if near {
+            let queue = &mut self.wires[port.wire as usize].queue;
+            for key in keys.drain(..) {
+                let mut packet = arrivals[key as u32 as usize];
+                if port.admit(start + (key >> 32), &mut packet, count) {
+                    first_arrival = first_arrival.min(packet.time);
+                    queue.push_back(packet);
+                }
+            }
+            let due = &mut self.due[port.vertex as usize];
+            *due = (*due).min(first_arrival);
+        } else {
+            let outbox = &mut self.outboxes[port.shard as usize];
+            for key in keys.drain(..) {
+                let mut packet = arrivals[key as u32 as usize];
+                if port.admit(start + (key >> 32), &mut packet, count) {
+                    outbox.push((port.wire, packet));
+                }
+            }
+        }
+    }
+
+    fn advance_host(&mut self, shared: &Shared, index: usize, span: Span) {
+        self.collect_at_host(index, span);
+        let keys = std::mem::take(&mut self.scratch.by_port[0]);
+        let mut next = 0;
+        loop {
+            let arrival = keys.get(next).map_or(u64::MAX, |key| span.start + (key >> 32));
+            let host = &self.hosts[index];
+            let start = host.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time);
+            let now = arrival.min(start).min(host.timer_due);
+            if now >= span.end {
+                break;
+            }
+            if start == now {
+                self.start_flow(shared, index);
+            } else if arrival == now {
+                let packet = self.scratch.arrivals[keys[next] as u32 as usize];
+                next += 1;
+                self.arrive(shared, index, packet);
+            } else {
+                self.time_out(shared, index, now);
+            }
+        }
+        self.scratch.by_port[0] = keys;
+        self.scratch.by_port[0].clear();
+        self.set_host_due(index);
+    }
+
+    /// Lists the arrivals of the window in order.
+    fn collect_at_host(&mut self, index: usize, span: Span) {
+        let vertex = self.vertices[index];
+        let Scratch { arrivals, by_port } = &mut self.scratch;
+        let keys = &mut by_port[0];
+        arrivals.clear();
+        let mut sources = 0;
+        for wire in &mut self.wires[vertex.wires()] {
+            let before = arrivals.len();
+            while let Some(packet) = wire.queue.front() {
+                if packet.time >= span.end {
+                    break;
+                }
+                self.probe.arrived(seen(packet, wire.link));
+                keys.push((packet.time - span.start) << 32 | arrivals.len() as u64);
+                arrivals.push(*packet);
+                wire.queue.pop_front();
+            }
+            sources += usize::from(arrivals.len() > before);
+        }
+        if sources > 1 {
+            keys.sort_unstable();
+        }
+    }
+
+    fn set_host_due(&mut self, index: usize) {
+        let vertex = self.vertices[index];
+        let host = &self.hosts[index];
+        let mut due = host.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time);
+        if !host.active.is_empty() {
+            due = due.min(host.timer_due);
+        }
+        for wire in &self.wires[vertex.wires()] {
+            due = wire.queue.front().map_or(due, |packet| due.min(packet.time));
+        }
+        self.due[index] = due;
+    }
+
+    /// Plans the start of the flow of `sender` at its host.
+    pub(crate) fn plan_start(&mut self, vertex: u32, sender: u32, time: u64) {
+        let flow = self.senders[sender as usize].flow;
+        self.hosts[vertex as usize].starts.push(Reverse((time, flow, sender)));
+        let due = &mut self.due[vertex as usize];
+        *due = (*due).min(time);
+    }
+
+    fn start_flow(&mut self, shared: &Shared, vertex: usize) {
+        let host = &mut self.hosts[vertex];
+        let Some(Reverse((now, _, sender))) = host.starts.pop() else { return };
+        if self.senders[sender as usize].is_done() {
+            return;
+        }
+        if host.active.is_empty() {
+            host.timer_due = u64::MAX;
+        }
+        host.active.push(sender);
+        self.senders[sender as usize].started = true;
+        self.release(sender);
+        self.send(shared, vertex, sender, now);
+    }
+
+    /// Lets go the messages whose gates are open.
+    fn release(&mut self, sender: u32) {
+        let sender = &mut self.senders[sender as usize];
+        let receivers = &self.receivers;
+        let opened = sender.gates.iter().map(|&(receiver, ahead)| {
+            receivers[receiver as usize].delivered().saturating_add(ahead)
+        });
+        let messages = opened.min().unwrap_or(u32::MAX);
+        sender.release(messages);
+    }
+
+    fn arrive(&mut self, shared: &Shared, vertex: usize, mut packet: Packet) {
+        let port = shared.routes[packet.cursor as usize];
+        if port != DELIVER {
+            packet.cursor += 1;
+            let now = packet.time;
+            return self.transmit(port, now, packet);
+        }
+        self.ends.delivered += 1;
+        if packet.is_acknowledgement() {
+            let sender = &mut self.senders[packet.endpoint as usize];
+            sender.acknowledged(&packet, packet.time);
+            if sender.is_done() {
+                self.hosts[vertex].active.retain(|active| *active != packet.endpoint);
+            } else {
+                self.send(shared, vertex, packet.endpoint, packet.time);
+            }
+        } else {
+            self.arrive_data(shared, vertex, &packet);
+        }
+    }
+
+    fn arrive_data(&mut self, shared: &Shared, vertex: usize, packet: &Packet) {
+        let now = packet.time;
+        let receiver = &mut self.receivers[packet.endpoint as usize];
+        let was_done = receiver.is_done();
+        let (mut acknowledgement, message_completed) = receiver.data(packet);
+        if receiver.is_done() && !was_done {
+            self.completions.push(Completion { time: now, flow: receiver.flow });
+        }
+        self.ends.acknowledgements_sent += 1;
+        let port = shared.routes[acknowledgement.cursor as usize];
+        acknowledgement.cursor += 1;
+        self.transmit(port, now, acknowledgement);
+        if message_completed {
+            for index in 0..self.receivers[packet.endpoint as usize].dependents.len() {
+                let sender = self.receivers[packet.endpoint as usize].dependents[index];
+                self.release(sender);
+                // A flow that has not started yet looks at its gates when it does.
+                if self.senders[sender as usize].started {
+                    self.send(shared, vertex, sender, now);
+                }
+            }
+        }
+    }
+
+    /// Sends what the flow of `index` may send now.
+    fn send(&mut self, shared: &Shared, vertex: usize, index: u32, now: u64) {
+        while let Some(outgoing) = self.senders[index as usize].poll(now) {
+            let sender = &self.senders[index as usize];
+            let packet = Packet {
+                time: now,
+                endpoint: sender.peer,
+                cursor: sender.cursor + 1,
+                sequence: outgoing.sequence,
+                extra: outgoing.wire_bytes,
+                flags: if outgoing.resent { flag::RESENT } else { 0 },
+            };
+            let port = shared.routes[sender.cursor as usize];
+            self.ends.data_sent += 1;
+            self.transmit(port, now, packet);
+        }
+        let deadline = self.senders[index as usize].deadline;
+        let host = &mut self.hosts[vertex];
+        host.timer_due = host.timer_due.min(deadline);
+    }
+
+    /// Lets the flow with the earliest deadline before or at `now` time out, if there is one.
+    #[cold]
+    fn time_out(&mut self, shared: &Shared, vertex: usize, now: u64) {
+        let senders = &self.senders;
+        let deadline = |sender: &u32| {
+            let end = &senders[*sender as usize];
+            (end.deadline, end.flow, *sender)
+        };
+        let earliest = self.hosts[vertex].active.iter().map(deadline).min();
+        let Some((deadline, _, sender)) = earliest else {
+            self.hosts[vertex].timer_due = u64::MAX;
+            return;
+        };
+        self.hosts[vertex].timer_due = deadline;
+        if deadline <= now {
+            self.senders[sender as usize].timed_out(now);
+            self.send(shared, vertex, sender, now);
+        }
+    }
+
+    /// Puts a packet into an output port of a host at `now`.
+    #[inline]
+    fn transmit(&mut self, port: u32, now: u64, mut packet: Packet) {
+        let (port, count) = (&mut self.ports[port as usize], &mut self.counts[port as usize]);
+        if !port.up {
+            count.lost += 1;
+            return;
+        }
+        if !port.admit(now, &mut packet, count) {
+            return;
+        }
+        if port.shard == self.index {
+            self.wires[port.wire as usize].queue.push_back(packet);
+            let due = &mut self.due[port.vertex as usize];
+            *due = (*due).min(packet.time);
+        } else {
+            self.outboxes[port.shard as usize].push((port.wire, packet));
+        }
+    }
+
+    /// Stops a flow's sending end.
+    pub(crate) fn cancel(&mut self, vertex: u32, sender: u32) {
+        self.senders[sender as usize].cancel();
+        self.hosts[vertex as usize].active.retain(|active| *active != sender);
+    }
+
+    /// Loses everything on a wire. Returns how many packets that were.
+    pub(crate) fn cut_wire(&mut self, wire: u32) -> u64 {
+        let queue = &mut self.wires[wire as usize].queue;
+        let lost = queue.len() as u64;
+        queue.clear();
+        lost
+    }
+}
+
+fn seen(packet: &Packet, link: LinkId) -> Arrival {
+    Arrival {
+        at: SimTime(packet.time),
+        link,
+        sequence: packet.sequence,
+        acknowledgement: packet.is_acknowledgement(),
+        marked: packet.flags & flag::MARKED != 0,
+    }
+}

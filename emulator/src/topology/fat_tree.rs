@@ -1,0 +1,151 @@
+//! Fat-trees of three tiers (Al-Fares, Loukissas, Vahdat: "A scalable, commodity data center network
+//! architecture", SIGCOMM 2008, section 3.1) and of two (leaf and spine).
+
+use crate::engine::{LinkSpec, NetworkBuilder, Role, VertexId};
+
+/// A fat-tree of three tiers made of switches with `radix` ports: `radix` pods of `radix`/2 edge and
+/// `radix`/2 aggregation switches each, under (`radix`/2)² core switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FatTree {
+    /// Ports of an aggregation or core switch; even.
+    pub radix: u32,
+    /// Hosts on each edge switch; `radix`/2 gives full bisection, twice as many 2:1 oversubscription.
+    pub hosts_per_edge: u32,
+    /// The cables from hosts to edge switches.
+    pub host_link: LinkSpec,
+    /// All other cables.
+    pub switch_link: LinkSpec,
+}
+
+impl FatTree {
+    /// A fat-tree with full bisection: `radix`³/4 hosts, all cables alike.
+    #[must_use]
+    pub const fn full(radix: u32, link: LinkSpec) -> Self {
+        Self { radix, hosts_per_edge: radix / 2, host_link: link, switch_link: link }
+    }
+
+    /// Adds the network to `builder`; pods one after another, so that neighbours stay together.
+    /// Returns the hosts, in order of pod and edge switch.
+    pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
+        let half = self.radix / 2;
+        let pods: Vec<Pod> = (0..self.radix).map(|_| self.pod(builder)).collect();
+        for group in 0..half {
+            for _ in 0..half {
+                let core = builder.add(Role::Switch);
+                for pod in &pods {
+                    let aggregation = pod.aggregations[group as usize];
+                    builder.connect(aggregation, core, self.switch_link);
+                }
+            }
+        }
+        pods.into_iter().flat_map(|pod| pod.hosts).collect()
+    }
+
+    fn pod(&self, builder: &mut NetworkBuilder) -> Pod {
+        let half = self.radix / 2;
+        let mut pod = Pod { hosts: Vec::new(), aggregations: Vec::new() };
+        let mut edges = Vec::new();
+        for _ in 0..half {
+            let hosts: Vec<_> = (0..self.hosts_per_edge).map(|_| builder.add(Role::Host)).collect();
+            let edge = builder.add(Role::Switch);
+            for &host in &hosts {
+                builder.connect(host, edge, self.host_link);
+            }
+            pod.hosts.extend(hosts);
+            edges.push(edge);
+        }
+        for _ in 0..half {
+            let aggregation = builder.add(Role::Switch);
+            for &edge in &edges {
+                builder.connect(edge, aggregation, self.switch_link);
+            }
+            pod.aggregations.push(aggregation);
+        }
+        pod
+    }
+}
+
+struct Pod {
+    hosts: Vec<VertexId>,
+    aggregations: Vec<VertexId>,
+}
+
+/// Two tiers: every leaf switch has one cable to every spine switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafSpine {
+    /// Leaf switches (ToRs).
+    pub leaves: u32,
+    /// Spine switches.
+    pub spines: u32,
+    /// Hosts on each leaf; more than `spines` at equal rates is oversubscription.
+    pub hosts_per_leaf: u32,
+    /// The cables from hosts to leaves.
+    pub host_link: LinkSpec,
+    /// The cables from leaves to spines.
+    pub spine_link: LinkSpec,
+}
+
+impl LeafSpine {
+    /// Adds the network to `builder`. Returns the hosts, leaf by leaf.
+    pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
+        let hosts: Vec<_> =
+            (0..self.leaves * self.hosts_per_leaf).map(|_| builder.add(Role::Host)).collect();
+        self.build_over(builder, &hosts);
+        hosts
+    }
+
+    /// Adds the switches over hosts that are there already, `hosts_per_leaf` to a leaf, leaf by leaf.
+    ///
+    /// # Panics
+    /// If there are more hosts than places on the leaves.
+    pub fn build_over(&self, builder: &mut NetworkBuilder, hosts: &[VertexId]) {
+        let places = self.leaves as usize * self.hosts_per_leaf as usize;
+        assert!(hosts.len() <= places, "{} hosts do not fit {places} places", hosts.len());
+        let leaves: Vec<_> = (0..self.leaves).map(|_| builder.add(Role::Switch)).collect();
+        for (place, &host) in hosts.iter().enumerate() {
+            let leaf = leaves[place / self.hosts_per_leaf as usize];
+            builder.connect(host, leaf, self.host_link);
+        }
+        for _ in 0..self.spines {
+            let spine = builder.add(Role::Switch);
+            for &leaf in &leaves {
+                builder.connect(leaf, spine, self.spine_link);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+
+    fn link() -> LinkSpec {
+        LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+    }
+
+    #[test]
+    fn a_full_fat_tree_has_the_published_size() {
+        for (radix, hosts, switches) in [(4, 16, 20), (8, 128, 80), (16, 1_024, 320)] {
+            let mut builder = NetworkBuilder::new();
+            assert_eq!(FatTree::full(radix, link()).build_into(&mut builder).len(), hosts);
+            let network = builder.build().unwrap();
+            assert_eq!(network.vertex_count(), hosts + switches);
+            assert_eq!(network.links().len(), 6 * hosts, "three cables a host, both directions");
+        }
+    }
+
+    #[test]
+    fn leaves_and_spines_are_fully_meshed() {
+        let shape = LeafSpine {
+            leaves: 4,
+            spines: 3,
+            hosts_per_leaf: 6,
+            host_link: link(),
+            spine_link: link(),
+        };
+        let mut builder = NetworkBuilder::new();
+        assert_eq!(shape.build_into(&mut builder).len(), 24);
+        assert_eq!(builder.build().unwrap().links().len(), 2 * (24 + 12));
+    }
+}

@@ -1,0 +1,114 @@
+//! How flows are sent: in packets, under a window, acknowledged one by one, repaired when lost.
+//!
+//! Both ends are plain state machines without a clock: the engine tells them what arrived and when,
+//! and asks the sending end what to send next. They know nothing of links or queues.
+
+mod receiver;
+mod sender;
+mod sequence_set;
+
+use lightloom_fabric::units::{Bytes, Picoseconds};
+
+pub(crate) use receiver::Receiver;
+pub(crate) use sender::{Load, Sender};
+pub(crate) use sequence_set::SequenceSet;
+
+/// How lost packets are found and sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// The receiver drops what comes out of order and reports the gap; the sender goes back to it
+    /// and sends everything from there on again (as RoCEv2 adapters did first).
+    GoBackN,
+    /// The receiver keeps what comes out of order and each acknowledgement names the packet it
+    /// answers. A packet is sent again once another, sent `reordering` packets later, has arrived.
+    SelectiveRepeat {
+        /// How far packets may overtake each other; 1 where every flow keeps to one path.
+        reordering: u32,
+    },
+}
+
+/// How many packets of a flow may be unacknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// So many, always.
+    Packets(u32),
+    /// What fills the path when nobody else uses it, in percent: round-trip time of one packet and
+    /// its acknowledgement times the slowest rate, rounded up to whole packets.
+    BandwidthDelay {
+        /// 100 just fills the path.
+        percent: u32,
+    },
+}
+
+/// The sizes of packets and how they are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// Data in a full packet.
+    pub payload: Bytes,
+    /// What a data packet occupies on a link beyond its data.
+    pub header: Bytes,
+    /// What an acknowledgement occupies on a link.
+    pub acknowledgement: Bytes,
+    /// How much is in flight.
+    pub window: Window,
+    /// What happens after a loss.
+    pub recovery: Recovery,
+    /// Without progress for so long, everything in flight counts as lost. Doubles with every
+    /// repetition, up to 64-fold.
+    pub timeout: Picoseconds,
+}
+
+impl Default for Transport {
+    /// 4,096-byte packets with 64 bytes of headers in them, a window that just fills the path,
+    /// go-back-N.
+    fn default() -> Self {
+        Self {
+            payload: Bytes(4_032),
+            header: Bytes(64),
+            acknowledgement: Bytes(64),
+            window: Window::BandwidthDelay { percent: 100 },
+            recovery: Recovery::GoBackN,
+            timeout: Picoseconds::from_micros(500),
+        }
+    }
+}
+
+impl Transport {
+    /// A full data packet on the wire.
+    #[must_use]
+    pub fn packet(&self) -> Bytes {
+        self.payload + self.header
+    }
+    /// Packets that carry `size`: at least one, the last one possibly short.
+    #[must_use]
+    pub fn packets_for(&self, size: Bytes) -> u64 {
+        size.0.div_ceil(self.payload.0).max(1)
+    }
+    /// The last packet of a message of `size`, on the wire.
+    #[must_use]
+    pub fn last_packet(&self, size: Bytes) -> Bytes {
+        let rest = size.0 - (self.packets_for(size) - 1) * self.payload.0;
+        Bytes(rest) + self.header
+    }
+    /// What `size` bytes of data occupy on a link, headers included.
+    #[must_use]
+    pub fn wire_bytes(&self, size: Bytes) -> Bytes {
+        size + self.header * self.packets_for(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_split_into_full_packets_and_a_rest() {
+        let transport = Transport::default();
+        assert_eq!(transport.packets_for(Bytes(4_032)), 1);
+        assert_eq!(transport.last_packet(Bytes(4_032)), Bytes(4_096));
+        assert_eq!(transport.packets_for(Bytes(4_033)), 2);
+        assert_eq!(transport.last_packet(Bytes(4_033)), Bytes(65));
+        assert_eq!(transport.wire_bytes(Bytes(4_033)), Bytes(4_033 + 128));
+        assert_eq!(transport.last_packet(Bytes(0)), Bytes(64), "an empty message is one packet");
+    }
+}

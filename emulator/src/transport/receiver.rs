@@ -1,0 +1,106 @@
+//! The receiving end of a flow: what has arrived, and what to tell the sender.
+
+use super::{Recovery, SequenceSet};
+use crate::engine::packet::{Packet, flag};
+
+/// The receiving end of a flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver {
+    pub(crate) flow: u32,
+    /// The sending end, in its shard.
+    pub(crate) peer: u32,
+    /// The way of the acknowledgements in the route table.
+    pub(crate) cursor: u32,
+    /// The lowest number that has not arrived.
+    expected: u32,
+    total: u32,
+    per_message: u32,
+    /// One past the last packet of the message now arriving.
+    message_end: u32,
+    delivered: u32,
+    keeps: Option<SequenceSet>,
+    /// Sending ends at the same host that wait for messages of this flow.
+    pub(crate) dependents: Vec<u32>,
+}
+
+impl Receiver {
+    pub(crate) fn new(
+        (flow, peer, cursor): (u32, u32, u32),
+        (messages, per_message): (u32, u32),
+        (window, recovery): (u32, Recovery),
+    ) -> Self {
+        let keeps = match recovery {
+            Recovery::GoBackN => None,
+            Recovery::SelectiveRepeat { .. } => Some(SequenceSet::new(window)),
+        };
+        Self {
+            flow,
+            peer,
+            cursor,
+            expected: 0,
+            total: messages * per_message,
+            per_message,
+            message_end: per_message,
+            delivered: 0,
+            keeps,
+            dependents: Vec::new(),
+        }
+    }
+
+    /// Messages that have arrived whole.
+    pub(crate) fn delivered(&self) -> u32 {
+        self.delivered
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.expected >= self.total
+    }
+
+    /// Takes a data packet. Returns its acknowledgement, without time, and whether it completed
+    /// a message.
+    #[inline]
+    pub(crate) fn data(&mut self, packet: &Packet) -> (Packet, bool) {
+        let mut flags = flag::ACKNOWLEDGEMENT;
+        let mut beyond = 0;
+        if packet.sequence == self.expected {
+            self.advance();
+        } else if packet.sequence > self.expected {
+            flags |= flag::GAP;
+            beyond = packet.sequence - self.expected + 1;
+            if let Some(keeps) = &mut self.keeps {
+                debug_assert!(beyond <= keeps.span(), "the sender keeps to its window");
+                keeps.insert(packet.sequence);
+            }
+        }
+        if packet.flags & flag::MARKED != 0 {
+            flags |= flag::ECHO;
+        }
+        let acknowledgement = Packet {
+            time: 0,
+            endpoint: self.peer,
+            cursor: self.cursor,
+            sequence: self.expected,
+            extra: u16::try_from(beyond).unwrap_or(u16::MAX),
+            flags,
+        };
+        (acknowledgement, self.count_messages())
+    }
+
+    fn advance(&mut self) {
+        self.expected += 1;
+        if let Some(keeps) = &mut self.keeps {
+            while keeps.take(self.expected) {
+                self.expected += 1;
+            }
+        }
+    }
+
+    fn count_messages(&mut self) -> bool {
+        let before = self.delivered;
+        while self.expected >= self.message_end && self.delivered * self.per_message < self.total {
+            self.delivered += 1;
+            self.message_end += self.per_message;
+        }
+        self.delivered != before
+    }
+}

@@ -1,0 +1,308 @@
+//! The sending end of a flow: what may be sent, what is in flight, what has to be sent again.
+//!
+//! ```text
+//!   0          acked            next          released        total
+//!   ├────────────┼────────────────┼───────────────┼──────────────┤
+//!    all received  in flight       may be sent now  waits for what
+//!                                  (up to acked +   this flow is
+//!                                  window)          gated by
+//! ```
+
+use super::{Recovery, SequenceSet};
+use crate::engine::packet::{Packet, flag};
+
+/// A data packet to send now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing {
+    pub(crate) sequence: u32,
+    pub(crate) wire_bytes: u16,
+    pub(crate) resent: bool,
+}
+
+/// The sending end of a flow. Numbers of packets count from zero over all messages.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    pub(crate) flow: u32,
+    /// The receiving end, in its shard.
+    pub(crate) peer: u32,
+    /// The way of the data in the route table.
+    pub(crate) cursor: u32,
+    acked: u32,
+    next: u32,
+    released: u32,
+    total: u32,
+    /// One past the highest number ever sent.
+    sent: u32,
+    window: u32,
+    /// One past the last packet of the message that `next` belongs to.
+    message_end: u32,
+    per_message: u32,
+    full_bytes: u16,
+    last_bytes: u16,
+    backoff: u8,
+    recovery: Recovery,
+    /// Go-back-N: gaps below this number have been answered already.
+    answered: u32,
+    /// Selective repeat: numbers in `repair..repair_end` that are not in `held` are sent again.
+    repair: u32,
+    repair_end: u32,
+    held: SequenceSet,
+    timeout: u64,
+    /// When everything in flight counts as lost; `u64::MAX` with nothing in flight.
+    pub(crate) deadline: u64,
+    pub(crate) resent: u32,
+    pub(crate) started: bool,
+    /// Messages of these receiving ends at the same host are awaited: message `k` may go when
+    /// each has delivered `k + 1 - ahead` messages.
+    pub(crate) gates: Vec<(u32, u32)>,
+}
+
+/// What a flow sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) messages: u32,
+    pub(crate) per_message: u32,
+    pub(crate) full_bytes: u16,
+    pub(crate) last_bytes: u16,
+}
+
+impl Sender {
+    pub(crate) fn new(
+        (flow, peer, cursor): (u32, u32, u32),
+        load: Load,
+        (window, recovery, timeout): (u32, Recovery, u64),
+    ) -> Self {
+        let held = match recovery {
+            Recovery::GoBackN => SequenceSet::default(),
+            Recovery::SelectiveRepeat { .. } => SequenceSet::new(window),
+        };
+        Self {
+            flow,
+            peer,
+            cursor,
+            acked: 0,
+            next: 0,
+            released: 0,
+            total: load.messages * load.per_message,
+            sent: 0,
+            window: window.max(1),
+            message_end: load.per_message,
+            per_message: load.per_message,
+            full_bytes: load.full_bytes,
+            last_bytes: load.last_bytes,
+            backoff: 0,
+            recovery,
+            answered: 0,
+            repair: 0,
+            repair_end: 0,
+            held,
+            timeout,
+            deadline: u64::MAX,
+            resent: 0,
+            started: false,
+            gates: Vec::new(),
+        }
+    }
+
+    /// Lets the first `messages` messages go.
+    pub(crate) fn release(&mut self, messages: u32) {
+        let released = messages.saturating_mul(self.per_message).min(self.total);
+        self.released = self.released.max(released);
+    }
+
+    /// Stops sending for good; what is in flight is forgotten.
+    pub(crate) fn cancel(&mut self) {
+        self.total = self.acked;
+        self.released = self.acked;
+        self.next = self.acked;
+        self.repair_end = self.repair;
+        self.deadline = u64::MAX;
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.acked >= self.total
+    }
+
+    /// The next packet that may be sent at `now`, if any.
+    #[inline]
+    pub(crate) fn poll(&mut self, now: u64) -> Option<Outgoing> {
+        if self.repair < self.repair_end
+            && let Some(outgoing) = self.poll_repair()
+        {
+            return Some(outgoing);
+        }
+        while self.next < self.released && self.next - self.acked < self.window {
+            let sequence = self.next;
+            if sequence >= self.message_end {
+                self.message_end += self.per_message;
+            }
+            let last = sequence + 1 == self.message_end;
+            self.next += 1;
+            let resent = sequence < self.sent;
+            if resent && self.is_held(sequence) {
+                continue;
+            }
+            self.sent = self.sent.max(self.next);
+            self.resent += u32::from(resent);
+            if self.deadline == u64::MAX {
+                self.deadline = now + (self.timeout << self.backoff);
+            }
+            let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
+            return Some(Outgoing { sequence, wire_bytes, resent });
+        }
+        None
+    }
+
+    #[cold]
+    fn poll_repair(&mut self) -> Option<Outgoing> {
+        self.repair = self.repair.max(self.acked);
+        while self.repair < self.repair_end {
+            let sequence = self.repair;
+            self.repair += 1;
+            if self.is_held(sequence) {
+                continue;
+            }
+            self.resent += 1;
+            let last = (sequence + 1).is_multiple_of(self.per_message);
+            let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
+            return Some(Outgoing { sequence, wire_bytes, resent: true });
+        }
+        None
+    }
+
+    fn is_held(&self, sequence: u32) -> bool {
+        matches!(self.recovery, Recovery::SelectiveRepeat { .. }) && self.held.contains(sequence)
+    }
+
+    /// Takes an acknowledgement that arrives at `now`.
+    #[inline]
+    pub(crate) fn acknowledged(&mut self, packet: &Packet, now: u64) {
+        if self.is_done() {
+            return;
+        }
+        if packet.sequence > self.acked {
+            self.progress(packet.sequence, now);
+        }
+        if packet.flags & flag::GAP != 0 {
+            self.gap(packet);
+        }
+    }
+
+    fn progress(&mut self, acked: u32, now: u64) {
+        debug_assert!(acked <= self.sent, "only what was sent is acknowledged");
+        if let Recovery::SelectiveRepeat { .. } = self.recovery {
+            for sequence in self.acked..acked {
+                self.held.take(sequence);
+            }
+        }
+        self.acked = acked;
+        if self.next < acked {
+            self.go_to(acked);
+        }
+        self.backoff = 0;
+        self.deadline = if acked == self.next { u64::MAX } else { now + self.timeout };
+    }
+
+    #[cold]
+    fn gap(&mut self, packet: &Packet) {
+        match self.recovery {
+            Recovery::GoBackN if packet.sequence == self.acked && self.acked >= self.answered => {
+                self.answered = self.sent;
+                self.go_to(self.acked);
+            }
+            Recovery::GoBackN => {}
+            Recovery::SelectiveRepeat { reordering } => {
+                let arrived = packet.sequence + u32::from(packet.extra).saturating_sub(1);
+                if arrived >= self.acked {
+                    self.held.insert(arrived);
+                }
+                self.repair_end = self.repair_end.max((arrived + 1).saturating_sub(reordering));
+            }
+        }
+    }
+
+    /// Nothing was acknowledged until the deadline: sends everything in flight again.
+    #[cold]
+    pub(crate) fn timed_out(&mut self, now: u64) {
+        self.backoff = (self.backoff + 1).min(6);
+        self.answered = self.sent;
+        self.repair = self.acked;
+        self.repair_end = self.acked;
+        self.go_to(self.acked);
+        self.deadline = now + (self.timeout << self.backoff);
+    }
+
+    fn go_to(&mut self, sequence: u32) {
+        self.next = sequence;
+        self.message_end = (sequence / self.per_message + 1) * self.per_message;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sender(recovery: Recovery) -> Sender {
+        let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
+        let mut sender = Sender::new((0, 0, 0), load, (4, recovery, 1_000));
+        sender.release(2);
+        sender
+    }
+
+    fn burst(sender: &mut Sender, now: u64) -> Vec<(u32, u16)> {
+        std::iter::from_fn(|| sender.poll(now)).map(|out| (out.sequence, out.wire_bytes)).collect()
+    }
+
+    fn acknowledgement(sequence: u32, extra: u16) -> Packet {
+        let gap = if extra > 0 { flag::GAP } else { 0 };
+        let flags = flag::ACKNOWLEDGEMENT | gap;
+        Packet { time: 0, endpoint: 0, cursor: 0, sequence, extra, flags }
+    }
+
+    #[test]
+    fn the_window_opens_with_acknowledgements_and_messages_end_short() {
+        let mut sender = sender(Recovery::GoBackN);
+        assert_eq!(burst(&mut sender, 0), [(0, 100), (1, 100), (2, 40), (3, 100)]);
+        sender.acknowledged(&acknowledgement(2, 0), 10);
+        assert_eq!(burst(&mut sender, 10), [(4, 100), (5, 40)]);
+        assert_eq!(sender.deadline, 1_010);
+        sender.acknowledged(&acknowledgement(6, 0), 20);
+        assert!(sender.is_done());
+        assert_eq!(sender.deadline, u64::MAX);
+    }
+
+    #[test]
+    fn a_gap_is_answered_once() {
+        let mut sender = sender(Recovery::GoBackN);
+        burst(&mut sender, 0);
+        sender.acknowledged(&acknowledgement(1, 1), 10);
+        sender.acknowledged(&acknowledgement(1, 2), 11);
+        assert_eq!(burst(&mut sender, 11).len(), 4, "packets 1 to 4");
+        sender.acknowledged(&acknowledgement(1, 3), 12);
+        assert_eq!(burst(&mut sender, 12), []);
+        assert_eq!(sender.resent, 3);
+    }
+
+    #[test]
+    fn selective_repeat_sends_only_what_is_missing() {
+        let mut sender = sender(Recovery::SelectiveRepeat { reordering: 1 });
+        burst(&mut sender, 0);
+        sender.acknowledged(&acknowledgement(0, 2), 10);
+        assert_eq!(burst(&mut sender, 10), [(0, 100)]);
+        sender.acknowledged(&acknowledgement(0, 4), 11);
+        assert_eq!(burst(&mut sender, 11), [(2, 40)], "0 has been sent again, 1 has arrived");
+        sender.timed_out(2_000);
+        assert_eq!(burst(&mut sender, 2_000), [(0, 100), (2, 40)]);
+    }
+
+    #[test]
+    fn timeouts_back_off() {
+        let mut sender = sender(Recovery::GoBackN);
+        burst(&mut sender, 0);
+        assert_eq!(sender.deadline, 1_000);
+        sender.timed_out(1_000);
+        assert_eq!(sender.deadline, 3_000);
+        sender.timed_out(3_000);
+        assert_eq!(sender.deadline, 7_000);
+    }
+}

@@ -1,0 +1,62 @@
+//! Which packets beyond the first missing one have arrived: a bitmap over a sliding window.
+
+/// A set of packet numbers, all within one window of each other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SequenceSet {
+    words: Box<[u64]>,
+}
+
+impl SequenceSet {
+    /// A set for numbers less than `window` apart.
+    pub(crate) fn new(window: u32) -> Self {
+        let words = (window.max(64).next_power_of_two() / 64) as usize;
+        Self { words: vec![0; words].into_boxed_slice() }
+    }
+    fn place(&self, number: u32) -> (usize, u64) {
+        ((number / 64) as usize & (self.words.len() - 1), 1 << (number % 64))
+    }
+    /// How far apart two members may be, plus one.
+    pub(crate) fn span(&self) -> u32 {
+        self.words.len() as u32 * 64
+    }
+    pub(crate) fn contains(&self, number: u32) -> bool {
+        let (word, bit) = self.place(number);
+        self.words[word] & bit != 0
+    }
+    pub(crate) fn insert(&mut self, number: u32) {
+        let (word, bit) = self.place(number);
+        self.words[word] |= bit;
+    }
+    /// Removes `number` and says whether it was there.
+    pub(crate) fn take(&mut self, number: u32) -> bool {
+        let (word, bit) = self.place(number);
+        let was_there = self.words[word] & bit != 0;
+        self.words[word] &= !bit;
+        was_there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn slides_like_an_ordinary_set(offsets in prop::collection::vec((0u32..100, 0u32..3), 1..200)) {
+            let mut set = SequenceSet::new(100);
+            let mut model = BTreeSet::new();
+            let mut base = 0;
+            for (offset, steps) in offsets {
+                set.insert(base + offset);
+                model.insert(base + offset);
+                for _ in 0..steps {
+                    prop_assert_eq!(set.take(base), model.remove(&base));
+                    base += 1;
+                }
+                prop_assert_eq!(set.contains(base + 7), model.contains(&(base + 7)));
+            }
+        }
+    }
+}

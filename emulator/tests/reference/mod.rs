@@ -1,0 +1,460 @@
+//! The reference engine: one global queue of events, a real queue at every port, sets instead of
+//! bitmaps. Slow and obvious; it shares no code with the engine but the description of the network,
+//! the paths of the flows and the vocabulary.
+//!
+//! Order of events: time; then link changes, ends of transmissions, flow starts (by flow), arrivals
+//! (by link), timeouts (by flow).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+
+use lightloom_emulator::engine::{Arrival, FlowSpec, LinkChange, LinkId, Network};
+use lightloom_emulator::transport::{Recovery, Transport};
+use lightloom_fabric::units::{Bytes, SimTime};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Packet {
+    flow: usize,
+    acknowledgement: bool,
+    /// Data: its number. Acknowledgement: the lowest number not received.
+    sequence: u32,
+    /// Acknowledgement: the number it answers, when that lies beyond a gap.
+    beyond_gap: Option<u32>,
+    wire_bytes: u64,
+    marked: bool,
+    /// The links still to travel.
+    way: VecDeque<LinkId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Change(LinkId, LinkChange),
+    Sent,
+    Start,
+    Arrive(Packet),
+    TimeOut,
+}
+
+/// Compared by time, class and number; `planned` keeps equal ones in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Event {
+    time: u64,
+    class: u8,
+    /// Link or flow, by class.
+    number: usize,
+    planned: u64,
+    /// Events of a link or timer that has changed since are void.
+    generation: u64,
+    what: What,
+}
+
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let key = |event: &Self| (event.time, event.class, event.number, event.planned);
+        key(self).cmp(&key(other))
+    }
+}
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[derive(Default)]
+struct Port {
+    queue: VecDeque<(Packet, u64)>,
+    sending: Option<(Packet, u64)>,
+    down: bool,
+    generation: u64,
+}
+
+struct Flow {
+    spec: FlowSpec,
+    path: Vec<LinkId>,
+    window: u32,
+    per_message: u32,
+    // sending end
+    started: bool,
+    acked: u32,
+    next: u32,
+    sent: u32,
+    answered: u32,
+    held: BTreeSet<u32>,
+    repaired: BTreeSet<u32>,
+    to_repair: BTreeSet<u32>,
+    deadline: Option<u64>,
+    backoff: u32,
+    timer_generation: u64,
+    resent: u32,
+    // receiving end
+    arrived: BTreeSet<u32>,
+    expected: u32,
+    end: Option<SimTime>,
+}
+
+impl Flow {
+    fn total(&self) -> u32 {
+        self.per_message * self.spec.messages
+    }
+    fn messages_delivered(&self) -> u32 {
+        self.expected / self.per_message
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) sent: u64,
+    pub(crate) delivered: u64,
+    pub(crate) dropped: u64,
+    pub(crate) lost: u64,
+    pub(crate) marked: u64,
+}
+
+pub(crate) struct Reference<'a> {
+    network: &'a Network,
+    transport: Transport,
+    ports: Vec<Port>,
+    flows: Vec<Flow>,
+    events: BinaryHeap<Reverse<Event>>,
+    planned: u64,
+    now: u64,
+    pub(crate) log: Vec<Arrival>,
+    pub(crate) totals: Totals,
+}
+
+impl<'a> Reference<'a> {
+    pub(crate) fn new(network: &'a Network, transport: Transport) -> Self {
+        Self {
+            network,
+            transport,
+            ports: network.links().iter().map(|_| Port::default()).collect(),
+            flows: Vec::new(),
+            events: BinaryHeap::new(),
+            planned: 0,
+            now: 0,
+            log: Vec::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    pub(crate) fn add_flow(&mut self, spec: FlowSpec, path: Vec<LinkId>, window: u32) {
+        let number = self.flows.len();
+        self.plan(spec.start.0, 2, number, 0, What::Start);
+        self.flows.push(Flow {
+            per_message: self.transport.packets_for(spec.message) as u32,
+            spec,
+            path,
+            window,
+            started: false,
+            acked: 0,
+            next: 0,
+            sent: 0,
+            answered: 0,
+            held: BTreeSet::new(),
+            repaired: BTreeSet::new(),
+            to_repair: BTreeSet::new(),
+            deadline: None,
+            backoff: 0,
+            timer_generation: 0,
+            resent: 0,
+            arrived: BTreeSet::new(),
+            expected: 0,
+            end: None,
+        });
+    }
+
+    pub(crate) fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
+        self.plan(at.0, 0, 0, 0, What::Change(link, change));
+    }
+
+    fn plan(&mut self, time: u64, class: u8, number: usize, generation: u64, what: What) {
+        let planned = self.planned;
+        self.planned += 1;
+        self.events.push(Reverse(Event { time, class, number, planned, generation, what }));
+    }
+
+    pub(crate) fn ends(&self) -> Vec<(Option<SimTime>, u32)> {
+        self.flows.iter().map(|flow| (flow.end, flow.resent)).collect()
+    }
+
+    /// Runs everything up to and including `limit`.
+    pub(crate) fn run(&mut self, limit: SimTime) {
+        while self.events.peek().is_some_and(|Reverse(event)| event.time <= limit.0) {
+            let Some(Reverse(event)) = self.events.pop() else { return };
+            assert!(event.time >= self.now, "time does not run backwards");
+            self.now = event.time;
+            self.handle(event);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let Event { number, generation, .. } = event;
+        match event.what {
+            What::Change(link, change) => self.change(link.index(), change),
+            What::Sent if generation == self.ports[number].generation => self.sent(number),
+            What::Arrive(packet) if generation == self.ports[number].generation => {
+                self.arrive(LinkId(number as u32), packet);
+            }
+            What::Sent => {}
+            What::Arrive(_) => self.totals.lost += 1,
+            What::Start => {
+                self.flows[number].started = true;
+                self.send(number);
+            }
+            What::TimeOut if generation == self.flows[number].timer_generation => {
+                self.time_out(number);
+            }
+            What::TimeOut => {}
+        }
+    }
+
+    fn change(&mut self, link: usize, change: LinkChange) {
+        let port = &mut self.ports[link];
+        let down = change == LinkChange::Down;
+        if port.down == down {
+            return;
+        }
+        port.down = down;
+        if down {
+            self.totals.lost += port.queue.len() as u64 + u64::from(port.sending.is_some());
+            port.queue.clear();
+            port.sending = None;
+            port.generation += 1;
+        }
+    }
+
+    fn enqueue(&mut self, link: LinkId, mut packet: Packet) {
+        let spec = self.network.link(link).spec;
+        let bounded = !self.network.role(self.network.link(link).from).is_host();
+        let port = &mut self.ports[link.index()];
+        if port.down {
+            self.totals.lost += 1;
+            return;
+        }
+        let occupies = spec.rate.time_for(Bytes(packet.wire_bytes)).0;
+        let sending = port.sending.as_ref().map_or(0, |(_, until)| until - self.now);
+        let backlog = sending + port.queue.iter().map(|(_, occupies)| occupies).sum::<u64>();
+        let over = |size: Option<Bytes>, time: u64| {
+            bounded && size.is_some_and(|size| time > spec.rate.time_for(size).0)
+        };
+        if over(spec.queue, backlog + occupies) {
+            self.totals.dropped += 1;
+            return;
+        }
+        if !packet.acknowledgement && over(spec.mark_from, backlog + 1) {
+            packet.marked = true;
+            self.totals.marked += 1;
+        }
+        port.queue.push_back((packet, occupies));
+        self.start_sending(link.index());
+    }
+
+    fn start_sending(&mut self, link: usize) {
+        let port = &mut self.ports[link];
+        if port.sending.is_some() {
+            return;
+        }
+        if let Some((packet, occupies)) = port.queue.pop_front() {
+            let until = self.now + occupies;
+            port.sending = Some((packet, until));
+            let generation = port.generation;
+            self.plan(until, 1, link, generation, What::Sent);
+        }
+    }
+
+    fn sent(&mut self, link: usize) {
+        let port = &mut self.ports[link];
+        let (packet, _) = port.sending.take().expect("something was being sent");
+        let generation = port.generation;
+        let arrival = self.now + self.network.links()[link].spec.delay.0;
+        self.plan(arrival, 3, link, generation, What::Arrive(packet));
+        self.start_sending(link);
+    }
+
+    fn arrive(&mut self, link: LinkId, mut packet: Packet) {
+        self.log.push(Arrival {
+            at: SimTime(self.now),
+            link,
+            sequence: packet.sequence,
+            acknowledgement: packet.acknowledgement,
+            marked: packet.marked,
+        });
+        if let Some(next) = packet.way.pop_front() {
+            self.enqueue(next, packet);
+        } else if packet.acknowledgement {
+            self.totals.delivered += 1;
+            self.acknowledged(&packet);
+        } else {
+            self.totals.delivered += 1;
+            self.data(&packet);
+        }
+    }
+
+    fn data(&mut self, packet: &Packet) {
+        let go_back = self.transport.recovery == Recovery::GoBackN;
+        let flow = &mut self.flows[packet.flow];
+        let in_order = packet.sequence == flow.expected;
+        let after_gap = packet.sequence > flow.expected;
+        if in_order || (after_gap && !go_back) {
+            flow.arrived.insert(packet.sequence);
+        }
+        let delivered_before = flow.messages_delivered();
+        while flow.arrived.remove(&flow.expected) {
+            flow.expected += 1;
+        }
+        if flow.expected == flow.total() && flow.end.is_none() {
+            flow.end = Some(SimTime(self.now));
+        }
+        let new_message = flow.messages_delivered() > delivered_before;
+        let mut way: VecDeque<_> = flow.path.iter().rev().map(|link| link.reverse()).collect();
+        let first = way.pop_front().expect("a path has links");
+        let acknowledgement = Packet {
+            flow: packet.flow,
+            acknowledgement: true,
+            sequence: flow.expected,
+            beyond_gap: after_gap.then_some(packet.sequence),
+            wire_bytes: self.transport.acknowledgement.0,
+            marked: false,
+            way,
+        };
+        self.totals.sent += 1;
+        self.enqueue(first, acknowledgement);
+        if new_message {
+            let waiting = |flow: &Flow| {
+                flow.started && flow.spec.gates.iter().any(|gate| gate.flow.index() == packet.flow)
+            };
+            for number in 0..self.flows.len() {
+                if waiting(&self.flows[number]) {
+                    self.send(number);
+                }
+            }
+        }
+    }
+
+    fn acknowledged(&mut self, packet: &Packet) {
+        let now = self.now;
+        let flow = &mut self.flows[packet.flow];
+        if flow.acked == flow.total() {
+            return;
+        }
+        if packet.sequence > flow.acked {
+            flow.acked = packet.sequence;
+            flow.next = flow.next.max(flow.acked);
+            flow.held = flow.held.split_off(&flow.acked);
+            flow.backoff = 0;
+            let deadline = (flow.acked != flow.next).then(|| now + self.transport.timeout.0);
+            self.set_timer(packet.flow, deadline);
+        }
+        let flow = &mut self.flows[packet.flow];
+        if let Some(arrived) = packet.beyond_gap {
+            match self.transport.recovery {
+                Recovery::GoBackN => {
+                    if packet.sequence == flow.acked && flow.acked >= flow.answered {
+                        flow.answered = flow.sent;
+                        flow.next = flow.acked;
+                    }
+                }
+                Recovery::SelectiveRepeat { reordering } => {
+                    if arrived >= flow.acked {
+                        flow.held.insert(arrived);
+                    }
+                    for missing in flow.acked..(arrived + 1).saturating_sub(reordering) {
+                        if flow.repaired.insert(missing) {
+                            flow.to_repair.insert(missing);
+                        }
+                    }
+                }
+            }
+        }
+        if self.flows[packet.flow].acked < self.flows[packet.flow].total() {
+            self.send(packet.flow);
+        }
+    }
+
+    fn time_out(&mut self, number: usize) {
+        let now = self.now;
+        let flow = &mut self.flows[number];
+        flow.backoff = (flow.backoff + 1).min(6);
+        flow.answered = flow.sent;
+        flow.next = flow.acked;
+        flow.repaired.clear();
+        flow.to_repair.clear();
+        let deadline = now + (self.transport.timeout.0 << flow.backoff);
+        self.set_timer(number, Some(deadline));
+        self.send(number);
+    }
+
+    fn set_timer(&mut self, number: usize, deadline: Option<u64>) {
+        let flow = &mut self.flows[number];
+        flow.deadline = deadline;
+        flow.timer_generation += 1;
+        let generation = flow.timer_generation;
+        if let Some(deadline) = deadline {
+            self.plan(deadline, 4, number, generation, What::TimeOut);
+        }
+    }
+
+    /// How many messages the gates let go.
+    fn released(&self, number: usize) -> u32 {
+        let spec = &self.flows[number].spec;
+        let opened = spec
+            .gates
+            .iter()
+            .map(|gate| self.flows[gate.flow.index()].messages_delivered() + gate.ahead);
+        opened.min().unwrap_or(u32::MAX).min(spec.messages)
+    }
+
+    fn send(&mut self, number: usize) {
+        let released = self.released(number) * self.flows[number].per_message;
+        loop {
+            let flow = &mut self.flows[number];
+            if let Some(missing) = flow.to_repair.pop_first() {
+                if missing >= flow.acked && !flow.held.contains(&missing) {
+                    flow.resent += 1;
+                    self.send_packet(number, missing);
+                }
+                continue;
+            }
+            if flow.next >= released || flow.next - flow.acked >= flow.window {
+                return;
+            }
+            let sequence = flow.next;
+            flow.next += 1;
+            if sequence < flow.sent {
+                if flow.held.contains(&sequence) {
+                    continue;
+                }
+                flow.resent += 1;
+            }
+            flow.sent = flow.sent.max(flow.next);
+            if flow.deadline.is_none() {
+                let deadline = self.now + (self.transport.timeout.0 << flow.backoff);
+                self.set_timer(number, Some(deadline));
+            }
+            self.send_packet(number, sequence);
+        }
+    }
+
+    fn send_packet(&mut self, number: usize, sequence: u32) {
+        let flow = &self.flows[number];
+        let last = (sequence + 1).is_multiple_of(flow.per_message);
+        let wire_bytes = if last {
+            self.transport.last_packet(flow.spec.message).0
+        } else {
+            self.transport.packet().0
+        };
+        let mut way: VecDeque<_> = flow.path.iter().copied().collect();
+        let first = way.pop_front().expect("a path has links");
+        let packet = Packet {
+            flow: number,
+            acknowledgement: false,
+            sequence,
+            beyond_gap: None,
+            wire_bytes,
+            marked: false,
+            way,
+        };
+        self.totals.sent += 1;
+        self.enqueue(first, packet);
+    }
+}

@@ -1,0 +1,269 @@
+//! The engine against the reference engine: the same packets at the same picosecond on random small
+//! networks, with drops, marks, losses, retransmissions, gated messages and links that go dark.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+mod reference;
+
+use lightloom_emulator::engine::{
+    Arrival, ArrivalLog, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec, Network,
+    NetworkBuilder, Role, Settings, VertexId,
+};
+use lightloom_emulator::transport::{Recovery, Transport, Window};
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use proptest::prelude::*;
+use reference::{Reference, Totals};
+
+/// A small random case. Times are small and from few values, so that ties are frequent.
+#[derive(Clone, Debug)]
+struct Case {
+    hosts: usize,
+    switches: usize,
+    /// Switch-to-switch cables beyond a chain that joins all.
+    extra: Vec<(usize, usize)>,
+    /// Per cable, taken in turn: rate in Gb/s, delay in ns, queue and marking threshold in bytes.
+    specs: Vec<(u64, u64, u64, u64)>,
+    flows: Vec<FlowCase>,
+    /// Cable, down at, dark for (ns).
+    outages: Vec<(usize, u64, u64)>,
+    window: u32,
+    recovery: Recovery,
+    seed: u64,
+}
+
+#[derive(Clone, Debug)]
+struct FlowCase {
+    source: usize,
+    step: usize,
+    message: u64,
+    messages: u32,
+    start_ps: u64,
+    gate: Option<(usize, u32)>,
+}
+
+const LIMIT: SimTime = SimTime(3_000_000_000);
+
+fn transport(case: &Case) -> Transport {
+    Transport {
+        payload: Bytes(1_000),
+        header: Bytes(24),
+        acknowledgement: Bytes(40),
+        window: Window::Packets(case.window),
+        recovery: case.recovery,
+        timeout: Picoseconds::from_micros(20),
+    }
+}
+
+fn network(case: &Case) -> Network {
+    let mut builder = NetworkBuilder::new();
+    let hosts: Vec<_> = (0..case.hosts).map(|_| builder.add(Role::Host)).collect();
+    let switches: Vec<_> = (0..case.switches).map(|_| builder.add(Role::Switch)).collect();
+    let mut specs = case.specs.iter().cycle().map(|&(gbps, delay_ns, queue, mark)| {
+        LinkSpec::new(BitsPerSecond::from_gbps(gbps), Picoseconds::from_nanos(delay_ns))
+            .with_queue(Bytes(queue), Bytes(mark))
+    });
+    let mut next = || specs.next().expect("the specifications repeat");
+    for (index, &host) in hosts.iter().enumerate() {
+        builder.connect(host, switches[index % switches.len()], next());
+    }
+    for pair in switches.windows(2) {
+        builder.connect(pair[0], pair[1], next());
+    }
+    for &(a, b) in &case.extra {
+        let (a, b) = (switches[a % switches.len()], switches[b % switches.len()]);
+        if a != b {
+            builder.connect_unequal(a, b, next(), next());
+        }
+    }
+    builder.build().expect("the case is sound")
+}
+
+fn flows(case: &Case) -> Vec<FlowSpec> {
+    let mut flows: Vec<FlowSpec> = Vec::new();
+    for flow in &case.flows {
+        // A gated flow begins where the flow it waits for ends.
+        let gate = flow.gate.filter(|_| !flows.is_empty()).map(|(of, ahead)| {
+            let of = of % flows.len();
+            Gate { flow: FlowId::from_index(of), ahead }
+        });
+        let source = match gate {
+            Some(gate) => flows[gate.flow.index()].destination,
+            None => VertexId::from_index(flow.source % case.hosts),
+        };
+        let step = 1 + flow.step % (case.hosts - 1);
+        let destination = VertexId::from_index((source.index() + step) % case.hosts);
+        let start = SimTime(flow.start_ps);
+        let spec = FlowSpec {
+            messages: flow.messages,
+            gates: gate.into_iter().collect(),
+            ..FlowSpec::new(source, destination, Bytes(flow.message)).at(start)
+        };
+        flows.push(spec);
+    }
+    flows
+}
+
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    log: Vec<Arrival>,
+    ends: Vec<(Option<SimTime>, u32)>,
+    totals: Totals,
+}
+
+fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<LinkId>>) {
+    let settings = Settings { transport: transport(case), seed: Seed(case.seed), threads };
+    let mut engine = Engine::<ArrivalLog>::with_probe(network(case), settings).unwrap();
+    for flow in flows(case) {
+        engine.add_flow(flow).unwrap();
+    }
+    let paths = (0..case.flows.len()).map(|i| engine.path(FlowId::from_index(i)).to_vec());
+    let paths = paths.collect();
+    for (at, link, change) in changes(case, engine.network()) {
+        engine.change_link(at, link, change);
+    }
+    engine.run(LIMIT);
+    let packets = engine.packets();
+    assert_eq!(
+        packets.sent,
+        packets.delivered + packets.dropped + packets.lost + packets.in_flight,
+        "no packet is made or lost uncounted: {packets:?}"
+    );
+    let totals = Totals {
+        sent: packets.sent,
+        delivered: packets.delivered,
+        dropped: packets.dropped,
+        lost: packets.lost,
+        marked: packets.marked,
+    };
+    let ends = engine.records().map(|record| (record.end, record.retransmitted)).collect();
+    let mut log: Vec<Arrival> = engine.into_probes().flat_map(|probe| probe.0).collect();
+    log.sort_unstable();
+    (Outcome { log, ends, totals }, paths)
+}
+
+fn changes(case: &Case, network: &Network) -> Vec<(SimTime, LinkId, LinkChange)> {
+    let mut changes = Vec::new();
+    for &(cable, at_ns, for_ns) in &case.outages {
+        let link = LinkId::from_index(cable % network.links().len());
+        changes.push((SimTime(at_ns * 1_000), link, LinkChange::Down));
+        changes.push((SimTime((at_ns + for_ns) * 1_000), link, LinkChange::Up));
+    }
+    changes
+}
+
+fn run_reference(case: &Case, paths: Vec<Vec<LinkId>>) -> Outcome {
+    let network = network(case);
+    let mut reference = Reference::new(&network, transport(case));
+    for (flow, path) in flows(case).into_iter().zip(paths) {
+        reference.add_flow(flow, path, case.window);
+    }
+    for (at, link, change) in changes(case, &network) {
+        reference.change_link(at, link, change);
+    }
+    reference.run(LIMIT);
+    let mut log = std::mem::take(&mut reference.log);
+    log.sort_unstable();
+    Outcome { log, ends: reference.ends(), totals: reference.totals }
+}
+
+/// Moves the start of a flow to the very moment when something arrives at its source.
+fn start_at_an_arrival(case: &mut Case, log: &[Arrival]) {
+    let network = network(case);
+    let flows = flows(case);
+    let late = flows.len() - 1;
+    let mut here = log.iter().filter(|seen| network.link(seen.link).to == flows[late].source);
+    if let Some(seen) = here.nth(case.window as usize) {
+        case.flows[late].start_ps = seen.at.0;
+    }
+}
+
+fn flow_case() -> impl Strategy<Value = FlowCase> {
+    let gate = prop::option::of((0usize..8, 0u32..2));
+    let message = prop_oneof![1u64..9_000, (1u64..9).prop_map(|packets| packets * 1_000)];
+    (0usize..6, 0usize..6, message, 1u32..4, 0u64..6, gate).prop_map(
+        |(source, step, message, messages, start, gate)| FlowCase {
+            source,
+            step,
+            message,
+            messages,
+            start_ps: (start * 500_000).saturating_sub(1_000_000),
+            gate,
+        },
+    )
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let rate = prop::sample::select(vec![10u64, 25, 33, 40, 100]);
+    let delay = prop::sample::select(vec![100u64, 500, 1_000, 3_000]);
+    // Whole packets, so that backlogs meet the bounds exactly now and then.
+    let queue = prop_oneof![1_500u64..9_000, (2u64..9).prop_map(|packets| packets * 1_024)];
+    let mark = prop_oneof![0u64..5_000, (0u64..5).prop_map(|packets| packets * 1_024)];
+    let specs = prop::collection::vec((rate, delay, queue, mark), 1..4);
+    let recovery = prop_oneof![
+        Just(Recovery::GoBackN),
+        (1u32..4).prop_map(|reordering| Recovery::SelectiveRepeat { reordering }),
+    ];
+    (
+        (2usize..6, 1usize..4),
+        prop::collection::vec((0usize..4, 0usize..4), 0..4),
+        specs,
+        prop::collection::vec(flow_case(), 1..9),
+        prop::collection::vec((0usize..40, 0u64..30_000, 0u64..60_000), 0..4),
+        (1u32..20, recovery, any::<u64>()),
+    )
+        .prop_map(|((hosts, switches), extra, specs, flows, outages, rest)| Case {
+            hosts,
+            switches,
+            extra,
+            specs,
+            flows,
+            outages,
+            window: rest.0,
+            recovery: rest.1,
+            seed: rest.2,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_same_packets_at_the_same_picosecond(case in case()) {
+        let mut case = case;
+        let (ours, _) = run_engine(&case, 1);
+        start_at_an_arrival(&mut case, &ours.log);
+        let (ours, paths) = run_engine(&case, 1);
+        let theirs = run_reference(&case, paths);
+        prop_assert_eq!(&ours.totals, &theirs.totals);
+        prop_assert_eq!(&ours.ends, &theirs.ends);
+        prop_assert_eq!(&ours.log, &theirs.log);
+    }
+
+    #[test]
+    fn the_number_of_shards_changes_nothing(case in case(), shards in 2usize..6) {
+        prop_assert_eq!(run_engine(&case, 1), run_engine(&case, shards));
+    }
+}
+
+/// The random cases do meet what they are meant to test.
+#[test]
+fn the_cases_contain_drops_marks_losses_and_retransmissions() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let (mut dropped, mut marked, mut lost, mut resent, mut gated) = (0, 0, 0, 0, 0);
+    for _ in 0..60 {
+        let case = case().new_tree(&mut runner).unwrap().current();
+        let (outcome, _) = run_engine(&case, 1);
+        dropped += outcome.totals.dropped;
+        marked += outcome.totals.marked;
+        lost += outcome.totals.lost;
+        resent += outcome.ends.iter().map(|(_, resent)| resent).sum::<u32>();
+        gated += flows(&case).iter().filter(|flow| !flow.gates.is_empty()).count();
+    }
+    for (what, count) in [("dropped", dropped), ("marked", marked), ("lost", lost)] {
+        assert!(count > 100, "only {count} packets {what}");
+    }
+    assert!(resent > 100 && gated > 10, "{resent} sent again, {gated} flows gated");
+}
