@@ -1,0 +1,94 @@
+//! The designs of a high-bandwidth domain (HBD) that lightloom compares, one small file each.
+//!
+//! A design says two things: which GPUs can still work when nodes fail ([`Architecture::usable`]),
+//! and what it is made of ([`Architecture::bill`]). What a design can do to count is in three
+//! parts that the files share:
+//!
+//! | part | counts | used by |
+//! | --- | --- | --- |
+//! | [`chain`] | a line of nodes that bypasses short runs of faulty ones | k-hop ring |
+//! | [`domains`] | any healthy GPUs of a switch domain | big switch, NVL, DGX |
+//! | [`blocks`] | fixed blocks, lost as a whole | TPUv4, SiP-Ring, 3D torus |
+
+mod big_switch;
+mod blocks;
+mod chain;
+mod dgx;
+mod domains;
+mod khop;
+mod nvl;
+mod registry;
+mod sip_ring;
+mod torus;
+mod tpuv4;
+
+use std::fmt;
+
+use lightloom_fabric::id::NodeId;
+
+pub use khop::WasteBounds;
+pub use registry::{FORMS, UnknownArchitecture, parse};
+
+/// The size of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Nodes, in the order in which they are cabled.
+    pub nodes: u32,
+    /// GPUs of a node. A node is healthy or faulty as a whole.
+    pub gpus_per_node: u32,
+}
+
+impl Cluster {
+    /// GPUs in all.
+    #[must_use]
+    pub const fn gpus(self) -> u32 {
+        self.nodes * self.gpus_per_node
+    }
+}
+
+/// Why a design can never hold a tensor-parallel group of some size, whatever the faults.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CannotHold(pub String);
+
+/// A design of the high-bandwidth domain.
+pub trait Architecture: fmt::Debug + Send + Sync {
+    /// How it is written on the command line, and shown in results.
+    fn name(&self) -> String;
+
+    /// Counts the GPUs that groups of `tp` GPUs can use, from a state without faults.
+    ///
+    /// # Errors
+    /// If no group of `tp` GPUs ever fits.
+    fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold>;
+
+    /// What theory says about the waste while a share `node_fault_ratio` of the nodes is faulty, where
+    /// it says anything.
+    fn waste_bounds(&self, _: Cluster, _tp: u32, _node_fault_ratio: f64) -> Option<WasteBounds> {
+        None
+    }
+}
+
+/// A cluster whose nodes fail and come back, and the GPUs it can use meanwhile.
+///
+/// The caller tells of changes only: a node that fails was healthy, one that is repaired was not.
+pub trait UsableGpus {
+    /// A healthy node fails.
+    fn fail(&mut self, node: NodeId);
+    /// A faulty node comes back.
+    fn repair(&mut self, node: NodeId);
+    /// GPUs that are in a full group now.
+    fn usable_gpus(&self) -> u32;
+}
+
+/// Refuses a group of no GPU, and one larger than the cluster.
+fn check_size(cluster: Cluster, tp: u32) -> Result<(), CannotHold> {
+    if tp == 0 {
+        return Err(CannotHold("a group has at least one GPU".to_owned()));
+    }
+    if tp > cluster.gpus() {
+        let gpus = cluster.gpus();
+        return Err(CannotHold(format!("TP-{tp} needs {tp} GPUs and the cluster has {gpus}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! One ideal switch over the whole cluster, `big-switch`: the bound that nobody can beat.
+//!
+//! Any healthy GPUs form a group, so only the remainder of the division by the group size is
+//! wasted.
+
+use super::domains::domains;
+use super::{Architecture, CannotHold, Cluster, UsableGpus};
+
+/// The ideal switch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BigSwitch;
+
+impl Architecture for BigSwitch {
+    fn name(&self) -> String {
+        "big-switch".to_owned()
+    }
+
+    fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        domains(cluster, cluster.gpus().max(1), tp)
+    }
+}

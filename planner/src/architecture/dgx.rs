@@ -1,0 +1,21 @@
+//! Servers of 8 GPUs under their own switches, `dgx`: a group cannot leave its server.
+
+use super::domains::domains;
+use super::{Architecture, CannotHold, Cluster, UsableGpus};
+
+/// GPUs of a DGX server.
+const GPUS_PER_SERVER: u32 = 8;
+
+/// A DGX cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dgx;
+
+impl Architecture for Dgx {
+    fn name(&self) -> String {
+        "dgx".to_owned()
+    }
+
+    fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        domains(cluster, GPUS_PER_SERVER, tp)
+    }
+}

@@ -1,0 +1,138 @@
+//! The k-hop ring of optical-circuit-switching transceivers: `khop:K` and `khop:K:line`.
+//!
+//! Nodes stand in one line, closed (ring) or not (line). A healthy node reaches its next healthy
+//! neighbour over up to K-1 faulty nodes; K in a row break the line. A group takes
+//! consecutive healthy nodes. (InfiniteHBD, arXiv 2502.03885; the counting rule is recalled and
+//! reproduces the recalled figures.)
+//!
+//! For odd K the one bundle that carries `+K` and `-K` cannot do both at once; the one arrangement
+//! that would need it, K-1 faulty nodes on either side of one node, is counted as usable here.
+
+use lightloom_fabric::id::NodeId;
+use serde::Serialize;
+
+use super::chain::Chain;
+use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
+
+/// Whether the line of nodes is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Ring,
+    Line,
+}
+
+/// A k-hop ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Khop {
+    pub(super) k: u32,
+    pub(super) shape: Shape,
+}
+
+/// What theory says about the mean waste of a k-hop ring, as shares of all GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WasteBounds {
+    /// The share of faulty nodes that the bounds are for.
+    pub node_fault_ratio: f64,
+    /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P: recalled from the paper's
+    /// appendix, and reproduced by its recalled values.
+    pub recalled: f64,
+    /// `2 (N_t/R − 1) P^K`: our derivation. A node is wasted by a break only if the break lies within
+    /// N_t/R − 1 nodes on one side of it.
+    pub derived: f64,
+    /// `(N_t/R − 1) / N`: what the division of N nodes by the group size may waste on top, even
+    /// under an ideal switch.
+    pub remainder: f64,
+}
+
+impl Architecture for Khop {
+    fn name(&self) -> String {
+        match self.shape {
+            Shape::Ring => format!("khop:{}", self.k),
+            Shape::Line => format!("khop:{}:line", self.k),
+        }
+    }
+
+    fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        check_size(cluster, tp)?;
+        let Cluster { nodes, gpus_per_node } = cluster;
+        if self.k > gpus_per_node {
+            return Err(CannotHold(format!(
+                "K is {} and a node of {gpus_per_node} GPUs has at most {gpus_per_node} bundles",
+                self.k
+            )));
+        }
+        if tp > gpus_per_node && !tp.is_multiple_of(gpus_per_node) {
+            return Err(CannotHold(format!(
+                "TP-{tp} is not a whole number of nodes of {gpus_per_node} GPUs"
+            )));
+        }
+        let (nodes_per_group, gpus_per_group) = if tp >= gpus_per_node {
+            (tp / gpus_per_node, tp)
+        } else {
+            (1, gpus_per_node / tp * tp)
+        };
+        let chain = match self.shape {
+            Shape::Ring => Chain::ring(nodes, self.k, nodes_per_group),
+            Shape::Line => Chain::line(nodes, self.k, nodes_per_group),
+        };
+        Ok(Box::new(Ring { chain, gpus_per_group }))
+    }
+
+    fn waste_bounds(&self, cluster: Cluster, tp: u32, ratio: f64) -> Option<WasteBounds> {
+        let gpus_per_node = f64::from(cluster.gpus_per_node);
+        let beyond_first = (f64::from(tp) - gpus_per_node).max(0.0);
+        let broken = ratio.powi(i32::try_from(self.k).ok()?);
+        Some(WasteBounds {
+            node_fault_ratio: ratio,
+            recalled: 2.0 * beyond_first * broken,
+            derived: 2.0 * beyond_first / gpus_per_node * broken,
+            remainder: beyond_first / gpus_per_node / f64::from(cluster.nodes),
+        })
+    }
+}
+
+struct Ring {
+    chain: Chain,
+    gpus_per_group: u32,
+}
+
+impl UsableGpus for Ring {
+    fn fail(&mut self, node: NodeId) {
+        self.chain.remove(node.0);
+    }
+    fn repair(&mut self, node: NodeId) {
+        self.chain.insert(node.0);
+    }
+    fn usable_gpus(&self) -> u32 {
+        self.chain.groups() * self.gpus_per_group
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bounds_have_their_recalled_values() {
+        // (GPUs a node, P99 of the node fault ratio, K, recalled %)
+        let recalled = [(4, 0.036_7, 2, 7.54), (4, 0.036_7, 3, 0.28), (8, 0.072_2, 2, 25.02)];
+        for (gpus_per_node, ratio, k, percent) in recalled {
+            let cluster = Cluster { nodes: 2_880 / gpus_per_node, gpus_per_node };
+            let bounds = Khop { k, shape: Shape::Ring }.waste_bounds(cluster, 32, ratio).unwrap();
+            assert!((bounds.recalled * 100.0 - percent).abs() < 0.005, "{bounds:?}");
+            assert!(bounds.derived * f64::from(gpus_per_node) - bounds.recalled < 1e-12);
+        }
+    }
+
+    #[test]
+    fn a_run_of_k_faulty_nodes_is_a_break_and_k_minus_one_is_not() {
+        let cluster = Cluster { nodes: 16, gpus_per_node: 4 };
+        for (k, run, usable) in [(2, 1, 56), (2, 2, 48), (3, 2, 56), (3, 3, 48)] {
+            let line = Khop { k, shape: Shape::Line };
+            let mut gpus = line.usable(cluster, 8).unwrap();
+            // Nodes 5, 6, … fail: five nodes are left before them, an odd number.
+            (5..5 + run).for_each(|node| gpus.fail(NodeId(node)));
+            assert_eq!(gpus.usable_gpus(), usable, "K = {k}, {run} faulty");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! SiP-Ring, `sip-ring`: fixed rings of as many GPUs as a group has; any fault loses the ring.
+//!
+//! (The rule is our derivation.)
+
+use super::blocks::{Blocks, Layout};
+use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
+
+/// Fixed rings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SipRing;
+
+impl Architecture for SipRing {
+    fn name(&self) -> String {
+        "sip-ring".to_owned()
+    }
+
+    fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        check_size(cluster, tp)?;
+        let layout = Layout {
+            gpus_per_domain: cluster.gpus(),
+            gpus_per_block: tp,
+            blocks_joined: 1,
+            gpus_joined: tp,
+        };
+        Ok(Box::new(Blocks::new(cluster, layout)))
+    }
+}

@@ -1,0 +1,50 @@
+//! Static three-dimensional tori of X·Y·Z GPUs, `torus:8x8x8`: no switch of any kind.
+//!
+//! A group is a box a·b·c of the torus, with a dividing X, b dividing Y and c dividing Z, so that the boxes
+//! tile it; a box with a faulty node is lost. Nodes are numbered box by box. Unlike TPUv4,
+//! nothing joins two tori: a group larger than one never fits. (The rule is our derivation.)
+
+use super::blocks::{Blocks, Layout};
+use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
+
+/// Static tori.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Torus {
+    pub(super) sides: [u32; 3],
+}
+
+impl Torus {
+    /// Whether a box of `gpus` GPUs tiles the torus.
+    fn has_box_of(&self, gpus: u32) -> bool {
+        let [x, y, z] = self.sides;
+        let divides = |a: u32, b: u32| b.is_multiple_of(a);
+        (1..=x).filter(|a| divides(*a, x) && divides(*a, gpus)).any(|a| {
+            (1..=y)
+                .filter(|b| divides(*b, y) && divides(*b, gpus / a))
+                .any(|b| divides(gpus / a / b, z))
+        })
+    }
+}
+
+impl Architecture for Torus {
+    fn name(&self) -> String {
+        let [x, y, z] = self.sides;
+        format!("torus:{x}x{y}x{z}")
+    }
+
+    fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        check_size(cluster, tp)?;
+        let gpus_per_domain = self.sides.iter().product();
+        if tp > gpus_per_domain {
+            return Err(CannotHold(format!(
+                "TP-{tp} needs {tp} GPUs of one torus and a torus has {gpus_per_domain}"
+            )));
+        }
+        if !self.has_box_of(tp) {
+            return Err(CannotHold(format!("no boxes of {tp} GPUs tile {}", self.name())));
+        }
+        let layout =
+            Layout { gpus_per_domain, gpus_per_block: tp, blocks_joined: 1, gpus_joined: tp };
+        Ok(Box::new(Blocks::new(cluster, layout)))
+    }
+}

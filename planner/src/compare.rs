@@ -1,0 +1,214 @@
+//! Compares designs under faults: how many GPUs each wastes, and how large a job it carries.
+//!
+//! ```text
+//!   FaultSource ──▶ one Timeline a sample ──┐
+//!   designs × TP sizes ─────────────────────┴─▶ replay, change by change ──▶ Tally ──▶ Row
+//! ```
+//!
+//! A GPU is *wasted* when it is healthy and in no full group; the *waste ratio* divides by all GPUs of
+//! the cluster, faulty ones included. All figures are weighted by time, exactly: between two
+//! changes nothing changes, and times are integers. Samples differ in which servers of the trace
+//! take part, where they stand, and which part of them a fault hits; every design sees
+//! the same samples. The result does not depend on the number of threads.
+
+mod faults;
+mod tally;
+
+use lightloom_fabric::trace::Timeline;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::architecture::{Architecture, CannotHold, Cluster, WasteBounds, parse};
+use tally::Tally;
+
+pub use faults::{FaultSource, NodeFaultRatio};
+
+/// Samples that one task replays; small, so that few designs keep many threads busy.
+const SAMPLES_PER_TASK: usize = 8;
+/// Default job sizes as 45ths of the cluster: 2,304 … 2,816 of 2,880 GPUs.
+const DEFAULT_JOBS: [u32; 6] = [36, 38, 40, 42, 43, 44];
+/// A job may wait for this share of the time in [`Figures::max_job_gpus_waiting_1pct`].
+const SMALL_WAIT: f64 = 0.01;
+
+/// What is to be compared.
+#[derive(Debug)]
+pub struct Study<'a> {
+    /// The size of the cluster.
+    pub cluster: Cluster,
+    /// The designs.
+    pub architectures: &'a [Box<dyn Architecture>],
+    /// Group sizes in GPUs.
+    pub tp: &'a [u32],
+    /// Job sizes in GPUs, rounded down to whole groups; where empty, six between 80 % and
+    /// 98 % of the cluster.
+    pub jobs: &'a [u32],
+    /// One history of the nodes a sample.
+    pub samples: &'a [Timeline],
+}
+
+/// How a design with groups of one size fares.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The design.
+    pub arch: String,
+    /// GPUs of a group.
+    pub tp: u32,
+    /// How it fares, or why it cannot.
+    #[serde(flatten)]
+    pub outcome: RowOutcome,
+}
+
+/// What is known of a design with groups of one size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum RowOutcome {
+    /// It holds such groups.
+    Held(Box<Figures>),
+    /// It never does.
+    CannotHold {
+        /// Why.
+        cannot_hold: String,
+    },
+}
+
+/// The figures of a design. Ratios are shares of all GPUs of the cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Histories replayed.
+    pub samples: usize,
+    /// Mean waste ratio over time and samples.
+    pub waste_mean: f64,
+    /// Standard deviation of the samples' means.
+    pub waste_stddev: f64,
+    /// For half of the time the waste is at most this.
+    pub waste_p50: f64,
+    /// For 99 % of the time the waste is at most this.
+    pub waste_p99: f64,
+    /// The most that is ever wasted.
+    pub waste_max: f64,
+    /// Wasted while no node is faulty: the domain size is not a multiple of the group size.
+    pub waste_arithmetic: f64,
+    /// The rest, `waste_mean − waste_arithmetic`. Negative where faults fall on GPUs that
+    /// arithmetic had already wasted.
+    pub waste_from_faults: f64,
+    /// Mean waste of one ideal switch over the same samples.
+    pub lower_bound_mean: f64,
+    /// Mean of the GPUs in full groups.
+    pub usable_mean_gpus: f64,
+    /// GPUs in full groups for 99 % of the time.
+    pub usable_p1_gpus: u32,
+    /// The largest job that never waits: the least that is ever usable.
+    pub max_job_gpus: u32,
+    /// The largest job that waits for at most 1 % of the time.
+    pub max_job_gpus_waiting_1pct: u32,
+    /// How long jobs of several sizes wait.
+    pub waiting_share: Vec<Waiting>,
+    /// Theoretical bounds at the 99th percentile of the node fault ratio, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<WasteBounds>,
+}
+
+/// How long a job waits for faulty nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Waiting {
+    /// The size of the job.
+    pub job_gpus: u32,
+    /// The share of the time in which fewer GPUs are usable.
+    pub share: f64,
+}
+
+/// Replays all samples against all designs and group sizes. Rows come by group size, then in the
+/// order of the designs. `replayed` is told of progress, in (design, group size, sample) triples.
+#[must_use]
+pub fn compare(study: &Study<'_>, replayed: &(dyn Fn(u64) + Sync)) -> Vec<Row> {
+    let bound = parse("big-switch").expect("the ideal switch is in the registry");
+    // The last design of each group size is the bound.
+    let designs: Vec<(&dyn Architecture, u32)> = study
+        .tp
+        .iter()
+        .flat_map(|&tp| study.architectures.iter().chain([&bound]).map(move |a| (a.as_ref(), tp)))
+        .collect();
+    let tallies = replay_all(study, &designs, replayed);
+    let faults = NodeFaultRatio::of(study.samples);
+    let designs_per_tp = study.architectures.len() + 1;
+    let mut rows = Vec::with_capacity(designs.len());
+    for (designs, tallies) in designs.chunks(designs_per_tp).zip(tallies.chunks(designs_per_tp)) {
+        let lower_bound =
+            tallies.last().and_then(|tally| tally.as_ref().ok()).map(Tally::waste_mean);
+        for (&(architecture, tp), tally) in designs.iter().zip(tallies).take(designs_per_tp - 1) {
+            let outcome = match tally {
+                Err(CannotHold(cannot_hold)) => {
+                    RowOutcome::CannotHold { cannot_hold: cannot_hold.clone() }
+                }
+                Ok(tally) => {
+                    let mut figures = figures(study, tp, tally);
+                    figures.lower_bound_mean = lower_bound.unwrap_or(0.0);
+                    figures.bounds = architecture.waste_bounds(study.cluster, tp, faults.p99);
+                    RowOutcome::Held(Box::new(figures))
+                }
+            };
+            rows.push(Row { arch: architecture.name(), tp, outcome });
+        }
+    }
+    rows
+}
+
+/// The tally of every design over all samples. Tallies are sums of integers, and tasks are
+/// merged in order, so threads leave no trace.
+fn replay_all(
+    study: &Study<'_>,
+    designs: &[(&dyn Architecture, u32)],
+    replayed: &(dyn Fn(u64) + Sync),
+) -> Vec<Result<Tally, CannotHold>> {
+    let tasks: Vec<(usize, &[Timeline])> = (0..designs.len())
+        .flat_map(|design| study.samples.chunks(SAMPLES_PER_TASK).map(move |chunk| (design, chunk)))
+        .collect();
+    let parts: Vec<(usize, Result<Tally, CannotHold>)> = tasks
+        .into_par_iter()
+        .map(|(design, samples)| {
+            let (architecture, tp) = designs[design];
+            let tally = Tally::of(architecture, study.cluster, tp, samples);
+            replayed(samples.len() as u64);
+            (design, tally)
+        })
+        .collect();
+    let mut tallies: Vec<Option<Result<Tally, CannotHold>>> = vec![None; designs.len()];
+    for (design, part) in parts {
+        match (&mut tallies[design], part) {
+            (Some(Ok(whole)), Ok(part)) => whole.absorb(part),
+            (slot, part) => *slot = Some(part),
+        }
+    }
+    tallies.into_iter().map(|tally| tally.expect("there is at least one sample")).collect()
+}
+
+fn figures(study: &Study<'_>, tp: u32, tally: &Tally) -> Figures {
+    let gpus = f64::from(study.cluster.gpus());
+    let waste_mean = tally.waste_mean();
+    let waste_arithmetic = f64::from(tally.wasted_without_faults) / gpus;
+    let default_jobs = DEFAULT_JOBS.map(|share| {
+        u32::try_from(u64::from(study.cluster.gpus()) * u64::from(share) / 45).expect("a share")
+    });
+    let jobs = if study.jobs.is_empty() { &default_jobs[..] } else { study.jobs };
+    Figures {
+        samples: study.samples.len(),
+        waste_mean,
+        waste_stddev: tally.waste_stddev(),
+        waste_p50: f64::from(tally.wasted_at(0.50)) / gpus,
+        waste_p99: f64::from(tally.wasted_at(0.99)) / gpus,
+        waste_max: f64::from(tally.wasted_at(1.0)) / gpus,
+        waste_arithmetic,
+        waste_from_faults: waste_mean - waste_arithmetic,
+        lower_bound_mean: 0.0,
+        usable_mean_gpus: tally.usable_mean(),
+        usable_p1_gpus: tally.largest_job(0.01),
+        max_job_gpus: tally.largest_job(0.0),
+        max_job_gpus_waiting_1pct: tally.largest_job(SMALL_WAIT),
+        waiting_share: jobs
+            .iter()
+            .map(|job| job / tp * tp)
+            .map(|job_gpus| Waiting { job_gpus, share: tally.waiting_share(job_gpus) })
+            .collect(),
+        bounds: None,
+    }
+}

@@ -1,0 +1,146 @@
+//! Replays histories of nodes against a design and adds up the time spent in each state.
+
+use lightloom_fabric::trace::{Health, Timeline, TraceTime};
+
+use crate::architecture::{Architecture, CannotHold, Cluster, UsableGpus};
+
+/// Milliseconds by number of GPUs, over all samples; all sums are exact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tally {
+    gpus: u32,
+    /// Wasted while no node is faulty.
+    pub(super) wasted_without_faults: u32,
+    ms_by_wasted: Vec<u64>,
+    ms_by_usable: Vec<u64>,
+    /// For each sample, wasted GPU-milliseconds and milliseconds.
+    by_sample: Vec<(u64, u64)>,
+}
+
+impl Tally {
+    /// Replays `samples` against a design.
+    pub(super) fn of(
+        architecture: &dyn Architecture,
+        cluster: Cluster,
+        tp: u32,
+        samples: &[Timeline],
+    ) -> Result<Self, CannotHold> {
+        let gpus = cluster.gpus();
+        let mut tally = Self {
+            gpus,
+            wasted_without_faults: gpus - architecture.usable(cluster, tp)?.usable_gpus(),
+            ms_by_wasted: vec![0; gpus as usize + 1],
+            ms_by_usable: vec![0; gpus as usize + 1],
+            by_sample: Vec::with_capacity(samples.len()),
+        };
+        for timeline in samples {
+            let mut state = architecture.usable(cluster, tp)?;
+            tally.replay(state.as_mut(), cluster.gpus_per_node, timeline);
+        }
+        Ok(tally)
+    }
+
+    fn replay(&mut self, state: &mut dyn UsableGpus, gpus_per_node: u32, timeline: &Timeline) {
+        let mut healthy = self.gpus;
+        let mut since = TraceTime::START;
+        let mut wasted_gpu_ms = 0;
+        for change in timeline.changes() {
+            if change.at > since {
+                let spent_ms = change.at.ms_since(since);
+                wasted_gpu_ms += self.spend(healthy, state.usable_gpus(), spent_ms);
+                since = change.at;
+            }
+            match change.health {
+                Health::Faulty => {
+                    state.fail(change.node);
+                    healthy -= gpus_per_node;
+                }
+                Health::Healthy => {
+                    state.repair(change.node);
+                    healthy += gpus_per_node;
+                }
+            }
+        }
+        let rest_ms = timeline.window().ms_since(since);
+        wasted_gpu_ms += self.spend(healthy, state.usable_gpus(), rest_ms);
+        self.by_sample.push((wasted_gpu_ms, timeline.window().0));
+    }
+
+    fn spend(&mut self, healthy: u32, usable: u32, ms: u64) -> u64 {
+        let wasted = healthy.checked_sub(usable).expect("only healthy GPUs are usable");
+        self.ms_by_wasted[wasted as usize] += ms;
+        self.ms_by_usable[usable as usize] += ms;
+        u64::from(wasted) * ms
+    }
+
+    /// Adds the tally of later samples of the same design.
+    pub(super) fn absorb(&mut self, later: Self) {
+        let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
+        add(&mut self.ms_by_wasted, &later.ms_by_wasted);
+        add(&mut self.ms_by_usable, &later.ms_by_usable);
+        self.by_sample.extend(later.by_sample);
+    }
+
+    fn total_ms(&self) -> u64 {
+        self.ms_by_wasted.iter().sum()
+    }
+
+    fn mean_of(&self, ms_by_gpus: &[u64]) -> f64 {
+        let weighted = |(ms, gpus): (&u64, u32)| u128::from(*ms) * u128::from(gpus);
+        let sum: u128 = ms_by_gpus.iter().zip(0..).map(weighted).sum();
+        sum as f64 / self.total_ms() as f64
+    }
+
+    /// Mean waste ratio.
+    pub(super) fn waste_mean(&self) -> f64 {
+        self.mean_of(&self.ms_by_wasted) / f64::from(self.gpus)
+    }
+
+    /// Mean of the usable GPUs.
+    pub(super) fn usable_mean(&self) -> f64 {
+        self.mean_of(&self.ms_by_usable)
+    }
+
+    /// Standard deviation of the samples' mean waste ratios; zero for one sample.
+    pub(super) fn waste_stddev(&self) -> f64 {
+        let count = self.by_sample.len() as f64;
+        if count < 2.0 {
+            return 0.0;
+        }
+        let ratio = |&(gpu_ms, ms): &(u64, u64)| gpu_ms as f64 / ms as f64 / f64::from(self.gpus);
+        let mean = self.by_sample.iter().map(ratio).sum::<f64>() / count;
+        let squares: f64 = self.by_sample.iter().map(|sample| (ratio(sample) - mean).powi(2)).sum();
+        (squares / (count - 1.0)).sqrt()
+    }
+
+    /// The number of GPUs that the waste does not exceed for a `share` of the time.
+    pub(super) fn wasted_at(&self, share: f64) -> u32 {
+        let wanted = (share * self.total_ms() as f64).ceil() as u64;
+        reached(self.ms_by_wasted.iter().zip(0..), wanted.max(1))
+    }
+
+    /// The largest job that waits for at most a `share` of the time.
+    pub(super) fn largest_job(&self, share: f64) -> u32 {
+        let may_wait = (share * self.total_ms() as f64).floor() as u64;
+        reached(self.ms_by_usable.iter().zip(0..), may_wait + 1)
+    }
+
+    /// The share of the time in which fewer than `job_gpus` are usable.
+    pub(super) fn waiting_share(&self, job_gpus: u32) -> f64 {
+        let below = (job_gpus as usize).min(self.ms_by_usable.len());
+        self.ms_by_usable[..below].iter().sum::<u64>() as f64 / self.total_ms() as f64
+    }
+}
+
+/// The first number of GPUs at which the time adds up to `wanted_ms`.
+fn reached<'a>(ms_by_gpus: impl Iterator<Item = (&'a u64, u32)>, wanted_ms: u64) -> u32 {
+    let mut so_far = 0;
+    let mut last = 0;
+    for (ms, gpus) in ms_by_gpus.filter(|(ms, _)| **ms > 0) {
+        so_far += ms;
+        last = gpus;
+        if so_far >= wanted_ms {
+            break;
+        }
+    }
+    last
+}
