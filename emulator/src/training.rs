@@ -12,7 +12,6 @@
 //! [`network::Network`] says what joins them, a [`calibration::Calibration`] holds what was measured of an
 //! accelerator and its software. From these, [`step::step_time`] is a pure function.
 
-pub mod calibrated;
 pub mod calibration;
 pub mod cards;
 pub mod flops;
@@ -23,5 +22,3 @@ pub mod model;
 pub mod network;
 pub mod schedule;
 pub mod step;
-pub mod validation;
-pub mod validation_page;

@@ -92,11 +92,6 @@ pub struct Calibration {
     pub gemm_efficiency_fp8: f64,
     /// Floating-point operations that a matrix product loses to its start and end.
     pub gemm_lost_flops: f64,
-    /// Share of that efficiency that the products of experts reach in sixteen bits: they are grouped, padded,
-    /// and wait for the fullest expert.
-    pub expert_efficiency: f64,
-    /// The same in eight bits.
-    pub expert_efficiency_fp8: f64,
     /// Share of peak that the attention core reaches on what it computes.
     pub attention_efficiency: f64,
     /// Share of the memory rate that element-wise work reaches.

@@ -1,0 +1,424 @@
+//! Brings several devices to a target: arm all, then wave by wave drain, switch, qualify, undrain.
+//!
+//! ```text
+//!   arm all ─┬─▶ wave: drain ─▶ movers, each device on its own ─▶ undrain ─▶ next wave ─▶ end
+//!            └─▶ one refuses: disarm the others, nothing has moved
+//! ```
+//!
+//! A drive goes in one direction only. Going back is another drive with the old target; the
+//! [controller](crate::controller) decides. Devices succeed and fail one by one: the result is a
+//! list, never a single yes or no.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Domains, Step, Wave, waves};
+use crate::mover::{Limits, Mover, Next, StepEnd};
+use crate::state::{
+    DeviceName, Fabric, Micros, Move, Observation, Op, Outcome, Position, Positions, Slot, Txn, at,
+};
+
+/// What the drive has to know about the installation.
+pub trait Site: Domains {
+    /// The limits of a device.
+    fn limits(&self, device: &DeviceName) -> Limits;
+    /// What takes traffic off a slot: a slot of a Linux switch, 0 drained and 1 in use.
+    fn lever(&self, device: &DeviceName, slot: Slot) -> Option<(DeviceName, Slot)>;
+}
+
+/// Traffic is on.
+pub const IN_USE: Position = Position(1);
+
+/// How strictly a drive begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Every device must stand as recorded here and arm, or nothing moves at all.
+    AllOrNothing(Fabric),
+    /// Go on with the devices that answer: compensation and recovery.
+    WhatAnswers,
+}
+
+/// How one device came out of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// At the target, read back and qualified.
+    Applied,
+    /// Nothing was sent that moves light.
+    Untouched,
+    /// The device said no.
+    Refused,
+    /// It was tried and the device stands elsewhere, or its light is not good.
+    Failed,
+    /// It could not be read: nothing is claimed.
+    Unknown,
+    /// It was at the target and has been brought back, read back and qualified.
+    RolledBack,
+}
+
+/// How one device came out, with the reason in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartEnd {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, for people. Empty when applied.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// What a drive wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Record that this wave is about to move light, before the sends that follow.
+    Fire(Wave),
+    /// Send to a device; hand the outcome to [`Drive::reply`].
+    Send(DeviceName, Op),
+    /// Every device has ended.
+    End(BTreeMap<DeviceName, PartEnd>),
+}
+
+/// A drive on its way.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    txn: Txn,
+    target: Fabric,
+    neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
+    held: BTreeSet<(DeviceName, Slot)>,
+    start: Start,
+    stage: Stage,
+    /// Arming: the next try or `None` while one is in flight, and when to give up.
+    arming: BTreeMap<DeviceName, Arming>,
+    seen: BTreeMap<DeviceName, Observation>,
+    waves: Vec<Wave>,
+    movers: BTreeMap<DeviceName, Mover>,
+    wake: BTreeMap<DeviceName, Micros>,
+    trouble: BTreeMap<DeviceName, PartEnd>,
+    fired: BTreeSet<DeviceName>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Arm,
+    Drain(usize),
+    Move(usize),
+    Undrain(usize),
+    Ended,
+}
+
+#[derive(Clone, Debug)]
+struct Arming {
+    backoff: Micros,
+    until: Micros,
+}
+
+impl Drive {
+    /// A drive to `target`. `neighbours` are who should be seen where; `held` are levers an operator
+    /// has drained by hand, which stay so.
+    #[must_use]
+    pub fn new(
+        txn: Txn,
+        target: Fabric,
+        start: Start,
+        neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
+        held: BTreeSet<(DeviceName, Slot)>,
+    ) -> Self {
+        Self {
+            txn,
+            target,
+            neighbours,
+            held,
+            start,
+            stage: Stage::Arm,
+            arming: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            waves: Vec::new(),
+            movers: BTreeMap::new(),
+            wake: BTreeMap::new(),
+            trouble: BTreeMap::new(),
+            fired: BTreeSet::new(),
+        }
+    }
+
+    /// Arms every device.
+    pub fn begin(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
+        let devices: Vec<DeviceName> = self.target.keys().cloned().collect();
+        for device in &devices {
+            let limits = site.limits(device);
+            let until = now + limits.reconcile_within;
+            self.arming.insert(device.clone(), Arming { backoff: limits.backoff, until });
+        }
+        if devices.is_empty() {
+            return self.advance(now, site);
+        }
+        devices.into_iter().map(|device| self.arm(device)).collect()
+    }
+
+    /// The devices that were sent something that moves light.
+    #[must_use]
+    pub fn fired(&self) -> &BTreeSet<DeviceName> {
+        &self.fired
+    }
+
+    /// When [`Drive::tick`] is to be called, if nothing else happens.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Micros> {
+        self.wake.values().min().copied()
+    }
+
+    /// Time has come for those who sleep.
+    pub fn tick(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
+        let due: Vec<DeviceName> =
+            self.wake.iter().filter(|(_, at)| **at <= now).map(|(d, _)| d.clone()).collect();
+        let mut commands = Vec::new();
+        for device in due {
+            self.wake.remove(&device);
+            if self.stage == Stage::Arm {
+                commands.push(self.arm(device));
+            } else if let Some(mover) = self.movers.get_mut(&device) {
+                let next = mover.wake();
+                self.take(device, next, &mut commands);
+            }
+        }
+        self.go_on(now, site, commands)
+    }
+
+    /// The outcome of the last command sent to `device`.
+    pub fn reply(
+        &mut self,
+        now: Micros,
+        site: &impl Site,
+        device: &DeviceName,
+        outcome: Outcome,
+    ) -> Vec<Command> {
+        let mut commands = Vec::new();
+        if self.stage == Stage::Arm {
+            self.armed(now, device, outcome);
+        } else if let Some(mover) = self.movers.get_mut(device) {
+            let next = mover.reply(now, outcome);
+            self.take(device.clone(), next, &mut commands);
+        }
+        self.go_on(now, site, commands)
+    }
+
+    fn go_on(&mut self, now: Micros, site: &impl Site, mut commands: Vec<Command>) -> Vec<Command> {
+        if self.stage != Stage::Ended && self.arming.is_empty() && self.movers.is_empty() {
+            commands.extend(self.advance(now, site));
+        }
+        commands
+    }
+
+    fn arm(&self, device: DeviceName) -> Command {
+        let want = self.target[&device].clone();
+        Command::Send(device, Op::Arm { txn: self.txn, want })
+    }
+
+    fn armed(&mut self, now: Micros, device: &DeviceName, outcome: Outcome) {
+        let Some(arming) = self.arming.get_mut(device) else { return };
+        let trouble = match outcome {
+            Outcome::Done(Some(seen)) => {
+                let wrong = self.not_as_expected(device, &seen.positions);
+                self.seen.insert(device.clone(), seen);
+                wrong.map(|detail| PartEnd { verdict: Verdict::Refused, detail })
+            }
+            Outcome::Refused(detail) => Some(PartEnd { verdict: Verdict::Refused, detail }),
+            Outcome::Failed(detail) => Some(PartEnd { verdict: Verdict::Failed, detail }),
+            // Arming moves nothing and is repeatable: the one thing that is simply tried again.
+            Outcome::Unknown(_) | Outcome::Done(None) if now + arming.backoff <= arming.until => {
+                self.wake.insert(device.clone(), now + arming.backoff);
+                arming.backoff = Micros((arming.backoff.0 * 2).min(2_000_000));
+                return;
+            }
+            Outcome::Unknown(detail) => Some(PartEnd { verdict: Verdict::Unknown, detail }),
+            Outcome::Done(None) => {
+                let detail = "it armed without saying where it stands".into();
+                Some(PartEnd { verdict: Verdict::Unknown, detail })
+            }
+        };
+        self.arming.remove(device);
+        if let Some(trouble) = trouble {
+            self.trouble.insert(device.clone(), trouble);
+        }
+    }
+
+    fn not_as_expected(&self, device: &DeviceName, seen: &Positions) -> Option<String> {
+        let Start::AllOrNothing(expected) = &self.start else { return None };
+        expected.get(device)?.iter().find_map(|(&slot, &position)| {
+            let found = at(seen, slot);
+            (found != position).then(|| {
+                format!("slot {slot} stands at {found}, stood at {position} when this was planned")
+            })
+        })
+    }
+
+    fn take(&mut self, device: DeviceName, next: Next, commands: &mut Vec<Command>) {
+        match next {
+            Next::Send(op) => commands.push(Command::Send(device, op)),
+            Next::Sleep(until) => {
+                self.wake.insert(device, until);
+            }
+            Next::Finished(end) => {
+                self.movers.remove(&device);
+                let (verdict, detail, seen) = match *end {
+                    StepEnd::Applied(seen) => (Verdict::Applied, String::new(), Some(seen)),
+                    StepEnd::Refused(why, seen) => (Verdict::Refused, why, seen),
+                    StepEnd::Failed(why, seen) => (Verdict::Failed, why, seen),
+                    StepEnd::Unknown(why) => (Verdict::Unknown, why, None),
+                };
+                if let Some(seen) = seen {
+                    self.seen.insert(device.clone(), seen);
+                }
+                if verdict != Verdict::Applied {
+                    self.trouble.insert(device, PartEnd { verdict, detail });
+                }
+            }
+        }
+    }
+
+    /// Everything of this stage is over: the next stage, until something has to be waited for.
+    fn advance(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
+        let mut commands = Vec::new();
+        while self.movers.is_empty() && self.stage != Stage::Ended {
+            self.stage = match self.stage {
+                Stage::Arm => self.after_arm(site, &mut commands),
+                Stage::Drain(wave) => self.after_drain(wave, site, &mut commands),
+                Stage::Move(wave) => self.start_undrain(wave, site, &mut commands),
+                Stage::Undrain(wave) => self.start_wave(wave + 1, site, &mut commands),
+                Stage::Ended => Stage::Ended,
+            };
+        }
+        let _ = now;
+        commands
+    }
+
+    fn after_arm(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
+        if matches!(self.start, Start::AllOrNothing(_)) && !self.trouble.is_empty() {
+            let armed = self.seen.keys().filter(|device| self.target.contains_key(*device));
+            for device in armed {
+                commands.push(Command::Send(device.clone(), Op::Disarm { txn: self.txn }));
+            }
+            return self.end(commands);
+        }
+        let changes = self.seen.iter().map(|(device, seen)| {
+            let moves = self.target[device]
+                .iter()
+                .map(|(&slot, &to)| Move { slot, from: at(&seen.positions, slot), to })
+                .filter(|m| m.from != m.to)
+                .collect();
+            (device.clone(), moves)
+        });
+        let changes: BTreeMap<DeviceName, Vec<Move>> = changes.collect();
+        self.waves = waves(&changes, site);
+        self.start_wave(0, site, commands)
+    }
+
+    fn start_wave(&mut self, wave: usize, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
+        let stop = matches!(self.start, Start::AllOrNothing(_)) && !self.trouble.is_empty();
+        if wave >= self.waves.len() || stop {
+            return self.end(commands);
+        }
+        let dark_soon = |m: &&Move| !m.from.is_dark();
+        let levers = self.levers(wave, site, |step| {
+            step.remove.iter().chain(&step.add).filter(dark_soon).map(|m| m.slot).collect()
+        });
+        self.pull(levers, Position::DARK, site, commands);
+        Stage::Drain(wave)
+    }
+
+    fn after_drain(&mut self, wave: usize, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
+        let stop = matches!(self.start, Start::AllOrNothing(_)) && !self.trouble.is_empty();
+        if stop {
+            return Stage::Move(wave);
+        }
+        let mut steps = self.waves[wave].clone();
+        steps.retain(|device, _| !self.trouble.contains_key(device));
+        if steps.is_empty() {
+            return Stage::Move(wave);
+        }
+        commands.push(Command::Fire(steps.clone()));
+        for (device, step) in steps {
+            self.fired.insert(device.clone());
+            let baseline = self.seen.get(&device).cloned();
+            self.start_mover(device, step, baseline, site, commands);
+        }
+        Stage::Move(wave)
+    }
+
+    fn start_undrain(
+        &mut self,
+        wave: usize,
+        site: &impl Site,
+        commands: &mut Vec<Command>,
+    ) -> Stage {
+        let mut levers = self.levers(wave, site, |step| {
+            let lit = step.end().into_iter().filter(|(_, to)| !to.is_dark());
+            lit.map(|(slot, _)| slot).collect()
+        });
+        levers.retain(|lever| !self.held.contains(lever));
+        self.pull(levers, IN_USE, site, commands);
+        Stage::Undrain(wave)
+    }
+
+    /// The levers of the slots that `slots` picks from each step of the wave.
+    fn levers(
+        &self,
+        wave: usize,
+        site: &impl Site,
+        slots: impl Fn(&Step) -> Vec<Slot>,
+    ) -> BTreeSet<(DeviceName, Slot)> {
+        let steps = self.waves[wave].iter().filter(|(device, _)| {
+            // A device in trouble keeps its traffic off.
+            !self.trouble.contains_key(*device)
+        });
+        steps
+            .flat_map(|(device, step)| slots(step).into_iter().map(move |slot| (device, slot)))
+            .filter_map(|(device, slot)| site.lever(device, slot))
+            .collect()
+    }
+
+    fn pull(
+        &mut self,
+        levers: BTreeSet<(DeviceName, Slot)>,
+        to: Position,
+        site: &impl Site,
+        commands: &mut Vec<Command>,
+    ) {
+        let from = if to.is_dark() { IN_USE } else { Position::DARK };
+        let mut steps = BTreeMap::<DeviceName, Step>::new();
+        for (device, slot) in levers {
+            steps.entry(device).or_default().add.push(Move { slot, from, to });
+        }
+        for (device, step) in steps {
+            self.start_mover(device, step, None, site, commands);
+        }
+    }
+
+    fn start_mover(
+        &mut self,
+        device: DeviceName,
+        step: Step,
+        baseline: Option<Observation>,
+        site: &impl Site,
+        commands: &mut Vec<Command>,
+    ) {
+        let neighbours = self.neighbours.get(&device).cloned().unwrap_or_default();
+        let (sharing, limits) = (site.sharing(&device), site.limits(&device));
+        let mut mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
+        let next = mover.start();
+        self.movers.insert(device.clone(), mover);
+        self.take(device, next, commands);
+    }
+
+    fn end(&mut self, commands: &mut Vec<Command>) -> Stage {
+        let mut parts: BTreeMap<DeviceName, PartEnd> = self.trouble.clone();
+        for (device, want) in &self.target {
+            let there = self.seen.get(device).is_some_and(|seen| {
+                want.iter().all(|(&slot, &to)| at(&seen.positions, slot) == to)
+            });
+            let verdict = if there { Verdict::Applied } else { Verdict::Untouched };
+            parts.entry(device.clone()).or_insert(PartEnd { verdict, detail: String::new() });
+        }
+        commands.push(Command::End(parts));
+        Stage::Ended
+    }
+}

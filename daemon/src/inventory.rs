@@ -1,0 +1,113 @@
+//! What is installed, as the controller sees it: devices with their limits, failure domains and
+//! levers, and the policies of the operator.
+
+use std::collections::BTreeMap;
+
+use crate::change::Domains;
+use crate::drive::Site;
+use crate::mover::Limits;
+use crate::record::OnFailure;
+use crate::state::{DeviceName, Micros, Sharing, Slot};
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// How its positions relate.
+    pub sharing: Sharing,
+    /// Its time limits and what counts as light.
+    pub limits: Limits,
+    /// Failure domains of single slots; the device itself where a slot is not listed.
+    pub domains: BTreeMap<Slot, String>,
+    /// What takes traffic off a slot.
+    pub levers: BTreeMap<Slot, (DeviceName, Slot)>,
+    /// Levers are pulled by transactions; their positions are no plan's business.
+    pub is_lever: bool,
+}
+
+impl Device {
+    /// A device with default limits, no levers, one failure domain.
+    #[must_use]
+    pub fn new(sharing: Sharing) -> Self {
+        Self {
+            sharing,
+            limits: Limits::default(),
+            domains: BTreeMap::new(),
+            levers: BTreeMap::new(),
+            is_lever: false,
+        }
+    }
+}
+
+/// What to do with a transaction that a dead daemon left half done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recovery {
+    /// Go on to the target.
+    #[default]
+    FinishForward,
+    /// Go back to where everything stood.
+    RollBack,
+}
+
+/// What to do when a device stands elsewhere than the journal says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDrift {
+    /// Say so.
+    #[default]
+    Report,
+    /// Put it back.
+    Restore,
+}
+
+/// Everything that is installed, and the operator's policies.
+#[derive(Clone, Debug)]
+pub struct Inventory {
+    /// The devices.
+    pub devices: BTreeMap<DeviceName, Device>,
+    /// The most links of one failure domain that a transaction may darken at a time.
+    pub dark_links_max: usize,
+    /// How often an idle device is read.
+    pub poll_every: Micros,
+    /// When a device does not get to its target.
+    pub on_failure: OnFailure,
+    /// When a dead daemon left a transaction half done.
+    pub recovery: Recovery,
+    /// When a device has moved by itself.
+    pub on_drift: OnDrift,
+}
+
+impl Default for Inventory {
+    fn default() -> Self {
+        Self {
+            devices: BTreeMap::new(),
+            dark_links_max: 1024,
+            poll_every: Micros::from_secs(10),
+            on_failure: OnFailure::default(),
+            recovery: Recovery::default(),
+            on_drift: OnDrift::default(),
+        }
+    }
+}
+
+impl Domains for Inventory {
+    fn domain(&self, device: &DeviceName, slot: Slot) -> String {
+        let named = self.devices.get(device).and_then(|d| d.domains.get(&slot));
+        named.cloned().unwrap_or_else(|| device.to_string())
+    }
+    fn dark_links_max(&self) -> usize {
+        self.dark_links_max.max(2)
+    }
+    fn sharing(&self, device: &DeviceName) -> Sharing {
+        self.devices.get(device).map_or(Sharing::Exclusive, |d| d.sharing)
+    }
+}
+
+impl Site for Inventory {
+    fn limits(&self, device: &DeviceName) -> Limits {
+        self.devices.get(device).map(|d| d.limits.clone()).unwrap_or_default()
+    }
+    fn lever(&self, device: &DeviceName, slot: Slot) -> Option<(DeviceName, Slot)> {
+        self.devices.get(device)?.levers.get(&slot).cloned()
+    }
+}

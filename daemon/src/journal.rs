@@ -1,0 +1,345 @@
+//! The write-ahead journal: a text file that a person can read and only grows.
+//!
+//! ```text
+//!   <seq> <sha256 of the line before and this line's body> <body as JSON>\n
+//! ```
+//!
+//! Each line's hash covers the hash before it, so a line can be neither changed, removed nor put
+//! in elsewhere. A tail that a crash tore off is cut and reported; any other damage is found and
+//! the journal refuses to grow until a person decides (docs/decisions/journal.md says why text and
+//! not a database).
+
+use std::io;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+/// The longest body of a record in bytes: bounds what a reader of a damaged file may be asked to do.
+pub const BODY_BYTES_MAX: usize = 64 << 20;
+
+/// Where the bytes go. Tests put a disk here that tears, lies and fills up.
+pub trait Storage {
+    /// Everything there is.
+    ///
+    /// # Errors
+    /// The device's.
+    fn load(&mut self) -> io::Result<Vec<u8>>;
+    /// Adds bytes at the end; durable only after [`Storage::sync`].
+    ///
+    /// # Errors
+    /// The device's; some of the bytes may have been written.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Returns when everything appended is durable.
+    ///
+    /// # Errors
+    /// The device's; nothing may be assumed about what is durable.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Cuts the file to `length` bytes, durably.
+    ///
+    /// # Errors
+    /// The device's.
+    fn truncate(&mut self, length: u64) -> io::Result<()>;
+}
+
+impl<S: Storage + ?Sized> Storage for Box<S> {
+    fn load(&mut self) -> io::Result<Vec<u8>> {
+        (**self).load()
+    }
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (**self).append(bytes)
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        (**self).sync()
+    }
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        (**self).truncate(length)
+    }
+}
+
+/// Why the journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The storage failed.
+    #[error("the journal's storage: {0}")]
+    Storage(#[from] io::Error),
+    /// Something other than a torn tail.
+    #[error(
+        "journal line {line}: {reason}. What is before it is good; move the file away and `adopt` \
+         what is lit, or restore it from a copy"
+    )]
+    Damaged {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A write or sync failed earlier: what is on the disk is not known any more.
+    #[error("the journal has failed before ({0}) and takes no more records until a restart")]
+    Poisoned(String),
+    /// A record larger than the bound.
+    #[error("a record of {0} bytes is longer than a journal line may be")]
+    TooLong(usize),
+}
+
+/// What reading the journal at start found.
+#[derive(Debug)]
+pub struct Opened<R> {
+    /// The records, oldest first.
+    pub records: Vec<R>,
+    /// Bytes of a torn tail that were cut off.
+    pub torn_bytes: usize,
+    /// Damage that is not a torn tail: the records are those before it, and nothing may be added.
+    pub damage: Option<JournalError>,
+}
+
+/// An open journal of records `R`.
+#[derive(Debug)]
+pub struct Journal<R, S> {
+    storage: S,
+    chain: Chain,
+    poisoned: Option<String>,
+    kind: PhantomData<fn(R)>,
+}
+
+#[derive(Clone, Debug)]
+struct Chain {
+    seq: u64,
+    hash: String,
+}
+
+impl Chain {
+    fn new() -> Self {
+        Self { seq: 0, hash: "0".repeat(64) }
+    }
+
+    fn hash(&self, body: &[u8]) -> String {
+        let mut hasher = Sha256::new();
+        hasher.update(&self.hash);
+        hasher.update((self.seq + 1).to_string());
+        hasher.update(body);
+        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The line for `body`; the chain then ends at it.
+    fn push(&mut self, body: &str) -> String {
+        let hash = self.hash(body.as_bytes());
+        self.seq += 1;
+        let line = format!("{} {hash} {body}\n", self.seq);
+        self.hash = hash;
+        line
+    }
+
+    /// The body of `line` (without its end), if it is the next of the chain.
+    fn check<'a>(&mut self, line: &'a [u8]) -> Result<&'a [u8], String> {
+        let mut parts = line.splitn(3, |byte| *byte == b' ');
+        let (Some(seq), Some(hash), Some(body)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err("is not `seq hash body`".into());
+        };
+        if seq != (self.seq + 1).to_string().as_bytes() {
+            return Err(format!("should be number {}", self.seq + 1));
+        }
+        let expected = self.hash(body);
+        if hash != expected.as_bytes() {
+            return Err("does not match its hash".into());
+        }
+        self.seq += 1;
+        self.hash = expected;
+        Ok(body)
+    }
+}
+
+impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
+    /// Reads everything, cuts a torn tail, and is ready to grow.
+    ///
+    /// # Errors
+    /// When the storage cannot be read or the torn tail cannot be cut.
+    pub fn open(mut storage: S) -> Result<(Self, Opened<R>), JournalError> {
+        let bytes = storage.load()?;
+        let mut chain = Chain::new();
+        let (records, good, damage) = read(&bytes, &mut chain);
+        let torn_bytes = if damage.is_none() { bytes.len() - good } else { 0 };
+        if torn_bytes > 0 {
+            storage.truncate(good as u64)?;
+        }
+        let poisoned = damage.as_ref().map(ToString::to_string);
+        let journal = Self { storage, chain, poisoned, kind: PhantomData };
+        Ok((journal, Opened { records, torn_bytes, damage }))
+    }
+
+    /// How many records it holds.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.chain.seq
+    }
+
+    /// Why it takes no more records, if so.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.poisoned.as_deref()
+    }
+
+    /// Writes records and returns when they are durable. One sync for all of them.
+    ///
+    /// # Errors
+    /// When that cannot be promised; from then on nothing is taken any more.
+    pub fn append<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = &'a R>,
+    ) -> Result<(), JournalError>
+    where
+        R: 'a,
+    {
+        if let Some(why) = &self.poisoned {
+            return Err(JournalError::Poisoned(why.clone()));
+        }
+        let mut chain = self.chain.clone();
+        let mut lines = String::new();
+        for record in records {
+            let body = serde_json::to_string(record).map_err(io::Error::from)?;
+            if body.len() > BODY_BYTES_MAX {
+                return Err(JournalError::TooLong(body.len()));
+            }
+            lines.push_str(&chain.push(&body));
+        }
+        let written = self.storage.append(lines.as_bytes()).and_then(|()| self.storage.sync());
+        if let Err(error) = written {
+            self.poisoned = Some(error.to_string());
+            return Err(error.into());
+        }
+        self.chain = chain;
+        Ok(())
+    }
+}
+
+/// The records of `bytes`, how many bytes they are, and damage other than a torn tail.
+pub fn read_all<R: DeserializeOwned>(bytes: &[u8]) -> (Vec<R>, usize, Option<JournalError>) {
+    read(bytes, &mut Chain::new())
+}
+
+fn read<R: DeserializeOwned>(
+    bytes: &[u8],
+    chain: &mut Chain,
+) -> (Vec<R>, usize, Option<JournalError>) {
+    let mut records = Vec::new();
+    let mut good = 0;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let before = chain.clone();
+        let ended = line.strip_suffix(b"\n");
+        let parsed = chain.check(ended.unwrap_or(line)).and_then(|body| {
+            serde_json::from_slice(body).map_err(|error| format!("is not a record: {error}"))
+        });
+        match parsed {
+            Ok(record) if ended.is_some() => {
+                records.push(record);
+                good += line.len();
+                continue;
+            }
+            // Whole but for its end: it was never acknowledged.
+            Ok(_) => *chain = before,
+            Err(reason) => {
+                *chain = before.clone();
+                if !torn(&bytes[good..], before) {
+                    let line = records.len() + 1;
+                    return (records, good, Some(JournalError::Damaged { line, reason }));
+                }
+            }
+        }
+        break;
+    }
+    (records, good, None)
+}
+
+/// Whether what follows the last good line is what a crash leaves of writes that were under way:
+/// cut short, or with sectors that never arrived and read as zeros. A whole line that does not
+/// match its hash is neither, nor is one whose only fault is its last byte.
+fn torn(tail: &[u8], mut chain: Chain) -> bool {
+    const HOLE_BYTES_MIN: usize = 8;
+    if tail.windows(HOLE_BYTES_MIN).any(|bytes| bytes == [0; HOLE_BYTES_MIN]) {
+        return true;
+    }
+    let Some((_, but_last)) = tail.split_last() else { return true };
+    !tail.contains(&b'\n') && chain.check(but_last).is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Memory(Vec<u8>);
+    impl Storage for Memory {
+        fn load(&mut self) -> io::Result<Vec<u8>> {
+            Ok(self.0.clone())
+        }
+        fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+            self.0.extend_from_slice(bytes);
+            Ok(())
+        }
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+        fn truncate(&mut self, length: u64) -> io::Result<()> {
+            self.0.truncate(usize::try_from(length).unwrap());
+            Ok(())
+        }
+    }
+
+    fn written(records: &[&str]) -> Vec<u8> {
+        let (mut journal, _) = Journal::<String, _>::open(Memory::default()).unwrap();
+        for record in records {
+            journal.append([&(*record).to_owned()]).unwrap();
+        }
+        journal.storage.0
+    }
+
+    #[test]
+    fn what_was_appended_is_read_back() {
+        let bytes = written(&["one", "two\nlines", "three"]);
+        let (journal, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
+        assert_eq!(opened.records, ["one", "two\nlines", "three"]);
+        assert_eq!((opened.torn_bytes, journal.length()), (0, 3));
+    }
+
+    #[test]
+    fn a_tail_cut_at_any_byte_loses_only_the_last_record() {
+        let whole = written(&["one", "two", "three"]);
+        let two = written(&["one", "two"]).len();
+        for length in two..whole.len() {
+            let (mut journal, opened) =
+                Journal::<String, _>::open(Memory(whole[..length].to_vec())).unwrap();
+            assert!(opened.damage.is_none(), "cut at {length}: {:?}", opened.damage);
+            assert_eq!(opened.records, ["one", "two"]);
+            assert_eq!(opened.torn_bytes, length - two);
+            journal.append([&"again".to_owned()]).unwrap();
+            let (again, _, damage) = read_all::<String>(&journal.storage.0);
+            assert!(damage.is_none());
+            assert_eq!(again, ["one", "two", "again"]);
+        }
+    }
+
+    #[test]
+    fn every_single_bit_flip_is_found_and_nothing_can_be_added_after_it() {
+        let whole = written(&["one", "two", "three {\"a\": [1, 2]} JJJ ***"]);
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let (mut journal, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
+            assert!(opened.damage.is_some(), "flip of bit {bit} went unnoticed");
+            assert!(journal.append([&"more".to_owned()]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_sector_that_never_arrived_is_a_torn_tail() {
+        let long = "x".repeat(3000);
+        let mut bytes = written(&["one", &long]);
+        let first = written(&["one"]).len();
+        let sector = (first / 512 + 1) * 512;
+        bytes[sector..sector + 512].fill(0);
+        let (_, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
+        assert!(opened.damage.is_none() && opened.torn_bytes > 0);
+        assert_eq!(opened.records, ["one"]);
+    }
+}

@@ -1,0 +1,337 @@
+//! One step on one device, until it is proven: switch, read back, compare, qualify.
+//!
+//! ```text
+//!            ┌───────────── what is still missing, as just read ─────────────┐
+//!            ▼                                                               │
+//!   remove ──▶ add ──▶ read ──▶ compare ──▶ qualify (generation, power, neighbour) ──▶ applied
+//!      │        │       ▲ │         │            │
+//!      └────────┴─ wait ┘ └ unknown └ gives up   └ does not settle ──▶ refused, failed, unknown
+//! ```
+//!
+//! Whatever the device answers to a switch, its word is not taken: the next thing is always a read.
+//! So an unknown outcome is never repeated blindly, and a device that says OK and does nothing, or
+//! moves another port, is found out.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::Step;
+use crate::state::{
+    Micros, Move, Observation, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
+};
+
+/// How long to wait, how often to try and what counts as light, for one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// How long a device may take to answer one operation before its outcome is unknown.
+    pub reply_within: Micros,
+    /// The first wait after an unknown outcome; doubles up to 16 times this.
+    pub backoff: Micros,
+    /// How long to keep reading a device whose outcome is unknown before giving up.
+    pub reconcile_within: Micros,
+    /// How often a step is sent at most.
+    pub attempts_max: u32,
+    /// How long light may take to settle after a switch.
+    pub settle_within: Micros,
+    /// The wait between two reads while light settles.
+    pub settle_poll: Micros,
+    /// The least optical power of a lit slot in 1/1000 dBm, where the device measures it.
+    pub power_min_mdbm: i32,
+    /// Good reads in a row before power is believed.
+    pub power_samples: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            reply_within: Micros::from_secs(2),
+            backoff: Micros::from_millis(50),
+            reconcile_within: Micros::from_secs(30),
+            attempts_max: 3,
+            settle_within: Micros::from_secs(1),
+            settle_poll: Micros::from_millis(5),
+            power_min_mdbm: -14_000,
+            power_samples: 3,
+        }
+    }
+}
+
+/// How a step ended on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepEnd {
+    /// Read back and qualified.
+    Applied(Observation),
+    /// The device said no.
+    Refused(String, Option<Observation>),
+    /// It stands elsewhere than it should, or its light is not good.
+    Failed(String, Option<Observation>),
+    /// It could not be read until the reconcile time was over.
+    Unknown(String),
+}
+
+/// What a mover wants next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Send this and hand me the outcome.
+    Send(Op),
+    /// Wake me at this time.
+    Sleep(Micros),
+    /// Over.
+    Finished(Box<StepEnd>),
+}
+
+/// A step on its way.
+#[derive(Clone, Debug)]
+pub struct Mover {
+    txn: Txn,
+    /// Where the step leaves every slot it names.
+    goal: Positions,
+    /// What is being sent: the whole step at first, then what is still missing.
+    step: Step,
+    sharing: Sharing,
+    limits: Limits,
+    /// The device as read before the step; strangers that move are noticed against it.
+    baseline: Option<Observation>,
+    neighbours: BTreeMap<Slot, String>,
+    doing: Doing,
+    attempts: u32,
+    /// What the device said when it did not say done.
+    complaint: Option<Outcome>,
+    good_samples: u32,
+    settle_until: Option<Micros>,
+    reconcile_until: Option<Micros>,
+    backoff: Micros,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Remove,
+    Add,
+    Read,
+}
+
+impl Mover {
+    /// A mover for `step`; `neighbours` are who should be seen at the far ends, where known.
+    #[must_use]
+    pub fn new(
+        txn: Txn,
+        step: Step,
+        sharing: Sharing,
+        limits: Limits,
+        baseline: Option<Observation>,
+        neighbours: BTreeMap<Slot, String>,
+    ) -> Self {
+        let backoff = limits.backoff;
+        Self {
+            txn,
+            goal: step.end(),
+            step,
+            sharing,
+            limits,
+            baseline,
+            neighbours,
+            doing: Doing::Remove,
+            attempts: 0,
+            complaint: None,
+            good_samples: 0,
+            settle_until: None,
+            reconcile_until: None,
+            backoff,
+        }
+    }
+
+    /// The first thing to do.
+    pub fn start(&mut self) -> Next {
+        let step = self.step.clone();
+        self.switch(step)
+    }
+
+    /// The answer to the last operation.
+    pub fn reply(&mut self, now: Micros, outcome: Outcome) -> Next {
+        match self.doing {
+            Doing::Read => self.read_reply(now, outcome),
+            Doing::Remove | Doing::Add => self.switch_reply(now, outcome),
+        }
+    }
+
+    /// The time asked for has come: read again.
+    pub fn wake(&mut self) -> Next {
+        self.read()
+    }
+
+    fn switch(&mut self, step: Step) -> Next {
+        self.attempts += 1;
+        self.complaint = None;
+        self.good_samples = 0;
+        self.settle_until = None;
+        self.step = step;
+        let (doing, moves) = if self.step.remove.is_empty() {
+            (Doing::Add, self.step.add.clone())
+        } else {
+            (Doing::Remove, self.step.remove.clone())
+        };
+        self.doing = doing;
+        if moves.is_empty() {
+            return self.read();
+        }
+        Next::Send(Op::Switch { txn: self.txn, moves })
+    }
+
+    fn switch_reply(&mut self, now: Micros, outcome: Outcome) -> Next {
+        match outcome {
+            Outcome::Done(_) if self.doing == Doing::Remove && !self.step.add.is_empty() => {
+                self.doing = Doing::Add;
+                Next::Send(Op::Switch { txn: self.txn, moves: self.step.add.clone() })
+            }
+            Outcome::Done(_) => self.read(),
+            Outcome::Unknown(_) => {
+                self.complaint = Some(outcome);
+                self.doing = Doing::Read;
+                self.wait_and_read(now)
+            }
+            Outcome::Refused(_) | Outcome::Failed(_) => {
+                self.complaint = Some(outcome);
+                self.read()
+            }
+        }
+    }
+
+    fn read(&mut self) -> Next {
+        self.doing = Doing::Read;
+        let power = self.lit().map(|(slot, _)| slot).collect();
+        Next::Send(Op::Observe { power })
+    }
+
+    fn wait_and_read(&mut self, now: Micros) -> Next {
+        let until = *self.reconcile_until.get_or_insert(now + self.limits.reconcile_within);
+        let wake = now + self.backoff;
+        self.backoff = Micros((self.backoff.0 * 2).min(self.limits.backoff.0.saturating_mul(16)));
+        if wake > until {
+            let why = self.complaint_text().unwrap_or_else(|| "it cannot be read".into());
+            return finished(StepEnd::Unknown(why));
+        }
+        Next::Sleep(wake)
+    }
+
+    fn read_reply(&mut self, now: Micros, outcome: Outcome) -> Next {
+        match outcome {
+            Outcome::Done(Some(seen)) => {
+                self.reconcile_until = None;
+                self.backoff = self.limits.backoff;
+                self.compare(now, seen)
+            }
+            Outcome::Done(None) => self.wait_and_read(now),
+            other => {
+                self.complaint.get_or_insert(other);
+                self.wait_and_read(now)
+            }
+        }
+    }
+
+    fn compare(&mut self, now: Micros, seen: Observation) -> Next {
+        if let Some(stranger) = self.stranger(&seen) {
+            return finished(StepEnd::Failed(stranger, Some(seen)));
+        }
+        let missing = self.missing(&seen);
+        if missing.is_empty() {
+            return self.qualify(now, seen);
+        }
+        let m = missing[0];
+        let state = format!("slot {} stands at {}, not at {}", m.slot, m.from, m.to);
+        match (&self.complaint, self.attempts < self.limits.attempts_max) {
+            (Some(Outcome::Refused(why)), _) => {
+                finished(StepEnd::Refused(format!("{why}; {state}"), Some(seen)))
+            }
+            (_, true) => self.switch(Step::of(self.sharing, &missing)),
+            (_, false) => {
+                let why = self.complaint_text().unwrap_or_else(|| "it said done".into());
+                finished(StepEnd::Failed(format!("{why}; {state}"), Some(seen)))
+            }
+        }
+    }
+
+    /// A slot outside the step that stands elsewhere than before.
+    fn stranger(&self, seen: &Observation) -> Option<String> {
+        let before = &self.baseline.as_ref()?.positions;
+        let slots = before.keys().chain(seen.positions.keys());
+        let moved = slots
+            .filter(|slot| !self.goal.contains_key(slot))
+            .find(|&&slot| at(before, slot) != at(&seen.positions, slot))?;
+        let (from, to) = (at(before, *moved), at(&seen.positions, *moved));
+        Some(format!("slot {moved} was not to move and went from {from} to {to}"))
+    }
+
+    fn missing(&self, seen: &Observation) -> Vec<Move> {
+        let of =
+            |(&slot, &to): (&Slot, &Position)| Move { slot, from: at(&seen.positions, slot), to };
+        self.goal.iter().map(of).filter(|m| m.from != m.to).collect()
+    }
+
+    fn lit(&self) -> impl Iterator<Item = (Slot, Position)> {
+        self.goal.iter().map(|(&slot, &to)| (slot, to)).filter(|(_, to)| !to.is_dark())
+    }
+
+    fn qualify(&mut self, now: Micros, seen: Observation) -> Next {
+        if let Some(why) = self.wrong_neighbour(&seen).or_else(|| self.stale_generation(&seen)) {
+            return finished(StepEnd::Failed(why, Some(seen)));
+        }
+        let Some(why) = self.not_settled(&seen) else {
+            self.good_samples += 1;
+            let measured = !seen.power_mdbm.is_empty();
+            if measured && self.good_samples < self.limits.power_samples {
+                return self.read();
+            }
+            return finished(StepEnd::Applied(seen));
+        };
+        self.good_samples = 0;
+        let until = *self.settle_until.get_or_insert(now + self.limits.settle_within);
+        if now >= until {
+            return finished(StepEnd::Failed(why, Some(seen)));
+        }
+        Next::Sleep((now + self.limits.settle_poll).min(until))
+    }
+
+    fn wrong_neighbour(&self, seen: &Observation) -> Option<String> {
+        self.lit().find_map(|(slot, _)| {
+            let (wanted, found) = (self.neighbours.get(&slot)?, seen.neighbours.get(&slot)?);
+            (wanted != found).then(|| format!("slot {slot} sees {found}, not {wanted}"))
+        })
+    }
+
+    /// A device that counts its switches must have counted this one.
+    fn stale_generation(&self, seen: &Observation) -> Option<String> {
+        let before = self.baseline.as_ref()?;
+        let moved = self.goal.iter().any(|(&slot, &to)| at(&before.positions, slot) != to);
+        let (old, new) = (before.generation?, seen.generation?);
+        (moved && old == new).then(|| format!("positions changed, generation stayed {new}"))
+    }
+
+    fn not_settled(&self, seen: &Observation) -> Option<String> {
+        self.lit().find_map(|(slot, _)| {
+            if seen.tuning.contains(&slot) {
+                return Some(format!("slot {slot} is still tuning"));
+            }
+            let power = *seen.power_mdbm.get(&slot)?;
+            let least = self.limits.power_min_mdbm;
+            (power < least).then(|| {
+                let [power, least] = [power, least].map(|p| f64::from(p) / 1000.0);
+                format!("slot {slot} has {power:.1} dBm, needs {least:.1} dBm")
+            })
+        })
+    }
+
+    fn complaint_text(&self) -> Option<String> {
+        match self.complaint.as_ref()? {
+            Outcome::Done(_) => None,
+            Outcome::Refused(why) => Some(format!("refused: {why}")),
+            Outcome::Failed(why) => Some(format!("failed: {why}")),
+            Outcome::Unknown(why) => Some(format!("unknown: {why}")),
+        }
+    }
+}
+
+fn finished(end: StepEnd) -> Next {
+    Next::Finished(Box::new(end))
+}

@@ -1,0 +1,416 @@
+//! What the journal remembers, and the ledger that reading it gives.
+//!
+//! The controller never changes what must survive a crash except by a [`Record`]: it appends the
+//! record and folds it into its [`Ledger`] in one go, so a restarted daemon that folds the journal
+//! knows exactly what the dead one had promised.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Mode, Wave};
+use crate::drive::PartEnd;
+use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
+
+/// How many past transactions can be named in a rollback, and how many request ids are remembered.
+pub const HISTORY_MAX: usize = 1024;
+
+/// Who asked, and the id under which asking again acts once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Asked {
+    /// The client, as its certificate or its Unix user says; `policy:…` for the daemon itself.
+    pub actor: String,
+    /// Chosen by the client.
+    pub request: String,
+    /// SHA-256 of what was asked, so that one id cannot mean two things.
+    pub digest: String,
+}
+
+/// Why a transaction exists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A plan was applied.
+    Apply,
+    /// An operator asked to undo everything from this transaction on.
+    Rollback(Txn),
+    /// Nobody confirmed this transaction in time.
+    ConfirmTimeout(Txn),
+    /// The policy bypassed a fault.
+    Bypass,
+    /// The policy put back what somebody else moved.
+    Drift,
+}
+
+/// What to do when a device does not get to its target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFailure {
+    /// Bring every device that moved back to where it stood.
+    #[default]
+    Rollback,
+    /// Leave every device where it is and report which are where.
+    Hold,
+}
+
+/// A transaction, before its first byte.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// Its number.
+    pub txn: Txn,
+    /// Who wanted it.
+    pub asked: Asked,
+    /// Why.
+    pub cause: Cause,
+    /// SHA-256 of the plan, empty where there is none.
+    pub plan_sha256: String,
+    /// How much it may disturb.
+    pub mode: Mode,
+    /// Where the slots that move stood on the devices.
+    pub before: Fabric,
+    /// Where they go.
+    pub after: Fabric,
+    /// Everything we own on the devices it names once it is committed.
+    pub goal: Fabric,
+    /// What we owned on them before.
+    pub owned_before: Fabric,
+    /// Undo it unless somebody confirms within this time.
+    pub confirm_within: Option<Micros>,
+    /// What to do when a device fails.
+    pub on_failure: OnFailure,
+    /// Unix time in milliseconds, for people.
+    pub wall_ms: u64,
+}
+
+/// How a transaction ended as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TxnResult {
+    /// Every device is at the target.
+    Committed,
+    /// Every device is back where it was.
+    RolledBack,
+    /// Nothing moved.
+    Aborted,
+    /// Some devices are where the list says, and an operator has to look.
+    Partial,
+}
+
+/// A confirm that is being waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    /// Which transaction.
+    pub txn: Txn,
+    /// The clocks when it was committed.
+    pub since: Now,
+    /// How long it may take.
+    pub within: Micros,
+}
+
+impl Pending {
+    /// When it is over, on the monotonic clock of `now`.
+    ///
+    /// Within one boot only the monotonic clock counts, so wall-clock jumps mean nothing. After a
+    /// reboot the wall clock is all there is: it can shorten the wait, never lengthen it.
+    #[must_use]
+    pub fn deadline(&self, now: &Now) -> Micros {
+        if now.boot == self.since.boot {
+            return self.since.mono + self.within;
+        }
+        let passed = Micros::from_millis(now.wall_ms.saturating_sub(self.since.wall_ms));
+        now.mono + (self.within - passed)
+    }
+}
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// A daemon started on this journal.
+    Started {
+        /// Its version.
+        daemon: String,
+        /// Unix time in milliseconds.
+        wall_ms: u64,
+    },
+    /// A transaction begins: durable before any device hears of it.
+    Intent(Box<Intent>),
+    /// This wave is about to move light.
+    Fire {
+        /// Of which transaction.
+        txn: Txn,
+        /// What moves.
+        wave: Wave,
+    },
+    /// The transaction goes back from here.
+    Turn {
+        /// Which.
+        txn: Txn,
+        /// How the devices came out of going forward.
+        parts: BTreeMap<DeviceName, PartEnd>,
+    },
+    /// The transaction is over.
+    End {
+        /// Which.
+        txn: Txn,
+        /// As a whole.
+        result: TxnResult,
+        /// Device by device.
+        parts: BTreeMap<DeviceName, PartEnd>,
+        /// The confirm it waits for, when committed with one.
+        pending: Option<Pending>,
+    },
+    /// Somebody confirmed.
+    Confirmed {
+        /// Which transaction.
+        txn: Txn,
+        /// Who.
+        asked: Asked,
+    },
+    /// What is lit on these devices is ours from now on. Nothing moved.
+    Adopted {
+        /// Who.
+        asked: Asked,
+        /// What was lit.
+        positions: Fabric,
+    },
+    /// An operator holds these levers drained, or lets go of them.
+    Held {
+        /// Who.
+        asked: Asked,
+        /// Which levers.
+        levers: BTreeSet<(DeviceName, Slot)>,
+        /// Drained from now on, or not.
+        drained: bool,
+    },
+}
+
+/// A transaction that has begun and not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// What it wants.
+    pub intent: Intent,
+    /// The devices that may have moved.
+    pub fired: BTreeSet<DeviceName>,
+    /// It goes back; how the devices came out of going forward.
+    pub turned: Option<BTreeMap<DeviceName, PartEnd>>,
+}
+
+/// A transaction that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// Its number.
+    pub txn: Txn,
+    /// Who wanted it.
+    pub actor: String,
+    /// Why.
+    pub cause: Cause,
+    /// Which plan.
+    pub plan_sha256: String,
+    /// When, Unix time in milliseconds.
+    pub wall_ms: u64,
+    /// As a whole.
+    pub result: TxnResult,
+    /// Device by device.
+    pub parts: BTreeMap<DeviceName, PartEnd>,
+    /// What we owned on its devices before it, and what else it moved out of the way.
+    #[serde(skip)]
+    pub stood_before: Fabric,
+}
+
+/// Everything that survives a crash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Counts the changes of what is owned; a client that plans against an old one is refused.
+    pub version: u64,
+    /// The last transaction number used.
+    pub last_txn: Txn,
+    /// The plan last committed.
+    pub plan_sha256: String,
+    /// What we set and answer for. Lit slots only.
+    pub owned: Fabric,
+    /// The transaction on its way.
+    pub open: Option<Open>,
+    /// The confirm waited for.
+    pub pending: Option<Pending>,
+    /// Levers an operator holds drained.
+    pub held: BTreeSet<(DeviceName, Slot)>,
+    /// Devices that a transaction left where nobody wanted them, with the reason.
+    pub attention: BTreeMap<DeviceName, String>,
+    /// Past transactions, oldest first.
+    pub history: VecDeque<Past>,
+    /// Request ids that have acted: what they asked and the transaction they made, if one.
+    pub requests: BTreeMap<String, (String, Option<Txn>)>,
+    request_order: VecDeque<String>,
+}
+
+impl Ledger {
+    /// The ledger after these records.
+    pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
+        let mut ledger = Self::default();
+        for record in records {
+            ledger.apply(record);
+        }
+        ledger
+    }
+
+    /// Takes one record in.
+    pub fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Started { .. } => {}
+            Record::Intent(intent) => self.begin(intent),
+            Record::Fire { wave, .. } => {
+                if let Some(open) = &mut self.open {
+                    open.fired.extend(wave.keys().cloned());
+                }
+            }
+            Record::Turn { parts, .. } => {
+                if let Some(open) = &mut self.open {
+                    open.turned = Some(parts.clone());
+                }
+            }
+            Record::End { result, parts, pending, .. } => self.end(*result, parts, pending),
+            Record::Confirmed { asked, .. } => {
+                self.pending = None;
+                self.remember(asked, None);
+            }
+            Record::Adopted { asked, positions } => {
+                for (device, positions) in positions {
+                    self.owned.insert(device.clone(), positions.clone());
+                    self.attention.remove(device);
+                }
+                self.version += 1;
+                self.remember(asked, None);
+            }
+            Record::Held { asked, levers, drained } => {
+                self.held.retain(|lever| !levers.contains(lever));
+                if *drained {
+                    self.held.extend(levers.iter().cloned());
+                }
+                self.remember(asked, None);
+            }
+        }
+    }
+
+    fn begin(&mut self, intent: &Intent) {
+        self.last_txn = intent.txn;
+        self.remember(&intent.asked, Some(intent.txn));
+        let (fired, turned) = (BTreeSet::new(), None);
+        self.open = Some(Open { intent: intent.clone(), fired, turned });
+    }
+
+    fn end(
+        &mut self,
+        result: TxnResult,
+        parts: &BTreeMap<DeviceName, PartEnd>,
+        pending: &Option<Pending>,
+    ) {
+        use crate::drive::Verdict;
+        let Some(Open { intent, .. }) = self.open.take() else { return };
+        for (device, end) in parts {
+            match end.verdict {
+                Verdict::Applied => {
+                    if let Some(goal) = intent.goal.get(device) {
+                        let lit = goal.iter().filter(|(_, p)| !p.is_dark());
+                        let lit = lit.map(|(&s, &p)| (s, p)).collect();
+                        self.owned.insert(device.clone(), lit);
+                    }
+                    self.attention.remove(device);
+                }
+                Verdict::Refused | Verdict::Failed | Verdict::Unknown
+                    if result == TxnResult::Partial =>
+                {
+                    self.attention.insert(device.clone(), end.detail.clone());
+                }
+                _ => {}
+            }
+        }
+        if result == TxnResult::Committed {
+            self.plan_sha256.clone_from(&intent.plan_sha256);
+            // A rollback of what was waiting for a confirm settles it too.
+            self.pending.clone_from(pending);
+        }
+        if matches!(result, TxnResult::Committed | TxnResult::Partial) {
+            self.version += 1;
+        }
+        let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
+        if undid && result == TxnResult::Partial {
+            self.pending = None;
+        }
+        let stood_before = stood_before(&intent);
+        self.history.push_back(Past {
+            txn: intent.txn,
+            actor: intent.asked.actor,
+            cause: intent.cause,
+            plan_sha256: intent.plan_sha256,
+            wall_ms: intent.wall_ms,
+            result,
+            parts: parts.clone(),
+            stood_before,
+        });
+        if self.history.len() > HISTORY_MAX {
+            self.history.pop_front();
+        }
+    }
+
+    fn remember(&mut self, asked: &Asked, txn: Option<Txn>) {
+        let digest = asked.digest.clone();
+        if self.requests.insert(asked.request.clone(), (digest, txn)).is_none() {
+            self.request_order.push_back(asked.request.clone());
+        }
+        if self.request_order.len() > HISTORY_MAX
+            && let Some(oldest) = self.request_order.pop_front()
+        {
+            self.requests.remove(&oldest);
+        }
+    }
+
+    /// Where things stood before `txn` and everything after it; `None` when it is not in the
+    /// history.
+    #[must_use]
+    pub fn stood_before(&self, txn: Txn) -> Option<Fabric> {
+        let from = self.history.iter().position(|past| past.txn == txn)?;
+        let mut before = Fabric::new();
+        for past in self.history.range(from..) {
+            for (device, positions) in &past.stood_before {
+                before.entry(device.clone()).or_insert_with(|| positions.clone());
+            }
+        }
+        Some(before)
+    }
+}
+
+fn stood_before(intent: &Intent) -> Fabric {
+    let mut stood = intent.owned_before.clone();
+    for (device, positions) in &intent.before {
+        let lit = positions.iter().filter(|(_, position)| !position.is_dark());
+        stood.entry(device.clone()).or_default().extend(lit.map(|(&s, &p)| (s, p)));
+    }
+    stood
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(within_s: u64) -> Pending {
+        let since = Now { mono: Micros::from_secs(100), wall_ms: 1_000_000, boot: "a".into() };
+        Pending { txn: Txn(1), since, within: Micros::from_secs(within_s) }
+    }
+
+    #[test]
+    fn a_clock_jump_never_confirms_early_or_late_within_one_boot() {
+        for wall_ms in [0, 1_000_000, u64::MAX] {
+            let now = Now { mono: Micros::from_secs(101), wall_ms, boot: "a".into() };
+            assert_eq!(pending(300).deadline(&now), Micros::from_secs(400));
+        }
+    }
+
+    #[test]
+    fn after_a_reboot_the_wall_clock_can_only_shorten_the_wait() {
+        let at = |wall_ms| Now { mono: Micros::from_secs(5), wall_ms, boot: "b".into() };
+        assert_eq!(pending(300).deadline(&at(1_060_000)), Micros::from_secs(245));
+        assert_eq!(pending(300).deadline(&at(0)), Micros::from_secs(305));
+        assert_eq!(pending(300).deadline(&at(u64::MAX)), Micros::from_secs(5));
+    }
+}

@@ -1,0 +1,168 @@
+//! A model device: what a transceiver or switch does, without its wire format, and all the ways it
+//! does not.
+
+#![allow(unreachable_pub)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_daemon::state::{
+    Micros, Move, Observation, Op, Outcome, Position, Positions, Sharing, Slot, at,
+};
+use lightloom_fabric::seed::Stream;
+use rand::RngExt;
+
+/// Chances, each from 0 to 1, drawn per operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The request never arrives.
+    pub lose_request: f64,
+    /// It is done, the answer never arrives.
+    pub lose_reply: f64,
+    /// It is done long after anybody waits.
+    pub late: f64,
+    /// The device says no.
+    pub refuse: f64,
+    /// It does some of it and says so.
+    pub fail: f64,
+    /// It says done and does nothing.
+    pub lie: f64,
+    /// It moves another slot as well.
+    pub stray: f64,
+    /// The light comes up too weak.
+    pub weak: f64,
+    /// Executing takes this long instead of a fraction of a millisecond.
+    pub slow_micros: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Fate {
+    pub execute_after: Option<Micros>,
+    pub reply: bool,
+}
+
+impl Faults {
+    pub fn storm() -> Self {
+        Self {
+            lose_request: 0.01,
+            lose_reply: 0.01,
+            late: 0.002,
+            refuse: 0.01,
+            fail: 0.01,
+            lie: 0.01,
+            stray: 0.003,
+            weak: 0.01,
+            slow_micros: 0,
+        }
+    }
+
+    pub fn fate(&self, rng: &mut Stream, op: &Op) -> Fate {
+        let soon = Micros(self.slow_micros + rng.random_range(50..400));
+        let draw = rng.random::<f64>();
+        if draw < self.lose_request {
+            return Fate { execute_after: None, reply: false };
+        }
+        if draw < self.lose_request + self.lose_reply {
+            return Fate { execute_after: Some(soon), reply: false };
+        }
+        let moves = matches!(op, Op::Switch { .. });
+        if moves && draw < self.lose_request + self.lose_reply + self.late {
+            let after = Micros::from_millis(rng.random_range(1_000..8_000));
+            return Fate { execute_after: Some(after), reply: false };
+        }
+        Fate { execute_after: Some(soon), reply: true }
+    }
+}
+
+#[derive(Debug)]
+pub struct ModelDevice {
+    pub sharing: Sharing,
+    pub positions: Positions,
+    pub generation: u32,
+    /// Somebody other than the daemon moved something since the last read.
+    pub tampered: bool,
+    weak: BTreeSet<Slot>,
+}
+
+impl ModelDevice {
+    pub fn new(sharing: Sharing) -> Self {
+        let positions = Positions::new();
+        Self { sharing, positions, generation: 0, tampered: false, weak: BTreeSet::new() }
+    }
+
+    pub fn execute(&mut self, op: &Op, faults: &Faults, rng: &mut Stream, _: Micros) -> Outcome {
+        match op {
+            Op::Observe { .. } => {
+                self.tampered = false;
+                Outcome::Done(Some(self.observe()))
+            }
+            Op::Arm { .. } if rng.random_bool(faults.refuse) => Outcome::Refused("SARB".into()),
+            Op::Arm { .. } => Outcome::Done(Some(self.observe())),
+            Op::Disarm { .. } => Outcome::Done(None),
+            Op::Switch { moves, .. } => self.switch(moves, faults, rng),
+        }
+    }
+
+    fn switch(&mut self, moves: &[Move], faults: &Faults, rng: &mut Stream) -> Outcome {
+        if rng.random_bool(faults.refuse) {
+            return Outcome::Refused("IISP".into());
+        }
+        if rng.random_bool(faults.lie) {
+            return Outcome::Done(None);
+        }
+        let some = rng.random_bool(faults.fail).then(|| rng.random_range(0..=moves.len()));
+        for m in moves.iter().take(some.unwrap_or(moves.len())) {
+            if let Err(why) = self.put(m.slot, m.to) {
+                return Outcome::Failed(why);
+            }
+            self.weak.remove(&m.slot);
+            if rng.random_bool(faults.weak) {
+                self.weak.insert(m.slot);
+            }
+        }
+        self.generation += 1;
+        if rng.random_bool(faults.stray) {
+            self.moved_by_operator(rng);
+        }
+        match some {
+            Some(_) => Outcome::Failed("SROF".into()),
+            None => Outcome::Done(None),
+        }
+    }
+
+    fn put(&mut self, slot: Slot, to: Position) -> Result<(), String> {
+        if to.is_dark() {
+            self.positions.remove(&slot);
+            return Ok(());
+        }
+        let exclusive = self.sharing == Sharing::Exclusive;
+        if exclusive && self.positions.iter().any(|(&s, &p)| p == to && s != slot) {
+            return Err(format!("position {to} is in use"));
+        }
+        if exclusive && at(&self.positions, slot) != to && self.positions.contains_key(&slot) {
+            return Err(format!("slot {slot} is in use"));
+        }
+        self.positions.insert(slot, to);
+        Ok(())
+    }
+
+    pub fn moved_by_operator(&mut self, rng: &mut Stream) {
+        self.tampered = true;
+        let lit: Vec<Slot> = self.positions.keys().copied().collect();
+        if !lit.is_empty() && rng.random_bool(0.7) {
+            self.positions.remove(&lit[rng.random_range(0..lit.len())]);
+        } else {
+            let (slot, to) = (rng.random_range(1..12), rng.random_range(101..112));
+            let _ = self.put(Slot(slot), Position(to));
+        }
+    }
+
+    fn observe(&self) -> Observation {
+        let power = |slot: &Slot| if self.weak.contains(slot) { -30_000 } else { -5_000 };
+        Observation {
+            positions: self.positions.clone(),
+            generation: Some(self.generation),
+            power_mdbm: self.positions.keys().map(|s| (*s, power(s))).collect::<BTreeMap<_, _>>(),
+            ..Observation::default()
+        }
+    }
+}

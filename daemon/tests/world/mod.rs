@@ -1,0 +1,598 @@
+//! A world in virtual time: the shipping controller and journal, model devices, a disk that tears,
+//! clients, operators and crashes, all from one seed. After every step the invariants I1 to I8 of
+//! docs/reliability.md are checked; a violation panics with what happened last.
+#![allow(dead_code, unreachable_pub)]
+
+pub mod device;
+pub mod disk;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+
+use lightloom_daemon::controller::{
+    Action, Answer, Controller, Event, Note, ReplyTo, Request, Ticket,
+};
+use lightloom_daemon::inventory::Inventory;
+use lightloom_daemon::journal::Journal;
+use lightloom_daemon::record::{Asked, Ledger, Record, TxnResult};
+use lightloom_daemon::state::{DeviceName, Micros, Now, Op, Outcome, Positions, Sharing, Txn, at};
+use lightloom_fabric::seed::{Seed, Stream};
+use rand::RngExt;
+
+use device::{Faults, ModelDevice};
+use disk::Disk;
+
+/// What comes to pass at a point in time.
+#[derive(Debug)]
+enum Happening {
+    /// The device does what was asked of it.
+    Execute {
+        life: u32,
+        device: DeviceName,
+        ticket: Ticket,
+        op: Op,
+        reply: bool,
+        late: bool,
+    },
+    Reply {
+        life: u32,
+        device: DeviceName,
+        ticket: Ticket,
+        outcome: Outcome,
+    },
+    Up {
+        life: u32,
+        device: DeviceName,
+    },
+    Client {
+        asked: Asked,
+        request: Request,
+    },
+    Restart,
+    OperatorMoves,
+}
+
+struct Entry(Micros, u64, Happening);
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0, self.1) == (other.0, other.1)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+/// Where the daemon dies, counted over everything it does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CrashAt {
+    /// The point: before a write, while it is under way, after it, before a send or an answer.
+    pub point: u64,
+}
+
+/// Counts of what was seen, for the published table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub points: u64,
+    pub crashes: u64,
+    pub committed: u64,
+    pub rolled_back: u64,
+    pub aborted: u64,
+    pub partial: u64,
+    pub conflicts: u64,
+    pub refused: u64,
+    pub unknown: u64,
+    pub switches: u64,
+    pub drifts: u64,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: &Self) {
+        self.points += other.points;
+        self.crashes += other.crashes;
+        self.committed += other.committed;
+        self.rolled_back += other.rolled_back;
+        self.aborted += other.aborted;
+        self.partial += other.partial;
+        self.conflicts += other.conflicts;
+        self.refused += other.refused;
+        self.unknown += other.unknown;
+        self.switches += other.switches;
+        self.drifts += other.drifts;
+    }
+}
+
+pub struct World {
+    pub now: Now,
+    pub inventory: Inventory,
+    pub disk: Disk,
+    pub devices: BTreeMap<DeviceName, ModelDevice>,
+    pub faults: Faults,
+    pub counts: Counts,
+    pub crash_at: Option<CrashAt>,
+    /// Chance of a crash at each point.
+    pub crash_chance: f64,
+    /// How long a dead daemon stays dead.
+    pub dead_for: Micros,
+    pub answers: Vec<(Asked, Answer)>,
+    pub ended: Vec<(Txn, TxnResult)>,
+    /// What the disk has promised to keep.
+    pub durable: Ledger,
+    pub log: VecDeque<String>,
+    keep_log: bool,
+    controller: Option<Controller>,
+    journal: Option<Journal<Record, Disk>>,
+    life: u32,
+    seq: u64,
+    queue: BinaryHeap<Reverse<Entry>>,
+    rng: Stream,
+    waiting: BTreeMap<u64, Asked>,
+    /// Devices whose last switch has an unknown outcome and that were not read since.
+    unread: BTreeSet<DeviceName>,
+    last_op: BTreeMap<(DeviceName, Ticket), Op>,
+    intents: BTreeMap<String, u32>,
+}
+
+impl World {
+    pub fn new(seed: u64, inventory: Inventory, faults: Faults) -> Self {
+        let devices = inventory
+            .devices
+            .iter()
+            .map(|(name, device)| (name.clone(), ModelDevice::new(device.sharing)))
+            .collect();
+        let mut world = Self {
+            now: Now { mono: Micros::from_secs(1), wall_ms: 1_700_000_000_000, boot: "b0".into() },
+            inventory,
+            disk: Disk::default(),
+            devices,
+            faults,
+            counts: Counts::default(),
+            crash_at: None,
+            crash_chance: 0.0,
+            dead_for: Micros::from_millis(200),
+            answers: Vec::new(),
+            ended: Vec::new(),
+            durable: Ledger::default(),
+            log: VecDeque::new(),
+            keep_log: std::env::var_os("LIGHTLOOM_SEED").is_some(),
+            controller: None,
+            journal: None,
+            life: 0,
+            seq: 0,
+            queue: BinaryHeap::new(),
+            rng: Seed(seed).stream("world", 0),
+            waiting: BTreeMap::new(),
+            unread: BTreeSet::new(),
+            last_op: BTreeMap::new(),
+            intents: BTreeMap::new(),
+        };
+        world.at(Micros::default(), Happening::Restart);
+        world
+    }
+
+    pub fn controller(&self) -> Option<&Controller> {
+        self.controller.as_ref()
+    }
+
+    pub fn ask(&mut self, after: Micros, actor: &str, request_id: &str, request: Request) {
+        let digest = format!("{request:?}");
+        let asked = Asked { actor: actor.into(), request: request_id.into(), digest };
+        self.at(after, Happening::Client { asked, request });
+    }
+
+    pub fn operator_moves(&mut self, after: Micros) {
+        self.at(after, Happening::OperatorMoves);
+    }
+
+    pub fn kill(&mut self) {
+        self.crash("killed");
+    }
+
+    /// A dead daemon starts again, on a machine that was rebooted or not.
+    pub fn reboot_machine(&mut self) {
+        self.now.boot = format!("b{}", self.rng.random::<u32>());
+        self.now.mono = Micros::from_secs(30);
+        assert!(self.controller.is_none(), "only a dead daemon's machine reboots here");
+        self.queue.clear();
+        self.at(Micros::default(), Happening::Restart);
+    }
+
+    fn at(&mut self, after: Micros, happening: Happening) {
+        self.seq += 1;
+        self.queue.push(Reverse(Entry(self.now.mono + after, self.seq, happening)));
+    }
+
+    /// Runs until the given time of the monotonic clock.
+    pub fn run_until(&mut self, end: Micros) {
+        loop {
+            let next = self.queue.peek().map(|Reverse(entry)| entry.0);
+            let deadline = self.controller.as_ref().and_then(|c| c.deadline(&self.now));
+            let tick_first = deadline.is_some_and(|d| next.is_none_or(|n| d < n));
+            let Some(time) = (if tick_first { deadline } else { next }) else { break };
+            if time > end {
+                break;
+            }
+            self.advance(time);
+            if tick_first {
+                self.handle(Event::Tick);
+            } else if let Some(Reverse(Entry(_, _, happening))) = self.queue.pop() {
+                self.happen(happening);
+            }
+        }
+        self.advance(end);
+    }
+
+    pub fn run_for(&mut self, time: Micros) {
+        self.run_until(self.now.mono + time);
+    }
+
+    fn advance(&mut self, time: Micros) {
+        if time > self.now.mono {
+            let passed = time - self.now.mono;
+            self.now.mono = time;
+            self.now.wall_ms = self.now.wall_ms.saturating_add(passed.0.div_ceil(1000));
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Execute { life, device, ticket, op, reply, late } => {
+                // For everybody who reads the device, this is a move behind their back.
+                if late && let Some(model) = self.devices.get_mut(&device) {
+                    model.tampered = true;
+                }
+                self.execute(life, device, ticket, &op, reply);
+            }
+            Happening::Reply { life, device, ticket, outcome } if life == self.life => {
+                self.reply(device, ticket, outcome);
+            }
+            Happening::Up { life, device } if life == self.life => self.handle(Event::Up(device)),
+            Happening::Reply { .. } | Happening::Up { .. } => {}
+            Happening::Client { asked, request } => {
+                if self.controller.is_some() {
+                    self.seq += 1;
+                    let reply_to = ReplyTo(self.seq);
+                    self.waiting.insert(self.seq, asked.clone());
+                    self.handle(Event::Request { asked, request, reply_to });
+                }
+            }
+            Happening::Restart => self.start(),
+            Happening::OperatorMoves => {
+                let index = self.rng.random_range(0..self.devices.len());
+                if let Some(device) = self.devices.values_mut().nth(index) {
+                    device.moved_by_operator(&mut self.rng);
+                }
+            }
+        }
+    }
+
+    // ---- the daemon's life ---------------------------------------------------------------------
+
+    fn start(&mut self) {
+        if self.controller.is_some() {
+            return;
+        }
+        self.life += 1;
+        let (journal, opened) =
+            Journal::<Record, _>::open(self.disk.clone()).expect("the disk reads");
+        if let Some(damage) = opened.damage {
+            self.note(|| format!("journal damaged: {damage}"));
+            return;
+        }
+        let ledger = Ledger::fold(&opened.records);
+        self.check_durable(&ledger);
+        self.durable = ledger.clone();
+        self.journal = Some(journal);
+        let was_open = ledger.open.is_some();
+        let (controller, actions) = Controller::start(self.inventory.clone(), ledger, &self.now);
+        let life = self.life;
+        self.note(|| format!("daemon starts, life {life}, open transaction: {was_open}"));
+        self.controller = Some(controller);
+        self.perform(actions);
+        let names: Vec<DeviceName> = self.devices.keys().cloned().collect();
+        for device in names {
+            let life = self.life;
+            self.at(Micros(500), Happening::Up { life, device });
+        }
+    }
+
+    fn crash(&mut self, why: &str) {
+        self.note(|| format!("daemon dies: {why}"));
+        self.counts.crashes += 1;
+        self.controller = None;
+        self.journal = None;
+        self.waiting.clear();
+        self.last_op.clear();
+        self.unread.clear();
+        self.disk.lose_power(&mut self.rng);
+        self.at(self.dead_for, Happening::Restart);
+    }
+
+    /// Whether the daemon dies here.
+    fn point(&mut self, what: &str) -> bool {
+        if self.controller.is_none() {
+            return true;
+        }
+        self.counts.points += 1;
+        let planned = self.crash_at.is_some_and(|c| c.point == self.counts.points);
+        if planned || (self.crash_chance > 0.0 && self.rng.random_bool(self.crash_chance)) {
+            self.crash(what);
+            return true;
+        }
+        false
+    }
+
+    fn handle(&mut self, event: Event) {
+        let Some(controller) = &mut self.controller else { return };
+        let actions = controller.handle(&self.now, event);
+        self.perform(actions);
+    }
+
+    /// Does what the controller says, in order, as the real runtime does.
+    fn perform(&mut self, actions: Vec<Action>) {
+        let mut actions = actions.into_iter().peekable();
+        while let Some(action) = actions.next() {
+            match action {
+                Action::Append(record) => {
+                    let mut records = vec![record];
+                    while let Some(Action::Append(record)) =
+                        actions.next_if(|a| matches!(a, Action::Append(_)))
+                    {
+                        records.push(record);
+                    }
+                    if !self.append(records) {
+                        return;
+                    }
+                }
+                Action::Send(device, ticket, op) => {
+                    if self.point("before a send") {
+                        return;
+                    }
+                    self.send(device, ticket, op);
+                }
+                Action::Abandon(..) => {}
+                Action::Answer(reply_to, answer) => {
+                    if self.point("before an answer") {
+                        return;
+                    }
+                    self.answer(reply_to, answer);
+                }
+                Action::Note(note) => self.take_note(note),
+            }
+        }
+    }
+
+    fn append(&mut self, records: Vec<Record>) -> bool {
+        if self.point("before a write") {
+            return false;
+        }
+        let before = self.disk.clone_state();
+        let Some(journal) = &mut self.journal else { return false };
+        if let Err(error) = journal.append(&records) {
+            self.crash(&format!("journal: {error}"));
+            return false;
+        }
+        if self.counts_point_in_write(before) || self.point("after a write") {
+            return false;
+        }
+        for record in &records {
+            self.check_record(record);
+            self.durable.apply(record);
+        }
+        true
+    }
+
+    /// The point inside a write: what was there before is durable, of the rest any sectors.
+    fn counts_point_in_write(&mut self, before: Vec<u8>) -> bool {
+        self.counts.points += 1;
+        let planned = self.crash_at.is_some_and(|c| c.point == self.counts.points);
+        if planned || (self.crash_chance > 0.0 && self.rng.random_bool(self.crash_chance)) {
+            self.disk.unsync(&before);
+            self.crash("inside a write");
+            return true;
+        }
+        false
+    }
+
+    // ---- devices -------------------------------------------------------------------------------
+
+    fn send(&mut self, device: DeviceName, ticket: Ticket, op: Op) {
+        self.check_send(&device, &op);
+        let life = self.life;
+        let fate = self.faults.fate(&mut self.rng, &op);
+        self.last_op.insert((device.clone(), ticket), op.clone());
+        if matches!(op, Op::Switch { .. }) {
+            self.counts.switches += 1;
+        }
+        self.note(|| format!("send {device} {op:?} fate {fate:?}"));
+        if let Some(after) = fate.execute_after {
+            let (reply, late) = (fate.reply, after >= Micros::from_millis(1000));
+            self.at(after, Happening::Execute { life, device, ticket, op, reply, late });
+        }
+    }
+
+    fn execute(&mut self, life: u32, device: DeviceName, ticket: Ticket, op: &Op, reply: bool) {
+        let Some(model) = self.devices.get_mut(&device) else { return };
+        let outcome = model.execute(op, &self.faults, &mut self.rng, self.now.mono);
+        let line = || format!("{device} does {op:?}: {outcome:?}");
+        self.note(line);
+        if reply {
+            let after = Micros(self.rng.random_range(20..200));
+            self.at(after, Happening::Reply { life, device, ticket, outcome });
+        }
+    }
+
+    fn reply(&mut self, device: DeviceName, ticket: Ticket, outcome: Outcome) {
+        if let Some(Op::Observe { .. } | Op::Arm { .. }) =
+            self.last_op.remove(&(device.clone(), ticket))
+            && matches!(outcome, Outcome::Done(Some(_)))
+        {
+            self.unread.remove(&device);
+        }
+        self.handle(Event::Reply { device, ticket, outcome });
+    }
+
+    fn answer(&mut self, reply_to: ReplyTo, answer: Answer) {
+        let Some(asked) = self.waiting.remove(&reply_to.0) else { return };
+        match &answer {
+            Answer::Conflict { .. } => self.counts.conflicts += 1,
+            Answer::Refused { .. } => self.counts.refused += 1,
+            Answer::Accepted { .. } | Answer::Done => {}
+        }
+        self.note(|| format!("answer {asked:?}: {answer:?}"));
+        self.answers.push((asked, answer));
+    }
+
+    fn take_note(&mut self, note: Note) {
+        self.note(|| format!("note {note:?}"));
+        match note {
+            Note::Unknown(device, _) => {
+                self.counts.unknown += 1;
+                let flying = self.last_op.keys().filter(|(d, _)| *d == device).cloned();
+                for key in flying.collect::<Vec<_>>() {
+                    if let Some(Op::Switch { .. }) = self.last_op.remove(&key) {
+                        self.unread.insert(device.clone());
+                    }
+                }
+            }
+            Note::Drift(_, drift) if !drift.is_empty() => self.counts.drifts += 1,
+            Note::Ended(txn, result) => {
+                match result {
+                    TxnResult::Committed => self.counts.committed += 1,
+                    TxnResult::RolledBack => self.counts.rolled_back += 1,
+                    TxnResult::Aborted => self.counts.aborted += 1,
+                    TxnResult::Partial => self.counts.partial += 1,
+                }
+                self.ended.push((txn, result));
+            }
+            _ => {}
+        }
+    }
+
+    /// Remembers the last events, when a single seed is looked at.
+    pub fn note(&mut self, line: impl FnOnce() -> String) {
+        if !self.keep_log {
+            return;
+        }
+        if self.log.len() == 400 {
+            self.log.pop_front();
+        }
+        let line = format!("{:>12} {}", self.now.mono.0, line());
+        self.log.push_back(line);
+    }
+
+    // ---- invariants ----------------------------------------------------------------------------
+
+    #[track_caller]
+    fn violated(&self, invariant: &str, what: &str) -> ! {
+        for line in &self.log {
+            eprintln!("{line}");
+        }
+        panic!("{invariant} violated: {what}");
+    }
+
+    /// Write-ahead, I1 on the wire, I4, I5, and no blind retry.
+    fn check_send(&self, device: &DeviceName, op: &Op) {
+        let Op::Switch { txn, moves } = op else { return };
+        let is_lever = self.inventory.devices[device].is_lever;
+        if self.unread.contains(device) {
+            self.violated("unknown is never retried blindly", &format!("{device} {op:?}"));
+        }
+        if is_lever {
+            return;
+        }
+        let Some(open) = &self.durable.open else {
+            self.violated("I5", &format!("{device} moves without a transaction: {op:?}"));
+        };
+        if open.intent.txn != *txn || !(open.fired.contains(device)) {
+            self.violated("write-ahead", &format!("{device} not journalled as fired: {op:?}"));
+        }
+        let named = &open.intent.after[device];
+        if let Some(m) = moves.iter().find(|m| !named.contains_key(&m.slot)) {
+            self.violated("I4", &format!("{device} slot {} is not named in the change", m.slot));
+        }
+        let mut wanted = BTreeSet::new();
+        for m in moves.iter().filter(|m| !m.to.is_dark()) {
+            if self.inventory.devices[device].sharing == Sharing::Exclusive && !wanted.insert(m.to)
+            {
+                self.violated("I1", &format!("{device} is asked for {} twice", m.to));
+            }
+        }
+    }
+
+    fn check_record(&mut self, record: &Record) {
+        match record {
+            Record::Intent(intent) => {
+                if intent.asked.actor.is_empty() {
+                    self.violated("I8", &format!("{} has no actor", intent.txn));
+                }
+                let count = self.intents.entry(intent.asked.request.clone()).or_default();
+                *count += 1;
+                if *count > 1 && !intent.asked.request.starts_with("confirm-timeout") {
+                    let what = format!("request {} acted twice", intent.asked.request);
+                    self.violated("I6", &what);
+                }
+            }
+            Record::End { result: TxnResult::Committed, .. } => {
+                let open = self.durable.open.as_ref().expect("an end has a beginning");
+                for (device, goal) in &open.intent.after {
+                    let model = &self.devices[device];
+                    let wrong = goal.iter().find(|(s, p)| at(&model.positions, **s) != **p);
+                    let excused = model.tampered;
+                    if let Some((slot, position)) = wrong.filter(|_| !excused) {
+                        let what = format!("{device} slot {slot} is not at {position}");
+                        self.violated("I3", &what);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// I3: what was acknowledged as durable is still there after a crash.
+    fn check_durable(&self, read: &Ledger) {
+        let kept = read.version >= self.durable.version && read.last_txn >= self.durable.last_txn;
+        if !kept {
+            self.violated("I3", "an acknowledged record is gone after the crash");
+        }
+    }
+
+    /// I1 and I2 on devices and ledger, for a world at rest: the state is what the ledger says,
+    /// or the device is on a list for people.
+    pub fn check_at_rest(&self) {
+        let Some(controller) = &self.controller else {
+            self.violated("rest", "the daemon is not running");
+        };
+        if controller.is_busy() {
+            self.violated("I7", "a transaction does not come to an end");
+        }
+        let ledger = controller.ledger();
+        for (name, model) in &self.devices {
+            let nothing = Positions::new();
+            let owned = ledger.owned.get(name).unwrap_or(&nothing);
+            if model.sharing == Sharing::Exclusive {
+                let held: BTreeSet<_> = owned.values().collect();
+                if held.len() != owned.len() {
+                    self.violated("I1", &format!("{name}: the ledger holds a position twice"));
+                }
+            }
+            if self.inventory.devices[name].is_lever {
+                continue;
+            }
+            let listed = ledger.attention.contains_key(name)
+                || controller.devices()[name].drift.iter().any(|_| true)
+                || !controller.devices()[name].up;
+            if model.positions != *owned && !listed {
+                let what = format!("{name} stands at {:?}, reported {owned:?}", model.positions);
+                self.violated("I2", &what);
+            }
+        }
+    }
+}
