@@ -14,15 +14,21 @@
 //! * [`frame`] – bytes on the serial line: COBS, CRC-32, sequence number, version;
 //! * [`message`] – requests and replies inside a frame;
 //! * [`host`] – the host half of the serial line;
+//! * [`cmis`] – the register map of CMIS 5.x, and page B0h, which is ours;
+//! * [`device`] – the device half of the serial line;
+//! * [`module`] – the module itself, for firmware and for emulation;
 //! * [`path`] – which way a switch group sends its light, and how a change of it ended.
 //!
 //! The document a firmware engineer implements from is `docs/firmware-api.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod cmis;
+pub mod device;
 pub mod frame;
 pub mod host;
 pub mod message;
+pub mod module;
 pub mod path;
 pub mod time;
 mod wire;

@@ -8,6 +8,8 @@ use crate::frame::PAYLOAD_BYTES_MAX;
 use crate::path::{GROUPS_MAX, Groups, Outcome, Outcomes, Path, Paths, Policy};
 use crate::wire::{Reader, Writer};
 
+pub use crate::cmis::Address;
+
 /// Longest register read or write in one message: half of the 256-byte window.
 pub const REGISTER_BYTES_MAX: usize = 128;
 
@@ -24,17 +26,6 @@ pub struct Transaction(pub u32);
 impl Transaction {
     /// No change.
     pub const NONE: Self = Self(0);
-}
-
-/// Where a register is: bank and page apply from offset 128 on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Address {
-    /// Bank of a banked page, else 0.
-    pub bank: u8,
-    /// Page, ignored below offset 128.
-    pub page: u8,
-    /// Byte in the 256-byte window.
-    pub offset: u8,
 }
 
 /// What a host asks.

@@ -1,0 +1,188 @@
+//! CDB: commands through page 9Fh, with check codes.
+//!
+//! A host writes body before header and the two bytes of the command id last: that write starts
+//! the command. The module is then busy (lower memory byte 37) until it shows a result.
+
+use super::field::{Address, Code};
+
+/// The page of header and local payload.
+pub const PAGE: u8 = 0x9f;
+/// Where the command id is: written last.
+pub const COMMAND: Address = Address::page(PAGE, 128);
+/// Bytes of the header: id, extended length, local length, check, reply length, reply check.
+pub const HEADER_BYTES: usize = 8;
+/// The longest local payload.
+pub const PAYLOAD_BYTES_MAX: usize = 120;
+/// Header and payload together: the whole page.
+pub const MESSAGE_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
+/// The host password modules leave the factory with.
+pub const DEFAULT_PASSWORD: u32 = 0x0000_1011;
+
+/// Commands that our module answers.
+pub mod command {
+    /// Status of the CDB itself.
+    pub const STATUS: u16 = 0x0000;
+    /// Enter the password.
+    pub const PASSWORD: u16 = 0x0001;
+    /// Abort a command.
+    pub const ABORT: u16 = 0x0004;
+    /// What the module's CDB can do.
+    pub const MODULE_FEATURES: u16 = 0x0040;
+    /// What firmware update can do.
+    pub const FIRMWARE_FEATURES: u16 = 0x0041;
+    /// Which firmware runs.
+    pub const FIRMWARE_INFO: u16 = 0x0100;
+    /// Ours: capabilities, B0h:192 to 206. Other vendors use 8000h for other things: check vendor
+    /// and part first.
+    pub const PATH_CAPABILITIES: u16 = 0x8000;
+    /// Ours: arm; payload as in the serial request.
+    pub const PATH_ARM: u16 = 0x8001;
+    /// Ours: fire; payload as in the serial request. Ends when the fire is accepted.
+    pub const PATH_FIRE: u16 = 0x8002;
+    /// Ours: disarm; payload as in the serial request.
+    pub const PATH_DISARM: u16 = 0x8003;
+    /// Ours: status; reply as on the serial line.
+    pub const PATH_STATUS: u16 = 0x8004;
+}
+
+/// What lower memory byte 37 says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// No command was given since reset.
+    Idle,
+    /// Taken, not yet looked at.
+    Captured,
+    /// Being checked.
+    Checking,
+    /// Being executed.
+    Executing,
+    /// Done.
+    Success,
+    /// Not done.
+    Failed(Failure),
+}
+
+/// Why a command was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No such command.
+    UnknownCommand,
+    /// A parameter has no meaning.
+    Parameter,
+    /// Aborted by the host.
+    Aborted,
+    /// The check took too long.
+    CheckTimeout,
+    /// The check code does not match.
+    CheckCode,
+    /// The password was not entered.
+    Password,
+    /// Not in this state.
+    WrongState,
+}
+
+impl Failure {
+    const ALL: [(u8, Self); 7] = [
+        (1, Self::UnknownCommand),
+        (2, Self::Parameter),
+        (3, Self::Aborted),
+        (4, Self::CheckTimeout),
+        (5, Self::CheckCode),
+        (6, Self::Password),
+        (7, Self::WrongState),
+    ];
+}
+
+impl Code for Status {
+    fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0x00 => Some(Self::Idle),
+            0x01 => Some(Self::Success),
+            0x81 => Some(Self::Captured),
+            0x82 => Some(Self::Checking),
+            0x83 => Some(Self::Executing),
+            _ if code & 0xc0 == 0x40 => Failure::ALL
+                .iter()
+                .find(|(known, _)| *known == code & 0x3f)
+                .map(|&(_, failure)| Self::Failed(failure)),
+            _ => None,
+        }
+    }
+    fn code(self) -> u8 {
+        match self {
+            Self::Idle => 0x00,
+            Self::Success => 0x01,
+            Self::Captured => 0x81,
+            Self::Checking => 0x82,
+            Self::Executing => 0x83,
+            Self::Failed(failure) => {
+                let position = Failure::ALL.iter().position(|(_, known)| *known == failure);
+                0x41 + position.expect("every failure has a code") as u8
+            }
+        }
+    }
+}
+
+impl Status {
+    /// Whether the command is still running.
+    #[must_use]
+    pub const fn is_busy(self) -> bool {
+        matches!(self, Self::Captured | Self::Checking | Self::Executing)
+    }
+}
+
+/// 0xFF less the low eight bits of the sum.
+fn check_code(bytes: impl Iterator<Item = u8>) -> u8 {
+    0xff - bytes.fold(0, u8::wrapping_add)
+}
+
+/// The page as a host writes it for `command`, header and payload; bytes past the payload are
+/// zero. `None` if the payload is longer than [`PAYLOAD_BYTES_MAX`].
+///
+/// ```
+/// use lightloom_firmware_api::cmis::cdb;
+/// // Query status: check code as in the header's own definition, 0xFF − 0.
+/// let page = cdb::request(cdb::command::STATUS, &[]).expect("no payload is not too long");
+/// assert_eq!(page[..8], [0, 0, 0, 0, 0, 0xff, 0, 0]);
+/// // First write page[2..] at 9Fh:130, then page[..2] at 9Fh:128.
+/// ```
+#[must_use]
+pub fn request(command: u16, payload: &[u8]) -> Option<[u8; MESSAGE_BYTES]> {
+    let mut page = [0; MESSAGE_BYTES];
+    page[..2].copy_from_slice(&command.to_be_bytes());
+    page[4] = u8::try_from(payload.len()).ok()?;
+    page.get_mut(HEADER_BYTES..HEADER_BYTES + payload.len())?.copy_from_slice(payload);
+    page[5] = check_code(page[..5].iter().chain(payload).copied());
+    Some(page)
+}
+
+/// The command and its payload, if lengths and check code are right. For the device.
+///
+/// # Errors
+/// [`Failure::Parameter`] for lengths that cannot be, [`Failure::CheckCode`].
+pub fn parse_request(page: &[u8; MESSAGE_BYTES]) -> Result<(u16, &[u8]), Failure> {
+    let payload_bytes = usize::from(page[4]);
+    let payload = page.get(HEADER_BYTES..HEADER_BYTES + payload_bytes).ok_or(Failure::Parameter)?;
+    if page[5] != check_code(page[..5].iter().chain(payload).copied()) {
+        return Err(Failure::CheckCode);
+    }
+    Ok((u16::from_be_bytes([page[0], page[1]]), payload))
+}
+
+/// Puts a reply into the page: its length, check code and payload. For the device.
+///
+/// # Panics
+/// If the payload is longer than [`PAYLOAD_BYTES_MAX`].
+pub fn put_reply(page: &mut [u8; MESSAGE_BYTES], payload: &[u8]) {
+    assert!(payload.len() <= PAYLOAD_BYTES_MAX, "replies are bounded");
+    page[6] = payload.len() as u8;
+    page[7] = check_code(payload.iter().copied());
+    page[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
+}
+
+/// The reply payload, if its length and check code are right. For the host.
+#[must_use]
+pub fn parse_reply(page: &[u8; MESSAGE_BYTES]) -> Option<&[u8]> {
+    let payload = page.get(HEADER_BYTES..HEADER_BYTES + usize::from(page[6]))?;
+    (page[7] == check_code(payload.iter().copied())).then_some(payload)
+}

@@ -1,0 +1,308 @@
+//! Fields: where a value sits in the memory map and how its bits mean it.
+
+use core::marker::PhantomData;
+
+/// Where a register is: bank and page apply from offset 128 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// Bank of a banked page, else 0.
+    pub bank: u8,
+    /// Page, ignored below offset 128.
+    pub page: u8,
+    /// Byte in the 256-byte window.
+    pub offset: u8,
+}
+
+impl Address {
+    /// Byte `offset` of the lower memory.
+    #[must_use]
+    pub const fn lower(offset: u8) -> Self {
+        assert!(offset < 128, "the lower memory ends at 127");
+        Self { bank: 0, page: 0, offset }
+    }
+
+    /// Byte `offset` of `page`, in bank 0.
+    #[must_use]
+    pub const fn page(page: u8, offset: u8) -> Self {
+        assert!(offset >= 128, "upper memory begins at 128");
+        Self { bank: 0, page, offset }
+    }
+
+    /// `count` bytes further in the same half.
+    #[must_use]
+    pub const fn plus(self, count: u8) -> Self {
+        Self { offset: self.offset + count, ..self }
+    }
+}
+
+/// Something registers can be read from: a module, or a host's copy.
+pub trait Registers {
+    /// The byte at `at`; zero where there is none.
+    fn byte(&self, at: Address) -> u8;
+}
+
+/// Something registers can be put into.
+pub trait RegistersMut: Registers {
+    /// Sets the byte at `at`; nothing where there is none.
+    fn set_byte(&mut self, at: Address, value: u8);
+}
+
+/// A value with a code in the map.
+pub trait Code: Sized {
+    /// The value of a code; `None` for reserved codes.
+    fn from_code(code: u8) -> Option<Self>;
+    /// The code.
+    fn code(self) -> u8;
+}
+
+impl Code for u8 {
+    fn from_code(code: u8) -> Option<Self> {
+        Some(code)
+    }
+    fn code(self) -> u8 {
+        self
+    }
+}
+
+/// Adjacent bits of one byte that mean a `T`.
+#[derive(Debug)]
+pub struct Field<T> {
+    at: Address,
+    high: u8,
+    low: u8,
+    meaning: PhantomData<fn() -> T>,
+}
+
+impl<T> Field<T> {
+    /// Bits `high` down to `low` of the byte at `at`.
+    #[must_use]
+    pub const fn bits(at: Address, high: u8, low: u8) -> Self {
+        assert!(high < 8 && low <= high, "bits of one byte");
+        Self { at, high, low, meaning: PhantomData }
+    }
+
+    /// The whole byte at `at`.
+    #[must_use]
+    pub const fn byte(at: Address) -> Self {
+        Self::bits(at, 7, 0)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn at(&self) -> Address {
+        self.at
+    }
+
+    const fn mask(&self) -> u8 {
+        (0xff >> (7 - (self.high - self.low))) << self.low
+    }
+}
+
+impl<T: Code> Field<T> {
+    /// The value, if its code is not reserved.
+    pub fn get(&self, registers: &impl Registers) -> Option<T> {
+        T::from_code((registers.byte(self.at) & self.mask()) >> self.low)
+    }
+
+    /// Sets the value and leaves the other bits of the byte.
+    pub fn set(&self, registers: &mut impl RegistersMut, value: T) {
+        let rest = registers.byte(self.at) & !self.mask();
+        registers.set_byte(self.at, rest | (value.code() << self.low & self.mask()));
+    }
+}
+
+/// One bit.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    /// Its byte.
+    pub at: Address,
+    /// Its bit, 0 to 7.
+    pub bit: u8,
+}
+
+impl Flag {
+    /// Bit `bit` of the byte at `at`.
+    #[must_use]
+    pub const fn new(at: Address, bit: u8) -> Self {
+        assert!(bit < 8, "a byte has eight bits");
+        Self { at, bit }
+    }
+
+    /// Whether the bit is set.
+    pub fn get(self, registers: &impl Registers) -> bool {
+        registers.byte(self.at) >> self.bit & 1 == 1
+    }
+
+    /// Sets the bit to `value`.
+    pub fn set(self, registers: &mut impl RegistersMut, value: bool) {
+        let rest = registers.byte(self.at) & !(1 << self.bit);
+        registers.set_byte(self.at, rest | u8::from(value) << self.bit);
+    }
+
+    /// Sets the bit: how a module raises a latched flag.
+    pub fn raise(self, registers: &mut impl RegistersMut) {
+        self.set(registers, true);
+    }
+}
+
+/// One bit for each of eight lanes, lane 1 lowest.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneFlags {
+    /// The byte.
+    pub at: Address,
+}
+
+impl LaneFlags {
+    /// The byte at `at`.
+    #[must_use]
+    pub const fn new(at: Address) -> Self {
+        Self { at }
+    }
+
+    /// All eight bits.
+    pub fn get(self, registers: &impl Registers) -> u8 {
+        registers.byte(self.at)
+    }
+
+    /// Sets all eight bits.
+    pub fn set(self, registers: &mut impl RegistersMut, lanes: u8) {
+        registers.set_byte(self.at, lanes);
+    }
+
+    /// Adds bits: how a module raises latched flags.
+    pub fn raise(self, registers: &mut impl RegistersMut, lanes: u8) {
+        registers.set_byte(self.at, registers.byte(self.at) | lanes);
+    }
+}
+
+/// An integer of several bytes, most significant first.
+#[derive(Debug)]
+pub struct Number<T> {
+    at: Address,
+    meaning: PhantomData<fn() -> T>,
+}
+
+impl<T> Number<T> {
+    /// The integer that begins at `at`.
+    #[must_use]
+    pub const fn new(at: Address) -> Self {
+        Self { at, meaning: PhantomData }
+    }
+
+    /// Where it begins.
+    #[must_use]
+    pub const fn at(&self) -> Address {
+        self.at
+    }
+}
+
+fn read_array<const N: usize>(registers: &impl Registers, at: Address) -> [u8; N] {
+    core::array::from_fn(|index| registers.byte(at.plus(index as u8)))
+}
+
+fn write_slice(registers: &mut impl RegistersMut, at: Address, bytes: &[u8]) {
+    for (index, &byte) in bytes.iter().enumerate() {
+        registers.set_byte(at.plus(index as u8), byte);
+    }
+}
+
+macro_rules! number {
+    ($($integer:ty),+) => {$(
+        impl Number<$integer> {
+            /// The value.
+            pub fn get(&self, registers: &impl Registers) -> $integer {
+                <$integer>::from_be_bytes(read_array(registers, self.at))
+            }
+            /// Sets the value.
+            pub fn set(&self, registers: &mut impl RegistersMut, value: $integer) {
+                write_slice(registers, self.at, &value.to_be_bytes());
+            }
+        }
+    )+};
+}
+number!(u16, i16, u32);
+
+/// Text of fixed length, padded with spaces.
+#[derive(Debug)]
+pub struct Text<const N: usize> {
+    at: Address,
+}
+
+impl<const N: usize> Text<N> {
+    /// The text that begins at `at`.
+    #[must_use]
+    pub const fn new(at: Address) -> Self {
+        Self { at }
+    }
+
+    /// The bytes, padding included.
+    pub fn get(&self, registers: &impl Registers) -> [u8; N] {
+        read_array(registers, self.at)
+    }
+
+    /// Sets the bytes.
+    pub fn set(&self, registers: &mut impl RegistersMut, text: &[u8; N]) {
+        write_slice(registers, self.at, text);
+    }
+}
+
+/// Eight half-bytes, lane 1 in the low half of the first byte.
+#[derive(Debug)]
+pub struct Nibbles<T> {
+    at: Address,
+    meaning: PhantomData<fn() -> T>,
+}
+
+impl<T: Code> Nibbles<T> {
+    /// The four bytes from `at` on.
+    #[must_use]
+    pub const fn new(at: Address) -> Self {
+        Self { at, meaning: PhantomData }
+    }
+
+    /// Where they begin.
+    #[must_use]
+    pub const fn at(&self) -> Address {
+        self.at
+    }
+
+    /// The value of lane `lane`, 0 to 7, if its code is not reserved.
+    pub fn get(&self, registers: &impl Registers, lane: usize) -> Option<T> {
+        let byte = registers.byte(self.at.plus(lane as u8 / 2));
+        T::from_code(if lane.is_multiple_of(2) { byte & 0x0f } else { byte >> 4 })
+    }
+
+    /// Sets the value of lane `lane`, 0 to 7.
+    pub fn set(&self, registers: &mut impl RegistersMut, lane: usize, value: T) {
+        let at = self.at.plus(lane as u8 / 2);
+        let (byte, code) = (registers.byte(at), value.code() & 0x0f);
+        let byte =
+            if lane.is_multiple_of(2) { byte & 0xf0 | code } else { byte & 0x0f | code << 4 };
+        registers.set_byte(at, byte);
+    }
+}
+
+/// Eight unsigned two-byte values, lane 1 first.
+#[derive(Clone, Copy, Debug)]
+pub struct U16s {
+    /// The first byte of the first value.
+    pub at: Address,
+}
+
+impl U16s {
+    /// The sixteen bytes from `at` on.
+    #[must_use]
+    pub const fn new(at: Address) -> Self {
+        Self { at }
+    }
+
+    /// The value of lane `lane`, 0 to 7.
+    pub fn get(self, registers: &impl Registers, lane: usize) -> u16 {
+        Number::<u16>::new(self.at.plus(2 * lane as u8)).get(registers)
+    }
+
+    /// Sets the value of lane `lane`, 0 to 7.
+    pub fn set(self, registers: &mut impl RegistersMut, lane: usize, value: u16) {
+        Number::<u16>::new(self.at.plus(2 * lane as u8)).set(registers, value);
+    }
+}

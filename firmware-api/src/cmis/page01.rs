@@ -1,0 +1,46 @@
+//! Page 01h: what the module advertises.
+
+use super::duration::Duration;
+use super::field::{Address, Field, Flag};
+
+const fn at(offset: u8) -> Address {
+    Address::page(0x01, offset)
+}
+
+/// Which optional pages exist.
+pub const PAGES: Field<u8> = Field::byte(at(142));
+/// Longest data-path stop.
+pub const DATA_PATH_DEINIT: Field<Duration> = Field::bits(at(144), 7, 4);
+/// Longest data-path start.
+pub const DATA_PATH_INIT: Field<Duration> = Field::bits(at(144), 3, 0);
+/// CDB instances, 0 to 2.
+pub const CDB_INSTANCES: Field<u8> = Field::bits(at(163), 7, 6);
+/// CDB commands run in the background: other registers stay readable.
+pub const CDB_BACKGROUND: Flag = Flag::new(at(163), 5);
+/// CDB busy time in the form `max(1, X) · 160 ms`.
+pub const CDB_BUSY_LONG: Field<u8> = Field::bits(at(165), 4, 0);
+/// Which of the two busy-time forms applies: see [`super::rules::cdb_busy_bound`].
+pub const CDB_BUSY_SELECT: Flag = Flag::new(at(166), 7);
+/// CDB busy time in the form `80 − min(80, X) ms`.
+pub const CDB_BUSY_SHORT: Field<u8> = Field::bits(at(166), 6, 0);
+/// Longest way to low power.
+pub const MODULE_POWER_DOWN: Field<Duration> = Field::bits(at(167), 7, 4);
+/// Longest way to full power.
+pub const MODULE_POWER_UP: Field<Duration> = Field::bits(at(167), 3, 0);
+/// Longest transmitter turn-off.
+pub const TX_TURN_OFF: Field<Duration> = Field::bits(at(168), 7, 4);
+/// Longest transmitter turn-on.
+pub const TX_TURN_ON: Field<Duration> = Field::bits(at(168), 3, 0);
+/// Page change time as a power of two below 10 ms: see [`super::rules::page_change_bound`].
+pub const PAGE_CHANGE: Field<u8> = Field::bits(at(169), 3, 0);
+/// Media lanes where application `number` (0 is the first) may begin.
+#[must_use]
+pub const fn media_lanes(number: u8) -> Address {
+    assert!(number < 15, "fifteen applications at most");
+    at(176 + number)
+}
+/// Host lanes can be switched among each other (page 1Dh).
+pub const HOST_LANE_SWITCHING: Flag = Flag::new(at(252), 7);
+/// Media lanes can be switched among each other (page 6Dh). An OCSTrx leaves it clear: a choice of
+/// fibre for a whole group is no permutation of lanes.
+pub const MEDIA_LANE_SWITCHING: Flag = Flag::new(at(252), 5);

@@ -1,0 +1,135 @@
+//! Page B0h, bank 0: which path the light takes. **Ours, not part of CMIS.**
+//!
+//! Offsets 128 to 191 and outcome codes 0 to 6 are those of CMIS page 6Dh (media lane switching),
+//! with *lane* read as *switch group* and *redirection* as *path*, so that a host that drives 6Dh
+//! needs little more. The rest is new. Custom pages are used in bank 0 only.
+
+use super::duration::Duration;
+use super::field::{Address, Field, Flag, Number, Text, U16s};
+use crate::message::Capabilities;
+use crate::path::{Outcome, Path, Policy};
+
+/// The page.
+pub const PAGE: u8 = 0xb0;
+
+const fn at(offset: u8) -> Address {
+    Address::page(PAGE, offset)
+}
+
+const fn of_group(first: u8, group: usize) -> Address {
+    assert!(group < 8, "eight groups at most");
+    at(first + group as u8)
+}
+
+/// Longest time from fire to an outcome.
+pub const COMMIT_MAX: Field<Duration> = Field::bits(at(128), 7, 4);
+/// Wanted path of `group`; all eight in one eight-byte write.
+#[must_use]
+pub const fn wanted(group: usize) -> Field<Path> {
+    Field::byte(of_group(136, group))
+}
+/// Arms when set, disarms when cleared.
+pub const ENABLE: Flag = Flag::new(at(152), 0);
+/// Slow fire: write one, reads zero. Does nothing, and writes no outcome, while not enabled.
+pub const COMMIT: Flag = Flag::new(at(160), 0);
+/// How the last fire ended for `group`.
+#[must_use]
+pub const fn fire_outcome(group: usize) -> Field<Outcome> {
+    Field::byte(of_group(168, group))
+}
+/// What the arm found for `group`; [`Outcome::Success`] means armed.
+#[must_use]
+pub const fn arm_outcome(group: usize) -> Field<Outcome> {
+    Field::byte(of_group(176, group))
+}
+/// The path `group` was last brought to.
+#[must_use]
+pub const fn committed(group: usize) -> Field<Path> {
+    Field::byte(of_group(184, group))
+}
+/// [`MAGIC_TEXT`] on modules that have this page.
+pub const MAGIC: Text<4> = Text::new(at(192));
+/// Says that the page is there.
+pub const MAGIC_TEXT: [u8; 4] = *b"OCS1";
+/// Layout version, major and minor nibble.
+pub const LAYOUT: Field<u8> = Field::byte(at(196));
+/// The layout this file describes.
+pub const LAYOUT_VERSION: u8 = 0x10;
+/// How many groups there are.
+pub const GROUPS: Field<u8> = Field::byte(at(197));
+/// How many external paths each group has.
+pub const EXTERNAL_PATHS: Field<u8> = Field::byte(at(198));
+/// Capability bits.
+pub const CAPABILITIES: Field<Capabilities> = Field::byte(at(199));
+/// Typical time from fire to the new path, µs.
+pub const SWITCH_US: Number<u16> = Number::new(at(200));
+/// Time from there until power is to be trusted, µs.
+pub const SETTLE_US: Number<u16> = Number::new(at(202));
+/// Least time between two switches of a group, µs.
+pub const DWELL_US: Number<u16> = Number::new(at(204));
+/// Endurance: 10ⁿ switches in a lifetime; 0 says nothing.
+pub const ENDURANCE: Field<u8> = Field::byte(at(206));
+/// Completed switches since power-on.
+pub const GENERATION: Number<u32> = Number::new(at(208));
+/// The host's name for the change; part of an arm.
+pub const TRANSACTION: Number<u32> = Number::new(at(212));
+/// What must hold of the data paths; part of an arm.
+pub const POLICY: Field<Policy> = Field::byte(at(216));
+/// Power on each external path, 0.1 µW, path 1 first.
+pub const TAPS: U16s = U16s::new(at(217));
+/// Path taken at power-on by `group`; written only after the password.
+#[must_use]
+pub const fn power_on_path(group: usize) -> Field<Path> {
+    Field::byte(of_group(240, group))
+}
+
+impl super::field::Code for Capabilities {
+    fn from_code(code: u8) -> Option<Self> {
+        Some(Self(code))
+    }
+    fn code(self) -> u8 {
+        self.0
+    }
+}
+
+/// Bits of the latched custom flags, lower memory byte 13.
+pub mod flag {
+    /// A switch ended well.
+    pub const SWITCH_DONE: u8 = 1 << 0;
+    /// A switch ended otherwise.
+    pub const SWITCH_FAULT: u8 = 1 << 1;
+    /// The light is not where it was last brought to.
+    pub const UNEXPECTED_PATH: u8 = 1 << 2;
+    /// The light is where it should be and too weak.
+    pub const POWER_LOW: u8 = 1 << 3;
+    /// A fire was ignored: wrong check byte, wrong transaction, nothing armed.
+    pub const FIRE_IGNORED: u8 = 1 << 4;
+}
+
+/// An outcome in the seven bits of lower memory byte 73: bit 6 stands for codes from 128 on.
+#[must_use]
+pub fn short_outcome(outcome: Outcome) -> u8 {
+    let code = outcome.code();
+    code & 0x3f | code >> 7 << 6
+}
+
+/// The four bytes of a fast fire, for one write at lower memory byte 64: groups, the low half of
+/// the transaction, and 0xFF less the sum of the three.
+#[must_use]
+pub const fn fast_fire(groups: u8, transaction: u32) -> [u8; 4] {
+    let [_, _, high, low] = transaction.to_be_bytes();
+    [groups, high, low, 0xff - groups.wrapping_add(high).wrapping_add(low)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoding_unchanged() {
+        assert_eq!(fast_fire(0x01, 0xaabb_0203), [0x01, 0x02, 0x03, 0xf9]);
+        assert_eq!(short_outcome(Outcome::Success), 1);
+        assert_eq!(short_outcome(Outcome::HardwareFault), 0x40);
+        assert_eq!(short_outcome(Outcome::PowerLow), 0x42);
+    }
+}

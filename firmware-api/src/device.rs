@@ -1,0 +1,207 @@
+//! The device half of the serial line: bytes and time in, bytes out.
+//!
+//! [`Device`] joins a [`Module`] to the framing. Firmware calls [`Device::on_bytes`] with what the
+//! UART received and [`Device::poll`] at [`Device::next_wakeup`], and sends what `out` is given.
+//! A module that is starting says nothing; a frame that is not whole is counted and not answered.
+
+use crate::frame::{
+    ENCODED_BYTES_MAX, Frame, FrameError, Kind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
+};
+use crate::message::{REGISTER_BYTES_MAX, Refusal, Reply, Request, command};
+use crate::module::{Hardware, Module};
+use crate::time::Micros;
+
+/// What went wrong on the line since power-on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineCounters {
+    /// Requests read and answered, refusals included.
+    pub requests: u32,
+    /// Bytes between delimiters that were no frame.
+    pub errors: u32,
+    /// Why the last of them was none.
+    pub last_error: Option<FrameError>,
+    /// Frames that were not requests.
+    pub not_requests: u32,
+}
+
+/// A fire whose light is still moving: its number, and the start of the module that took it.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    sequence: u16,
+    boots: u16,
+}
+
+/// A module on a serial line.
+#[derive(Clone, Debug)]
+pub struct Device<H> {
+    module: Module<H>,
+    line: Reassembler,
+    waiting: Option<Waiting>,
+    counters: LineCounters,
+}
+
+impl<H: Hardware> Device<H> {
+    /// The line of `module`.
+    pub const fn new(module: Module<H>) -> Self {
+        Self {
+            module,
+            line: Reassembler::new(),
+            waiting: None,
+            counters: LineCounters { requests: 0, errors: 0, last_error: None, not_requests: 0 },
+        }
+    }
+
+    /// The module.
+    #[must_use]
+    pub const fn module(&self) -> &Module<H> {
+        &self.module
+    }
+
+    /// The module, for its I2C side and for whoever drives its optics.
+    pub const fn module_mut(&mut self) -> &mut Module<H> {
+        &mut self.module
+    }
+
+    /// What went wrong on the line.
+    #[must_use]
+    pub const fn counters(&self) -> LineCounters {
+        self.counters
+    }
+
+    /// Takes bytes from the line; `out` is called with each frame to send.
+    pub fn on_bytes(&mut self, now: Micros, input: &[u8], mut out: impl FnMut(&[u8])) {
+        self.poll(now, &mut out);
+        if !self.module.answers(now) {
+            self.line.reset();
+            return;
+        }
+        for &byte in input {
+            let Some(received) = self.line.push(byte) else { continue };
+            match received {
+                Ok(frame) if frame.kind == Kind::Request => {
+                    self.counters.requests = self.counters.requests.wrapping_add(1);
+                    let waits = answer(&mut self.module, now, &frame, &mut out);
+                    self.waiting = waits.or(self.waiting);
+                }
+                Ok(_) => {
+                    self.counters.not_requests = self.counters.not_requests.wrapping_add(1);
+                }
+                Err(error) => {
+                    self.counters.errors = self.counters.errors.wrapping_add(1);
+                    self.counters.last_error = Some(error);
+                }
+            }
+        }
+        self.answer_fire(now, &mut out);
+    }
+
+    /// Time has come to `now`; `out` is called with each frame to send.
+    pub fn poll(&mut self, now: Micros, mut out: impl FnMut(&[u8])) {
+        self.module.poll(now);
+        self.answer_fire(now, &mut out);
+    }
+
+    /// When [`Device::poll`] should be called next, if no bytes arrive before.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Micros> {
+        self.module.next_wakeup()
+    }
+
+    /// Restarts the firmware. What was in the line's buffers is lost, a fire under way gets no
+    /// reply.
+    pub fn reset(&mut self, now: Micros) {
+        self.module.reset(now);
+        self.line.reset();
+        self.waiting = None;
+    }
+
+    fn answer_fire(&mut self, now: Micros, out: &mut impl FnMut(&[u8])) {
+        if self.module.moving() || !self.module.answers(now) {
+            return;
+        }
+        let same_start = |waiting: &Waiting| waiting.boots == self.module.boots();
+        if let Some(waiting) = self.waiting.take().filter(same_start) {
+            let reply = Reply::Fired(self.module.fire_report(now));
+            send(waiting.sequence, command::FIRE, &reply, out);
+        }
+    }
+}
+
+/// Answers one request, except a fire that has to wait for its light.
+fn answer<H: Hardware>(
+    module: &mut Module<H>,
+    now: Micros,
+    frame: &Frame<'_>,
+    out: &mut impl FnMut(&[u8]),
+) -> Option<Waiting> {
+    let request = if frame.version == VERSION {
+        Request::decode(frame.command, frame.payload)
+    } else {
+        Err(Refusal::Version)
+    };
+    let mut registers = [0; REGISTER_BYTES_MAX];
+    let reply = match request {
+        Ok(Request::Fire { transaction, groups }) => match module.fire(now, transaction, groups) {
+            Ok(()) => {
+                return Some(Waiting { sequence: frame.sequence, boots: module.boots() });
+            }
+            Err(refusal) => Reply::Refused(refusal),
+        },
+        Ok(request) => {
+            perform(module, now, &request, &mut registers).unwrap_or_else(Reply::Refused)
+        }
+        Err(refusal) => Reply::Refused(refusal),
+    };
+    send(frame.sequence, frame.command, &reply, out);
+    if request == Ok(Request::Reset) {
+        module.reset(now);
+    }
+    None
+}
+
+fn perform<'a, H: Hardware>(
+    module: &mut Module<H>,
+    now: Micros,
+    request: &Request<'_>,
+    registers: &'a mut [u8; REGISTER_BYTES_MAX],
+) -> Result<Reply<'a>, Refusal> {
+    Ok(match *request {
+        Request::Hello => Reply::Identity(module.identity()),
+        Request::Read { address, length } => {
+            let registers = &mut registers[..usize::from(length)];
+            module.read(now, address, registers)?;
+            Reply::Registers(registers)
+        }
+        Request::Write { address, bytes } => {
+            module.write(now, address, bytes)?;
+            Reply::Done
+        }
+        Request::Arm(arm) => Reply::Armed(module.arm(now, arm)?),
+        Request::Disarm { transaction } => {
+            module.disarm(now, transaction)?;
+            Reply::Done
+        }
+        Request::Status => Reply::Status(module.status(now)),
+        Request::SetDefault { password, paths } => {
+            module.set_power_on_paths(now, password, paths)?;
+            Reply::Done
+        }
+        Request::Fire { .. } | Request::Reset => Reply::Done,
+    })
+}
+
+fn send(sequence: u16, command: u8, reply: &Reply<'_>, out: &mut impl FnMut(&[u8])) {
+    let mut payload = [0; PAYLOAD_BYTES_MAX];
+    let (status, length) = reply.encode(&mut payload);
+    let frame = Frame {
+        version: VERSION,
+        kind: Kind::Reply,
+        sequence,
+        command,
+        status,
+        payload: &payload[..length],
+    };
+    let mut line = [0; ENCODED_BYTES_MAX];
+    let length = frame.encode(&mut line);
+    out(&line[..length]);
+}

@@ -1,0 +1,478 @@
+//! The module behind the serial line and the I2C bus: registers, state machines, path switch, CDB.
+//!
+//! [`Module`] is a state machine without clock or interrupt: call [`Module::poll`] at
+//! [`Module::next_wakeup`], or more often, and before anything else with the time as it is. It
+//! keeps no heap memory and knows its optics only through [`Hardware`].
+//!
+//! ```text
+//!   bus_read / bus_write (256-byte window, page select, hold-offs)      arm / fire / status
+//!               │                                                            │
+//!               ▼                                                            ▼
+//!   Memory ── wishes ──▶ PowerAndLanes (module and data-path states)     Switch ──▶ Hardware
+//!      ▲                          │                                        │
+//!      └────────── refresh: every read-only register is a view ────────────┘
+//! ```
+
+mod commands;
+mod data_path;
+mod hardware;
+mod memory;
+mod profile;
+mod switch;
+mod view;
+
+pub use hardware::{Hardware, Position};
+pub use profile::{Application, Profile, Timing, padded};
+
+use crate::cmis::{Address, Registers, cdb, lower, page_b0, page10};
+use crate::message::{
+    Arm, ArmReport, FireReport, Identity, Power, Refusal, StatusReport, Transaction,
+};
+use crate::path::{Groups, Path, Paths};
+use crate::time::Micros;
+use data_path::{LANES, PowerAndLanes, Wishes};
+use memory::{Access, Memory};
+use switch::{Permission, Switch};
+
+/// The bus did not acknowledge: the module is starting, or still taking an earlier write. The
+/// host tries again after the hold-off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAcknowledged;
+
+/// One module.
+#[derive(Clone, Debug)]
+pub struct Module<H> {
+    profile: Profile,
+    hardware: H,
+    boots: u16,
+    answers_from: Micros,
+    bus_free_from: Micros,
+    low_power_pin: bool,
+    unlocked: bool,
+    memory: Memory,
+    power: PowerAndLanes,
+    switch: Switch,
+    arm_waits: bool,
+    cdb_ends: Option<Micros>,
+    transmitters: u8,
+    lost_signal_since: [Option<Micros>; LANES],
+    now: Micros,
+}
+
+impl<H: Hardware> Module<H> {
+    /// Power comes on at `now`.
+    pub fn new(profile: Profile, mut hardware: H, now: Micros) -> Self {
+        let switch = Switch::power_on(&profile, &mut hardware, now);
+        let boots = hardware.count_boot();
+        let answers_from = now + Micros(u64::from(profile.timing.boot_us));
+        let power = PowerAndLanes::power_on(&profile);
+        let mut module = Self {
+            profile,
+            hardware,
+            boots,
+            answers_from,
+            bus_free_from: answers_from,
+            low_power_pin: false,
+            unlocked: false,
+            memory: Memory::new(),
+            power,
+            switch,
+            arm_waits: false,
+            cdb_ends: None,
+            transmitters: 0,
+            lost_signal_since: [None; LANES],
+            now,
+        };
+        module.hardware.set_transmitters(now, 0);
+        module.write_defaults();
+        module
+    }
+
+    /// Restarts the firmware: everything volatile is lost, and the light goes to its power-on
+    /// paths.
+    pub fn reset(&mut self, now: Micros) {
+        self.switch = Switch::power_on(&self.profile, &mut self.hardware, now);
+        self.boots = self.hardware.count_boot();
+        self.answers_from = now + Micros(u64::from(self.profile.timing.boot_us));
+        self.bus_free_from = self.answers_from;
+        self.unlocked = false;
+        self.memory = Memory::new();
+        self.power = PowerAndLanes::power_on(&self.profile);
+        self.arm_waits = false;
+        self.cdb_ends = None;
+        self.transmitters = 0;
+        self.lost_signal_since = [None; LANES];
+        self.now = now;
+        self.hardware.set_transmitters(now, 0);
+        self.write_defaults();
+    }
+
+    /// Whether the module has started and answers at all.
+    #[must_use]
+    pub fn answers(&self, now: Micros) -> bool {
+        now >= self.answers_from
+    }
+
+    /// Starts since manufacture, modulo 2¹⁶.
+    #[must_use]
+    pub const fn boots(&self) -> u16 {
+        self.boots
+    }
+
+    /// The optics.
+    #[must_use]
+    pub const fn hardware(&self) -> &H {
+        &self.hardware
+    }
+
+    /// The optics, for whoever drives them from outside.
+    pub const fn hardware_mut(&mut self) -> &mut H {
+        &mut self.hardware
+    }
+
+    /// What kind of module it is.
+    #[must_use]
+    pub const fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// The hardware low-power pin of the connector. Obeyed while lower memory 26.6 is set.
+    pub fn set_low_power_pin(&mut self, now: Micros, low_power: bool) {
+        self.poll(now);
+        self.low_power_pin = low_power;
+        self.poll(now);
+    }
+
+    /// Time has come to `now`: what was due since the last call happens, each at its own time.
+    pub fn poll(&mut self, now: Micros) {
+        while let Some(at) = self.next_wakeup().filter(|&at| at <= now) {
+            self.step(at.max(self.now));
+        }
+        self.step(now.max(self.now));
+    }
+
+    fn step(&mut self, now: Micros) {
+        self.now = now;
+        if !self.answers(now) {
+            return;
+        }
+        let wishes = self.wishes();
+        let events = self.power.advance(&self.profile.timing, wishes, now);
+        if events.module_state_changed {
+            lower::MODULE_STATE_CHANGED.raise(&mut self.memory);
+        }
+        crate::cmis::page11::STATE_CHANGED.raise(&mut self.memory, events.lanes_changed);
+        let ended = self.switch.advance(&self.profile, &self.hardware, now);
+        lower::CUSTOM_FLAGS.raise(&mut self.memory, ended.flags);
+        if self.arm_waits && !self.moving() {
+            self.put_arm();
+        }
+        self.finish_cdb(now);
+        self.drive_transmitters(now);
+    }
+
+    /// When [`Module::poll`] should be called next, if nothing else happens.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Micros> {
+        if !self.answers(self.now) {
+            return Some(self.answers_from);
+        }
+        let ends = [self.power.next_end(), self.switch.next_look(), self.cdb_ends];
+        ends.into_iter().flatten().min()
+    }
+
+    fn wishes(&self) -> Wishes {
+        let by_pin = self.low_power_pin && lower::LOW_POWER_ALLOW_HARDWARE.get(&self.memory);
+        Wishes {
+            low_power: by_pin || lower::LOW_POWER_REQUEST.get(&self.memory),
+            deinit: page10::DATA_PATH_DEINIT.get(&self.memory),
+            tx_disable: page10::TX_DISABLE.get(&self.memory),
+        }
+    }
+
+    fn drive_transmitters(&mut self, now: Micros) {
+        let lanes = if self.switch.mutes() { 0 } else { self.power.transmitting() };
+        if lanes != self.transmitters {
+            self.transmitters = lanes;
+            self.hardware.set_transmitters(now, lanes);
+        }
+    }
+
+    /// Reads over I2C: `offset` in the 256-byte window, the page as selected.
+    ///
+    /// A read runs round within its half of the window.
+    ///
+    /// # Errors
+    /// [`NotAcknowledged`] while starting or within a hold-off.
+    pub fn bus_read(
+        &mut self,
+        now: Micros,
+        offset: u8,
+        out: &mut [u8],
+    ) -> Result<(), NotAcknowledged> {
+        self.poll(now);
+        self.bus_free(now)?;
+        let address = self.window(offset);
+        self.refresh(now);
+        let half = offset & 0x80;
+        for (index, byte) in out.iter_mut().enumerate() {
+            let offset = half | (offset.wrapping_add(index as u8) & 0x7f);
+            *byte = self.memory.take(Address { offset, ..address });
+        }
+        Ok(())
+    }
+
+    /// Writes over I2C; the module acts at the end of the write. Bytes that cannot be written
+    /// are ignored.
+    ///
+    /// # Errors
+    /// [`NotAcknowledged`] while starting or within a hold-off, and for a write of several bytes
+    /// that touches the apply registers 10h:143 and 144.
+    pub fn bus_write(
+        &mut self,
+        now: Micros,
+        offset: u8,
+        bytes: &[u8],
+    ) -> Result<(), NotAcknowledged> {
+        self.poll(now);
+        self.bus_free(now)?;
+        let address = self.window(offset);
+        let half = offset & 0x80;
+        let on_page_10 = address.offset >= 128 && address.page == 0x10;
+        let touches_apply = (0..bytes.len())
+            .any(|index| matches!(half | (offset.wrapping_add(index as u8) & 0x7f), 143 | 144));
+        if on_page_10 && touches_apply && bytes.len() > 1 {
+            return Err(NotAcknowledged);
+        }
+        let mut hold_us = self.profile.timing.write_us;
+        for (index, &byte) in bytes.iter().enumerate() {
+            let offset = half | (offset.wrapping_add(index as u8) & 0x7f);
+            let at = Address { offset, ..address };
+            hold_us = hold_us.max(self.hold_after(at));
+            self.put(now, at, byte);
+        }
+        let free_from = now + Micros(u64::from(hold_us));
+        self.bus_free_from = self.bus_free_from.max(free_from);
+        self.poll(now);
+        Ok(())
+    }
+
+    fn bus_free(&self, now: Micros) -> Result<(), NotAcknowledged> {
+        if now < self.bus_free_from { Err(NotAcknowledged) } else { Ok(()) }
+    }
+
+    fn window(&self, offset: u8) -> Address {
+        let select = |field: crate::cmis::Field<u8>| field.get(&self.memory).unwrap_or(0);
+        Address { bank: select(lower::BANK_SELECT), page: select(lower::PAGE_SELECT), offset }
+    }
+
+    fn hold_after(&self, at: Address) -> u32 {
+        match Memory::access(at) {
+            _ if at.offset == lower::PAGE_SELECT.at().offset => self.profile.timing.page_change_us,
+            Access::Locked => self.profile.timing.non_volatile_write_us,
+            _ => self.profile.timing.write_us,
+        }
+    }
+
+    /// Reads registers past the page select, as the serial line does.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchRegister`].
+    pub fn read(&mut self, now: Micros, address: Address, out: &mut [u8]) -> Result<(), Refusal> {
+        self.poll(now);
+        if !Memory::exists(address) || usize::from(address.offset & 0x7f) + out.len() > 128 {
+            return Err(Refusal::NoSuchRegister);
+        }
+        self.refresh(now);
+        for (index, byte) in out.iter_mut().enumerate() {
+            *byte = self.memory.take(address.plus(index as u8));
+        }
+        Ok(())
+    }
+
+    /// Writes registers past the page select, as the serial line does.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchRegister`] if one of the bytes cannot be written, [`Refusal::Locked`]
+    /// before the password. Nothing is written then.
+    pub fn write(&mut self, now: Micros, address: Address, bytes: &[u8]) -> Result<(), Refusal> {
+        self.poll(now);
+        if usize::from(address.offset & 0x7f) + bytes.len() > 128 {
+            return Err(Refusal::NoSuchRegister);
+        }
+        for index in 0..bytes.len() {
+            let at = address.plus(index as u8);
+            match Memory::access(at) {
+                _ if !Memory::exists(at) => return Err(Refusal::NoSuchRegister),
+                Access::Read => return Err(Refusal::NoSuchRegister),
+                Access::Locked if !self.unlocked => return Err(Refusal::Locked),
+                Access::Locked | Access::Write => {}
+            }
+        }
+        for (index, &byte) in bytes.iter().enumerate() {
+            self.put(now, address.plus(index as u8), byte);
+        }
+        self.poll(now);
+        Ok(())
+    }
+
+    /// Checks and stores a change of paths; nothing moves.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] while light moves.
+    pub fn arm(&mut self, now: Micros, arm: Arm) -> Result<ArmReport, Refusal> {
+        self.poll(now);
+        self.arm_now(arm)
+    }
+
+    fn arm_now(&mut self, arm: Arm) -> Result<ArmReport, Refusal> {
+        let report = self.switch.arm(&self.profile, arm)?;
+        self.arm_waits = false;
+        self.show_arm(&arm);
+        Ok(report)
+    }
+
+    /// Starts the armed change. [`Module::moving`] says when it has ended.
+    ///
+    /// # Errors
+    /// [`Refusal::NotArmed`]. A group that may not move now is no error: see the report.
+    pub fn fire(
+        &mut self,
+        now: Micros,
+        transaction: Transaction,
+        groups: Groups,
+    ) -> Result<(), Refusal> {
+        self.poll(now);
+        self.fire_now(now, transaction, groups)
+    }
+
+    fn fire_now(
+        &mut self,
+        now: Micros,
+        transaction: Transaction,
+        groups: Groups,
+    ) -> Result<(), Refusal> {
+        let permission = Permission {
+            ready: self.power.state == crate::cmis::state::ModuleState::Ready,
+            all_deactivated: self.power.all_deactivated(),
+        };
+        let hardware = &mut self.hardware;
+        let order = (transaction, groups);
+        let fired = self.switch.fire(&self.profile, hardware, now, order, permission);
+        self.drive_transmitters(now);
+        fired
+    }
+
+    /// Whether the light of any group is moving.
+    #[must_use]
+    pub fn moving(&self) -> bool {
+        !self.switch.busy().is_empty()
+    }
+
+    /// How the last fire ended, or goes.
+    #[must_use]
+    pub fn fire_report(&self, now: Micros) -> FireReport {
+        self.switch.report(&self.hardware, now)
+    }
+
+    /// Forgets `transaction` if it is armed.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] while light moves for it.
+    pub fn disarm(&mut self, now: Micros, transaction: Transaction) -> Result<(), Refusal> {
+        self.poll(now);
+        self.switch.disarm(transaction)?;
+        if self.switch.armed() == Transaction::NONE {
+            page_b0::ENABLE.set(&mut self.memory, false);
+        }
+        Ok(())
+    }
+
+    /// Stores the paths taken at power-on.
+    ///
+    /// # Errors
+    /// [`Refusal::Locked`] for a wrong password, [`Refusal::Malformed`] for paths that the
+    /// module does not have.
+    pub fn set_power_on_paths(
+        &mut self,
+        now: Micros,
+        password: u32,
+        paths: Paths,
+    ) -> Result<(), Refusal> {
+        self.poll(now);
+        if password != cdb::DEFAULT_PASSWORD {
+            return Err(Refusal::Locked);
+        }
+        let exists = |path: Path| {
+            path.external_number().is_none_or(|number| number <= self.profile.external_paths)
+        };
+        if !paths.iter().copied().all(exists) {
+            return Err(Refusal::Malformed);
+        }
+        self.hardware.store_power_on_paths(paths);
+        Ok(())
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        let timing = &self.profile.timing;
+        Identity {
+            versions: (crate::frame::VERSION, crate::frame::VERSION),
+            vendor: self.profile.vendor,
+            part: self.profile.part,
+            serial: self.profile.serial,
+            firmware: self.profile.firmware,
+            layout: page_b0::LAYOUT_VERSION,
+            groups: self.profile.groups,
+            external_paths: self.profile.external_paths,
+            capabilities: self.profile.capabilities,
+            switch_us: timing.switch_us,
+            settle_us: timing.settle_us,
+            dwell_us: timing.dwell_us,
+            commit_max_us: timing.commit_max_us,
+            power_low: self.profile.power_low,
+        }
+    }
+
+    /// Everything a host checks after a change. Clears no flag.
+    pub fn status(&mut self, now: Micros) -> StatusReport {
+        self.poll(now);
+        self.status_now(now)
+    }
+
+    fn status_now(&self, now: Micros) -> StatusReport {
+        use crate::cmis::Code;
+        let uptime_ms = now.since(self.answers_from).0 / 1_000;
+        StatusReport {
+            boots: self.boots,
+            uptime_ms: u32::try_from(uptime_ms).unwrap_or(u32::MAX),
+            module_state: self.power.state.code(),
+            armed: self.switch.armed(),
+            fired: self.switch.fired,
+            generation: self.switch.generation,
+            busy: self.switch.busy(),
+            active: self.switch.active(&self.hardware, now),
+            arm_outcomes: self.switch.arm_outcomes,
+            fire_outcomes: self.switch.fire_outcomes,
+            data_paths: core::array::from_fn(|lane| self.power.lanes[lane].state.code()),
+            taps: core::array::from_fn(|index| self.tap(now, index as u8 + 1)),
+            received: core::array::from_fn(|lane| self.hardware.received(now, lane)),
+        }
+    }
+
+    fn tap(&self, now: Micros, number: u8) -> Power {
+        if number <= self.profile.external_paths {
+            self.hardware.tap(now, number)
+        } else {
+            Power::default()
+        }
+    }
+}
+
+impl<H> Registers for Module<H> {
+    /// The byte as last refreshed; clears nothing. For tests and displays.
+    fn byte(&self, at: Address) -> u8 {
+        self.memory.byte(at)
+    }
+}

@@ -1,0 +1,177 @@
+//! What a kind of module is: its names, groups, timings and applications.
+
+use crate::message::{Capabilities, Power};
+
+/// One application a module offers: a host interface on some lanes, a media interface on others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Application {
+    /// Host interface id (SFF-8024).
+    pub host: u8,
+    /// Media interface id (SFF-8024).
+    pub media: u8,
+    /// Host lanes of one data path: 1, 2, 4 or 8.
+    pub host_lanes: u8,
+    /// Media lanes of one data path.
+    pub media_lanes: u8,
+    /// Host lanes on which a data path may begin, one bit a lane.
+    pub host_assignment: u8,
+    /// Media lanes on which one may begin.
+    pub media_assignment: u8,
+}
+
+/// How long things take, in microseconds. The module advertises the CMIS duration codes that hold
+/// these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// From power-on or reset to a bus and a serial line that answer.
+    pub boot_us: u32,
+    /// Module state PowerUp.
+    pub power_up_us: u32,
+    /// Module state PowerDown, after the data paths stopped.
+    pub power_down_us: u32,
+    /// Data-path state Init.
+    pub data_path_init_us: u32,
+    /// Data-path state Deinit.
+    pub data_path_deinit_us: u32,
+    /// Data-path state TxTurnOn.
+    pub tx_turn_on_us: u32,
+    /// Data-path state TxTurnOff.
+    pub tx_turn_off_us: u32,
+    /// ConfigStatus InProgress.
+    pub configure_us: u32,
+    /// Hold-off after a page change on the bus.
+    pub page_change_us: u32,
+    /// Hold-off after a write to volatile registers.
+    pub write_us: u32,
+    /// Hold-off after a write to non-volatile registers.
+    pub non_volatile_write_us: u32,
+    /// A CDB command, from trigger to result.
+    pub cdb_us: u32,
+    /// From a condition to its flag.
+    pub flag_us: u32,
+    /// Typical time from fire to the light being at its new path.
+    pub switch_us: u16,
+    /// Time from there until power is to be trusted.
+    pub settle_us: u16,
+    /// Least time between two switches of a group.
+    pub dwell_us: u16,
+    /// Longest time from fire to an outcome.
+    pub commit_max_us: u32,
+}
+
+/// A kind of module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// SFF-8024 identifier, one of [`crate::cmis::lower::identifier`].
+    pub identifier: u8,
+    /// Vendor name, padded with spaces.
+    pub vendor: [u8; 16],
+    /// Part number, padded with spaces.
+    pub part: [u8; 16],
+    /// Serial number, padded with spaces.
+    pub serial: [u8; 16],
+    /// Firmware version, major and minor.
+    pub firmware: (u8, u8),
+    /// Switch groups, 1 to 8.
+    pub groups: u8,
+    /// External paths of each group, 1 to 8.
+    pub external_paths: u8,
+    /// What the switch can do.
+    pub capabilities: Capabilities,
+    /// Tap power below which a path counts as dark.
+    pub power_low: Power,
+    /// Lane power below which a lane has lost its signal.
+    pub los: Power,
+    /// Largest power draw in watts.
+    pub power_max_watts: u8,
+    /// Durations.
+    pub timing: Timing,
+    /// Applications on offer, best first; at most eight.
+    pub applications: &'static [Application],
+}
+
+/// `text` padded with spaces, for the names of a profile.
+///
+/// # Panics
+/// At compile time, if `text` is longer than `N`.
+#[must_use]
+pub const fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let bytes = text.as_bytes();
+    assert!(bytes.len() <= N, "the name is too long for its field");
+    let mut field = [b' '; N];
+    let mut index = 0;
+    while index < bytes.len() {
+        field[index] = bytes[index];
+        index += 1;
+    }
+    field
+}
+
+impl Profile {
+    /// An 800G module with one switch group of two external paths and a loopback.
+    ///
+    /// Switching takes 70 µs, the middle of the 60 to 80 µs published for OCS transceivers; the
+    /// other durations and the 12 W are design values of this project, not measurements.
+    pub const OCSTRX_800G: Self = Self {
+        identifier: crate::cmis::lower::identifier::QSFP_DD,
+        vendor: padded("lightloom"),
+        part: padded("OCSTRX-800G-3P"),
+        serial: padded("0"),
+        firmware: (1, 0),
+        groups: 1,
+        external_paths: 2,
+        capabilities: Capabilities::DARK
+            .and(Capabilities::LOOPBACK)
+            .and(Capabilities::HOT)
+            .and(Capabilities::FAST_FIRE)
+            .and(Capabilities::TAPS),
+        power_low: Power(1_000),
+        los: Power(500),
+        power_max_watts: 12,
+        timing: Timing {
+            boot_us: 500_000,
+            power_up_us: 100_000,
+            power_down_us: 50_000,
+            data_path_init_us: 40_000,
+            data_path_deinit_us: 4_000,
+            tx_turn_on_us: 900,
+            tx_turn_off_us: 500,
+            configure_us: 2_000,
+            page_change_us: 5_000,
+            write_us: 1_000,
+            non_volatile_write_us: 60_000,
+            cdb_us: 5_000,
+            flag_us: 100_000,
+            switch_us: 70,
+            settle_us: 30,
+            dwell_us: 1_000,
+            commit_max_us: 1_000,
+        },
+        applications: &[
+            Application {
+                host: 0x51,
+                media: 0x56,
+                host_lanes: 8,
+                media_lanes: 8,
+                host_assignment: 0x01,
+                media_assignment: 0x01,
+            },
+            Application {
+                host: 0x4f,
+                media: 0x1c,
+                host_lanes: 4,
+                media_lanes: 4,
+                host_assignment: 0x11,
+                media_assignment: 0x11,
+            },
+            Application {
+                host: 0x4b,
+                media: 0x14,
+                host_lanes: 1,
+                media_lanes: 1,
+                host_assignment: 0xff,
+                media_assignment: 0xff,
+            },
+        ],
+    };
+}

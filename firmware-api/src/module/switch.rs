@@ -1,0 +1,342 @@
+//! The path switch: arm, fire, watch the light move, say how it ended.
+//!
+//! ```text
+//!        arm                fire                      at the path          power checked
+//!  idle ─────▶ armed ─────────────────▶ moving ─────────────────▶ settling ─────────────▶ idle
+//!                │ refused: no motion      │ elsewhere: HardwareFault         generation + 1
+//!                ▼                         │ not at rest in time: SettleTimeout
+//!              armed                       ▼
+//!                                         idle
+//! ```
+//!
+//! A transaction moves each group once. Fired again, it moves nothing and the outcome stands.
+
+use crate::message::{Arm, ArmReport, Capabilities, FireReport, Power, Refusal, Transaction};
+use crate::module::hardware::{Hardware, Position};
+use crate::module::profile::Profile;
+use crate::path::{GROUPS_MAX, Groups, Outcome, Outcomes, Path, Paths, Policy};
+use crate::time::Micros;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Moving,
+    Settling,
+}
+
+/// One group under way.
+#[derive(Clone, Copy, Debug)]
+struct Motion {
+    wanted: Path,
+    began: Micros,
+    phase: Phase,
+    next_look: Micros,
+}
+
+/// What the rest of the module allows at the moment of a fire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Permission {
+    /// The module is in its Ready state.
+    pub(crate) ready: bool,
+    /// Every data path is Deactivated.
+    pub(crate) all_deactivated: bool,
+}
+
+/// What happened while time advanced.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ended {
+    /// Custom flags to raise.
+    pub(crate) flags: u8,
+}
+
+/// The switch groups of a module.
+#[derive(Clone, Debug)]
+pub(crate) struct Switch {
+    groups: Groups,
+    armed: Option<Arm>,
+    pub(crate) arm_outcomes: Outcomes,
+    pub(crate) fired: Transaction,
+    fired_groups: Groups,
+    policy: Policy,
+    pub(crate) fire_outcomes: Outcomes,
+    pub(crate) generation: u32,
+    pub(crate) committed: Paths,
+    moved_in_this_fire: bool,
+    motions: [Option<Motion>; GROUPS_MAX],
+    came_to_rest: [Option<Micros>; GROUPS_MAX],
+}
+
+impl Switch {
+    /// After power-on: every group is driven to its stored path.
+    pub(crate) fn power_on(profile: &Profile, hardware: &mut impl Hardware, now: Micros) -> Self {
+        let stored = hardware.load_power_on_paths();
+        let groups = Groups::first(profile.groups);
+        let mut committed = [Path::DARK; GROUPS_MAX];
+        for group in groups.iter() {
+            committed[group] = stored[group];
+            hardware.drive(now, group, stored[group]);
+        }
+        Self {
+            groups,
+            armed: None,
+            arm_outcomes: Outcomes::default(),
+            fired: Transaction::NONE,
+            fired_groups: Groups::NONE,
+            policy: Policy::default(),
+            fire_outcomes: Outcomes::default(),
+            generation: 0,
+            committed,
+            moved_in_this_fire: false,
+            motions: [None; GROUPS_MAX],
+            came_to_rest: [None; GROUPS_MAX],
+        }
+    }
+
+    /// What is armed.
+    pub(crate) fn armed(&self) -> Transaction {
+        self.armed.map_or(Transaction::NONE, |arm| arm.transaction)
+    }
+
+    /// Groups whose light is moving.
+    pub(crate) fn busy(&self) -> Groups {
+        (0..GROUPS_MAX)
+            .filter(|&group| self.motions[group].is_some())
+            .fold(Groups::NONE, Groups::with)
+    }
+
+    /// Whether transmitters must be off while groups move.
+    pub(crate) fn mutes(&self) -> bool {
+        self.policy == Policy::MuteTransmit && !self.busy().is_empty()
+    }
+
+    /// Checks and stores a change. Nothing moves.
+    pub(crate) fn arm(&mut self, profile: &Profile, arm: Arm) -> Result<ArmReport, Refusal> {
+        if !self.busy().is_empty() {
+            return Err(Refusal::Busy);
+        }
+        let repeated = self.armed == Some(arm);
+        let reused = arm.transaction == self.fired && !repeated;
+        self.arm_outcomes = core::array::from_fn(|group| self.check(profile, &arm, group, reused));
+        self.armed = (!reused).then_some(arm);
+        Ok(ArmReport { transaction: self.armed(), outcomes: self.arm_outcomes })
+    }
+
+    fn check(&self, profile: &Profile, arm: &Arm, group: usize, reused: bool) -> Outcome {
+        let can = |capability| profile.capabilities.has(capability);
+        let path = arm.paths[group];
+        let exists = match path.external_number() {
+            Some(number) => number <= profile.external_paths,
+            None if path == Path::LOOPBACK => can(Capabilities::LOOPBACK),
+            None => can(Capabilities::DARK),
+        };
+        match (self.groups.contains(group), exists) {
+            (false, _) if path == Path::DARK => Outcome::None,
+            (false, _) | (true, false) => Outcome::Invalid,
+            (true, true) if reused => Outcome::Rejected,
+            (true, true) if arm.policy == Policy::Hot && !can(Capabilities::HOT) => {
+                Outcome::Rejected
+            }
+            (true, true) => Outcome::Success,
+        }
+    }
+
+    /// Forgets `transaction`, if it is the armed one and no light moves for it.
+    pub(crate) fn disarm(&mut self, transaction: Transaction) -> Result<(), Refusal> {
+        if self.armed() != transaction || transaction == Transaction::NONE {
+            return Ok(());
+        }
+        if !self.busy().is_empty() {
+            return Err(Refusal::Busy);
+        }
+        self.armed = None;
+        self.arm_outcomes = Outcomes::default();
+        Ok(())
+    }
+
+    /// Starts to move `groups` as armed. Groups that this transaction already moved stay.
+    pub(crate) fn fire(
+        &mut self,
+        profile: &Profile,
+        hardware: &mut impl Hardware,
+        now: Micros,
+        (transaction, groups): (Transaction, Groups),
+        permission: Permission,
+    ) -> Result<(), Refusal> {
+        let arm = match self.armed {
+            Some(arm) if arm.transaction == transaction => arm,
+            _ if transaction == self.fired && transaction != Transaction::NONE => return Ok(()),
+            _ => return Err(Refusal::NotArmed),
+        };
+        if self.fired != transaction {
+            self.fired = transaction;
+            self.fired_groups = Groups::NONE;
+            self.fire_outcomes = Outcomes::default();
+            self.moved_in_this_fire = false;
+        }
+        self.policy = arm.policy;
+        let moved_before = self.fired_groups;
+        for group in groups.iter().filter(|&group| !moved_before.contains(group)) {
+            let outcome = self.may_move(profile, &arm, group, now, permission);
+            self.fire_outcomes[group] = outcome;
+            if outcome == Outcome::InProgress {
+                self.fired_groups = self.fired_groups.with(group);
+                self.begin(profile, hardware, now, group, arm.paths[group]);
+            }
+        }
+        Ok(())
+    }
+
+    fn may_move(
+        &self,
+        profile: &Profile,
+        arm: &Arm,
+        group: usize,
+        now: Micros,
+        permission: Permission,
+    ) -> Outcome {
+        let dwell = Micros(u64::from(profile.timing.dwell_us));
+        let rested = self.came_to_rest[group].is_none_or(|at| now.since(at) >= dwell);
+        if !self.groups.contains(group) {
+            Outcome::Invalid
+        } else if self.arm_outcomes[group] != Outcome::Success {
+            self.arm_outcomes[group]
+        } else if arm.policy == Policy::RequireDeactivated && !permission.all_deactivated {
+            Outcome::InconsistentWithDataPath
+        } else if !permission.ready || !rested {
+            Outcome::Rejected
+        } else {
+            Outcome::InProgress
+        }
+    }
+
+    fn begin(
+        &mut self,
+        profile: &Profile,
+        hardware: &mut impl Hardware,
+        now: Micros,
+        group: usize,
+        wanted: Path,
+    ) {
+        let mut motion = Motion { wanted, began: now, phase: Phase::Moving, next_look: now };
+        if hardware.position(now, group) != Position::At(wanted) {
+            hardware.drive(now, group, wanted);
+            motion.next_look = now + Micros(u64::from(profile.timing.switch_us));
+        }
+        self.motions[group] = Some(motion);
+    }
+
+    /// When a moving group should next be looked at.
+    pub(crate) fn next_look(&self) -> Option<Micros> {
+        self.motions.iter().flatten().map(|motion| motion.next_look).min()
+    }
+
+    /// Looks at each group whose time has come.
+    pub(crate) fn advance(
+        &mut self,
+        profile: &Profile,
+        hardware: &impl Hardware,
+        now: Micros,
+    ) -> Ended {
+        let mut ended = Ended::default();
+        for group in self.groups.iter() {
+            let Some(motion) = self.motions[group].filter(|motion| motion.next_look <= now) else {
+                continue;
+            };
+            let position = hardware.position(now, group);
+            match look(profile, motion, position, tap_of(hardware, now, motion.wanted), now) {
+                Look::Again(motion) => self.motions[group] = Some(motion),
+                Look::Ended(outcome) => {
+                    self.end(group, motion.wanted, outcome, now);
+                    ended.flags |= flags_of(outcome);
+                }
+            }
+        }
+        ended
+    }
+
+    fn end(&mut self, group: usize, wanted: Path, outcome: Outcome, now: Micros) {
+        self.motions[group] = None;
+        self.came_to_rest[group] = Some(now);
+        self.fire_outcomes[group] = outcome;
+        if matches!(outcome, Outcome::Success | Outcome::PowerLow) {
+            self.committed[group] = wanted;
+            self.moved_in_this_fire = true;
+        }
+        if self.busy().is_empty() && core::mem::take(&mut self.moved_in_this_fire) {
+            self.generation = self.generation.wrapping_add(1);
+        }
+    }
+
+    /// Where the light of each group is; dark while it moves.
+    pub(crate) fn active(&self, hardware: &impl Hardware, now: Micros) -> Paths {
+        core::array::from_fn(|group| match hardware.position(now, group) {
+            Position::At(path) if self.groups.contains(group) => path,
+            _ => Path::DARK,
+        })
+    }
+
+    /// Whether a group at rest is not where it was last brought to.
+    pub(crate) fn strayed(&self, hardware: &impl Hardware, now: Micros) -> bool {
+        let active = self.active(hardware, now);
+        self.groups
+            .iter()
+            .any(|group| self.motions[group].is_none() && active[group] != self.committed[group])
+    }
+
+    /// How the last fire ended.
+    pub(crate) fn report(&self, hardware: &impl Hardware, now: Micros) -> FireReport {
+        FireReport {
+            transaction: self.fired,
+            generation: self.generation,
+            outcomes: self.fire_outcomes,
+            active: self.active(hardware, now),
+        }
+    }
+}
+
+/// What a look at a moving group says.
+enum Look {
+    Again(Motion),
+    Ended(Outcome),
+}
+
+fn look(
+    profile: &Profile,
+    motion: Motion,
+    position: Position,
+    tap: Option<Power>,
+    now: Micros,
+) -> Look {
+    let timing = &profile.timing;
+    let deadline = motion.began + Micros(u64::from(timing.commit_max_us));
+    match (motion.phase, position) {
+        (Phase::Moving, Position::At(path)) if path == motion.wanted => {
+            let next_look = now + Micros(u64::from(timing.settle_us));
+            Look::Again(Motion { phase: Phase::Settling, next_look, ..motion })
+        }
+        (Phase::Settling, Position::At(path)) if path == motion.wanted => {
+            let has_taps = profile.capabilities.has(Capabilities::TAPS);
+            let dim = has_taps && tap.is_some_and(|power| power < profile.power_low);
+            Look::Ended(if dim { Outcome::PowerLow } else { Outcome::Success })
+        }
+        (_, Position::Moving) if now < deadline => {
+            let pause = u64::from(timing.switch_us / 4).max(1);
+            let next_look = Micros((now.0 + pause).min(deadline.0));
+            Look::Again(Motion { phase: Phase::Moving, next_look, ..motion })
+        }
+        (_, Position::Moving) => Look::Ended(Outcome::SettleTimeout),
+        (_, Position::At(_)) => Look::Ended(Outcome::HardwareFault),
+    }
+}
+
+fn tap_of(hardware: &impl Hardware, now: Micros, path: Path) -> Option<Power> {
+    path.external_number().map(|number| hardware.tap(now, number))
+}
+
+fn flags_of(outcome: Outcome) -> u8 {
+    use crate::cmis::page_b0::flag;
+    match outcome {
+        Outcome::Success => flag::SWITCH_DONE,
+        Outcome::PowerLow => flag::SWITCH_DONE | flag::POWER_LOW,
+        _ => flag::SWITCH_FAULT,
+    }
+}

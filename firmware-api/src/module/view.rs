@@ -1,0 +1,187 @@
+//! Registers as a view of the module's state, refreshed before each read.
+
+use super::data_path::{LANES, default_config};
+use super::{Hardware, Module};
+use crate::cmis::duration::Duration;
+use crate::cmis::{
+    Address, RegistersMut, checksum, lower, page_b0, page00, page01, page02, page10, page11,
+};
+use crate::message::{Arm, Power};
+use crate::path::{GROUPS_MAX, Outcome};
+use crate::time::Micros;
+
+/// CMIS 5.3, the first revision with a page change time.
+const CMIS_REVISION: u8 = 0x53;
+
+impl<H: Hardware> Module<H> {
+    /// Fills the registers that do not change while the module runs.
+    pub(super) fn write_defaults(&mut self) {
+        self.write_identity();
+        self.write_applications();
+        self.write_advertisement();
+        self.write_switch_advertisement();
+        for lane in 0..LANES {
+            let config = default_config(&self.profile, lane);
+            page10::staged(lane as u8).set(&mut self.memory, config);
+        }
+        for sum in [checksum::PAGE_00, checksum::PAGE_01, checksum::PAGE_02, checksum::PAGE_B0] {
+            sum.write(&mut self.memory);
+        }
+    }
+
+    fn write_identity(&mut self) {
+        let (memory, profile) = (&mut self.memory, &self.profile);
+        lower::IDENTIFIER.set(memory, profile.identifier);
+        memory.set_byte(Address::page(0x00, 128), profile.identifier);
+        lower::REVISION.set(memory, CMIS_REVISION);
+        lower::STEPPED_CONFIG_ONLY.set(memory, true);
+        lower::INTERRUPT_DEASSERTED.set(memory, true);
+        lower::LOW_POWER_ALLOW_HARDWARE.set(memory, true);
+        lower::RESTARTED.set(memory, true);
+        lower::FIRMWARE[0].set(memory, profile.firmware.0);
+        lower::FIRMWARE[1].set(memory, profile.firmware.1);
+        page00::VENDOR.set(memory, &profile.vendor);
+        page00::PART.set(memory, &profile.part);
+        page00::SERIAL.set(memory, &profile.serial);
+        page00::POWER_MAX.set(memory, profile.power_max_watts.saturating_mul(4));
+        page02::RX_POWER_LOW.set(memory, profile.los.0);
+        page02::RX_POWER_HIGH.set(memory, u16::MAX);
+    }
+
+    fn write_applications(&mut self) {
+        let memory = &mut self.memory;
+        for number in 0..8u8 {
+            let at = lower::application(number);
+            let Some(application) = self.profile.applications.get(usize::from(number)) else {
+                memory.set_byte(at, lower::APPLICATIONS_END);
+                continue;
+            };
+            memory.set_byte(at, application.host);
+            memory.set_byte(at.plus(1), application.media);
+            memory.set_byte(at.plus(2), application.host_lanes << 4 | application.media_lanes);
+            memory.set_byte(at.plus(3), application.host_assignment);
+            memory.set_byte(page01::media_lanes(number), application.media_assignment);
+        }
+    }
+
+    fn write_advertisement(&mut self) {
+        let (memory, timing) = (&mut self.memory, &self.profile.timing);
+        let holding = |span_us: u32| Duration::holding(Micros(u64::from(span_us)));
+        page01::DATA_PATH_INIT.set(memory, holding(timing.data_path_init_us));
+        page01::DATA_PATH_DEINIT.set(memory, holding(timing.data_path_deinit_us));
+        page01::MODULE_POWER_UP.set(memory, holding(timing.power_up_us));
+        page01::MODULE_POWER_DOWN.set(memory, holding(timing.power_down_us));
+        page01::TX_TURN_ON.set(memory, holding(timing.tx_turn_on_us));
+        page01::TX_TURN_OFF.set(memory, holding(timing.tx_turn_off_us));
+        page01::CDB_INSTANCES.set(memory, 1);
+        page01::CDB_BACKGROUND.set(memory, true);
+        // Both forms hold the real time, whichever a host reads (cmis::rules::cdb_busy_bound).
+        page01::CDB_BUSY_SHORT.set(memory, 0);
+        page01::CDB_BUSY_LONG.set(memory, (timing.cdb_us.div_ceil(160_000)).min(31) as u8);
+        let halvings = (0..15).take_while(|i| 10_000 >> (i + 1) >= timing.page_change_us).count();
+        page01::PAGE_CHANGE.set(memory, halvings as u8);
+    }
+
+    fn write_switch_advertisement(&mut self) {
+        let (memory, profile) = (&mut self.memory, &self.profile);
+        let timing = &profile.timing;
+        page_b0::MAGIC.set(memory, &page_b0::MAGIC_TEXT);
+        page_b0::LAYOUT.set(memory, page_b0::LAYOUT_VERSION);
+        page_b0::GROUPS.set(memory, profile.groups);
+        page_b0::EXTERNAL_PATHS.set(memory, profile.external_paths);
+        page_b0::CAPABILITIES.set(memory, profile.capabilities);
+        page_b0::SWITCH_US.set(memory, timing.switch_us);
+        page_b0::SETTLE_US.set(memory, timing.settle_us);
+        page_b0::DWELL_US.set(memory, timing.dwell_us);
+        let commit_max = Duration::holding(Micros(u64::from(timing.commit_max_us)));
+        page_b0::COMMIT_MAX.set(memory, commit_max);
+    }
+
+    /// Brings every read-only register up to date.
+    pub(super) fn refresh(&mut self, now: Micros) {
+        self.refresh_monitors(now);
+        self.refresh_lanes();
+        self.refresh_switch(now);
+        self.refresh_lost_signals(now);
+        self.memory.summarise_flags();
+    }
+
+    fn refresh_monitors(&mut self, now: Micros) {
+        let (memory, hardware) = (&mut self.memory, &self.hardware);
+        lower::MODULE_STATE.set(memory, self.power.state);
+        lower::TEMPERATURE.set(memory, hardware.temperature(now));
+        lower::SUPPLY.set(memory, hardware.supply(now));
+        page11::TX_OUTPUT.set(memory, self.transmitters);
+        page11::RX_OUTPUT.set(memory, self.power.transmitting());
+        for lane in 0..LANES {
+            page11::TX_POWER.set(memory, lane, hardware.transmitted(now, lane).0);
+            page11::RX_POWER.set(memory, lane, hardware.received(now, lane).0);
+        }
+        for number in 1..=self.profile.external_paths {
+            page_b0::TAPS.set(memory, usize::from(number) - 1, hardware.tap(now, number).0);
+        }
+    }
+
+    fn refresh_lanes(&mut self) {
+        let memory = &mut self.memory;
+        let mut pending = 0;
+        for (index, lane) in self.power.lanes.iter().enumerate() {
+            page11::DATA_PATH_STATE.set(memory, index, lane.state);
+            page11::CONFIG_STATUS.set(memory, index, lane.config);
+            page11::active(index as u8).set(memory, lane.active);
+            if lane.state == crate::cmis::state::DataPathState::Init {
+                pending |= 1 << index;
+            }
+        }
+        page11::INIT_PENDING.set(memory, pending);
+    }
+
+    fn refresh_switch(&mut self, now: Micros) {
+        let active = self.switch.active(&self.hardware, now);
+        let strayed = self.switch.strayed(&self.hardware, now);
+        let power_on = self.hardware.load_power_on_paths();
+        let (memory, switch) = (&mut self.memory, &self.switch);
+        for group in 0..GROUPS_MAX {
+            lower::ACTIVE_PATHS.set(memory, group, active[group]);
+            page_b0::fire_outcome(group).set(memory, switch.fire_outcomes[group]);
+            page_b0::arm_outcome(group).set(memory, switch.arm_outcomes[group]);
+            page_b0::committed(group).set(memory, switch.committed[group]);
+            page_b0::power_on_path(group).set(memory, power_on[group]);
+        }
+        lower::BUSY_GROUPS.set(memory, switch.busy().0);
+        let worst = switch.fire_outcomes.iter().copied().max_by_key(|outcome| outcome.code());
+        let worst = worst.unwrap_or(Outcome::None);
+        lower::FIRE_OUTCOME.set(memory, page_b0::short_outcome(worst));
+        lower::GENERATION.set(memory, switch.generation);
+        page_b0::GENERATION.set(memory, switch.generation);
+        if strayed {
+            lower::CUSTOM_FLAGS.raise(memory, page_b0::flag::UNEXPECTED_PATH);
+        }
+    }
+
+    /// Raises the loss-of-signal flag of lanes whose light was gone for the flag time.
+    fn refresh_lost_signals(&mut self, now: Micros) {
+        let flag_time = Micros(u64::from(self.profile.timing.flag_us));
+        for lane in 0..LANES {
+            let power: Power = self.hardware.received(now, lane);
+            if power >= self.profile.los {
+                self.lost_signal_since[lane] = None;
+                continue;
+            }
+            let since = *self.lost_signal_since[lane].get_or_insert(now);
+            if now.since(since) >= flag_time {
+                page11::RX_LOS.raise(&mut self.memory, 1 << lane);
+            }
+        }
+    }
+
+    /// Shows an arm that came over the serial line in the registers that would have made it.
+    pub(super) fn show_arm(&mut self, arm: &Arm) {
+        for (group, &path) in arm.paths.iter().enumerate() {
+            page_b0::wanted(group).set(&mut self.memory, path);
+        }
+        page_b0::TRANSACTION.set(&mut self.memory, arm.transaction.0);
+        page_b0::POLICY.set(&mut self.memory, arm.policy);
+        page_b0::ENABLE.set(&mut self.memory, true);
+    }
+}
