@@ -16,8 +16,10 @@ use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_planner::rfabric::exact::{self, Limits, Solver};
 use lightloom_planner::rfabric::one_hop::{self, Effort};
+use lightloom_planner::rfabric::realise::realise;
 use lightloom_planner::rfabric::topology::Topology;
 use lightloom_planner::rfabric::workload::shapes;
+use rand::RngExt;
 
 fn main() -> ExitCode {
     println!(
@@ -36,7 +38,55 @@ fn main() -> ExitCode {
             one_hop_line(name, &fabric(leaves, ports), &shape(leaves as usize, Seed(1)));
         }
     }
+    println!(
+        "\n{:>6} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "leaves", "switches", "r", "swapped", "kept", "cpu_s"
+    );
+    for (leaves, ports) in [(16, 16), (32, 32), (64, 32), (128, 64)] {
+        for r in [2, 4] {
+            for swapped in [5, 20, 50, 100] {
+                realise_line(leaves, ports, r, swapped);
+            }
+        }
+    }
     ExitCode::SUCCESS
+}
+
+/// Swaps the ends of random pairs of circuits and counts what the next realisation keeps.
+fn realise_line(leaves: u32, ports: u32, ports_per_switch: u32, swapped_percent: u64) {
+    let fabric = wired(leaves, ports, ports_per_switch);
+    let mut stream = Seed(1).stream("bench.realise", 0);
+    let mut topology = Topology::uniform_mesh(&fabric);
+    let mut swap = |topology: &mut Topology, times: u64| {
+        let mut ends: Vec<(usize, usize)> = topology
+            .pairs()
+            .flat_map(|(pair, count)| vec![(pair.a.index(), pair.b.index()); count as usize])
+            .collect();
+        for _ in 0..times {
+            let (x, y) = (stream.random_range(0..ends.len()), stream.random_range(0..ends.len()));
+            let ((a, b), (c, d)) = (ends[x], ends[y]);
+            if a != d && b != c && x != y {
+                topology.remove(a, b);
+                topology.remove(c, d);
+                topology.add(a, d);
+                topology.add(b, c);
+                ends[x] = (a, d);
+                ends[y] = (b, c);
+            }
+        }
+    };
+    let count = topology.count();
+    swap(&mut topology, count * 2);
+    let before = realise(&fabric, &topology, &[]).cross_connects;
+    swap(&mut topology, count * swapped_percent / 200);
+    let start = cpu_seconds();
+    let after = realise(&fabric, &topology, &before);
+    let seconds = cpu_seconds() - start;
+    println!(
+        "{leaves:>6} {:>8} {ports_per_switch:>8} {swapped_percent:>7}% {:>8.3} {seconds:>8.3}",
+        fabric.switches(),
+        after.kept as f64 / after.kept_upper_bound as f64,
+    );
 }
 
 fn one_hop_line(name: &str, fabric: &ReconfigurableFatTree, demand: &Demand) {
@@ -77,6 +127,10 @@ fn cpu_seconds() -> f64 {
 }
 
 fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
+    wired(leaves, ports, 2)
+}
+
+fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
     let spec = FatTreeSpec {
         leaves,
         gpus_per_leaf: ports,
@@ -87,9 +141,9 @@ fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
         },
         banks: vec![OcsBank {
             name: "core".into(),
-            switches: ports / 2,
-            ports_per_switch: 2 * leaves,
-            ports_per_leaf: 2,
+            switches: ports / ports_per_leaf,
+            ports_per_switch: ports_per_leaf * leaves,
+            ports_per_leaf,
             insertion_loss_db: 1.0,
         }],
         timing: SwitchTiming {

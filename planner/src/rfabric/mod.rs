@@ -1,12 +1,19 @@
 //! Planning a reconfigurable fat-tree: which circuits each phase gets, how the switches hold them,
 //! and when changing them pays.
 
+pub mod check;
 pub mod demand;
 pub mod evaluate;
 pub mod exact;
+mod flow;
 pub mod one_hop;
-pub mod topology;
-pub mod workload;
-
+pub mod phases;
+pub mod plan;
+pub mod realise;
 #[cfg(test)]
 mod testing;
+pub mod topology;
+pub mod transition;
+pub mod workload;
+
+pub use plan::{Options, RfabricPlan, plan};

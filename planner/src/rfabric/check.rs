@@ -1,0 +1,200 @@
+//! The checker: re-derives from the wiring that a plan can be switched on and is as fast as it says.
+//!
+//! Shares no code with the planner. It reads the specification and the plan, walks the ports, and
+//! finds each rate again by trying rates, not by the planner's closed form.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec};
+
+use super::demand::Demand;
+use super::plan::{PhasePlan, RfabricPlan, TransitionPlan};
+
+/// How far a stated rate may be from the one found here, as a fraction.
+const RATE_TOLERANCE: f64 = 1e-6;
+
+/// What is wrong with a plan; nothing if it is sound. `demands` are those of the plan's phases.
+#[must_use]
+pub fn check(spec: &FatTreeSpec, demands: &[Demand], plan: &RfabricPlan) -> Vec<String> {
+    let mut findings = Vec::new();
+    if demands.len() != plan.phases.len() {
+        return vec![format!("{} demands for {} phases", demands.len(), plan.phases.len())];
+    }
+    for (phase, demand) in plan.phases.iter().zip(demands) {
+        check_circuits(spec, phase, &mut findings);
+        check_rate(spec, demand, phase, &mut findings);
+    }
+    let circuits: BTreeMap<&str, &Vec<CrossConnect>> =
+        plan.phases.iter().map(|phase| (phase.name.as_str(), &phase.circuits)).collect();
+    for transition in &plan.transitions {
+        match (circuits.get(transition.from.as_str()), circuits.get(transition.to.as_str())) {
+            (Some(from), Some(to)) => {
+                check_transition(spec, transition, from, to, &mut findings);
+            }
+            _ => findings.push(format!(
+                "transition from {} to {}: no such phase",
+                transition.from, transition.to
+            )),
+        }
+    }
+    findings
+}
+
+fn check_circuits(spec: &FatTreeSpec, phase: &PhasePlan, findings: &mut Vec<String>) {
+    let mut owner = BTreeSet::new();
+    for held in &spec.held {
+        owner.insert((held.ocs, held.a_port));
+        owner.insert((held.ocs, held.b_port));
+    }
+    for circuit in &phase.circuits {
+        let place = format!(
+            "phase {}: {} ports {} and {}",
+            phase.name, circuit.ocs, circuit.a_port, circuit.b_port
+        );
+        let Some(ports_per_leaf) = ports_per_leaf(spec, circuit.ocs.0) else {
+            findings.push(format!("{place}: no such switch"));
+            continue;
+        };
+        for (leaf, port) in [(circuit.a, circuit.a_port), (circuit.b, circuit.b_port)] {
+            if leaf.0 >= spec.leaves
+                || !(leaf.0 * ports_per_leaf..(leaf.0 + 1) * ports_per_leaf).contains(&port)
+            {
+                findings.push(format!("{place}: port {port} is not wired to {leaf}"));
+            }
+            if !owner.insert((circuit.ocs, port)) {
+                findings.push(format!("{place}: port {port} has another peer already"));
+            }
+        }
+        if let Some(reason) = closed(spec, circuit) {
+            findings.push(format!("{place}: {reason}"));
+        }
+    }
+}
+
+fn ports_per_leaf(spec: &FatTreeSpec, mut ocs: u32) -> Option<u32> {
+    for bank in &spec.banks {
+        if ocs < bank.switches {
+            return Some(bank.ports_per_leaf);
+        }
+        ocs -= bank.switches;
+    }
+    None
+}
+
+fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
+    let (a, b) = (circuit.a, circuit.b);
+    if a == b {
+        return Some(format!("joins {a} to itself"));
+    }
+    if spec.forbidden.contains(&(a, b)) || spec.forbidden.contains(&(b, a)) {
+        return Some(format!("{a} and {b} may not be joined"));
+    }
+    let mut ocs = circuit.ocs.0;
+    let bank = spec.banks.iter().find(|bank| {
+        let here = ocs < bank.switches;
+        ocs = ocs.saturating_sub(bank.switches);
+        here
+    })?;
+    let extra: f64 = spec
+        .loss
+        .extra_db
+        .iter()
+        .filter(|(leaf, _)| *leaf == a || *leaf == b)
+        .map(|(_, db)| db)
+        .sum();
+    let loss = bank.insertion_loss_db + spec.loss.path_db + extra;
+    (loss > spec.loss.budget_db)
+        .then(|| format!("loses {loss:.1} dB of {:.1} dB", spec.loss.budget_db))
+}
+
+/// Whether the demand can be served `lambda` times a second, straight from the definition.
+fn can_serve(
+    spec: &FatTreeSpec,
+    demand: &Demand,
+    circuits: &BTreeMap<(u32, u32), u32>,
+    lambda: f64,
+) -> bool {
+    let core = spec.electrical.rate_per_leaf.0 as f64 / spec.electrical.oversubscription;
+    let mut sent = vec![0.0; spec.leaves as usize];
+    let mut received = vec![0.0; spec.leaves as usize];
+    for (from, to, bytes) in demand.flows() {
+        let count = circuits.get(&(from.0.min(to.0), from.0.max(to.0))).copied().unwrap_or(0);
+        let carried = f64::from(count) * spec.circuit_rate.0 as f64;
+        let over = lambda * bytes.0 as f64 * 8.0 - carried;
+        if over > 0.0 {
+            sent[from.index()] += over;
+            received[to.index()] += over;
+        }
+    }
+    sent.iter().chain(&received).all(|load| *load <= core + 1e-9 * spec.circuit_rate.0 as f64)
+}
+
+fn check_rate(spec: &FatTreeSpec, demand: &Demand, phase: &PhasePlan, findings: &mut Vec<String>) {
+    let mut circuits = BTreeMap::new();
+    for circuit in &phase.circuits {
+        *circuits.entry((circuit.a.0, circuit.b.0)).or_insert(0) += 1;
+    }
+    let name = &phase.name;
+    if !can_serve(spec, demand, &circuits, phase.lambda * (1.0 - RATE_TOLERANCE)) {
+        findings.push(format!("phase {name}: cannot be served {} times a second", phase.lambda));
+    }
+    let total: u64 = demand.total().0;
+    if total > 0 && can_serve(spec, demand, &circuits, phase.lambda * (1.0 + RATE_TOLERANCE)) {
+        findings.push(format!("phase {name}: is faster than the stated {}", phase.lambda));
+    }
+    if phase.lambda > phase.lambda_upper_bound * (1.0 + RATE_TOLERANCE) {
+        findings.push(format!("phase {name}: exceeds its own upper bound"));
+    }
+    let gap = 1.0 - phase.lambda / phase.lambda_upper_bound;
+    if (gap - phase.gap).abs() > RATE_TOLERANCE {
+        findings.push(format!("phase {name}: gap {} stated, {gap} found", phase.gap));
+    }
+}
+
+fn check_transition(
+    spec: &FatTreeSpec,
+    transition: &TransitionPlan,
+    from: &[CrossConnect],
+    to: &[CrossConnect],
+    findings: &mut Vec<String>,
+) {
+    let name = format!("transition from {} to {}", transition.from, transition.to);
+    let switches: u32 = spec.banks.iter().map(|bank| bank.switches).sum();
+    let mut now: BTreeSet<CrossConnect> = from.iter().copied().collect();
+    let mut removed = 0;
+    for (at, stage) in transition.stages.iter().enumerate() {
+        let domains: BTreeSet<u64> = stage
+            .remove
+            .iter()
+            .chain(&stage.add)
+            .map(|c| u64::from(c.ocs.0) * u64::from(spec.failure_domains) / u64::from(switches))
+            .collect();
+        if domains.len() > 1 {
+            findings.push(format!("{name}: stage {at} touches {} failure domains", domains.len()));
+        }
+        for circuit in &stage.remove {
+            removed += 1;
+            if !now.remove(circuit) {
+                findings.push(format!("{name}: stage {at} removes what is not there"));
+            }
+        }
+        for circuit in &stage.add {
+            let busy = now.iter().any(|other| {
+                other.ocs == circuit.ocs
+                    && [other.a_port, other.b_port]
+                        .iter()
+                        .any(|port| [circuit.a_port, circuit.b_port].contains(port))
+            });
+            if busy {
+                findings.push(format!("{name}: stage {at} adds a circuit on a busy port"));
+            }
+            now.insert(*circuit);
+        }
+    }
+    if now != to.iter().copied().collect() {
+        findings.push(format!("{name}: the stages do not lead to the next phase"));
+    }
+    if from.len() - removed != transition.circuits_kept {
+        findings.push(format!("{name}: keeps {} circuits", from.len() - removed));
+    }
+}

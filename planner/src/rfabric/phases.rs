@@ -1,0 +1,317 @@
+//! Which topology each phase of a repeating step gets, and when keeping the old one is better.
+//!
+//! Candidates are the best topology of every phase and of every run of consecutive phases, the
+//! uniform mesh, and whatever else is offered. Choosing one a phase is a shortest cyclic path: a
+//! phase costs its time on the topology, a change costs what of the switching time the phase's slack
+//! does not hide. While circuits change, traffic uses those that stay and the electrical core:
+//! it is never charged the electrical path *plus* a delay.
+//!
+//! RFabric keeps the old topology when the predicted idle window is shorter than the switching time.
+//! Here that follows from the costs: a change is made when it saves more than it exposes.
+
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::units::Picoseconds;
+
+use super::demand::Demand;
+use super::evaluate::Evaluator;
+use super::one_hop::{self, Effort};
+use super::topology::Topology;
+
+/// A stretch of the step with its own traffic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// Its name in tables.
+    pub name: String,
+    /// What it sends.
+    pub demand: Demand,
+    /// How long the network is idle before it sends: the time in which a change is free.
+    pub slack: Picoseconds,
+}
+
+/// A topology that may serve one or more phases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// What it was made for, for the phase table.
+    pub name: String,
+    /// Its circuits.
+    pub topology: Topology,
+}
+
+/// The candidate of each phase and the time of one step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// Index of the candidate by phase.
+    pub choice: Vec<usize>,
+    /// Communication time of one step with its exposed switching, in seconds.
+    pub seconds: f64,
+}
+
+/// Beyond this many phases only single phases, neighbours and the whole step are merged.
+const PHASES_FOR_ALL_MERGES: usize = 8;
+
+/// The best topology of each phase, of runs of phases, and the uniform mesh.
+#[must_use]
+pub fn candidates(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    effort: Effort,
+) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    let all = phases.len();
+    for length in 1..=all {
+        if all > PHASES_FOR_ALL_MERGES && length > 2 && length < all {
+            continue;
+        }
+        // The whole step is one run, wherever it starts.
+        let starts = if length == all { 1 } else { all };
+        for start in 0..starts {
+            let run: Vec<&Phase> = (0..length).map(|at| &phases[(start + at) % all]).collect();
+            candidates.push(merged(fabric, &run, effort));
+        }
+    }
+    if all > 1 {
+        candidates.push(hedged(fabric, phases, effort));
+    }
+    let mesh = Topology::uniform_mesh(fabric);
+    candidates.push(Candidate { name: "uniform mesh".into(), topology: mesh });
+    candidates
+}
+
+fn merged(fabric: &ReconfigurableFatTree, run: &[&Phase], effort: Effort) -> Candidate {
+    let mut demand = Demand::none(fabric.leaves());
+    for phase in run {
+        demand.add_all(&phase.demand);
+    }
+    let names: Vec<&str> = run.iter().map(|phase| phase.name.as_str()).collect();
+    Candidate {
+        name: format!("planned for {}", names.join(" + ")),
+        topology: one_hop::plan(fabric, &demand, effort).topology,
+    }
+}
+
+/// One topology that slows no phase down more than it must: planned for the larger, pair by pair, of
+/// the phases' demands, each scaled to what its own best topology reaches.
+#[must_use]
+pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) -> Candidate {
+    let leaves = fabric.leaves();
+    let mut worst = Demand::none(leaves);
+    let bounds: Vec<f64> = phases
+        .iter()
+        .map(|phase| Evaluator::new(fabric, &phase.demand).upper_bound(fabric))
+        .collect();
+    let slowest = bounds.iter().copied().fold(f64::MAX, f64::min);
+    for (phase, bound) in phases.iter().zip(&bounds) {
+        for (from, to, bytes) in phase.demand.flows() {
+            let scaled = (bytes.0 as f64 * bound / slowest) as u64;
+            let more = scaled.saturating_sub(worst.bytes(from, to).0);
+            worst.add(from, to, lightloom_fabric::units::Bytes(more));
+        }
+    }
+    let topology = one_hop::plan(fabric, &worst, effort).topology;
+    Candidate { name: "hedged over all phases".into(), topology }
+}
+
+/// Seconds that `phase` takes on `to` after a change from `from` that lasts `switching` seconds.
+#[must_use]
+pub fn seconds_with_change(
+    phase: &Phase,
+    evaluator: &Evaluator,
+    from: &Topology,
+    to: &Topology,
+    switching_seconds: f64,
+) -> f64 {
+    let settled = evaluator.lambda(to);
+    if from == to {
+        return 1.0 / settled;
+    }
+    let exposed = (switching_seconds - phase.slack.as_secs_f64()).max(0.0);
+    let staying = evaluator.lambda(&from.common(to));
+    seconds_in_steps(&[(exposed, staying)], settled)
+}
+
+/// Time to serve a demand once at rates that change: `steps` of (seconds, rate), then `last` for
+/// good.
+#[must_use]
+pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
+    let (mut elapsed, mut served) = (0.0, 0.0);
+    for &(seconds, lambda) in steps {
+        let in_step = lambda * seconds;
+        if in_step > 0.0 && served + in_step >= 1.0 {
+            return elapsed + (1.0 - served) / lambda;
+        }
+        elapsed += seconds;
+        served += in_step;
+    }
+    elapsed + (1.0 - served) / last
+}
+
+/// Chooses a candidate for each phase of a step that repeats: the shortest cycle through the phases.
+///
+/// A change from one candidate to another takes one switching time for each failure domain, since no
+/// two are touched at once.
+#[must_use]
+pub fn schedule(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    candidates: &[Candidate],
+) -> Schedule {
+    let costs = Costs::new(fabric, phases, candidates);
+    (0..candidates.len())
+        .map(|first| shortest_cycle(&costs, phases.len(), first))
+        .reduce(|best, other| if other.seconds < best.seconds { other } else { best })
+        .expect("there is at least one candidate")
+}
+
+/// The best single topology for all phases.
+#[must_use]
+pub fn best_static(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    candidates: &[Candidate],
+) -> Schedule {
+    let evaluators = evaluators(fabric, phases);
+    let seconds = |candidate: &Candidate| -> f64 {
+        evaluators.iter().map(|phase| 1.0 / phase.lambda(&candidate.topology)).sum()
+    };
+    let best = (0..candidates.len())
+        .min_by(|a, b| seconds(&candidates[*a]).total_cmp(&seconds(&candidates[*b])))
+        .expect("there is at least one candidate");
+    Schedule { choice: vec![best; phases.len()], seconds: seconds(&candidates[best]) }
+}
+
+/// The demands of all phases made ready.
+#[must_use]
+pub fn evaluators(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Vec<Evaluator> {
+    phases.iter().map(|phase| Evaluator::new(fabric, &phase.demand)).collect()
+}
+
+/// `of[phase][from][to]`: seconds of the phase on `to` when the phase before ran on `from`.
+struct Costs {
+    of: Vec<Vec<Vec<f64>>>,
+}
+
+impl Costs {
+    fn new(fabric: &ReconfigurableFatTree, phases: &[Phase], candidates: &[Candidate]) -> Self {
+        let domains = fabric.spec().failure_domains.min(fabric.switches() as u32);
+        let switching = fabric.spec().timing.total().as_secs_f64() * f64::from(domains);
+        let of = phases
+            .iter()
+            .zip(evaluators(fabric, phases))
+            .map(|(phase, evaluator)| {
+                let cost = |from: &Candidate, to: &Candidate| {
+                    let (from, to) = (&from.topology, &to.topology);
+                    seconds_with_change(phase, &evaluator, from, to, switching)
+                };
+                candidates
+                    .iter()
+                    .map(|from| candidates.iter().map(|to| cost(from, to)).collect())
+                    .collect()
+            })
+            .collect();
+        Self { of }
+    }
+}
+
+/// The cheapest way from candidate `first` in phase 0 around to candidate `first` again.
+fn shortest_cycle(costs: &Costs, phases: usize, first: usize) -> Schedule {
+    let count = costs.of[0].len();
+    // best[x]: cheapest time of phases 1..=p with phase p on x. Phase 0 is paid on closing the cycle.
+    let mut best = vec![f64::MAX; count];
+    best[first] = 0.0;
+    let mut came_from = Vec::new();
+    for phase in 1..phases {
+        let reach = |to: usize| {
+            (0..count)
+                .filter(|from| best[*from] < f64::MAX)
+                .map(|from| (best[from] + costs.of[phase][from][to], from))
+                .min_by(|a, b| a.0.total_cmp(&b.0).then((a.1 != to).cmp(&(b.1 != to))))
+                .expect("phase 0 reaches every candidate")
+        };
+        let reached: Vec<(f64, usize)> = (0..count).map(reach).collect();
+        best = reached.iter().map(|(seconds, _)| *seconds).collect();
+        came_from.push(reached.into_iter().map(|(_, from)| from).collect::<Vec<_>>());
+    }
+    let (seconds, mut at) = (0..count)
+        .filter(|last| best[*last] < f64::MAX)
+        .map(|last| (best[last] + costs.of[0][last][first], last))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .expect("the last phase is reached");
+    let mut choice = vec![at];
+    for from in came_from.iter().rev() {
+        at = from[at];
+        choice.push(at);
+    }
+    choice.reverse();
+    Schedule { choice, seconds }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::spec;
+    use super::super::workload::shapes;
+    use super::*;
+    use lightloom_fabric::seed::Seed;
+
+    fn phases(slack: Picoseconds) -> Vec<Phase> {
+        [("train", shapes::moe(16, Seed(1))), ("sync", shapes::weight_sync(16, Seed(1)))]
+            .map(|(name, demand)| Phase { name: name.into(), demand, slack })
+            .to_vec()
+    }
+
+    fn with_bring_up(bring_up: Picoseconds) -> ReconfigurableFatTree {
+        let mut spec = spec(16, 8);
+        spec.timing.bring_up = bring_up;
+        ReconfigurableFatTree::new(spec).unwrap()
+    }
+
+    #[test]
+    fn fast_switches_follow_the_phases() {
+        let fabric = with_bring_up(Picoseconds::ZERO);
+        let phases = phases(Picoseconds::from_millis(100));
+        let candidates = candidates(&fabric, &phases, Effort::default());
+        let schedule = schedule(&fabric, &phases, &candidates);
+        assert_eq!(schedule.choice, [0, 1], "each phase gets the topology planned for it");
+        assert!(schedule.seconds < best_static(&fabric, &phases, &candidates).seconds);
+    }
+
+    #[test]
+    fn a_link_that_needs_seconds_to_come_up_gives_one_static_topology() {
+        let fabric = with_bring_up(Picoseconds::from_millis(5_700));
+        let phases = phases(Picoseconds::from_millis(100));
+        let candidates = candidates(&fabric, &phases, Effort::default());
+        let schedule = schedule(&fabric, &phases, &candidates);
+        assert_eq!(schedule.choice[0], schedule.choice[1]);
+        let best = best_static(&fabric, &phases, &candidates);
+        assert!((schedule.seconds / best.seconds - 1.0).abs() < 1e-9);
+    }
+
+    /// Every choice of candidates, one by one.
+    #[test]
+    fn the_schedule_is_the_best_of_all_choices() {
+        let fabric = with_bring_up(Picoseconds::from_millis(60));
+        let mut phases = phases(Picoseconds::from_millis(30));
+        phases.push(Phase {
+            name: "dense".into(),
+            demand: shapes::dense(16, Seed(2)),
+            slack: Picoseconds::ZERO,
+        });
+        let candidates = candidates(&fabric, &phases, Effort::default());
+        let costs = Costs::new(&fabric, &phases, &candidates);
+        let count = candidates.len();
+        let mut best = f64::MAX;
+        for number in 0..count.pow(3) {
+            let choice = [number % count, number / count % count, number / count / count];
+            let seconds: f64 =
+                (0..3).map(|at| costs.of[at][choice[(at + 2) % 3]][choice[at]]).sum();
+            best = best.min(seconds);
+        }
+        let found = schedule(&fabric, &phases, &candidates).seconds;
+        assert!((found / best - 1.0).abs() < 1e-12, "{found} {best}");
+    }
+
+    #[test]
+    fn rates_that_change_add_up() {
+        assert!((seconds_in_steps(&[(1.0, 0.25), (1.0, 0.0)], 0.5) - 3.5).abs() < 1e-12);
+        assert!((seconds_in_steps(&[(9.0, 0.25)], 0.5) - 4.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,442 @@
+//! The plan of a reconfigurable fat-tree: circuits for every phase and the stages between them.
+//!
+//! JSON fields are those of docs/file-formats.md: `phases[]` and `transitions[]`, times in integer
+//! picoseconds, ratios as fractions.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
+use lightloom_fabric::units::{Bytes, Picoseconds};
+use serde::{Deserialize, Serialize};
+
+use super::demand::DemandError;
+use super::evaluate::Evaluator;
+use super::one_hop::{self, Effort};
+use super::phases::{self, Candidate, Phase, Schedule, seconds_in_steps};
+use super::realise::{Realisation, realise, topology_of};
+use super::transition::{self, Stage};
+
+/// What a planner may be told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// How hard to try for each topology.
+    pub effort: Effort,
+    /// Share of the live demand's rate that no stage of a transition may go below.
+    pub floor: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { effort: Effort::default(), floor: 0.75 }
+    }
+}
+
+/// A plan for a repeating step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RfabricPlan {
+    /// One entry a phase, in order of the step.
+    pub phases: Vec<PhasePlan>,
+    /// The changes between phases that have different circuits, the last into the first included.
+    pub transitions: Vec<TransitionPlan>,
+    /// Communication time of one step, with the switching that no slack hides.
+    pub step_time_ps: Picoseconds,
+    /// The same with the best single topology for all phases.
+    pub static_step_time_ps: Picoseconds,
+    /// Share of port-time spent dark over one step, slack included.
+    pub dark_port_time_share: f64,
+}
+
+/// The circuits of one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhasePlan {
+    /// Its name.
+    pub name: String,
+    /// What the topology was made for.
+    pub topology: String,
+    /// Bytes that the phase sends.
+    pub demand_bytes: Bytes,
+    /// The circuits, by switch and port.
+    pub circuits: Vec<CrossConnect>,
+    /// How often per second the demand is served.
+    pub lambda: f64,
+    /// What no topology exceeds for this phase.
+    pub lambda_upper_bound: f64,
+    /// 1 − lambda / bound.
+    pub gap: f64,
+    /// 1 / lambda, with the switching before it that no slack hides.
+    pub time_ps: Picoseconds,
+}
+
+/// How the circuits of one phase become those of the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransitionPlan {
+    /// The phase that ends.
+    pub from: String,
+    /// The phase that begins.
+    pub to: String,
+    /// What to do, in order; a stage touches one failure domain.
+    pub stages: Vec<Stage>,
+    /// Circuits that stay lit throughout.
+    pub circuits_kept: usize,
+    /// From the first command to the last circuit up.
+    pub dark_time_ps: Picoseconds,
+    /// What of it the slack before the phase does not hide.
+    pub exposed_ps: Picoseconds,
+    /// The least share of the live demand's rate that is left in any stage.
+    pub floor: f64,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// A step without phases.
+    #[error("the step has no phases; write at least one with a demand")]
+    NoPhases,
+    /// Two phases with one name.
+    #[error("two phases are called `{0}`; give each its own name")]
+    SameName(String),
+    /// A demand for another fabric.
+    #[error("phase `{phase}`: {error}")]
+    Demand {
+        /// The phase.
+        phase: String,
+        /// What is wrong.
+        error: DemandError,
+    },
+    /// A phase that sends nothing.
+    #[error("phase `{0}` sends nothing; remove it and add its time to the slack of the next")]
+    Silent(String),
+    /// A phase whose traffic neither circuits nor the core can carry.
+    #[error(
+        "phase `{0}` cannot be served: some of its traffic has neither circuit nor electrical core; \
+             add electrical uplinks, ports, or permit the pair"
+    )]
+    Unservable(String),
+    /// Circuits of other jobs leave no way to place one of ours.
+    #[error("phase `{phase}`: {} circuits find no switch beside those that other jobs hold, the first \
+             between {} and {}; free a port or hold circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
+    Unplaced {
+        /// The phase.
+        phase: String,
+        /// What found no switch.
+        unplaced: Vec<LeafPair>,
+    },
+}
+
+/// Plans a step of `phases` on `fabric`, changing as little as possible of `existing`.
+///
+/// # Errors
+/// If a phase cannot be planned; see [`PlanError`].
+pub fn plan(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    existing: &[CrossConnect],
+    options: Options,
+) -> Result<RfabricPlan, PlanError> {
+    refuse_bad_phases(fabric, phases)?;
+    let candidates = phases::candidates(fabric, phases, options.effort);
+    let fixed = phases::best_static(fabric, phases, &candidates);
+    if fixed.seconds == f64::INFINITY {
+        return Err(unservable(fabric, phases, &candidates[fixed.choice[0]]));
+    }
+    let moving = phases::schedule(fabric, phases, &candidates);
+    let planner = Planner { fabric, phases, candidates: &candidates, options };
+    let fixed = planner.realise(&fixed, existing)?;
+    let static_step_time_ps = fixed.step_time_ps;
+    let moving = planner.realise(&moving, existing)?;
+    // The schedule was chosen on logical circuits; what the switches keep decides.
+    let best = if moving.step_time_ps < fixed.step_time_ps { moving } else { fixed };
+    Ok(RfabricPlan { static_step_time_ps, ..best })
+}
+
+fn refuse_bad_phases(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Result<(), PlanError> {
+    if phases.is_empty() {
+        return Err(PlanError::NoPhases);
+    }
+    for (at, phase) in phases.iter().enumerate() {
+        if phases[..at].iter().any(|other| other.name == phase.name) {
+            return Err(PlanError::SameName(phase.name.clone()));
+        }
+        phase
+            .demand
+            .must_fit(fabric.leaves())
+            .map_err(|error| PlanError::Demand { phase: phase.name.clone(), error })?;
+        if phase.demand.total() == Bytes::ZERO {
+            return Err(PlanError::Silent(phase.name.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn unservable(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    candidate: &Candidate,
+) -> PlanError {
+    let stuck = phases
+        .iter()
+        .find(|phase| Evaluator::new(fabric, &phase.demand).lambda(&candidate.topology) <= 0.0)
+        .expect("an infinite step has a phase that is not served");
+    PlanError::Unservable(stuck.name.clone())
+}
+
+struct Planner<'a> {
+    fabric: &'a ReconfigurableFatTree,
+    phases: &'a [Phase],
+    candidates: &'a [Candidate],
+    options: Options,
+}
+
+impl Planner<'_> {
+    /// Puts a schedule on the switches and takes its times from what the switches then hold.
+    fn realise(
+        &self,
+        schedule: &Schedule,
+        existing: &[CrossConnect],
+    ) -> Result<RfabricPlan, PlanError> {
+        let circuits = self.place(schedule, existing)?;
+        let mut transitions = Vec::new();
+        let mut phases = Vec::new();
+        for (at, phase) in self.phases.iter().enumerate() {
+            let before = (at + self.phases.len() - 1) % self.phases.len();
+            let evaluator = Evaluator::new(self.fabric, &phase.demand);
+            let topology = topology_of(self.fabric.leaves(), &circuits[at]);
+            let lambda = evaluator.lambda(&topology);
+            let mut seconds = 1.0 / lambda;
+            if circuits[before] != circuits[at] {
+                let change = self.transition(before, at, &circuits, &evaluator);
+                seconds = self.seconds_of(&change, at, &circuits[before], &evaluator, lambda);
+                transitions.push(change);
+            }
+            let lambda_upper_bound = evaluator.upper_bound(self.fabric);
+            phases.push(PhasePlan {
+                name: phase.name.clone(),
+                topology: self.candidates[schedule.choice[at]].name.clone(),
+                demand_bytes: phase.demand.total(),
+                circuits: circuits[at].clone(),
+                lambda,
+                lambda_upper_bound,
+                gap: one_hop::gap(lambda, lambda_upper_bound),
+                time_ps: picoseconds(seconds),
+            });
+        }
+        let step_time_ps: Picoseconds = phases.iter().map(|phase| phase.time_ps).sum();
+        let dark_port_time_share = self.dark_share(&transitions, step_time_ps);
+        let static_step_time_ps = step_time_ps;
+        Ok(RfabricPlan {
+            phases,
+            transitions,
+            step_time_ps,
+            static_step_time_ps,
+            dark_port_time_share,
+        })
+    }
+
+    /// Cross-connects of every phase; phases with one topology share them.
+    fn place(
+        &self,
+        schedule: &Schedule,
+        existing: &[CrossConnect],
+    ) -> Result<Vec<Vec<CrossConnect>>, PlanError> {
+        let mut placed = BTreeMap::<usize, Vec<CrossConnect>>::new();
+        let mut by_phase: Vec<Vec<CrossConnect>> = Vec::new();
+        for (at, &choice) in schedule.choice.iter().enumerate() {
+            let circuits = match placed.get(&choice) {
+                Some(circuits) => circuits.clone(),
+                None => {
+                    let before = by_phase.last().map_or(existing, Vec::as_slice);
+                    let topology = &self.candidates[choice].topology;
+                    self.sound(at, realise(self.fabric, topology, before))?
+                }
+            };
+            placed.insert(choice, circuits.clone());
+            by_phase.push(circuits);
+        }
+        Ok(by_phase)
+    }
+
+    fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
+        let Realisation { cross_connects, unplaced, .. } = realisation;
+        if unplaced.is_empty() {
+            return Ok(cross_connects);
+        }
+        Err(PlanError::Unplaced { phase: self.phases[at].name.clone(), unplaced })
+    }
+
+    fn transition(
+        &self,
+        before: usize,
+        at: usize,
+        circuits: &[Vec<CrossConnect>],
+        live: &Evaluator,
+    ) -> TransitionPlan {
+        let (from, to) = (&circuits[before], &circuits[at]);
+        // A floor that cannot be kept is halved until it can: at zero it always can.
+        let mut floor = self.options.floor;
+        let stages = loop {
+            match transition::stage(self.fabric, from, to, live, floor) {
+                Ok(stages) => break stages,
+                Err(_) if floor > 0.05 => floor /= 2.0,
+                Err(_) => floor = 0.0,
+            }
+        };
+        let timing = self.fabric.spec().timing.total();
+        let dark_time_ps = timing * stages.len() as u64;
+        let removed: usize = stages.iter().map(|stage| stage.remove.len()).sum();
+        TransitionPlan {
+            from: self.phases[before].name.clone(),
+            to: self.phases[at].name.clone(),
+            circuits_kept: from.len() - removed,
+            dark_time_ps,
+            exposed_ps: dark_time_ps.saturating_sub(self.phases[at].slack),
+            stages,
+            floor,
+        }
+    }
+
+    /// Time of a phase whose circuits arrive stage by stage: the slack hides the first of it.
+    fn seconds_of(
+        &self,
+        change: &TransitionPlan,
+        at: usize,
+        from: &[CrossConnect],
+        live: &Evaluator,
+        settled: f64,
+    ) -> f64 {
+        let stage_seconds = self.fabric.spec().timing.total().as_secs_f64();
+        let slack = self.phases[at].slack.as_secs_f64();
+        let lambdas = transition::stage_lambdas(self.fabric, from, &change.stages, live);
+        let steps: Vec<(f64, f64)> = lambdas
+            .into_iter()
+            .enumerate()
+            .map(|(stage, lambda)| {
+                let end = (stage + 1) as f64 * stage_seconds;
+                ((end - slack).clamp(0.0, stage_seconds), lambda)
+            })
+            .collect();
+        seconds_in_steps(&steps, settled)
+    }
+
+    fn dark_share(&self, transitions: &[TransitionPlan], step: Picoseconds) -> f64 {
+        let stage = self.fabric.spec().timing.total();
+        let changed: usize = transitions
+            .iter()
+            .flat_map(|transition| &transition.stages)
+            .map(|stage| stage.remove.len().max(stage.add.len()))
+            .sum();
+        let slack: Picoseconds = self.phases.iter().map(|phase| phase.slack).sum();
+        let ports = self.fabric.optical_ports() as usize * self.fabric.leaves();
+        let dark = 2.0 * changed as f64 * stage.as_secs_f64();
+        dark / (ports as f64 * (step + slack).as_secs_f64())
+    }
+}
+
+fn picoseconds(seconds: f64) -> Picoseconds {
+    Picoseconds((seconds * 1e12).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::check;
+    use super::super::demand::Demand;
+    use super::super::testing::{fabric, spec};
+    use super::super::workload::shapes;
+    use super::*;
+    use lightloom_fabric::id::LeafId;
+    use lightloom_fabric::seed::Seed;
+    use lightloom_fabric::units::BitsPerSecond;
+
+    fn step(leaves: usize, slack: Picoseconds) -> Vec<Phase> {
+        [
+            ("train", shapes::moe(leaves, Seed(1))),
+            ("sync", shapes::weight_sync(leaves, Seed(1))),
+            ("generate", shapes::moe(leaves, Seed(2))),
+        ]
+        .map(|(name, demand)| Phase { name: name.into(), demand, slack })
+        .to_vec()
+    }
+
+    fn demands(phases: &[Phase]) -> Vec<Demand> {
+        phases.iter().map(|phase| phase.demand.clone()).collect()
+    }
+
+    #[test]
+    fn a_plan_passes_the_checker() {
+        for (leaves, ports) in [(8, 8), (32, 16)] {
+            let fabric = fabric(leaves, ports);
+            let phases = step(leaves as usize, Picoseconds::from_millis(50));
+            let plan = plan(&fabric, &phases, &[], Options::default()).unwrap();
+            assert_eq!(check(fabric.spec(), &demands(&phases), &plan), Vec::<String>::new());
+            assert!(!plan.transitions.is_empty());
+            assert!(plan.step_time_ps <= plan.static_step_time_ps);
+        }
+    }
+
+    #[test]
+    fn the_checker_finds_what_is_wrong() {
+        let fabric = fabric(8, 8);
+        let phases = step(8, Picoseconds::from_millis(50));
+        let sound = plan(&fabric, &phases, &[], Options::default()).unwrap();
+        let found = |change: &dyn Fn(&mut RfabricPlan)| {
+            let mut plan = sound.clone();
+            change(&mut plan);
+            check(fabric.spec(), &demands(&phases), &plan).join("\n")
+        };
+        assert!(found(&|plan| plan.phases[0].circuits[0].a_port += 2).contains("not wired"));
+        assert!(found(&|plan| plan.phases[0].circuits[0].ocs.0 = 99).contains("no such switch"));
+        assert!(found(&|plan| plan.phases[1].lambda *= 1.01).contains("cannot be served"));
+        assert!(found(&|plan| plan.phases[1].lambda *= 0.99).contains("is faster"));
+        assert!(found(&|plan| plan.phases[1].gap += 0.1).contains("gap"));
+        let doubled = found(&|plan| {
+            let first = plan.phases[0].circuits[0];
+            plan.phases[0].circuits.push(first);
+        });
+        assert!(doubled.contains("another peer"));
+        let stages = &|plan: &mut RfabricPlan| {
+            plan.transitions[0].stages.pop();
+        };
+        assert!(found(stages).contains("do not lead"));
+        let joined = &|plan: &mut RfabricPlan| {
+            let last = plan.transitions[0].stages.pop().unwrap();
+            plan.transitions[0].stages[0].remove.extend(last.remove);
+            plan.transitions[0].stages[0].add.extend(last.add);
+        };
+        assert!(found(joined).contains("failure domains"));
+    }
+
+    #[test]
+    fn slow_links_make_the_plan_static_and_say_so() {
+        let mut slow = spec(16, 8);
+        slow.timing.bring_up = Picoseconds::from_millis(5_700);
+        let fabric = ReconfigurableFatTree::new(slow).unwrap();
+        let plan = plan(&fabric, &step(16, Picoseconds::from_millis(50)), &[], Options::default())
+            .unwrap();
+        assert!(plan.transitions.is_empty());
+        assert_eq!(plan.step_time_ps, plan.static_step_time_ps);
+        assert!(plan.dark_port_time_share.abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_cannot_be_planned_is_named() {
+        let plain = fabric(8, 8);
+        let message = |fabric: &ReconfigurableFatTree, phases: &[Phase]| {
+            plan(fabric, phases, &[], Options::default()).unwrap_err().to_string()
+        };
+        assert!(message(&plain, &[]).contains("no phases"));
+        let mut phases = step(8, Picoseconds::ZERO);
+        phases[2].name = "train".into();
+        assert!(message(&plain, &phases).contains("called `train`"));
+        assert!(message(&plain, &step(16, Picoseconds::ZERO)).contains("16 leaves"));
+        phases = step(8, Picoseconds::ZERO);
+        phases[1].demand = Demand::none(8);
+        assert!(message(&plain, &phases).contains("phase `sync` sends nothing"));
+        let mut closed = spec(4, 4);
+        closed.electrical.rate_per_leaf = BitsPerSecond::ZERO;
+        closed.forbidden = vec![(LeafId(0), LeafId(1))];
+        let closed = ReconfigurableFatTree::new(closed).unwrap();
+        let mut demand = Demand::none(4);
+        demand.add(LeafId(0), LeafId(1), Bytes(1));
+        let phase = Phase { name: "p".into(), demand, slack: Picoseconds::ZERO };
+        assert!(message(&closed, &[phase]).contains("cannot be served"));
+    }
+}

@@ -1,0 +1,637 @@
+//! From circuits between leaves to cross-connects on switches, keeping what is already there.
+//!
+//! Two steps, each possible for every topology that fits the ports because the ports per leaf and
+//! switch are even:
+//!
+//! 1. *Orient* each circuit so that every leaf is the tail of at most half of its ports and the head
+//!    of at most half (Euler), agreeing with circuits that exist.
+//! 2. *Split* the oriented circuits switch by switch. Each switch takes a matching of at most half of
+//!    its ports per leaf on either side, as many existing circuits as it can, and enough of the
+//!    rest that the remaining switches can hold what remains (Kőnig).
+//!
+//! An exact model of minimum rewiring stops being practical around 32 leaves on 16 switches; this
+//! sequence of matchings is a heuristic for *which* circuits stay, never for whether all fit.
+//! Circuits of other jobs take ports one at a time and can break the evenness; what then finds no
+//! switch is reported in [`Realisation::unplaced`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
+use lightloom_fabric::id::{LeafId, OcsId};
+
+use super::flow::{ArcId, Network};
+use super::topology::Topology;
+
+/// A topology placed on switches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Realisation {
+    /// Every cross-connect of ours, ordered by switch and port.
+    pub cross_connects: Vec<CrossConnect>,
+    /// How many of them existed before, on the same ports.
+    pub kept: usize,
+    /// How many existing circuits any realisation could keep at most.
+    pub kept_upper_bound: usize,
+    /// Circuits that found no switch; empty unless other jobs hold circuits.
+    pub unplaced: Vec<LeafPair>,
+}
+
+/// Places `topology` on the switches, changing as little of `existing` as it can.
+///
+/// # Panics
+/// If a leaf has more circuits than ports, which no planner here produces.
+#[must_use]
+pub fn realise(
+    fabric: &ReconfigurableFatTree,
+    topology: &Topology,
+    existing: &[CrossConnect],
+) -> Realisation {
+    for leaf in 0..fabric.leaves() {
+        let ports = fabric.free_ports(LeafId::from_index(leaf));
+        assert!(topology.degree(leaf) <= ports, "a topology fits the ports of every leaf");
+    }
+    let wiring: Vec<Switch> = (0..fabric.switches())
+        .map(OcsId::from_index)
+        .map(|ocs| Switch {
+            ocs,
+            sides: Sides::left_by_others(fabric, ocs),
+            present: oriented_circuits(fabric.leaves(), existing, ocs),
+        })
+        .collect();
+    let oriented = orient(topology, &wiring);
+    let backward: Vec<Switch> = wiring.iter().rev().cloned().collect();
+    let mut realisation = [wiring, backward]
+        .iter()
+        .map(|order| split(fabric, &oriented, order, existing))
+        .reduce(|best, other| if other.kept > best.kept { other } else { best })
+        .expect("two orders were tried");
+    realisation.kept_upper_bound = keepable(topology, existing);
+    realisation
+}
+
+/// One switch: what it is called, how many circuits it can take and which it holds.
+#[derive(Clone, Debug)]
+struct Switch {
+    ocs: OcsId,
+    sides: Sides,
+    present: Oriented,
+}
+
+/// Step 2, switch by switch in the given order, which matters for what is kept and for nothing else.
+fn split(
+    fabric: &ReconfigurableFatTree,
+    oriented: &Oriented,
+    order: &[Switch],
+    existing: &[CrossConnect],
+) -> Realisation {
+    let mut rest = oriented.clone();
+    let mut placed = Vec::with_capacity(order.len());
+    for at in 0..order.len() {
+        let taken = match_switch(&rest, &order[at..]);
+        for (&(tail, head), count) in &taken.0 {
+            rest.take(tail, head, *count);
+        }
+        placed.push((order[at].ocs, taken));
+    }
+    let mut realisation = assign_ports(fabric, &placed, existing);
+    place_leftovers(fabric, &rest, &mut realisation);
+    realisation
+}
+
+/// The circuits between leaves that a set of cross-connects makes.
+#[must_use]
+pub fn topology_of(leaves: usize, cross_connects: &[CrossConnect]) -> Topology {
+    let mut topology = Topology::dark(leaves);
+    for circuit in cross_connects {
+        topology.add(circuit.a.index(), circuit.b.index());
+    }
+    topology
+}
+
+/// Existing circuits that the topology still wants, whatever switch they are on.
+fn keepable(topology: &Topology, existing: &[CrossConnect]) -> usize {
+    topology_of(topology.leaves(), existing).common(topology).count() as usize
+}
+
+/// Oriented circuits, counted by (tail, head).
+#[derive(Clone, Debug, Default)]
+struct Oriented(BTreeMap<(usize, usize), u32>);
+
+impl Oriented {
+    fn count(&self, tail: usize, head: usize) -> u32 {
+        self.0.get(&(tail, head)).copied().unwrap_or(0)
+    }
+    fn put(&mut self, tail: usize, head: usize, count: u32) {
+        if count > 0 {
+            *self.0.entry((tail, head)).or_default() += count;
+        }
+    }
+    fn take(&mut self, tail: usize, head: usize, count: u32) {
+        let entry = self.0.get_mut(&(tail, head)).expect("only what is there is taken");
+        *entry -= count;
+        if *entry == 0 {
+            self.0.remove(&(tail, head));
+        }
+    }
+}
+
+/// How many circuits may start and end at each leaf: half of its ports each.
+#[derive(Clone, Debug)]
+struct Sides {
+    tails: Vec<u32>,
+    heads: Vec<u32>,
+}
+
+impl Sides {
+    /// What other jobs leave on one switch.
+    fn left_by_others(fabric: &ReconfigurableFatTree, ocs: OcsId) -> Self {
+        let half = fabric.ports_per_leaf(ocs) / 2;
+        let mut sides =
+            Self { tails: vec![half; fabric.leaves()], heads: vec![half; fabric.leaves()] };
+        for (&(tail, head), count) in
+            &oriented_circuits(fabric.leaves(), &fabric.spec().held, ocs).0
+        {
+            sides.tails[tail] -= count;
+            sides.heads[head] -= count;
+        }
+        sides
+    }
+}
+
+/// The circuits of one switch, oriented along Euler tours so that each leaf is tail and head of at
+/// most half of its ports.
+fn oriented_circuits(leaves: usize, circuits: &[CrossConnect], ocs: OcsId) -> Oriented {
+    let mut peers = vec![Vec::new(); leaves];
+    let mine: Vec<&CrossConnect> = circuits.iter().filter(|circuit| circuit.ocs == ocs).collect();
+    for (at, circuit) in mine.iter().enumerate() {
+        peers[circuit.a.index()].push((at, circuit.b.index()));
+        peers[circuit.b.index()].push((at, circuit.a.index()));
+    }
+    let mut walked = vec![false; mine.len()];
+    let mut oriented = Oriented::default();
+    // Walks from leaves of odd degree first, so that no walk ends in the middle of another.
+    let mut starts: Vec<usize> = (0..leaves).filter(|leaf| peers[*leaf].len() % 2 == 1).collect();
+    starts.extend(0..leaves);
+    for start in starts {
+        let odd = peers[start].len() % 2 == 1;
+        loop {
+            let mut leaf = start;
+            let mut moved = false;
+            while let Some((at, peer)) = next_unwalked(&mut peers[leaf], &walked) {
+                walked[at] = true;
+                moved = true;
+                oriented.put(leaf, peer, 1);
+                leaf = peer;
+            }
+            if odd || !moved {
+                break;
+            }
+        }
+    }
+    oriented
+}
+
+fn next_unwalked(peers: &mut Vec<(usize, usize)>, walked: &[bool]) -> Option<(usize, usize)> {
+    while let Some((at, peer)) = peers.pop() {
+        if !walked[at] {
+            return Some((at, peer));
+        }
+    }
+    None
+}
+
+/// Step 1: a tail for every circuit.
+fn orient(topology: &Topology, wiring: &[Switch]) -> Oriented {
+    let leaves = topology.leaves();
+    let sum = |pick: fn(&Sides) -> &Vec<u32>| -> Vec<u32> {
+        (0..leaves)
+            .map(|leaf| wiring.iter().map(|switch| pick(&switch.sides)[leaf]).sum())
+            .collect()
+    };
+    let mut orientation = Orientation {
+        tails_max: sum(|side| &side.tails),
+        heads_max: sum(|side| &side.heads),
+        tails: vec![0; leaves],
+        heads: vec![0; leaves],
+        all: Oriented::default(),
+        agreed: Oriented::default(),
+    };
+    let mut undecided = Vec::new();
+    for (LeafPair { a, b }, count) in topology.pairs() {
+        let (a, b) = (a.index(), b.index());
+        let present = |tail, head| -> u32 {
+            wiring.iter().map(|switch| switch.present.count(tail, head)).sum()
+        };
+        let there = present(a, b).min(count);
+        let back = present(b, a).min(count - there);
+        orientation.agree(a, b, there);
+        orientation.agree(b, a, back);
+        undecided.push((a, b, count - there - back));
+    }
+    for (a, b, count) in undecided {
+        orientation.balance(a, b, count);
+    }
+    orientation.repair();
+    orientation.all
+}
+
+struct Orientation {
+    tails_max: Vec<u32>,
+    heads_max: Vec<u32>,
+    tails: Vec<u32>,
+    heads: Vec<u32>,
+    all: Oriented,
+    /// Those of `all` that agree with circuits that exist: turning one costs a kept circuit.
+    agreed: Oriented,
+}
+
+impl Orientation {
+    fn put(&mut self, tail: usize, head: usize, count: u32) {
+        self.all.put(tail, head, count);
+        self.tails[tail] += count;
+        self.heads[head] += count;
+    }
+
+    fn agree(&mut self, tail: usize, head: usize, count: u32) {
+        self.put(tail, head, count);
+        self.agreed.put(tail, head, count);
+    }
+
+    /// Orients circuits that are new, each from the end with more room for a tail.
+    fn balance(&mut self, a: usize, b: usize, count: u32) {
+        let room = |leaf: usize, this: &Self| {
+            i64::from(this.tails_max[leaf])
+                - i64::from(this.tails[leaf])
+                - (i64::from(this.heads_max[leaf]) - i64::from(this.heads[leaf]))
+        };
+        for _ in 0..count {
+            if room(a, self) >= room(b, self) {
+                self.put(a, b, 1);
+            } else {
+                self.put(b, a, 1);
+            }
+        }
+    }
+
+    /// Turns paths of circuits around until no leaf has too many tails or heads. Euler's theorem
+    /// says the paths exist where other jobs hold nothing.
+    fn repair(&mut self) {
+        for leaf in 0..self.tails.len() {
+            while self.tails[leaf] > self.tails_max[leaf] && self.turn_path(leaf, Ends::Tails) {}
+            while self.heads[leaf] > self.heads_max[leaf] && self.turn_path(leaf, Ends::Heads) {}
+        }
+    }
+
+    /// Finds the path that turns the fewest agreed circuits and turns it around.
+    fn turn_path(&mut self, from: usize, ends: Ends) -> bool {
+        let Some(path) = self.cheapest_path(from, ends) else { return false };
+        for step in path.windows(2) {
+            let (tail, head) = match ends {
+                Ends::Tails => (step[0], step[1]),
+                Ends::Heads => (step[1], step[0]),
+            };
+            self.turn(tail, head);
+        }
+        true
+    }
+
+    fn turn(&mut self, tail: usize, head: usize) {
+        if self.agreed.count(tail, head) == self.all.count(tail, head) {
+            self.agreed.take(tail, head, 1);
+        }
+        self.all.take(tail, head, 1);
+        self.tails[tail] -= 1;
+        self.heads[head] -= 1;
+        self.put(head, tail, 1);
+    }
+
+    /// 0-1 breadth-first search from a leaf with too many ends of one kind to one with room.
+    fn cheapest_path(&self, from: usize, ends: Ends) -> Option<Vec<usize>> {
+        let next = self.neighbours(ends);
+        let leaves = self.tails.len();
+        let mut before = vec![None; leaves];
+        let mut cost = vec![u32::MAX; leaves];
+        let mut queue = VecDeque::from([from]);
+        cost[from] = 0;
+        while let Some(leaf) = queue.pop_front() {
+            let has_room = match ends {
+                Ends::Tails => self.tails[leaf] < self.tails_max[leaf],
+                Ends::Heads => self.heads[leaf] < self.heads_max[leaf],
+            };
+            if leaf != from && has_room {
+                return Some(walk_back(&before, leaf));
+            }
+            for &(peer, step) in &next[leaf] {
+                if cost[leaf] + step < cost[peer] {
+                    cost[peer] = cost[leaf] + step;
+                    before[peer] = Some(leaf);
+                    if step == 0 {
+                        queue.push_front(peer);
+                    } else {
+                        queue.push_back(peer);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// From each leaf, where turning one circuit around leads, and whether that circuit is agreed.
+    fn neighbours(&self, ends: Ends) -> Vec<Vec<(usize, u32)>> {
+        let mut next = vec![Vec::new(); self.tails.len()];
+        for (&(tail, head), count) in &self.all.0 {
+            let step = u32::from(self.agreed.count(tail, head) == *count);
+            match ends {
+                Ends::Tails => next[tail].push((head, step)),
+                Ends::Heads => next[head].push((tail, step)),
+            }
+        }
+        next
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Ends {
+    Tails,
+    Heads,
+}
+
+fn walk_back(before: &[Option<usize>], end: usize) -> Vec<usize> {
+    let mut path = vec![end];
+    while let Some(previous) = before[path[path.len() - 1]] {
+        path.push(previous);
+    }
+    path.reverse();
+    path
+}
+
+/// Reward of a circuit without which the switches after this one could not hold the rest.
+const MUST: i64 = -1_000;
+/// Reward of a circuit that stays where it is.
+const KEEP: i64 = -2;
+/// Price of a circuit that a later switch already holds.
+const STEAL: i64 = 1;
+
+/// Step 2 for the first of `order`; the others come after it.
+fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
+    let (switch, others) = order.split_first().expect("one switch is being filled");
+    let sides = &switch.sides;
+    let leaves = sides.tails.len();
+    let (source, sink) = (0, 1);
+    let (tail_node, head_node) = (|leaf| 2 + leaf, |leaf| 2 + leaves + leaf);
+    let mut network = Network::new(2 + 2 * leaves);
+    let (mut tails, mut heads) = (vec![0; leaves], vec![0; leaves]);
+    for (&(tail, head), count) in &rest.0 {
+        tails[tail] += count;
+        heads[head] += count;
+    }
+    for leaf in 0..leaves {
+        let later = |pick: fn(&Sides) -> &Vec<u32>| -> u32 {
+            others.iter().map(|other| pick(&other.sides)[leaf]).sum()
+        };
+        let must = tails[leaf].saturating_sub(later(|side| &side.tails)).min(sides.tails[leaf]);
+        network.add(source, tail_node(leaf), must, MUST);
+        network.add(source, tail_node(leaf), sides.tails[leaf] - must, 0);
+        let must = heads[leaf].saturating_sub(later(|side| &side.heads)).min(sides.heads[leaf]);
+        network.add(head_node(leaf), sink, must, MUST);
+        network.add(head_node(leaf), sink, sides.heads[leaf] - must, 0);
+    }
+    let mut arcs: Vec<((usize, usize), ArcId)> = Vec::new();
+    for (&(tail, head), &count) in &rest.0 {
+        let here = switch.present.count(tail, head).min(count);
+        let later: u32 = others.iter().map(|other| other.present.count(tail, head)).sum();
+        let free = (count - here).saturating_sub(later);
+        for (capacity, cost) in [(here, KEEP), (free, 0), (count - here - free, STEAL)] {
+            if capacity > 0 {
+                let arc = network.add(tail_node(tail), head_node(head), capacity, cost);
+                arcs.push(((tail, head), arc));
+            }
+        }
+    }
+    network.send_while_free(source, sink);
+    let mut taken = Oriented::default();
+    for ((tail, head), arc) in arcs {
+        taken.put(tail, head, network.flow(arc));
+    }
+    taken
+}
+
+/// Gives every circuit its ports: existing ones keep theirs, new ones take the lowest free.
+fn assign_ports(
+    fabric: &ReconfigurableFatTree,
+    placed: &[(OcsId, Oriented)],
+    existing: &[CrossConnect],
+) -> Realisation {
+    let mut cross_connects = Vec::new();
+    let mut kept = 0;
+    for &(ocs, ref circuits) in placed {
+        let mut wanted = BTreeMap::<(usize, usize), u32>::new();
+        for (&(tail, head), count) in &circuits.0 {
+            *wanted.entry((tail.min(head), tail.max(head))).or_default() += count;
+        }
+        let mut ports = PortBook::new(fabric, ocs, &fabric.spec().held);
+        for circuit in existing.iter().filter(|circuit| circuit.ocs == ocs) {
+            let pair = (circuit.a.index(), circuit.b.index());
+            if let Some(count) = wanted.get_mut(&pair).filter(|count| **count > 0) {
+                *count -= 1;
+                kept += 1;
+                ports.occupy(*circuit);
+                cross_connects.push(*circuit);
+            }
+        }
+        for ((a, b), count) in wanted {
+            for _ in 0..count {
+                let circuit = ports.connect(a, b).expect("each side takes half of the ports");
+                cross_connects.push(circuit);
+            }
+        }
+    }
+    cross_connects.sort_unstable();
+    Realisation { cross_connects, kept, kept_upper_bound: 0, unplaced: Vec::new() }
+}
+
+/// Circuits that no matching took go wherever both ends have a port.
+fn place_leftovers(fabric: &ReconfigurableFatTree, rest: &Oriented, realisation: &mut Realisation) {
+    for (&(tail, head), count) in &rest.0 {
+        let pair = LeafPair::new(LeafId::from_index(tail), LeafId::from_index(head))
+            .expect("a circuit joins two leaves");
+        for _ in 0..*count {
+            let found = (0..fabric.switches()).find_map(|at| {
+                let ocs = OcsId::from_index(at);
+                let mut ports = PortBook::new(fabric, ocs, &fabric.spec().held);
+                for circuit in realisation.cross_connects.iter().filter(|c| c.ocs == ocs) {
+                    ports.occupy(*circuit);
+                }
+                ports.connect(pair.a.index(), pair.b.index())
+            });
+            match found {
+                Some(circuit) => realisation.cross_connects.push(circuit),
+                None => realisation.unplaced.push(pair),
+            }
+        }
+    }
+    realisation.cross_connects.sort_unstable();
+}
+
+/// Ports of one switch that are taken.
+struct PortBook<'a> {
+    fabric: &'a ReconfigurableFatTree,
+    ocs: OcsId,
+    taken: BTreeSet<u32>,
+}
+
+impl<'a> PortBook<'a> {
+    fn new(fabric: &'a ReconfigurableFatTree, ocs: OcsId, held: &[CrossConnect]) -> Self {
+        let mut book = Self { fabric, ocs, taken: BTreeSet::new() };
+        for circuit in held.iter().filter(|circuit| circuit.ocs == ocs) {
+            book.occupy(*circuit);
+        }
+        book
+    }
+
+    fn occupy(&mut self, circuit: CrossConnect) {
+        self.taken.extend([circuit.a_port, circuit.b_port]);
+    }
+
+    fn connect(&mut self, a: usize, b: usize) -> Option<CrossConnect> {
+        let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
+        let (a_port, b_port) = (self.lowest_free(a)?, self.lowest_free(b)?);
+        let circuit = CrossConnect { ocs: self.ocs, a_port, b_port, a, b };
+        self.occupy(circuit);
+        Some(circuit)
+    }
+
+    fn lowest_free(&self, leaf: LeafId) -> Option<u32> {
+        (0..self.fabric.ports_per_leaf(self.ocs))
+            .map(|slot| self.fabric.switch_port(self.ocs, leaf, slot))
+            .find(|port| !self.taken.contains(port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{fabric, spec};
+    use super::*;
+    use lightloom_fabric::seed::Seed;
+    use proptest::prelude::*;
+    use rand::RngExt;
+
+    /// Circuits at random until hardly a port is free.
+    fn random_topology(fabric: &ReconfigurableFatTree, seed: u64) -> Topology {
+        let mut stream = Seed(seed).stream("test.topology", 0);
+        let leaves = fabric.leaves();
+        let mut topology = Topology::dark(leaves);
+        let ports = fabric.optical_ports();
+        for _ in 0..leaves * ports as usize * 2 {
+            let (a, b) = (stream.random_range(0..leaves), stream.random_range(0..leaves));
+            if a != b && topology.degree(a) < ports && topology.degree(b) < ports {
+                topology.add(a, b);
+            }
+        }
+        topology
+    }
+
+    fn check_ports(fabric: &ReconfigurableFatTree, realisation: &Realisation) {
+        let mut used = BTreeSet::new();
+        for circuit in realisation.cross_connects.iter().chain(&fabric.spec().held) {
+            assert!(used.insert((circuit.ocs, circuit.a_port)), "{circuit:?}");
+            assert!(used.insert((circuit.ocs, circuit.b_port)), "{circuit:?}");
+            let ports = fabric.ports_per_leaf(circuit.ocs);
+            assert_eq!(circuit.a_port / ports, circuit.a.0);
+            assert_eq!(circuit.b_port / ports, circuit.b.0);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn every_topology_that_fits_the_ports_is_realised_whole(
+            leaves in 2u32..=128, switches in 1u32..=32, half in 1u32..=2, seed in 0u64..1_000_000,
+        ) {
+            let mut spec = spec(leaves, 2);
+            spec.banks[0].switches = switches;
+            spec.banks[0].ports_per_leaf = 2 * half;
+            spec.banks[0].ports_per_switch = 2 * half * leaves;
+            let fabric = ReconfigurableFatTree::new(spec).unwrap();
+            let topology = random_topology(&fabric, seed);
+            let realisation = realise(&fabric, &topology, &[]);
+            prop_assert!(realisation.unplaced.is_empty());
+            prop_assert_eq!(&topology_of(fabric.leaves(), &realisation.cross_connects), &topology);
+            check_ports(&fabric, &realisation);
+            let again = realise(&fabric, &topology, &realisation.cross_connects);
+            prop_assert_eq!(&again.cross_connects, &realisation.cross_connects);
+            prop_assert_eq!(again.kept, again.kept_upper_bound);
+        }
+
+        #[test]
+        fn two_banks_of_different_width_are_filled_alike(seed in 0u64..1_000_000) {
+            let mut spec = spec(24, 8);
+            let mut wide = spec.banks[0].clone();
+            wide.ports_per_leaf = 4;
+            wide.ports_per_switch = 96;
+            wide.switches = 3;
+            spec.banks.push(wide);
+            let fabric = ReconfigurableFatTree::new(spec).unwrap();
+            let topology = random_topology(&fabric, seed);
+            let realisation = realise(&fabric, &topology, &[]);
+            prop_assert!(realisation.unplaced.is_empty());
+            check_ports(&fabric, &realisation);
+        }
+
+        #[test]
+        fn ports_that_other_jobs_hold_stay_untouched(seed in 0u64..1_000_000) {
+            let plain = fabric(12, 8);
+            let held = realise(&plain, &random_topology(&plain, seed), &[]).cross_connects;
+            let mut spec = spec(12, 8);
+            spec.held = held.into_iter().step_by(5).collect();
+            let fabric = ReconfigurableFatTree::new(spec).unwrap();
+            let mut topology = Topology::dark(12);
+            for a in 0..12 {
+                for b in a + 1..12 {
+                    let free = |leaf: usize, topology: &Topology| {
+                        fabric.free_ports(LeafId::from_index(leaf)) > topology.degree(leaf)
+                    };
+                    if free(a, &topology) && free(b, &topology) {
+                        topology.add(a, b);
+                    }
+                }
+            }
+            let realisation = realise(&fabric, &topology, &[]);
+            check_ports(&fabric, &realisation);
+            let placed = realisation.cross_connects.len() + realisation.unplaced.len();
+            prop_assert_eq!(placed as u64, topology.count());
+        }
+    }
+
+    /// Swaps the ends of random pairs of circuits.
+    fn swap_ends(topology: &mut Topology, times: usize) {
+        let mut stream = Seed(2).stream("test.change", 0);
+        for _ in 0..times {
+            let pairs: Vec<LeafPair> = topology.pairs().map(|(pair, _)| pair).collect();
+            let x = pairs[stream.random_range(0..pairs.len())];
+            let y = pairs[stream.random_range(0..pairs.len())];
+            let [a, b, c, d] = [x.a, x.b, y.a, y.b].map(LeafId::index);
+            if a != d && b != c && x != y {
+                topology.remove(a, b);
+                topology.remove(c, d);
+                topology.add(a, d);
+                topology.add(b, c);
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_of_topology_keeps_at_least_85_per_cent_of_what_can_stay() {
+        let fabric = fabric(128, 64);
+        let mut topology = Topology::uniform_mesh(&fabric);
+        swap_ends(&mut topology, 2_000);
+        let before = realise(&fabric, &topology, &[]).cross_connects;
+        swap_ends(&mut topology, 400);
+        let after = realise(&fabric, &topology, &before);
+        assert!(after.unplaced.is_empty());
+        let share = after.kept as f64 / after.kept_upper_bound as f64;
+        assert!(share >= 0.85, "kept {share}");
+        let fresh = realise(&fabric, &topology, &[]).cross_connects;
+        let common = fresh.iter().filter(|circuit| before.contains(circuit)).count();
+        assert!(common * 2 < after.kept, "a fresh decomposition keeps far less: {common}");
+    }
+}

@@ -1,0 +1,310 @@
+//! From one set of cross-connects to the next in stages, under traffic.
+//!
+//! A circuit port has one mirror pair, so a circuit cannot be made before another is broken. What
+//! can be promised is that in every stage
+//!
+//! - the switches touched belong to one failure domain, so a stage that goes wrong costs no more
+//!   than that domain;
+//! - the circuits that are left, with the electrical core, serve the demand that is *live now* at no less
+//!   than a floor. The live demand is that of the phase that begins: protecting the phase that ends
+//!   to the last would make the last stage impossible by construction.
+//!
+//! Greedy first fit: switches that lose the fewest circuits first, as many as the floor allows. A
+//! switch that breaks the floor on its own is split into independent slices.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
+use lightloom_fabric::id::OcsId;
+use serde::{Deserialize, Serialize};
+
+use super::evaluate::Evaluator;
+use super::realise::topology_of;
+
+/// Cross-connects to remove and then to add, all in one failure domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// Removed first.
+    pub remove: Vec<CrossConnect>,
+    /// Added when the removals are done.
+    pub add: Vec<CrossConnect>,
+}
+
+/// No order of stages keeps the floor.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "no stage keeps {floor:.0} % of the live demand's rate: changing {ocs} alone leaves {left:.0} %; \
+     lower the floor, switch while the network is idle, or spread the circuits over more switches"
+)]
+pub struct FloorBroken {
+    /// The floor asked for, in per cent.
+    pub floor: f64,
+    /// The switch whose change costs least.
+    pub ocs: OcsId,
+    /// What changing it leaves, in per cent.
+    pub left: f64,
+}
+
+/// Orders the change from `before` to `after` so that `live` is served at no less than `floor`
+/// (a fraction) of the slower of its rates before and after.
+///
+/// # Errors
+/// If even the smallest change breaks the floor.
+pub fn stage(
+    fabric: &ReconfigurableFatTree,
+    before: &[CrossConnect],
+    after: &[CrossConnect],
+    live: &Evaluator,
+    floor: f64,
+) -> Result<Vec<Stage>, FloorBroken> {
+    let mut progress = Progress::new(fabric, before, live);
+    let reference = progress.lambda().min(lambda_of(fabric, after, live));
+    let mut pending = changes(before, after);
+    pending.sort_by_key(|change| (change.remove.len(), first_ocs(change)));
+    let mut stages = Vec::new();
+    while !pending.is_empty() {
+        let mut chosen = progress.best_domain(&pending, floor * reference);
+        if chosen.is_empty() {
+            let sliced: Vec<Stage> = pending.iter().flat_map(slices).collect();
+            if sliced.len() == pending.len() {
+                return Err(progress.floor_broken(&pending, floor, reference));
+            }
+            pending = sliced;
+            continue;
+        }
+        chosen.sort_unstable();
+        let mut stage = Stage::default();
+        for at in chosen.into_iter().rev() {
+            let change = pending.remove(at);
+            stage.remove.extend(change.remove);
+            stage.add.extend(change.add);
+        }
+        stage.remove.sort_unstable();
+        stage.add.sort_unstable();
+        progress.apply(&stage);
+        stages.push(stage);
+    }
+    Ok(stages)
+}
+
+/// The rate at which `live` is served in each stage, while what the stage touches is dark.
+#[must_use]
+pub fn stage_lambdas(
+    fabric: &ReconfigurableFatTree,
+    before: &[CrossConnect],
+    stages: &[Stage],
+    live: &Evaluator,
+) -> Vec<f64> {
+    let mut progress = Progress::new(fabric, before, live);
+    stages
+        .iter()
+        .map(|stage| {
+            let lambda = progress.lambda_without(&stage.remove);
+            progress.apply(stage);
+            lambda
+        })
+        .collect()
+}
+
+/// What changes on each switch.
+fn changes(before: &[CrossConnect], after: &[CrossConnect]) -> Vec<Stage> {
+    let (old, new): (BTreeSet<_>, BTreeSet<_>) = (before.iter().collect(), after.iter().collect());
+    let mut by_switch = BTreeMap::<OcsId, Stage>::new();
+    for circuit in old.difference(&new) {
+        by_switch.entry(circuit.ocs).or_default().remove.push(**circuit);
+    }
+    for circuit in new.difference(&old) {
+        by_switch.entry(circuit.ocs).or_default().add.push(**circuit);
+    }
+    by_switch.into_values().collect()
+}
+
+fn first_ocs(change: &Stage) -> OcsId {
+    change.remove.iter().chain(&change.add).map(|circuit| circuit.ocs).min().unwrap_or_default()
+}
+
+/// Splits a change into parts that share no port: each can be made on its own.
+fn slices(change: &Stage) -> Vec<Stage> {
+    let circuits: Vec<(&CrossConnect, bool)> = change
+        .remove
+        .iter()
+        .map(|circuit| (circuit, true))
+        .chain(change.add.iter().map(|circuit| (circuit, false)))
+        .collect();
+    let mut slice_of: Vec<usize> = (0..circuits.len()).collect();
+    let mut first_at_port = BTreeMap::new();
+    for (at, (circuit, _)) in circuits.iter().enumerate() {
+        for port in [circuit.a_port, circuit.b_port] {
+            let other = *first_at_port.entry(port).or_insert(at);
+            let (from, to) = (slice_of[at], slice_of[other]);
+            for slice in &mut slice_of {
+                if *slice == from {
+                    *slice = to;
+                }
+            }
+        }
+    }
+    let mut parts = BTreeMap::<usize, Stage>::new();
+    for ((circuit, removed), slice) in circuits.into_iter().zip(slice_of) {
+        let part = parts.entry(slice).or_default();
+        if removed {
+            part.remove.push(*circuit);
+        } else {
+            part.add.push(*circuit);
+        }
+    }
+    parts.into_values().collect()
+}
+
+fn lambda_of(fabric: &ReconfigurableFatTree, circuits: &[CrossConnect], live: &Evaluator) -> f64 {
+    live.lambda(&topology_of(fabric.leaves(), circuits))
+}
+
+/// The cross-connects as they stand between two stages.
+struct Progress<'a> {
+    fabric: &'a ReconfigurableFatTree,
+    live: &'a Evaluator,
+    circuits: BTreeSet<CrossConnect>,
+}
+
+impl<'a> Progress<'a> {
+    fn new(
+        fabric: &'a ReconfigurableFatTree,
+        before: &[CrossConnect],
+        live: &'a Evaluator,
+    ) -> Self {
+        Self { fabric, live, circuits: before.iter().copied().collect() }
+    }
+
+    fn lambda(&self) -> f64 {
+        self.lambda_without(&[])
+    }
+
+    fn lambda_without(&self, dark: &[CrossConnect]) -> f64 {
+        let dark: BTreeSet<&CrossConnect> = dark.iter().collect();
+        let left: Vec<CrossConnect> =
+            self.circuits.iter().filter(|circuit| !dark.contains(circuit)).copied().collect();
+        lambda_of(self.fabric, &left, self.live)
+    }
+
+    fn apply(&mut self, stage: &Stage) {
+        for circuit in &stage.remove {
+            self.circuits.remove(circuit);
+        }
+        self.circuits.extend(&stage.add);
+    }
+
+    /// Indices of the changes to make next: of the domain where most fit under the floor.
+    fn best_domain(&self, pending: &[Stage], floor_lambda: f64) -> Vec<usize> {
+        let mut best: Vec<usize> = Vec::new();
+        let mut best_size = 0;
+        for domain in 0..self.fabric.spec().failure_domains {
+            let (mut chosen, mut dark, mut size) = (Vec::new(), Vec::new(), 0);
+            for (at, change) in pending.iter().enumerate() {
+                if self.fabric.failure_domain(first_ocs(change)) != domain {
+                    continue;
+                }
+                let before = dark.len();
+                dark.extend(&change.remove);
+                if self.lambda_without(&dark) >= floor_lambda * (1.0 - 1e-9) {
+                    chosen.push(at);
+                    size += change.remove.len() + change.add.len();
+                } else {
+                    dark.truncate(before);
+                }
+            }
+            if size > best_size {
+                (best, best_size) = (chosen, size);
+            }
+        }
+        best
+    }
+
+    fn floor_broken(&self, pending: &[Stage], floor: f64, reference: f64) -> FloorBroken {
+        let (left, ocs) = pending
+            .iter()
+            .map(|change| (self.lambda_without(&change.remove), first_ocs(change)))
+            .max_by(|x, y| x.0.total_cmp(&y.0))
+            .expect("something is pending");
+        FloorBroken { floor: 100.0 * floor, ocs, left: 100.0 * left / reference }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::demand::Demand;
+    use super::super::one_hop::{self, Effort};
+    use super::super::realise::realise;
+    use super::super::testing::{fabric, spec};
+    use super::super::workload::shapes;
+    use super::*;
+    use lightloom_fabric::id::LeafId;
+    use lightloom_fabric::seed::Seed;
+    use lightloom_fabric::units::{BitsPerSecond, Bytes};
+
+    fn two_phases() -> (ReconfigurableFatTree, Vec<CrossConnect>, Vec<CrossConnect>, Evaluator) {
+        let fabric = fabric(16, 16);
+        let (old, new) = (shapes::moe(16, Seed(1)), shapes::weight_sync(16, Seed(1)));
+        let plan = |demand| one_hop::plan(&fabric, demand, Effort::default()).topology;
+        let before = realise(&fabric, &plan(&old), &[]).cross_connects;
+        let after = realise(&fabric, &plan(&new), &before).cross_connects;
+        let live = Evaluator::new(&fabric, &new);
+        (fabric, before, after, live)
+    }
+
+    #[test]
+    fn stages_lead_from_before_to_after_one_domain_at_a_time_above_the_floor() {
+        let (fabric, before, after, live) = two_phases();
+        let stages = stage(&fabric, &before, &after, &live, 0.75).unwrap();
+        let mut now: BTreeSet<CrossConnect> = before.iter().copied().collect();
+        for stage in &stages {
+            let domains: BTreeSet<u32> = stage
+                .remove
+                .iter()
+                .chain(&stage.add)
+                .map(|circuit| fabric.failure_domain(circuit.ocs))
+                .collect();
+            assert_eq!(domains.len(), 1);
+            for circuit in &stage.remove {
+                assert!(now.remove(circuit));
+            }
+            now.extend(&stage.add);
+        }
+        assert_eq!(now, after.iter().copied().collect());
+        let reference = lambda_of(&fabric, &before, &live).min(lambda_of(&fabric, &after, &live));
+        for lambda in stage_lambdas(&fabric, &before, &stages, &live) {
+            assert!(lambda >= 0.75 * reference * (1.0 - 1e-9));
+        }
+    }
+
+    #[test]
+    fn without_a_floor_there_is_one_stage_a_domain() {
+        let (fabric, before, after, live) = two_phases();
+        assert_eq!(stage(&fabric, &before, &after, &live, 0.0).unwrap().len(), 4);
+        assert!(stage(&fabric, &before, &before, &live, 0.75).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_floor_that_cannot_be_kept_is_refused_with_what_is_possible() {
+        let mut spec = spec(4, 2);
+        spec.electrical.rate_per_leaf = BitsPerSecond::ZERO;
+        let fabric = ReconfigurableFatTree::new(spec).unwrap();
+        let circuit = |a: u32, a_port, b: u32, b_port| CrossConnect {
+            ocs: OcsId(0),
+            a_port,
+            b_port,
+            a: LeafId(a),
+            b: LeafId(b),
+        };
+        // The same circuits on exchanged ports: the busy one cannot move without being dark.
+        let before = [circuit(0, 0, 1, 2), circuit(0, 1, 2, 4), circuit(1, 3, 3, 6)];
+        let after = [circuit(0, 1, 1, 3), circuit(0, 0, 2, 4), circuit(1, 2, 3, 6)];
+        let mut demand = Demand::none(4);
+        demand.add(LeafId(0), LeafId(1), Bytes(1_000));
+        let live = Evaluator::new(&fabric, &demand);
+        let error = stage(&fabric, &before, &after, &live, 0.75).unwrap_err();
+        assert!(error.to_string().starts_with("no stage keeps 75 %"), "{error}");
+        assert!(error.to_string().contains("ocs0 alone leaves 0 %"), "{error}");
+        assert!(stage(&fabric, &before, &after, &live, 0.0).is_ok());
+    }
+}
