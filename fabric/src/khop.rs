@@ -278,6 +278,12 @@ impl KhopRing {
         self.absent.insert(fibre);
     }
 
+    /// Whether no fibre was taken out.
+    #[must_use]
+    pub fn is_fully_cabled(&self) -> bool {
+        self.absent.is_empty()
+    }
+
     /// R: GPUs in a node.
     #[must_use]
     pub fn gpus_per_node(&self) -> u8 {

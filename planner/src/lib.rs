@@ -1,5 +1,7 @@
 //! lightloom: pure functions from a fabric and its faults to checked plans.
 
 pub mod architecture;
+pub mod check;
 pub mod compare;
+pub mod khop;
 pub mod rfabric;

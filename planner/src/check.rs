@@ -1,0 +1,112 @@
+//! The independent plan checker.
+//!
+//! From the cabling and the plan document alone it derives every circuit again and proves that each
+//! group is one cycle through all its GPUs, that nothing broken is used, that both ends of every
+//! circuit select the fibre that joins them, that ranks are complete, and that the metrics say what
+//! the plan does. It shares no code with the planner: a mistake there shows here.
+
+mod links;
+mod numbers;
+mod rings;
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::id::{BundleId, GpuId, GroupId, NodeId};
+use lightloom_fabric::khop::Port;
+use lightloom_fabric::plan::{Plan, SCHEMA};
+
+/// Something that is wrong with a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
+pub enum Violation {
+    #[error("the document is `{0}`, not `{SCHEMA}`")]
+    Schema(String),
+    #[error("the plan is for another fabric (sha256 {0})")]
+    OtherFabric(String),
+    #[error("{0} does not exist in this fabric")]
+    NoSuchNode(NodeId),
+    #[error("{0} does not exist in this fabric")]
+    NoSuchBundle(BundleId),
+    #[error("{0} does not exist in this fabric")]
+    NoSuchGpu(GpuId),
+    #[error("{0} is broken, but the plan sets it")]
+    BrokenBundleUsed(BundleId),
+    #[error("{0} is set twice")]
+    BundleSetTwice(BundleId),
+    #[error("{0} works, but the plan does not set it")]
+    BundleNotSet(BundleId),
+    #[error("{0} is lit, but no working fibre is plugged into it")]
+    NoFibre(Port),
+    #[error("{0} is lit, but {1} at the other end of its fibre does not select it")]
+    NotAnswered(Port, Port),
+    #[error("the circuit {0} – {1} is listed, but the bundles do not make it")]
+    CircuitNotMade(Port, Port),
+    #[error("the bundles make {made} circuits, but the plan lists {listed}")]
+    CircuitCount { made: usize, listed: usize },
+    #[error("{group}: {node} is broken")]
+    BrokenNodeUsed { group: GroupId, node: NodeId },
+    #[error("{group} is listed at place {place}")]
+    GroupOutOfPlace { group: GroupId, place: usize },
+    #[error("{group}: job {job} does not exist")]
+    NoSuchJob { group: GroupId, job: u32 },
+    #[error("{gpu} is in {first} and in {second}")]
+    GpuInTwoGroups { gpu: GpuId, first: GroupId, second: GroupId },
+    #[error("{group}: {gpu} has {neighbours} lit neighbours, not 2")]
+    Degree { group: GroupId, gpu: GpuId, neighbours: usize },
+    #[error(
+        "{group}: its GPUs do not form one cycle: {gpu} is on another, or the cycle has others on it"
+    )]
+    NotOneCycle { group: GroupId, gpu: GpuId },
+    #[error("{group}: {from} and {to} follow each other in its ring, but no lit edge joins them")]
+    NotNeighbours { group: GroupId, from: GpuId, to: GpuId },
+    #[error("{group}: its ring does not name every GPU of its nodes once")]
+    RingIncomplete { group: GroupId },
+    #[error("{group}: has {gpus} GPUs, but its job wants rings of {tp}")]
+    GroupSize { group: GroupId, gpus: usize, tp: u32 },
+    #[error("{group}: its ranks do not name each of its GPUs once, counted from 0")]
+    Ranks { group: GroupId },
+    #[error("{name} is {stated} in the plan and {found} when counted again")]
+    Metric { name: &'static str, stated: String, found: String },
+}
+
+/// What a sound plan was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Rings proven to be single cycles.
+    pub rings: usize,
+    /// GPUs on those rings.
+    pub gpus: usize,
+    /// Circuits proven to be selected at both ends.
+    pub circuits: usize,
+    /// Bundles whose path was looked at.
+    pub bundles: usize,
+}
+
+/// Proves `plan` right for `fabric` with `faults` in it.
+///
+/// # Errors
+/// Every violation found. A plan for another fabric or version is looked at no further.
+pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict, Vec<Violation>> {
+    let mut found = Vec::new();
+    if plan.schema != SCHEMA {
+        found.push(Violation::Schema(plan.schema.clone()));
+    }
+    if plan.fabric_sha256 != fabric.sha256 {
+        found.push(Violation::OtherFabric(plan.fabric_sha256.clone()));
+    }
+    if !found.is_empty() {
+        return Err(found);
+    }
+    let lit = links::check(fabric, faults, plan, &mut found);
+    rings::check(fabric, faults, plan, &lit, &mut found);
+    numbers::check(fabric, faults, plan, &mut found);
+    if !found.is_empty() {
+        return Err(found);
+    }
+    Ok(Verdict {
+        rings: plan.groups.len(),
+        gpus: plan.groups.iter().map(|group| group.ring.len()).sum(),
+        circuits: plan.circuits.len(),
+        bundles: plan.transceivers.len(),
+    })
+}

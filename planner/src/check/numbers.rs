@@ -1,0 +1,133 @@
+//! Every metric, counted again from the groups and ranks of the document.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::id::{GroupId, NodeId};
+use lightloom_fabric::plan::Plan;
+
+use super::Violation;
+
+/// Ratios are counts over counts: they agree to the last few bits or not at all.
+const TOLERANCE: f64 = 1e-9;
+
+pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut Vec<Violation>) {
+    let metrics = &plan.metrics;
+    let per_node = u64::from(fabric.hbd.gpus_per_node());
+    let total = u64::from(fabric.hbd.nodes()) * per_node;
+    let faulty = faults.nodes.len() as u64 * per_node;
+    let on_rings = |spare: bool| -> u64 {
+        let groups = plan.groups.iter().filter(|group| group.job.is_none() == spare);
+        groups.map(|group| group.ring.len() as u64).sum()
+    };
+    let (used, spare) = (on_rings(false), on_rings(true));
+    let wasted = (total - faulty).saturating_sub(used + spare);
+    let mut counts = Comparison(found);
+    counts.same("gpus_total", metrics.gpus_total, total);
+    counts.same("gpus_faulty", metrics.gpus_faulty, faulty);
+    counts.same("gpus_used", metrics.gpus_used, used);
+    counts.same("gpus_spare", metrics.gpus_spare, spare);
+    counts.same("gpus_wasted", metrics.gpus_wasted, wasted);
+    counts.near("waste_ratio", metrics.waste_ratio, wasted as f64 / total as f64);
+    let bound = remainder(plan, total - faulty) as f64 / total as f64;
+    counts.near("waste_ratio_lower_bound", metrics.waste_ratio_lower_bound, bound);
+    check_jobs(fabric, plan, &mut counts);
+    check_parts_lists(fabric, plan, &mut counts);
+}
+
+struct Comparison<'a>(&'a mut Vec<Violation>);
+
+impl Comparison<'_> {
+    fn same(&mut self, name: &'static str, stated: u64, found: u64) {
+        if stated != found {
+            self.0.push(Violation::Metric {
+                name,
+                stated: stated.to_string(),
+                found: found.to_string(),
+            });
+        }
+    }
+    fn near(&mut self, name: &'static str, stated: f64, found: f64) {
+        // A NaN is near nothing, so ask for nearness rather than distance.
+        let near = (stated - found).abs() <= TOLERANCE * found.abs().max(1.0);
+        if !near {
+            self.0.push(Violation::Metric {
+                name,
+                stated: stated.to_string(),
+                found: found.to_string(),
+            });
+        }
+    }
+}
+
+/// What is left of the healthy GPUs when they are divided by the greatest common ring size.
+fn remainder(plan: &Plan, healthy: u64) -> u64 {
+    let common = plan.jobs.iter().map(|job| u64::from(job.tp)).reduce(|a, b| {
+        (1..=a.min(b)).rev().find(|d| a.is_multiple_of(*d) && b.is_multiple_of(*d)).unwrap_or(1)
+    });
+    common.filter(|common| *common > 0).map_or(0, |common| healthy % common)
+}
+
+/// Node of every rank of every group: `nodes[group][rank]`.
+fn nodes_by_rank(plan: &Plan) -> BTreeMap<GroupId, BTreeMap<u32, NodeId>> {
+    let mut nodes: BTreeMap<GroupId, BTreeMap<u32, NodeId>> = BTreeMap::new();
+    for rank in &plan.ranks {
+        nodes.entry(rank.group).or_default().insert(rank.rank, rank.gpu.node);
+    }
+    nodes
+}
+
+fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
+    let per_tor = fabric.dcn.nodes_per_tor;
+    let nodes = nodes_by_rank(plan);
+    let (mut all_hops, mut all_crossing) = (0_u64, 0_u64);
+    for (index, job) in (0_u32..).zip(&plan.jobs) {
+        let groups: Vec<_> = plan
+            .groups
+            .iter()
+            .filter(|group| group.job == Some(index))
+            .filter_map(|group| nodes.get(&group.id))
+            .collect();
+        let on_rings = groups.iter().map(|ranks| ranks.len() as u64).sum();
+        counts.same("gpus of a job", job.gpus, on_rings);
+        let (hops, crossing) = inner_hops(&groups, per_tor);
+        counts.near("cross_tor_share of a job", job.cross_tor_share, share(hops, crossing));
+        // Small groups have fewer hops than nodes: weigh every rank as the document does, by node.
+        let per_node = u64::from(fabric.hbd.gpus_per_node()).min(u64::from(job.tp));
+        all_hops += hops / per_node;
+        all_crossing += crossing / per_node;
+    }
+    counts.near("cross_tor_share", plan.metrics.cross_tor_share, share(all_hops, all_crossing));
+}
+
+/// Hops between equal ranks of consecutive groups in sets of `per_tor`, and those that cross ToRs.
+fn inner_hops(groups: &[&BTreeMap<u32, NodeId>], per_tor: u32) -> (u64, u64) {
+    let (mut hops, mut crossing) = (0, 0);
+    for set in groups.chunks(per_tor as usize).filter(|set| set.len() > 1) {
+        for (i, here) in set.iter().enumerate() {
+            let there = set[(i + 1) % set.len()];
+            for (rank, node) in *here {
+                let Some(other) = there.get(rank) else { continue };
+                hops += 1;
+                crossing += u64::from(node.0 / per_tor != other.0 / per_tor);
+            }
+        }
+    }
+    (hops, crossing)
+}
+
+fn share(hops: u64, crossing: u64) -> f64 {
+    if hops == 0 { 0.0 } else { crossing as f64 / hops as f64 }
+}
+
+/// Cost and power of a GPU, from parts counted over one whole node.
+fn check_parts_lists(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
+    let (gpus, k) = (f64::from(fabric.hbd.gpus_per_node()), f64::from(fabric.hbd.k()));
+    let (modules, cables) = (8.0 * k, 2.0 * (gpus - k));
+    let parts = &fabric.parts;
+    let cost = modules * (parts.ocstrx.0 + parts.fibre.0) + cables * parts.dac.0;
+    let power = modules * parts.ocstrx_power.0 + cables * parts.dac_power.0;
+    counts.near("cost_per_gpu_usd", plan.metrics.cost_per_gpu_usd.0, cost / gpus);
+    counts.near("power_per_gpu_w", plan.metrics.power_per_gpu_w.0, power / gpus);
+}

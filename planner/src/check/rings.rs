@@ -1,0 +1,207 @@
+//! Every group: one cycle through all its GPUs, each with two lit neighbours.
+//!
+//! A graph in which every vertex of a connected part has degree two is one cycle; so degree and
+//! connection (a union-find over lit edges) prove the ring, and the stated order is compared with it.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::id::{BundleId, GpuId, GroupId, NodeId};
+use lightloom_fabric::khop::Path;
+use lightloom_fabric::plan::{Group, Plan};
+use petgraph::unionfind::UnionFind;
+
+use super::Violation;
+use super::links::Lit;
+
+/// Lit edges between GPUs: inside nodes, and over circuits.
+struct GpuGraph {
+    gpus_per_node: u8,
+    neighbours: Vec<Vec<u32>>,
+    parts: UnionFind<u32>,
+    part_sizes: Vec<u32>,
+}
+
+impl GpuGraph {
+    fn new(fabric: &Fabric, lit: &Lit) -> Self {
+        let gpus = fabric.hbd.nodes() as usize * usize::from(fabric.hbd.gpus_per_node());
+        let mut graph = Self {
+            gpus_per_node: fabric.hbd.gpus_per_node(),
+            neighbours: vec![Vec::with_capacity(2); gpus],
+            parts: UnionFind::new(gpus),
+            part_sizes: vec![0; gpus],
+        };
+        for node in (0..fabric.hbd.nodes()).map(NodeId) {
+            for edge in 0..graph.gpus_per_node {
+                graph.add_ring_edge(fabric, lit, node, edge);
+            }
+        }
+        for gpu in 0..u32::try_from(gpus).expect("bounded by the fabric") {
+            graph.part_sizes[graph.parts.find(gpu) as usize] += 1;
+        }
+        graph
+    }
+
+    /// Adds what ring edge `edge` of `node` joins: two GPUs of the node, or one on each side of a
+    /// circuit (added once, from its lower bundle id).
+    fn add_ring_edge(&mut self, fabric: &Fabric, lit: &Lit, node: NodeId, edge: u8) {
+        let half = |node: NodeId, edge: u8, upper: u8| GpuId {
+            node,
+            gpu: (edge + upper) % self.gpus_per_node,
+        };
+        let bundle = fabric.hbd.bundle_on_edge(edge).map(|bundle| BundleId { node, bundle });
+        let Some(bundle) = bundle else {
+            return self.join(half(node, edge, 0), half(node, edge, 1));
+        };
+        match (lit.path(bundle), lit.far_end(bundle)) {
+            (Some(Path::Loopback), _) => self.join(half(node, edge, 0), half(node, edge, 1)),
+            (Some(_), Some(far)) if bundle < far.bundle => {
+                let far_edge = fabric.hbd.ring_edge(far.bundle.bundle);
+                let ends =
+                    [0, 1].map(|h| (half(node, edge, h), half(far.bundle.node, far_edge, h)));
+                for (near, far) in ends {
+                    self.join(near, far);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn join(&mut self, a: GpuId, b: GpuId) {
+        let (a, b) = (self.index(a), self.index(b));
+        self.neighbours[a as usize].push(b);
+        self.neighbours[b as usize].push(a);
+        self.parts.union(a, b);
+    }
+
+    fn index(&self, gpu: GpuId) -> u32 {
+        gpu.node.0 * u32::from(self.gpus_per_node) + u32::from(gpu.gpu)
+    }
+    fn are_neighbours(&self, a: GpuId, b: GpuId) -> bool {
+        self.neighbours[self.index(a) as usize].contains(&self.index(b))
+    }
+}
+
+pub(super) fn check(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    plan: &Plan,
+    lit: &Lit,
+    found: &mut Vec<Violation>,
+) {
+    let graph = GpuGraph::new(fabric, lit);
+    let mut group_of = vec![None; graph.neighbours.len()];
+    for (place, group) in plan.groups.iter().enumerate() {
+        if group.id.index() != place {
+            found.push(Violation::GroupOutOfPlace { group: group.id, place });
+        }
+        let before = found.len();
+        check_parts(fabric, faults, plan, group, found);
+        if found.len() == before {
+            claim_gpus(&graph, group, &mut group_of, found);
+            check_ring(&graph, group, found);
+        }
+    }
+    check_ranks(plan, found);
+}
+
+fn check_parts(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    plan: &Plan,
+    group: &Group,
+    found: &mut Vec<Violation>,
+) {
+    let nodes = group.nodes.iter().copied().filter(|node| node.0 >= fabric.hbd.nodes());
+    found.extend(nodes.map(Violation::NoSuchNode));
+    let gpus = group.ring.iter().copied();
+    let outside = gpus
+        .filter(|gpu| gpu.node.0 >= fabric.hbd.nodes() || gpu.gpu >= fabric.hbd.gpus_per_node());
+    found.extend(outside.map(Violation::NoSuchGpu));
+    let broken = group.nodes.iter().filter(|node| faults.nodes.contains(node));
+    found.extend(broken.map(|node| Violation::BrokenNodeUsed { group: group.id, node: *node }));
+    if let Some(job) = group.job {
+        match plan.jobs.get(job as usize) {
+            None => found.push(Violation::NoSuchJob { group: group.id, job }),
+            Some(entry) if group.ring.len() != entry.tp as usize => {
+                let gpus = group.ring.len();
+                found.push(Violation::GroupSize { group: group.id, gpus, tp: entry.tp });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn claim_gpus(
+    graph: &GpuGraph,
+    group: &Group,
+    group_of: &mut [Option<GroupId>],
+    found: &mut Vec<Violation>,
+) {
+    for gpu in &group.ring {
+        let owner = &mut group_of[graph.index(*gpu) as usize];
+        if let Some(first) = owner.replace(group.id) {
+            found.push(Violation::GpuInTwoGroups { gpu: *gpu, first, second: group.id });
+        }
+    }
+}
+
+fn check_ring(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
+    let inside_one_node = group.ring.len() < usize::from(graph.gpus_per_node);
+    let mut nodes: Vec<NodeId> = group.ring.iter().map(|gpu| gpu.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let mut listed = group.nodes.clone();
+    listed.sort_unstable();
+    let whole = nodes.len() * usize::from(graph.gpus_per_node) == group.ring.len();
+    if nodes != listed || !(whole || inside_one_node && nodes.len() == 1) {
+        found.push(Violation::RingIncomplete { group: group.id });
+        return;
+    }
+    if !inside_one_node {
+        check_cycle(graph, group, found);
+    }
+    let closing = if inside_one_node { None } else { Some((group.ring.len() - 1, 0)) };
+    let pairs = (1..group.ring.len()).map(|i| (i - 1, i)).chain(closing);
+    for (from, to) in pairs.map(|(a, b)| (group.ring[a], group.ring[b])) {
+        if !graph.are_neighbours(from, to) {
+            found.push(Violation::NotNeighbours { group: group.id, from, to });
+        }
+    }
+}
+
+fn check_cycle(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
+    let part = graph.parts.find(graph.index(group.ring[0]));
+    if graph.part_sizes[part as usize] as usize != group.ring.len() {
+        found.push(Violation::NotOneCycle { group: group.id, gpu: group.ring[0] });
+    }
+    for gpu in &group.ring {
+        let neighbours = graph.neighbours[graph.index(*gpu) as usize].len();
+        if neighbours != 2 {
+            found.push(Violation::Degree { group: group.id, gpu: *gpu, neighbours });
+        } else if graph.parts.find(graph.index(*gpu)) != part {
+            found.push(Violation::NotOneCycle { group: group.id, gpu: *gpu });
+        }
+    }
+}
+
+/// The ranks of a group are its GPUs, each once, numbered from 0.
+fn check_ranks(plan: &Plan, found: &mut Vec<Violation>) {
+    let mut ranked: Vec<Vec<Option<GpuId>>> =
+        plan.groups.iter().map(|group| vec![None; group.ring.len()]).collect();
+    for rank in &plan.ranks {
+        let slot =
+            ranked.get_mut(rank.group.index()).and_then(|gpus| gpus.get_mut(rank.rank as usize));
+        if slot.is_none_or(|slot| slot.replace(rank.gpu).is_some()) {
+            found.push(Violation::Ranks { group: rank.group });
+        }
+    }
+    for (group, ranked) in plan.groups.iter().zip(ranked) {
+        let mut ring: Vec<Option<GpuId>> = group.ring.iter().copied().map(Some).collect();
+        let mut ranked = ranked;
+        ring.sort_unstable();
+        ranked.sort_unstable();
+        if ring != ranked {
+            found.push(Violation::Ranks { group: group.id });
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Between the working form of a plan and the plan document.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::{FaultError, FaultSet};
+use lightloom_fabric::id::{BundleId, GpuId, GroupId, NodeId};
+use lightloom_fabric::khop::{Hop, KhopRing, Path, Port, hop_for_port};
+use lightloom_fabric::plan::{Circuit, Group, JobPlan, Metrics, Plan, Rank, SCHEMA, Transceiver};
+use lightloom_fabric::seed::Seed;
+
+use super::metrics::CrossTor;
+use super::{JobOutcome, Layout, RingGroup, Segment, Survey};
+
+/// The document of `layout`. `plan_seconds` is left at zero: the core reads no clock.
+#[must_use]
+pub fn to_document(fabric: &Fabric, faults: &FaultSet, seed: Seed, layout: &Layout) -> Plan {
+    Plan {
+        schema: SCHEMA.to_owned(),
+        fabric_sha256: fabric.sha256.clone(),
+        seed,
+        faults: faults.parts(&fabric.hbd),
+        jobs: (0..)
+            .zip(&layout.jobs)
+            .map(|(index, job)| job_plan(fabric, layout, index, job))
+            .collect(),
+        groups: (0..)
+            .zip(&layout.groups)
+            .map(|(id, group)| group_entry(fabric, layout, id, group))
+            .collect(),
+        transceivers: working_bundles(faults, layout).collect(),
+        circuits: circuits(&fabric.hbd, faults, layout).collect(),
+        ranks: (0..)
+            .zip(&layout.groups)
+            .flat_map(|(id, group)| ranks(&fabric.hbd, GroupId(id), group))
+            .collect(),
+        metrics: metrics(fabric, faults, layout),
+    }
+}
+
+fn job_plan(fabric: &Fabric, layout: &Layout, index: u32, job: &JobOutcome) -> JobPlan {
+    JobPlan {
+        name: job.name.clone(),
+        tp: job.tp,
+        gpus_wanted: job.gpus_wanted,
+        gpus: layout.groups_of(index).count() as u64 * u64::from(job.tp),
+        constraints_kept: job.constraints_kept,
+        constraints_total: job.constraints_total,
+        cross_tor_share: layout.cross_tor(fabric, index).share(),
+        cross_tor_share_greedy: job.greedy.share(),
+    }
+}
+
+fn group_entry(fabric: &Fabric, layout: &Layout, id: u32, group: &RingGroup) -> Group {
+    Group {
+        id: GroupId(id),
+        job: group.job,
+        nodes: group.nodes.clone(),
+        ring: layout.ring(&fabric.hbd, group),
+    }
+}
+
+fn working_bundles<'a>(
+    faults: &'a FaultSet,
+    layout: &'a Layout,
+) -> impl Iterator<Item = Transceiver> + 'a {
+    layout
+        .paths()
+        .filter(|(bundle, _)| {
+            !faults.nodes.contains(&bundle.node) && !faults.bundles.contains(bundle)
+        })
+        .map(|(bundle, path)| Transceiver { bundle, path })
+}
+
+/// Fibres selected at both ends, each once, by its lower end.
+fn circuits<'a>(
+    hbd: &'a KhopRing,
+    faults: &'a FaultSet,
+    layout: &'a Layout,
+) -> impl Iterator<Item = Circuit> + 'a {
+    working_bundles(faults, layout).filter_map(|transceiver| {
+        let a = selected_port(transceiver.bundle, transceiver.path)?;
+        let rises = hop_for_port(hbd.k(), a.bundle.bundle, a.path)? > 0;
+        let b = hbd.peer(a)?;
+        let answered =
+            layout.path(b.bundle) == b.selects() && !faults.nodes.contains(&b.bundle.node);
+        (rises && answered).then_some(Circuit { a, b })
+    })
+}
+
+/// The external port that `path` lights, if any.
+pub(super) fn selected_port(bundle: BundleId, path: Path) -> Option<Port> {
+    match path {
+        Path::Loopback => None,
+        Path::External1 => Some(Port { bundle, path: 1 }),
+        Path::External2 => Some(Port { bundle, path: 2 }),
+    }
+}
+
+fn ranks(hbd: &KhopRing, id: GroupId, group: &RingGroup) -> Vec<Rank> {
+    let gpus: Vec<GpuId> = match group.segment {
+        Some(Segment { first, gpus }) => (first..first + gpus)
+            .map(|gpu| GpuId { node: group.ranks[0], gpu: gpu % hbd.gpus_per_node() })
+            .collect(),
+        None => group
+            .ranks
+            .iter()
+            .flat_map(|node| (0..hbd.gpus_per_node()).map(|gpu| GpuId { node: *node, gpu }))
+            .collect(),
+    };
+    (0..).zip(gpus).map(|(rank, gpu)| Rank { gpu, group: id, rank }).collect()
+}
+
+fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
+    let survey = Survey::new(&fabric.hbd, faults);
+    let gpus = |spare: bool| -> u64 {
+        let groups = layout.groups.iter().filter(|group| group.job.is_none() == spare);
+        groups.map(|group| u64::from(group.gpus(fabric.hbd.gpus_per_node()))).sum()
+    };
+    let (total, healthy) = (fabric.hbd.gpus(), survey.healthy_gpus());
+    let (used, spare) = (gpus(false), gpus(true));
+    let wasted = healthy - used - spare;
+    let crossing: CrossTor =
+        (0..).zip(&layout.jobs).map(|(job, _)| layout.cross_tor(fabric, job)).sum();
+    Metrics {
+        gpus_total: total,
+        gpus_faulty: total - healthy,
+        gpus_used: used,
+        gpus_spare: spare,
+        gpus_wasted: wasted,
+        waste_ratio: wasted as f64 / total as f64,
+        waste_ratio_lower_bound: unavoidable(layout, healthy) as f64 / total as f64,
+        cross_tor_share: crossing.share(),
+        cost_per_gpu_usd: fabric.cost_per_gpu(),
+        power_per_gpu_w: fabric.power_per_gpu(),
+        plan_seconds: 0.0,
+    }
+}
+
+/// GPUs that no method can use: what is left when the healthy ones are divided into rings.
+fn unavoidable(layout: &Layout, healthy: u64) -> u64 {
+    let divisor = layout.jobs.iter().map(|job| u64::from(job.tp)).fold(0, gcd);
+    if divisor == 0 { 0 } else { healthy % divisor }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Why a document is not a plan for this fabric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    /// Another version of the document.
+    #[error("this is `{0}`, not `{SCHEMA}`: plan again with this version")]
+    Schema(String),
+    /// A plan for something else.
+    #[error(
+        "the plan is for fabric {plan:.12}…, not for {fabric:.12}…: plan again, or name the fabric file it was made from"
+    )]
+    OtherFabric {
+        /// The fabric it is for.
+        plan: String,
+        /// The fabric at hand.
+        fabric: String,
+    },
+    /// A fault in a part that does not exist.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    /// A part that the fabric does not have.
+    #[error("{what} does not exist in this fabric")]
+    NoSuchPart {
+        /// The part, as written.
+        what: String,
+    },
+    /// Two nodes of a group that no selected fibre joins.
+    #[error("{group}: no selected fibre joins {from} and {to}")]
+    NotJoined {
+        /// The group.
+        group: GroupId,
+        /// One node.
+        from: NodeId,
+        /// The next.
+        to: NodeId,
+    },
+    /// Ranks that do not cover the nodes of a group.
+    #[error("{group}: its ranks do not cover its GPUs once each")]
+    Ranks {
+        /// The group.
+        group: GroupId,
+    },
+}
+
+/// The working form of `plan`, with the faults it was made for.
+///
+/// Reads what replanning needs; whether the plan is any good is for the checker.
+///
+/// # Errors
+/// If the plan is for another fabric or version, or names parts that do not fit together.
+pub fn from_document(fabric: &Fabric, plan: &Plan) -> Result<(Layout, FaultSet), DocumentError> {
+    if plan.schema != SCHEMA {
+        return Err(DocumentError::Schema(plan.schema.clone()));
+    }
+    if plan.fabric_sha256 != fabric.sha256 {
+        let (plan, fabric) = (plan.fabric_sha256.clone(), fabric.sha256.clone());
+        return Err(DocumentError::OtherFabric { plan, fabric });
+    }
+    let faults = FaultSet::of(&fabric.hbd, plan.faults.iter().copied())?;
+    let mut layout = Layout::dark(fabric);
+    for transceiver in &plan.transceivers {
+        let bundle = transceiver.bundle;
+        if bundle.node.0 >= fabric.hbd.nodes() || bundle.bundle >= fabric.hbd.k() {
+            return Err(DocumentError::NoSuchPart { what: bundle.to_string() });
+        }
+        layout.set_path(bundle, transceiver.path);
+    }
+    layout.jobs = plan.jobs.iter().map(outcome).collect();
+    let ranked = nodes_by_rank(fabric, plan)?;
+    for (group, ranks) in plan.groups.iter().zip(ranked) {
+        let group = read_group(fabric, &layout, group, ranks)?;
+        layout.groups.push(group);
+    }
+    Ok((layout, faults))
+}
+
+fn outcome(job: &JobPlan) -> JobOutcome {
+    // The counts behind the greedy share are not in the document; the share itself is kept.
+    let crossing = (job.cross_tor_share_greedy * 1e9).round() as u64;
+    JobOutcome {
+        name: job.name.clone(),
+        tp: job.tp,
+        gpus_wanted: job.gpus_wanted,
+        constraints_kept: job.constraints_kept,
+        constraints_total: job.constraints_total,
+        greedy: CrossTor { hops: 1_000_000_000, crossing },
+    }
+}
+
+/// For every group, its nodes in rank order.
+fn nodes_by_rank(fabric: &Fabric, plan: &Plan) -> Result<Vec<Vec<NodeId>>, DocumentError> {
+    let per_node = u32::from(fabric.hbd.gpus_per_node());
+    let mut ranked: Vec<Vec<Option<NodeId>>> =
+        plan.groups.iter().map(|group| vec![None; group.nodes.len()]).collect();
+    for rank in &plan.ranks {
+        let slot = ranked
+            .get_mut(rank.group.index())
+            .and_then(|nodes| nodes.get_mut((rank.rank / per_node) as usize))
+            .ok_or(DocumentError::Ranks { group: rank.group })?;
+        *slot = Some(rank.gpu.node);
+    }
+    let complete = |(id, nodes): (usize, Vec<Option<NodeId>>)| {
+        let group = GroupId::from_index(id);
+        nodes.into_iter().collect::<Option<Vec<_>>>().ok_or(DocumentError::Ranks { group })
+    };
+    ranked.into_iter().enumerate().map(complete).collect()
+}
+
+fn read_group(
+    fabric: &Fabric,
+    layout: &Layout,
+    group: &Group,
+    ranks: Vec<NodeId>,
+) -> Result<RingGroup, DocumentError> {
+    let hbd = &fabric.hbd;
+    for node in &group.nodes {
+        if node.0 >= hbd.nodes() {
+            return Err(DocumentError::NoSuchPart { what: node.to_string() });
+        }
+    }
+    let hops = group.nodes.windows(2).map(|pair| {
+        let not_joined = DocumentError::NotJoined { group: group.id, from: pair[0], to: pair[1] };
+        lit_hop(hbd, layout, pair[0], pair[1]).ok_or(not_joined)
+    });
+    let hops = hops.collect::<Result<Vec<Hop>, _>>()?;
+    let segment = (group.ring.len() < usize::from(hbd.gpus_per_node())).then(|| Segment {
+        first: group.ring.first().map_or(0, |gpu| gpu.gpu),
+        gpus: u8::try_from(group.ring.len()).expect("fewer than a node's GPUs"),
+    });
+    Ok(RingGroup { job: group.job, nodes: group.nodes.clone(), hops, ranks, segment })
+}
+
+/// The hop from `from` to `to` whose fibre both ends select.
+fn lit_hop(hbd: &KhopRing, layout: &Layout, from: NodeId, to: NodeId) -> Option<Hop> {
+    let ports = (0..hbd.k()).filter_map(|bundle| {
+        let bundle = BundleId { node: from, bundle };
+        selected_port(bundle, layout.path(bundle))
+    });
+    ports.into_iter().find_map(|port| {
+        let far = hbd.peer(port).filter(|far| far.bundle.node == to)?;
+        (layout.path(far.bundle) == far.selects())
+            .then(|| hop_for_port(hbd.k(), port.bundle.bundle, port.path))
+            .flatten()
+    })
+}

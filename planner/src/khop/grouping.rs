@@ -1,0 +1,278 @@
+//! Orchestration without the data-centre network: as many chains of `m` places as possible.
+//!
+//! Usable places that lie within K of each other form a run. Where every place of a run reaches
+//! the next, the run is cut into chains of `m` consecutive places and at most `m - 1` are left
+//! over: no method does better. Where a fibre is missing, or an odd K forbids two long hops at one
+//! node, a dynamic program finds the most chains that go up the line and may skip places.
+
+use lightloom_fabric::khop::{Hop, Position, Shape};
+
+use super::{Chain, Survey};
+
+/// A line of usable places and what joins them. Places are coordinates that rise without wrapping:
+/// a ring is cut open once, so a coordinate may exceed the number of nodes.
+pub(crate) struct Track<'a> {
+    /// Usable places in rising order.
+    pub places: Vec<u64>,
+    /// K.
+    pub reach: u8,
+    /// Whether a fibre goes up from a place by this many places.
+    pub joined: &'a dyn Fn(u64, u8) -> bool,
+}
+
+/// The most chains of `length` places along the nodes that are `free` and whole.
+pub(crate) fn chains_on_line(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
+    let hbd = survey.hbd();
+    let nodes = u64::from(hbd.nodes());
+    let at = |place: u64| Position(u32::try_from(place % nodes).expect("a position fits"));
+    let joined = |place: u64, up: u8| survey.has_fibre(at(place), up.cast_signed());
+    let usable = |p: &u64| free[at(*p).index()] && survey.is_whole(at(*p));
+    let mut track =
+        Track { places: (0..nodes).filter(usable).collect(), reach: hbd.k(), joined: &joined };
+    if hbd.shape() == Shape::Ring {
+        track.cut_open(nodes);
+    }
+    let to_chain = |places: Vec<u64>| places.into_iter().map(at).collect();
+    track.chains(length).into_iter().map(to_chain).collect()
+}
+
+impl Track<'_> {
+    /// Starts a closed line of `nodes` places where it is interrupted, or else where it is weak.
+    fn cut_open(&mut self, nodes: u64) {
+        let count = self.places.len();
+        let gap = |i: usize| {
+            let previous = if i == 0 { self.places[count - 1] } else { self.places[i - 1] + nodes };
+            (self.places[i] + nodes - previous, previous % nodes)
+        };
+        let interrupted = |i: &usize| gap(*i).0 > u64::from(self.reach);
+        let weak = |i: &usize| {
+            let (gap, previous) = gap(*i);
+            !(self.joined)(previous, u8::try_from(gap).expect("not interrupted"))
+        };
+        let start = (0..count).find(interrupted).or_else(|| (0..count).find(weak)).unwrap_or(0);
+        let moved = self.places[..start].iter().map(|place| place + nodes);
+        self.places = self.places[start..].iter().copied().chain(moved).collect();
+    }
+
+    /// The most chains of `length` places, each going up by hops of at most `reach`.
+    pub(crate) fn chains(&self, length: usize) -> Vec<Vec<u64>> {
+        assert!(length >= 1, "a chain has a place");
+        let mut chains = Vec::with_capacity(self.places.len() / length);
+        let reaches = |pair: &[u64]| pair[1] - pair[0] <= u64::from(self.reach);
+        let mut rest = self.places.as_slice();
+        while !rest.is_empty() {
+            let end = rest.windows(2).position(|pair| !reaches(pair)).map_or(rest.len(), |i| i + 1);
+            let (run, after) = rest.split_at(end);
+            if self.is_plain(run) {
+                chains.extend(run.chunks_exact(length).map(<[u64]>::to_vec));
+            } else {
+                chains.extend(self.most_chains(run, length));
+            }
+            rest = after;
+        }
+        chains
+    }
+
+    /// Whether every place of `run` reaches the next and no node needs two hops it cannot hold.
+    fn is_plain(&self, run: &[u64]) -> bool {
+        let hop = |pair: &[u64]| u8::try_from(pair[1] - pair[0]).expect("a run has short hops");
+        run.windows(2).all(|pair| (self.joined)(pair[0], hop(pair)))
+            && !run.windows(3).any(|three| {
+                self.excludes(three[1] - three[0]) && self.excludes(three[2] - three[1])
+            })
+    }
+
+    /// Whether a hop of this length rules out the same length on the other side of a node.
+    fn excludes(&self, hop: u64) -> bool {
+        self.reach % 2 == 1 && hop == u64::from(self.reach)
+    }
+
+    /// The dynamic program: `open[i][l][x]` is the most chains finished below a chain of `l + 1`
+    /// places that ends at place `i`, `x` telling whether its last hop excludes an equal next one.
+    fn most_chains(&self, run: &[u64], length: usize) -> Vec<Vec<u64>> {
+        let mut table = Table::new(run.len(), length);
+        for i in 0..run.len() {
+            table.open(i);
+            for back in 1..=usize::from(self.reach).min(i) {
+                let from = i - back;
+                let hop = run[i] - run[from];
+                if hop > u64::from(self.reach) {
+                    break;
+                }
+                let up = u8::try_from(hop).expect("at most the reach");
+                if (self.joined)(run[from], up) {
+                    table.extend(from, i, self.excludes(hop));
+                }
+            }
+            table.close(i);
+        }
+        table.chains(run)
+    }
+}
+
+const UNREACHED: i32 = -1;
+
+/// The table of [`Track::most_chains`].
+struct Table {
+    length: usize,
+    finished: Vec<i32>,
+    ends_chain: Vec<Option<bool>>,
+    value: Vec<i32>,
+    parent: Vec<(u8, bool)>,
+}
+
+impl Table {
+    fn new(places: usize, length: usize) -> Self {
+        Self {
+            length,
+            finished: vec![0; places + 1],
+            ends_chain: vec![None; places],
+            value: vec![UNREACHED; places * length * 2],
+            parent: vec![(0, false); places * length * 2],
+        }
+    }
+    fn slot(&self, place: usize, placed: usize, long: bool) -> usize {
+        (place * self.length + placed) * 2 + usize::from(long)
+    }
+    fn open(&mut self, place: usize) {
+        let slot = self.slot(place, 0, false);
+        self.value[slot] = self.finished[place];
+    }
+    fn extend(&mut self, from: usize, to: usize, excludes: bool) {
+        let back = u8::try_from(to - from).expect("at most the reach");
+        for placed in 1..self.length {
+            for long in [false, true] {
+                let before = self.value[self.slot(from, placed - 1, long)];
+                let slot = self.slot(to, placed, excludes);
+                if before > self.value[slot] && !(long && excludes) {
+                    self.value[slot] = before;
+                    self.parent[slot] = (back, long);
+                }
+            }
+        }
+    }
+    fn close(&mut self, place: usize) {
+        self.finished[place + 1] = self.finished[place];
+        for long in [false, true] {
+            let chains = self.value[self.slot(place, self.length - 1, long)] + 1;
+            if chains > self.finished[place + 1] {
+                self.finished[place + 1] = chains;
+                self.ends_chain[place] = Some(long);
+            }
+        }
+    }
+    fn chains(&self, run: &[u64]) -> Vec<Vec<u64>> {
+        let mut chains = Vec::new();
+        let mut end = run.len();
+        while end > 0 {
+            let Some(mut long) = self.ends_chain[end - 1] else {
+                end -= 1;
+                continue;
+            };
+            let mut place = end - 1;
+            let mut chain = vec![run[place]];
+            for placed in (1..self.length).rev() {
+                let (back, before) = self.parent[self.slot(place, placed, long)];
+                (place, long) = (place - usize::from(back), before);
+                chain.push(run[place]);
+            }
+            chain.reverse();
+            chains.push(chain);
+            end = place;
+        }
+        chains.reverse();
+        chains
+    }
+}
+
+/// The hop from one place of a chain up to the next, on a line of `nodes` nodes.
+pub(crate) fn hop_up(from: Position, to: Position, nodes: u32) -> Hop {
+    let up = (i64::from(to.0) - i64::from(from.0)).rem_euclid(i64::from(nodes));
+    Hop::try_from(up).expect("places of a chain lie within K of each other")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    type Broken = BTreeSet<(u64, u8)>;
+
+    fn track<'a>(places: &[u64], reach: u8, joined: &'a dyn Fn(u64, u8) -> bool) -> Track<'a> {
+        Track { places: places.to_vec(), reach, joined }
+    }
+
+    /// The most chains, by trying everything: each place is skipped or starts a chain, and a chain
+    /// goes on to any later place it reaches before the next chain starts.
+    fn by_trying(places: &[u64], reach: u8, broken: &Broken, length: usize) -> usize {
+        fn grow(
+            chain: &mut Vec<usize>,
+            places: &[u64],
+            reach: u8,
+            broken: &Broken,
+            length: usize,
+        ) -> usize {
+            let last = *chain.last().unwrap();
+            if chain.len() == length {
+                return 1 + by_trying(&places[last + 1..], reach, broken, length);
+            }
+            let mut best = 0;
+            for next in last + 1..places.len() {
+                let hop = places[next] - places[last];
+                let before = chain.len().checked_sub(2).map(|i| places[last] - places[chain[i]]);
+                let clash = reach % 2 == 1 && hop == u64::from(reach) && before == Some(hop);
+                if hop <= u64::from(reach) && !clash && !broken.contains(&(places[last], hop as u8))
+                {
+                    chain.push(next);
+                    best = best.max(grow(chain, places, reach, broken, length));
+                    chain.pop();
+                }
+            }
+            best
+        }
+        (0..places.len())
+            .map(|start| grow(&mut vec![start], places, reach, broken, length))
+            .max()
+            .unwrap_or(0)
+    }
+
+    #[test]
+    fn k_minus_one_dead_places_are_bypassed_and_k_are_a_break() {
+        let all = |_, _| true;
+        for k in 2..=4u64 {
+            let with_hole = |dead: u64| -> Vec<u64> { (0..4).chain(4 + dead..8 + dead).collect() };
+            assert_eq!(track(&with_hole(k - 1), k as u8, &all).chains(8).len(), 1);
+            assert_eq!(track(&with_hole(k), k as u8, &all).chains(8).len(), 0);
+        }
+    }
+
+    #[test]
+    fn two_long_hops_at_one_node_are_avoided_for_odd_k() {
+        let all = |_, _| true;
+        let places = [0, 3, 6, 7];
+        assert_eq!(track(&places, 3, &all).chains(4).len(), 0, "0-3-6 needs +3 and -3 at node 3");
+        assert_eq!(track(&places, 3, &all).chains(2), [vec![0, 3], vec![6, 7]]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_dynamic_program_finds_the_most_chains(
+            dead in prop::collection::btree_set(0u64..12, 0..7),
+            broken in prop::collection::btree_set((0u64..12, 1u8..4), 0..6),
+            reach in 2u8..=3,
+            length in 1usize..5,
+        ) {
+            let places: Vec<u64> = (0..12).filter(|p| !dead.contains(p)).collect();
+            let joined = |place, up| !broken.contains(&(place, up));
+            let chains = track(&places, reach, &joined).chains(length);
+            for chain in &chains {
+                prop_assert_eq!(chain.len(), length);
+                for pair in chain.windows(2) {
+                    prop_assert!(joined(pair[0], u8::try_from(pair[1] - pair[0]).unwrap()));
+                }
+            }
+            prop_assert_eq!(chains.len(), by_trying(&places, reach, &broken, length));
+        }
+    }
+}

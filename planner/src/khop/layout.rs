@@ -1,0 +1,230 @@
+//! A plan in working form: the groups, and the path of every bundle.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fabric::{Job, JobSize};
+use lightloom_fabric::id::{BundleId, NodeId};
+use lightloom_fabric::khop::{Hop, KhopRing, Path, Position};
+
+use super::grouping::{chains_on_line, hop_up};
+use super::metrics::{CrossTor, cross_tor};
+use super::placement::Placement;
+use super::{Survey, ring};
+
+/// Some GPUs of one node that form a group by themselves: neighbours in the node's GPU ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its first GPU.
+    pub first: u8,
+    /// How many, going up; at most R - 1.
+    pub gpus: u8,
+}
+
+/// A group of GPUs that form one ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingGroup {
+    /// Index of the job it works for; nothing for a spare ring.
+    pub job: Option<u32>,
+    /// Its nodes in the order of the chain.
+    pub nodes: Vec<NodeId>,
+    /// The hop from each node to the next: one fewer than nodes.
+    pub hops: Vec<Hop>,
+    /// Its nodes in rank order: rank = place here × R + GPU. A replacement takes the rank of what
+    /// it replaces, so this need not be the order of the chain.
+    pub ranks: Vec<NodeId>,
+    /// The part of the node it uses; nothing where it uses all GPUs of its nodes.
+    pub segment: Option<Segment>,
+}
+
+impl RingGroup {
+    /// The ring over all GPUs of the nodes of `chain`, each place above the one before.
+    #[must_use]
+    pub(crate) fn chain(hbd: &KhopRing, chain: &[Position]) -> Self {
+        let nodes: Vec<NodeId> = chain.iter().map(|position| hbd.node_at(*position)).collect();
+        let hops = chain.windows(2).map(|pair| hop_up(pair[0], pair[1], hbd.nodes())).collect();
+        Self { job: None, ranks: nodes.clone(), nodes, hops, segment: None }
+    }
+    /// A group of some GPUs of one node.
+    #[must_use]
+    pub(crate) fn inside(node: NodeId, segment: Segment) -> Self {
+        Self {
+            job: None,
+            nodes: vec![node],
+            hops: Vec::new(),
+            ranks: vec![node],
+            segment: Some(segment),
+        }
+    }
+    /// GPUs in the group, on nodes of `gpus_per_node`.
+    #[must_use]
+    pub fn gpus(&self, gpus_per_node: u8) -> u32 {
+        match self.segment {
+            Some(segment) => u32::from(segment.gpus),
+            None => u32::try_from(self.nodes.len()).expect("bounded") * u32::from(gpus_per_node),
+        }
+    }
+}
+
+/// What one job got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobOutcome {
+    /// Its name.
+    pub name: String,
+    /// GPUs of one group.
+    pub tp: u32,
+    /// GPUs it asked for; nothing where it asked for all.
+    pub gpus_wanted: Option<u64>,
+    /// Placement constraints kept.
+    pub constraints_kept: u32,
+    /// Placement constraints in all.
+    pub constraints_total: u32,
+    /// What the greedy placement of this job would cross.
+    pub greedy: CrossTor,
+}
+
+/// Groups, and the path of every bundle: all that a plan decides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    k: u8,
+    paths: Vec<Path>,
+    /// Every ring: those of jobs first, in rank order, then the spares.
+    pub groups: Vec<RingGroup>,
+    /// What each job got.
+    pub jobs: Vec<JobOutcome>,
+}
+
+impl Layout {
+    /// No group, every bundle in loopback: how modules power on.
+    #[must_use]
+    pub fn dark(fabric: &Fabric) -> Self {
+        let bundles = fabric.hbd.nodes() as usize * usize::from(fabric.hbd.k());
+        let paths = vec![Path::Loopback; bundles];
+        Self { k: fabric.hbd.k(), paths, groups: Vec::new(), jobs: Vec::new() }
+    }
+
+    /// The path of `bundle`.
+    #[must_use]
+    pub fn path(&self, bundle: BundleId) -> Path {
+        self.paths[self.slot(bundle)]
+    }
+    pub(crate) fn set_path(&mut self, bundle: BundleId, path: Path) {
+        let slot = self.slot(bundle);
+        self.paths[slot] = path;
+    }
+    fn slot(&self, bundle: BundleId) -> usize {
+        bundle.node.index() * usize::from(self.k) + usize::from(bundle.bundle)
+    }
+    /// Every bundle with its path, by node.
+    pub fn paths(&self) -> impl Iterator<Item = (BundleId, Path)> + '_ {
+        let nodes = self.paths.chunks(usize::from(self.k)).enumerate();
+        nodes.flat_map(|(node, paths)| {
+            let node = NodeId::from_index(node);
+            (0u8..).zip(paths).map(move |(bundle, path)| (BundleId { node, bundle }, *path))
+        })
+    }
+
+    /// Lights the fibres between the nodes of `group` and loops every other bundle of them.
+    pub(crate) fn light(&mut self, hbd: &KhopRing, group: &RingGroup) {
+        for (place, node) in group.nodes.iter().enumerate() {
+            let back = place.checked_sub(1).map(|before| -group.hops[before]);
+            let forward = group.hops.get(place).copied();
+            for bundle in 0..self.k {
+                let id = BundleId { node: *node, bundle };
+                self.set_path(id, bundle_path(hbd, *node, bundle, [back, forward]));
+            }
+        }
+    }
+
+    /// Takes `groups` in: lights them and marks their nodes as no longer free.
+    pub(crate) fn add_groups(
+        &mut self,
+        fabric: &Fabric,
+        job: Option<u32>,
+        groups: Vec<RingGroup>,
+        free: &mut [bool],
+    ) {
+        for mut group in groups {
+            for node in &group.nodes {
+                free[fabric.hbd.position_of(*node).index()] = false;
+            }
+            self.light(&fabric.hbd, &group);
+            group.job = job;
+            self.groups.push(group);
+        }
+    }
+
+    /// Takes in the groups of one job, and what a greedy placement would have given it.
+    pub(crate) fn add_job(
+        &mut self,
+        fabric: &Fabric,
+        job: &Job,
+        index: u32,
+        placement: &Placement,
+        groups: Vec<RingGroup>,
+        free: &mut [bool],
+    ) {
+        self.jobs.push(JobOutcome {
+            name: job.name.clone(),
+            tp: job.tp,
+            gpus_wanted: match job.size {
+                JobSize::All => None,
+                JobSize::Gpus(gpus) => Some(gpus),
+            },
+            constraints_kept: placement.constraints_kept,
+            constraints_total: placement.constraints_total,
+            greedy: placement.greedy.first(fabric, groups.len()),
+        });
+        self.add_groups(fabric, Some(index), groups, free);
+    }
+
+    /// The groups of one job, in rank order.
+    pub fn groups_of(&self, job: u32) -> impl Iterator<Item = &RingGroup> {
+        self.groups.iter().filter(move |group| group.job == Some(job))
+    }
+
+    /// The GPUs of `group` in ring order.
+    #[must_use]
+    pub fn ring(&self, hbd: &KhopRing, group: &RingGroup) -> Vec<lightloom_fabric::id::GpuId> {
+        ring::walk(hbd, self, group)
+    }
+
+    /// How much inner data-parallel traffic of one job crosses ToRs.
+    #[must_use]
+    pub fn cross_tor(&self, fabric: &Fabric, job: u32) -> CrossTor {
+        cross_tor(&fabric.dcn, self.groups_of(job).map(|group| group.ranks.as_slice()))
+    }
+}
+
+/// What the greedy placement, along the line without regard to ToRs, would use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Greedy {
+    chains: Vec<super::Chain>,
+}
+
+impl Greedy {
+    pub(crate) fn new(survey: &Survey<'_>, free: &[bool], nodes_per_group: usize) -> Self {
+        Self { chains: chains_on_line(survey, free, nodes_per_group) }
+    }
+    fn first(&self, fabric: &Fabric, groups: usize) -> CrossTor {
+        let nodes: Vec<Vec<NodeId>> = self
+            .chains
+            .iter()
+            .take(groups)
+            .map(|chain| chain.iter().map(|position| fabric.hbd.node_at(*position)).collect())
+            .collect();
+        cross_tor(&fabric.dcn, nodes.iter().map(Vec::as_slice))
+    }
+}
+
+/// The path that `bundle` of `node` takes when exactly the given hops are lit there.
+pub(crate) fn bundle_path(
+    hbd: &KhopRing,
+    node: NodeId,
+    bundle: u8,
+    hops: [Option<Hop>; 2],
+) -> Path {
+    let port = |hop: Hop| hbd.port(node, hop);
+    let mut lit = hops.into_iter().flatten().map(port).filter(|port| port.bundle.bundle == bundle);
+    let path = lit.next().map_or(Path::Loopback, |port| port.selects());
+    assert!(lit.next().is_none(), "{node}: one bundle cannot hold two hops");
+    path
+}

@@ -1,0 +1,72 @@
+//! How much data-parallel traffic leaves its ToR.
+
+use lightloom_fabric::dcn::FatTree;
+use lightloom_fabric::id::NodeId;
+
+/// Hops of the inner data-parallel rings, and how many of them cross ToRs.
+///
+/// A job's groups are taken in rank order in sets of p (the nodes under a ToR). Data-parallel
+/// reduction is hierarchical: first between the equal-rank GPUs of a set, then between sets. The
+/// inner ring of s equal-rank GPUs has s hops (none where s is 1). See docs/metrics.md.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CrossTor {
+    /// Inner hops in all, counted once for every node pair of equal rank.
+    pub hops: u64,
+    /// Those whose two ends stand under different ToRs.
+    pub crossing: u64,
+}
+
+impl CrossTor {
+    /// `crossing / hops`; 0 where there is no inner hop at all.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        if self.hops == 0 { 0.0 } else { self.crossing as f64 / self.hops as f64 }
+    }
+}
+
+impl std::iter::Sum for CrossTor {
+    fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+        items.fold(Self::default(), |a, b| Self {
+            hops: a.hops + b.hops,
+            crossing: a.crossing + b.crossing,
+        })
+    }
+}
+
+/// Counts inner hops over `groups`, each given by its nodes in rank order.
+#[must_use]
+pub fn cross_tor<'a>(dcn: &FatTree, groups: impl Iterator<Item = &'a [NodeId]>) -> CrossTor {
+    let groups: Vec<&[NodeId]> = groups.collect();
+    groups.chunks(dcn.nodes_per_tor as usize).map(|set| in_set(dcn, set)).sum()
+}
+
+fn in_set(dcn: &FatTree, set: &[&[NodeId]]) -> CrossTor {
+    let mut count = CrossTor::default();
+    if set.len() < 2 {
+        return count;
+    }
+    for (i, group) in set.iter().enumerate() {
+        let next = set[(i + 1) % set.len()];
+        count.hops += group.len() as u64;
+        let crosses = |pair: &(&NodeId, &NodeId)| dcn.tor_of(*pair.0) != dcn.tor_of(*pair.1);
+        count.crossing += group.iter().zip(next).filter(crosses).count() as u64;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_ranks_under_one_tor_do_not_cross() {
+        let dcn = FatTree { nodes_per_tor: 2, ..FatTree::default() };
+        let nodes = |ids: &[u32]| ids.iter().map(|id| NodeId(*id)).collect::<Vec<_>>();
+        let aligned = [nodes(&[0, 2]), nodes(&[1, 3])];
+        let count = |groups: &[Vec<NodeId>]| cross_tor(&dcn, groups.iter().map(Vec::as_slice));
+        assert_eq!(count(&aligned), CrossTor { hops: 4, crossing: 0 });
+        let shifted = [nodes(&[0, 2]), nodes(&[3, 1])];
+        assert_eq!(count(&shifted), CrossTor { hops: 4, crossing: 4 });
+        assert_eq!(count(&aligned[..1]).share(), 0.0);
+    }
+}

@@ -1,0 +1,313 @@
+//! The next plan with the least change.
+//!
+//! Groups that no new fault touches stay exactly as they are. For each group that lost something,
+//! the first of these that exists:
+//!
+//! 1. a small bypass: a chain in its neighbourhood that keeps every working node of the group,
+//!    replaces what broke by idle nodes and switches at most 2K bundles, as few as possible. A
+//!    replacement takes the rank of what it replaces, so nobody else's rank moves;
+//! 2. a spare ring of the same size: it is lit already, so nothing is switched but what faced the
+//!    fault, and all ranks of the group move;
+//! 3. any bypass: as few nodes replaced as possible, then as few bundles switched as possible (the
+//!    search is exact, see `neighbourhood`);
+//! 4. a new chain of idle nodes anywhere;
+//! 5. none: the job runs on with one group fewer.
+//!
+//! Circuits between idle nodes stay lit until somebody needs an end; a bundle whose far end has
+//! gone falls back to loopback.
+
+mod neighbourhood;
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::id::{BundleId, NodeId};
+use lightloom_fabric::khop::Path;
+
+use super::document::selected_port;
+use super::grouping::chains_on_line;
+use super::{Layout, RingGroup, Survey};
+use neighbourhood::Effort;
+
+/// What became of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupChange {
+    /// Rebuilt around what broke: `out` left, `into` came in their ranks.
+    Bypassed {
+        /// The group's place in the layout.
+        group: usize,
+        /// Nodes that left.
+        out: Vec<NodeId>,
+        /// Nodes that came, in the order of the ranks they took.
+        into: Vec<NodeId>,
+    },
+    /// All its ranks moved to other nodes: a spare ring or a new one.
+    Moved {
+        /// The group's place in the layout.
+        group: usize,
+        /// Where it was.
+        from: Vec<NodeId>,
+        /// Where it is.
+        to: Vec<NodeId>,
+    },
+    /// Nothing was left to rebuild it from.
+    Lost {
+        /// The job that runs on with one group fewer; nothing where a spare ring was lost.
+        job: Option<u32>,
+        /// Where it was.
+        from: Vec<NodeId>,
+    },
+    /// A repair let a job that wanted more have another group.
+    Formed {
+        /// The job.
+        job: u32,
+        /// Where it is.
+        to: Vec<NodeId>,
+    },
+}
+
+/// What a replan changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Bundles that switch: from which path to which.
+    pub bundles: Vec<(BundleId, Path, Path)>,
+    /// Groups that changed.
+    pub groups: Vec<GroupChange>,
+}
+
+/// Makes `layout` right for the faults that `survey` was taken with, changing as little as possible.
+pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Change {
+    let mut work = Work::new(fabric, survey, layout);
+    work.drop_broken_spares();
+    work.darken_idle();
+    let broken: Vec<usize> = (0..work.layout.groups.len()).filter(|g| work.is_broken(*g)).collect();
+    let lost: Vec<usize> = broken.into_iter().filter(|group| !work.mend(*group)).collect();
+    for group in lost.into_iter().rev() {
+        work.layout.groups.remove(group);
+    }
+    work.fill_jobs();
+    work.finish()
+}
+
+struct Work<'a> {
+    fabric: &'a Fabric,
+    survey: &'a Survey<'a>,
+    layout: &'a mut Layout,
+    /// By position: works, and is in no group.
+    idle: Vec<bool>,
+    /// Paths as they were, of the bundles that were set.
+    before: BTreeMap<BundleId, Path>,
+    groups: Vec<GroupChange>,
+}
+
+impl<'a> Work<'a> {
+    fn new(fabric: &'a Fabric, survey: &'a Survey<'a>, layout: &'a mut Layout) -> Self {
+        let mut idle = survey.alive().to_vec();
+        for node in layout.groups.iter().flat_map(|group| &group.nodes) {
+            idle[fabric.hbd.position_of(*node).index()] = false;
+        }
+        Self { fabric, survey, layout, idle, before: BTreeMap::new(), groups: Vec::new() }
+    }
+
+    fn is_broken(&self, group: usize) -> bool {
+        let group = &self.layout.groups[group];
+        let hbd = &self.fabric.hbd;
+        if let Some(segment) = group.segment {
+            let position = hbd.position_of(group.nodes[0]);
+            let inner = segment.first..segment.first + segment.gpus - 1;
+            let cut = self.survey.broken_bundles(position).any(|bundle| {
+                inner.clone().any(|gpu| gpu % hbd.gpus_per_node() == hbd.ring_edge(bundle))
+            });
+            return cut || !self.survey.alive()[position.index()];
+        }
+        let whole = |node: &NodeId| self.survey.is_whole(hbd.position_of(*node));
+        let lit = |(node, hop): (&NodeId, &i8)| self.survey.has_fibre(hbd.position_of(*node), *hop);
+        !group.nodes.iter().all(whole)
+            || !(self.survey.all_fibres_work() || group.nodes.iter().zip(&group.hops).all(lit))
+    }
+
+    /// Spares stand behind the groups of jobs, so taking some out moves no job's group.
+    fn drop_broken_spares(&mut self) {
+        for index in (0..self.layout.groups.len()).rev() {
+            if self.layout.groups[index].job.is_none() && self.is_broken(index) {
+                let spare = self.layout.groups.remove(index);
+                self.free(&spare.nodes);
+                self.put_out(&spare.nodes);
+                self.groups.push(GroupChange::Lost { job: None, from: spare.nodes });
+            }
+        }
+    }
+
+    /// Idle nodes may still be lit from an earlier group: those that faced what broke go dark.
+    fn darken_idle(&mut self) {
+        let faults = self.survey.faults();
+        let hbd = &self.fabric.hbd;
+        let mut facing = Vec::new();
+        for node in faults.nodes.iter().chain(faults.bundles.iter().map(|bundle| &bundle.node)) {
+            facing.extend(self.far_ends(*node));
+            self.put_out(&[*node]);
+        }
+        for (a, b) in faults.fibres.iter().map(|fibre| hbd.ports(*fibre)) {
+            facing.extend([a.bundle.node, b.bundle.node]);
+        }
+        facing.retain(|node| self.idle[hbd.position_of(*node).index()]);
+        self.put_out(&facing);
+    }
+
+    fn free(&mut self, nodes: &[NodeId]) {
+        for node in nodes {
+            let position = self.fabric.hbd.position_of(*node);
+            self.idle[position.index()] = self.survey.alive()[position.index()];
+        }
+    }
+
+    /// Mends one group; false if it is gone and its place in the layout is empty.
+    fn mend(&mut self, index: usize) -> bool {
+        let old = self.layout.groups[index].clone();
+        self.free(&old.nodes);
+        let mended = self
+            .bypass(&old, Effort::SmallOnly)
+            .map(|group| (group, true))
+            .or_else(|| self.take_spare(&old).map(|group| (group, false)))
+            .or_else(|| self.bypass(&old, Effort::Any).map(|group| (group, true)))
+            .or_else(|| self.fresh_if_ring(&old).map(|group| (group, false)));
+        let Some((new, in_place)) = mended else {
+            self.put_out(&old.nodes);
+            self.groups.push(GroupChange::Lost { job: old.job, from: old.nodes });
+            return false;
+        };
+        self.groups.push(if in_place {
+            let (out, into) = replaced(&old, &new);
+            GroupChange::Bypassed { group: index, out, into }
+        } else {
+            GroupChange::Moved { group: index, from: old.nodes.clone(), to: new.nodes.clone() }
+        });
+        self.settle(index, new, &old.nodes);
+        true
+    }
+
+    fn bypass(&self, old: &RingGroup, effort: Effort) -> Option<RingGroup> {
+        if old.segment.is_some() {
+            return None;
+        }
+        neighbourhood::rebuild(self.fabric, self.survey, self.layout, &self.idle, old, effort)
+    }
+
+    /// Puts `new` in place `index`, lights it and darkens what it left behind.
+    fn settle(&mut self, index: usize, new: RingGroup, left: &[NodeId]) {
+        let mut disturbed = left.to_vec();
+        for node in &new.nodes {
+            self.idle[self.fabric.hbd.position_of(*node).index()] = false;
+            disturbed.extend(self.far_ends(*node));
+        }
+        self.remember(&new.nodes);
+        self.layout.light(&self.fabric.hbd, &new);
+        self.layout.groups[index] = new;
+        self.put_out(&disturbed);
+    }
+
+    /// Nodes that the lit bundles of `node` face.
+    fn far_ends(&self, node: NodeId) -> Vec<NodeId> {
+        let hbd = &self.fabric.hbd;
+        let bundles = (0..hbd.k()).map(|bundle| BundleId { node, bundle });
+        bundles
+            .filter_map(|bundle| hbd.peer(selected_port(bundle, self.layout.path(bundle))?))
+            .map(|far| far.bundle.node)
+            .collect()
+    }
+
+    /// Loops every bundle of `nodes` that nobody answers.
+    fn put_out(&mut self, nodes: &[NodeId]) {
+        self.remember(nodes);
+        for node in nodes {
+            for bundle in 0..self.fabric.hbd.k() {
+                let bundle = BundleId { node: *node, bundle };
+                if !self.is_answered(bundle) {
+                    self.layout.set_path(bundle, Path::Loopback);
+                }
+            }
+        }
+    }
+
+    fn is_answered(&self, bundle: BundleId) -> bool {
+        let port = selected_port(bundle, self.layout.path(bundle));
+        port.is_some_and(|port| {
+            self.survey
+                .working_peer(port)
+                .is_some_and(|far| self.layout.path(far.bundle) == far.selects())
+        })
+    }
+
+    fn remember(&mut self, nodes: &[NodeId]) {
+        for node in nodes {
+            for bundle in 0..self.fabric.hbd.k() {
+                let bundle = BundleId { node: *node, bundle };
+                let path = self.layout.path(bundle);
+                self.before.entry(bundle).or_insert(path);
+            }
+        }
+    }
+
+    /// A working spare ring of the same size as `old`, taken out of the spares.
+    fn take_spare(&mut self, old: &RingGroup) -> Option<RingGroup> {
+        let per_node = self.fabric.hbd.gpus_per_node();
+        let fits =
+            |group: &RingGroup| group.job.is_none() && group.gpus(per_node) == old.gpus(per_node);
+        let spare = (0..self.layout.groups.len())
+            .rev()
+            .find(|g| fits(&self.layout.groups[*g]) && !self.is_broken(*g))?;
+        Some(RingGroup { job: old.job, ..self.layout.groups.remove(spare) })
+    }
+
+    /// A new chain of idle nodes anywhere.
+    fn fresh(&mut self, like: &RingGroup) -> Option<RingGroup> {
+        let length = like.nodes.len();
+        if self.idle.iter().filter(|idle| **idle).count() < length {
+            return None;
+        }
+        let chain = chains_on_line(self.survey, &self.idle, length).into_iter().next()?;
+        Some(RingGroup { job: like.job, ..RingGroup::chain(&self.fabric.hbd, &chain) })
+    }
+
+    /// Gives jobs that want more the spare rings and idle chains there are.
+    fn fill_jobs(&mut self) {
+        for job in (0..).take(self.layout.jobs.len()) {
+            while self.wants_more(job) {
+                let Some(like) = self.layout.groups_of(job).next().cloned() else { break };
+                let Some(new) = self.take_spare(&like).or_else(|| self.fresh_if_ring(&like)) else {
+                    break;
+                };
+                self.groups.push(GroupChange::Formed { job, to: new.nodes.clone() });
+                let last_of_jobs =
+                    self.layout.groups.iter().filter(|group| group.job.is_some()).count();
+                self.layout.groups.insert(last_of_jobs, new.clone());
+                self.settle(last_of_jobs, new, &[]);
+            }
+        }
+        self.layout.groups.sort_by_key(|group| group.job.map_or((1, 0), |job| (0, job)));
+    }
+
+    fn fresh_if_ring(&mut self, like: &RingGroup) -> Option<RingGroup> {
+        like.segment.is_none().then(|| self.fresh(like)).flatten()
+    }
+
+    fn wants_more(&self, job: u32) -> bool {
+        let outcome = &self.layout.jobs[job as usize];
+        let has = self.layout.groups_of(job).count() as u64 * u64::from(outcome.tp);
+        outcome.gpus_wanted.is_none_or(|wanted| has < wanted)
+    }
+
+    fn finish(self) -> Change {
+        let now = |(bundle, before): (BundleId, Path)| (bundle, before, self.layout.path(bundle));
+        let works = |bundle: &BundleId| self.survey.bundle_works(*bundle);
+        let bundles = self.before.iter().map(|(bundle, path)| now((*bundle, *path)));
+        let bundles = bundles.filter(|(bundle, from, to)| from != to && works(bundle)).collect();
+        Change { bundles, groups: self.groups }
+    }
+}
+
+/// Who left `old` and who came in `new`, both in rank order.
+fn replaced(old: &RingGroup, new: &RingGroup) -> (Vec<NodeId>, Vec<NodeId>) {
+    let pairs = old.ranks.iter().zip(&new.ranks).filter(|(old, new)| old != new);
+    pairs.map(|(old, new)| (*old, *new)).unzip()
+}

@@ -1,0 +1,306 @@
+//! Rebuilding a group where it stands, with the least change: an exact search up the line.
+//!
+//! Candidates are the group's own working nodes and the idle ones within reach. The search decides
+//! place by place whether a candidate joins the chain, and keeps, for every way to stand at a
+//! place, the cheapest history. What it must remember is little: how long the chain is, its last
+//! node and last hop, and which places within K joined, because a circuit that is lit today goes
+//! dark at the end that stays outside when the other end joins the chain.
+//!
+//! Cost, in this order: nodes replaced, then bundles switched. The search is run with one replaced
+//! node allowed, then two, and so on: the common case looks at very few states.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::id::{BundleId, NodeId};
+use lightloom_fabric::khop::{Hop, KhopRing, Position, Shape, hops_are_compatible};
+
+use super::super::document::selected_port;
+use super::super::layout::bundle_path;
+use super::super::{Layout, RingGroup, Survey};
+
+/// How far a rebuild may go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// Every working node of the group stays, and at most 2K bundles switch.
+    SmallOnly,
+    /// Whatever it takes, as long as one node stays.
+    Any,
+}
+
+/// The cheapest chain that keeps at least one node of `old`, or nothing if there is none.
+pub(super) fn rebuild(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    layout: &Layout,
+    idle: &[bool],
+    old: &RingGroup,
+    effort: Effort,
+) -> Option<RingGroup> {
+    let search = Search::new(&fabric.hbd, survey, layout, idle, old)?;
+    let lost = search.length - search.own;
+    let chain = match effort {
+        Effort::SmallOnly => {
+            let (chain, switched) = search.run(lost)?;
+            (switched <= 2 * u32::from(fabric.hbd.k())).then_some(chain)?
+        }
+        Effort::Any => (lost..search.length).find_map(|replaced| search.run(replaced))?.0,
+    };
+    let mut group = RingGroup::chain(&fabric.hbd, &chain);
+    group.job = old.job;
+    group.ranks = keep_ranks(old, &group.nodes);
+    Some(group)
+}
+
+/// The nodes of the new chain in rank order: who stays keeps its rank, newcomers take the free ones.
+fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
+    let mut newcomers = nodes.iter().filter(|node| !old.nodes.contains(node));
+    let fill = |node: &NodeId| {
+        if nodes.contains(node) { *node } else { *newcomers.next().expect("as many came as left") }
+    };
+    old.ranks.iter().map(fill).collect()
+}
+
+/// A node that may join the chain.
+struct Candidate {
+    /// Its place, counted from the start of the window.
+    place: u64,
+    position: Position,
+    own: bool,
+    /// Places below the start of circuits that are lit towards lower candidates, as distances.
+    lit_down: Vec<u8>,
+    /// Lit bundles whose far end is dead: they go dark unless the node joins and sets them anew.
+    widowed: u32,
+    /// Lit bundles whose far end works but can never join: that end goes dark if this one joins.
+    outside: u32,
+}
+
+struct Search<'a> {
+    hbd: &'a KhopRing,
+    survey: &'a Survey<'a>,
+    layout: &'a Layout,
+    length: usize,
+    own: usize,
+    candidates: Vec<Candidate>,
+}
+
+/// Where the search stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct State {
+    /// Nodes of the chain so far.
+    placed: usize,
+    /// Nodes of the chain that were not in the group.
+    replaced: usize,
+    /// Candidate that joined last; meaningless while `placed` is 0 or the chain is complete.
+    last: usize,
+    /// The hop by which it was reached, 0 for the first.
+    back: Hop,
+    /// Bit d: the candidate d places below the current one joined.
+    joined: u64,
+}
+
+/// A state's cheapest history: bundles switched, and the trail that led there.
+#[derive(Clone, Copy)]
+struct History {
+    switched: u32,
+    trail: usize,
+}
+
+const NO_TRAIL: usize = usize::MAX;
+
+impl<'a> Search<'a> {
+    fn new(
+        hbd: &'a KhopRing,
+        survey: &'a Survey<'a>,
+        layout: &'a Layout,
+        idle: &[bool],
+        old: &RingGroup,
+    ) -> Option<Self> {
+        let own: Vec<Position> = old.nodes.iter().map(|node| hbd.position_of(*node)).collect();
+        let length = old.nodes.len();
+        let (start, width) = window(hbd, &own, length);
+        let nodes = u64::from(hbd.nodes());
+        let at = |place: u64| {
+            Position(u32::try_from((u64::from(start.0) + place) % nodes).expect("a position"))
+        };
+        let places: Vec<u64> =
+            (0..width).filter(|p| idle[at(*p).index()] && survey.is_whole(at(*p))).collect();
+        let mut search = Self { hbd, survey, layout, length, own: 0, candidates: Vec::new() };
+        for place in &places {
+            let candidate =
+                search.candidate(*place, at(*place), &places, own.contains(&at(*place)));
+            search.own += usize::from(candidate.own);
+            search.candidates.push(candidate);
+        }
+        (search.candidates.len() >= length && search.own > 0).then_some(search)
+    }
+
+    /// Looks at what is lit at one candidate today.
+    fn candidate(&self, place: u64, position: Position, places: &[u64], own: bool) -> Candidate {
+        let node = self.hbd.node_at(position);
+        let mut candidate =
+            Candidate { place, position, own, lit_down: Vec::new(), widowed: 0, outside: 0 };
+        for bundle in (0..self.hbd.k()).map(|bundle| BundleId { node, bundle }) {
+            let Some(port) = selected_port(bundle, self.layout.path(bundle)) else { continue };
+            let Some(far) = self.survey.working_peer(port) else {
+                candidate.widowed += 1;
+                continue;
+            };
+            let apart = self.apart(position, self.hbd.position_of(far.bundle.node));
+            let far_place = u64::try_from(place.cast_signed() + apart).ok();
+            if far_place.is_none_or(|far| places.binary_search(&far).is_err()) {
+                candidate.outside += 1;
+            } else if apart < 0 {
+                candidate.lit_down.push(u8::try_from(-apart).expect("at most K"));
+            }
+        }
+        candidate
+    }
+
+    /// How far up the line `to` stands from `from`, the short way round a ring.
+    fn apart(&self, from: Position, to: Position) -> i64 {
+        let apart = i64::from(to.0) - i64::from(from.0);
+        let nodes = i64::from(self.hbd.nodes());
+        match self.hbd.shape() {
+            Shape::Line => apart,
+            Shape::Ring => (apart + nodes / 2).rem_euclid(nodes) - nodes / 2,
+        }
+    }
+
+    /// The cheapest chain with at most `replaced` nodes replaced.
+    fn run(&self, replaced: usize) -> Option<(Vec<Position>, u32)> {
+        let spare_own = (self.own + replaced).checked_sub(self.length)?;
+        let mut trails: Vec<(usize, usize)> = Vec::new();
+        let start = State { placed: 0, replaced: 0, last: 0, back: 0, joined: 0 };
+        let mut states = BTreeMap::from([(start, History { switched: 0, trail: NO_TRAIL })]);
+        let (mut own_seen, mut before) = (0, 0);
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            let moved = candidate.place - before;
+            before = candidate.place;
+            own_seen += usize::from(candidate.own);
+            let mut next = BTreeMap::new();
+            for (state, history) in states {
+                let joined = if moved < 64 { state.joined << moved } else { 0 };
+                let state = State { joined, ..state };
+                let own_joined = state.placed - state.replaced;
+                if own_seen - own_joined <= spare_own {
+                    let switched = history.switched + self.stays_out(candidate, joined);
+                    keep(&mut next, state, History { switched, ..history });
+                }
+                let joins = self.join(state, index).filter(|(state, _)| state.replaced <= replaced);
+                if let Some((state, switched)) = joins {
+                    trails.push((index, history.trail));
+                    let trail = trails.len() - 1;
+                    keep(
+                        &mut next,
+                        state,
+                        History { switched: history.switched + switched, trail },
+                    );
+                }
+            }
+            states = next;
+        }
+        let complete = states.iter().filter(|(state, _)| state.placed == self.length);
+        let (_, best) =
+            complete.min_by_key(|(state, history)| (state.replaced, history.switched))?;
+        Some((self.walk_back(&trails, best.trail), best.switched))
+    }
+
+    /// Bundles that go dark because `candidate` stays outside the chain.
+    fn stays_out(&self, candidate: &Candidate, joined: u64) -> u32 {
+        let robbed = candidate.lit_down.iter().filter(|down| joined >> **down & 1 == 1).count();
+        candidate.widowed + u32::try_from(robbed).expect("at most K")
+    }
+
+    /// Candidate `index` joins: the new state and the bundles that switch for it.
+    fn join(&self, state: State, index: usize) -> Option<(State, u32)> {
+        if state.placed == self.length {
+            return None;
+        }
+        let candidate = &self.candidates[index];
+        let left_out =
+            candidate.lit_down.iter().filter(|down| state.joined >> **down & 1 == 0).count();
+        let mut switched = candidate.outside + u32::try_from(left_out).expect("at most K");
+        let mut back = 0;
+        if state.placed > 0 {
+            let last = &self.candidates[state.last];
+            back = Hop::try_from(candidate.place - last.place)
+                .ok()
+                .filter(|hop| *hop <= self.reach())?;
+            let fits = state.back == 0 || hops_are_compatible(self.hbd.k(), -state.back, back);
+            if !fits || !self.survey.has_fibre(last.position, back) {
+                return None;
+            }
+            switched += self.switched(last, state.back, Some(back));
+        }
+        let placed = state.placed + 1;
+        if placed == self.length {
+            switched += self.switched(candidate, back, None);
+        }
+        let complete = placed == self.length;
+        let state = State {
+            placed,
+            replaced: state.replaced + usize::from(!candidate.own),
+            last: if complete { 0 } else { index },
+            back: if complete { 0 } else { back },
+            joined: state.joined | 1,
+        };
+        Some((state, switched))
+    }
+
+    fn reach(&self) -> Hop {
+        Hop::try_from(self.hbd.k()).expect("K is at most 64")
+    }
+
+    /// Bundles of a node of the chain whose path is not what the chain needs.
+    fn switched(&self, candidate: &Candidate, back: Hop, forward: Option<Hop>) -> u32 {
+        let node = self.hbd.node_at(candidate.position);
+        let hops = [(back != 0).then_some(-back), forward];
+        let differs = |bundle: &u8| {
+            let id = BundleId { node, bundle: *bundle };
+            self.layout.path(id) != bundle_path(self.hbd, node, *bundle, hops)
+        };
+        u32::try_from((0..self.hbd.k()).filter(differs).count()).expect("at most K")
+    }
+
+    fn walk_back(&self, trails: &[(usize, usize)], mut trail: usize) -> Vec<Position> {
+        let mut chain = Vec::with_capacity(self.length);
+        while trail != NO_TRAIL {
+            let (index, before) = trails[trail];
+            chain.push(self.candidates[index].position);
+            trail = before;
+        }
+        chain.reverse();
+        chain
+    }
+}
+
+fn keep(states: &mut BTreeMap<State, History>, state: State, history: History) {
+    let entry = states.entry(state).or_insert(history);
+    if history.switched < entry.switched {
+        *entry = history;
+    }
+}
+
+/// The part of the line that a chain of `length` nodes with a node of the old chain can touch:
+/// where it starts, and its width. On a ring shorter than that it is the whole ring, cut where it
+/// starts.
+fn window(hbd: &KhopRing, own: &[Position], length: usize) -> (Position, u64) {
+    let nodes = u64::from(hbd.nodes());
+    let margin = (length as u64 - 1) * u64::from(hbd.k());
+    let (first, last) = (own[0], own[own.len() - 1]);
+    match hbd.shape() {
+        Shape::Ring => {
+            let span = (u64::from(last.0) + nodes - u64::from(first.0)) % nodes;
+            let width = (span + 2 * margin + 1).min(nodes);
+            let start = (u64::from(first.0) + nodes - margin % nodes) % nodes;
+            (Position(u32::try_from(start).expect("a position")), width)
+        }
+        Shape::Line => {
+            let (low, high) = (u64::from(first.0.min(last.0)), u64::from(first.0.max(last.0)));
+            let start = low.saturating_sub(margin);
+            let end = (high + margin + 1).min(nodes);
+            (Position(u32::try_from(start).expect("a position")), end - start)
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! From the paths of bundles to the ring of GPUs.
+//!
+//! The walk leaves a GPU by the ring edge it did not come by. A copper edge or a looped bundle leads
+//! to the next GPU of the node; a bundle on a fibre leads to the bundle at its other end, the lower
+//! half of one to the lower half of the other. So the ring goes out along the chain on one side of
+//! its nodes and comes back on the other.
+
+use lightloom_fabric::id::{BundleId, GpuId, NodeId};
+use lightloom_fabric::khop::{KhopRing, Path, Port};
+
+use super::{Layout, RingGroup};
+
+/// The GPUs of `group` in ring order, from the first GPU of its first node.
+///
+/// # Panics
+/// If the paths do not close one ring over all GPUs of the group: a layout always does.
+pub(super) fn walk(hbd: &KhopRing, layout: &Layout, group: &RingGroup) -> Vec<GpuId> {
+    if let Some(segment) = group.segment {
+        let gpus = segment.first..segment.first + segment.gpus;
+        return gpus
+            .map(|gpu| GpuId { node: group.nodes[0], gpu: gpu % hbd.gpus_per_node() })
+            .collect();
+    }
+    let start = GpuId { node: group.nodes[0], gpu: 0 };
+    let total = group.gpus(hbd.gpus_per_node()) as usize;
+    let mut ring = Vec::with_capacity(total);
+    let (mut gpu, mut edge) = (start, 0);
+    while ring.len() < total {
+        ring.push(gpu);
+        (gpu, edge) = step(hbd, layout, gpu, edge);
+        if gpu == start {
+            break;
+        }
+    }
+    assert!(
+        ring.len() == total && gpu == start,
+        "group at {start} closes one ring over {total} GPUs"
+    );
+    ring
+}
+
+/// Leaves `gpu` by ring edge `edge`; returns where that leads and the edge to leave that GPU by.
+fn step(hbd: &KhopRing, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
+    let gpus = hbd.gpus_per_node();
+    let at_lower_half = gpu.gpu == edge;
+    let (node, edge, gpu) = match fibre_at(hbd, layout, gpu.node, edge) {
+        Some(far) => {
+            let edge = hbd.ring_edge(far.bundle.bundle);
+            (far.bundle.node, edge, if at_lower_half { edge } else { (edge + 1) % gpus })
+        }
+        None => (gpu.node, edge, if at_lower_half { (edge + 1) % gpus } else { edge }),
+    };
+    let other_edge = if gpu == edge { (gpu + gpus - 1) % gpus } else { gpu };
+    (GpuId { node, gpu }, other_edge)
+}
+
+/// The far end of the fibre that ring edge `edge` of `node` is switched to, if it is.
+fn fibre_at(hbd: &KhopRing, layout: &Layout, node: NodeId, edge: u8) -> Option<Port> {
+    let bundle = BundleId { node, bundle: hbd.bundle_on_edge(edge)? };
+    let path = match layout.path(bundle) {
+        Path::Loopback => return None,
+        Path::External1 => 1,
+        Path::External2 => 2,
+    };
+    hbd.peer(Port { bundle, path })
+}

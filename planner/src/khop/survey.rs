@@ -1,0 +1,87 @@
+//! What can be used: working nodes, whole nodes and working fibres, by position in the line.
+
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::id::BundleId;
+use lightloom_fabric::khop::{Hop, KhopRing, Port, Position, hop_for_port};
+
+/// The usable part of a k-hop ring under a set of faults.
+#[derive(Clone, Debug)]
+pub struct Survey<'a> {
+    hbd: &'a KhopRing,
+    faults: &'a FaultSet,
+    alive: Vec<bool>,
+    whole: Vec<bool>,
+}
+
+impl<'a> Survey<'a> {
+    /// Looks at `hbd` with `faults` in it.
+    #[must_use]
+    pub fn new(hbd: &'a KhopRing, faults: &'a FaultSet) -> Self {
+        let mut alive = vec![true; hbd.nodes() as usize];
+        for node in &faults.nodes {
+            alive[hbd.position_of(*node).index()] = false;
+        }
+        let mut whole = alive.clone();
+        for bundle in &faults.bundles {
+            whole[hbd.position_of(bundle.node).index()] = false;
+        }
+        Self { hbd, faults, alive, whole }
+    }
+
+    /// The cabling looked at.
+    #[must_use]
+    pub fn hbd(&self) -> &'a KhopRing {
+        self.hbd
+    }
+    /// The faults it was taken with.
+    #[must_use]
+    pub fn faults(&self) -> &'a FaultSet {
+        self.faults
+    }
+    /// By position: the node works.
+    #[must_use]
+    pub fn alive(&self) -> &[bool] {
+        &self.alive
+    }
+    /// Whether the node works and so do all its bundles, so that its GPU ring can be closed.
+    #[must_use]
+    pub fn is_whole(&self, position: Position) -> bool {
+        self.whole[position.index()]
+    }
+    /// Whether a working fibre leaves `position` over `hop`. Says nothing of the nodes at its ends.
+    #[must_use]
+    pub fn has_fibre(&self, position: Position, hop: Hop) -> bool {
+        self.hbd.fibre(position, hop).is_some_and(|fibre| !self.faults.fibres.contains(&fibre))
+    }
+    /// Whether every installed fibre works and none is missing.
+    #[must_use]
+    pub fn all_fibres_work(&self) -> bool {
+        self.faults.fibres.is_empty() && self.hbd.is_fully_cabled()
+    }
+    /// Whether a bundle can be switched: it works and so does its node.
+    #[must_use]
+    pub fn bundle_works(&self, bundle: BundleId) -> bool {
+        self.alive[self.hbd.position_of(bundle.node).index()]
+            && !self.faults.bundles.contains(&bundle)
+    }
+    /// The port at the far end of a fibre, if the fibre and both bundles work.
+    #[must_use]
+    pub fn working_peer(&self, port: Port) -> Option<Port> {
+        let hop = hop_for_port(self.hbd.k(), port.bundle.bundle, port.path)?;
+        let far = self.hbd.peer(port)?;
+        let works = self.bundle_works(port.bundle)
+            && self.bundle_works(far.bundle)
+            && self.has_fibre(self.hbd.position_of(port.bundle.node), hop);
+        works.then_some(far)
+    }
+    /// Bundles of the node at `position` that are broken.
+    pub fn broken_bundles(&self, position: Position) -> impl Iterator<Item = u8> + '_ {
+        let node = self.hbd.node_at(position);
+        self.faults.bundles.iter().filter(move |bundle| bundle.node == node).map(|b| b.bundle)
+    }
+    /// GPUs of working nodes.
+    #[must_use]
+    pub fn healthy_gpus(&self) -> u64 {
+        self.hbd.gpus() - self.faults.nodes.len() as u64 * u64::from(self.hbd.gpus_per_node())
+    }
+}

@@ -1,0 +1,142 @@
+//! Fabrics and faults for tests.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    unreachable_pub,
+    missing_docs,
+    reason = "test support: each test file uses its part"
+)]
+
+use lightloom_fabric::dcn::{FatTree, Order};
+use lightloom_fabric::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::khop::{KhopRing, Shape};
+use proptest::prelude::*;
+
+/// The shape of a test fabric.
+#[derive(Clone, Debug)]
+pub struct FabricSpec {
+    pub nodes: u32,
+    pub gpus_per_node: u8,
+    pub k: u8,
+    pub shape: Shape,
+    pub order: Order,
+    pub per_tor: u32,
+    pub per_domain: u32,
+    pub tp: u32,
+}
+
+impl Default for FabricSpec {
+    fn default() -> Self {
+        Self {
+            nodes: 16,
+            gpus_per_node: 4,
+            k: 2,
+            shape: Shape::Ring,
+            order: Order::SubLines,
+            per_tor: 4,
+            per_domain: 8,
+            tp: 16,
+        }
+    }
+}
+
+/// A fabric with one job that takes all GPUs.
+pub fn fabric(spec: &FabricSpec) -> Fabric {
+    let line = spec.order.line(spec.nodes, spec.per_tor);
+    Fabric {
+        name: "test".into(),
+        sha256: "f".repeat(64),
+        hbd: KhopRing::new(spec.gpus_per_node, spec.k, spec.shape, line).unwrap(),
+        hbd_links: HbdLinks::default(),
+        dcn: FatTree {
+            nodes_per_tor: spec.per_tor,
+            tors_per_domain: spec.per_domain,
+            ..FatTree::default()
+        },
+        order: spec.order,
+        transceiver: Transceiver::default(),
+        jobs: vec![Job { name: "all".into(), size: JobSize::All, tp: spec.tp }],
+        parts: Parts::default(),
+    }
+}
+
+/// Faults by name.
+pub fn faults_of(fabric: &Fabric, names: &[&str]) -> FaultSet {
+    FaultSet::of(&fabric.hbd, names.iter().map(|name| name.parse().unwrap())).unwrap()
+}
+
+/// A random fabric with random faults.
+#[derive(Clone, Debug)]
+pub struct Case {
+    spec: FabricSpec,
+    more_jobs: Vec<u32>,
+    dead: Vec<prop::sample::Index>,
+    bundles: Vec<(prop::sample::Index, u8)>,
+    fibres: Vec<prop::sample::Index>,
+}
+
+impl Case {
+    pub fn build(&self) -> (Fabric, FaultSet) {
+        let mut fabric = fabric(&self.spec);
+        for tp in &self.more_jobs {
+            fabric.jobs.push(Job { name: format!("tp{tp}"), size: JobSize::All, tp: *tp });
+        }
+        let mut faults = FaultSet::none();
+        let nodes = fabric.hbd.nodes() as usize;
+        let node = |index: &prop::sample::Index| {
+            lightloom_fabric::id::NodeId::from_index(index.index(nodes))
+        };
+        faults.nodes.extend(self.dead.iter().map(node));
+        for (index, bundle) in &self.bundles {
+            let bundle =
+                lightloom_fabric::id::BundleId { node: node(index), bundle: bundle % self.spec.k };
+            faults.bundles.insert(bundle);
+        }
+        let all: Vec<_> = fabric.hbd.fibres().collect();
+        if !all.is_empty() {
+            faults.fibres.extend(self.fibres.iter().map(|index| *index.get(&all)));
+        }
+        (fabric, faults)
+    }
+}
+
+/// Any small fabric, with any faults.
+pub fn arbitrary_case() -> impl Strategy<Value = Case> {
+    let spec = (1u32..40, 2u8..=8, 2u8..=8, any::<[bool; 2]>(), 1u32..6, 1u32..5).prop_flat_map(
+        |(nodes, gpus_per_node, k, [ring, spread], per_tor, per_domain)| {
+            let k = k.min(gpus_per_node);
+            let gpus = u32::from(gpus_per_node);
+            let tp = prop_oneof![1..=gpus, (1u32..6).prop_map(move |m| m * gpus)];
+            tp.prop_map(move |tp| FabricSpec {
+                nodes,
+                gpus_per_node,
+                k,
+                shape: if ring { Shape::Ring } else { Shape::Line },
+                order: if spread { Order::SubLines } else { Order::Sequential },
+                per_tor,
+                per_domain,
+                tp,
+            })
+        },
+    );
+    (
+        spec,
+        prop::collection::vec(1u32..=2, 0..2),
+        prop::collection::vec(index_strategy(), 0..8),
+        prop::collection::vec((index_strategy(), 0u8..8), 0..3),
+        prop::collection::vec(index_strategy(), 0..5),
+    )
+        .prop_map(|(spec, more_jobs, dead, bundles, fibres)| Case {
+            spec,
+            more_jobs,
+            dead,
+            bundles,
+            fibres,
+        })
+}
+
+fn index_strategy() -> impl Strategy<Value = prop::sample::Index> {
+    any::<prop::sample::Index>()
+}
