@@ -15,6 +15,16 @@
 //! virtual time, the serving loop the time since it started. One seed and one sequence of calls
 //! give one sequence of outputs.
 
+mod fault;
+mod line;
+mod optics;
+mod transceiver;
+
+pub use fault::{Fault, FaultError, Share};
+pub use line::{Faulty, FaultyLight};
+pub use optics::Optics;
+pub use transceiver::{Transceiver, TransceiverSpec};
+
 use lightloom_fabric::units::SimTime;
 
 /// One connection to a device: a serial line, or one accepted TCP client.
@@ -26,8 +36,10 @@ pub struct Line(pub u32);
 pub enum Port {
     /// The framed serial protocol of docs/firmware-api.md.
     Frames,
-    /// SCPI over TCP or a serial line.
+    /// SCPI over TCP: one client at a time, answers end with a line feed.
     Scpi,
+    /// SCPI over a serial line: answers end with a carriage return.
+    ScpiSerial,
     /// TL1 over TCP.
     Tl1,
 }

@@ -1,0 +1,218 @@
+//! What can go wrong with a device, in the words that files and people at run time use.
+//!
+//! Faults of the line (bytes) and faults of the device (light) are one list, because whoever
+//! injects them thinks of "the device". Each is spelled as a word and an argument: `lose 1%`,
+//! `late 5ms`, `stuck 3`, `clear`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lightloom_fabric::units::Picoseconds;
+
+/// A share of events, in parts per million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share(pub u32);
+
+impl Share {
+    /// Every one.
+    pub const ALL: Self = Self(1_000_000);
+}
+
+/// One thing that goes wrong from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// This share of bytes, each way, never arrives.
+    Lose(Share),
+    /// This share of bytes arrives twice.
+    Duplicate(Share),
+    /// This share of bytes arrives with one bit flipped.
+    Garble(Share),
+    /// Every byte arrives this much later, in order.
+    Late(Picoseconds),
+    /// The connection stays up and carries nothing, either way.
+    HalfOpen,
+    /// The switch element of a port (a group of a transceiver) does not move; of all, without
+    /// one. The device says so.
+    Stuck(Option<u16>),
+    /// Changes are answered as done, and nothing is done.
+    Lie,
+    /// Changes are answered as done, and the light goes to another port.
+    Misdirect,
+    /// Switching takes this many times as long.
+    Slow(u16),
+    /// This much less light arrives, in hundredths of a decibel.
+    Droop(u16),
+    /// The device restarts now.
+    Reboot,
+    /// The device restarts in the middle of its next change.
+    RebootInCommit,
+    /// All of the above end; what they did stays done.
+    Clear,
+}
+
+/// Why a text is not a fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a fault: write one of `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, \
+     `half-open`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `reboot`, \
+     `reboot-in-commit`, `clear`"
+)]
+pub struct FaultError(String);
+
+impl FromStr for Share {
+    type Err = ();
+    /// A percentage from `0.0001%` to `100%`.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let percent: f64 = text.strip_suffix('%').ok_or(())?.trim().parse().map_err(|_| ())?;
+        if !(0.0..=100.0).contains(&percent) {
+            return Err(());
+        }
+        Ok(Self((percent * 10_000.0).round() as u32))
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", f64::from(self.0) / 10_000.0)
+    }
+}
+
+impl FromStr for Fault {
+    type Err = FaultError;
+
+    fn from_str(text: &str) -> Result<Self, FaultError> {
+        let mut words = text.split_whitespace();
+        let (word, argument) = (words.next(), words.next());
+        let fault = match (word.unwrap_or(""), argument) {
+            ("lose", Some(share)) => share.parse().ok().map(Self::Lose),
+            ("duplicate", Some(share)) => share.parse().ok().map(Self::Duplicate),
+            ("garble", Some(share)) => share.parse().ok().map(Self::Garble),
+            ("late", Some(span)) => span.parse().ok().map(Self::Late),
+            ("half-open", None) => Some(Self::HalfOpen),
+            ("stuck", None) => Some(Self::Stuck(None)),
+            ("stuck", Some(port)) => port.parse().ok().map(|port| Self::Stuck(Some(port))),
+            ("lie", None) => Some(Self::Lie),
+            ("misdirect", None) => Some(Self::Misdirect),
+            ("slow", Some(times)) => times.parse().ok().filter(|&times| times >= 1).map(Self::Slow),
+            ("droop", Some(decibels)) => decibels
+                .parse()
+                .ok()
+                .filter(|decibels| (0.0..=100.0).contains(decibels))
+                .map(|decibels: f64| Self::Droop((decibels * 100.0).round() as u16)),
+            ("reboot", None) => Some(Self::Reboot),
+            ("reboot-in-commit", None) => Some(Self::RebootInCommit),
+            ("clear", None) => Some(Self::Clear),
+            _ => None,
+        };
+        fault.filter(|_| words.next().is_none()).ok_or_else(|| FaultError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lose(share) => write!(f, "lose {share}"),
+            Self::Duplicate(share) => write!(f, "duplicate {share}"),
+            Self::Garble(share) => write!(f, "garble {share}"),
+            Self::Late(span) => write!(f, "late {}", span.to_string().replace(' ', "")),
+            Self::HalfOpen => f.write_str("half-open"),
+            Self::Stuck(None) => f.write_str("stuck"),
+            Self::Stuck(Some(port)) => write!(f, "stuck {port}"),
+            Self::Lie => f.write_str("lie"),
+            Self::Misdirect => f.write_str("misdirect"),
+            Self::Slow(times) => write!(f, "slow {times}"),
+            Self::Droop(hundredths) => write!(f, "droop {}", f64::from(*hundredths) / 100.0),
+            Self::Reboot => f.write_str("reboot"),
+            Self::RebootInCommit => f.write_str("reboot-in-commit"),
+            Self::Clear => f.write_str("clear"),
+        }
+    }
+}
+
+/// The faults of the light that are in force, as a device keeps them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LightFaults {
+    pub(crate) all_stuck: bool,
+    pub(crate) stuck_port: Option<u16>,
+    pub(crate) lies: bool,
+    pub(crate) misdirects: bool,
+    /// 0 and 1 both mean no slower.
+    pub(crate) slow: u16,
+    pub(crate) droop: u16,
+    pub(crate) reboots_in_commit: bool,
+}
+
+impl LightFaults {
+    /// Takes a fault of the light; others change nothing.
+    pub(crate) fn apply(&mut self, fault: Fault) {
+        match fault {
+            Fault::Stuck(None) => self.all_stuck = true,
+            Fault::Stuck(port) => self.stuck_port = port,
+            Fault::Lie => self.lies = true,
+            Fault::Misdirect => self.misdirects = true,
+            Fault::Slow(times) => self.slow = times,
+            Fault::Droop(hundredths) => self.droop = hundredths,
+            Fault::RebootInCommit => self.reboots_in_commit = true,
+            Fault::Clear => *self = Self::default(),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn is_stuck(&self, port: u16) -> bool {
+        self.all_stuck || self.stuck_port == Some(port)
+    }
+
+    /// `span` as long as it takes under these faults.
+    pub(crate) fn stretch(&self, span: Picoseconds) -> Picoseconds {
+        span * u64::from(self.slow.max(1))
+    }
+
+    /// What part of the light is left.
+    pub(crate) fn transmission(&self) -> f64 {
+        10f64.powf(-f64::from(self.droop) / 1_000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_read_back_as_written() {
+        for text in [
+            "lose 1%",
+            "duplicate 0.5%",
+            "garble 100%",
+            "late 5ms",
+            "half-open",
+            "stuck",
+            "stuck 3",
+            "lie",
+            "misdirect",
+            "slow 10",
+            "droop 3.5",
+            "reboot",
+            "reboot-in-commit",
+            "clear",
+        ] {
+            let fault: Fault = text.parse().expect(text);
+            assert_eq!(fault.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn wrong_faults_show_the_right_ones() {
+        for text in ["", "lose", "lose 2", "lose 101%", "late 5", "stuck x", "slow 0", "lie 3", "x"]
+        {
+            let error = text.parse::<Fault>().expect_err(text);
+            assert!(error.to_string().contains("`reboot-in-commit`"));
+        }
+    }
+
+    #[test]
+    fn three_decibels_are_half_the_light() {
+        let mut faults = LightFaults::default();
+        faults.apply(Fault::Droop(301));
+        assert!((faults.transmission() - 0.5).abs() < 1e-3);
+    }
+}

@@ -1,0 +1,311 @@
+//! A line with faults between a client and any device: bytes lost, doubled, garbled, late, or a
+//! connection that is up and carries nothing.
+//!
+//! Lateness keeps order: what was sent first arrives first. Draws come from one seeded stream a
+//! device, one draw a byte and fault, so that the same bytes meet the same fate in every run.
+
+use std::collections::VecDeque;
+
+use lightloom_fabric::seed::{Seed, Stream};
+use lightloom_fabric::units::{Picoseconds, SimTime};
+use rand::RngExt;
+
+use super::fault::{Fault, Share};
+use super::{Device, Line, Output, Port};
+
+/// Bytes a line holds at most while they are late; more are lost, as in any finite buffer.
+const LATE_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LineFaults {
+    lose: Share,
+    duplicate: Share,
+    garble: Share,
+    late: Picoseconds,
+    half_open: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Parcel {
+    ToDevice(Line, Vec<u8>),
+    ToClient(Output),
+}
+
+impl Parcel {
+    fn byte_count(&self) -> usize {
+        match self {
+            Self::ToDevice(_, bytes) | Self::ToClient(Output::Bytes(_, bytes)) => bytes.len(),
+            Self::ToClient(Output::Close(_)) => 0,
+        }
+    }
+}
+
+/// A device behind a line with faults.
+#[derive(Clone, Debug)]
+pub struct Faulty<D> {
+    device: D,
+    faults: LineFaults,
+    draws: Stream,
+    late: VecDeque<(SimTime, Parcel)>,
+    late_bytes: usize,
+}
+
+/// A device whose light can be given faults.
+pub trait FaultyLight {
+    /// Takes a fault of the light; faults of the line change nothing here.
+    fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>);
+}
+
+impl<D: Device + FaultyLight> Faulty<D> {
+    /// The `index`-th device of a run, as yet without faults.
+    pub fn new(device: D, seed: Seed, index: u64) -> Self {
+        Self {
+            device,
+            faults: LineFaults::default(),
+            draws: seed.stream("device line", index),
+            late: VecDeque::new(),
+            late_bytes: 0,
+        }
+    }
+
+    /// The device itself.
+    pub const fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The device itself.
+    pub const fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// Something goes wrong from `now` on.
+    pub fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
+        match fault {
+            Fault::Lose(share) => self.faults.lose = share,
+            Fault::Duplicate(share) => self.faults.duplicate = share,
+            Fault::Garble(share) => self.faults.garble = share,
+            Fault::Late(span) => self.faults.late = span,
+            Fault::HalfOpen => self.faults.half_open = true,
+            Fault::Clear => self.faults = LineFaults::default(),
+            _ => {}
+        }
+        let mut sent = Vec::new();
+        self.device.apply(now, fault, &mut sent);
+        self.send_back(now, sent, out);
+    }
+
+    fn mangle(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let LineFaults { lose, duplicate, garble, .. } = self.faults;
+        if lose.0 == 0 && duplicate.0 == 0 && garble.0 == 0 {
+            return bytes.to_vec();
+        }
+        let mut arriving = Vec::with_capacity(bytes.len());
+        for &byte in bytes {
+            let (lost, doubled) = (self.hits(lose), self.hits(duplicate));
+            let flip = if self.hits(garble) { 1 << self.draws.random_range(0..8u8) } else { 0 };
+            if !lost {
+                arriving.push(byte ^ flip);
+            }
+            if doubled {
+                arriving.push(byte ^ flip);
+            }
+        }
+        arriving
+    }
+
+    fn hits(&mut self, share: Share) -> bool {
+        share.0 > 0 && self.draws.random_range(0..Share::ALL.0) < share.0
+    }
+
+    /// Puts a parcel on the line, behind those that are late.
+    fn post(&mut self, now: SimTime, parcel: Parcel) {
+        let earliest = self.late.back().map_or(SimTime::START, |(at, _)| *at);
+        if self.late_bytes + parcel.byte_count() <= LATE_BYTES_MAX {
+            self.late_bytes += parcel.byte_count();
+            self.late.push_back(((now + self.faults.late).max(earliest), parcel));
+        }
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.faults.late == Picoseconds::ZERO && self.late.is_empty()
+    }
+
+    fn send_back(&mut self, now: SimTime, sent: Vec<Output>, out: &mut Vec<Output>) {
+        for output in sent {
+            let output = match output {
+                Output::Bytes(..) if self.faults.half_open => continue,
+                Output::Bytes(line, bytes) => Output::Bytes(line, self.mangle(&bytes)),
+                close @ Output::Close(_) => close,
+            };
+            if self.is_prompt() {
+                out.push(output);
+            } else {
+                self.post(now, Parcel::ToClient(output));
+            }
+        }
+    }
+
+    fn deliver(&mut self, now: SimTime, out: &mut Vec<Output>) {
+        while self.late.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((at, parcel)) = self.late.pop_front() else { return };
+            self.late_bytes -= parcel.byte_count();
+            match parcel {
+                Parcel::ToClient(output) => out.push(output),
+                Parcel::ToDevice(line, bytes) => {
+                    let mut sent = Vec::new();
+                    self.device.on_bytes(at, line, &bytes, &mut sent);
+                    self.send_back(at, sent, out);
+                }
+            }
+        }
+    }
+}
+
+impl<D: Device + FaultyLight> Device for Faulty<D> {
+    fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>) {
+        let mut sent = Vec::new();
+        self.device.open(now, line, port, &mut sent);
+        self.send_back(now, sent, out);
+    }
+
+    fn on_bytes(&mut self, now: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>) {
+        self.on_time(now, out);
+        if self.faults.half_open {
+            return;
+        }
+        let arriving = self.mangle(input);
+        if self.is_prompt() {
+            let mut sent = Vec::new();
+            self.device.on_bytes(now, line, &arriving, &mut sent);
+            self.send_back(now, sent, out);
+        } else {
+            self.post(now, Parcel::ToDevice(line, arriving));
+        }
+    }
+
+    fn close(&mut self, now: SimTime, line: Line) {
+        self.late.retain(|(_, parcel)| match parcel {
+            Parcel::ToDevice(of, _) => *of != line,
+            Parcel::ToClient(Output::Bytes(of, _) | Output::Close(of)) => *of != line,
+        });
+        self.late_bytes = self.late.iter().map(|(_, parcel)| parcel.byte_count()).sum();
+        self.device.close(now, line);
+    }
+
+    fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>) {
+        self.deliver(now, out);
+        let mut sent = Vec::new();
+        self.device.on_time(now, &mut sent);
+        self.send_back(now, sent, out);
+        self.deliver(now, out);
+    }
+
+    fn next_wakeup(&self) -> Option<SimTime> {
+        let late = self.late.front().map(|(at, _)| *at);
+        late.into_iter().chain(self.device.next_wakeup()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends back what it hears, at once.
+    #[derive(Default)]
+    struct Echo {
+        heard: Vec<u8>,
+    }
+
+    impl Device for Echo {
+        fn open(&mut self, _: SimTime, _: Line, _: Port, _: &mut Vec<Output>) {}
+        fn on_bytes(&mut self, _: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>) {
+            self.heard.extend(input);
+            out.push(Output::Bytes(line, input.to_vec()));
+        }
+        fn close(&mut self, _: SimTime, _: Line) {}
+        fn on_time(&mut self, _: SimTime, _: &mut Vec<Output>) {}
+        fn next_wakeup(&self) -> Option<SimTime> {
+            None
+        }
+    }
+
+    impl FaultyLight for Echo {
+        fn apply(&mut self, _: SimTime, _: Fault, _: &mut Vec<Output>) {}
+    }
+
+    fn echo(faults: &[&str], seed: u64) -> Faulty<Echo> {
+        let mut device = Faulty::new(Echo::default(), Seed(seed), 0);
+        for fault in faults {
+            device.apply(SimTime::START, fault.parse().unwrap(), &mut Vec::new());
+        }
+        device
+    }
+
+    fn bytes_of(out: &[Output]) -> Vec<u8> {
+        out.iter()
+            .flat_map(|output| match output {
+                Output::Bytes(_, bytes) => bytes.clone(),
+                Output::Close(_) => Vec::new(),
+            })
+            .collect()
+    }
+
+    fn sent_back(faults: &[&str], seed: u64, input: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        echo(faults, seed).on_bytes(SimTime::START, Line(0), input, &mut out);
+        bytes_of(&out)
+    }
+
+    #[test]
+    fn without_faults_a_line_is_a_line() {
+        assert_eq!(sent_back(&[], 1, b"hello"), b"hello");
+        assert_eq!(sent_back(&["lose 50%", "half-open", "clear"], 1, b"hello"), b"hello");
+    }
+
+    #[test]
+    fn losses_doubles_and_flips_come_in_their_shares_and_repeat_with_their_seed() {
+        let input = vec![0u8; 100_000];
+        let lost = sent_back(&["lose 10%"], 1, &input).len();
+        assert!((80_000..82_000).contains(&lost), "0.9² of the bytes come back: {lost}");
+        let doubled = sent_back(&["duplicate 10%"], 1, &input).len();
+        assert!((120_000..122_000).contains(&doubled), "1.1² of the bytes: {doubled}");
+        let flipped = sent_back(&["garble 10%"], 1, &input);
+        let ones: u32 = flipped.iter().map(|byte| byte.count_ones()).sum();
+        assert!((17_000..21_000).contains(&ones), "{ones}");
+        assert_eq!(flipped, sent_back(&["garble 10%"], 1, &input));
+        assert_ne!(flipped, sent_back(&["garble 10%"], 2, &input));
+    }
+
+    #[test]
+    fn a_half_open_line_swallows_both_ways() {
+        let mut device = echo(&["half-open"], 1);
+        let mut out = Vec::new();
+        device.on_bytes(SimTime::START, Line(0), b"hello", &mut out);
+        assert!(out.is_empty() && device.device().heard.is_empty());
+    }
+
+    #[test]
+    fn late_bytes_arrive_late_and_in_order_even_when_lateness_ends() {
+        let mut device = echo(&["late 5ms"], 1);
+        let ms = |n| SimTime::START + Picoseconds::from_millis(n);
+        let mut out = Vec::new();
+        device.on_bytes(ms(0), Line(0), b"a", &mut out);
+        device.apply(ms(1), Fault::Clear, &mut out);
+        device.on_bytes(ms(1), Line(0), b"b", &mut out);
+        assert!(out.is_empty());
+        while let Some(at) = device.next_wakeup() {
+            assert_eq!(at, ms(5));
+            device.on_time(at, &mut out);
+        }
+        assert_eq!(bytes_of(&out), b"ab");
+    }
+
+    #[test]
+    fn late_bytes_are_bounded() {
+        let mut device = echo(&["late 1h"], 1);
+        for _ in 0..100 {
+            device.on_bytes(SimTime::START, Line(0), &vec![0; 1 << 16], &mut Vec::new());
+        }
+        assert!(device.late_bytes <= LATE_BYTES_MAX);
+    }
+}

@@ -1,0 +1,151 @@
+//! The optics of an emulated transceiver: switch elements that take their time, light that has a
+//! power, and the faults of both.
+
+use lightloom_fabric::seed::{Seed, Stream};
+use lightloom_fabric::units::Picoseconds;
+use lightloom_firmware_api::message::Power;
+use lightloom_firmware_api::module::{Hardware, Position};
+use lightloom_firmware_api::path::{GROUPS_MAX, Path, Paths};
+use lightloom_firmware_api::time::Micros;
+use rand::RngExt;
+
+use super::fault::LightFaults;
+
+/// Light that a lane sends, in tenths of a microwatt: 1 mW.
+const LAUNCH_TENTHS_UW: f64 = 10_000.0;
+
+/// Switch elements and light of one module.
+#[derive(Clone, Debug)]
+pub struct Optics {
+    draws: Stream,
+    at: [Path; GROUPS_MAX],
+    going: [Option<(Path, Micros)>; GROUPS_MAX],
+    /// Light arriving on external paths 1 to 8, in tenths of a microwatt, before faults.
+    incoming: [f64; 8],
+    /// What part of the launched light comes back over the loopback.
+    loopback_transmission: f64,
+    transmitters: u8,
+    power_on: Paths,
+    boots: u16,
+    pub(super) faults: LightFaults,
+}
+
+impl Optics {
+    /// The `index`-th module of a run. Far ends are lit: 0.4 to 0.7 mW arrive on each external
+    /// path, until [`Optics::set_incoming`] says otherwise.
+    #[must_use]
+    pub fn new(seed: Seed, index: u64, power_on: Paths) -> Self {
+        let mut draws = seed.stream("module optics", index);
+        let incoming = std::array::from_fn(|_| LAUNCH_TENTHS_UW * draws.random_range(0.4..0.7));
+        let loopback_transmission = draws.random_range(0.7..0.9);
+        Self {
+            draws,
+            at: [Path::DARK; GROUPS_MAX],
+            going: [None; GROUPS_MAX],
+            incoming,
+            loopback_transmission,
+            transmitters: 0,
+            power_on,
+            boots: 0,
+            faults: LightFaults::default(),
+        }
+    }
+
+    /// What arrives on external path `number` from now on: dark far ends, broken fibres.
+    ///
+    /// # Panics
+    /// If `number` is not 1 to 8.
+    pub fn set_incoming(&mut self, number: u8, power: Power) {
+        self.incoming[usize::from(number) - 1] = f64::from(power.0);
+    }
+
+    /// Where `group` really is: what a look into the module would find.
+    #[must_use]
+    pub fn true_path(&self, now: Micros, group: usize) -> Option<Path> {
+        match self.position(now, group) {
+            Position::At(path) => Some(path),
+            Position::Moving => None,
+        }
+    }
+
+    fn weakened(&self, tenths_uw: f64) -> Power {
+        Power((tenths_uw * self.faults.transmission()).round().clamp(0.0, 65_535.0) as u16)
+    }
+}
+
+impl Hardware for Optics {
+    fn drive(&mut self, now: Micros, group: usize, path: Path) {
+        if let Position::At(path) = self.position(now, group) {
+            self.at[group] = path;
+            self.going[group] = None;
+        }
+        if self.faults.is_stuck(group as u16) || self.faults.lies {
+            return;
+        }
+        let path = if self.faults.misdirects { another(path) } else { path };
+        // Published for OCS transceivers: 60 to 80 µs.
+        let typical = Picoseconds::from_micros(self.draws.random_range(60..=80));
+        let takes = Micros(self.faults.stretch(typical).get() / 1_000_000);
+        self.going[group] = Some((path, now + takes));
+    }
+
+    fn position(&self, now: Micros, group: usize) -> Position {
+        match self.going[group] {
+            Some((path, at)) if at <= now => Position::At(path),
+            Some(_) => Position::Moving,
+            None => Position::At(self.at[group]),
+        }
+    }
+
+    fn tap(&self, _now: Micros, number: u8) -> Power {
+        let index = usize::from(number).wrapping_sub(1);
+        self.incoming.get(index).map_or(Power::default(), |&light| self.weakened(light))
+    }
+
+    fn received(&self, now: Micros, lane: usize) -> Power {
+        match self.true_path(now, 0) {
+            Some(Path::LOOPBACK) => {
+                let sent = f64::from(self.transmitted(now, lane).0);
+                self.weakened(sent * self.loopback_transmission)
+            }
+            Some(path) => path.external_number().map_or(Power::default(), |n| self.tap(now, n)),
+            None => Power::default(),
+        }
+    }
+
+    fn set_transmitters(&mut self, _now: Micros, lanes: u8) {
+        self.transmitters = lanes;
+    }
+
+    fn transmitted(&self, _now: Micros, lane: usize) -> Power {
+        let on = self.transmitters >> lane & 1 == 1;
+        Power(if on { LAUNCH_TENTHS_UW as u16 } else { 0 })
+    }
+
+    fn temperature(&self, _now: Micros) -> i16 {
+        45 * 256
+    }
+
+    fn supply(&self, _now: Micros) -> u16 {
+        33_000
+    }
+
+    fn load_power_on_paths(&self) -> Paths {
+        self.power_on
+    }
+
+    fn store_power_on_paths(&mut self, paths: Paths) {
+        self.power_on = paths;
+    }
+
+    fn count_boot(&mut self) -> u16 {
+        self.boots = self.boots.wrapping_add(1);
+        self.boots
+    }
+}
+
+/// A path that is not `path`.
+fn another(path: Path) -> Path {
+    let other = if path.code() == 1 { 2 } else { 1 };
+    Path::external(other).expect("paths 1 and 2 exist")
+}

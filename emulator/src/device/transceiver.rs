@@ -1,0 +1,214 @@
+//! An emulated transceiver with a switch inside: the firmware of `lightloom-firmware-api` on
+//! emulated optics, reached over its serial line.
+
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_firmware_api::device::{Device as Firmware, LineCounters};
+use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, PAYLOAD_BYTES_MAX, Reassembler};
+use lightloom_firmware_api::message::{FireReport, Reply, command};
+use lightloom_firmware_api::module::{Module, Profile};
+use lightloom_firmware_api::path::{Outcome, Path, Paths};
+use lightloom_firmware_api::time::Micros;
+
+use super::fault::Fault;
+use super::line::FaultyLight;
+use super::optics::Optics;
+use super::{Device, Line, Output, Port};
+
+const MICROSECOND: u64 = 1_000_000;
+
+/// What kind of module, and how it was left.
+#[derive(Clone, Copy, Debug)]
+pub struct TransceiverSpec {
+    /// Names, groups and timings.
+    pub profile: Profile,
+    /// Where the light goes at power-on.
+    pub power_on: Paths,
+    /// How long before the run began its power came on. From 0.65 s on, an
+    /// [`Profile::OCSTRX_800G`] carries traffic when the run begins.
+    pub powered_for: Picoseconds,
+}
+
+impl Default for TransceiverSpec {
+    /// An 800G module that loops back and has been up for a second.
+    fn default() -> Self {
+        Self {
+            profile: Profile::OCSTRX_800G,
+            power_on: [Path::LOOPBACK; 8],
+            powered_for: Picoseconds::from_millis(1_000),
+        }
+    }
+}
+
+/// One emulated module on one serial line.
+#[derive(Clone, Debug)]
+pub struct Transceiver {
+    firmware: Firmware<Optics>,
+    age: u64,
+    line: Option<Line>,
+    wanted: Paths,
+    reboot_at: Option<SimTime>,
+}
+
+impl Transceiver {
+    /// The `index`-th module of a run.
+    #[must_use]
+    pub fn new(spec: &TransceiverSpec, seed: Seed, index: u64) -> Self {
+        let optics = Optics::new(seed, index, spec.power_on);
+        let mut firmware = Firmware::new(Module::new(spec.profile, optics, Micros::ZERO));
+        let age = spec.powered_for.get() / MICROSECOND;
+        firmware.poll(Micros(age), |_| {});
+        Self { firmware, age, line: None, wanted: spec.power_on, reboot_at: None }
+    }
+
+    /// The optics: true positions, and what arrives from the far ends.
+    pub const fn optics_mut(&mut self) -> &mut Optics {
+        self.firmware.module_mut().hardware_mut()
+    }
+
+    /// Where the light of `group` really goes; `None` while it moves.
+    #[must_use]
+    pub fn true_path(&self, now: SimTime, group: usize) -> Option<Path> {
+        self.firmware.module().hardware().true_path(self.micros(now), group)
+    }
+
+    /// What went wrong on the line, as the module counts it.
+    #[must_use]
+    pub const fn counters(&self) -> LineCounters {
+        self.firmware.counters()
+    }
+
+    fn micros(&self, now: SimTime) -> Micros {
+        Micros(now.0 / MICROSECOND + self.age)
+    }
+
+    /// Runs the firmware up to `now`, a reboot that is due on the way included.
+    fn catch_up(&mut self, now: SimTime, sent: &mut Vec<Vec<u8>>) {
+        if let Some(at) = self.reboot_at.filter(|&at| at <= now) {
+            self.reboot_at = None;
+            let at = self.micros(at);
+            self.firmware.poll(at, |frame| sent.push(frame.to_vec()));
+            self.firmware.reset(at);
+        }
+        let now = self.micros(now);
+        self.firmware.poll(now, |frame| sent.push(frame.to_vec()));
+    }
+
+    /// Sends what the firmware sent, with forged reports where the module lies, and plans the
+    /// reboot in the middle of a change that has begun.
+    fn finish(&mut self, now: SimTime, sent: Vec<Vec<u8>>, out: &mut Vec<Output>) {
+        let faults = self.firmware.module().hardware().faults;
+        if faults.reboots_in_commit && self.firmware.module().moving() && self.reboot_at.is_none() {
+            let switch_us = u64::from(self.firmware.module().profile().timing.switch_us);
+            self.reboot_at = Some(now + Picoseconds::from_micros(switch_us / 2));
+            self.optics_mut().faults.reboots_in_commit = false;
+        }
+        let Some(line) = self.line else { return };
+        for frame in sent {
+            self.remember_wanted(&frame);
+            let forged = (faults.lies || faults.misdirects).then(|| self.forge(&frame)).flatten();
+            out.push(Output::Bytes(line, forged.unwrap_or(frame)));
+        }
+    }
+
+    /// A liar has to know what it was asked for: kept from each accepted arm.
+    fn remember_wanted(&mut self, frame: &[u8]) {
+        with_reply(frame, |_, reply| {
+            if let Reply::Armed(_) = reply {
+                self.wanted = wanted_paths(self.firmware.module());
+            }
+        });
+    }
+
+    /// The report of a fire, as it would be if all had gone well.
+    fn forge(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        let mut forged = None;
+        with_reply(frame, |original, reply| {
+            let Reply::Fired(report) = reply else { return };
+            let outcomes = report.outcomes.map(|outcome| match outcome {
+                Outcome::None => Outcome::None,
+                _ => Outcome::Success,
+            });
+            let mut active = report.active;
+            for (group, path) in active.iter_mut().enumerate() {
+                if outcomes[group] == Outcome::Success {
+                    *path = self.wanted[group];
+                }
+            }
+            let generation = report.generation + 1;
+            let lie = Reply::Fired(FireReport { outcomes, active, generation, ..*report });
+            let mut payload = [0; PAYLOAD_BYTES_MAX];
+            let (status, length) = lie.encode(&mut payload);
+            let mut line = [0; ENCODED_BYTES_MAX];
+            let frame = Frame { status, payload: &payload[..length], ..*original };
+            let length = frame.encode(&mut line);
+            forged = Some(line[..length].to_vec());
+        });
+        forged
+    }
+}
+
+/// The paths in the registers of the last arm.
+fn wanted_paths(module: &Module<Optics>) -> Paths {
+    use lightloom_firmware_api::cmis::page_b0;
+    std::array::from_fn(|group| page_b0::wanted(group).get(module).unwrap_or(Path::DARK))
+}
+
+/// Calls `on` with the reply in `frame`, if it holds one to an arm or a fire.
+fn with_reply(frame: &[u8], mut on: impl FnMut(&Frame<'_>, &Reply<'_>)) {
+    let mut reassembler = Reassembler::new();
+    for &byte in frame {
+        if let Some(Ok(frame)) = reassembler.push(byte)
+            && matches!(frame.command, command::ARM | command::FIRE)
+            && let Some(reply) = Reply::decode(frame.command, frame.status, frame.payload)
+        {
+            on(&frame, &reply);
+        }
+    }
+}
+
+impl FaultyLight for Transceiver {
+    fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
+        self.on_time(now, out);
+        if fault == Fault::Reboot {
+            let now = self.micros(now);
+            self.firmware.reset(now);
+        }
+        self.optics_mut().faults.apply(fault);
+    }
+}
+
+impl Device for Transceiver {
+    fn open(&mut self, _now: SimTime, line: Line, _port: Port, _out: &mut Vec<Output>) {
+        self.line = Some(line);
+    }
+
+    fn on_bytes(&mut self, now: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>) {
+        self.line = Some(line);
+        let mut sent = Vec::new();
+        self.catch_up(now, &mut sent);
+        let at = self.micros(now);
+        self.firmware.on_bytes(at, input, |frame| sent.push(frame.to_vec()));
+        self.finish(now, sent, out);
+    }
+
+    fn close(&mut self, _now: SimTime, line: Line) {
+        if self.line == Some(line) {
+            self.line = None;
+        }
+    }
+
+    fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>) {
+        let mut sent = Vec::new();
+        self.catch_up(now, &mut sent);
+        self.finish(now, sent, out);
+    }
+
+    fn next_wakeup(&self) -> Option<SimTime> {
+        let firmware = self
+            .firmware
+            .next_wakeup()
+            .map(|at| SimTime(at.0.saturating_sub(self.age).saturating_mul(MICROSECOND)));
+        firmware.into_iter().chain(self.reboot_at).min()
+    }
+}
