@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::output::{Colour, Outcome};
-use crate::{completions, trace};
+use crate::{compare, completions, trace};
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
@@ -24,6 +24,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Compare(compare::Arguments),
     Completions(completions::Arguments),
     Trace(trace::Arguments),
 }
@@ -34,6 +35,7 @@ enum Verb {
 /// Whatever kept the verb from giving a result: printed to standard error, exit status 1.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match &arguments.verb {
+        Verb::Compare(arguments) => compare::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
     }

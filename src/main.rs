@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "shared helpers wait for the verbs that use them")]
 
 mod cli;
+mod compare;
 mod completions;
 mod files;
 mod output;

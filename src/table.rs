@@ -11,7 +11,12 @@ pub(crate) struct Table {
 impl Table {
     /// An empty table with these columns.
     pub(crate) fn new<const N: usize>(headings: [&str; N]) -> Self {
-        Self { headings: headings.map(str::to_owned).to_vec(), rows: Vec::new() }
+        Self::with_headings(headings.map(str::to_owned))
+    }
+
+    /// An empty table with as many columns as there are headings.
+    pub(crate) fn with_headings(headings: impl IntoIterator<Item = String>) -> Self {
+        Self { headings: headings.into_iter().collect(), rows: Vec::new() }
     }
 
     /// Adds a row.

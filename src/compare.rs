@@ -1,0 +1,245 @@
+//! `lightloom compare`: which design wastes how many GPUs, and how large a job it carries.
+
+use std::path::PathBuf;
+
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::trace::Observation;
+use lightloom_planner::architecture::{Architecture, Cluster, parse};
+use lightloom_planner::compare::{
+    FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study, compare,
+};
+use serde::Serialize;
+
+use crate::cli::{Format, FormatArgument};
+use crate::output::{self, Outcome, WrongUsage};
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::trace;
+
+/// Compares designs under faults: wasted GPUs, job scale, waiting.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom compare --faults fault_trace.json --tp 32 --samples 100
+  lightloom compare --arch khop:2,khop:3,nvl:72 --gpus 131072 --faults iid:0.05
+
+Architectures: khop:K, khop:K:line, big-switch, nvl:X, nvl:36x2, tpuv4, tpuv4:strict, sip-ring, dgx,
+torus:XxYxZ. What the columns mean: docs/compare.md")]
+pub(crate) struct Arguments {
+    /// GPUs of the cluster.
+    #[arg(long, value_name = "N", default_value_t = 2880)]
+    gpus: u32,
+    /// GPUs of a node; a node fails as a whole.
+    #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    gpus_per_node: u32,
+    /// Designs, separated by commas.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "khop:2,khop:3,big-switch,nvl:36,nvl:72,nvl:576,tpuv4,sip-ring,dgx"
+    )]
+    arch: Vec<String>,
+    /// Sizes of a tensor-parallel group in GPUs, separated by commas.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8,16,32,64")]
+    tp: Vec<u32>,
+    /// A trace file, `synthetic`, or `iid:P` for nodes that are faulty with probability P.
+    #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
+    faults: String,
+    /// For a trace file: servers watched, where the file does not say [default: 400].
+    #[arg(long, value_name = "N")]
+    trace_servers: Option<u32>,
+    /// Random draws of servers and their places.
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    samples: u64,
+    /// Where the randomness comes from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Job sizes whose waiting is shown, in GPUs [default: six from 80 % to 98 % of the cluster].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    jobs: Vec<u32>,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    version: &'static str,
+    gpus: u32,
+    gpus_per_node: u32,
+    faults: &'a str,
+    seed: u64,
+    samples: u64,
+    node_fault_ratio: NodeFaultRatio,
+    rows: &'a [Row],
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
+    let architectures = designs(&arguments.arch)?;
+    let source = fault_source(&arguments.faults, arguments.trace_servers)?;
+    let samples = source.samples(cluster, arguments.samples, Seed(arguments.seed))?;
+    let steps = (architectures.len() + 1) * arguments.tp.len() * samples.len();
+    let progress = Progress::new("replaying faults", steps as u64);
+    let (tp, jobs) = (&arguments.tp[..], &arguments.jobs[..]);
+    let study = Study { cluster, architectures: &architectures, tp, jobs, samples: &samples };
+    let rows = compare(&study, &|done| progress.advance(done));
+    drop(progress);
+    let document = Document {
+        schema: "lightloom.compare/v1",
+        version: env!("CARGO_PKG_VERSION"),
+        gpus: cluster.gpus(),
+        gpus_per_node: cluster.gpus_per_node,
+        faults: &arguments.faults,
+        seed: arguments.seed,
+        samples: arguments.samples,
+        node_fault_ratio: NodeFaultRatio::of(&samples),
+        rows: &rows,
+    };
+    match arguments.format.format {
+        Format::Json => output::print_json(&document)?,
+        Format::Text => output::print(&describe(&document, tp))?,
+    }
+    Ok(Outcome::Good)
+}
+
+/// The cluster of a number of GPUs.
+///
+/// # Errors
+/// If they do not fill whole nodes, or are too many.
+pub(crate) fn cluster(gpus: u32, gpus_per_node: u32) -> anyhow::Result<Cluster> {
+    if gpus == 0 || gpus > 1 << 24 || !gpus.is_multiple_of(gpus_per_node) {
+        let text = format!(
+            "--gpus {gpus} must be from {gpus_per_node} to 16777216 and a multiple of \
+             --gpus-per-node {gpus_per_node}"
+        );
+        return Err(WrongUsage(text).into());
+    }
+    Ok(Cluster { nodes: gpus / gpus_per_node, gpus_per_node })
+}
+
+/// The designs of a list of names.
+///
+/// # Errors
+/// If a name is not known.
+pub(crate) fn designs(names: &[String]) -> anyhow::Result<Vec<Box<dyn Architecture>>> {
+    names
+        .iter()
+        .map(|name| parse(name).map_err(|error| WrongUsage(format!("--arch: {error}")).into()))
+        .collect()
+}
+
+fn fault_source(text: &str, servers: Option<u32>) -> anyhow::Result<FaultSource> {
+    if text == "synthetic" {
+        return Ok(FaultSource::Synthetic);
+    }
+    if let Some(ratio) = text.strip_prefix("iid:") {
+        let ratio = ratio.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+        let wrong = || WrongUsage(format!("--faults {text}: write a probability, `iid:0.05`"));
+        return Ok(FaultSource::Independent(ratio.ok_or_else(wrong)?));
+    }
+    let observation = Observation { servers, ..Observation::default() };
+    Ok(FaultSource::Trace(trace::read(&PathBuf::from(text), observation)?))
+}
+
+fn describe(document: &Document<'_>, tp: &[u32]) -> String {
+    let faults = document.node_fault_ratio;
+    let mut text = format!(
+        "{} GPUs in nodes of {}; faults: {}; {} samples, seed {}\n\
+         nodes out of service: mean {:.2} %, P50 {:.2} %, P99 {:.2} %, most {:.2} %\n",
+        document.gpus,
+        document.gpus_per_node,
+        document.faults,
+        document.samples,
+        document.seed,
+        100.0 * faults.mean,
+        100.0 * faults.p50,
+        100.0 * faults.p99,
+        100.0 * faults.max,
+    );
+    for &tp in tp {
+        let rows: Vec<&Row> = document.rows.iter().filter(|row| row.tp == tp).collect();
+        text.push_str(&format!("\nTP-{tp}: GPUs wasted, % of all GPUs, and jobs\n\n"));
+        text.push_str(&waste_table(&rows).to_string());
+        text.push_str(&format!(
+            "\nTP-{tp}: % of the time that a job waits, by GPUs of the job\n\n"
+        ));
+        text.push_str(&waiting_table(&rows).to_string());
+        text.push_str(&reasons(&rows));
+    }
+    text.push_str(NOTES);
+    text
+}
+
+const NOTES: &str = "
+mean = arithmetic + faults. arithmetic: wasted while no node is faulty, as the domain is no multiple of TP;
+faults: the rest, below zero where faults fall on GPUs that arithmetic had already wasted.
+bound: one ideal switch over all GPUs. ±: standard deviation of the samples' means.
+job: the largest that never waits; job 1%: that waits for at most 1 % of the time.
+";
+
+fn waste_table(rows: &[&Row]) -> Table {
+    let mut table = Table::new([
+        "design",
+        "mean",
+        "±",
+        "P50",
+        "P99",
+        "max",
+        "arithmetic",
+        "faults",
+        "bound",
+        "job",
+        "job 1%",
+    ]);
+    for (row, figures) in held(rows) {
+        let percent = |ratio: f64| format!("{:.3}", 100.0 * ratio + 0.0);
+        let mut cells = vec![row.arch.clone()];
+        cells.extend(
+            [
+                figures.waste_mean,
+                figures.waste_stddev,
+                figures.waste_p50,
+                figures.waste_p99,
+                figures.waste_max,
+                figures.waste_arithmetic,
+                figures.waste_from_faults,
+                figures.lower_bound_mean,
+            ]
+            .map(percent),
+        );
+        cells.push(figures.max_job_gpus.to_string());
+        cells.push(figures.max_job_gpus_waiting_1pct.to_string());
+        table.row(cells);
+    }
+    table
+}
+
+fn waiting_table(rows: &[&Row]) -> Table {
+    let jobs = held(rows).next().map_or(&[][..], |(_, figures)| &figures.waiting_share);
+    let headings = jobs.iter().map(|waiting| waiting.job_gpus.to_string());
+    let mut table = Table::with_headings(std::iter::once("design".to_owned()).chain(headings));
+    for (row, figures) in held(rows) {
+        let shares = figures.waiting_share.iter().map(|w| format!("{:.2}", 100.0 * w.share));
+        table.row(std::iter::once(row.arch.clone()).chain(shares));
+    }
+    table
+}
+
+fn held<'a>(rows: &'a [&Row]) -> impl Iterator<Item = (&'a Row, &'a Figures)> {
+    rows.iter().filter_map(|row| match &row.outcome {
+        RowOutcome::Held(figures) => Some((*row, figures.as_ref())),
+        RowOutcome::CannotHold { .. } => None,
+    })
+}
+
+fn reasons(rows: &[&Row]) -> String {
+    let lines = rows.iter().filter_map(|row| match &row.outcome {
+        RowOutcome::Held(_) => None,
+        RowOutcome::CannotHold { cannot_hold } => {
+            Some(format!("{}: never: {cannot_hold}\n", row.arch))
+        }
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
+}
