@@ -1,0 +1,116 @@
+//! How fast the engine is: every host of a full-bisection three-tier fat-tree sends to one other.
+//!
+//! 400 Gb/s, 1 µs a link, 4,096-byte packets, acknowledgements of 64 bytes, queues of 256 packets that
+//! mark from 64. A packet-hop is one packet, data or acknowledgement, put on one wire. Time is the
+//! processor time of the whole process (what other programs take does not count), best of several.
+//!
+//! `cargo bench -p lightloom-emulator --bench permutation -- [threads] [hosts…]`
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and times")]
+
+use std::time::Instant;
+
+use lightloom_emulator::engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Settings};
+use lightloom_emulator::topology::FatTree;
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use rand::Rng;
+
+const REPETITIONS: usize = 3;
+
+fn main() {
+    let numbers: Vec<u32> = std::env::args().filter_map(|text| text.parse().ok()).collect();
+    let threads = numbers.first().map_or(1, |&threads| threads as usize);
+    let chosen = numbers.get(1..).unwrap_or_default();
+    println!(
+        "{:>6} {:>8} {:>10} {:>12} {:>9} {:>9} {:>11} {:>11} {:>9}",
+        "hosts",
+        "threads",
+        "flow KiB",
+        "packet-hops",
+        "cpu s",
+        "wall s",
+        "M hops/cpu",
+        "M hops/wall",
+        "dropped"
+    );
+    for (radix, kib) in [(8, 8_192), (16, 2_048), (32, 256)] {
+        let hosts = radix * radix * radix / 4;
+        if chosen.is_empty() || chosen.contains(&hosts) {
+            best_of(radix, kib, threads);
+        }
+    }
+}
+
+fn best_of(radix: u32, kib: u64, threads: usize) {
+    let mut best: Option<Measured> = None;
+    for _ in 0..REPETITIONS {
+        let measured = measure(radix, kib, threads);
+        if best.as_ref().is_none_or(|best| measured.cpu_seconds < best.cpu_seconds) {
+            best = Some(measured);
+        }
+    }
+    let Some(best) = best else { return };
+    println!(
+        "{:>6} {threads:>8} {kib:>10} {:>12} {:>9.3} {:>9.3} {:>11.1} {:>11.1} {:>9}",
+        radix * radix * radix / 4,
+        best.hops,
+        best.cpu_seconds,
+        best.wall_seconds,
+        best.hops as f64 / best.cpu_seconds / 1e6,
+        best.hops as f64 / best.wall_seconds / 1e6,
+        best.dropped,
+    );
+}
+
+struct Measured {
+    hops: u64,
+    dropped: u64,
+    cpu_seconds: f64,
+    wall_seconds: f64,
+}
+
+fn measure(radix: u32, kib: u64, threads: usize) -> Measured {
+    let packet = 4_096;
+    let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+        .with_queue(Bytes(256 * packet), Bytes(64 * packet));
+    let mut builder = NetworkBuilder::new();
+    let hosts = FatTree::full(radix, link).build_into(&mut builder);
+    let network = builder.build().expect("a fat-tree can be emulated");
+    let settings = Settings { seed: Seed(1), threads, ..Settings::default() };
+    let mut engine = Engine::new(network, settings).expect("the packets have a size");
+    for (from, to) in permutation(hosts.len()).into_iter().enumerate() {
+        let flow = FlowSpec::new(hosts[from], hosts[to], Bytes(kib << 10));
+        engine.add_flow(flow).expect("a fat-tree is connected");
+    }
+    let (cpu, wall) = (cpu_seconds(), Instant::now());
+    engine.run(SimTime(1_000_000_000_000));
+    let wall_seconds = wall.elapsed().as_secs_f64();
+    let cpu_seconds = cpu_seconds() - cpu;
+    assert!(engine.records().all(|record| record.end.is_some()), "every flow arrives");
+    let packets = engine.packets();
+    Measured { hops: packets.hops, dropped: packets.dropped, cpu_seconds, wall_seconds }
+}
+
+/// To whom each host sends: a random cycle through all, so nobody sends to itself.
+fn permutation(hosts: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..hosts).collect();
+    let mut draw = Seed(1).stream("permutation", 0);
+    for last in (1..hosts).rev() {
+        order.swap(last, (draw.next_u64() % (last as u64 + 1)) as usize);
+    }
+    let mut to = vec![0; hosts];
+    for (place, &host) in order.iter().enumerate() {
+        to[host] = order[(place + 1) % hosts];
+    }
+    to
+}
+
+/// Processor time of all threads of this process so far.
+fn cpu_seconds() -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+    let nanoseconds: u64 = tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
+        .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
+        .sum();
+    nanoseconds as f64 / 1e9
+}
