@@ -15,27 +15,77 @@ pub(crate) mod flag {
 }
 
 /// A packet between two vertices.
+///
+/// Three words and no more: the engine moves packets in registers, and a field written on its own
+/// would have to go through memory before the whole can be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     /// When its last bit arrives at the next vertex, in picoseconds.
     pub(crate) time: u64,
-    /// Who it is for: the receiving end of a flow for data, the sending end for an
-    /// acknowledgement, as an index in the arrays of the shard where that end lives.
+    /// Lower half: where in the route table the rest of its way begins. Upper half: who it is for,
+    /// the receiving end of a flow for data, the sending end for an acknowledgement, as an index in
+    /// the arrays of the shard where that end lives.
+    way: u64,
+    /// Lower half: the number. Then 16 bits of size or distance, then 16 bits of [`flag`].
+    what: u64,
+}
+
+/// A packet's contents, for making one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contents {
     pub(crate) endpoint: u32,
-    /// Where in the route table the rest of its way begins.
     pub(crate) cursor: u32,
     /// Data: number of the packet in its flow. Acknowledgement: the lowest number not received.
     pub(crate) sequence: u32,
     /// Data: size on the wire in bytes. Acknowledgement: how far the packet that it answers lies
     /// beyond `sequence`, plus one; zero when it does not.
     pub(crate) extra: u16,
-    /// See [`flag`].
     pub(crate) flags: u16,
 }
 
 impl Packet {
+    pub(crate) const fn new(contents: Contents) -> Self {
+        let Contents { endpoint, cursor, sequence, extra, flags } = contents;
+        Self {
+            time: 0,
+            way: (endpoint as u64) << 32 | cursor as u64,
+            what: (flags as u64) << 48 | (extra as u64) << 32 | sequence as u64,
+        }
+    }
+    #[inline(always)]
+    pub(crate) const fn endpoint(&self) -> u32 {
+        (self.way >> 32) as u32
+    }
+    #[inline(always)]
+    pub(crate) const fn cursor(&self) -> u32 {
+        self.way as u32
+    }
+    /// The packet one hop on.
+    #[inline(always)]
+    pub(crate) const fn advanced(self) -> Self {
+        Self { way: self.way + 1, ..self }
+    }
+    #[inline(always)]
+    pub(crate) const fn sequence(&self) -> u32 {
+        self.what as u32
+    }
+    #[inline(always)]
+    pub(crate) const fn extra(&self) -> u16 {
+        (self.what >> 32) as u16
+    }
+    #[inline(always)]
+    pub(crate) const fn has(&self, flag: u16) -> bool {
+        self.what & (flag as u64) << 48 != 0
+    }
+    /// The packet arriving at `time`, marked if `marked`.
+    #[inline(always)]
+    pub(crate) const fn sent(self, time: u64, marked: bool) -> Self {
+        let mark = (marked as u64) << (48 + flag::MARKED.trailing_zeros());
+        Self { time, way: self.way, what: self.what | mark }
+    }
+    #[inline(always)]
     pub(crate) const fn is_acknowledgement(&self) -> bool {
-        self.flags & flag::ACKNOWLEDGEMENT != 0
+        self.has(flag::ACKNOWLEDGEMENT)
     }
 }
 

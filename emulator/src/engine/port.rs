@@ -10,7 +10,7 @@
 use lightloom_fabric::units::{BitsPerSecond, Bytes};
 
 use super::network::{Link, Role};
-use super::packet::{Packet, flag};
+use super::packet::Packet;
 use crate::transport::Transport;
 
 /// An output port. Times in picoseconds.
@@ -80,34 +80,36 @@ impl Port {
     fn occupies(&self, packet: &Packet) -> u64 {
         if packet.is_acknowledgement() {
             u64::from(self.acknowledgement_time)
-        } else if packet.extra == self.full_bytes {
+        } else if packet.extra() == self.full_bytes {
             u64::from(self.full_time)
         } else {
-            self.rate.time_for(Bytes(u64::from(packet.extra))).get()
+            self.rate.time_for(Bytes(u64::from(packet.extra()))).get()
         }
     }
 
-    /// Sends `packet`, which reaches the port at `now`. Returns false when it is dropped;
-    /// otherwise its time is when it reaches the far end.
+    /// Sends `packet`, which reaches the port at `now`: returns it as it will reach the far end, or
+    /// nothing when it is dropped.
     #[inline]
-    pub(crate) fn admit(&mut self, now: u64, packet: &mut Packet, count: &mut PortCount) -> bool {
-        let occupies = self.occupies(packet);
+    pub(crate) fn admit(
+        &mut self,
+        now: u64,
+        packet: Packet,
+        count: &mut PortCount,
+    ) -> Option<Packet> {
+        let occupies = self.occupies(&packet);
         let begin = self.free.max(now);
         let backlog = begin - now;
         if backlog.saturating_add(occupies) > self.capacity {
             count.dropped += 1;
-            return false;
+            return None;
         }
         let data = !packet.is_acknowledgement();
-        if data && backlog >= self.mark_from {
-            packet.flags |= flag::MARKED;
-            count.marked += 1;
-        }
+        let marked = data && backlog >= self.mark_from;
         self.free = begin + occupies;
-        packet.time = self.free + self.delay;
+        count.marked += u64::from(marked);
         count.packets += 1;
-        count.bytes += u64::from(if data { packet.extra } else { self.acknowledgement_bytes });
-        true
+        count.bytes += u64::from(if data { packet.extra() } else { self.acknowledgement_bytes });
+        Some(packet.sent(self.free + self.delay, marked))
     }
 }
 

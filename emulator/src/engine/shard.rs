@@ -19,7 +19,7 @@ use std::ops::Range;
 use lightloom_fabric::units::SimTime;
 
 use super::network::LinkId;
-use super::packet::{Packet, flag};
+use super::packet::{Contents, Packet, flag};
 use super::port::{Port, PortCount};
 use super::probe::{Arrival, Probe};
 use crate::transport::{Receiver, Sender};
@@ -191,18 +191,17 @@ impl<P: Probe> Shard<P> {
         arrivals.clear();
         let mut due = u64::MAX;
         for wire in &mut self.wires[vertex.wires()] {
-            while let Some(packet) = wire.queue.front_mut() {
+            while let Some(&packet) = wire.queue.front() {
                 if packet.time >= span.end {
                     due = due.min(packet.time);
                     break;
                 }
-                self.probe.arrived(seen(packet, wire.link));
-                let port = shared.routes[packet.cursor as usize] - vertex.first_port;
-                packet.cursor += 1;
+                wire.queue.pop_front();
+                self.probe.arrived(seen(&packet, wire.link));
+                let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
                 let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
                 by_port[port as usize].push(key);
-                arrivals.push(*packet);
-                wire.queue.pop_front();
+                arrivals.push(packet.advanced());
             }
         }
         self.due[index] = due;
@@ -229,8 +228,8 @@ impl<P: Probe> Shard<P> {
         if near {
             let queue = &mut self.wires[port.wire as usize].queue;
             for key in keys.drain(..) {
-                let mut packet = arrivals[key as u32 as usize];
-                if port.admit(start + (key >> 32), &mut packet, count) {
+                let packet = arrivals[key as u32 as usize];
+                if let Some(packet) = port.admit(start + (key >> 32), packet, count) {
                     first_arrival = first_arrival.min(packet.time);
                     queue.push_back(packet);
                 }
@@ -240,8 +239,8 @@ impl<P: Probe> Shard<P> {
         } else {
             let outbox = &mut self.outboxes[port.shard as usize];
             for key in keys.drain(..) {
-                let mut packet = arrivals[key as u32 as usize];
-                if port.admit(start + (key >> 32), &mut packet, count) {
+                let packet = arrivals[key as u32 as usize];
+                if let Some(packet) = port.admit(start + (key >> 32), packet, count) {
                     outbox.push((port.wire, packet));
                 }
             }
@@ -284,14 +283,14 @@ impl<P: Probe> Shard<P> {
         let mut sources = 0;
         for wire in &mut self.wires[vertex.wires()] {
             let before = arrivals.len();
-            while let Some(packet) = wire.queue.front() {
+            while let Some(&packet) = wire.queue.front() {
                 if packet.time >= span.end {
                     break;
                 }
-                self.probe.arrived(seen(packet, wire.link));
-                keys.push((packet.time - span.start) << 32 | arrivals.len() as u64);
-                arrivals.push(*packet);
                 wire.queue.pop_front();
+                self.probe.arrived(seen(&packet, wire.link));
+                keys.push((packet.time - span.start) << 32 | arrivals.len() as u64);
+                arrivals.push(packet);
             }
             sources += usize::from(arrivals.len() > before);
         }
@@ -347,21 +346,19 @@ impl<P: Probe> Shard<P> {
         sender.release(messages);
     }
 
-    fn arrive(&mut self, shared: &Shared, vertex: usize, mut packet: Packet) {
-        let port = shared.routes[packet.cursor as usize];
+    fn arrive(&mut self, shared: &Shared, vertex: usize, packet: Packet) {
+        let port = shared.routes[packet.cursor() as usize];
         if port != DELIVER {
-            packet.cursor += 1;
-            let now = packet.time;
-            return self.transmit(port, now, packet);
+            return self.transmit(port, packet.time, packet.advanced());
         }
         self.ends.delivered += 1;
         if packet.is_acknowledgement() {
-            let sender = &mut self.senders[packet.endpoint as usize];
+            let sender = &mut self.senders[packet.endpoint() as usize];
             sender.acknowledged(&packet, packet.time);
             if sender.is_done() {
-                self.hosts[vertex].active.retain(|active| *active != packet.endpoint);
+                self.hosts[vertex].active.retain(|active| *active != packet.endpoint());
             } else {
-                self.send(shared, vertex, packet.endpoint, packet.time);
+                self.send(shared, vertex, packet.endpoint(), packet.time);
             }
         } else {
             self.arrive_data(shared, vertex, &packet);
@@ -370,19 +367,18 @@ impl<P: Probe> Shard<P> {
 
     fn arrive_data(&mut self, shared: &Shared, vertex: usize, packet: &Packet) {
         let now = packet.time;
-        let receiver = &mut self.receivers[packet.endpoint as usize];
+        let receiver = &mut self.receivers[packet.endpoint() as usize];
         let was_done = receiver.is_done();
-        let (mut acknowledgement, message_completed) = receiver.data(packet);
+        let (acknowledgement, message_completed) = receiver.data(packet);
         if receiver.is_done() && !was_done {
             self.completions.push(Completion { time: now, flow: receiver.flow });
         }
         self.ends.acknowledgements_sent += 1;
-        let port = shared.routes[acknowledgement.cursor as usize];
-        acknowledgement.cursor += 1;
-        self.transmit(port, now, acknowledgement);
+        let port = shared.routes[acknowledgement.cursor() as usize];
+        self.transmit(port, now, acknowledgement.advanced());
         if message_completed {
-            for index in 0..self.receivers[packet.endpoint as usize].dependents.len() {
-                let sender = self.receivers[packet.endpoint as usize].dependents[index];
+            for index in 0..self.receivers[packet.endpoint() as usize].dependents.len() {
+                let sender = self.receivers[packet.endpoint() as usize].dependents[index];
                 self.release(sender);
                 // A flow that has not started yet looks at its gates when it does.
                 if self.senders[sender as usize].started {
@@ -396,14 +392,13 @@ impl<P: Probe> Shard<P> {
     fn send(&mut self, shared: &Shared, vertex: usize, index: u32, now: u64) {
         while let Some(outgoing) = self.senders[index as usize].poll(now) {
             let sender = &self.senders[index as usize];
-            let packet = Packet {
-                time: now,
+            let packet = Packet::new(Contents {
                 endpoint: sender.peer,
                 cursor: sender.cursor + 1,
                 sequence: outgoing.sequence,
                 extra: outgoing.wire_bytes,
                 flags: if outgoing.resent { flag::RESENT } else { 0 },
-            };
+            });
             let port = shared.routes[sender.cursor as usize];
             self.ends.data_sent += 1;
             self.transmit(port, now, packet);
@@ -435,15 +430,13 @@ impl<P: Probe> Shard<P> {
 
     /// Puts a packet into an output port of a host at `now`.
     #[inline]
-    fn transmit(&mut self, port: u32, now: u64, mut packet: Packet) {
+    fn transmit(&mut self, port: u32, now: u64, packet: Packet) {
         let (port, count) = (&mut self.ports[port as usize], &mut self.counts[port as usize]);
         if !port.up {
             count.lost += 1;
             return;
         }
-        if !port.admit(now, &mut packet, count) {
-            return;
-        }
+        let Some(packet) = port.admit(now, packet, count) else { return };
         if port.shard == self.index {
             self.wires[port.wire as usize].queue.push_back(packet);
             let due = &mut self.due[port.vertex as usize];
@@ -472,8 +465,8 @@ fn seen(packet: &Packet, link: LinkId) -> Arrival {
     Arrival {
         at: SimTime(packet.time),
         link,
-        sequence: packet.sequence,
+        sequence: packet.sequence(),
         acknowledgement: packet.is_acknowledgement(),
-        marked: packet.flags & flag::MARKED != 0,
+        marked: packet.has(flag::MARKED),
     }
 }

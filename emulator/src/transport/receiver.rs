@@ -1,7 +1,7 @@
 //! The receiving end of a flow: what has arrived, and what to tell the sender.
 
 use super::{Recovery, SequenceSet};
-use crate::engine::packet::{Packet, flag};
+use crate::engine::packet::{Contents, Packet, flag};
 
 /// The receiving end of a flow.
 #[derive(Clone, Debug)]
@@ -62,27 +62,26 @@ impl Receiver {
     pub(crate) fn data(&mut self, packet: &Packet) -> (Packet, bool) {
         let mut flags = flag::ACKNOWLEDGEMENT;
         let mut beyond = 0;
-        if packet.sequence == self.expected {
+        if packet.sequence() == self.expected {
             self.advance();
-        } else if packet.sequence > self.expected {
+        } else if packet.sequence() > self.expected {
             flags |= flag::GAP;
-            beyond = packet.sequence - self.expected + 1;
+            beyond = packet.sequence() - self.expected + 1;
             if let Some(keeps) = &mut self.keeps {
                 debug_assert!(beyond <= keeps.span(), "the sender keeps to its window");
-                keeps.insert(packet.sequence);
+                keeps.insert(packet.sequence());
             }
         }
-        if packet.flags & flag::MARKED != 0 {
+        if packet.has(flag::MARKED) {
             flags |= flag::ECHO;
         }
-        let acknowledgement = Packet {
-            time: 0,
+        let acknowledgement = Packet::new(Contents {
             endpoint: self.peer,
             cursor: self.cursor,
             sequence: self.expected,
             extra: u16::try_from(beyond).unwrap_or(u16::MAX),
             flags,
-        };
+        });
         (acknowledgement, self.count_messages())
     }
 

@@ -180,10 +180,10 @@ impl Sender {
         if self.is_done() {
             return;
         }
-        if packet.sequence > self.acked {
-            self.progress(packet.sequence, now);
+        if packet.sequence() > self.acked {
+            self.progress(packet.sequence(), now);
         }
-        if packet.flags & flag::GAP != 0 {
+        if packet.has(flag::GAP) {
             self.gap(packet);
         }
     }
@@ -206,13 +206,13 @@ impl Sender {
     #[cold]
     fn gap(&mut self, packet: &Packet) {
         match self.recovery {
-            Recovery::GoBackN if packet.sequence == self.acked && self.acked >= self.answered => {
+            Recovery::GoBackN if packet.sequence() == self.acked && self.acked >= self.answered => {
                 self.answered = self.sent;
                 self.go_to(self.acked);
             }
             Recovery::GoBackN => {}
             Recovery::SelectiveRepeat { reordering } => {
-                let arrived = packet.sequence + u32::from(packet.extra).saturating_sub(1);
+                let arrived = packet.sequence() + u32::from(packet.extra()).saturating_sub(1);
                 if arrived >= self.acked {
                     self.held.insert(arrived);
                 }
@@ -241,6 +241,7 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::packet::Contents;
 
     fn sender(recovery: Recovery) -> Sender {
         let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
@@ -256,7 +257,7 @@ mod tests {
     fn acknowledgement(sequence: u32, extra: u16) -> Packet {
         let gap = if extra > 0 { flag::GAP } else { 0 };
         let flags = flag::ACKNOWLEDGEMENT | gap;
-        Packet { time: 0, endpoint: 0, cursor: 0, sequence, extra, flags }
+        Packet::new(Contents { endpoint: 0, cursor: 0, sequence, extra, flags })
     }
 
     #[test]
