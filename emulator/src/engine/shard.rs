@@ -126,6 +126,8 @@ struct Scratch {
     /// Arrivals by output port, as time in the window (upper half) and index (lower half). The index
     /// grows with the number of the link, so sorting breaks ties by link.
     by_port: Vec<Vec<u64>>,
+    /// What [`touch`] read, kept so that it is read.
+    touched: u64,
 }
 
 impl<P: Probe> Shard<P> {
@@ -187,7 +189,8 @@ impl<P: Probe> Shard<P> {
 
     fn advance_switch(&mut self, shared: &Shared, index: usize, span: Span) {
         let vertex = self.vertices[index];
-        let Scratch { arrivals, by_port } = &mut self.scratch;
+        self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
+        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         arrivals.clear();
         let mut due = u64::MAX;
         for wire in &mut self.wires[vertex.wires()] {
@@ -214,7 +217,7 @@ impl<P: Probe> Shard<P> {
 
     /// Sends the arrivals listed for one output port, in order.
     fn forward(&mut self, port: usize, place: usize, start: u64) {
-        let Scratch { arrivals, by_port } = &mut self.scratch;
+        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let keys = &mut by_port[place];
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
         if !port.up {
@@ -277,7 +280,7 @@ impl<P: Probe> Shard<P> {
     /// Lists the arrivals of the window in order.
     fn collect_at_host(&mut self, index: usize, span: Span) {
         let vertex = self.vertices[index];
-        let Scratch { arrivals, by_port } = &mut self.scratch;
+        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let keys = &mut by_port[0];
         arrivals.clear();
         let mut sources = 0;
@@ -459,6 +462,20 @@ impl<P: Probe> Shard<P> {
         queue.clear();
         lost
     }
+}
+
+/// Reads a little of what lies at the head of every wire. These reads do not depend on each other,
+/// so the memory serves them together; the loops that follow would wait for each in turn.
+#[inline]
+fn touch(wires: &[Wire]) -> u64 {
+    const PACKETS_PER_LINE: usize = 64 / size_of::<Packet>() + 1;
+    let mut touched = 0;
+    for wire in wires {
+        for line in 0..4 {
+            touched ^= wire.queue.get(line * PACKETS_PER_LINE).map_or(0, |packet| packet.time);
+        }
+    }
+    touched
 }
 
 fn seen(packet: &Packet, link: LinkId) -> Arrival {
