@@ -32,7 +32,8 @@ pub enum Event {
 /// What happens to one direction of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkChange {
-    /// Everything queued before it or on it is lost, and everything that comes until it is up.
+    /// Everything queued before it or on it is lost, and everything that comes until it is up. A
+    /// host keeps its data back while its own link is down.
     Down,
     /// It carries packets again, from an empty queue.
     Up,

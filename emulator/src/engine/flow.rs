@@ -24,9 +24,17 @@ pub struct Gate {
     /// The flow waited for. It must end where the waiting flow begins: a host knows only what has
     /// arrived at itself.
     pub flow: FlowId,
-    /// Message `k` (from 0) may go when `flow` has delivered at least `k + 1 - ahead` messages. In a
-    /// ring, where each message passes on the one that came before, `ahead` is 1.
-    pub ahead: u32,
+    /// Message `k` (from 0) may go when `flow` has delivered at least `k + 1 - ahead` messages, or all
+    /// it has. In a ring, where each message passes on the one that came before, `ahead` is 1.
+    pub ahead: i32,
+}
+
+impl Gate {
+    /// Every message waits until `flow` is done.
+    #[must_use]
+    pub const fn after(flow: FlowId) -> Self {
+        Self { flow, ahead: i32::MIN }
+    }
 }
 
 /// A flow to be added.

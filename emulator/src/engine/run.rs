@@ -590,5 +590,9 @@ impl<P: Probe> Engine<P> {
         shard.ports[port.index as usize].up = up;
         shard.ports[port.index as usize].free = self.now.0;
         shard.counts[port.index as usize].lost += lost;
+        if up {
+            let from = self.layout.vertices[self.network.link(link).from.index()];
+            shard.wake(from.index, self.now.0);
+        }
     }
 }

@@ -8,9 +8,12 @@
 //!   wires in ──▶ arrivals of the window ──▶ one list per output port ──▶ sorted ──▶ ports ──▶ wires
 //!                (host: one list, worked off in order of time with its flow starts and timers)
 //! ```
-//! Order at a vertex: time, then flow starts before arrivals before timeouts; arrivals at one
-//! instant by number of their link, starts and timeouts by number of their flow. Packets for
+//! Order at a vertex: time, then flow starts, arrivals, timeouts, data put on free ports; arrivals at
+//! one instant by number of their link, starts and timeouts by number of their flow. Packets for
 //! another shard wait in an outbox until the window ends.
+//!
+//! A host's data waits in its memory, not in the port: whenever a port is free, the flows that want
+//! to use it take turns, a packet each. Acknowledgements go before them, straight into the port.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -71,14 +74,23 @@ pub(crate) struct Wire {
 }
 
 /// Things that happen at a host besides arrivals.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Host {
     /// Sending ends that have not finished.
     active: Vec<u32>,
     /// No timeout is due before this.
     timer_due: u64,
+    /// No port takes data before this.
+    pull_due: u64,
     /// Flow starts to come: time, flow, sending end.
     starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        let (active, starts) = (Vec::new(), BinaryHeap::new());
+        Self { active, timer_due: u64::MAX, pull_due: u64::MAX, starts }
+    }
 }
 
 /// A flow whose last byte arrived.
@@ -108,6 +120,8 @@ pub(crate) struct Shard<P> {
     pub(crate) due: Vec<u64>,
     pub(crate) ports: Vec<Port>,
     pub(crate) counts: Vec<PortCount>,
+    /// By port of a host: sending ends that have data for it, the next one first.
+    ready: Vec<VecDeque<u32>>,
     pub(crate) wires: Vec<Wire>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) senders: Vec<Sender>,
@@ -138,6 +152,7 @@ impl<P: Probe> Shard<P> {
             due: Vec::new(),
             ports: Vec::new(),
             counts: Vec::new(),
+            ready: Vec::new(),
             wires: Vec::new(),
             hosts: Vec::new(),
             senders: Vec::new(),
@@ -157,6 +172,7 @@ impl<P: Probe> Shard<P> {
         self.due = vec![u64::MAX; self.vertices.len()];
         self.hosts.resize_with(self.vertices.len(), Host::default);
         self.counts.resize(self.ports.len(), PortCount::default());
+        self.ready.resize(self.ports.len(), VecDeque::new());
     }
 
     /// When the next thing happens; `u64::MAX`: never.
@@ -258,7 +274,7 @@ impl<P: Probe> Shard<P> {
             let arrival = keys.get(next).map_or(u64::MAX, |key| span.start + (key >> 32));
             let host = &self.hosts[index];
             let start = host.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time);
-            let now = arrival.min(start).min(host.timer_due);
+            let now = arrival.min(start).min(host.timer_due).min(host.pull_due);
             if now >= span.end {
                 break;
             }
@@ -268,8 +284,10 @@ impl<P: Probe> Shard<P> {
                 let packet = self.scratch.arrivals[keys[next] as u32 as usize];
                 next += 1;
                 self.arrive(shared, index, packet);
-            } else {
+            } else if host.timer_due == now {
                 self.time_out(shared, index, now);
+            } else {
+                self.pull(shared, index, now);
             }
         }
         self.scratch.by_port[0] = keys;
@@ -305,10 +323,8 @@ impl<P: Probe> Shard<P> {
     fn set_host_due(&mut self, index: usize) {
         let vertex = self.vertices[index];
         let host = &self.hosts[index];
-        let mut due = host.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time);
-        if !host.active.is_empty() {
-            due = due.min(host.timer_due);
-        }
+        let start = host.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time);
+        let mut due = start.min(host.timer_due).min(host.pull_due);
         for wire in &self.wires[vertex.wires()] {
             due = wire.queue.front().map_or(due, |packet| due.min(packet.time));
         }
@@ -329,13 +345,10 @@ impl<P: Probe> Shard<P> {
         if self.senders[sender as usize].is_done() {
             return;
         }
-        if host.active.is_empty() {
-            host.timer_due = u64::MAX;
-        }
         host.active.push(sender);
         self.senders[sender as usize].started = true;
         self.release(sender);
-        self.send(shared, vertex, sender, now);
+        self.enlist(shared, vertex, sender, now);
     }
 
     /// Lets go the messages whose gates are open.
@@ -343,7 +356,9 @@ impl<P: Probe> Shard<P> {
         let sender = &mut self.senders[sender as usize];
         let receivers = &self.receivers;
         let opened = sender.gates.iter().map(|&(receiver, ahead)| {
-            receivers[receiver as usize].delivered().saturating_add(ahead)
+            let receiver = &receivers[receiver as usize];
+            let counted = receiver.delivered().saturating_add_signed(ahead);
+            if receiver.is_done() { u32::MAX } else { counted }
         });
         let messages = opened.min().unwrap_or(u32::MAX);
         sender.release(messages);
@@ -358,10 +373,12 @@ impl<P: Probe> Shard<P> {
         if packet.is_acknowledgement() {
             let sender = &mut self.senders[packet.endpoint() as usize];
             sender.acknowledged(&packet, packet.time);
+            let host = &mut self.hosts[vertex];
+            host.timer_due = host.timer_due.min(sender.deadline);
             if sender.is_done() {
-                self.hosts[vertex].active.retain(|active| *active != packet.endpoint());
+                host.active.retain(|active| *active != packet.endpoint());
             } else {
-                self.send(shared, vertex, packet.endpoint(), packet.time);
+                self.enlist(shared, vertex, packet.endpoint(), packet.time);
             }
         } else {
             self.arrive_data(shared, vertex, &packet);
@@ -385,16 +402,58 @@ impl<P: Probe> Shard<P> {
                 self.release(sender);
                 // A flow that has not started yet looks at its gates when it does.
                 if self.senders[sender as usize].started {
-                    self.send(shared, vertex, sender, now);
+                    self.enlist(shared, vertex, sender, now);
                 }
             }
         }
     }
 
-    /// Sends what the flow of `index` may send now.
-    fn send(&mut self, shared: &Shared, vertex: usize, index: u32, now: u64) {
-        while let Some(outgoing) = self.senders[index as usize].poll(now) {
-            let sender = &self.senders[index as usize];
+    /// Lets the flow of `index` take its turns at its port, if it has something to send.
+    #[inline]
+    fn enlist(&mut self, shared: &Shared, vertex: usize, index: u32, now: u64) {
+        let sender = &mut self.senders[index as usize];
+        if !sender.enlisted && sender.wants_to_send() {
+            sender.enlisted = true;
+            let port = shared.routes[sender.cursor as usize] as usize;
+            self.ready[port].push_back(index);
+            let host = &mut self.hosts[vertex];
+            host.pull_due = host.pull_due.min(self.ports[port].free.max(now));
+        }
+    }
+
+    /// Puts a packet of data on each port of a host that is free at `now`.
+    fn pull(&mut self, shared: &Shared, vertex: usize, now: u64) {
+        let mut due = u64::MAX;
+        for port in self.vertices[vertex].ports() {
+            if self.ready[port].is_empty() || !self.ports[port].up {
+                continue;
+            }
+            if self.ports[port].free <= now {
+                self.pull_one(shared, vertex, port, now);
+            }
+            if !self.ready[port].is_empty() {
+                due = due.min(self.ports[port].free.max(now));
+            }
+        }
+        self.hosts[vertex].pull_due = due;
+    }
+
+    /// Sends the next packet of the flow whose turn it is at a port.
+    fn pull_one(&mut self, shared: &Shared, vertex: usize, port: usize, now: u64) {
+        while let Some(index) = self.ready[port].pop_front() {
+            let sender = &mut self.senders[index as usize];
+            let first_port = shared.routes[sender.cursor as usize];
+            sender.enlisted = false;
+            if first_port as usize != port {
+                // The flow has been given another path while it waited.
+                self.enlist(shared, vertex, index, now);
+                continue;
+            }
+            let Some(outgoing) = sender.poll(now) else { continue };
+            if sender.wants_to_send() {
+                sender.enlisted = true;
+                self.ready[port].push_back(index);
+            }
             let packet = Packet::new(Contents {
                 endpoint: sender.peer,
                 cursor: sender.cursor + 1,
@@ -402,13 +461,19 @@ impl<P: Probe> Shard<P> {
                 extra: outgoing.wire_bytes,
                 flags: if outgoing.resent { flag::RESENT } else { 0 },
             });
-            let port = shared.routes[sender.cursor as usize];
+            let host = &mut self.hosts[vertex];
+            host.timer_due = host.timer_due.min(sender.deadline);
             self.ends.data_sent += 1;
-            self.transmit(port, now, packet);
+            return self.transmit(first_port, now, packet);
         }
-        let deadline = self.senders[index as usize].deadline;
-        let host = &mut self.hosts[vertex];
-        host.timer_due = host.timer_due.min(deadline);
+    }
+
+    /// A port of a vertex has come up: what waits for it may go.
+    pub(crate) fn wake(&mut self, vertex: u32, now: u64) {
+        let host = &mut self.hosts[vertex as usize];
+        host.pull_due = host.pull_due.min(now);
+        let due = &mut self.due[vertex as usize];
+        *due = (*due).min(now);
     }
 
     /// Lets the flow with the earliest deadline before or at `now` time out, if there is one.
@@ -427,7 +492,7 @@ impl<P: Probe> Shard<P> {
         self.hosts[vertex].timer_due = deadline;
         if deadline <= now {
             self.senders[sender as usize].timed_out(now);
-            self.send(shared, vertex, sender, now);
+            self.enlist(shared, vertex, sender, now);
         }
     }
 

@@ -52,9 +52,11 @@ pub(crate) struct Sender {
     pub(crate) deadline: u64,
     pub(crate) resent: u32,
     pub(crate) started: bool,
+    /// Waits for its turn at a port.
+    pub(crate) enlisted: bool,
     /// Messages of these receiving ends at the same host are awaited: message `k` may go when
-    /// each has delivered `k + 1 - ahead` messages.
-    pub(crate) gates: Vec<(u32, u32)>,
+    /// each has delivered `k + 1 - ahead` messages or all it has.
+    pub(crate) gates: Vec<(u32, i32)>,
 }
 
 /// What a flow sends.
@@ -100,6 +102,7 @@ impl Sender {
             deadline: u64::MAX,
             resent: 0,
             started: false,
+            enlisted: false,
             gates: Vec::new(),
         }
     }
@@ -123,51 +126,64 @@ impl Sender {
         self.acked >= self.total
     }
 
+    /// Whether [`poll`](Self::poll) has something.
+    #[inline]
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.repair < self.repair_end
+            || (self.next < self.released && self.next - self.acked < self.window)
+    }
+
     /// The next packet that may be sent at `now`, if any.
     #[inline]
     pub(crate) fn poll(&mut self, now: u64) -> Option<Outgoing> {
-        if self.repair < self.repair_end
-            && let Some(outgoing) = self.poll_repair()
-        {
-            return Some(outgoing);
+        if !self.wants_to_send() {
+            return None;
         }
-        while self.next < self.released && self.next - self.acked < self.window {
-            let sequence = self.next;
-            if sequence >= self.message_end {
-                self.message_end += self.per_message;
-            }
-            let last = sequence + 1 == self.message_end;
-            self.next += 1;
-            let resent = sequence < self.sent;
-            if resent && self.is_held(sequence) {
-                continue;
-            }
-            self.sent = self.sent.max(self.next);
-            self.resent += u32::from(resent);
-            if self.deadline == u64::MAX {
-                self.deadline = now + (self.timeout << self.backoff);
-            }
-            let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
-            return Some(Outgoing { sequence, wire_bytes, resent });
+        if self.repair < self.repair_end {
+            return Some(self.poll_repair());
         }
-        None
+        let sequence = self.next;
+        if sequence >= self.message_end {
+            self.message_end += self.per_message;
+        }
+        let last = sequence + 1 == self.message_end;
+        let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
+        let resent = sequence < self.sent;
+        self.next += 1;
+        if resent {
+            self.resent += 1;
+            self.skip_held();
+        }
+        self.sent = self.sent.max(self.next);
+        if self.deadline == u64::MAX {
+            self.deadline = now + (self.timeout << self.backoff);
+        }
+        Some(Outgoing { sequence, wire_bytes, resent })
     }
 
     #[cold]
-    fn poll_repair(&mut self) -> Option<Outgoing> {
+    fn poll_repair(&mut self) -> Outgoing {
+        let sequence = self.repair;
+        self.repair += 1;
+        self.skip_held();
+        self.resent += 1;
+        let last = (sequence + 1).is_multiple_of(self.per_message);
+        let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
+        Outgoing { sequence, wire_bytes, resent: true }
+    }
+
+    /// Passes over what has arrived already, so that what comes next is to be sent.
+    fn skip_held(&mut self) {
         self.repair = self.repair.max(self.acked);
-        while self.repair < self.repair_end {
-            let sequence = self.repair;
+        while self.repair < self.repair_end && self.is_held(self.repair) {
             self.repair += 1;
-            if self.is_held(sequence) {
-                continue;
-            }
-            self.resent += 1;
-            let last = (sequence + 1).is_multiple_of(self.per_message);
-            let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
-            return Some(Outgoing { sequence, wire_bytes, resent: true });
         }
-        None
+        while self.next < self.sent && self.is_held(self.next) {
+            self.next += 1;
+            if self.next > self.message_end {
+                self.message_end += self.per_message;
+            }
+        }
     }
 
     fn is_held(&self, sequence: u32) -> bool {
@@ -201,6 +217,7 @@ impl Sender {
         }
         self.backoff = 0;
         self.deadline = if acked == self.next { u64::MAX } else { now + self.timeout };
+        self.skip_held();
     }
 
     #[cold]
@@ -217,6 +234,7 @@ impl Sender {
                     self.held.insert(arrived);
                 }
                 self.repair_end = self.repair_end.max((arrived + 1).saturating_sub(reordering));
+                self.skip_held();
             }
         }
     }
@@ -229,6 +247,7 @@ impl Sender {
         self.repair = self.acked;
         self.repair_end = self.acked;
         self.go_to(self.acked);
+        self.skip_held();
         self.deadline = now + (self.timeout << self.backoff);
     }
 

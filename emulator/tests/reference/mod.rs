@@ -3,7 +3,7 @@
 //! the paths of the flows and the vocabulary.
 //!
 //! Order of events: time; then link changes, ends of transmissions, flow starts (by flow), arrivals
-//! (by link), timeouts (by flow).
+//! (by link), timeouts (by flow), turns of the flows that wait for a host's free port (by link).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -33,6 +33,7 @@ enum What {
     Start,
     Arrive(Packet),
     TimeOut,
+    Turn,
 }
 
 /// Compared by time, class and number; `planned` keeps equal ones in order.
@@ -66,6 +67,8 @@ struct Port {
     sending: Option<(Packet, u64)>,
     down: bool,
     generation: u64,
+    /// At a host: flows with data for this port, the next one first.
+    waiting: VecDeque<usize>,
 }
 
 struct Flow {
@@ -205,6 +208,7 @@ impl<'a> Reference<'a> {
                 self.time_out(number);
             }
             What::TimeOut => {}
+            What::Turn => self.turn(number),
         }
     }
 
@@ -220,6 +224,8 @@ impl<'a> Reference<'a> {
             port.queue.clear();
             port.sending = None;
             port.generation += 1;
+        } else {
+            self.plan(self.now, 5, link, 0, What::Turn);
         }
     }
 
@@ -254,7 +260,9 @@ impl<'a> Reference<'a> {
         if port.sending.is_some() {
             return;
         }
-        if let Some((packet, occupies)) = port.queue.pop_front() {
+        if port.queue.is_empty() && !port.waiting.is_empty() {
+            self.plan(self.now, 5, link, 0, What::Turn);
+        } else if let Some((packet, occupies)) = port.queue.pop_front() {
             let until = self.now + occupies;
             port.sending = Some((packet, until));
             let generation = port.generation;
@@ -397,42 +405,73 @@ impl<'a> Reference<'a> {
     /// How many messages the gates let go.
     fn released(&self, number: usize) -> u32 {
         let spec = &self.flows[number].spec;
-        let opened = spec
-            .gates
-            .iter()
-            .map(|gate| self.flows[gate.flow.index()].messages_delivered() + gate.ahead);
+        let opened = spec.gates.iter().map(|gate| {
+            let awaited = &self.flows[gate.flow.index()];
+            let delivered = awaited.messages_delivered();
+            if delivered == awaited.spec.messages {
+                u32::MAX
+            } else {
+                (i64::from(delivered) + i64::from(gate.ahead)).max(0) as u32
+            }
+        });
         opened.min().unwrap_or(u32::MAX).min(spec.messages)
     }
 
+    /// Puts the flow in line for its port, if it has something to send.
     fn send(&mut self, number: usize) {
-        let released = self.released(number) * self.flows[number].per_message;
-        loop {
-            let flow = &mut self.flows[number];
-            if let Some(missing) = flow.to_repair.pop_first() {
-                if missing >= flow.acked && !flow.held.contains(&missing) {
-                    flow.resent += 1;
-                    self.send_packet(number, missing);
+        let link = self.flows[number].path[0].index();
+        if self.choose(number).is_some() && !self.ports[link].waiting.contains(&number) {
+            self.ports[link].waiting.push_back(number);
+            self.plan(self.now, 5, link, 0, What::Turn);
+        }
+    }
+
+    /// Gives the next flow in line a free port for one packet.
+    fn turn(&mut self, link: usize) {
+        let port = &mut self.ports[link];
+        if port.down || port.sending.is_some() || !port.queue.is_empty() {
+            return;
+        }
+        while let Some(number) = self.ports[link].waiting.pop_front() {
+            if let Some((sequence, repair)) = self.choose(number) {
+                self.send_now(number, sequence, repair);
+                if self.choose(number).is_some() {
+                    self.ports[link].waiting.push_back(number);
                 }
-                continue;
-            }
-            if flow.next >= released || flow.next - flow.acked >= flow.window {
                 return;
             }
-            let sequence = flow.next;
-            flow.next += 1;
-            if sequence < flow.sent {
-                if flow.held.contains(&sequence) {
-                    continue;
-                }
-                flow.resent += 1;
-            }
+        }
+    }
+
+    /// What the flow would send next, and whether that is a repair.
+    fn choose(&self, number: usize) -> Option<(u32, bool)> {
+        let released = self.released(number).saturating_mul(self.flows[number].per_message);
+        let flow = &self.flows[number];
+        let missing = |sequence: &u32| *sequence >= flow.acked && !flow.held.contains(sequence);
+        if let Some(&repair) = flow.to_repair.iter().find(|sequence| missing(sequence)) {
+            return Some((repair, true));
+        }
+        let resent_and_held =
+            |sequence: &u32| *sequence < flow.sent && flow.held.contains(sequence);
+        let next = (flow.next..released).find(|sequence| !resent_and_held(sequence))?;
+        (next - flow.acked < flow.window).then_some((next, false))
+    }
+
+    fn send_now(&mut self, number: usize, sequence: u32, repair: bool) {
+        let flow = &mut self.flows[number];
+        if repair {
+            flow.to_repair.retain(|other| *other > sequence);
+            flow.resent += 1;
+        } else {
+            flow.resent += u32::from(sequence < flow.sent);
+            flow.next = sequence + 1;
             flow.sent = flow.sent.max(flow.next);
             if flow.deadline.is_none() {
                 let deadline = self.now + (self.transport.timeout.0 << flow.backoff);
                 self.set_timer(number, Some(deadline));
             }
-            self.send_packet(number, sequence);
         }
+        self.send_packet(number, sequence);
     }
 
     fn send_packet(&mut self, number: usize, sequence: u32) {
