@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::output::{Colour, Outcome};
-use crate::{compare, completions, trace};
+use crate::{compare, completions, mfu, trace};
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
@@ -26,6 +26,7 @@ pub(crate) struct Arguments {
 enum Verb {
     Compare(compare::Arguments),
     Completions(completions::Arguments),
+    Mfu(mfu::Arguments),
     Trace(trace::Arguments),
 }
 
@@ -37,6 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match &arguments.verb {
         Verb::Compare(arguments) => compare::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),
+        Verb::Mfu(arguments) => mfu::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
     }
 }

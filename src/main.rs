@@ -9,6 +9,7 @@ mod cli;
 mod compare;
 mod completions;
 mod files;
+mod mfu;
 mod output;
 mod progress;
 mod table;

@@ -12,6 +12,8 @@
 //! [`network::Network`] says what joins them, a [`calibration::Calibration`] holds what was measured of an
 //! accelerator and its software. From these, [`step::step_time`] is a pure function.
 
+pub mod architecture;
+pub mod calibrated;
 pub mod calibration;
 pub mod cards;
 pub mod flops;
@@ -21,4 +23,7 @@ pub mod mfu;
 pub mod model;
 pub mod network;
 pub mod schedule;
+pub mod search;
 pub mod step;
+pub mod validation;
+pub mod validation_page;

@@ -92,6 +92,11 @@ pub struct Calibration {
     pub gemm_efficiency_fp8: f64,
     /// Floating-point operations that a matrix product loses to its start and end.
     pub gemm_lost_flops: f64,
+    /// Share of that efficiency that the products of experts reach in sixteen bits: they are grouped, padded,
+    /// and wait for the fullest expert.
+    pub expert_efficiency: f64,
+    /// The same in eight bits.
+    pub expert_efficiency_fp8: f64,
     /// Share of peak that the attention core reaches on what it computes.
     pub attention_efficiency: f64,
     /// Share of the memory rate that element-wise work reaches.
@@ -112,4 +117,17 @@ pub struct Calibration {
     pub step_seconds: f64,
     /// What the links reach.
     pub network: Efficiency,
+}
+
+impl Calibration {
+    /// These constants for a chip whose best matrix products were measured at `best` of its peaks in sixteen and
+    /// eight bits, when the constants' own chip was measured at `own`: the shares of peak scale alike.
+    #[must_use]
+    pub fn adapted(&self, own: [f64; 2], best: [f64; 2]) -> Self {
+        Self {
+            gemm_efficiency: self.gemm_efficiency / own[0] * best[0],
+            gemm_efficiency_fp8: self.gemm_efficiency_fp8 / own[1] * best[1],
+            ..self.clone()
+        }
+    }
 }

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Text};
 
-use super::calibration::Precision;
-use super::model::Model;
+use super::calibrated::H100_NEMO_25_02;
+use super::calibration::{Calibration, Precision};
+use super::model::{Attention, Model};
 use super::step::Compute;
 
 /// An accelerator, as its file writes it.
@@ -55,6 +59,19 @@ impl Accelerator {
             Precision::Fp8 => Format::Fp8,
         };
         self.peak_tflops.get(&format).map(|tera| tera * 1e12)
+    }
+
+    /// Constants for a step on it: those of H100 with NeMo 25.02, their shares of peak scaled by the chips'
+    /// best-shape measurements. Only for H100 itself are they fitted.
+    #[must_use]
+    pub fn calibration(&self) -> Calibration {
+        let best = |card: &Self| {
+            let of = |format| card.best_gemm_efficiency.get(&format).copied();
+            let bf16 = of(Format::Bf16).unwrap_or(1.0);
+            [bf16, of(Format::Fp8).unwrap_or(bf16)]
+        };
+        let own = accelerator("h100").expect("h100 is shipped");
+        H100_NEMO_25_02.adapted(best(&own), best(self))
     }
 
     /// What the step needs of it.
@@ -112,13 +129,62 @@ pub fn accelerator(name: &str) -> Result<Accelerator, UnknownName> {
     card("accelerator", ACCELERATOR_FILES, name)
 }
 
-fn card<T: for<'de> Deserialize<'de>>(
+/// Reads a model file that a user wrote; every mistake at once.
+pub fn read_model(file: &str, bytes: &[u8]) -> (Option<Model>, Vec<Diagnostic>) {
+    document::load(file, bytes, check_model)
+}
+
+/// What the shape of a model file cannot say: nothing is zero, and what must divide divides.
+fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
+    let mut positive = vec![
+        ("/layers", model.layers),
+        ("/hidden", model.hidden),
+        ("/vocabulary", model.vocabulary),
+        ("/feed_forward/width", model.feed_forward.width),
+    ];
+    if let Attention::Grouped { query_heads, key_value_heads, head_size, .. } = model.attention {
+        positive.push(("/attention/grouped/query_heads", query_heads));
+        positive.push(("/attention/grouped/key_value_heads", key_value_heads));
+        positive.push(("/attention/grouped/head_size", head_size));
+        if key_value_heads > 0 && !query_heads.is_multiple_of(key_value_heads) {
+            let message =
+                format!("{query_heads} query heads do not share {key_value_heads} evenly");
+            check
+                .error(codes::BAD_VALUE, "/attention/grouped/key_value_heads", message)
+                .help("write a divisor of the query heads");
+        }
+    }
+    if let Some(experts) = &model.feed_forward.experts {
+        positive.push(("/feed_forward/experts/count", experts.count));
+        positive.push(("/feed_forward/experts/top_k", experts.top_k));
+        positive.push(("/feed_forward/experts/width", experts.width));
+        if experts.top_k > experts.count {
+            let message = format!("a token cannot visit {} of {}", experts.top_k, experts.count);
+            check
+                .error(codes::BAD_VALUE, "/feed_forward/experts/top_k", message)
+                .help(format!("write at most {}", experts.count));
+        }
+        if experts.dense_layers > model.layers {
+            let message = format!("there are only {} layers", model.layers);
+            check.error(codes::BAD_VALUE, "/feed_forward/experts/dense_layers", message);
+        }
+    }
+    for (path, value) in positive {
+        if value == 0 {
+            check.error(codes::BAD_VALUE, path, "0 makes no model").help("write at least 1");
+        }
+    }
+    Some(model)
+}
+
+fn card<T: DeserializeOwned + JsonSchema>(
     kind: &'static str,
     files: &[(&'static str, &'static str)],
     name: &str,
 ) -> Result<T, UnknownName> {
-    if let Some((_, text)) = files.iter().find(|(known, _)| *known == name) {
-        return Ok(serde_saphyr::from_str(text).expect("shipped cards are read by a test"));
+    if let Some((file, text)) = files.iter().find(|(known, _)| *known == name) {
+        let (card, _) = document::read(file, text.as_bytes());
+        return Ok(card.expect("a test reads every shipped card"));
     }
     let lower = name.to_lowercase();
     let distance = |known: &str| strsim::osa_distance(known, &lower);
@@ -145,6 +211,27 @@ mod tests {
             assert_eq!(card.name, *name);
             assert!(card.compute().peak_flops > 0.0);
         }
+    }
+
+    #[test]
+    fn every_shipped_model_passes_the_checks_of_a_users_file() {
+        for (name, text) in MODEL_FILES {
+            let (model, mistakes) = read_model(name, text.as_bytes());
+            assert!(model.is_some() && mistakes.is_empty(), "{name}: {mistakes:?}");
+        }
+    }
+
+    #[test]
+    fn a_model_file_shows_all_its_mistakes() {
+        let text = MODEL_FILES.iter().find(|(name, _)| *name == "grok-1").unwrap().1;
+        let text = text
+            .replace("top_k: 2", "top_k: 9")
+            .replace("key_value_heads: 8", "key_value_heads: 7");
+        let (model, mistakes) = read_model("grok.yaml", text.as_bytes());
+        assert!(model.is_none());
+        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("a token cannot visit 9 of 8")), "{lines:?}");
     }
 
     #[test]

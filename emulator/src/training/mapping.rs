@@ -107,6 +107,35 @@ pub fn nearest_divisor(whole: u64, to: u64) -> u64 {
     best
 }
 
+impl std::fmt::Display for Mapping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "TP {} CP {} PP {} DP {} EP {}, micro-batch {}, {} virtual stages, recompute {}",
+            self.tensor,
+            self.context,
+            self.pipeline,
+            self.data,
+            self.expert,
+            self.micro_batch,
+            self.virtual_stages,
+            self.recompute.label(),
+        )
+    }
+}
+
+impl Recompute {
+    /// The word for it, on the command line and in results.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Selective => "selective",
+            Self::Full => "full",
+        }
+    }
+}
+
 impl Mapping {
     /// GPUs that the job takes.
     #[must_use]

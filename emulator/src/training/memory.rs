@@ -61,13 +61,21 @@ pub fn activations_per_layer(
             f64::from(experts.top_k) * f64::from(experts.width) + f64::from(experts.shared_width)
         },
     );
-    let per_width = match model.feed_forward.activation {
-        Activation::Gelu => 4.0,
-        Activation::Swiglu => 6.0,
+    let is_selective = mapping.recompute == Recompute::Selective;
+    // Models with GELU are of the age of dropout: two masks of a byte. With a fused attention core,
+    // selective recomputation drops what norms and activation gave instead of the scores.
+    let (per_width, kept_width, masks) = match model.feed_forward.activation {
+        Activation::Gelu => (4.0, 2.0, 2.0),
+        Activation::Swiglu => (6.0, 4.0, 0.0),
     };
-    let split = tokens * h * (8.0 + per_width * feed_forward / h) / t;
-    let whole = tokens * h * 10.0 / if software.sequence_parallel { t } else { 1.0 };
-    let scores = if software.flash_attention || mapping.recompute == Recompute::Selective {
+    let drops_outputs = is_selective && software.flash_attention;
+    let (norm_outputs, per_width) =
+        if drops_outputs { (0.0, kept_width) } else { (4.0, per_width) };
+    let attention = model.attention.core_width() + model.attention.key_value_width();
+    let split = tokens * (2.0 * attention + per_width * feed_forward) / t;
+    let whole = tokens * h * (4.0 + norm_outputs + masks)
+        / if software.sequence_parallel { t } else { 1.0 };
+    let scores = if software.flash_attention || is_selective {
         0.0
     } else {
         5.0 * f64::from(model.attention.heads()) * batch.tokens as f64 * tokens / t
@@ -97,4 +105,34 @@ pub fn memory(model: &Model, mapping: &Mapping, batch: Batch, software: &Softwar
             4.0 * tokens * f64::from(model.hidden + model.vocabulary) / f64::from(mapping.tensor);
     }
     Memory { states_bytes, activations_bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::calibrated::A100_MEGATRON_LM_2022;
+    use super::super::cards;
+    use super::*;
+
+    #[test]
+    fn a_layer_of_gpt_3_keeps_34_bytes_a_value() {
+        // Korthikanti et al. 2022, equation 5: 34·s·b·h/t with sequence parallelism and selective recomputation.
+        let model = cards::model("gpt-3-175b").unwrap();
+        let mapping = Mapping {
+            tensor: 8,
+            context: 1,
+            pipeline: 8,
+            data: 1,
+            expert: 1,
+            micro_batch: 1,
+            virtual_stages: 3,
+            recompute: Recompute::Selective,
+        };
+        let batch = Batch { sequences: 64, tokens: 2048 };
+        let software = &A100_MEGATRON_LM_2022.software;
+        let kept = activations_per_layer(&model, &mapping, batch, software);
+        assert!((kept / (34.0 * 2048.0 * 12288.0 / 8.0) - 1.0).abs() < 1e-12);
+        // Calculon gives 54.1 GiB for the whole of it.
+        let total = memory(&model, &mapping, batch, software).total_bytes() / f64::from(1 << 30);
+        assert!((total / 54.1 - 1.0).abs() < 0.1, "{total} GiB");
+    }
 }

@@ -60,6 +60,10 @@ impl Network {
     /// How many ranks of `group` share a domain.
     #[must_use]
     pub fn inside(&self, group: Group) -> u64 {
+        // A ring joins neighbours; ranks that are apart meet in the scale-out network.
+        if self.shape == Shape::Ring && group.stride != 1 {
+            return 1;
+        }
         let fitting = u64::from(self.domain_gpus) / group.stride.max(1);
         (1..=group.size.min(fitting.max(1)))
             .rev()

@@ -157,50 +157,61 @@ impl Job<'_> {
         f64::from(self.mapping.tensor)
     }
 
-    /// Seconds of a matrix product of `flops` operations.
-    fn gemm(&self, flops: f64, precision: Precision) -> f64 {
-        let rate = match precision {
-            Precision::Bf16 => self.compute.peak_flops * self.calibration.gemm_efficiency,
-            Precision::Fp8 => self.compute.peak_flops_fp8 * self.calibration.gemm_efficiency_fp8,
+    /// Seconds of the product of a `rows×inner` and an `inner×columns` matrix: its operations, what it loses
+    /// at start and end, and its operands and result on their way to and from memory.
+    fn gemm(&self, rows: f64, inner: f64, columns: f64, precision: Precision) -> f64 {
+        let (rate, operand_bytes) = match precision {
+            Precision::Bf16 => (self.compute.peak_flops * self.calibration.gemm_efficiency, 2.0),
+            Precision::Fp8 => {
+                (self.compute.peak_flops_fp8 * self.calibration.gemm_efficiency_fp8, 1.0)
+            }
         };
-        (flops + self.calibration.gemm_lost_flops) / rate
+        let bytes = operand_bytes * (rows * inner + inner * columns) + 2.0 * rows * columns;
+        (2.0 * rows * inner * columns + self.calibration.gemm_lost_flops) / rate
+            + self.memory_seconds(bytes)
     }
 
     fn memory_seconds(&self, bytes: f64) -> f64 {
         bytes / (self.compute.memory_rate * self.calibration.memory_efficiency)
     }
 
-    /// Seconds of the products of one pass over the feed-forward part.
-    fn feed_forward_gemms(&self, is_expert: bool) -> f64 {
-        let per_token = self.tokens() / self.tensor();
-        let matrices = self.model.feed_forward.activation.matrices();
-        let products = |flops: f64| {
-            let up = flops * (matrices - 1.0) / matrices;
-            self.gemm(up, self.precision) + self.gemm(flops - up, self.precision)
-        };
-        match (&self.model.feed_forward.experts, is_expert) {
-            (Some(experts), true) => {
-                let local = f64::from(experts.count) / f64::from(self.mapping.expert);
-                let h = f64::from(self.model.hidden);
-                let routed = 2.0
-                    * matrices
-                    * h
-                    * f64::from(experts.width)
-                    * f64::from(experts.top_k)
-                    * per_token
-                    * (1.0 + self.expert_imbalance * f64::from(u8::from(self.mapping.expert > 1)));
-                let shared = 2.0 * matrices * h * f64::from(experts.shared_width) * per_token;
-                local * products(routed / local) + if shared > 0.0 { products(shared) } else { 0.0 }
-            }
-            _ => products(flops::dense_feed_forward(self.model) * per_token),
-        }
+    /// Seconds of the products of a feed-forward part of `width` that `rows` tokens pass.
+    fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
+        let h = f64::from(self.model.hidden);
+        let width = width / self.tensor();
+        let gates = self.model.feed_forward.activation.matrices() - 1.0;
+        self.gemm(rows, h, gates * width, self.precision)
+            + self.gemm(rows, width, h, self.precision)
     }
 
-    /// Seconds of the projections of one pass over attention.
+    /// Seconds of the products of one pass over the feed-forward part.
+    fn feed_forward_gemms(&self, is_expert: bool) -> f64 {
+        let tokens = self.tokens();
+        let (Some(experts), true) = (&self.model.feed_forward.experts, is_expert) else {
+            return self.feed_forward_products(tokens, self.model.feed_forward.width.into());
+        };
+        let grouped = match self.precision {
+            Precision::Bf16 => self.calibration.expert_efficiency,
+            Precision::Fp8 => self.calibration.expert_efficiency_fp8,
+        };
+        let local = f64::from(experts.count) / f64::from(self.mapping.expert);
+        let fullest = if self.mapping.expert > 1 { 1.0 + self.expert_imbalance } else { 1.0 };
+        let rows = tokens * f64::from(experts.top_k) / local * fullest;
+        let routed = local * self.feed_forward_products(rows, experts.width.into()) / grouped;
+        if experts.shared_width == 0 {
+            return routed;
+        }
+        routed + self.feed_forward_products(tokens, experts.shared_width.into())
+    }
+
+    /// Seconds of the projections of one pass over attention: one product in, one out.
     fn projection_gemms(&self) -> f64 {
-        let flops = flops::attention_projections(self.model) * self.tokens() / self.tensor();
-        let output = flops / 2.0;
-        self.gemm(flops - output, self.precision) + self.gemm(output, self.precision)
+        let h = f64::from(self.model.hidden);
+        let values = self.model.attention.core_width() / 2.0;
+        let into = self.model.attention.parameters(self.model.hidden) / h - values;
+        let tokens = self.tokens();
+        self.gemm(tokens, h, into / self.tensor(), self.precision)
+            + self.gemm(tokens, values / self.tensor(), h, self.precision)
     }
 
     /// Seconds of one forward attention core, and of its backward pass.
@@ -241,7 +252,12 @@ impl Job<'_> {
             ),
             _ => (f64::from(self.model.feed_forward.width), 0.0),
         };
-        2.0 * tokens * (residual + routed + per_width * width / self.tensor())
+        // Inputs of the products are read, and written twice as eight bits: as they are and turned over.
+        let cast = match self.precision {
+            Precision::Bf16 => 0.0,
+            Precision::Fp8 => 2.0 * (3.0 * h + width) / self.tensor(),
+        };
+        2.0 * tokens * (residual + routed + cast + per_width * width / self.tensor())
     }
 
     /// Weights that one rank holds of one layer.
@@ -257,7 +273,7 @@ impl Job<'_> {
         (self.model.attention_parameters() + feed_forward) / self.tensor()
     }
 
-    /// Exposed exchange of one forward pass over a layer; `(tensor, context, expert)`.
+    /// Exchange of one forward pass over a layer: all of TP's, what is exposed of CP's and EP's.
     fn exchange(&self, is_expert: bool) -> (f64, f64, f64) {
         let (mapping, calibration) = (&self.mapping, self.calibration);
         let links = &calibration.network;
@@ -273,11 +289,7 @@ impl Job<'_> {
         } else {
             0.0
         };
-        (
-            tensor * calibration.tensor_exposed,
-            self.context_exchange(),
-            expert * calibration.expert_exposed,
-        )
+        (tensor, self.context_exchange(), expert * calibration.expert_exposed)
     }
 
     /// Exposed context-parallel exchange of one forward pass over a layer.
@@ -311,7 +323,10 @@ impl Job<'_> {
         let gemms = self.projection_gemms() + self.feed_forward_gemms(is_expert);
         let (core, core_backward) = self.attention_core();
         let elements = self.memory_seconds(self.element_bytes(is_expert));
-        let (tensor, context, expert) = self.exchange(is_expert);
+        let (all_tensor, context, expert) = self.exchange(is_expert);
+        // TP exchange hides behind the matrix products, never more of it than they last.
+        let exposed = all_tensor * self.calibration.tensor_exposed;
+        let tensor = exposed.max(all_tensor - gemms);
         let launch = self.calibration.launch_seconds;
         let forward = Spent { compute: gemms + core + elements, tensor, context, expert };
         let accumulate = self.memory_seconds(
@@ -327,7 +342,8 @@ impl Job<'_> {
         let again = match self.mapping.recompute {
             Recompute::None => Spent::default(),
             Recompute::Selective => Spent {
-                compute: if self.calibration.software.flash_attention { 0.0 } else { core },
+                // With a fused core, norms and activation are computed again instead of the scores.
+                compute: if self.calibration.software.flash_attention { elements } else { core },
                 ..Spent::default()
             },
             Recompute::Full => forward,
@@ -342,8 +358,9 @@ impl Job<'_> {
     /// Forward and backward pass of output layer and loss.
     fn output(&self) -> Passes {
         let per_rank = self.tokens() / self.tensor();
-        let gemm = self.gemm(flops::output_layer(self.model) * per_rank, Precision::Bf16);
-        let logits = f64::from(self.model.vocabulary) * per_rank;
+        let (h, vocabulary) = (f64::from(self.model.hidden), f64::from(self.model.vocabulary));
+        let gemm = self.gemm(self.tokens(), h, vocabulary / self.tensor(), Precision::Bf16);
+        let logits = vocabulary * per_rank;
         let spent = |compute| Spent { compute, ..Spent::default() };
         Passes {
             // Logits are written, widened to four bytes, and read for maximum, sum and loss.

@@ -1,0 +1,50 @@
+//! The high-bandwidth domains that are compared, as networks for the analytic step.
+//!
+//! Rates are one way and per GPU, from the sources in brackets; a domain size of "all" means that a group may be as
+//! large as the cluster. Every architecture stands on the same scale-out network, so that what differs is the domain.
+
+use super::network::{Network, Shape};
+
+/// The scale-out network that every architecture stands on: one 400 Gb/s card a GPU.
+pub const SCALE_OUT_RATE: f64 = 50e9;
+
+/// An architecture by name, or a message that lists the names.
+///
+/// * `khop:2`, `khop:3`: ring of any size through the transceivers, 800 GB/s [recalled cost table of InfiniteHBD].
+/// * `nvl:36`, `nvl:72`, `nvl:576`: switched domain, 900 GB/s [GB200 data sheet].
+/// * `dgx`: switched domain of 8, 450 GB/s [H100 data sheet].
+/// * `tpuv4`: torus of up to 4,096, six links of 45 GB/s [scaling book].
+/// * `big-switch`: one switch for all, 800 GB/s: what no cabling can beat at that rate.
+///
+/// # Errors
+/// If no architecture is called so.
+pub fn architecture(name: &str) -> Result<Network, UnknownArchitecture> {
+    let (shape, domain_gpus, domain_rate) = match name {
+        "khop:2" | "khop:3" | "khop:4" => (Shape::Ring, u32::MAX, 800e9),
+        "nvl:36" => (Shape::Switch, 36, 900e9),
+        "nvl:72" => (Shape::Switch, 72, 900e9),
+        "nvl:576" => (Shape::Switch, 576, 900e9),
+        "dgx" => (Shape::Switch, 8, 450e9),
+        "tpuv4" => (Shape::Torus, 4096, 270e9),
+        "big-switch" => (Shape::Switch, u32::MAX, 800e9),
+        _ => return Err(UnknownArchitecture { name: name.to_owned() }),
+    };
+    Ok(Network {
+        name: name.to_owned(),
+        shape,
+        domain_gpus,
+        domain_rate,
+        scale_out_rate: SCALE_OUT_RATE,
+    })
+}
+
+/// Names of architectures, for messages.
+pub const ARCHITECTURES: [&str; 9] =
+    ["khop:2", "khop:3", "khop:4", "nvl:36", "nvl:72", "nvl:576", "dgx", "tpuv4", "big-switch"];
+
+/// No architecture has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no architecture is called `{name}` (there are: {})", ARCHITECTURES.join(", "))]
+pub struct UnknownArchitecture {
+    name: String,
+}

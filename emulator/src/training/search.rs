@@ -1,0 +1,393 @@
+//! The fastest way to cut a model over GPUs that fits their memory.
+//!
+//! The search is complete over the degrees it lists: every TP, CP, PP, EP, micro-batch, number of virtual
+//! stages and recomputation that divides what it must, with DP as what remains. Candidates are computed on all
+//! threads; the result does not depend on how many there are.
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::calibration::{Calibration, Precision};
+use super::mapping::{Batch, Mapping, Recompute, Refusal, nearest_divisor};
+use super::memory::{Memory, memory};
+use super::model::Model;
+use super::network::Network;
+use super::schedule::Schedule;
+use super::step::{Compute, Job, StepTime, step_time};
+
+/// Share of a GPU's memory that a job may fill; the rest belongs to the runtime, buffers and fragments.
+pub const USABLE_MEMORY: f64 = 0.94;
+
+/// What is searched for.
+#[derive(Clone, Debug)]
+pub struct Search<'a> {
+    /// What is trained.
+    pub model: &'a Model,
+    /// The work of a step.
+    pub batch: Batch,
+    /// GPUs of the job.
+    pub gpus: u64,
+    /// The GPU.
+    pub compute: &'a Compute,
+    /// What joins the GPUs.
+    pub network: &'a Network,
+    /// Constants of accelerator and software.
+    pub calibration: &'a Calibration,
+    /// Number format.
+    pub precision: Precision,
+    /// How much more than its share the fullest expert rank gets.
+    pub expert_imbalance: f64,
+    /// What is allowed.
+    pub limits: Limits,
+}
+
+/// Which degrees are tried; an empty list stands for all that divide.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// TP.
+    pub tensor: Vec<u32>,
+    /// CP.
+    pub context: Vec<u32>,
+    /// PP.
+    pub pipeline: Vec<u32>,
+    /// EP.
+    pub expert: Vec<u32>,
+    /// Sequences of a micro-batch.
+    pub micro_batch: Vec<u32>,
+    /// Virtual stages.
+    pub virtual_stages: Vec<u32>,
+    /// Recomputation.
+    pub recompute: Vec<Recompute>,
+}
+
+/// A mapping and what it reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// The cut.
+    pub mapping: Mapping,
+    /// How long a step takes.
+    pub step: StepTime,
+    /// What the fullest GPU holds.
+    pub memory: Memory,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Mappings that fit, fastest first.
+    pub found: Vec<Found>,
+    /// Mappings that divide, whether they fit or not.
+    pub tried: usize,
+    /// The mapping that comes nearest to fitting, when none fits.
+    pub closest: Option<(Mapping, Refusal)>,
+}
+
+/// TP degrees that are tried when none are given.
+const TENSOR: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// CP degrees that are tried when none are given.
+const CONTEXT: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// Micro-batches that are tried when none are given.
+const MICRO_BATCH: [u32; 4] = [1, 2, 4, 8];
+/// All recomputations.
+const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
+
+fn or_all(given: &[u32], all: impl IntoIterator<Item = u32>) -> Vec<u32> {
+    if given.is_empty() { all.into_iter().collect() } else { given.to_vec() }
+}
+
+fn divisors(whole: u64, most: u64) -> impl Iterator<Item = u32> {
+    (1..=whole.min(most))
+        .filter(move |divisor| whole.is_multiple_of(*divisor))
+        .filter_map(|divisor| u32::try_from(divisor).ok())
+}
+
+impl Search<'_> {
+    /// Every mapping that divides what it must.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<Mapping> {
+        let mut all = Vec::new();
+        for tensor in or_all(&self.limits.tensor, TENSOR) {
+            for context in or_all(&self.limits.context, CONTEXT) {
+                let cut = u64::from(tensor) * u64::from(context);
+                if cut == 0 || !self.gpus.is_multiple_of(cut) {
+                    continue;
+                }
+                let rest = self.gpus / cut;
+                let most = u64::from(self.model.layers) + 2;
+                for pipeline in or_all(&self.limits.pipeline, divisors(rest, most)) {
+                    if pipeline > 0 && rest.is_multiple_of(pipeline.into()) {
+                        self.with_stages(tensor, context, pipeline, &mut all);
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn with_stages(&self, tensor: u32, context: u32, pipeline: u32, all: &mut Vec<Mapping>) {
+        let data = self.gpus / (u64::from(tensor) * u64::from(context) * u64::from(pipeline));
+        let Ok(data) = u32::try_from(data) else { return };
+        let experts = self.model.feed_forward.experts.as_ref().map_or(1, |experts| experts.count);
+        for expert in or_all(&self.limits.expert, divisors(experts.into(), u64::MAX)) {
+            for micro_batch in or_all(&self.limits.micro_batch, MICRO_BATCH) {
+                let mapping = Mapping {
+                    tensor,
+                    context,
+                    pipeline,
+                    data,
+                    expert,
+                    micro_batch,
+                    virtual_stages: 1,
+                    recompute: Recompute::None,
+                };
+                if !mapping.refusals(self.model, self.batch).is_empty() {
+                    continue;
+                }
+                for virtual_stages in self.virtual_stages(pipeline) {
+                    let recompute = &self.limits.recompute;
+                    let recompute =
+                        if recompute.is_empty() { &RECOMPUTE[..] } else { &recompute[..] };
+                    all.extend(recompute.iter().map(|&recompute| Mapping {
+                        virtual_stages,
+                        recompute,
+                        ..mapping
+                    }));
+                }
+            }
+        }
+    }
+
+    /// Virtual stages that give every piece the same number of layers, embedding and output layer counted
+    /// as one each or not at all.
+    fn virtual_stages(&self, pipeline: u32) -> Vec<u32> {
+        if pipeline == 1 {
+            return vec![1];
+        }
+        let layers = self.model.layers;
+        or_all(&self.limits.virtual_stages, 1..=(layers + 2) / pipeline)
+            .into_iter()
+            .filter(|virtual_stages| {
+                let pieces = pipeline * virtual_stages;
+                *virtual_stages == 1
+                    || layers.is_multiple_of(pieces)
+                    || (layers + 2).is_multiple_of(pieces)
+            })
+            .collect()
+    }
+
+    /// What `mapping` reaches, whether it fits or not.
+    #[must_use]
+    pub fn evaluate(&self, mapping: Mapping) -> Found {
+        let mut calibration = self.calibration.clone();
+        // Where layers do not divide and two more would, the ends hold a layer less each.
+        let pieces = mapping.pipeline * mapping.virtual_stages;
+        calibration.software.balanced_ends = !self.model.layers.is_multiple_of(pieces)
+            && (self.model.layers + 2).is_multiple_of(pieces);
+        let step = step_time(&Job {
+            model: self.model,
+            mapping,
+            batch: self.batch,
+            compute: self.compute,
+            network: self.network,
+            calibration: &calibration,
+            precision: self.precision,
+            schedule: Schedule::OneForwardOneBackward,
+            expert_imbalance: self.expert_imbalance,
+        });
+        let memory = memory(self.model, &mapping, self.batch, &calibration.software);
+        Found { mapping, step, memory }
+    }
+
+    /// Bytes that a job may fill.
+    #[must_use]
+    pub fn usable_bytes(&self) -> f64 {
+        self.compute.memory_bytes * USABLE_MEMORY
+    }
+
+    /// Every reason why `mapping` is not possible, memory last.
+    #[must_use]
+    pub fn refusals(&self, mapping: Mapping) -> Vec<Refusal> {
+        let mut refusals = mapping.refusals(self.model, self.batch);
+        if refusals.is_empty() {
+            refusals.extend(self.memory_refusal(&self.evaluate(mapping)));
+        }
+        refusals
+    }
+
+    fn memory_refusal(&self, found: &Found) -> Option<Refusal> {
+        let (needed, usable) = (found.memory.total_bytes(), self.usable_bytes());
+        (needed > usable).then_some(Refusal::Memory {
+            needed_bytes: needed as u64,
+            available_bytes: usable as u64,
+            over_bytes: (needed - usable) as u64,
+        })
+    }
+
+    /// Tries every candidate.
+    #[must_use]
+    pub fn run(&self) -> Outcome {
+        let candidates = self.candidates();
+        let all: Vec<Found> =
+            candidates.par_iter().map(|&mapping| self.evaluate(mapping)).collect();
+        let (mut found, unfit): (Vec<Found>, Vec<Found>) =
+            all.into_iter().partition(|found| self.memory_refusal(found).is_none());
+        found.sort_by(|a, b| a.step.step_seconds.total_cmp(&b.step.step_seconds));
+        let closest = unfit
+            .iter()
+            .min_by(|a, b| a.memory.total_bytes().total_cmp(&b.memory.total_bytes()))
+            .filter(|_| found.is_empty())
+            .and_then(|found| Some((found.mapping, self.memory_refusal(found)?)));
+        Outcome { found, tried: candidates.len(), closest }
+    }
+
+    /// The mapping that the limits ask for: the first of each list, 1 where a list is empty.
+    ///
+    /// # Errors
+    /// If TP·CP·PP does not divide the GPUs, or one of them is zero.
+    pub fn wanted(&self) -> Result<Mapping, Refusal> {
+        let asked = self.asked();
+        let by = [asked.tensor, asked.context, asked.pipeline].map(u64::from).iter().product();
+        if by == 0 {
+            return Err(Refusal::Zero { what: "TP×CP×PP" });
+        }
+        if !self.gpus.is_multiple_of(by) {
+            return Err(Refusal::Division {
+                of: "GPUs",
+                whole: self.gpus,
+                what: "TP×CP×PP",
+                by,
+                remainder: self.gpus % by,
+                nearest: nearest_divisor(self.gpus, by),
+            });
+        }
+        Ok(Mapping { data: u32::try_from(self.gpus / by).unwrap_or(u32::MAX), ..asked })
+    }
+
+    /// The degrees that the limits name, with DP left at 1.
+    #[must_use]
+    pub fn asked(&self) -> Mapping {
+        let first = |list: &[u32]| list.first().copied().unwrap_or(1);
+        let limits = &self.limits;
+        Mapping {
+            tensor: first(&limits.tensor),
+            context: first(&limits.context),
+            pipeline: first(&limits.pipeline),
+            data: 1,
+            expert: first(&limits.expert),
+            micro_batch: first(&limits.micro_batch),
+            virtual_stages: first(&limits.virtual_stages),
+            recompute: limits.recompute.first().copied().unwrap_or(Recompute::None),
+        }
+    }
+
+    /// The possible mapping nearest to `wanted`: the fewest doublings of degrees away, the faster of two.
+    #[must_use]
+    pub fn nearest(&self, wanted: Mapping) -> Option<Found> {
+        let free = Self { limits: Limits::default(), ..self.clone() };
+        let distance = |mapping: &Mapping| -> f64 {
+            let doublings =
+                |a: u32, b: u32| (f64::from(a.max(1)) / f64::from(b.max(1))).log2().abs();
+            doublings(mapping.tensor, wanted.tensor)
+                + doublings(mapping.context, wanted.context)
+                + doublings(mapping.pipeline, wanted.pipeline)
+                + doublings(mapping.expert, wanted.expert)
+                + doublings(mapping.micro_batch, wanted.micro_batch)
+                + doublings(mapping.virtual_stages, wanted.virtual_stages)
+                + f64::from(u8::from(mapping.recompute != wanted.recompute))
+        };
+        // The outcome is in order of time, and the first of equals wins.
+        free.run()
+            .found
+            .into_iter()
+            .min_by(|a, b| distance(&a.mapping).total_cmp(&distance(&b.mapping)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::architecture::architecture;
+    use super::super::cards;
+    use super::*;
+
+    fn search_on<T>(gpus: u64, limits: Limits, look: impl FnOnce(&Search<'_>) -> T) -> T {
+        let model = cards::model("llama-3.1-70b").unwrap();
+        let card = cards::accelerator("h100").unwrap();
+        let network = architecture("khop:3").unwrap();
+        look(&Search {
+            model: &model,
+            batch: Batch { sequences: 256, tokens: 8192 },
+            gpus,
+            compute: &card.compute(),
+            network: &network,
+            calibration: &card.calibration(),
+            precision: Precision::Bf16,
+            expert_imbalance: 0.0,
+            limits,
+        })
+    }
+
+    #[test]
+    fn the_search_finds_what_trying_one_by_one_finds() {
+        search_on(64, Limits::default(), |search| {
+            let best = search.run().found[0];
+            let mut fastest: Option<Found> = None;
+            for mapping in search.candidates() {
+                let found = search.evaluate(mapping);
+                if search.refusals(mapping).is_empty()
+                    && fastest.is_none_or(|other| found.step.step_seconds < other.step.step_seconds)
+                {
+                    fastest = Some(found);
+                }
+            }
+            assert_eq!(Some(best), fastest);
+            assert_eq!(best.mapping.gpus(), 64);
+        });
+    }
+
+    #[test]
+    fn a_degree_that_does_not_divide_is_named_with_the_nearest() {
+        let limits = Limits { tensor: vec![7], ..Limits::default() };
+        search_on(1024, limits, |search| {
+            assert!(search.run().found.is_empty());
+            let refusal = search.wanted().unwrap_err().to_string();
+            assert!(refusal.contains("remainder 2") && refusal.ends_with("is 8"), "{refusal}");
+            assert_eq!(search.nearest(search.asked()).unwrap().mapping.tensor, 8);
+        });
+    }
+
+    #[test]
+    fn a_mapping_beyond_memory_says_by_how_much() {
+        let limits =
+            Limits { tensor: vec![1], pipeline: vec![1], context: vec![1], ..Limits::default() };
+        search_on(256, limits, |search| {
+            let outcome = search.run();
+            assert!(outcome.found.is_empty());
+            let (mapping, refusal) = outcome.closest.unwrap();
+            let Refusal::Memory { needed_bytes, available_bytes, over_bytes } = refusal else {
+                panic!("{refusal}")
+            };
+            assert_eq!(needed_bytes - available_bytes, over_bytes);
+            let near = search.nearest(mapping).unwrap();
+            assert!(search.refusals(near.mapping).is_empty());
+        });
+    }
+
+    #[test]
+    fn the_parts_of_a_step_add_up() {
+        search_on(512, Limits::default(), |search| {
+            for mapping in search.candidates() {
+                let step = search.evaluate(mapping).step;
+                let parts = step.compute_seconds
+                    + step.tensor_seconds
+                    + step.context_seconds
+                    + step.expert_seconds
+                    + step.bubble_seconds
+                    + step.transfer_seconds
+                    + step.data_seconds
+                    + step.optimizer_seconds
+                    + step.jitter_seconds;
+                assert!((parts / step.step_seconds - 1.0).abs() < 1e-9, "{mapping}");
+            }
+        });
+    }
+}
