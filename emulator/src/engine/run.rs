@@ -5,7 +5,7 @@ use lightloom_fabric::units::{Bytes, SimTime};
 use rayon::prelude::*;
 
 use super::control::{Act, ControlQueue, Event, LinkChange};
-use super::flow::{BatchId, FlowId, FlowRecord, FlowSpec};
+use super::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 use super::layout::{Layout, Place};
 use super::network::{LinkId, Network, VertexId};
 use super::port::{PortCount, wire_bytes};
@@ -202,6 +202,11 @@ impl<P: Probe> Engine<P> {
     pub fn network(&self) -> &Network {
         &self.network
     }
+    /// How flows are sent.
+    #[must_use]
+    pub fn transport(&self) -> &Transport {
+        &self.settings.transport
+    }
     /// Simulated time.
     #[must_use]
     pub fn now(&self) -> SimTime {
@@ -254,6 +259,7 @@ impl<P: Probe> Engine<P> {
         let start = spec.start.max(self.now);
         let state = self.make_ends(id, &spec, path, load, window);
         self.flows.push(FlowState { start, ..state });
+        spec.gates.iter().try_for_each(|gate| self.add_gate(id, *gate))?;
         if let Some(batch) = spec.batch {
             self.batches[batch.index()].open += 1;
         }
@@ -273,13 +279,33 @@ impl<P: Probe> Engine<P> {
         if spec.source == spec.destination {
             return Err(EngineError::ToItself { vertex: spec.source });
         }
-        let elsewhere = |gate: &FlowId| {
-            self.flows.get(gate.index()).is_none_or(|flow| flow.destination != spec.source)
-        };
-        match spec.gates.iter().map(|gate| gate.flow).find(elsewhere) {
-            Some(gate) => Err(EngineError::GateElsewhere { source_vertex: spec.source, gate }),
-            None => Ok(()),
+        spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))
+    }
+
+    fn check_gate(&self, source_vertex: VertexId, gate: FlowId) -> Result<(), EngineError> {
+        match self.flows.get(gate.index()) {
+            Some(flow) if flow.destination == source_vertex => Ok(()),
+            _ => Err(EngineError::GateElsewhere { source_vertex, gate }),
         }
+    }
+
+    /// Makes a flow wait for another one, which may have been added after it.
+    ///
+    /// # Errors
+    /// The flow waited for ends elsewhere.
+    ///
+    /// # Panics
+    /// If `flow` has started: it may have sent what the gate should hold back.
+    pub fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError> {
+        self.check_gate(self.flows[flow.index()].source, gate.flow)?;
+        let Place { shard, index } = self.flows[flow.index()].sender;
+        let awaited = self.flows[gate.flow.index()].receiver.index;
+        let shard = &mut self.shards[shard as usize];
+        let sender = &mut shard.senders[index as usize];
+        assert!(!sender.started, "flow {} has started", flow.0);
+        sender.gates.push((awaited, gate.ahead));
+        shard.receivers[awaited as usize].dependents.push(index);
+        Ok(())
     }
 
     fn load_of(&self, spec: &FlowSpec) -> Result<Load, EngineError> {
@@ -343,14 +369,9 @@ impl<P: Probe> Engine<P> {
         let sender_index = self.shards[from as usize].senders.len() as u32;
         let receiver_index = self.shards[to as usize].receivers.len() as u32;
         let sending = (window, recovery, timeout.get());
-        let mut sender = Sender::new((id.0, receiver_index, data), load, sending);
+        let sender = Sender::new((id.0, receiver_index, data), load, sending);
         let messages = (load.messages, load.per_message);
         let receiver = Receiver::new((id.0, sender_index, answer), messages, (window, recovery));
-        for gate in &spec.gates {
-            let awaited = self.flows[gate.flow.index()].receiver.index;
-            sender.gates.push((awaited, gate.ahead));
-            self.shards[from as usize].receivers[awaited as usize].dependents.push(sender_index);
-        }
         self.shards[from as usize].senders.push(sender);
         self.shards[to as usize].receivers.push(receiver);
         FlowState {

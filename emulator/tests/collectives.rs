@@ -1,0 +1,206 @@
+//! Collectives against their closed forms, and what holds of every run.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use lightloom_emulator::collective::{
+    Collective, CollectiveError, Directions, Hierarchical, Kind, RingCollective, message_time,
+};
+use lightloom_emulator::engine::{
+    Engine, Event, FlowSpec, LinkSpec, NetworkBuilder, Plane, Role, Route, Settings, VertexId,
+};
+use lightloom_emulator::topology::{LeafSpine, Ring, RingShape};
+use lightloom_emulator::transport::Transport;
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use proptest::prelude::*;
+
+const LIMIT: SimTime = SimTime(1_000_000_000_000);
+const DCN: Plane = Plane(1);
+
+fn gbps(rate: u64, delay_ns: u64) -> LinkSpec {
+    LinkSpec::new(BitsPerSecond::from_gbps(rate), Picoseconds::from_nanos(delay_ns))
+}
+
+fn ring_engine(ranks: usize, edge: impl Fn(usize) -> LinkSpec) -> (Engine, Vec<VertexId>) {
+    let mut builder = NetworkBuilder::new();
+    let members: Vec<_> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
+    Ring::build_into(&mut builder, &members, RingShape::Ring, edge);
+    (Engine::new(builder.build().unwrap(), Settings::default()).unwrap(), members)
+}
+
+fn collective(
+    kind: Kind,
+    members: &[VertexId],
+    size: Bytes,
+    directions: Directions,
+) -> RingCollective {
+    let start = SimTime::START;
+    RingCollective {
+        kind,
+        members: members.to_vec(),
+        size,
+        directions,
+        route: Route::Shortest,
+        start,
+    }
+}
+
+fn took(collective: &Collective, engine: &Engine) -> Picoseconds {
+    collective.end(engine).unwrap().since(collective.start)
+}
+
+/// `2(N-1)` or `N-1` times a piece over one link: the closed form written out again.
+fn textbook(kind: Kind, ranks: u64, size: Bytes, link: LinkSpec) -> Picoseconds {
+    let steps = if kind == Kind::AllReduce { 2 * (ranks - 1) } else { ranks - 1 };
+    let piece = Bytes(size.0.div_ceil(ranks));
+    let packets = piece.0.div_ceil(4_032);
+    let on_wire = Bytes(piece.0 + 64 * packets);
+    (link.rate.time_for(on_wire) + link.delay) * steps
+}
+
+#[test]
+fn one_direction_takes_exactly_the_textbook_time() {
+    for kind in [Kind::AllReduce, Kind::ReduceScatter, Kind::AllGather] {
+        for (ranks, size) in [(3u64, Bytes(1)), (8, Bytes(8 * 4_032)), (32, Bytes(40 << 20))] {
+            let link = gbps(400, 500);
+            let (mut engine, members) = ring_engine(ranks as usize, |_| link);
+            let ring = collective(kind, &members, size, Directions::One);
+            let running = ring.start(&mut engine).unwrap();
+            engine.run(LIMIT);
+            let expected = textbook(kind, ranks, size, link);
+            assert_eq!(took(&running, &engine), expected, "{kind:?} {ranks} {size}");
+            assert_eq!(running.ideal, expected);
+        }
+    }
+}
+
+#[test]
+fn both_directions_cost_half_and_their_acknowledgements() {
+    let link = gbps(400, 500);
+    let (mut engine, members) = ring_engine(32, |_| link);
+    let size = Bytes(1 << 30);
+    let ring = collective(Kind::AllReduce, &members, size, Directions::Both);
+    let running = ring.start(&mut engine).unwrap();
+    engine.run(LIMIT);
+    let took = took(&running, &engine).as_secs_f64();
+    let ideal = running.ideal.as_secs_f64();
+    let half = textbook(Kind::AllReduce, 32, Bytes(size.0 / 2), link).as_secs_f64();
+    assert!((ideal / half - 1.0).abs() < 1e-9, "{ideal} {half}");
+    // One 64-byte acknowledgement comes with every 4,096-byte packet of the other direction.
+    assert!(took >= ideal && took <= ideal * (1.0 + 64.0 / 4_096.0), "{}", took / ideal);
+    let bandwidth = running.bus_bandwidth(Picoseconds((took * 1e12) as u64));
+    let line_rate = 2.0 * link.rate.bytes_per_second();
+    assert!(bandwidth < line_rate && bandwidth > 0.96 * line_rate, "{}", bandwidth / line_rate);
+}
+
+#[test]
+fn a_slow_edge_holds_up_the_whole_ring_as_the_ideal_says() {
+    let edge = |i: usize| if i == 3 { gbps(100, 2_000) } else { gbps(400, 500) };
+    let (mut engine, members) = ring_engine(8, edge);
+    let ring = collective(Kind::AllReduce, &members, Bytes(8 << 20), Directions::One);
+    let running = ring.start(&mut engine).unwrap();
+    engine.run(LIMIT);
+    let ratio = took(&running, &engine).as_secs_f64() / running.ideal.as_secs_f64();
+    assert!((1.0..1.3).contains(&ratio), "{ratio}");
+}
+
+/// Groups of GPUs in rings, all under one switch, where nobody meets anybody.
+fn two_networks(groups: usize, ranks: usize) -> (Engine, Vec<Vec<VertexId>>) {
+    let mut builder = NetworkBuilder::new();
+    let gpus: Vec<_> = (0..groups * ranks).map(|_| builder.add(Role::Host)).collect();
+    let rings: Vec<Vec<_>> = gpus.chunks(ranks).map(<[VertexId]>::to_vec).collect();
+    for members in &rings {
+        Ring::build_into(&mut builder, members, RingShape::Ring, |_| gbps(3_200, 200));
+    }
+    let link = gbps(400, 1_000).in_plane(DCN);
+    let leaves = LeafSpine {
+        leaves: 1,
+        spines: 1,
+        hosts_per_leaf: (groups * ranks) as u32,
+        host_link: link,
+        spine_link: link.with_queue(Bytes(1 << 20), Bytes(1 << 18)),
+    };
+    leaves.build_over(&mut builder, &gpus);
+    (Engine::new(builder.build().unwrap(), Settings::default()).unwrap(), rings)
+}
+
+#[test]
+fn the_hierarchical_all_reduce_goes_through_its_three_phases() {
+    let (mut engine, groups) = two_networks(4, 8);
+    let size = Bytes(16 << 20);
+    let hierarchical = Hierarchical {
+        groups: groups.clone(),
+        size,
+        inside: Route::Within(Plane(0)),
+        between: Route::Within(DCN),
+        start: SimTime::START,
+    };
+    let running = hierarchical.start(&mut engine).unwrap();
+    assert_eq!(
+        engine.next_event(LIMIT).map(|event| matches!(event, Event::BatchDone { .. })),
+        Some(true)
+    );
+    let ratio = took(&running, &engine).as_secs_f64() / running.ideal.as_secs_f64();
+    assert!((1.0..1.03).contains(&ratio), "{ratio}");
+    // Each rank sends 7/8 of the size twice inside, and 2·3/4 of an eighth outside.
+    let data: u64 = running.flows.iter().map(|flow| engine.record(*flow).size.0).sum();
+    let per_rank = size.0 / 8 * 7 * 2 + size.0 / 8 * 2 * 3 / 4;
+    assert_eq!(data, per_rank * 32);
+
+    let unequal =
+        Hierarchical { groups: vec![groups[0].clone(), groups[1][..3].to_vec()], ..hierarchical };
+    assert!(matches!(
+        unequal.start(&mut engine),
+        Err(CollectiveError::UnequalGroups { group: 1, .. })
+    ));
+}
+
+#[test]
+fn a_cancelled_collective_stops_and_another_takes_its_place() {
+    let (mut engine, members) = ring_engine(8, |_| gbps(400, 500));
+    let ring = collective(Kind::AllReduce, &members, Bytes(64 << 20), Directions::Both);
+    let first = ring.start(&mut engine).unwrap();
+    engine.set_timer(SimTime(50_000_000), 7);
+    assert!(matches!(engine.next_event(LIMIT), Some(Event::Timer { token: 7, .. })));
+    first.cancel(&mut engine);
+    let again = RingCollective { start: engine.now(), ..ring }.start(&mut engine).unwrap();
+    while let Some(event) = engine.next_event(LIMIT) {
+        let Event::BatchDone { batch, at } = event else { panic!("no timer is left") };
+        assert!(batch == again.batch || (batch == first.batch && at == again.start));
+    }
+    assert_eq!(first.end(&engine), None);
+    let ratio = took(&again, &engine).as_secs_f64() / again.ideal.as_secs_f64();
+    assert!((1.0..1.02).contains(&ratio), "{ratio}");
+    let packets = engine.packets();
+    assert_eq!(packets.sent, packets.delivered + packets.in_flight);
+    assert_eq!(packets.in_flight, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_single_message_takes_the_closed_form(
+        hops in prop::collection::vec((prop::sample::select(vec![25u64, 33, 100, 400]), 50u64..3_000), 1..6),
+        size in 0u64..60_000,
+    ) {
+        let mut builder = NetworkBuilder::new();
+        let first = builder.add(Role::Host);
+        let mut at = first;
+        let last = hops.len() - 1;
+        for (place, &(rate, delay)) in hops.iter().enumerate() {
+            let next = builder.add(if place == last { Role::Host } else { Role::Switch });
+            builder.connect(at, next, gbps(rate, delay));
+            at = next;
+        }
+        let network = builder.build().unwrap();
+        let transport = Transport {
+            window: lightloom_emulator::transport::Window::Packets(1_000),
+            ..Transport::default()
+        };
+        let settings = Settings { transport, ..Settings::default() };
+        let mut engine = Engine::new(network, settings).unwrap();
+        let flow = engine.add_flow(FlowSpec::new(first, at, Bytes(size))).unwrap();
+        engine.run(LIMIT);
+        let expected = message_time(engine.network(), &transport, engine.path(flow), Bytes(size));
+        prop_assert_eq!(engine.record(flow).end, Some(SimTime(expected.get())));
+    }
+}
