@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::output::{Colour, Outcome};
-use crate::{compare, completions, mfu, trace};
+use crate::{compare, completions, mfu, schema, trace, validate};
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
@@ -24,6 +24,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Validate(validate::Arguments),
+    Schema(schema::Arguments),
     Compare(compare::Arguments),
     Completions(completions::Arguments),
     Mfu(mfu::Arguments),
@@ -37,6 +39,8 @@ enum Verb {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match &arguments.verb {
         Verb::Compare(arguments) => compare::run(arguments),
+        Verb::Validate(arguments) => validate::run(arguments),
+        Verb::Schema(arguments) => schema::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Mfu(arguments) => mfu::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),

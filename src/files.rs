@@ -1,10 +1,53 @@
-//! Files as the verbs see them: written whole or not at all.
+//! Files as the verbs see them: read within the size limit, written whole or not at all.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use lightloom_fabric::document::{self, Diagnostic, codes};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::file;
+
+/// What the user calls a file: `-` is standard input.
+pub(crate) fn name(path: &Path) -> String {
+    if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
+}
+
+fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Reads a file that people write, and never more of it than the limit.
+///
+/// # Errors
+/// If it cannot be read or is too large.
+pub(crate) fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
+    let name = name(path);
+    if is_standard_input(path) {
+        return document::take(&name, None, std::io::stdin().lock());
+    }
+    let unreadable = |error: std::io::Error| {
+        let message = format!("cannot read: {error}");
+        Box::new(Diagnostic::whole_file(codes::UNREADABLE, &name, message))
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    document::take(&name, metadata.is_file().then_some(metadata.len()), file)
+}
+
+/// Reads a fabric file, showing its mistakes.
+///
+/// # Errors
+/// [`Refused`](crate::output::Refused) when it has mistakes.
+pub(crate) fn read_fabric(path: &Path) -> anyhow::Result<Fabric> {
+    let (fabric, mistakes) = match read_document(path) {
+        Ok(bytes) => file::load(&name(path), &bytes),
+        Err(mistake) => (None, vec![*mistake]),
+    };
+    crate::output::diagnostics(&mistakes);
+    fabric.ok_or(crate::output::Refused.into())
+}
 
 /// Writes `contents` to `path` so that no reader ever sees half of it: into a file with a temporary
 /// name in the same folder, which then takes the name. Pipes and devices are written as they are.

@@ -9,11 +9,14 @@ mod cli;
 mod compare;
 mod completions;
 mod files;
+mod kinds;
 mod mfu;
 mod output;
 mod progress;
+mod schema;
 mod table;
 mod trace;
+mod validate;
 
 use std::process::ExitCode;
 

@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use lightloom_fabric::document::{self, Diagnostic, Style};
 use serde::Serialize;
 
 /// What a verb found.
@@ -22,6 +23,11 @@ pub(crate) enum Outcome {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct WrongUsage(pub(crate) String);
+
+/// The input was refused and its mistakes have been shown: exit status 1, nothing more to say.
+#[derive(Debug, thiserror::Error)]
+#[error("the input is refused")]
+pub(crate) struct Refused;
 
 /// When messages are coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -75,6 +81,12 @@ pub(crate) fn print_json(result: &impl Serialize) -> anyhow::Result<()> {
     print(&text)
 }
 
+/// Shows what is wrong with files.
+pub(crate) fn diagnostics(diagnostics: &[Diagnostic]) {
+    let style = if coloured() { Style::Coloured } else { Style::Plain };
+    let _ = io::stderr().lock().write_all(document::render(diagnostics, style).as_bytes());
+}
+
 /// Tells the user something that is not the result. Failures to do so are nobody's concern.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
@@ -85,6 +97,7 @@ pub(crate) fn conclude(end: anyhow::Result<Outcome>) -> ExitCode {
     match end {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::Bad) => ExitCode::from(1),
+        Err(error) if error.is::<Refused>() => ExitCode::from(1),
         Err(error) if reader_went_away(&error) => ExitCode::SUCCESS,
         Err(error) => {
             note(&format!("{} {error:#}", error_label()));

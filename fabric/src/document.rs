@@ -60,6 +60,7 @@ mod conform;
 mod deserialize;
 mod diagnostic;
 mod door;
+mod in_order;
 mod parse;
 mod problem;
 mod render;
@@ -73,6 +74,7 @@ use serde::de::DeserializeOwned;
 pub use crate::document_codes as codes;
 pub use diagnostic::{Code, Diagnostic, Excerpt, Place, Related, Severity, quote};
 pub use door::{Limits, take};
+pub use in_order::InOrder;
 pub use render::{Style, render, sarif};
 
 use problem::{Problem, Problems};
@@ -192,8 +194,14 @@ impl Check<'_> {
     }
 
     fn span(&self, path: &str) -> Span {
-        self.tree.find(path).0
+        place(self.tree, self.problems, path)
     }
+}
+
+/// The place of `path`. Finding it takes time in long lists, so it is not sought where a mistake will
+/// only be counted.
+fn place(tree: &Tree<'_>, problems: &Problems, path: &str) -> Span {
+    if problems.is_full() { Span::default() } else { tree.find(path).0 }
 }
 
 /// A report that can be completed; it is filed when dropped.
@@ -222,7 +230,7 @@ impl Report<'_> {
 
     /// Another place that belongs to it.
     pub fn also(self, path: &str, message: impl Into<String>) -> Self {
-        let span = self.tree.find(path).0;
+        let span = place(self.tree, self.problems, path);
         self.edit(|problem| problem.with_related(span, message))
     }
 }

@@ -16,7 +16,7 @@ pub struct IdError {
 }
 
 macro_rules! text_serde {
-    ($name:ident, $example:literal) => {
+    ($name:ident, $kind:literal, $pattern:expr, $example:literal) => {
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -33,7 +33,12 @@ macro_rules! text_serde {
                 stringify!($name).into()
             }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "examples": [$example] })
+                schemars::json_schema!({
+                    "type": "string",
+                    "description": $kind,
+                    "pattern": $pattern,
+                    "examples": [$example],
+                })
             }
         }
     };
@@ -75,7 +80,7 @@ macro_rules! index_id {
                     .ok_or_else(|| IdError { text: text.to_owned(), kind: $kind, example: $example })
             }
         }
-        text_serde!($name, $example);
+        text_serde!($name, $kind, concat!("^", $prefix, "[0-9]+$"), $example);
     };
 }
 
@@ -127,7 +132,7 @@ macro_rules! part_id {
                 })
             }
         }
-        text_serde!($name, $example);
+        text_serde!($name, $kind, concat!("^n[0-9]+/", $prefix, "[0-9]+$"), $example);
     };
 }
 

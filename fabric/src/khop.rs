@@ -252,16 +252,8 @@ impl KhopRing {
         shape: Shape,
         node_at: Vec<NodeId>,
     ) -> Result<Self, KhopError> {
-        if !(2..=MAX_GPUS_PER_NODE).contains(&gpus_per_node) {
-            return Err(KhopError::GpusPerNode(gpus_per_node));
-        }
-        if !(2..=gpus_per_node).contains(&k) {
-            return Err(KhopError::Hops { k, gpus_per_node });
-        }
         let nodes = u32::try_from(node_at.len()).unwrap_or(u32::MAX);
-        if !(1..=MAX_NODES).contains(&nodes) {
-            return Err(KhopError::Nodes(nodes));
-        }
+        Self::check(gpus_per_node, k, nodes)?;
         let mut position_of = vec![Position(u32::MAX); node_at.len()];
         for (position, node) in (0..).zip(&node_at) {
             position_of[node.index()] = Position(position);
@@ -271,6 +263,23 @@ impl KhopRing {
             "the line order names every node once"
         );
         Ok(Self { gpus_per_node, k, shape, node_at, position_of, absent: FxHashSet::default() })
+    }
+
+    /// Whether a ring of these numbers can be built.
+    ///
+    /// # Errors
+    /// If R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
+    pub fn check(gpus_per_node: u8, k: u8, nodes: u32) -> Result<(), KhopError> {
+        if !(2..=MAX_GPUS_PER_NODE).contains(&gpus_per_node) {
+            return Err(KhopError::GpusPerNode(gpus_per_node));
+        }
+        if !(2..=gpus_per_node).contains(&k) {
+            return Err(KhopError::Hops { k, gpus_per_node });
+        }
+        if !(1..=MAX_NODES).contains(&nodes) {
+            return Err(KhopError::Nodes(nodes));
+        }
+        Ok(())
     }
 
     /// Takes one fibre out: it was never installed.

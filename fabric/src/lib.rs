@@ -9,6 +9,7 @@ pub mod document;
 pub mod fabric;
 pub mod fat_tree;
 pub mod fault;
+pub mod file;
 pub mod id;
 pub mod khop;
 pub mod plan;

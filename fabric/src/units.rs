@@ -356,7 +356,9 @@ impl<'de, Q: Quantity + FromStr<Err = QuantityError>> Deserialize<'de> for Text<
 
 impl<Q: Quantity> Serialize for Text<Q> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0.to_string().replace(' ', "").replace("b/s", "bps"))
+        serializer.collect_str(
+            &self.0.to_string().replace(' ', "").replace("b/s", "bps").replace('µ', "u"),
+        )
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::codes;
 use super::problem::{Problem, Problems};
-use super::shape::{Bounds, Form, Key, ROOT, Record, Shape, ShapeId, Shapes};
+use super::shape::{Bounds, Form, Key, ROOT, Record, Shape, ShapeId, Shapes, lower_first};
 use super::tree::{Kind, Meaning, Span, Tree, View};
 use super::{closest, quote};
 
@@ -96,10 +96,8 @@ impl<'a> Walk<'a> {
             Form::Boolean => "`true` or `false`".to_owned(),
             Form::Integer(_) => "a whole number".to_owned(),
             Form::Number(_) => "a number".to_owned(),
-            Form::Text { .. } if shape.example.is_some() && !shape.description.is_empty() => {
-                lower_first(&shape.description)
-            }
-            Form::Text { .. } => "text".to_owned(),
+            Form::Text { .. } if shape.what.is_empty() => "text".to_owned(),
+            Form::Text { .. } => shape.what.clone(),
             Form::Words(words) => alternatives(words.iter().map(|word| format!("`{word}`"))),
             Form::List { .. } => "a list".to_owned(),
             Form::Record(_) => "a mapping".to_owned(),
@@ -184,10 +182,7 @@ impl<'a> Walk<'a> {
     }
 
     fn bad_spelling(&mut self, node: View<'_>, shape: &Shape, text: &str) {
-        let what = match shape.description.as_str() {
-            "" => "what belongs here".to_owned(),
-            description => lower_first(description),
-        };
+        let what = if shape.what.is_empty() { "what belongs here" } else { &shape.what };
         let mut problem = Problem::new(
             codes::BAD_SPELLING,
             node.span(),
@@ -259,9 +254,12 @@ impl<'a> Walk<'a> {
     }
 
     fn other_entry(&mut self, key: View<'_>, value: View<'_>, record: &Record, others: ShapeId) {
-        if record.other_keys.as_ref().is_some_and(|pattern| !pattern.is_match(key.text())) {
+        let wrong = record.other_keys.as_ref().filter(|pattern| !pattern.is_match(key.text()));
+        if let Some(pattern) = wrong {
             let message = format!("{} cannot be a key here", quote(key.text()));
-            self.problems.add(Problem::new(codes::BAD_SPELLING, key.span(), message));
+            let help = format!("keys here have the form `{pattern}`");
+            self.problems
+                .add(Problem::new(codes::BAD_SPELLING, key.span(), message).with_help(help));
         }
         self.value(value, others, key.span());
     }
@@ -415,18 +413,6 @@ fn plain_number(text: &str) -> Option<String> {
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     let plain = digits.trim_start_matches('0');
     is_number.then(|| if plain.is_empty() { "0".to_owned() } else { plain.to_owned() })
-}
-
-fn lower_first(text: &str) -> String {
-    let mut characters = text.chars();
-    match (characters.next(), characters.clone().next()) {
-        // An abbreviation keeps its capitals: "GPUs per node".
-        (Some(first), Some(second)) if first.is_uppercase() && second.is_uppercase() => {
-            format!("{first}{}", characters.as_str())
-        }
-        (Some(first), _) => first.to_lowercase().chain(characters).collect(),
-        (None, _) => String::new(),
-    }
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {

@@ -161,7 +161,7 @@ impl fmt::Display for Diagnostic {
 }
 
 /// Characters of a source line shown before and after the place in question.
-const CONTEXT_BEFORE: usize = 60;
+const CONTEXT_BEFORE: usize = 90;
 const CONTEXT_AFTER: usize = 100;
 
 impl Place {
@@ -183,6 +183,13 @@ impl Place {
                 start - line_start..end - line_start,
             ),
         }
+    }
+}
+
+impl Place {
+    /// Whether both stand in one drawn line.
+    pub(crate) fn is_on_the_line_of(&self, other: &Self) -> bool {
+        self.line == other.line && self.excerpt.text == other.excerpt.text
     }
 }
 
@@ -261,7 +268,7 @@ mod tests {
         let place = Place::of(&source, Span { start: 10_000, end: 10_004 });
         assert_eq!(place.column, 5001);
         let Excerpt { text, marked } = place.excerpt;
-        assert!(text.chars().count() < 170 && text.starts_with('…') && text.ends_with('…'));
+        assert!(text.chars().count() < 200 && text.starts_with('…') && text.ends_with('…'));
         assert_eq!(&text[marked], "here");
     }
 

@@ -87,6 +87,11 @@ impl Problems {
         }
     }
 
+    /// Whether more mistakes would only be counted: then nobody needs their places.
+    pub(crate) fn is_full(&self) -> bool {
+        self.kept.len() >= KEPT
+    }
+
     /// Whether anything makes the file unusable.
     pub(crate) fn has_errors(&self) -> bool {
         self.errors > 0

@@ -4,7 +4,7 @@ use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use serde_json::{Value, json};
 
-use super::diagnostic::{Code, Diagnostic, Place, Severity};
+use super::diagnostic::{Code, Diagnostic, Place, Related, Severity};
 
 /// How diagnostics are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,39 +40,43 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
     let file = diagnostic.file.as_str();
     let title = level.primary_title(&diagnostic.message).id(diagnostic.code.id);
     let mut group = Group::with_title(title);
-    match &diagnostic.place {
-        None => group = group.element(Origin::path(file)),
-        Some(place) => {
-            if place.excerpt.begins_cut() {
-                // The drawn line does not begin where the file's does: say the true column.
-                let origin = Origin::path(file).line(place.line as usize);
-                group = group.element(origin.char_column(place.column as usize));
-            }
-            let snippet = snippet(file, place, AnnotationKind::Primary, &diagnostic.label);
-            group = group.element(snippet);
-        }
+    let Some(place) = &diagnostic.place else {
+        return with_help(group.element(Origin::path(file)), diagnostic);
+    };
+    if place.excerpt.begins_cut() {
+        // The drawn line does not begin where the file's does: say the true column.
+        let origin = Origin::path(file).line(place.line as usize);
+        group = group.element(origin.char_column(place.column as usize));
     }
-    for related in &diagnostic.related {
-        let kind = AnnotationKind::Context;
-        group = group.element(snippet(file, &related.place, kind, &related.message));
+    let (same_line, elsewhere): (Vec<&Related>, Vec<&Related>) =
+        diagnostic.related.iter().partition(|related| related.place.is_on_the_line_of(place));
+    let beside = same_line
+        .iter()
+        .map(|related| annotation(AnnotationKind::Context, &related.place, &related.message));
+    let primary = annotation(AnnotationKind::Primary, place, &diagnostic.label);
+    group = group.element(snippet(file, place).annotation(primary).annotations(beside));
+    for related in elsewhere {
+        let there = annotation(AnnotationKind::Context, &related.place, &related.message);
+        group = group.element(snippet(file, &related.place).annotation(there));
     }
+    with_help(group, diagnostic)
+}
+
+fn with_help<'d>(group: Group<'d>, diagnostic: &'d Diagnostic) -> Group<'d> {
     match &diagnostic.help {
         Some(help) => group.element(Level::HELP.message(help)),
         None => group,
     }
 }
 
-fn snippet<'d>(
-    file: &'d str,
-    place: &'d Place,
-    kind: AnnotationKind,
-    label: &'d str,
-) -> Snippet<'d, Annotation<'d>> {
-    let label = (!label.is_empty()).then_some(label);
+fn annotation<'d>(kind: AnnotationKind, place: &Place, label: &'d str) -> Annotation<'d> {
+    kind.span(place.excerpt.marked.clone()).label((!label.is_empty()).then_some(label))
+}
+
+fn snippet<'d>(file: &'d str, place: &'d Place) -> Snippet<'d, Annotation<'d>> {
     Snippet::source(place.excerpt.text.as_str())
         .path((!place.excerpt.begins_cut()).then_some(file))
         .line_start(place.line as usize)
-        .annotation(kind.span(place.excerpt.marked.clone()).label(label))
 }
 
 /// Diagnostics as a SARIF 2.1.0 log, the form that code-scanning services read. `codes` are the rules

@@ -19,8 +19,10 @@ pub(crate) type ShapeId = usize;
 
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
-    /// First sentence of the documentation.
+    /// What the key or the type is for: the first sentence of its documentation.
     pub(crate) description: String,
+    /// What values of the type are, in words: the description of a named type.
+    pub(crate) what: String,
     pub(crate) example: Option<String>,
     pub(crate) form: Form,
 }
@@ -134,6 +136,7 @@ impl<'v> Compiler<'v> {
         let pointer = reference.trim_start_matches('#');
         if let Some(target) = self.schema.pointer(pointer) {
             self.fill(id, target);
+            self.shapes[id].what = lower_first(&self.shapes[id].description);
         }
         if let Some(description) = description {
             self.shapes[id].description = first_sentence(description);
@@ -282,6 +285,18 @@ fn text<'v>(schema: &'v Value, key: &str) -> Option<&'v str> {
 /// Patterns that the small engine cannot run are left to serde.
 fn compile_pattern(pattern: &str) -> Option<Regex> {
     Regex::new(pattern).ok()
+}
+
+pub(crate) fn lower_first(text: &str) -> String {
+    let mut characters = text.chars();
+    match (characters.next(), characters.clone().next()) {
+        // An abbreviation keeps its capitals: "GPUs of a node".
+        (Some(first), Some(second)) if first.is_uppercase() && second.is_uppercase() => {
+            format!("{first}{}", characters.as_str())
+        }
+        (Some(first), _) => first.to_lowercase().chain(characters).collect(),
+        (None, _) => String::new(),
+    }
 }
 
 fn first_sentence(description: &str) -> String {

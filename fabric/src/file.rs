@@ -1,0 +1,45 @@
+//! The fabric file: what people write to describe a cluster, and how it becomes a [`Fabric`].
+//!
+//! ```text
+//! fabric.yaml ─▶ FabricFile (raw twin, file::raw) ─▶ lowering and its checks (file::lower) ─▶ Fabric
+//! ```
+//!
+//! Two forms describe the cabling. The generator form counts (`nodes: 720`), the explicit form lists
+//! `nodes:` and `links:`, where a link that is not listed is a fibre that was never installed.
+//!
+//! ```
+//! let text = b"name: ring-demo\nhbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}\n";
+//! let (fabric, mistakes) = lightloom_fabric::file::load("fabric.yaml", text);
+//! assert_eq!(fabric.expect("the file is good").hbd.gpus(), 2880);
+//! assert!(mistakes.is_empty());
+//! ```
+
+pub mod codes;
+mod explicit;
+mod lower;
+mod raw;
+
+pub use raw::{
+    DcnFile, DeploymentFile, Endpoint, FabricFile, FatTreeFile, HbdFile, JobFile, JobSizeFile,
+    KhopFile, LinkFile, NodeFile, PartFile, PartsFile, TransceiverFile,
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::document::{self, Diagnostic};
+use crate::fabric::Fabric;
+
+/// Reads a fabric file: the fabric, or every mistake in it.
+///
+/// `file` is what the user calls it, for messages.
+#[must_use]
+pub fn load(file: &str, bytes: &[u8]) -> (Option<Fabric>, Vec<Diagnostic>) {
+    document::load(file, bytes, |raw: FabricFile, check| {
+        let digest: [u8; 32] = Sha256::digest(bytes).into();
+        lower::lower(raw, hex(&digest), check)
+    })
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

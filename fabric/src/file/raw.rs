@@ -1,0 +1,364 @@
+//! The fabric file as it is written: these types are its documentation, its JSON Schema and its reader.
+//!
+//! They hold what the file says, not what it means; `lower` turns them into a [`Fabric`].
+//!
+//! [`Fabric`]: crate::fabric::Fabric
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::dcn::{FatTree, Order};
+use crate::document::InOrder;
+use crate::fabric::{HbdLinks, Parts, Transceiver};
+use crate::id::{BundleId, NodeId, TorId};
+use crate::khop::{Port, Shape};
+use crate::units::{BitsPerSecond, Picoseconds, Text};
+
+/// A cluster: what is installed, how it is cabled and what shall run on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FabricFile {
+    /// Its name in reports.
+    #[schemars(length(min = 1, max = 100))]
+    pub name: String,
+    /// The high-bandwidth domain: GPUs joined by transceivers that switch circuits.
+    pub hbd: HbdFile,
+    /// Explicit form: every node, in the order of the HBD line. The number in a node's name is its
+    /// place in the racks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<InOrder<NodeId, Option<NodeFile>>>,
+    /// Explicit form: every fibre. One that is not listed was never installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<Vec<LinkFile>>,
+    /// The data-centre network beside the HBD.
+    #[serde(default)]
+    pub dcn: DcnFile,
+    /// How the HBD line runs through the racks.
+    #[serde(default)]
+    pub deployment: DeploymentFile,
+    /// The transceivers with an optical circuit switch inside.
+    #[serde(default)]
+    pub transceiver: TransceiverFile,
+    /// What shall run, in order of placement.
+    #[serde(default)]
+    pub jobs: Vec<JobFile>,
+    /// Prices and powers of the interconnect parts.
+    #[serde(default)]
+    pub parts: PartsFile,
+}
+
+/// The design of the high-bandwidth domain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum HbdFile {
+    /// A ring or line of nodes, each cabled to the k nearest on either side (InfiniteHBD).
+    Khop(KhopFile),
+}
+
+/// A ring or line of nodes, each cabled to the k nearest on either side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(example = "{nodes: 720, gpus_per_node: 4, k: 3}")]
+pub struct KhopFile {
+    /// Generator form: number of nodes, 1 to 4,000,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// GPUs in a node, 2 to 64.
+    #[schemars(example = 4)]
+    pub gpus_per_node: u8,
+    /// Transceiver bundles in a node, and how many places its longest fibre reaches: 2 to
+    /// `gpus_per_node`.
+    #[schemars(example = 3)]
+    pub k: u8,
+    /// Whether the last nodes are cabled to the first.
+    #[serde(default = "ring")]
+    pub shape: Shape,
+    /// Rate of one edge of the GPU ring in one direction: half of a GPU's bandwidth.
+    #[serde(default = "edge_rate")]
+    pub edge_rate: Text<BitsPerSecond>,
+    /// Propagation delay of an edge inside a node, over copper or a looped bundle.
+    #[serde(default = "inside_latency")]
+    pub inside_latency: Text<Picoseconds>,
+    /// Propagation delay of a fibre between nodes.
+    #[serde(default = "fibre_latency")]
+    pub fibre_latency: Text<Picoseconds>,
+}
+
+fn ring() -> Shape {
+    Shape::Ring
+}
+fn edge_rate() -> Text<BitsPerSecond> {
+    Text(HbdLinks::default().edge_rate)
+}
+fn inside_latency() -> Text<Picoseconds> {
+    Text(HbdLinks::default().inside_latency)
+}
+fn fibre_latency() -> Text<Picoseconds> {
+    Text(HbdLinks::default().fibre_latency)
+}
+
+/// What the explicit form says of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeFile {
+    /// The ToR it stands under, checked against its number: racks are filled in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tor: Option<TorId>,
+}
+
+/// A fibre.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkFile {
+    /// The two ports it joins, in either order.
+    pub endpoints: [Endpoint; 2],
+}
+
+/// A fibre port, written `n17:b0.2`: external path 2 of bundle 0 of node 17.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint(pub Port);
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Port { bundle: BundleId { node, bundle }, path } = self.0;
+        write!(f, "{node}:b{bundle}.{path}")
+    }
+}
+
+/// Why a text is not an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a fibre port: write it like `n17:b0.2` (node, bundle, external path 1 or 2)")]
+pub struct EndpointError(String);
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let parse = || {
+            let (node, port) = text.split_once(':')?;
+            let (bundle, path) = port.strip_prefix('b')?.split_once('.')?;
+            let path = match path {
+                "1" => 1,
+                "2" => 2,
+                _ => return None,
+            };
+            let bundle = BundleId { node: node.parse().ok()?, bundle: bundle.parse().ok()? };
+            Some(Self(Port { bundle, path }))
+        };
+        parse().ok_or_else(|| EndpointError(text.to_owned()))
+    }
+}
+
+impl Serialize for Endpoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Endpoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Endpoint {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Endpoint".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A fibre port (node, bundle, external path 1 or 2)",
+            "pattern": "^n[0-9]+:b[0-9]+\\.[12]$",
+            "examples": ["n17:b0.2"],
+        })
+    }
+}
+
+/// The design of the data-centre network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum DcnFile {
+    /// Nodes under ToRs, ToRs in aggregation domains.
+    FatTree(FatTreeFile),
+}
+
+impl Default for DcnFile {
+    fn default() -> Self {
+        Self::FatTree(FatTreeFile::default())
+    }
+}
+
+/// Nodes under ToRs, ToRs in aggregation domains.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(example = "{nodes_per_tor: 4}")]
+pub struct FatTreeFile {
+    /// Nodes under one ToR.
+    #[schemars(range(min = 1, max = 65536))]
+    pub nodes_per_tor: u32,
+    /// ToRs in one aggregation domain.
+    #[schemars(range(min = 1, max = 65536))]
+    pub tors_per_domain: u32,
+    /// Downlink over uplink bandwidth of a ToR: 1 is non-blocking, 3 is 3:1.
+    #[schemars(range(min = 1, max = 64))]
+    pub oversubscription: u32,
+    /// Rate of a GPU's network interface and of every switch port.
+    pub link_rate: Text<BitsPerSecond>,
+    /// Propagation delay of one cable.
+    pub link_latency: Text<Picoseconds>,
+}
+
+impl Default for FatTreeFile {
+    fn default() -> Self {
+        let tree = FatTree::default();
+        Self {
+            nodes_per_tor: tree.nodes_per_tor,
+            tors_per_domain: tree.tors_per_domain,
+            oversubscription: tree.oversubscription,
+            link_rate: Text(tree.link_rate),
+            link_latency: Text(tree.link_latency),
+        }
+    }
+}
+
+/// How the HBD line runs through the racks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DeploymentFile {
+    /// Generator form: the order of the nodes in the HBD line.
+    pub order: Order,
+}
+
+/// A transceiver with an optical circuit switch inside.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransceiverFile {
+    /// Shortest time the light is dark while the switch moves.
+    pub switch_min: Text<Picoseconds>,
+    /// Longest time the light is dark while the switch moves.
+    pub switch_max: Text<Picoseconds>,
+    /// Added by the software that commands it, before the light moves.
+    pub software_delay: Text<Picoseconds>,
+}
+
+impl Default for TransceiverFile {
+    fn default() -> Self {
+        let transceiver = Transceiver::default();
+        Self {
+            switch_min: Text(transceiver.switch_min),
+            switch_max: Text(transceiver.switch_max),
+            software_delay: Text(transceiver.software_delay),
+        }
+    }
+}
+
+/// A job: groups of `tp` GPUs, each group one ring.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobFile {
+    /// Its name in reports.
+    #[schemars(length(min = 1, max = 100))]
+    pub name: String,
+    /// GPUs it wants, a multiple of `tp`, or `all` that can be grouped.
+    #[serde(default)]
+    pub gpus: JobSizeFile,
+    /// GPUs of one group: whole nodes, or a part of one node.
+    #[schemars(range(min = 1, max = 1_000_000), example = 32)]
+    pub tp: u32,
+}
+
+/// How many GPUs a job wants: a number, or `all`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobSizeFile {
+    /// All that can be grouped.
+    #[default]
+    All,
+    /// This many.
+    Gpus(u64),
+}
+
+impl Serialize for JobSizeFile {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::All => serializer.serialize_str("all"),
+            Self::Gpus(gpus) => serializer.serialize_u64(*gpus),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for JobSizeFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Size;
+        impl de::Visitor<'_> for Size {
+            type Value = JobSizeFile;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of GPUs or `all`")
+            }
+            fn visit_u64<E: de::Error>(self, gpus: u64) -> Result<JobSizeFile, E> {
+                Ok(JobSizeFile::Gpus(gpus))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<JobSizeFile, E> {
+                match text {
+                    "all" => Ok(JobSizeFile::All),
+                    other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Size)
+    }
+}
+
+impl JsonSchema for JobSizeFile {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "JobSize".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "all" }],
+            "examples": [2048, "all"],
+        })
+    }
+}
+
+/// Prices and powers of the interconnect parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PartsFile {
+    /// One OCSTrx module of 800 Gb/s.
+    pub ocstrx: PartFile,
+    /// The fibre that comes with every optical module.
+    pub fibre: PartFile,
+    /// One direct-attach copper cable of 1.6 Tb/s.
+    pub dac: PartFile,
+}
+
+/// Price and power of one part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartFile {
+    /// Price in United States dollars.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub usd: f64,
+    /// Power in watts.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub watts: f64,
+}
+
+impl Default for PartsFile {
+    fn default() -> Self {
+        let parts = Parts::default();
+        Self {
+            ocstrx: PartFile { usd: parts.ocstrx.0, watts: parts.ocstrx_power.0 },
+            fibre: PartFile { usd: parts.fibre.0, watts: 0.0 },
+            dac: PartFile { usd: parts.dac.0, watts: parts.dac_power.0 },
+        }
+    }
+}

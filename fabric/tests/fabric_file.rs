@@ -1,0 +1,199 @@
+//! What fabric files promise: both forms mean the same cabling, and every mistake is shown.
+
+use lightloom_fabric::document::{Style, render};
+use lightloom_fabric::fabric::{Fabric, JobSize};
+use lightloom_fabric::file::{self, Endpoint, FabricFile};
+use lightloom_fabric::id::NodeId;
+use lightloom_fabric::khop::{Fibre, Position};
+use proptest::prelude::*;
+
+fn good(text: &str) -> Fabric {
+    let (fabric, mistakes) = file::load("fabric.yaml", text.as_bytes());
+    fabric.unwrap_or_else(|| panic!("{}", render(&mistakes, Style::Plain)))
+}
+
+fn shown(text: &str) -> String {
+    let (fabric, mistakes) = file::load("fabric.yaml", text.as_bytes());
+    assert!(fabric.is_none(), "the file is taken for good");
+    render(&mistakes, Style::Plain)
+}
+
+/// A file in explicit form: the line order, and the fibres for which `keep` holds.
+fn explicit(fabric: &Fabric, header: &str, keep: impl Fn(Fibre) -> bool) -> String {
+    let ring = &fabric.hbd;
+    let mut text = format!("{header}\nnodes:\n");
+    for position in 0..ring.nodes() {
+        text.push_str(&format!("  {}:\n", ring.node_at(Position(position))));
+    }
+    text.push_str("links:\n");
+    for fibre in ring.fibres().filter(|fibre| keep(*fibre)) {
+        let (a, b) = ring.ports(fibre);
+        text.push_str(&format!("  - endpoints: [\"{}\", \"{}\"]\n", Endpoint(b), Endpoint(a)));
+    }
+    if text.ends_with("links:\n") {
+        text.truncate(text.len() - 1);
+        text.push_str(" []\n");
+    }
+    text
+}
+
+#[test]
+fn what_is_left_out_takes_the_default() {
+    let fabric = good("name: x\nhbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}\n");
+    assert_eq!(fabric.hbd.gpus(), 2880);
+    assert_eq!(fabric.hbd.node_at(Position(1)), NodeId(4), "sub-lines over ToRs of four nodes");
+    assert_eq!(fabric.hbd_links, Default::default());
+    assert_eq!(fabric.dcn, Default::default());
+    assert_eq!(fabric.transceiver, Default::default());
+    assert_eq!(fabric.parts, Default::default());
+    assert_eq!(fabric.jobs, []);
+    assert_eq!(fabric.sha256.len(), 64);
+}
+
+#[test]
+fn what_is_written_arrives() {
+    let fabric = good(include_str!("../../topologies/line-with-every-key.yaml"));
+    assert_eq!(fabric.jobs[0].size, JobSize::Gpus(96));
+    assert_eq!(fabric.jobs[1].size, JobSize::All);
+    assert_eq!(fabric.jobs[1].tp, 4);
+    assert_eq!(fabric.dcn.nodes_per_tor, 2);
+    assert_eq!(fabric.hbd_links.edge_rate.get(), 3_200_000_000_000);
+    assert_eq!(fabric.parts, Default::default());
+}
+
+#[test]
+fn a_fabric_file_written_by_the_program_reads_back() {
+    let text = include_str!("../../topologies/line-with-every-key.yaml");
+    let (raw, _) = lightloom_fabric::document::read::<FabricFile>("a", text.as_bytes());
+    let json = serde_json::to_vec(&raw.unwrap()).unwrap();
+    let (again, mistakes) = file::load("b", &json);
+    assert_eq!(mistakes, []);
+    let original = good(text);
+    assert_eq!(
+        again.map(|fabric| Fabric { sha256: original.sha256.clone(), ..fabric }),
+        Some(original)
+    );
+}
+
+proptest! {
+    #[test]
+    fn both_forms_mean_the_same_cabling(
+        nodes in 1u32..40, gpus in 2u8..=8, k in 2u8..=8, line in any::<bool>(), tor in 1u32..5,
+        missing in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let k = k.min(gpus);
+        let shape = if line { "line" } else { "ring" };
+        let dcn = format!("dcn: {{fat_tree: {{nodes_per_tor: {tor}}}}}");
+        let khop = |count: &str| format!(
+            "name: x\nhbd: {{khop: {{{count}gpus_per_node: {gpus}, k: {k}, shape: {shape}}}}}\n{dcn}\n"
+        );
+        let mut complete = good(&khop(&format!("nodes: {nodes}, ")));
+        let all: Vec<Fibre> = complete.hbd.fibres().collect();
+        let absent: Vec<Fibre> =
+            missing.iter().filter(|_| !all.is_empty()).map(|index| *index.get(&all)).collect();
+        let listed = good(&explicit(&complete, &khop(""), |fibre| !absent.contains(&fibre)));
+        for fibre in absent {
+            complete.hbd.remove_fibre(fibre);
+        }
+        prop_assert_eq!(listed.hbd, complete.hbd);
+    }
+
+    /// A link moved to any other port is refused, or is the same link.
+    #[test]
+    fn a_miscabled_link_is_refused(
+        link in any::<prop::sample::Index>(), node in 0u32..12, bundle in 0u8..3, path in 1u8..=2,
+    ) {
+        let header = "name: x\nhbd: {khop: {gpus_per_node: 4, k: 3}}";
+        let complete = good("name: x\nhbd: {khop: {nodes: 12, gpus_per_node: 4, k: 3}}");
+        let text = explicit(&complete, header, |_| true);
+        let mut lines: Vec<&str> = text.lines().collect();
+        let links: Vec<usize> =
+            lines.iter().enumerate().filter(|(_, line)| line.contains("endpoints")).map(|(i, _)| i).collect();
+        let index = *link.get(&links);
+        let (before, _) = lines[index].rsplit_once(", ").unwrap();
+        let moved = format!("{before}, \"n{node}:b{bundle}.{path}\"]");
+        let unchanged = moved == lines[index];
+        lines[index] = &moved;
+        let (fabric, _) = file::load("x", lines.join("\n").as_bytes());
+        prop_assert_eq!(fabric.is_some(), unchanged);
+    }
+}
+
+#[test]
+fn numbers_that_make_no_ring_are_refused_at_their_key() {
+    let khop = |khop: &str| shown(&format!("name: x\nhbd: {{khop: {{{khop}}}}}\n"));
+    insta::assert_snapshot!(
+        [
+            khop("nodes: 8, gpus_per_node: 4, k: 5"),
+            khop("nodes: 0, gpus_per_node: 4, k: 2"),
+            khop("nodes: 8, gpus_per_node: 1, k: 1"),
+            khop("gpus_per_node: 4, k: 2"),
+            khop("nodes: 8, gpus_per_node: 4, k: 2, edge_rate: 0bps, fibre_latency: 0ns"),
+            khop("nodes: 8, gpus_per_node: 4, k: 2, edge_rate: 3200"),
+        ]
+        .concat()
+    );
+}
+
+#[test]
+fn jobs_that_do_not_fit_say_what_would() {
+    insta::assert_snapshot!(shown(
+        "name: x
+hbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}
+transceiver: {switch_min: 90us, switch_max: 80us}
+jobs:
+  - {name: a, gpus: 24, tp: 6}
+  - {name: a, gpus: 20, tp: 8}
+  - {name: b, gpus: 16, tp: 8}
+  - {name: c, gpus: al, tp: 8}
+"
+    ));
+    insta::assert_snapshot!(shown(
+        "name: x
+hbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}
+transceiver: {switch_min: 90us, switch_max: 80us}
+jobs:
+  - {name: a, gpus: 24, tp: 6}
+  - {name: a, gpus: 20, tp: 8}
+  - {name: b, gpus: 16, tp: 8}
+  - {name: c, tp: 8}
+  - {name: d, gpus: 8, tp: 8}
+"
+    ));
+}
+
+#[test]
+fn wrong_links_say_what_the_right_one_is() {
+    let text = "name: x
+hbd: {khop: {gpus_per_node: 4, k: 3, shape: line}}
+nodes: {n0: , n1: {tor: t1}, n2: , n3: , n4: , n5: , n6: }
+links:
+  - endpoints: [\"n0:b0.1\", \"n1:b1.1\"]
+  - endpoints: [\"n2:b1.1\", \"n0:b0.1\"]
+  - endpoints: [\"n1:b0.2\", \"n2:b1.2\"]
+  - endpoints: [\"n0:b2.1\", \"n4:b2.2\"]
+  - endpoints: [\"n5:b0.1\", \"n7:b1.1\"]
+  - endpoints: [\"n3:b3.1\", \"n4:b1.1\"]
+  - endpoints: [\"n3:b0.1\", \"n3:b1.1\"]
+";
+    insta::assert_snapshot!(shown(text));
+    insta::assert_snapshot!(shown(&text.replace("n5: , n6: ", "n5: , n8: ")));
+}
+
+#[test]
+fn one_form_of_the_cabling_is_needed() {
+    let file = |nodes: &str, lists: &str| {
+        shown(&format!("name: x\nhbd: {{khop: {{gpus_per_node: 4, k: 2{nodes}}}}}\n{lists}"))
+    };
+    insta::assert_snapshot!(
+        [
+            file(", nodes: 2", "nodes: {n0: , n1: }\nlinks: []\n"),
+            file("", "nodes: {n0: , n1: }\n"),
+            file("", "links: []\n"),
+            file("", "nodes: {n0: , n1: }\nlinks: []\ndeployment: {order: sequential}\n"),
+            file("", "nodes: {}\nlinks: []\n"),
+            file("", "nodes: {n0: , x1: , n0: }\nlinks: []\n"),
+        ]
+        .concat()
+    );
+}

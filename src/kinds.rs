@@ -1,0 +1,80 @@
+//! The kinds of files that people write, and how to tell them apart.
+//!
+//! To add a kind: one entry in [`KINDS`].
+
+use lightloom_fabric::document::{self, Code, Diagnostic};
+use lightloom_fabric::file::{self, FabricFile};
+use serde_json::Value;
+
+/// A kind of file.
+pub(crate) struct Kind {
+    /// What users call it: `lightloom schema NAME`.
+    pub(crate) name: &'static str,
+    /// What it describes, in one sentence.
+    pub(crate) about: &'static str,
+    /// Top keys that only files of this kind have.
+    marks: &'static [&'static str],
+    /// Every mistake of a file of this kind.
+    pub(crate) check: fn(&str, &[u8]) -> Vec<Diagnostic>,
+    /// Its JSON Schema.
+    pub(crate) schema: fn() -> Value,
+    /// The mistakes that only it can have.
+    pub(crate) codes: &'static [Code],
+}
+
+/// Every kind, in the order in which they are listed.
+pub(crate) const KINDS: &[Kind] = &[Kind {
+    name: "fabric",
+    about: "A cluster: what is installed, how it is cabled and what shall run on it",
+    marks: &["hbd"],
+    check: |file, bytes| file::load(file, bytes).1,
+    schema: document::schema::<FabricFile>,
+    codes: file::codes::ALL,
+}];
+
+/// The kind of this name.
+pub(crate) fn named(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.name == name)
+}
+
+/// The only kind whose marks are among `keys`, which are allowed a slip of spelling.
+pub(crate) fn of_keys(keys: &[String]) -> Option<&'static Kind> {
+    let exact = |mark: &str| keys.iter().any(|key| key == mark);
+    let near = |mark: &str| document::closest(mark, keys.iter().map(String::as_str)).is_some();
+    only(KINDS.iter().filter(|kind| kind.marks.iter().any(|mark| exact(mark))))
+        .or_else(|| only(KINDS.iter().filter(|kind| kind.marks.iter().any(|mark| near(mark)))))
+}
+
+fn only<'k>(mut kinds: impl Iterator<Item = &'k Kind>) -> Option<&'k Kind> {
+    let first = kinds.next()?;
+    kinds.next().is_none().then_some(first)
+}
+
+/// Every code that any file can be refused with.
+pub(crate) fn all_codes() -> Vec<Code> {
+    let kinds = KINDS.iter().flat_map(|kind| kind.codes);
+    document::codes::ALL.iter().chain(kinds).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_apart_by_their_marks() {
+        let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+        let name = |kind: Option<&Kind>| kind.map(|kind| kind.name);
+        assert_eq!(name(of_keys(&keys(&["name", "hbd"]))), Some("fabric"));
+        assert_eq!(name(of_keys(&keys(&["name", "hdb"]))), Some("fabric"));
+        assert_eq!(name(of_keys(&keys(&["name"]))), None);
+    }
+
+    #[test]
+    fn a_code_has_one_meaning() {
+        let mut codes = all_codes();
+        codes.sort_unstable();
+        for pair in codes.windows(2) {
+            assert_ne!(pair[0].id, pair[1].id);
+        }
+    }
+}

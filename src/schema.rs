@@ -1,0 +1,61 @@
+//! `lightloom schema`: the JSON Schema of a file kind.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValue;
+
+use crate::cli::FormatArgument;
+use crate::files;
+use crate::kinds::{self, KINDS};
+use crate::output::{self, Outcome};
+
+/// Prints the JSON Schema of a file kind, for editors.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  lightloom schema fabric > fabric.schema.json
+  # and at the top of fabric.yaml, for editors with a YAML language server:
+  # yaml-language-server: $schema=fabric.schema.json")]
+pub(crate) struct Arguments {
+    /// The kind of file.
+    #[arg(value_name = "KIND", value_parser = KindName)]
+    kind: String,
+    /// Where to write it [default: standard output].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// A schema is JSON in either format.
+    #[command(flatten)]
+    _format: FormatArgument,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let kind = kinds::named(&arguments.kind).expect("the argument parser knows the kinds");
+    let mut text = serde_json::to_string_pretty(&(kind.schema)())?;
+    text.push('\n');
+    match &arguments.output {
+        Some(path) => files::write(path, text.as_bytes())?,
+        None => output::print(&text)?,
+    }
+    Ok(Outcome::Good)
+}
+
+/// The name of a kind of file, as an argument.
+#[derive(Clone, Copy)]
+pub(crate) struct KindName;
+
+impl clap::builder::TypedValueParser for KindName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        let names = KINDS.iter().map(|kind| kind.name);
+        clap::builder::PossibleValuesParser::new(names).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(KINDS.iter().map(|kind| PossibleValue::new(kind.name).help(kind.about))))
+    }
+}

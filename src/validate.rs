@@ -1,0 +1,126 @@
+//! `lightloom validate`: every mistake of files that people write, all at once.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use lightloom_fabric::document::{self, Diagnostic, Severity, codes};
+use serde_json::json;
+
+use crate::files;
+use crate::kinds::{self, KINDS, Kind};
+use crate::output::{self, Outcome};
+use crate::schema::KindName;
+
+/// Checks fabric and other files: every mistake at once, with its place and its fix.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom validate fabric.yaml
+  lightloom validate topologies/*.yaml --format sarif > findings.sarif
+  generate-fabric | lightloom validate - --kind fabric")]
+pub(crate) struct Arguments {
+    /// The files; `-` is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// What the files are [default: told by their keys].
+    #[arg(long, value_name = "KIND", value_parser = KindName)]
+    kind: Option<String>,
+    /// How to show the result.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+}
+
+/// The forms of a validation.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Format {
+    /// With source excerpts, for people.
+    #[default]
+    Text,
+    /// One JSON document, for programs.
+    Json,
+    /// SARIF 2.1.0, for code-scanning services.
+    Sarif,
+}
+
+/// What was found in one file.
+struct Finding {
+    file: String,
+    kind: Option<&'static Kind>,
+    mistakes: Vec<Diagnostic>,
+}
+
+impl Finding {
+    fn is_good(&self) -> bool {
+        self.mistakes.iter().all(|mistake| mistake.severity != Severity::Error)
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let kind = arguments.kind.as_deref().and_then(kinds::named);
+    let findings: Vec<Finding> = arguments.files.iter().map(|path| examine(path, kind)).collect();
+    match arguments.format {
+        Format::Text => show_text(&findings)?,
+        Format::Json => show_json(&findings)?,
+        Format::Sarif => show_sarif(&findings)?,
+    }
+    let good = findings.iter().all(Finding::is_good);
+    Ok(if good { Outcome::Good } else { Outcome::Bad })
+}
+
+fn examine(path: &std::path::Path, kind: Option<&'static Kind>) -> Finding {
+    let file = files::name(path);
+    let bytes = match files::read_document(path) {
+        Ok(bytes) => bytes,
+        Err(mistake) => return Finding { file, kind, mistakes: vec![*mistake] },
+    };
+    let kind = kind.or_else(|| kinds::of_keys(&document::top_keys(&bytes)));
+    let mistakes = match kind {
+        Some(kind) => (kind.check)(&file, &bytes),
+        None => unknown_kind(&file, &bytes),
+    };
+    Finding { file, kind, mistakes }
+}
+
+/// What is wrong with a file that is not clearly of any kind: first of all, whether it is YAML at all.
+fn unknown_kind(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
+    let (_, mistakes) = document::read::<serde_json::Value>(file, bytes);
+    if !mistakes.is_empty() {
+        return mistakes;
+    }
+    let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+    let message = "the keys of the file do not tell what kind it is";
+    let help = format!("say it with `--kind KIND` (known: {})", names.join(", "));
+    vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, file, message).with_help(help)]
+}
+
+fn show_text(findings: &[Finding]) -> anyhow::Result<()> {
+    for finding in findings {
+        output::diagnostics(&finding.mistakes);
+        let kind = finding.kind.map_or("file", |kind| kind.name);
+        if finding.is_good() {
+            output::print(&format!("{}: good {kind} file\n", finding.file))?;
+        }
+    }
+    Ok(())
+}
+
+fn show_json(findings: &[Finding]) -> anyhow::Result<()> {
+    let files: Vec<_> = findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "file": finding.file,
+                "kind": finding.kind.map(|kind| kind.name),
+                "valid": finding.is_good(),
+                "diagnostics": finding.mistakes,
+            })
+        })
+        .collect();
+    output::print_json(&json!({ "files": files }))
+}
+
+fn show_sarif(findings: &[Finding]) -> anyhow::Result<()> {
+    let mistakes: Vec<Diagnostic> =
+        findings.iter().flat_map(|finding| finding.mistakes.iter().cloned()).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    output::print_json(&document::sarif(&mistakes, &kinds::all_codes(), version))
+}

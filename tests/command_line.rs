@@ -1,0 +1,146 @@
+//! The command line as scripts see it: exit codes, and what goes to which stream.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn lightloom(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("NO_COLOR");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    lightloom(arguments).output().expect("the program starts")
+}
+
+fn run_with_input(arguments: &[&str], input: &[u8]) -> Output {
+    let mut command = lightloom(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    // The program may close its input early: it reads no more than the limit.
+    let _ = child.stdin.take().expect("a pipe").write_all(input);
+    child.wait_with_output().expect("the program ends")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("output is text")
+}
+
+const BAD: &[u8] = b"name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, kk: 2}}\n";
+
+#[test]
+fn every_shipped_file_is_good() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().display().to_string())
+        .filter(|path| path.ends_with(".yaml"))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    let mut arguments = vec!["validate"];
+    arguments.extend(files.iter().map(String::as_str));
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).lines().count(), files.len());
+}
+
+#[test]
+fn a_bad_file_exits_1_with_its_mistakes_on_standard_error() {
+    let output = run_with_input(&["validate", "-"], BAD);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stdout), "");
+    let shown = text(&output.stderr);
+    assert!(shown.contains("error[LL0101]: unknown key `kk`"), "{shown}");
+    assert!(shown.contains("<stdin>:2:42") && shown.contains("did you mean `k`?"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "no colour into a pipe");
+}
+
+#[test]
+fn wrong_usage_exits_2() {
+    for arguments in [
+        &["validate"][..],
+        &["nonsense"],
+        &["schema", "nonsense"],
+        &["validate", "--format", "xml", "x"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(text(&output.stdout), "");
+    }
+}
+
+#[test]
+fn json_stands_alone_on_standard_output() {
+    let output = run_with_input(&["validate", "-", "--format", "json"], BAD);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), "");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let diagnostic = &result["files"][0]["diagnostics"][0];
+    assert_eq!(result["files"][0]["valid"], false);
+    assert_eq!(diagnostic["code"], "LL0101");
+    assert_eq!((&diagnostic["line"], &diagnostic["column"]), (&2.into(), &42.into()));
+}
+
+#[test]
+fn sarif_names_rule_and_place() {
+    let output = run_with_input(&["validate", "-", "--format", "sarif"], BAD);
+    assert_eq!(output.status.code(), Some(1));
+    let log: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result = &log["runs"][0]["results"][0];
+    assert_eq!((&log["version"], &result["ruleId"]), (&"2.1.0".into(), &"LL0101".into()));
+    let region = &result["locations"][0]["physicalLocation"]["region"];
+    assert_eq!((&region["startLine"], &region["startColumn"]), (&2.into(), &42.into()));
+    let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    assert!(rules.iter().any(|rule| rule["id"] == "LL0101"));
+}
+
+#[test]
+fn colour_can_be_forced_and_refused() {
+    let coloured = run_with_input(&["validate", "-", "--color", "always"], BAD);
+    assert!(text(&coloured.stderr).contains('\u{1b}'));
+    let plain = run_with_input(&["validate", "-", "--color", "never"], BAD);
+    assert!(!text(&plain.stderr).contains('\u{1b}'));
+}
+
+#[test]
+fn a_missing_file_and_an_unclear_one_say_so() {
+    let output = run(&["validate", "no/such.yaml"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("LL0015"), "{}", text(&output.stderr));
+    let output = run_with_input(&["validate", "-"], b"a: 1\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--kind"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_schema_of_a_kind_is_json_schema() {
+    let output = run(&["schema", "fabric"]);
+    assert_eq!(output.status.code(), Some(0));
+    let schema: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(
+        schema["properties"]["jobs"]["description"],
+        "What shall run, in order of placement."
+    );
+}
+
+#[test]
+fn completions_are_made_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = run(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        assert!(text(&output.stdout).contains("validate"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_quietly() {
+    let mut command = lightloom(&["schema", "fabric"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+}
