@@ -28,7 +28,7 @@ enum Verb {
     Schema(schema::Arguments),
     Compare(compare::Arguments),
     Completions(completions::Arguments),
-    Mfu(mfu::Arguments),
+    Mfu(Box<mfu::Arguments>),
     Trace(trace::Arguments),
 }
 

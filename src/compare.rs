@@ -129,7 +129,11 @@ pub(crate) fn designs(names: &[String]) -> anyhow::Result<Vec<Box<dyn Architectu
         .collect()
 }
 
-fn fault_source(text: &str, servers: Option<u32>) -> anyhow::Result<FaultSource> {
+/// The faults that a flag names.
+///
+/// # Errors
+/// If the text is none of the forms, or the trace cannot be read.
+pub(crate) fn fault_source(text: &str, servers: Option<u32>) -> anyhow::Result<FaultSource> {
     if text == "synthetic" {
         return Ok(FaultSource::Synthetic);
     }

@@ -1,5 +1,7 @@
 //! `lightloom mfu`: how fast a model trains on a fabric, and which cut of it is fastest.
 
+mod operation;
+
 use std::fs;
 use std::path::Path;
 
@@ -8,6 +10,7 @@ use clap::{Args, ValueEnum};
 use lightloom_emulator::training::architecture::architecture;
 use lightloom_emulator::training::calibration::{Calibration, Precision};
 use lightloom_emulator::training::cards::{self, Accelerator};
+use lightloom_emulator::training::goodput::Goodput;
 use lightloom_emulator::training::mapping::{Batch, Recompute};
 use lightloom_emulator::training::mfu::Convention;
 use lightloom_emulator::training::model::Model;
@@ -15,6 +18,8 @@ use lightloom_emulator::training::network::Network;
 use lightloom_emulator::training::search::{Found, Limits, Outcome as SearchOutcome, Search};
 use lightloom_fabric::document::{self, Style};
 use serde::Serialize;
+
+use operation::{Faults, OperationArguments};
 
 use crate::cli::{Format, FormatArgument};
 use crate::output::{self, Outcome};
@@ -26,7 +31,8 @@ use crate::table::Table;
 #[command(after_help = "Examples:
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72,dgx
   lightloom mfu --model llama-3.1-405b --gpus 1024,8192,131072 --arch khop:3 --tp 16,32,64 --cp 1
-  lightloom mfu --model mixtral-8x7b --gpus 64 --arch dgx --batch 256 --seq 4096 --tp 1 --pp 4 --ep 8 --format json")]
+  lightloom mfu --model mixtral-8x7b --gpus 64 --arch dgx --batch 256 --seq 4096 --tp 1 --pp 4 --ep 8 --format json
+  lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72 --faults synthetic")]
 pub(crate) struct Arguments {
     /// A model that comes with lightloom, or a YAML file with its dimensions.
     #[arg(long, value_name = "NAME|FILE")]
@@ -60,6 +66,8 @@ pub(crate) struct Arguments {
     top: usize,
     #[command(flatten)]
     limits: LimitArguments,
+    #[command(flatten)]
+    operation: OperationArguments,
     #[command(flatten)]
     format: FormatArgument,
 }
@@ -148,6 +156,8 @@ struct Row {
     pp_transfer_seconds: f64,
     optimizer_seconds: f64,
     jitter_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    goodput: Option<Goodput>,
 }
 
 #[derive(Debug, Serialize)]
@@ -188,8 +198,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     drop(progress);
     rows.sort_by(|a, b| a.gpus.cmp(&b.gpus).then(a.step_seconds.total_cmp(&b.step_seconds)));
+    if let Some(faults) = arguments.operation.faults()? {
+        add_goodput(&mut rows, &model, faults)?;
+    }
     job.show(rows, tried, arguments.format.format)?;
     Ok(if is_good { Outcome::Good } else { Outcome::Bad })
+}
+
+fn add_goodput(rows: &mut [Row], model: &Model, mut faults: Faults<'_>) -> anyhow::Result<()> {
+    for row in rows {
+        row.goodput = faults.goodput(model, &row.arch, row.tp, row.gpus, row.mfu)?;
+    }
+    Ok(())
 }
 
 /// The model of a name or of a file; nothing after the file's mistakes were shown.
@@ -321,6 +341,7 @@ impl<'a> JobArguments<'a> {
             pp_transfer_seconds: step.transfer_seconds,
             optimizer_seconds: step.optimizer_seconds,
             jitter_seconds: step.jitter_seconds,
+            goodput: None,
         }
     }
 
@@ -401,8 +422,14 @@ fn text(report: &Report, convention: Convention) -> String {
     } else {
         "not fitted on this accelerator: shares of peak scaled from H100"
     };
+    let mut left = report
+        .rows
+        .iter()
+        .filter_map(|row| Some((&row.arch[..], row.gpus, row.tp, row.goodput.as_ref()?)))
+        .peekable();
+    let left = if left.peek().is_some() { operation::table(left) } else { String::new() };
     format!(
-        "{} on {}, {} sequences of {} tokens a step\nconstants {} ({fitted}); {} mappings tried\n\n{table}",
+        "{} on {}, {} sequences of {} tokens a step\nconstants {} ({fitted}); {} mappings tried\n\n{table}{left}",
         report.model,
         report.accelerator,
         report.batch_sequences,

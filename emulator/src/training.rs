@@ -17,6 +17,7 @@ pub mod calibrated;
 pub mod calibration;
 pub mod cards;
 pub mod flops;
+pub mod goodput;
 pub mod mapping;
 pub mod memory;
 pub mod mfu;

@@ -1,0 +1,163 @@
+//! What faults leave of an MFU.
+//!
+//! goodput = MFU × ETTR × (1 − waste) × (1 − straggler loss). ETTR is the share of wall time in which the job
+//! makes progress that it keeps; waste is the share of GPUs that are healthy and unused. The factors are never
+//! merged: each has its own remedy.
+
+use serde::Serialize;
+
+/// Seconds of a day.
+const DAY_SECONDS: f64 = 86_400.0;
+
+/// How a job meets faults.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Operation {
+    /// Nodes of the job.
+    pub nodes: f64,
+    /// Faults of a node a day that stop the job.
+    pub faults_per_node_day: f64,
+    /// From fault to knowing of it.
+    pub detect_seconds: f64,
+    /// Planning around it and switching the light.
+    pub replan_seconds: f64,
+    /// Starting the job again and loading its last checkpoint.
+    pub restart_seconds: f64,
+    /// How long a checkpoint stops the job.
+    pub checkpoint_write_seconds: f64,
+    /// Between checkpoints; Young's optimum where not given.
+    pub checkpoint_interval_seconds: Option<f64>,
+    /// Share of speed that slow nodes cost.
+    pub straggler_loss: f64,
+}
+
+/// What is left, factor by factor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Goodput {
+    /// Utilisation while the job runs.
+    pub mfu: f64,
+    /// Share of time that makes progress which is kept.
+    pub ettr: f64,
+    /// Share of GPUs that are healthy and in no group.
+    pub waste_ratio: f64,
+    /// Share of speed that slow nodes cost.
+    pub straggler_loss: f64,
+    /// The product.
+    pub goodput: f64,
+    /// Mean time between interruptions of the job.
+    pub mttf_seconds: f64,
+    /// Between checkpoints.
+    pub checkpoint_interval_seconds: f64,
+}
+
+impl Operation {
+    /// Mean time between interruptions: `1 / (nodes · rate)`.
+    #[must_use]
+    pub fn mttf_seconds(&self) -> f64 {
+        DAY_SECONDS / (self.nodes * self.faults_per_node_day)
+    }
+
+    /// What an interruption costs beside lost work.
+    #[must_use]
+    pub fn recovery_seconds(&self) -> f64 {
+        self.detect_seconds + self.replan_seconds + self.restart_seconds
+    }
+
+    /// Time between checkpoints: as given, or `√(2·write·MTTF)` (Young 1974), at least a second.
+    #[must_use]
+    pub fn interval_seconds(&self) -> f64 {
+        self.checkpoint_interval_seconds.unwrap_or_else(|| {
+            (2.0 * self.checkpoint_write_seconds * self.mttf_seconds()).sqrt().max(1.0)
+        })
+    }
+
+    /// Effective training time ratio when interruptions are exponential, exactly: a stretch of useful work `Δ` with its checkpoint `w`
+    /// takes `M·e^(R/M)·(e^((Δ+w)/M) − 1)` on average, where the recovery `R` may itself be interrupted (Daly 2006).
+    #[must_use]
+    pub fn ettr(&self) -> f64 {
+        let (mttf, interval) = (self.mttf_seconds(), self.interval_seconds());
+        let attempt = interval + self.checkpoint_write_seconds;
+        let expected = mttf * (self.recovery_seconds() / mttf).exp() * (attempt / mttf).exp_m1();
+        if expected.is_finite() { interval / expected } else { 0.0 }
+    }
+
+    /// What is left of `mfu` on a design that wastes `waste_ratio` of its GPUs.
+    #[must_use]
+    pub fn goodput(&self, mfu: f64, waste_ratio: f64) -> Goodput {
+        let ettr = self.ettr();
+        Goodput {
+            mfu,
+            ettr,
+            waste_ratio,
+            straggler_loss: self.straggler_loss,
+            goodput: mfu * ettr * (1.0 - waste_ratio) * (1.0 - self.straggler_loss),
+            mttf_seconds: self.mttf_seconds(),
+            checkpoint_interval_seconds: self.interval_seconds(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightloom_fabric::seed::Seed;
+    use rand::RngExt;
+
+    const META: Operation = Operation {
+        nodes: 2048.0,
+        faults_per_node_day: 6.5e-3,
+        detect_seconds: 0.0,
+        replan_seconds: 0.0,
+        restart_seconds: 300.0,
+        checkpoint_write_seconds: 0.0,
+        checkpoint_interval_seconds: Some(900.0),
+        straggler_loss: 0.0,
+    };
+
+    #[test]
+    fn meta_s_example_comes_out() {
+        // 16,384 GPUs, 6.5 faults per 1,000 node-days, restart 5 min, checkpoint every 15 min: ETTR about 0.88.
+        assert!((META.mttf_seconds() / 3600.0 - 1.80).abs() < 0.01);
+        let closed = 1.0 - (300.0 + 450.0) / META.mttf_seconds();
+        assert!((META.ettr() - closed).abs() < 0.01, "{} {closed}", META.ettr());
+        assert!((META.ettr() - 0.88).abs() < 0.015);
+    }
+
+    #[test]
+    fn the_closed_form_is_what_played_faults_give() {
+        let operation = Operation { nodes: 16_384.0, checkpoint_write_seconds: 20.0, ..META };
+        let mut random = Seed(7).stream("faults of a job", 0);
+        let mttf = operation.mttf_seconds();
+        let mut draw = || -mttf * (1.0 - random.random::<f64>()).ln();
+        let (mut clock, mut kept, mut fault) = (0.0, 0.0, draw());
+        let attempt = operation.interval_seconds() + operation.checkpoint_write_seconds;
+        for _ in 0..200_000 {
+            // Until the stretch is through: either it is, or a fault costs what was done and a recovery.
+            while clock + attempt > fault {
+                clock = fault + operation.recovery_seconds();
+                fault += draw();
+                while clock > fault {
+                    clock = fault + operation.recovery_seconds();
+                    fault += draw();
+                }
+            }
+            clock += attempt;
+            kept += operation.interval_seconds();
+        }
+        let played = kept / clock;
+        assert!((played / operation.ettr() - 1.0).abs() < 0.01, "{played} {}", operation.ettr());
+    }
+
+    #[test]
+    fn young_s_interval_is_near_the_best_there_is() {
+        let operation =
+            Operation { checkpoint_write_seconds: 30.0, checkpoint_interval_seconds: None, ..META };
+        let best = (1..200)
+            .map(|i| Operation {
+                checkpoint_interval_seconds: Some(20.0 * f64::from(i)),
+                ..operation
+            })
+            .map(|other| other.ettr())
+            .fold(0.0, f64::max);
+        assert!(operation.ettr() > best - 0.002, "{} {best}", operation.ettr());
+    }
+}

@@ -1,0 +1,81 @@
+//! `lightloom mfu` from the outside: what scripts rely on, and what users are told.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn mfu(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .arg("mfu")
+        .args(arguments)
+        .output()
+        .expect("the command runs")
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+fn complaint(line: &str) -> String {
+    let output = mfu(&words(line));
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn json_has_the_fields_of_the_contract_best_first() {
+    let output = mfu(&words(
+        "--model llama-3.1-70b --gpus 256 --arch khop:3,dgx --batch 512 --top 3 --format json \
+         --faults iid:0.02 --samples 2",
+    ));
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 6);
+    let fields = "arch gpus tp pp dp cp ep micro_batch virtual_stages recompute step_seconds mfu \
+                  mfu_convention memory_bytes compute_seconds tp_exposed_seconds \
+                  dp_exposed_seconds pp_bubble_seconds goodput";
+    for field in words(fields) {
+        assert!(rows[0].get(field).is_some(), "{field}");
+    }
+    let seconds: Vec<f64> = rows.iter().map(|row| row["step_seconds"].as_f64().unwrap()).collect();
+    assert!(seconds.is_sorted());
+    for row in rows {
+        let degrees = ["tp", "pp", "dp", "cp"].map(|name| row[name].as_u64().unwrap());
+        assert_eq!(degrees.iter().product::<u64>(), 256);
+        assert!((0.0..1.0).contains(&row["mfu"].as_f64().unwrap()));
+        let factor = |name: &str| row["goodput"][name].as_f64().unwrap();
+        let product = factor("mfu")
+            * factor("ettr")
+            * (1.0 - factor("waste_ratio"))
+            * (1.0 - factor("straggler_loss"));
+        assert!((product - factor("goodput")).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn a_mapping_that_cannot_be_names_the_constraint_and_the_nearest_that_works() {
+    let text = complaint("--model llama-3.1-70b --gpus 1024 --tp 7");
+    assert!(text.contains("remainder 2") && text.contains("nearest that works: TP 8"), "{text}");
+
+    let text = complaint("--model llama-3.1-405b --gpus 1024 --tp 8 --pp 1 --cp 1");
+    assert!(text.contains("B more than its 75200000000 B"), "{text}");
+    assert!(text.contains("nearest that works: TP"), "{text}");
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_nearest() {
+    let text = complaint("--model llama-405b --gpus 1024");
+    assert!(text.contains("did you mean `llama-3.1-405b`?"), "{text}");
+}
+
+#[test]
+fn a_model_file_shows_its_mistakes_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.yaml");
+    std::fs::write(&path, "name: mine\nlayers: 0\nhiden: 8\n").unwrap();
+    let output = mfu(&["--model", path.to_str().unwrap(), "--gpus", "8"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("LL0101") && text.contains("hidden"), "{text}");
+}
