@@ -111,24 +111,22 @@ where
     let value = parse::parse(source, &limits)
         .map_err(|problem| problems.add(*problem))
         .ok()
-        .and_then(|tree| read_tree(&tree, &mut problems, check));
+        .and_then(|mut tree| read_tree(&mut tree, &mut problems, check));
     let value = value.filter(|_| !problems.has_errors());
     (value, problems.into_diagnostics(file, source))
 }
 
+/// A file with mistakes of shape is read around them where that is possible, and held against the
+/// caller's rules all the same: all its mistakes are shown at once.
 fn read_tree<T, U>(
-    tree: &Tree<'_>,
+    tree: &mut Tree<'_>,
     problems: &mut Problems,
     check: impl FnOnce(T, &mut Check<'_>) -> Option<U>,
 ) -> Option<U>
 where
     T: for<'de> Deserialize<'de> + JsonSchema,
 {
-    conform::check_duplicates(tree, problems);
-    conform::check(tree, &Shapes::of::<T>(), problems);
-    if problems.has_errors() {
-        return None;
-    }
+    tree.repairs = conform::check(tree, &Shapes::of::<T>(), problems)?;
     match T::deserialize(tree.root()) {
         Ok(value) => check(value, &mut Check { tree, problems }),
         Err(failure) => {
@@ -162,6 +160,11 @@ pub fn schema<T: JsonSchema>() -> serde_json::Value {
 ///
 /// Places are named by JSON pointers such as `/links/3/endpoints/0`; the part of a pointer that the
 /// file does not have (a default) is cut off.
+///
+/// The value may stand for a file with mistakes of shape, read around them: a value that could not be
+/// read has its default, an item or entry is left out. A report about a place where that happened is
+/// dropped, so a check names every place that it depends on, by [`Report::also`] or
+/// [`Report::depends_on`].
 #[derive(Debug)]
 pub struct Check<'d> {
     tree: &'d Tree<'d>,
@@ -171,14 +174,19 @@ pub struct Check<'d> {
 impl Check<'_> {
     /// Reports an error about the value at `path`; the report can be completed on what this returns.
     pub fn error(&mut self, code: Code, path: &str, message: impl Into<String>) -> Report<'_> {
-        let problem = Problem::new(code, self.span(path), message);
-        Report { tree: self.tree, problems: self.problems, problem: Some(problem) }
+        self.report(path, |span| Problem::new(code, span, message))
     }
 
     /// Reports something that is probably not meant.
     pub fn warning(&mut self, code: Code, path: &str, message: impl Into<String>) -> Report<'_> {
-        let problem = Problem::new(code, self.span(path), message).into_warning();
-        Report { tree: self.tree, problems: self.problems, problem: Some(problem) }
+        self.report(path, |span| Problem::new(code, span, message).into_warning())
+    }
+
+    fn report(&mut self, path: &str, problem: impl FnOnce(Span) -> Problem) -> Report<'_> {
+        let mut report = Report { tree: self.tree, problems: self.problems, problem: None };
+        let (span, is_certain) = report.place(path);
+        report.problem = is_certain.then(|| problem(span));
+        report
     }
 
     /// Whether an error has been reported.
@@ -190,18 +198,8 @@ impl Check<'_> {
     /// Whether the file itself has a value at `path`, as opposed to a default.
     #[must_use]
     pub fn is_written(&self, path: &str) -> bool {
-        self.tree.find(path).1
+        self.tree.find(path).is_whole
     }
-
-    fn span(&self, path: &str) -> Span {
-        place(self.tree, self.problems, path)
-    }
-}
-
-/// The place of `path`. Finding it takes time in long lists, so it is not sought where a mistake will
-/// only be counted.
-fn place(tree: &Tree<'_>, problems: &Problems, path: &str) -> Span {
-    if problems.is_full() { Span::default() } else { tree.find(path).0 }
 }
 
 /// A report that can be completed; it is filed when dropped.
@@ -213,6 +211,16 @@ pub struct Report<'d> {
 }
 
 impl Report<'_> {
+    /// The place of `path`, and whether what stands there was read as written. Finding it takes time in
+    /// long lists, so it is not sought where a mistake will only be counted.
+    fn place(&self, path: &str) -> (Span, bool) {
+        if self.problems.is_full() {
+            return (Span::default(), true);
+        }
+        let found = self.tree.find(path);
+        (found.span, !found.is_doubtful)
+    }
+
     fn edit(mut self, edit: impl FnOnce(Problem) -> Problem) -> Self {
         self.problem = self.problem.take().map(edit);
         self
@@ -228,10 +236,19 @@ impl Report<'_> {
         self.edit(|problem| problem.with_help(help))
     }
 
-    /// Another place that belongs to it.
+    /// Another place that belongs to it, and that it depends on.
     pub fn also(self, path: &str, message: impl Into<String>) -> Self {
-        let span = place(self.tree, self.problems, path);
-        self.edit(|problem| problem.with_related(span, message))
+        let span = self.place(path).0;
+        self.depends_on(path).edit(|problem| problem.with_related(span, message))
+    }
+
+    /// A place that it depends on and that need not be shown: the report is dropped if the file has a
+    /// mistake of shape there.
+    pub fn depends_on(mut self, path: &str) -> Self {
+        if !self.place(path).1 {
+            self.problem = None;
+        }
+        self
     }
 }
 

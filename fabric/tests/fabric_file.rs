@@ -1,6 +1,6 @@
 //! What fabric files promise: both forms mean the same cabling, and every mistake is shown.
 
-use lightloom_fabric::document::{Style, render};
+use lightloom_fabric::document::{Severity, Style, render};
 use lightloom_fabric::fabric::{Fabric, JobSize};
 use lightloom_fabric::file::{self, Endpoint, FabricFile};
 use lightloom_fabric::id::NodeId;
@@ -98,6 +98,29 @@ proptest! {
         prop_assert_eq!(listed.hbd, complete.hbd);
     }
 
+    /// Whatever is cut out of a file or put into it, the reader ends with a fabric or with mistakes.
+    #[test]
+    fn no_broken_fabric_file_makes_the_reader_panic(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, "[-a-z0-9:{}\\[\\], \n.\"]{0,6}"), 1..5),
+        explicit in any::<bool>(),
+    ) {
+        let mut text = if explicit {
+            include_str!("../../topologies/explicit-8.yaml").to_owned()
+        } else {
+            include_str!("../../topologies/line-with-every-key.yaml").to_owned()
+        };
+        for (position, length, put_in) in edits {
+            let start = position.index(text.len());
+            let end = (start + length).min(text.len());
+            if text.is_char_boundary(start) && text.is_char_boundary(end) {
+                text.replace_range(start..end, &put_in);
+            }
+        }
+        let (fabric, mistakes) = file::load("x", text.as_bytes());
+        let errors = mistakes.iter().filter(|mistake| mistake.severity == Severity::Error).count();
+        prop_assert_eq!(fabric.is_none(), errors > 0, "{}", render(&mistakes, Style::Plain));
+    }
+
     /// A link moved to any other port is refused, or is the same link.
     #[test]
     fn a_miscabled_link_is_refused(
@@ -160,6 +183,35 @@ jobs:
   - {name: d, gpus: 8, tp: 8}
 "
     ));
+}
+
+/// Mistakes of shape do not hide the others, and nothing is said that only follows from them.
+#[test]
+fn mistakes_of_every_sort_are_shown_at_once() {
+    insta::assert_snapshot!(shown(
+        "name: x
+hbd: {khop: {nodez: 8, gpus_per_node: 4, k: 5, shape: rink, edge_rate: 0bps}}
+colour: blue
+dcn: {fat_tree: {nodes_per_tor: four}}
+transceiver: {switch_min: 90us, switch_max: 80us}
+jobs:
+  - {name: a, gpus: 64, tp: 6}
+  - {name: a, gpus: al, tp: 8}
+  - {name: b}
+"
+    ));
+    let nothing_follows = shown(
+        "name: x
+hbd: {khop: {gpus_per_node: 4, k: 2}}
+dcn: {fat_tree: {nodes_per_tor: four}}
+nodes: {n0: , n1: {tor: t1}, y2: , n3: {tor: 3}}
+links:
+  - endpoints: [\"n0:b0.1\", \"n1:b1\"]
+jobs:
+  - {name: a, gpus: 64, tp: 8}
+",
+    );
+    insta::assert_snapshot!(nothing_follows);
 }
 
 #[test]

@@ -3,32 +3,36 @@
 use super::codes;
 use super::problem::{Problem, Problems};
 use super::shape::{Bounds, Form, Key, ROOT, Record, Shape, ShapeId, Shapes, lower_first};
-use super::tree::{Kind, Meaning, Span, Tree, View};
+use super::tree::{Kind, Meaning, Repairs, Span, Tree, View};
 use super::{closest, quote};
 
-/// Reports every difference between `tree` and the shape of its kind.
-pub(crate) fn check(tree: &Tree<'_>, shapes: &Shapes, problems: &mut Problems) {
+/// Reports every difference between `tree` and the shape of its kind. Returns how to read around
+/// them, or nothing where that is not possible.
+pub(crate) fn check(tree: &Tree<'_>, shapes: &Shapes, problems: &mut Problems) -> Option<Repairs> {
     let root = tree.root();
-    let mut walk = Walk { shapes, problems };
-    walk.value(root, ROOT, root.span());
+    let mut repairs = Repairs::default();
+    check_duplicates(tree, problems, &mut repairs);
+    let mut walk = Walk { shapes, problems, repairs };
+    walk.value(root, ROOT, root.span()).then_some(walk.repairs)
 }
 
-/// Reports every key that stands twice in its mapping, wherever it stands.
-pub(crate) fn check_duplicates(tree: &Tree<'_>, problems: &mut Problems) {
-    let mut keys: Vec<(&str, Span)> = Vec::new();
-    for index in 0..tree.nodes.len() {
-        if tree.nodes[index].kind != Kind::Mapping {
+/// Reports every key that stands twice in its mapping, wherever it stands; the first counts.
+fn check_duplicates(tree: &Tree<'_>, problems: &mut Problems, repairs: &mut Repairs) {
+    let mut keys: Vec<(&str, u32)> = Vec::new();
+    for index in (0..).take(tree.nodes.len()) {
+        let node = tree.view(index);
+        if node.kind() != Kind::Mapping {
             continue;
         }
         keys.clear();
-        for (key, _) in tree.view(index as u32).entries() {
+        for (key, _) in node.entries() {
             match key.kind() {
-                Kind::Plain | Kind::Quoted => keys.push((key.text(), key.span())),
-                _ => problems.add(Problem::new(
-                    codes::KEY_NOT_TEXT,
-                    key.span(),
-                    "a key is plain text, not a list or a mapping",
-                )),
+                Kind::Plain | Kind::Quoted => keys.push((key.text(), key.index)),
+                Kind::Sequence | Kind::Mapping => {
+                    let message = "a key is plain text, not a list or a mapping";
+                    problems.add(Problem::new(codes::KEY_NOT_TEXT, key.span(), message));
+                    repairs.hidden.insert(key.index);
+                }
             }
         }
         keys.sort_unstable();
@@ -36,11 +40,13 @@ pub(crate) fn check_duplicates(tree: &Tree<'_>, problems: &mut Problems) {
             let [(name, first), (next, second)] = [pair[0], pair[1]];
             if name == next {
                 let message = format!("the key {} stands twice in one mapping", quote(name));
+                let span = tree.view(second).span();
                 problems.add(
-                    Problem::new(codes::DUPLICATE_KEY, second, message)
-                        .with_related(first, "it stands here first")
+                    Problem::new(codes::DUPLICATE_KEY, span, message)
+                        .with_related(tree.view(first).span(), "it stands here first")
                         .with_help("remove one of the two"),
                 );
+                repairs.hidden.insert(second);
             }
         }
     }
@@ -49,20 +55,22 @@ pub(crate) fn check_duplicates(tree: &Tree<'_>, problems: &mut Problems) {
 struct Walk<'a> {
     shapes: &'a Shapes,
     problems: &'a mut Problems,
+    repairs: Repairs,
 }
 
 impl<'a> Walk<'a> {
-    /// Checks one value. `place` is where to point when something is missing in it: its key.
-    fn value(&mut self, node: View<'_>, id: ShapeId, place: Span) {
+    /// Checks one value; false when it cannot be read even with repairs. `place` is where to point when
+    /// something is missing in it: its key.
+    fn value(&mut self, node: View<'_>, id: ShapeId, place: Span) -> bool {
         let shapes = self.shapes;
         let shape = shapes.get(id);
         match (&shape.form, node.meaning()) {
             (Form::Anything, _)
             | (Form::Nothing, Meaning::Nothing)
-            | (Form::Boolean, Meaning::Boolean(_)) => {}
+            | (Form::Boolean, Meaning::Boolean(_)) => true,
             (Form::Integer(bounds), Meaning::Integer(value)) => self.integer(node, *bounds, value),
             (Form::Number(bounds), Meaning::Integer(Some(value))) => {
-                self.number(node, *bounds, value as f64);
+                self.number(node, *bounds, value as f64)
             }
             (Form::Number(bounds), Meaning::Number(value)) => self.number(node, *bounds, value),
             (Form::Text { .. }, Meaning::Text(text)) => self.text(node, shape, text),
@@ -77,14 +85,20 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn wrong_type(&mut self, node: View<'_>, id: ShapeId, found: Meaning<'_>, place: Span) {
+    /// Reports a mistake that leaves nothing to read.
+    fn refuse(&mut self, problem: Problem) -> bool {
+        self.problems.add(problem);
+        false
+    }
+
+    fn wrong_type(&mut self, node: View<'_>, id: ShapeId, found: Meaning<'_>, place: Span) -> bool {
         let message = format!("expected {}, found {}", self.expectation(id), describe(node, found));
         let span = if node.span().start == node.span().end { place } else { node.span() };
         let mut problem = Problem::new(codes::WRONG_TYPE, span, message);
         if let Some(help) = self.advice(node, id, found) {
             problem = problem.with_help(help);
         }
-        self.problems.add(problem);
+        self.refuse(problem)
     }
 
     /// What would be right, in words.
@@ -151,52 +165,45 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn integer(&mut self, node: View<'_>, bounds: Bounds<i128>, value: Option<i128>) {
-        if !value.is_some_and(|value| bounds.hold(value)) {
-            self.out_of_range(node, &bounds);
-        }
+    fn integer(&mut self, node: View<'_>, bounds: Bounds<i128>, value: Option<i128>) -> bool {
+        value.is_some_and(|value| bounds.hold(value)) || self.out_of_range(node, &bounds)
     }
 
-    fn number(&mut self, node: View<'_>, bounds: Bounds<f64>, value: f64) {
-        if !bounds.hold(value) {
-            self.out_of_range(node, &bounds);
-        }
+    fn number(&mut self, node: View<'_>, bounds: Bounds<f64>, value: f64) -> bool {
+        bounds.hold(value) || self.out_of_range(node, &bounds)
     }
 
-    fn out_of_range<T: std::fmt::Display>(&mut self, node: View<'_>, bounds: &Bounds<T>) {
+    fn out_of_range<T: std::fmt::Display>(&mut self, node: View<'_>, bounds: &Bounds<T>) -> bool {
         let message = format!("{} is out of range", quote(node.text()));
         let help = format!("allowed: {}", in_words(bounds));
-        self.problems.add(Problem::new(codes::OUT_OF_RANGE, node.span(), message).with_help(help));
+        self.refuse(Problem::new(codes::OUT_OF_RANGE, node.span(), message).with_help(help))
     }
 
-    fn text(&mut self, node: View<'_>, shape: &Shape, text: &str) {
-        let Form::Text { pattern, length } = &shape.form else { return };
+    fn text(&mut self, node: View<'_>, shape: &Shape, text: &str) -> bool {
+        let Form::Text { pattern, length } = &shape.form else { return true };
         if !length.hold(text.chars().count()) {
             let message = format!("{} has {} characters", quote(text), text.chars().count());
             let help = format!("allowed: {} characters", in_words(length));
-            self.problems
-                .add(Problem::new(codes::WRONG_LENGTH, node.span(), message).with_help(help));
-        } else if pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
-            self.bad_spelling(node, shape, text);
+            let problem = Problem::new(codes::WRONG_LENGTH, node.span(), message);
+            return self.refuse(problem.with_help(help));
         }
+        let fits = pattern.as_ref().is_none_or(|pattern| pattern.is_match(text));
+        fits || self.bad_spelling(node, shape, text)
     }
 
-    fn bad_spelling(&mut self, node: View<'_>, shape: &Shape, text: &str) {
+    fn bad_spelling(&mut self, node: View<'_>, shape: &Shape, text: &str) -> bool {
         let what = if shape.what.is_empty() { "what belongs here" } else { &shape.what };
-        let mut problem = Problem::new(
-            codes::BAD_SPELLING,
-            node.span(),
-            format!("{} is not {what}", quote(text)),
-        );
+        let message = format!("{} is not {what}", quote(text));
+        let mut problem = Problem::new(codes::BAD_SPELLING, node.span(), message);
         if let Some(example) = &shape.example {
             problem = problem.with_help(format!("write it like `{example}`"));
         }
-        self.problems.add(problem);
+        self.refuse(problem)
     }
 
-    fn word(&mut self, node: View<'_>, words: &[String], text: &str) {
+    fn word(&mut self, node: View<'_>, words: &[String], text: &str) -> bool {
         if words.iter().any(|word| word == text) {
-            return;
+            return true;
         }
         let message = format!("{} is not known here", quote(text));
         let all = alternatives(words.iter().map(|word| format!("`{word}`")));
@@ -204,38 +211,52 @@ impl<'a> Walk<'a> {
             Some(word) => format!("did you mean `{word}`? (known: {all})"),
             None => format!("write {all}"),
         };
-        self.problems.add(Problem::new(codes::UNKNOWN_WORD, node.span(), message).with_help(help));
+        self.refuse(Problem::new(codes::UNKNOWN_WORD, node.span(), message).with_help(help))
     }
 
-    fn list(&mut self, node: View<'_>, shape: &Shape, place: Span) {
-        let Form::List { first, rest, length } = &shape.form else { return };
+    /// Items that cannot be read are passed over, unless each has its own meaning.
+    fn list(&mut self, node: View<'_>, shape: &Shape, place: Span) -> bool {
+        let Form::List { first, rest, length } = &shape.form else { return true };
+        let is_fixed = !first.is_empty() || length.minimum.is_some();
+        let mut readable = true;
         let mut count = 0;
         for item in node.children() {
-            if let Some(shape) = first.get(count).copied().or(*rest) {
-                self.value(item, shape, item.span());
-            }
+            let shape = first.get(count).copied().or(*rest);
             count += 1;
+            let item_is_readable = shape.is_none_or(|shape| self.value(item, shape, item.span()));
+            if !item_is_readable {
+                readable &= !is_fixed;
+                self.repairs.hidden.insert(item.index);
+            }
         }
-        self.check_length(count, length, "items", place);
+        self.check_length(count, length, "items", place) && readable
     }
 
-    fn check_length(&mut self, count: usize, length: &Bounds<usize>, what: &str, place: Span) {
-        if !length.hold(count) {
-            let message = format!("expected {} {what}, found {count}", in_words(length));
-            self.problems.add(Problem::new(codes::WRONG_LENGTH, place, message));
+    fn check_length(
+        &mut self,
+        count: usize,
+        length: &Bounds<usize>,
+        what: &str,
+        place: Span,
+    ) -> bool {
+        if length.hold(count) {
+            return true;
         }
+        let message = format!("expected {} {what}, found {count}", in_words(length));
+        self.refuse(Problem::new(codes::WRONG_LENGTH, place, message))
     }
 
-    fn record(&mut self, node: View<'_>, record: &Record, place: Span) {
+    fn record(&mut self, node: View<'_>, record: &Record, place: Span) -> bool {
         let mut seen = vec![false; record.keys.len()];
         let mut unknown = Vec::new();
         let mut count = 0;
+        let mut readable = true;
         for (key, value) in node.entries() {
             count += 1;
             match record.keys.iter().position(|known| known.name == key.text()) {
                 Some(index) => {
                     seen[index] = true;
-                    self.value(value, record.keys[index].shape, key.span());
+                    readable &= self.known_entry(key, value, &record.keys[index]);
                 }
                 None => match record.others {
                     Some(others) => self.other_entry(key, value, record, others),
@@ -244,13 +265,24 @@ impl<'a> Walk<'a> {
             }
         }
         for (key, value) in unknown {
-            self.unknown_key(key, value, &record.keys, &mut seen);
+            readable &= self.unknown_key(key, value, &record.keys, &mut seen);
         }
-        for (key, _) in record.keys.iter().zip(&seen).filter(|(key, seen)| key.required && !**seen)
-        {
-            self.missing_key(key, place);
+        for (key, seen) in record.keys.iter().zip(&seen) {
+            if key.required && !seen {
+                readable = false;
+                self.missing_key(key, place);
+            }
         }
-        self.check_length(count, &record.length, "entries", place);
+        self.check_length(count, &record.length, "entries", place) && readable
+    }
+
+    /// A value that cannot be read leaves its key to the default, if it has one.
+    fn known_entry(&mut self, key: View<'_>, value: View<'_>, known: &Key) -> bool {
+        let readable = self.value(value, known.shape, key.span());
+        if !readable {
+            self.repairs.hidden.insert(key.index);
+        }
+        readable || !known.required
     }
 
     fn other_entry(&mut self, key: View<'_>, value: View<'_>, record: &Record, others: ShapeId) {
@@ -261,14 +293,22 @@ impl<'a> Walk<'a> {
             self.problems
                 .add(Problem::new(codes::BAD_SPELLING, key.span(), message).with_help(help));
         }
-        self.value(value, others, key.span());
+        let readable = self.value(value, others, key.span()) && wrong.is_none();
+        if !readable {
+            self.repairs.hidden.insert(key.index);
+        }
     }
 
     /// A misspelled key is taken for the key it was meant to be, so that one slip is one mistake.
-    fn unknown_key(&mut self, key: View<'_>, value: View<'_>, known: &[Key], seen: &mut [bool]) {
-        let free =
-            known.iter().zip(&*seen).filter(|(_, seen)| !**seen).map(|(key, _)| key.name.as_str());
-        let meant = closest(key.text(), free);
+    fn unknown_key(
+        &mut self,
+        key: View<'_>,
+        value: View<'_>,
+        known: &[Key],
+        seen: &mut [bool],
+    ) -> bool {
+        let free = known.iter().zip(&*seen).filter(|(_, seen)| !**seen);
+        let meant = closest(key.text(), free.map(|(key, _)| key.name.as_str()));
         let help = match meant {
             Some(name) => format!("did you mean `{name}`?"),
             None if key.text() == "<<" => {
@@ -280,10 +320,13 @@ impl<'a> Walk<'a> {
         };
         let message = format!("unknown key {}", quote(key.text()));
         self.problems.add(Problem::new(codes::UNKNOWN_KEY, key.span(), message).with_help(help));
-        if let Some(index) = meant.and_then(|name| known.iter().position(|key| key.name == name)) {
-            seen[index] = true;
-            self.value(value, known[index].shape, key.span());
-        }
+        let Some(index) = known.iter().position(|key| meant == Some(key.name.as_str())) else {
+            self.repairs.hidden.insert(key.index);
+            return true;
+        };
+        seen[index] = true;
+        self.repairs.renamed.insert(key.index, known[index].name.clone());
+        self.known_entry(key, value, &known[index])
     }
 
     fn missing_key(&mut self, key: &Key, place: Span) {
@@ -299,21 +342,22 @@ impl<'a> Walk<'a> {
         );
     }
 
-    fn one_of(&mut self, node: View<'_>, keys: &[Key], place: Span) {
+    fn one_of(&mut self, node: View<'_>, keys: &[Key], place: Span) -> bool {
         let entries: Vec<_> = node.entries().collect();
         if let [(key, value)] = entries.as_slice() {
-            match keys.iter().find(|known| known.name == key.text()) {
-                Some(known) => self.value(*value, known.shape, key.span()),
-                None => self.unknown_key(*key, *value, keys, &mut vec![false; keys.len()]),
-            }
-            return;
+            return match keys.iter().find(|known| known.name == key.text()) {
+                Some(known) => self.known_entry(*key, *value, known),
+                None => {
+                    let mut seen = vec![false; keys.len()];
+                    self.unknown_key(*key, *value, keys, &mut seen) && seen.contains(&true)
+                }
+            };
         }
         let names = alternatives(keys.iter().map(|key| format!("`{}`", key.name)));
         let message = format!("exactly one key belongs here, not {}", entries.len());
         let span = entries.get(1).map_or(place, |(key, _)| key.span());
-        self.problems.add(
-            Problem::new(codes::ONE_CHOICE, span, message).with_help(format!("write {names}")),
-        );
+        let problem = Problem::new(codes::ONE_CHOICE, span, message);
+        self.refuse(problem.with_help(format!("write {names}")))
     }
 
     /// Follows the alternative that this kind of value can be, or else says what all would be.
@@ -324,26 +368,24 @@ impl<'a> Walk<'a> {
         alternatives: &[ShapeId],
         found: Meaning<'_>,
         place: Span,
-    ) {
-        let fitting: Vec<ShapeId> = alternatives
-            .iter()
-            .copied()
-            .filter(|id| fits(&self.shapes.get(*id).form, found, self.shapes))
-            .collect();
+    ) -> bool {
+        let fits = |id: &ShapeId| fits(&self.shapes.get(*id).form, found, self.shapes);
+        let fitting: Vec<ShapeId> = alternatives.iter().copied().filter(fits).collect();
         match fitting.as_slice() {
             [] => self.no_alternative(node, shape, alternatives, found, place),
             [only] => self.value(node, *only, place),
             several => {
-                let clean = several.iter().copied().find(|id| {
-                    let mut trial = Problems::default();
-                    Walk { shapes: self.shapes, problems: &mut trial }.value(node, *id, place);
-                    trial.count() == 0
-                });
-                if clean.is_none() {
-                    self.value(node, several[0], place);
-                }
+                let clean = several.iter().any(|id| self.is_clean(node, *id, place));
+                clean || self.value(node, several[0], place)
             }
         }
+    }
+
+    fn is_clean(&self, node: View<'_>, id: ShapeId, place: Span) -> bool {
+        let mut problems = Problems::default();
+        let repairs = Repairs::default();
+        Walk { shapes: self.shapes, problems: &mut problems, repairs }.value(node, id, place);
+        problems.count() == 0
     }
 
     fn no_alternative(
@@ -353,19 +395,19 @@ impl<'a> Walk<'a> {
         ids: &[ShapeId],
         found: Meaning<'_>,
         place: Span,
-    ) {
+    ) -> bool {
         let real = ids.iter().filter(|id| !matches!(self.shapes.get(**id).form, Form::Nothing));
         let real: Vec<ShapeId> = real.copied().collect();
         if let [only] = real.as_slice() {
             return self.wrong_type(node, *only, found, place);
         }
-        let expected = super::conform::alternatives(real.iter().map(|id| self.expectation(*id)));
+        let expected = alternatives(real.iter().map(|id| self.expectation(*id)));
         let message = format!("expected {expected}, found {}", describe(node, found));
         let mut problem = Problem::new(codes::WRONG_TYPE, node.span(), message);
         if let Some(example) = &shape.example {
             problem = problem.with_help(format!("write it like `{example}`"));
         }
-        self.problems.add(problem);
+        self.refuse(problem)
     }
 }
 

@@ -48,8 +48,10 @@ impl<'de> View<'de> {
             Meaning::Integer(None) => Err(de::Error::custom("the number is too large")),
             Meaning::Number(value) => visitor.visit_f64(value),
             Meaning::Text(text) => visitor.visit_borrowed_str(text),
-            Meaning::Sequence => visitor.visit_seq(Items { items: self.children() }),
-            Meaning::Mapping => visitor.visit_map(Entries { nodes: self.children(), value: None }),
+            Meaning::Sequence => visitor.visit_seq(Items { items: self.items() }),
+            Meaning::Mapping => {
+                visitor.visit_map(Entries { entries: self.read_entries(), value: None })
+            }
         }
     }
 }
@@ -120,7 +122,7 @@ impl<'de> de::Deserializer<'de> for View<'de> {
     ) -> Result<V::Value, Failure> {
         let outcome = match self.kind() {
             Kind::Plain | Kind::Quoted => visitor.visit_enum(self.text().into_deserializer()),
-            _ => match self.entries().next() {
+            _ => match self.read_entries().next() {
                 Some((key, value)) => visitor.visit_enum(Variant { key, value }),
                 None => Err(de::Error::custom("a choice is missing")),
             },
@@ -134,11 +136,11 @@ impl<'de> de::Deserializer<'de> for View<'de> {
     }
 }
 
-struct Items<'de> {
-    items: super::tree::Children<'de>,
+struct Items<I> {
+    items: I,
 }
 
-impl<'de> de::SeqAccess<'de> for Items<'de> {
+impl<'de, I: Iterator<Item = View<'de>>> de::SeqAccess<'de> for Items<I> {
     type Error = Failure;
     fn next_element_seed<S: DeserializeSeed<'de>>(
         &mut self,
@@ -148,19 +150,22 @@ impl<'de> de::SeqAccess<'de> for Items<'de> {
     }
 }
 
-struct Entries<'de> {
-    nodes: super::tree::Children<'de>,
+struct Entries<'de, I> {
+    entries: I,
     value: Option<View<'de>>,
 }
 
-impl<'de> de::MapAccess<'de> for Entries<'de> {
+impl<'de, I> de::MapAccess<'de> for Entries<'de, I>
+where
+    I: Iterator<Item = (View<'de>, View<'de>)>,
+{
     type Error = Failure;
     fn next_key_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, Failure> {
-        let Some(key) = self.nodes.next() else { return Ok(None) };
-        self.value = self.nodes.next();
+        let Some((key, value)) = self.entries.next() else { return Ok(None) };
+        self.value = Some(value);
         seed.deserialize(Name(key)).map(Some)
     }
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Failure> {
@@ -175,7 +180,7 @@ struct Name<'de>(View<'de>);
 impl<'de> de::Deserializer<'de> for Name<'de> {
     type Error = Failure;
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_borrowed_str(self.0.text()).map_err(|failure: Failure| failure.at(self.0))
+        visitor.visit_borrowed_str(self.0.name()).map_err(|failure: Failure| failure.at(self.0))
     }
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
@@ -190,7 +195,7 @@ impl<'de> de::Deserializer<'de> for Name<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Failure> {
-        visitor.visit_enum(self.0.text().into_deserializer())
+        visitor.visit_enum(self.0.name().into_deserializer())
     }
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::codes;
 use super::problem::Problem;
-use super::tree::{Kind, Node, Span, Tree};
+use super::tree::{Kind, Node, Repairs, Span, Tree};
 use super::{Limits, quote};
 
 /// Parses `source`, whose length fits 32 bits.
@@ -42,7 +42,12 @@ struct Builder<'s, 'l> {
 impl<'s, 'l> Builder<'s, 'l> {
     fn new(source: &'s str, limits: &'l Limits) -> Self {
         Self {
-            tree: Tree { source, nodes: Vec::new(), decoded: String::new() },
+            tree: Tree {
+                source,
+                nodes: Vec::new(),
+                decoded: String::new(),
+                repairs: Repairs::default(),
+            },
             limits,
             open: Vec::new(),
             anchors: FxHashMap::default(),

@@ -10,6 +10,8 @@
 //!
 //! A node takes 24 bytes and no allocation of its own: a file of 65,540 lines makes 280,000 of them.
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 /// A stretch of the source, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span {
@@ -43,6 +45,17 @@ pub(crate) struct Tree<'s> {
     pub(crate) nodes: Vec<Node>,
     /// Texts that do not stand in the source as they are: escapes, folded lines.
     pub(crate) decoded: String,
+    pub(crate) repairs: Repairs,
+}
+
+/// What is read differently than written, so that a file with mistakes of shape can still be held
+/// against the rest of the rules and shows all its mistakes at once.
+#[derive(Debug, Default)]
+pub(crate) struct Repairs {
+    /// Keys of entries, and items, that are passed over.
+    pub(crate) hidden: FxHashSet<u32>,
+    /// Misspelled keys, with what was meant.
+    pub(crate) renamed: FxHashMap<u32, String>,
 }
 
 impl<'s> Tree<'s> {
@@ -50,32 +63,53 @@ impl<'s> Tree<'s> {
         View { tree: self, index: 0 }
     }
 
-    /// The place of the value that a JSON pointer names, and whether the document has it. Of what it
-    /// has not, the place of the nearest key above.
-    pub(crate) fn find(&self, pointer: &str) -> (Span, bool) {
+    /// What a JSON pointer names. Items are counted as they are read: without those passed over.
+    pub(crate) fn find(&self, pointer: &str) -> Found {
         let mut node = self.root();
-        let mut place = node.span();
+        let mut place = node;
+        let mut passed_over = false;
         for step in pointer.split('/').skip(1) {
             let step = step.replace("~1", "/").replace("~0", "~");
             let below = match node.kind() {
-                Kind::Mapping => node.entry(&step),
+                Kind::Mapping => node.entries().find(|(key, _)| key.name() == step),
                 _ => step
                     .parse()
                     .ok()
-                    .and_then(|index| node.children().nth(index))
+                    .and_then(|index| node.items().nth(index))
                     .map(|item| (item, item)),
             };
-            let Some((key, value)) = below else { return (place, false) };
-            (node, place) = (value, key.span());
+            let Some((key, value)) = below else {
+                return Found { span: place.span(), is_whole: false, is_doubtful: passed_over };
+            };
+            passed_over |= key.is_hidden();
+            node = value;
+            place = if value.span().start == value.span().end { key } else { value };
         }
-        let span = node.span();
-        (if span.start == span.end { place } else { span }, true)
+        let is_doubtful = passed_over || self.holds_hidden(node);
+        Found { span: place.span(), is_whole: true, is_doubtful }
+    }
+
+    /// Whether anything in `node` is passed over.
+    fn holds_hidden(&self, node: View<'_>) -> bool {
+        let range = node.index..node.node().end;
+        self.repairs.hidden.iter().any(|index| range.contains(index))
     }
 
     /// The node at `index`, which some node of this tree has.
     pub(crate) fn view(&self, index: u32) -> View<'_> {
         View { tree: self, index }
     }
+}
+
+/// What a pointer leads to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The place of the value, or of the nearest one above that the document has.
+    pub(crate) span: Span,
+    /// Whether the document has the value.
+    pub(crate) is_whole: bool,
+    /// Whether something in it is passed over, so that nothing certain can be said of it.
+    pub(crate) is_doubtful: bool,
 }
 
 /// One node seen in its tree.
@@ -122,12 +156,28 @@ impl<'t> View<'t> {
         std::iter::from_fn(move || Some((children.next()?, children.next()?)))
     }
 
-    /// The entry with this key.
-    pub(crate) fn entry(self, key: &str) -> Option<(View<'t>, View<'t>)> {
-        match self.kind() {
-            Kind::Mapping => self.entries().find(|(name, _)| name.text() == key),
-            _ => None,
+    /// The text of a key, or what it was meant to be.
+    pub(crate) fn name(self) -> &'t str {
+        let renamed = &self.tree.repairs.renamed;
+        match renamed.is_empty() {
+            true => self.text(),
+            false => renamed.get(&self.index).map_or(self.text(), String::as_str),
         }
+    }
+
+    fn is_hidden(self) -> bool {
+        let hidden = &self.tree.repairs.hidden;
+        !hidden.is_empty() && hidden.contains(&self.index)
+    }
+
+    /// The items that are read.
+    pub(crate) fn items(self) -> impl Iterator<Item = View<'t>> {
+        self.children().filter(|item| !item.is_hidden())
+    }
+
+    /// The entries that are read.
+    pub(crate) fn read_entries(self) -> impl Iterator<Item = (View<'t>, View<'t>)> {
+        self.entries().filter(|(key, _)| !key.is_hidden())
     }
 
     /// What the value is in YAML 1.2's core schema.

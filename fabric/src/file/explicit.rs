@@ -51,7 +51,10 @@ fn check_tor(node: NodeId, stated: Option<TorId>, tree: &FatTreeFile, check: &mu
             "racks are filled in order, {} nodes a ToR: write `tor: {by_number}` or rename the node",
             tree.nodes_per_tor
         );
-        check.error(codes::WRONG_TOR, &format!("/nodes/{node}/tor"), message).help(help);
+        check
+            .error(codes::WRONG_TOR, &format!("/nodes/{node}/tor"), message)
+            .help(help)
+            .depends_on("/dcn");
     }
 }
 
@@ -167,7 +170,8 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
         };
         check
             .error(codes::HOP_TOO_LONG, &path, message)
-            .help(format!("a fibre reaches 1 to k = {k} places"));
+            .help(format!("a fibre reaches 1 to k = {k} places"))
+            .depends_on("/hbd/khop");
         return;
     }
     let hop = Hop::try_from(apart).expect("at most K, which fits a hop");
@@ -176,11 +180,11 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
         Endpoint(Port { bundle: BundleId { node, bundle }, path })
     };
     let message = format!("{} and {} are not joined by any cabling", Endpoint(a), Endpoint(b));
-    check.error(codes::WRONG_PORTS, &path, message).help(format!(
-        "{to} stands {apart:+} places from {from}: the link is [\"{}\", \"{}\"]",
-        endpoint(from, hop),
-        endpoint(to, -hop)
-    ));
+    let (right_from, right_to) = (endpoint(from, hop), endpoint(to, -hop));
+    let help = format!(
+        "{to} stands {apart:+} places from {from}: the link is [\"{right_from}\", \"{right_to}\"]"
+    );
+    check.error(codes::WRONG_PORTS, &path, message).help(help).depends_on("/hbd/khop");
 }
 
 /// How many places up the line `to` stands from `from`; in a ring the shorter way round.

@@ -87,7 +87,11 @@ fn report_form(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) {
         (None, Some(_)) => ("links are listed without their nodes", "add `nodes:`"),
         _ => ("the cabling is missing", "add `nodes: N` here, or list `nodes:` and `links:` above"),
     };
-    check.error(codes::WHICH_FORM, "/hbd/khop", message).help(help);
+    check
+        .error(codes::WHICH_FORM, "/hbd/khop", message)
+        .help(help)
+        .depends_on("/nodes")
+        .depends_on("/links");
 }
 
 /// A fully cabled ring, with what its own rules refuse reported at the key that is wrong.
@@ -109,7 +113,7 @@ fn ring(
                 ("/hbd/khop/nodes", format!("write a number from 1 to {MAX_NODES}"))
             }
         };
-        check.error(codes::BAD_RING, path, error.to_string()).help(help);
+        check.error(codes::BAD_RING, path, error.to_string()).help(help).depends_on("/nodes");
         return None;
     }
     KhopRing::new(khop.gpus_per_node, khop.k, khop.shape, line()).ok()
@@ -259,6 +263,11 @@ fn check_size(job: &JobFile, wanted: u64, path: &str, free: Option<u64>, check: 
             0 => "add nodes, or let other jobs have fewer".to_owned(),
             fitting => format!("write at most {fitting}, or add nodes"),
         };
-        check.error(codes::JOB_TOO_LARGE, &format!("{path}/gpus"), message).help(help);
+        check
+            .error(codes::JOB_TOO_LARGE, &format!("{path}/gpus"), message)
+            .help(help)
+            .depends_on("/hbd/khop")
+            .depends_on("/nodes")
+            .depends_on("/jobs");
     }
 }
