@@ -1,3 +1,28 @@
 //! Demand matrices from descriptions of work. One file a kind of traffic, each with its byte formula.
+//!
+//! [`training`], [`generation`], [`weight_sync`] and [`parallelism_switch`] are the phases of
+//! disaggregated reinforcement learning, put together by [`rl_step`]. The files after them imitate the
+//! traffic of related systems; their formulas are the published ones where a source is named and
+//! ours where it says so. None of them is that system.
 
+pub mod card;
+pub mod collective;
+pub mod generation;
+pub mod parallelism_switch;
+pub mod place;
+pub mod rl_step;
 pub mod shapes;
+pub mod training;
+pub mod weight_sync;
+
+pub mod aryl;
+pub mod bytecomp;
+pub mod core_attention;
+pub mod dsv;
+pub mod pipeweaver;
+pub mod prefill_decode;
+pub mod qsync;
+pub mod rlhfuse;
+pub mod step3;
+pub mod streamrl;
+pub mod tokenlake;

@@ -1,0 +1,74 @@
+//! What collectives put on the fabric. `ranks` are the leaves of the members in rank order; ranks under
+//! one leaf exchange nothing that the fabric sees.
+
+use lightloom_fabric::id::LeafId;
+use lightloom_fabric::units::Bytes;
+
+use super::super::demand::Demand;
+
+/// Ring all-reduce of `size` per rank: each rank sends 2(g−1)/g·size to the next.
+pub fn all_reduce(demand: &mut Demand, ranks: &[LeafId], size: Bytes) {
+    ring(demand, ranks, share(size, 2 * (ranks.len() as u64 - 1), ranks.len() as u64));
+}
+
+/// Ring all-gather or reduce-scatter where the whole is `size`: each rank sends (g−1)/g·size to the
+/// next.
+pub fn all_gather(demand: &mut Demand, ranks: &[LeafId], size: Bytes) {
+    ring(demand, ranks, share(size, ranks.len() as u64 - 1, ranks.len() as u64));
+}
+
+/// All-to-all in which each rank sends `size` in total, itself included, divided among the ranks by
+/// `weights`; the combine sends the same back.
+pub fn dispatch_and_combine(demand: &mut Demand, ranks: &[LeafId], size: Bytes, weights: &[f64]) {
+    assert_eq!(ranks.len(), weights.len(), "a weight for each rank");
+    let sum: f64 = weights.iter().sum();
+    for from in ranks {
+        for (to, weight) in ranks.iter().zip(weights) {
+            let part = Bytes((size.0 as f64 * weight / sum) as u64);
+            demand.add(*from, *to, part);
+            demand.add(*to, *from, part);
+        }
+    }
+}
+
+/// Each rank sends `size` to the next, the last to the first.
+pub fn ring(demand: &mut Demand, ranks: &[LeafId], size: Bytes) {
+    for (at, from) in ranks.iter().enumerate() {
+        demand.add(*from, ranks[(at + 1) % ranks.len()], size);
+    }
+}
+
+/// size·numerator/denominator without overflow.
+#[must_use]
+pub fn share(size: Bytes, numerator: u64, denominator: u64) -> Bytes {
+    let part = u128::from(size.0) * u128::from(numerator) / u128::from(denominator);
+    Bytes(u64::try_from(part).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(count: u32) -> Vec<LeafId> {
+        (0..count).map(LeafId).collect()
+    }
+
+    #[test]
+    fn rings_send_the_textbook_shares() {
+        let mut demand = Demand::none(4);
+        all_reduce(&mut demand, &leaves(4), Bytes(1_000));
+        assert_eq!(demand.bytes(LeafId(3), LeafId(0)), Bytes(1_500));
+        all_gather(&mut demand, &leaves(4), Bytes(1_000));
+        assert_eq!(demand.bytes(LeafId(0), LeafId(1)), Bytes(2_250));
+        assert_eq!(demand.bytes(LeafId(1), LeafId(0)), Bytes(0));
+    }
+
+    #[test]
+    fn all_to_all_is_symmetric_and_leaves_out_what_stays() {
+        let mut demand = Demand::none(3);
+        dispatch_and_combine(&mut demand, &leaves(3), Bytes(600), &[1.0, 2.0, 3.0]);
+        assert_eq!(demand.bytes(LeafId(0), LeafId(1)), Bytes(200 + 100));
+        assert_eq!(demand.bytes(LeafId(1), LeafId(0)), Bytes(100 + 200));
+        assert_eq!(demand.total(), Bytes(2 * (3 * 600 - 600)));
+    }
+}

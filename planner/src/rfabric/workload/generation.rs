@@ -1,0 +1,115 @@
+//! Generation by replicas: traffic inside each replica, and caches that move between replicas.
+//!
+//! - tensor parallelism: 2 all-reduces of h·b a layer and token;
+//! - expert parallelism: 2 all-to-alls of top_k·h·b a mixture layer and token;
+//! - migration of a request: its length in tokens × cache bytes per token, from one replica to another.
+//!
+//! Where replicas keep to themselves the demand falls into isolated pods, which is the template
+//! RFabric names for this phase.
+
+use lightloom_fabric::id::LeafId;
+use lightloom_fabric::units::Bytes;
+
+use super::super::demand::Demand;
+use super::card::ModelCard;
+use super::collective::{all_reduce, dispatch_and_combine, share};
+use super::place::Place;
+
+/// A pool of equal replicas.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generation {
+    /// The model.
+    pub card: ModelCard,
+    /// Where the GPUs sit.
+    pub place: Place,
+    /// GPUs of one replica: its tensor-parallel ranks, or its expert-parallel ranks for a mixture.
+    pub replica_gpus: u32,
+    /// Tokens that one replica reads or writes in the phase.
+    pub tokens: u64,
+    /// Tokens of cache that leave each replica for the next one.
+    pub migrated_tokens: u64,
+}
+
+impl Generation {
+    /// Number of replicas.
+    #[must_use]
+    pub fn replicas(&self) -> u32 {
+        self.place.gpus / self.replica_gpus
+    }
+
+    /// The leaves of one replica's GPUs.
+    #[must_use]
+    pub fn ranks(&self, replica: u32) -> Vec<LeafId> {
+        let first = replica * self.replica_gpus;
+        (first..first + self.replica_gpus).map(|gpu| self.place.leaf(gpu)).collect()
+    }
+
+    /// The traffic of the phase.
+    #[must_use]
+    pub fn traffic(&self, leaves: usize) -> Demand {
+        let mut demand = Demand::none(leaves);
+        for replica in 0..self.replicas() {
+            self.add_replica(&mut demand, &self.ranks(replica));
+            let next = self.ranks((replica + 1) % self.replicas());
+            self.add_migration(&mut demand, &self.ranks(replica), &next);
+        }
+        demand
+    }
+
+    fn add_replica(&self, demand: &mut Demand, ranks: &[LeafId]) {
+        let residual = self.card.token_bytes() * self.tokens;
+        match self.card.experts {
+            None => all_reduce(demand, ranks, residual * (2 * u64::from(self.card.layers))),
+            Some(experts) => {
+                let all = residual * u64::from(experts.layers) * u64::from(experts.top_k);
+                let size = share(all, 1, ranks.len() as u64);
+                dispatch_and_combine(demand, ranks, size, &vec![1.0; ranks.len()]);
+            }
+        }
+    }
+
+    /// Each GPU of the sender holds an equal part of the cache and sends it to its peer.
+    fn add_migration(&self, demand: &mut Demand, from: &[LeafId], to: &[LeafId]) {
+        let all = self.card.cache_bytes_per_token() * self.migrated_tokens;
+        let part = Bytes(all.0 / from.len() as u64);
+        for (from, to) in from.iter().zip(to) {
+            demand.add(*from, *to, part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dense_replica_rings_and_a_mixture_exchanges() {
+        let place = Place { first_leaf: 2, gpus_per_leaf: 8, gpus: 32 };
+        let dense = Generation {
+            card: ModelCard::qwen2_5_72b(),
+            place,
+            replica_gpus: 16,
+            tokens: 10,
+            migrated_tokens: 0,
+        };
+        let demand = dense.traffic(6);
+        assert_eq!(demand.bytes(LeafId(2), LeafId(3)).0, 2 * 80 * 8192 * 2 * 10 * 2 * 15 / 16);
+        assert_eq!(demand.bytes(LeafId(3), LeafId(4)), Bytes(0), "replicas keep to themselves");
+        let mixture = Generation { card: ModelCard::deepseek_v3_like(), ..dense };
+        // Half of what 16 ranks exchange crosses between the two leaves, dispatch and combine.
+        let formula = 10 * 58 * 8 * 7168 * 2;
+        assert_eq!(mixture.traffic(6).bytes(LeafId(2), LeafId(3)).0, formula / 2);
+    }
+
+    #[test]
+    fn migrated_caches_weigh_their_tokens() {
+        let pool = Generation {
+            card: ModelCard::qwen2_5_72b(),
+            place: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 16 },
+            replica_gpus: 8,
+            tokens: 0,
+            migrated_tokens: 1_000,
+        };
+        assert_eq!(pool.traffic(2).bytes(LeafId(0), LeafId(1)).0, 1_000 * (320 << 10));
+    }
+}

@@ -1,0 +1,66 @@
+//! A generation pool that changes its parallelism: every GPU fetches the part of the weights that it
+//! did not hold.
+//!
+//! With `before` GPUs a replica, GPU i of a replica holds the share [i/before, (i+1)/before); with
+//! `after`, [j/after, (j+1)/after). What it holds already stays; the rest comes from the GPU of its old
+//! replica that has it, or of another replica where the new one is larger. In all params·b × new replicas × (1 − overlap).
+
+use super::super::demand::Demand;
+use super::card::ModelCard;
+use super::collective::share;
+use super::place::Place;
+
+/// The traffic of going from `before` to `after` GPUs a replica.
+///
+/// # Panics
+/// If the pool does not divide into replicas of both sizes.
+#[must_use]
+pub fn traffic(leaves: usize, card: &ModelCard, pool: &Place, before: u32, after: u32) -> Demand {
+    assert!(pool.gpus.is_multiple_of(before) && pool.gpus.is_multiple_of(after));
+    let mut demand = Demand::none(leaves);
+    for gpu in 0..pool.gpus {
+        let (replica, mine) = (gpu / before, gpu % before);
+        // In units of 1/(before·after) of the weights.
+        let wanted = (gpu % after) * before..(gpu % after + 1) * before;
+        for holder in 0..before {
+            let held = holder * after..(holder + 1) * after;
+            let common = wanted.end.min(held.end).saturating_sub(wanted.start.max(held.start));
+            if common > 0 && holder != mine {
+                let size = share(
+                    card.weight_bytes(),
+                    u64::from(common),
+                    u64::from(before) * u64::from(after),
+                );
+                demand.add(pool.leaf(replica * before + holder), pool.leaf(gpu), size);
+            }
+        }
+    }
+    demand
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightloom_fabric::id::LeafId;
+    use lightloom_fabric::units::Bytes;
+
+    #[test]
+    fn halving_a_replica_fetches_what_was_missing() {
+        let pool = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 4 };
+        let card = ModelCard::qwen2_5_72b();
+        let quarter = card.weight_bytes().0 / 4;
+        // Before [0,¼) [¼,½) [½,¾) [¾,1); after [0,½) [½,1) [0,½) [½,1).
+        let demand = traffic(4, &card, &pool, 4, 2);
+        assert_eq!(demand.bytes(LeafId(1), LeafId(0)), Bytes(quarter));
+        assert_eq!(demand.bytes(LeafId(2), LeafId(1)), Bytes(quarter));
+        assert_eq!(demand.bytes(LeafId(0), LeafId(2)), Bytes(quarter));
+        assert_eq!(demand.bytes(LeafId(2), LeafId(3)), Bytes(quarter));
+        assert_eq!(demand.total(), Bytes(6 * quarter), "GPUs 0 and 3 keep a quarter each");
+    }
+
+    #[test]
+    fn keeping_the_parallelism_moves_nothing() {
+        let pool = Place { first_leaf: 0, gpus_per_leaf: 2, gpus: 16 };
+        assert_eq!(traffic(8, &ModelCard::qwen2_5_72b(), &pool, 8, 8).total(), Bytes(0));
+    }
+}

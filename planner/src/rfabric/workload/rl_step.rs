@@ -1,0 +1,249 @@
+//! A step of disaggregated reinforcement learning: trainer and generation pool on leaves of their
+//! own, one step apart.
+//!
+//! ```text
+//!   trainer     │ micro-batches ……… │ gradients │            │ new weights ─┐
+//!   generation  │ samples of the next step, with migration … │ ◀────────────┘ │ parallelism switch
+//!   phase         train + generate      gradients              weight-sync      parallelism-switch
+//! ```
+//!
+//! While the trainer works on one batch the pool generates the next, so their traffic shares a phase.
+//! This is a reconstruction from the paper's abstract and a reading note, not RFabric's own trace.
+
+use lightloom_fabric::units::Picoseconds;
+
+use super::super::phases::Phase;
+use super::card::ModelCard;
+use super::generation::Generation;
+use super::parallelism_switch;
+use super::place::Place;
+use super::streamrl;
+use super::training::{Sharding, Training};
+use super::weight_sync::{self, FanOut};
+use lightloom_fabric::seed::Seed;
+
+/// A step of one-step-asynchronous reinforcement learning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RlStep {
+    /// The model.
+    pub card: ModelCard,
+    /// GPUs under one leaf.
+    pub gpus_per_leaf: u32,
+    /// GPUs that train. They fill the first leaves; generation fills the next.
+    pub trainer_gpus: u32,
+    /// GPUs that generate.
+    pub generation_gpus: u32,
+    /// Tensor-parallel ranks of the trainer.
+    pub tp: u32,
+    /// Pipeline stages of the trainer.
+    pub pp: u32,
+    /// Expert-parallel ranks of the trainer, 1 for a dense model.
+    pub ep: u32,
+    /// Spread of expert popularity.
+    pub expert_skew: f64,
+    /// Samples of a step, over all data-parallel ranks.
+    pub samples: u32,
+    /// Tokens of a sample, prompt and answer.
+    pub tokens_per_sample: u32,
+    /// GPUs of a generation replica while most requests run.
+    pub replica_gpus: u32,
+    /// GPUs of a replica for the long tail; equal to `replica_gpus` for no switch.
+    pub tail_replica_gpus: u32,
+    /// Share of a replica's cache that migrates in a step.
+    pub migrated_share: f64,
+    /// Idle network time before each phase.
+    pub slack: Slack,
+    /// Seed of everything drawn.
+    pub seed: Seed,
+}
+
+/// How long the network is idle before each phase: computation that nothing overlaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slack {
+    /// Before the micro-batches.
+    pub train: Picoseconds,
+    /// Before the gradients.
+    pub gradients: Picoseconds,
+    /// Before the weights: the optimiser.
+    pub weight_sync: Picoseconds,
+    /// Before the switch of the pool's parallelism.
+    pub parallelism_switch: Picoseconds,
+}
+
+/// Why a step cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RlStepError {
+    /// Numbers that do not divide.
+    #[error("{what}: {whole} is not a multiple of {part}; choose a divisor of {whole}")]
+    NotDivisible {
+        /// What is divided by what.
+        what: &'static str,
+        /// The whole.
+        whole: u64,
+        /// What should divide it.
+        part: u64,
+    },
+    /// More GPUs than leaves can hold.
+    #[error(
+        "the step needs {needed} leaves and the fabric has {there}; add leaves or use fewer GPUs"
+    )]
+    TooFewLeaves {
+        /// Leaves that the GPUs fill.
+        needed: u32,
+        /// Leaves of the fabric.
+        there: usize,
+    },
+}
+
+impl RlStep {
+    /// The phases of the step on a fabric of `leaves`; those that send nothing are left out.
+    ///
+    /// # Errors
+    /// If sizes do not divide or do not fit.
+    pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, RlStepError> {
+        self.refuse_bad_sizes(leaves)?;
+        let (trainer, pool) = (self.training(), self.pool());
+        let mut train = trainer.micro_batch_traffic(leaves);
+        train.add_all(&pool.traffic(leaves));
+        let samples = u64::from(self.samples) * u64::from(self.tokens_per_sample);
+        train.add_all(&streamrl::samples(leaves, &pool.place, &trainer.place, samples));
+        let fan_out = FanOut::Tree(2);
+        let sync = weight_sync::traffic(leaves, &self.card, &trainer.place, &pool, fan_out);
+        let switch = parallelism_switch::traffic(
+            leaves,
+            &self.card,
+            &pool.place,
+            self.replica_gpus,
+            self.tail_replica_gpus,
+        );
+        let Slack { train: before_train, gradients, weight_sync, parallelism_switch } = self.slack;
+        let phases = [
+            ("train+generate", train, before_train),
+            ("gradients", trainer.data_parallel_traffic(leaves), gradients),
+            ("weight-sync", sync, weight_sync),
+            ("parallelism-switch", switch, parallelism_switch),
+        ];
+        Ok(phases
+            .into_iter()
+            .filter(|(_, demand, _)| demand.total().0 > 0)
+            .map(|(name, demand, slack)| Phase { name: name.into(), demand, slack })
+            .collect())
+    }
+
+    fn refuse_bad_sizes(&self, leaves: usize) -> Result<(), RlStepError> {
+        let divides = |what, whole: u32, part: u32| {
+            if part > 0 && whole.is_multiple_of(part) {
+                return Ok(());
+            }
+            Err(RlStepError::NotDivisible { what, whole: whole.into(), part: part.into() })
+        };
+        divides("trainer GPUs by GPUs per leaf", self.trainer_gpus, self.gpus_per_leaf)?;
+        divides("trainer GPUs by tp·pp", self.trainer_gpus, self.tp * self.pp)?;
+        divides("data-parallel ranks by ep", self.dp(), self.ep)?;
+        divides("samples by data-parallel ranks", self.samples, self.dp())?;
+        divides("generation GPUs by GPUs of a replica", self.generation_gpus, self.replica_gpus)?;
+        divides(
+            "generation GPUs by GPUs of a tail replica",
+            self.generation_gpus,
+            self.tail_replica_gpus,
+        )?;
+        let needed = (self.trainer_gpus + self.generation_gpus).div_ceil(self.gpus_per_leaf);
+        if needed as usize > leaves {
+            return Err(RlStepError::TooFewLeaves { needed, there: leaves });
+        }
+        Ok(())
+    }
+
+    fn dp(&self) -> u32 {
+        self.trainer_gpus / (self.tp * self.pp)
+    }
+
+    fn training(&self) -> Training {
+        let place =
+            Place { first_leaf: 0, gpus_per_leaf: self.gpus_per_leaf, gpus: self.trainer_gpus };
+        Training {
+            card: self.card.clone(),
+            place,
+            tp: self.tp,
+            pp: self.pp,
+            dp: self.dp(),
+            ep: self.ep,
+            sharding: Sharding::Replicated,
+            micro_batches: self.samples / self.dp(),
+            tokens: self.tokens_per_sample,
+            expert_skew: self.expert_skew,
+            seed: self.seed,
+        }
+    }
+
+    fn pool(&self) -> Generation {
+        let place = Place {
+            first_leaf: self.trainer_gpus / self.gpus_per_leaf,
+            gpus_per_leaf: self.gpus_per_leaf,
+            gpus: self.generation_gpus,
+        };
+        let replicas = u64::from(self.generation_gpus / self.replica_gpus);
+        let tokens = u64::from(self.samples) * u64::from(self.tokens_per_sample) / replicas;
+        Generation {
+            card: self.card.clone(),
+            place,
+            replica_gpus: self.replica_gpus,
+            tokens,
+            migrated_tokens: (tokens as f64 * self.migrated_share) as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightloom_fabric::units::Bytes;
+
+    fn step() -> RlStep {
+        RlStep {
+            card: ModelCard::qwen2_5_72b(),
+            gpus_per_leaf: 8,
+            trainer_gpus: 64,
+            generation_gpus: 64,
+            tp: 8,
+            pp: 2,
+            ep: 1,
+            expert_skew: 0.0,
+            samples: 64,
+            tokens_per_sample: 8_192,
+            replica_gpus: 16,
+            tail_replica_gpus: 8,
+            migrated_share: 0.1,
+            slack: Slack {
+                train: Picoseconds::ZERO,
+                gradients: Picoseconds::ZERO,
+                weight_sync: Picoseconds::from_millis(500),
+                parallelism_switch: Picoseconds::ZERO,
+            },
+            seed: Seed(0),
+        }
+    }
+
+    #[test]
+    fn a_step_has_its_phases_and_the_weights_cross_once_a_replica() {
+        let phases = step().phases(16).unwrap();
+        let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
+        assert_eq!(names, ["train+generate", "gradients", "weight-sync", "parallelism-switch"]);
+        assert_eq!(phases[2].demand.total(), Bytes(4 * 145_400_000_000));
+        assert_eq!(phases[2].slack, Picoseconds::from_millis(500));
+        let same = RlStep { tail_replica_gpus: 16, ..step() };
+        assert_eq!(same.phases(16).unwrap().len(), 3, "a switch to the same parallelism is none");
+        let joined = RlStep { replica_gpus: 8, tail_replica_gpus: 16, ..step() };
+        assert_eq!(joined.phases(16).unwrap().len(), 3, "each leaf holds all weights already");
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_named() {
+        let message = |step: RlStep, leaves| step.phases(leaves).unwrap_err().to_string();
+        assert!(message(step(), 15).contains("needs 16 leaves"));
+        assert!(
+            message(RlStep { tp: 6, ..step() }, 16).contains("tp·pp: 64 is not a multiple of 12")
+        );
+        assert!(message(RlStep { replica_gpus: 0, ..step() }, 16).contains("multiple of 0"));
+    }
+}

@@ -1,0 +1,42 @@
+//! StreamRL (arXiv 2504.15930): samples stream from generation to training one by one.
+//!
+//! Bytes of a sample: tokens × (4 bytes of token id + 4 bytes of log-probability). Its weights travel as
+//! several balanced broadcast trees: [`weight_sync`](super::weight_sync). Between data centres it
+//! sends only from the first data-parallel rank.
+
+use lightloom_fabric::units::Bytes;
+
+use super::super::demand::Demand;
+use super::place::Place;
+
+/// Token id and log-probability.
+const BYTES_PER_TOKEN: u64 = 8;
+
+/// `tokens` of samples from every GPU's leaf of the pool, spread evenly over the trainer.
+#[must_use]
+pub fn samples(leaves: usize, pool: &Place, trainer: &Place, tokens: u64) -> Demand {
+    let mut demand = Demand::none(leaves);
+    let pairs = u64::from(pool.gpus) * u64::from(trainer.gpus);
+    for from in 0..pool.gpus {
+        for to in 0..trainer.gpus {
+            demand.add(pool.leaf(from), trainer.leaf(to), Bytes(tokens * BYTES_PER_TOKEN / pairs));
+        }
+    }
+    demand
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightloom_fabric::id::LeafId;
+
+    #[test]
+    fn samples_weigh_eight_bytes_a_token() {
+        let trainer = Place { first_leaf: 0, gpus_per_leaf: 2, gpus: 4 };
+        let pool = Place { first_leaf: 2, ..trainer };
+        let demand = samples(4, &pool, &trainer, 1_600);
+        assert_eq!(demand.total(), Bytes(12_800));
+        assert_eq!(demand.bytes(LeafId(2), LeafId(1)), Bytes(3_200));
+        assert_eq!(demand.bytes(LeafId(1), LeafId(2)), Bytes(0));
+    }
+}

@@ -1,0 +1,222 @@
+//! One training step with tensor, pipeline, data and expert parallelism.
+//!
+//! Rank order: tensor fastest, then data (expert groups are runs of it), then pipeline. Bytes, with
+//! t = tokens of a micro-batch, h·b = bytes of a token, m micro-batches a step:
+//!
+//! - tensor: 4 all-reduces of t·h·b a layer and micro-batch (2 forward, 2 backward);
+//! - expert: 4 all-to-alls of t/tp·top_k·h·b a mixture layer and micro-batch, dispatch and combine,
+//!   forward and backward. One matrix and its transpose (MixNet, arXiv 2501.03905);
+//! - pipeline: t·h·b/tp each way a boundary and micro-batch;
+//! - data: an all-reduce of the gradients of a rank, params·b/(tp·pp); sharded (FSDP): two all-gathers
+//!   and a reduce-scatter of the same size.
+
+use lightloom_fabric::id::LeafId;
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::Bytes;
+
+use super::super::demand::Demand;
+use super::card::ModelCard;
+use super::collective::{all_gather, all_reduce, dispatch_and_combine, share};
+use super::place::Place;
+use super::shapes::log_normal;
+
+/// How a model is spread over GPUs. tp·pp·dp GPUs; ep divides dp.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Training {
+    /// The model.
+    pub card: ModelCard,
+    /// Where the GPUs sit.
+    pub place: Place,
+    /// Tensor-parallel ranks.
+    pub tp: u32,
+    /// Pipeline stages.
+    pub pp: u32,
+    /// Data-parallel ranks.
+    pub dp: u32,
+    /// Expert-parallel ranks, within the data-parallel ones.
+    pub ep: u32,
+    /// Whether weights and gradients are sharded over the data-parallel ranks.
+    pub sharding: Sharding,
+    /// Micro-batches of a step.
+    pub micro_batches: u32,
+    /// Tokens of one micro-batch on one pipeline.
+    pub tokens: u32,
+    /// Spread of expert popularity: sigma of a log-normal distribution, 0 for balanced.
+    pub expert_skew: f64,
+    /// Seed of the popularity.
+    pub seed: Seed,
+}
+
+/// What data-parallel ranks keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharding {
+    /// Everything: gradients are all-reduced.
+    Replicated,
+    /// A shard (FSDP): weights are gathered twice, gradients scattered once.
+    Sharded,
+}
+
+impl Training {
+    fn gpu(&self, tensor: u32, data: u32, stage: u32) -> LeafId {
+        self.place.leaf(tensor + self.tp * (data + self.dp * stage))
+    }
+
+    fn micro_batch_bytes(&self) -> Bytes {
+        self.card.token_bytes() * u64::from(self.tokens)
+    }
+
+    /// Everything of a step except the gradients: what repeats with every micro-batch.
+    #[must_use]
+    pub fn micro_batch_traffic(&self, leaves: usize) -> Demand {
+        let mut demand = Demand::none(leaves);
+        self.add_tensor(&mut demand);
+        self.add_expert(&mut demand);
+        self.add_pipeline(&mut demand);
+        demand
+    }
+
+    /// The gradients (and, sharded, the weights) of a step.
+    #[must_use]
+    pub fn data_parallel_traffic(&self, leaves: usize) -> Demand {
+        let mut demand = Demand::none(leaves);
+        let size = share(self.card.weight_bytes(), 1, u64::from(self.tp) * u64::from(self.pp));
+        for stage in 0..self.pp {
+            for tensor in 0..self.tp {
+                let ranks: Vec<LeafId> =
+                    (0..self.dp).map(|data| self.gpu(tensor, data, stage)).collect();
+                match self.sharding {
+                    Sharding::Replicated => all_reduce(&mut demand, &ranks, size),
+                    Sharding::Sharded => all_gather(&mut demand, &ranks, size * 3),
+                }
+            }
+        }
+        demand
+    }
+
+    fn add_tensor(&self, demand: &mut Demand) {
+        let layers = u64::from(self.card.layers / self.pp);
+        let size = self.micro_batch_bytes() * (4 * layers * u64::from(self.micro_batches));
+        for stage in 0..self.pp {
+            for data in 0..self.dp {
+                let ranks: Vec<LeafId> =
+                    (0..self.tp).map(|tensor| self.gpu(tensor, data, stage)).collect();
+                all_reduce(demand, &ranks, size);
+            }
+        }
+    }
+
+    fn add_expert(&self, demand: &mut Demand) {
+        let Some(experts) = self.card.experts.filter(|_| self.ep > 1) else { return };
+        let layers = u64::from(experts.layers) / u64::from(self.pp);
+        // A dispatch with its combine moves the bytes twice: two of them are the four all-to-alls.
+        let all = self.micro_batch_bytes()
+            * (2 * layers * u64::from(self.micro_batches) * u64::from(experts.top_k));
+        let size = share(all, 1, u64::from(self.tp));
+        for stage in 0..self.pp {
+            for group in 0..self.dp / self.ep {
+                let index = u64::from(stage * self.dp + group);
+                let weights = self.popularity(index);
+                for tensor in 0..self.tp {
+                    let ranks: Vec<LeafId> = (0..self.ep)
+                        .map(|rank| self.gpu(tensor, group * self.ep + rank, stage))
+                        .collect();
+                    dispatch_and_combine(demand, &ranks, size, &weights);
+                }
+            }
+        }
+    }
+
+    fn popularity(&self, group: u64) -> Vec<f64> {
+        let mut stream = self.seed.stream("training.expert_popularity", group);
+        (0..self.ep).map(|_| log_normal(&mut stream, self.expert_skew)).collect()
+    }
+
+    fn add_pipeline(&self, demand: &mut Demand) {
+        let all = self.micro_batch_bytes() * u64::from(self.micro_batches);
+        let size = share(all, 1, u64::from(self.tp));
+        for stage in 1..self.pp {
+            for data in 0..self.dp {
+                for tensor in 0..self.tp {
+                    let (before, after) =
+                        (self.gpu(tensor, data, stage - 1), self.gpu(tensor, data, stage));
+                    demand.add(before, after, size);
+                    demand.add(after, before, size);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn training() -> Training {
+        Training {
+            card: ModelCard::deepseek_v3_like(),
+            place: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 64 },
+            tp: 1,
+            pp: 2,
+            dp: 32,
+            ep: 16,
+            sharding: Sharding::Replicated,
+            micro_batches: 3,
+            tokens: 4096,
+            expert_skew: 0.0,
+            seed: Seed(0),
+        }
+    }
+
+    #[test]
+    fn expert_traffic_follows_the_formula() {
+        let job = Training { pp: 1, dp: 64, ..training() };
+        let mut demand = Demand::none(8);
+        job.add_expert(&mut demand);
+        // 64 ranks, 58 layers, 3 micro-batches, 4 all-to-alls of 4096·8·7168·2 bytes, of which the
+        // 8 ranks of the 16 under the same leaf keep half.
+        let formula = 64 * 58 * 3 * 4 * 4096 * 8 * 7168 * 2 / 2;
+        let total = demand.total().0;
+        assert!(total.abs_diff(formula) * 1_000_000 < formula, "{total} {formula}");
+    }
+
+    #[test]
+    fn pipeline_and_data_traffic_follow_their_formulas() {
+        let job = training();
+        let mut demand = Demand::none(8);
+        job.add_pipeline(&mut demand);
+        assert_eq!(demand.total().0, 2 * 32 * 3 * 4096 * 7168 * 2);
+        assert_eq!(
+            demand.bytes(LeafId(0), LeafId(4)).0,
+            8 * 3 * 4096 * 7168 * 2,
+            "stage 0 of eight pipelines to stage 1"
+        );
+        let gradients = job.data_parallel_traffic(8);
+        let one_hop = 671_000_000_000 * 2 / 2 * 2 * 31 / 32;
+        assert_eq!(
+            gradients.bytes(LeafId(0), LeafId(1)).0,
+            one_hop,
+            "one ring edge leaves each leaf"
+        );
+        let sharded = Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(8);
+        assert_eq!(sharded.bytes(LeafId(0), LeafId(1)).0, one_hop / 2 * 3);
+    }
+
+    #[test]
+    fn tensor_parallelism_within_a_leaf_stays_there() {
+        let job = Training { tp: 8, dp: 4, ep: 1, ..training() };
+        let mut demand = Demand::none(8);
+        job.add_tensor(&mut demand);
+        assert_eq!(demand.total(), Bytes(0));
+        let wide = Training { tp: 16, dp: 2, ..job };
+        wide.add_tensor(&mut demand);
+        let size = 4096 * 7168 * 2 * 4 * 30 * 3;
+        assert_eq!(demand.bytes(LeafId(0), LeafId(1)).0, size * 2 * 15 / 16);
+    }
+
+    #[test]
+    fn skew_moves_traffic_but_adds_none() {
+        let even = training().micro_batch_traffic(8).total().0 as f64;
+        let skewed = Training { expert_skew: 0.5, ..training() }.micro_batch_traffic(8);
+        assert!((skewed.total().0 as f64 / even - 1.0).abs() < 0.05);
+    }
+}
