@@ -177,6 +177,9 @@ pub struct ReconfigurableFatTree {
 /// More leaves than anybody installs; keeps dense tables of pairs within memory.
 const LEAVES_MAX: u32 = 4096;
 
+/// More switches, or GPUs and ports per leaf, than anybody installs.
+const COUNT_MAX: u32 = 4096;
+
 impl ReconfigurableFatTree {
     /// Checks `spec` and returns the fabric, or everything that is wrong with it.
     ///
@@ -338,6 +341,10 @@ impl Problems {
         });
     }
 
+    fn out_of_range(&mut self, field: &str, count: u32) {
+        self.add(field, format!("{count} of them"), format!("write 1 to {COUNT_MAX}"));
+    }
+
     fn check_sizes(&mut self, spec: &FatTreeSpec) {
         if !(2..=LEAVES_MAX).contains(&spec.leaves) {
             self.add(
@@ -345,6 +352,9 @@ impl Problems {
                 format!("{} leaves", spec.leaves),
                 format!("between 2 and {LEAVES_MAX} leaves can be planned"),
             );
+        }
+        if !(1..=COUNT_MAX).contains(&spec.gpus_per_leaf) {
+            self.out_of_range("gpus_per_leaf", spec.gpus_per_leaf);
         }
         if spec.circuit_rate.0 == 0 {
             self.add("circuit_rate", "a circuit without rate", "write a rate such as `400Gbps`");
@@ -373,8 +383,11 @@ impl Problems {
 
     fn check_bank(&mut self, leaves: u32, index: usize, bank: &OcsBank) {
         let field = |name: &str| format!("banks[{index}].{name}");
-        if bank.switches == 0 {
-            self.add(field("switches"), "a bank without switches", "write at least 1");
+        if !(1..=COUNT_MAX).contains(&bank.switches) {
+            self.out_of_range(&field("switches"), bank.switches);
+        }
+        if bank.ports_per_leaf > COUNT_MAX {
+            self.out_of_range(&field("ports_per_leaf"), bank.ports_per_leaf);
         }
         if bank.ports_per_leaf == 0 || !bank.ports_per_leaf.is_multiple_of(2) {
             self.add(

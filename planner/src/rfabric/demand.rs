@@ -160,6 +160,17 @@ impl Demand {
         Self::from_rows(&numbered)
     }
 
+    /// Takes rows of numbers.
+    ///
+    /// # Errors
+    /// Every wrong entry, or rows of wrong length.
+    pub fn from_numbers(rows: &[Vec<f64>]) -> Result<Self, Vec<DemandError>> {
+        let numbered = |row: &Vec<f64>| {
+            row.iter().map(|entry| (entry.to_string(), Some(*entry))).collect::<Vec<_>>()
+        };
+        Self::from_rows(&rows.iter().map(numbered).collect::<Vec<_>>())
+    }
+
     /// Refuses a matrix that was made for a fabric of another size.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ pub mod check;
 pub mod demand;
 pub mod evaluate;
 pub mod exact;
+pub mod file;
 mod flow;
 pub mod one_hop;
 pub mod phases;

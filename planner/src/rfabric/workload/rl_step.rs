@@ -70,18 +70,29 @@ pub struct Slack {
     pub parallelism_switch: Picoseconds,
 }
 
+/// More tokens in a step than anybody trains on; keeps byte counts within 64 bits.
+const TOKENS_MAX: u64 = 10_000_000_000;
+
 /// Why a step cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RlStepError {
     /// Numbers that do not divide.
     #[error("{what}: {whole} is not a multiple of {part}; choose a divisor of {whole}")]
     NotDivisible {
+        /// The field to change.
+        field: &'static str,
         /// What is divided by what.
         what: &'static str,
         /// The whole.
         whole: u64,
         /// What should divide it.
         part: u64,
+    },
+    /// Bytes that would not fit 64 bits.
+    #[error("{tokens} tokens a step; plan at most {TOKENS_MAX}")]
+    TooManyTokens {
+        /// Samples times tokens.
+        tokens: u64,
     },
     /// More GPUs than leaves can hold.
     #[error(
@@ -93,6 +104,18 @@ pub enum RlStepError {
         /// Leaves of the fabric.
         there: usize,
     },
+}
+
+impl RlStepError {
+    /// The field that the error is about.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::NotDivisible { field, .. } => field,
+            Self::TooManyTokens { .. } => "samples",
+            Self::TooFewLeaves { .. } => "generation_gpus",
+        }
+    }
 }
 
 impl RlStep {
@@ -131,23 +154,27 @@ impl RlStep {
     }
 
     fn refuse_bad_sizes(&self, leaves: usize) -> Result<(), RlStepError> {
-        let divides = |what, whole: u32, part: u32| {
+        let divides = |field, what, whole: u32, part: u32| {
             if part > 0 && whole.is_multiple_of(part) {
                 return Ok(());
             }
-            Err(RlStepError::NotDivisible { what, whole: whole.into(), part: part.into() })
+            let (whole, part) = (u64::from(whole), u64::from(part));
+            Err(RlStepError::NotDivisible { field, what, whole, part })
         };
-        divides("trainer GPUs by GPUs per leaf", self.trainer_gpus, self.gpus_per_leaf)?;
-        divides("trainer GPUs by tp·pp", self.trainer_gpus, self.tp * self.pp)?;
-        divides("data-parallel ranks by ep", self.dp(), self.ep)?;
-        divides("samples by data-parallel ranks", self.samples, self.dp())?;
-        divides("generation GPUs by GPUs of a replica", self.generation_gpus, self.replica_gpus)?;
-        divides(
-            "generation GPUs by GPUs of a tail replica",
-            self.generation_gpus,
-            self.tail_replica_gpus,
-        )?;
-        let needed = (self.trainer_gpus + self.generation_gpus).div_ceil(self.gpus_per_leaf);
+        let (trainer, pool) = (self.trainer_gpus, self.generation_gpus);
+        divides("trainer_gpus", "trainer GPUs by GPUs per leaf", trainer, self.gpus_per_leaf)?;
+        divides("tp", "trainer GPUs by tp·pp", trainer, self.tp.saturating_mul(self.pp))?;
+        divides("ep", "data-parallel ranks by ep", self.dp(), self.ep)?;
+        divides("samples", "samples by data-parallel ranks", self.samples, self.dp())?;
+        divides("replica_gpus", "generation GPUs by those of a replica", pool, self.replica_gpus)?;
+        let tail = self.tail_replica_gpus;
+        divides("tail_replica_gpus", "generation GPUs by those of a tail replica", pool, tail)?;
+        let needed =
+            self.trainer_gpus.saturating_add(self.generation_gpus).div_ceil(self.gpus_per_leaf);
+        let tokens = u64::from(self.samples) * u64::from(self.tokens_per_sample);
+        if tokens > TOKENS_MAX {
+            return Err(RlStepError::TooManyTokens { tokens });
+        }
         if needed as usize > leaves {
             return Err(RlStepError::TooFewLeaves { needed, there: leaves });
         }

@@ -4,6 +4,7 @@
 //! several balanced broadcast trees: [`weight_sync`](super::weight_sync). Between data centres it
 //! sends only from the first data-parallel rank.
 
+use lightloom_fabric::id::LeafId;
 use lightloom_fabric::units::Bytes;
 
 use super::super::demand::Demand;
@@ -12,14 +13,15 @@ use super::place::Place;
 /// Token id and log-probability.
 const BYTES_PER_TOKEN: u64 = 8;
 
-/// `tokens` of samples from every GPU's leaf of the pool, spread evenly over the trainer.
+/// `tokens` of samples, from every leaf of the pool to every leaf of the trainer alike. Leaves are taken
+/// as full.
 #[must_use]
 pub fn samples(leaves: usize, pool: &Place, trainer: &Place, tokens: u64) -> Demand {
     let mut demand = Demand::none(leaves);
-    let pairs = u64::from(pool.gpus) * u64::from(trainer.gpus);
-    for from in 0..pool.gpus {
-        for to in 0..trainer.gpus {
-            demand.add(pool.leaf(from), trainer.leaf(to), Bytes(tokens * BYTES_PER_TOKEN / pairs));
+    let pairs = u64::from(pool.leaves()) * u64::from(trainer.leaves());
+    for from in pool.first_leaf..pool.first_leaf + pool.leaves() {
+        for to in trainer.first_leaf..trainer.first_leaf + trainer.leaves() {
+            demand.add(LeafId(from), LeafId(to), Bytes(tokens * BYTES_PER_TOKEN / pairs));
         }
     }
     demand
@@ -28,7 +30,6 @@ pub fn samples(leaves: usize, pool: &Place, trainer: &Place, tokens: u64) -> Dem
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lightloom_fabric::id::LeafId;
 
     #[test]
     fn samples_weigh_eight_bytes_a_token() {
