@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::output::{Colour, Outcome};
-use crate::{compare, completions, mfu, schema, trace, validate};
+use crate::{compare, completions, cost, mfu, schema, trace, validate};
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
@@ -28,6 +28,7 @@ enum Verb {
     Schema(schema::Arguments),
     Compare(compare::Arguments),
     Completions(completions::Arguments),
+    Cost(cost::Arguments),
     Mfu(Box<mfu::Arguments>),
     Trace(trace::Arguments),
 }
@@ -42,6 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Validate(arguments) => validate::run(arguments),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),
+        Verb::Cost(arguments) => cost::run(arguments),
         Verb::Mfu(arguments) => mfu::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
     }

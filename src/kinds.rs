@@ -4,6 +4,7 @@
 
 use lightloom_fabric::document::{self, Code, Diagnostic};
 use lightloom_fabric::file::{self, FabricFile};
+use lightloom_planner::cost::{self, PriceFile};
 use serde_json::Value;
 
 /// A kind of file.
@@ -23,14 +24,24 @@ pub(crate) struct Kind {
 }
 
 /// Every kind, in the order in which they are listed.
-pub(crate) const KINDS: &[Kind] = &[Kind {
-    name: "fabric",
-    about: "A cluster: what is installed, how it is cabled and what shall run on it",
-    marks: &["hbd"],
-    check: |file, bytes| file::load(file, bytes).1,
-    schema: document::schema::<FabricFile>,
-    codes: file::codes::ALL,
-}];
+pub(crate) const KINDS: &[Kind] = &[
+    Kind {
+        name: "fabric",
+        about: "A cluster: what is installed, how it is cabled and what shall run on it",
+        marks: &["hbd"],
+        check: |file, bytes| file::load(file, bytes).1,
+        schema: document::schema::<FabricFile>,
+        codes: file::codes::ALL,
+    },
+    Kind {
+        name: "prices",
+        about: "What parts cost and draw, who says so and how sure that is",
+        marks: &["quotes"],
+        check: |file, bytes| cost::read_prices(file, bytes).1,
+        schema: document::schema::<PriceFile>,
+        codes: &[],
+    },
+];
 
 /// The kind of this name.
 pub(crate) fn named(name: &str) -> Option<&'static Kind> {

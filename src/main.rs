@@ -8,6 +8,7 @@
 mod cli;
 mod compare;
 mod completions;
+mod cost;
 mod files;
 mod kinds;
 mod mfu;

@@ -1,4 +1,5 @@
-//! The designs of a high-bandwidth domain (HBD) that lightloom compares, one small file each.
+//! The designs that lightloom compares, one small file each: high-bandwidth domains (HBD) and, for
+//! their price, data-centre networks.
 //!
 //! A design says two things: which GPUs can still work when nodes fail ([`Architecture::usable`]),
 //! and what it is made of ([`Architecture::bill`]). What a design can do to count is in three
@@ -11,13 +12,17 @@
 //! | [`blocks`] | fixed blocks, lost as a whole | TPUv4, SiP-Ring, 3D torus |
 
 mod big_switch;
+mod bill;
 mod blocks;
 mod chain;
 mod dgx;
 mod domains;
+mod fat_tree;
 mod khop;
+mod mixnet;
 mod nvl;
 mod registry;
+mod rfabric;
 mod sip_ring;
 mod torus;
 mod tpuv4;
@@ -26,6 +31,7 @@ use std::fmt;
 
 use lightloom_fabric::id::NodeId;
 
+pub use bill::{Bill, BillLine, NicRate, NoBill, Site};
 pub use khop::WasteBounds;
 pub use registry::{FORMS, UnknownArchitecture, parse};
 
@@ -51,7 +57,7 @@ impl Cluster {
 #[error("{0}")]
 pub struct CannotHold(pub String);
 
-/// A design of the high-bandwidth domain.
+/// A design of the network between GPUs.
 pub trait Architecture: fmt::Debug + Send + Sync {
     /// How it is written on the command line, and shown in results.
     fn name(&self) -> String;
@@ -66,6 +72,14 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// it says anything.
     fn waste_bounds(&self, _: Cluster, _tp: u32, _node_fault_ratio: f64) -> Option<WasteBounds> {
         None
+    }
+
+    /// The parts of the interconnect for each GPU.
+    ///
+    /// # Errors
+    /// If no parts list is known, or the design cannot be built for this site.
+    fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
+        Err(NoBill(format!("no parts list of {} is known", self.name())))
     }
 }
 

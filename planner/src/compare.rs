@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::architecture::{Architecture, CannotHold, Cluster, WasteBounds, parse};
 use tally::Tally;
 
-pub use faults::{FaultSource, NodeFaultRatio};
+pub use faults::{FaultSource, NodeFaultRatio, snapshots};
 
 /// Samples that one task replays; small, so that few designs keep many threads busy.
 const SAMPLES_PER_TASK: usize = 8;

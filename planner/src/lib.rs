@@ -3,5 +3,6 @@
 pub mod architecture;
 pub mod check;
 pub mod compare;
+pub mod cost;
 pub mod khop;
 pub mod rfabric;

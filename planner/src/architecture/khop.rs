@@ -11,8 +11,18 @@
 use lightloom_fabric::id::NodeId;
 use serde::Serialize;
 
+use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::chain::Chain;
 use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
+
+/// Gigabytes per second that a GPU sends and receives in the ring: eight modules of 800 Gb/s. (Recalled;
+/// implied by the recalled cost per GPU and per GB/s.)
+const GBYTES_PER_S_PER_GPU: f64 = 800.0;
+/// OCSTrx modules of a bundle: a ring edge is half the bandwidth of a GPU, so four modules
+/// at each of its two GPUs.
+const MODULES_PER_BUNDLE: u32 = 8;
+/// Copper cables of 1.6 Tb/s of a ring edge that never leaves the node.
+const CABLES_PER_EDGE: u32 = 2;
 
 /// Whether the line of nodes is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +98,27 @@ impl Architecture for Khop {
             derived: 2.0 * beyond_first / gpus_per_node * broken,
             remainder: beyond_first / gpus_per_node / f64::from(cluster.nodes),
         })
+    }
+
+    /// Of the R ring edges of a node, K are bundles and R − K are copper.
+    fn bill(&self, site: &Site) -> Result<Bill, NoBill> {
+        let (k, r) = (self.k, site.gpus_per_node);
+        if k > r {
+            return Err(NoBill(format!("a node of {r} GPUs has at most {r} bundles, not {k}")));
+        }
+        let per_gpu = |parts_per_node: u32| f64::from(parts_per_node) / f64::from(r);
+        let modules = per_gpu(MODULES_PER_BUNDLE * k);
+        let lines = vec![
+            BillLine::new("ocstrx-800g", modules, format!("8·K/R = 8·{k}/{r}")),
+            fibres(modules),
+            BillLine::new(
+                "dac-1.6t",
+                per_gpu(CABLES_PER_EDGE * (r - k)),
+                format!("2·(R−K)/R = 2·({r}−{k})/{r}"),
+            ),
+        ];
+        let basis = format!("nodes of {r} GPUs with {k} bundles");
+        Ok(Bill { gbytes_per_s_per_gpu: GBYTES_PER_S_PER_GPU, basis, lines })
     }
 }
 

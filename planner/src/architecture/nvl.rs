@@ -3,8 +3,22 @@
 //! A group takes any healthy GPUs of one domain. (Counting rule recalled for NVL-72; it reproduces
 //! the recalled mean waste.)
 
+use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::domains::domains;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
+
+/// Gigabytes per second of a GPU, each direction.
+const GBYTES_PER_S_PER_GPU: f64 = 900.0;
+/// A switch chip has 72 ports of 50 GB/s, four times the bandwidth of a GPU.
+const PORTS_PER_CHIP: u32 = 72;
+const CHIPS_PER_TIER_SIDE: f64 = 0.25;
+/// Copper cables of 200 Gb/s: 36 lanes each direction. (NVL72 has 5,184, as published.)
+const CABLES_PER_GPU: f64 = 72.0;
+/// Cables of 1.6 Tb/s that carry the bandwidth of a GPU.
+const TRUNKS_PER_GPU: f64 = 7.2 / 1.6;
+/// Optical modules of 1.6 Tb/s between two tiers. The recalled total needs 8; carrying
+/// all of 900 GB/s at both ends would need 9.
+const OPTICS_PER_GPU: f64 = 8.0;
 
 /// A switch domain.
 #[derive(Clone, Copy, Debug)]
@@ -25,5 +39,42 @@ impl Architecture for Nvl {
 
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
         domains(cluster, self.gpus_per_rack * self.racks, tp)
+    }
+
+    fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
+        let (racks, gpus) = (self.racks, self.gpus_per_rack);
+        let copper =
+            BillLine::new("copper-200g", CABLES_PER_GPU, "7.2 Tb/s ÷ 0.2 Tb/s, each direction");
+        let chips = |sides: f64, formula: &str| {
+            BillLine::new("nvlink-switch", sides * CHIPS_PER_TIER_SIDE, formula)
+        };
+        let (basis, mut lines) = match racks {
+            1 if gpus <= PORTS_PER_CHIP => {
+                ("one tier", vec![chips(1.0, "900 GB/s ÷ (72 · 50 GB/s)")])
+            }
+            1 if gpus <= PORTS_PER_CHIP * PORTS_PER_CHIP / 2 => (
+                "two tiers",
+                vec![
+                    chips(3.0, "lower tier down and up, upper tier down"),
+                    BillLine::new("optical-1.6t", OPTICS_PER_GPU, "as the recalled total needs"),
+                    fibres(OPTICS_PER_GPU),
+                ],
+            ),
+            2 if gpus <= PORTS_PER_CHIP / 2 => (
+                "two racks, back to back",
+                vec![
+                    chips(2.0, "half of the ports to GPUs, half to the other rack"),
+                    BillLine::new(
+                        "acc-1.6t",
+                        TRUNKS_PER_GPU / 2.0,
+                        "7.2 ÷ 1.6 a GPU, shared by two racks",
+                    ),
+                ],
+            ),
+            _ => return Err(NoBill(format!("no parts list of {} is known", self.name()))),
+        };
+        lines.insert(1, copper);
+        let basis = format!("domains of {} GPUs, {basis}", gpus * racks);
+        Ok(Bill { gbytes_per_s_per_gpu: GBYTES_PER_S_PER_GPU, basis, lines })
     }
 }

@@ -3,14 +3,17 @@
 use super::Architecture;
 use super::big_switch::BigSwitch;
 use super::dgx::Dgx;
+use super::fat_tree::FatTree;
 use super::khop::{Khop, Shape};
+use super::mixnet::Mixnet;
 use super::nvl::Nvl;
+use super::rfabric::{Optical, Rfabric};
 use super::sip_ring::SipRing;
 use super::torus::Torus;
 use super::tpuv4::{Loss, Tpuv4};
 
 /// The forms that are read, each with what it is.
-pub const FORMS: [(&str, &str); 10] = [
+pub const FORMS: [(&str, &str); 16] = [
     ("khop:K", "k-hop ring of OCS transceivers, closed; `khop:2`"),
     ("khop:K:line", "the same, not closed"),
     ("big-switch", "one ideal switch: the bound nobody beats"),
@@ -21,6 +24,12 @@ pub const FORMS: [(&str, &str); 10] = [
     ("sip-ring", "fixed rings of the group size"),
     ("dgx", "servers of 8 GPUs"),
     ("torus:XxYxZ", "static tori; `torus:8x8x8`"),
+    ("fat-tree:K", "electrical fat-tree of K-port switches, as few tiers as do; price only"),
+    ("fat-tree:K:N", "the same of N tiers"),
+    ("mixnet", "2 of 8 network cards on a fat-tree, 6 on optical switches; price only"),
+    ("rfabric", "electrical leaves, optical switches above; price only"),
+    ("rfabric:thin", "the same beside a 4:1 electrical core"),
+    ("rfabric:core", "optical switches in the core only"),
 ];
 
 /// A text that names no design.
@@ -43,6 +52,11 @@ pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
         ("khop", parameter) => khop(parameter).map(|design| Box::new(design) as _),
         ("nvl", parameter) => nvl(parameter).map(|design| Box::new(design) as _),
         ("torus", parameter) => torus(parameter).map(|design| Box::new(design) as _),
+        ("fat-tree", parameter) => fat_tree(parameter).map(|design| Box::new(design) as _),
+        ("mixnet", "") => Some(Box::new(Mixnet)),
+        ("rfabric", "") => Some(Box::new(Rfabric { optical: Optical::AboveLeaves })),
+        ("rfabric", "thin") => Some(Box::new(Rfabric { optical: Optical::AboveLeavesThinCore })),
+        ("rfabric", "core") => Some(Box::new(Rfabric { optical: Optical::Core })),
         ("big-switch", "") => Some(Box::new(BigSwitch)),
         ("tpuv4", "") => Some(Box::new(Tpuv4 { loss: Loss::Block })),
         ("tpuv4", "strict") => Some(Box::new(Tpuv4 { loss: Loss::Cube })),
@@ -76,6 +90,15 @@ fn torus(parameter: &str) -> Option<Torus> {
     Some(Torus { sides: sides.try_into().ok()? })
 }
 
+fn fat_tree(parameter: &str) -> Option<FatTree> {
+    let (radix, tiers) = match parameter.split_once(':') {
+        None => (parameter, None),
+        Some((radix, tiers)) => (radix, Some(number(tiers, 3)?)),
+    };
+    let radix = number(radix, 1 << 12).filter(|radix| radix.is_multiple_of(2))?;
+    Some(FatTree { radix, tiers })
+}
+
 /// A whole number from 1 to `most`.
 fn number(text: &str, most: u32) -> Option<u32> {
     text.parse().ok().filter(|number| (1..=most).contains(number))
@@ -98,6 +121,12 @@ mod tests {
             "sip-ring",
             "dgx",
             "torus:8x8x8",
+            "fat-tree:64",
+            "fat-tree:64:3",
+            "mixnet",
+            "rfabric",
+            "rfabric:thin",
+            "rfabric:core",
         ];
         for name in names {
             assert_eq!(parse(name).unwrap().name(), name);
@@ -107,9 +136,18 @@ mod tests {
 
     #[test]
     fn what_names_no_design_lists_those_that_are() {
-        for text in
-            ["", "khop", "khop:0", "khop:x", "khop:2:star", "nvl:", "nvl:-1", "torus:8x8", "dgx:9"]
-        {
+        for text in [
+            "",
+            "khop",
+            "khop:0",
+            "khop:x",
+            "khop:2:star",
+            "nvl:",
+            "nvl:-1",
+            "torus:8x8",
+            "fat-tree:63",
+            "dgx:9",
+        ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("khop:K, khop:K:line, big-switch"), "{error}");
         }

@@ -8,10 +8,20 @@
 //!
 //! Groups of 64 GPUs or more take whole cubes, any healthy ones, as the optical switches join them.
 
+use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
 use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
 
 const GPUS_PER_CUBE: u32 = 64;
+/// Side of a cube.
+const SIDE: u32 = 4;
+/// Cubes of a full system: an optical switch has 128 usable ports, two for each cube.
+const CUBES: u32 = 64;
+/// Gigabytes per second of a GPU, each direction.
+const GBYTES_PER_S_PER_GPU: f64 = 300.0;
+/// Links on the board of a tray of 2·2·1 GPUs.
+const BOARD_LINKS_PER_TRAY: u32 = 4;
+const GPUS_PER_TRAY: u32 = 4;
 
 /// What a faulty node takes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,5 +54,31 @@ impl Architecture for Tpuv4 {
         let gpus_per_domain = GPUS_PER_CUBE;
         let layout = Layout { gpus_per_domain, gpus_per_block, blocks_joined, gpus_joined };
         Ok(Box::new(Blocks::new(cluster, layout)))
+    }
+
+    /// A cube has 6 faces of 4·4 links that leave it as light, and 3 axes of 4·4 rows of 3
+    /// links within, some of which are traces on the board of a tray.
+    fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
+        let per_gpu = |count: u32, gpus: u32| f64::from(count) / f64::from(gpus);
+        let face = SIDE * SIDE;
+        let inner_links = 3 * face * (SIDE - 1);
+        let board_links = GPUS_PER_CUBE / GPUS_PER_TRAY * BOARD_LINKS_PER_TRAY;
+        let optics = per_gpu(6 * face, GPUS_PER_CUBE);
+        let lines = vec![
+            BillLine::new(
+                "palomar-ocs",
+                per_gpu(3 * face, CUBES * GPUS_PER_CUBE),
+                "one for each of 3·4·4 pairs of opposite links, for 4096 GPUs",
+            ),
+            BillLine::new("optical-400g", optics, "6 faces of 4·4 links, for 64 GPUs"),
+            fibres(optics),
+            BillLine::new(
+                "dac-400g",
+                per_gpu(inner_links - board_links, GPUS_PER_CUBE),
+                "144 links within a cube less 64 on boards, for 64 GPUs",
+            ),
+        ];
+        let basis = "a full system of 64 cubes, 4096 GPUs".to_owned();
+        Ok(Bill { gbytes_per_s_per_gpu: GBYTES_PER_S_PER_GPU, basis, lines })
     }
 }

@@ -39,9 +39,7 @@ impl FaultSource {
                 let trace = Synthesis::published(seed).with_servers(servers).trace();
                 draws(&trace, cluster, samples, seed)
             }
-            Self::Independent(ratio) => {
-                Ok((0..samples).map(|sample| snapshot(cluster, *ratio, seed, sample)).collect())
-            }
+            Self::Independent(ratio) => Ok(snapshots(cluster, *ratio, samples, seed)),
         }
     }
 }
@@ -57,6 +55,12 @@ fn draws(
         .into_par_iter()
         .map(|sample| trace.on_nodes(nodes, gpus_per_node, seed, sample))
         .collect()
+}
+
+/// Snapshots of a cluster in which each node is faulty with probability `ratio`, on its own.
+#[must_use]
+pub fn snapshots(cluster: Cluster, ratio: f64, samples: u64, seed: Seed) -> Vec<Timeline> {
+    (0..samples).map(|sample| snapshot(cluster, ratio, seed, sample)).collect()
 }
 
 fn snapshot(cluster: Cluster, ratio: f64, seed: Seed, sample: u64) -> Timeline {

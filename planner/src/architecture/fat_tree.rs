@@ -1,0 +1,124 @@
+//! Electrical fat-trees of k-port switches, `fat-tree:64` and `fat-tree:64:3`, as a data-centre network.
+//!
+//! A non-blocking tree of n tiers connects 2·(k/2)^n end points: k, k²/2, k³/4. Each end
+//! point takes one port of the top tier and two of every tier below, and two optical modules a
+//! link. Only ports in use are counted.
+
+use super::bill::{Bill, BillLine, NicRate, NoBill, Site};
+use super::{Architecture, CannotHold, Cluster, UsableGpus};
+
+/// More tiers are not built.
+const MOST_TIERS: u32 = 3;
+
+/// A fat-tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FatTree {
+    /// Ports of a switch.
+    pub(super) radix: u32,
+    /// Tiers; the fewest that do, where not given.
+    pub(super) tiers: Option<u32>,
+}
+
+impl FatTree {
+    /// End points of a non-blocking tree.
+    fn end_points(self, tiers: u32) -> u64 {
+        2 * u64::from(self.radix / 2).pow(tiers)
+    }
+
+    fn tiers_for(self, end_points: u32) -> Result<u32, NoBill> {
+        let most = self.tiers.unwrap_or(MOST_TIERS);
+        let least = self.tiers.unwrap_or(1);
+        let fits = |tiers: &u32| self.end_points(*tiers) >= u64::from(end_points);
+        (least..=most).find(fits).ok_or_else(|| {
+            let (radix, capacity) = (self.radix, self.end_points(most));
+            NoBill(format!(
+                "a tree of {most} tiers of {radix}-port switches ends at {capacity} end points; \
+                 {end_points} are wanted"
+            ))
+        })
+    }
+}
+
+impl Architecture for FatTree {
+    fn name(&self) -> String {
+        match self.tiers {
+            None => format!("fat-tree:{}", self.radix),
+            Some(tiers) => format!("fat-tree:{}:{tiers}", self.radix),
+        }
+    }
+
+    fn usable(&self, _: Cluster, _: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        Err(not_a_domain())
+    }
+
+    fn bill(&self, site: &Site) -> Result<Bill, NoBill> {
+        let tiers = self.tiers_for(site.gpus)?;
+        let basis = format!(
+            "{tiers} tiers of {}-port switches for {} GPUs of one network card",
+            self.radix, site.gpus
+        );
+        Ok(dcn_bill(
+            site.nic,
+            basis,
+            DcnCounts {
+                switch_ports: (f64::from(2 * tiers - 1), "2 a tier, 1 in the top one".to_owned()),
+                optics: (f64::from(2 * tiers), "both ends of one link a tier".to_owned()),
+                ocs_ports: None,
+            },
+        ))
+    }
+}
+
+/// Why data-centre networks have no waste ratio.
+pub(super) fn not_a_domain() -> CannotHold {
+    CannotHold("a data-centre network holds no tensor-parallel groups; it has a price only".into())
+}
+
+/// Counts for one GPU with one network card, each with its reason.
+pub(super) struct DcnCounts {
+    pub(super) switch_ports: (f64, String),
+    pub(super) optics: (f64, String),
+    pub(super) ocs_ports: Option<(f64, String)>,
+}
+
+/// The bill of a data-centre network, the network card included.
+pub(super) fn dcn_bill(nic: NicRate, basis: String, counts: DcnCounts) -> Bill {
+    let mut lines = vec![
+        BillLine::new(nic.part("nic"), 1.0, "one a GPU"),
+        BillLine::new(nic.part("switch-port"), counts.switch_ports.0, counts.switch_ports.1),
+        BillLine::new(nic.part("dcn-optical"), counts.optics.0, counts.optics.1),
+    ];
+    if let Some((count, formula)) = counts.ocs_ports {
+        lines.push(BillLine::new("ocs-port", count, formula));
+    }
+    Bill { gbytes_per_s_per_gpu: f64::from(nic.gbps()) / 8.0, basis, lines }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bill(tree: FatTree, gpus: u32) -> Result<Bill, NoBill> {
+        tree.bill(&Site { gpus, gpus_per_node: 8, nic: NicRate::G400 })
+    }
+
+    #[test]
+    fn trees_have_as_many_tiers_as_their_end_points_need() {
+        let tree = FatTree { radix: 64, tiers: None };
+        for (gpus, ports) in [(64, 1.0), (65, 3.0), (2_048, 3.0), (2_049, 5.0), (65_536, 5.0)] {
+            let bill = bill(tree, gpus).unwrap();
+            assert!((bill.lines[1].count_per_gpu - ports).abs() < 1e-12, "{gpus}: {bill:?}");
+            assert!((bill.lines[2].count_per_gpu - ports - 1.0).abs() < 1e-12, "{gpus}: {bill:?}");
+        }
+    }
+
+    #[test]
+    fn a_tree_that_is_too_small_says_where_it_ends() {
+        let error = bill(FatTree { radix: 64, tiers: None }, 65_537).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "a tree of 3 tiers of 64-port switches ends at 65536 end points; 65537 are wanted"
+        );
+        assert!(bill(FatTree { radix: 64, tiers: Some(2) }, 2_049).is_err());
+    }
+}

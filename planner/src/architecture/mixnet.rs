@@ -1,0 +1,46 @@
+//! A network like MixNet's, `mixnet`: two of eight network cards on a three-tier fat-tree, six
+//! straight on optical circuit switches.
+//!
+//! The counts are our derivation; with the prices of MixNet's table 4 they reproduce its
+//! published cost ratio to a fat-tree (2.0 on average, 2.3 at 400 Gb/s).
+
+use super::bill::{Bill, NoBill, Site};
+use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
+use super::{Architecture, CannotHold, Cluster, UsableGpus};
+
+/// Share of the network cards on the electrical tree.
+const ELECTRICAL: f64 = 2.0 / 8.0;
+/// Ports of a three-tier tree for each end point, and optical modules.
+const TREE_PORTS: f64 = 5.0;
+const TREE_OPTICS: f64 = 6.0;
+
+/// A network like MixNet's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mixnet;
+
+impl Architecture for Mixnet {
+    fn name(&self) -> String {
+        "mixnet".to_owned()
+    }
+
+    fn usable(&self, _: Cluster, _: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        Err(not_a_domain())
+    }
+
+    fn bill(&self, site: &Site) -> Result<Bill, NoBill> {
+        let optical = 1.0 - ELECTRICAL;
+        let basis = "2 of 8 network cards on a three-tier tree, 6 on optical switches".to_owned();
+        Ok(dcn_bill(
+            site.nic,
+            basis,
+            DcnCounts {
+                switch_ports: (
+                    ELECTRICAL * TREE_PORTS,
+                    "2/8 of 5 for a three-tier tree".to_owned(),
+                ),
+                optics: (ELECTRICAL * TREE_OPTICS + optical, "2/8 of 6, and 6/8 of 1".to_owned()),
+                ocs_ports: Some((optical, "6/8 of the network cards".to_owned())),
+            },
+        ))
+    }
+}

@@ -1,0 +1,76 @@
+//! Fat-trees with optical circuit switches in their upper tiers: `rfabric`, `rfabric:thin`,
+//! `rfabric:core`.
+//!
+//! The counts are our derivation from a three-tier tree (5 switch ports and 6 optical modules an
+//! end point); the parts list of the RFabric paper was not available.
+
+use super::bill::{Bill, NoBill, Site};
+use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
+use super::{Architecture, CannotHold, Cluster, UsableGpus};
+
+/// What is optical.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Optical {
+    /// Everything above the leaves.
+    AboveLeaves,
+    /// That, with an electrical core of a quarter of the bandwidth beside it.
+    AboveLeavesThinCore,
+    /// The core only; leaves and aggregation switch packets.
+    Core,
+}
+
+/// A fat-tree with optical upper tiers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rfabric {
+    pub(super) optical: Optical,
+}
+
+impl Architecture for Rfabric {
+    fn name(&self) -> String {
+        match self.optical {
+            Optical::AboveLeaves => "rfabric",
+            Optical::AboveLeavesThinCore => "rfabric:thin",
+            Optical::Core => "rfabric:core",
+        }
+        .to_owned()
+    }
+
+    fn usable(&self, _: Cluster, _: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        Err(not_a_domain())
+    }
+
+    fn bill(&self, site: &Site) -> Result<Bill, NoBill> {
+        let (basis, ports, port_reason, optics, optics_reason) = match self.optical {
+            Optical::AboveLeaves => (
+                "electrical leaves, optical above",
+                2.0,
+                "down and up of the leaf",
+                3.0,
+                "network card, leaf down, leaf up",
+            ),
+            Optical::AboveLeavesThinCore => (
+                "electrical leaves, optical above, beside a 4:1 electrical core",
+                2.0 + 0.25 * 3.0,
+                "2 of the leaf, a quarter of the 3 above",
+                3.0 + 0.25 * 3.0,
+                "3 up to the leaf, a quarter of the 3 above",
+            ),
+            Optical::Core => (
+                "electrical leaves and aggregation, optical core",
+                4.0,
+                "down and up of leaf and aggregation",
+                5.0,
+                "both ends of 2 links, and aggregation up",
+            ),
+        };
+        Ok(dcn_bill(
+            site.nic,
+            basis.to_owned(),
+            DcnCounts {
+                switch_ports: (ports, port_reason.to_owned()),
+                optics: (optics, optics_reason.to_owned()),
+                ocs_ports: Some((1.0, "one link up a GPU".to_owned())),
+            },
+        ))
+    }
+}

@@ -1,0 +1,198 @@
+//! What a design costs and how much power it takes: bills of materials times a price file.
+//!
+//! ```text
+//!   design ──bill──▶ parts and counts ─┐
+//!   price file ──read──▶ PriceList ────┴─▶ CostRow, per GPU and per GB/s, low · mean · high
+//!                                            ├─▶ per usable GPU (÷ (1 − waste))
+//!                                            ├─▶ aggregate cost against the fault ratio
+//!                                            └─▶ sensitivity of the ranking to each price
+//! ```
+//!
+//! No price, no watt and no count is a constant of this module: counts come from the designs, the
+//! rest from the file.
+
+mod aggregate;
+mod prices;
+mod sensitivity;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::architecture::{Architecture, Bill, BillLine, Site};
+
+pub use aggregate::{Aggregate, AggregatePoint, AggregateQuestion, aggregate, cost_per_usable_gpu};
+pub use prices::{
+    Confidence, PriceFile, PriceList, PriceRecord, Quote, QuoteRecord, Spread, price_list,
+    read_prices,
+};
+pub use sensitivity::{PriceSwing, Sensitivity, sensitivity};
+
+/// Which of the three figures of a quote is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The lowest.
+    Low,
+    /// The mean.
+    Mean,
+    /// The highest.
+    High,
+}
+
+/// The cost of a design, or why it has none.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CostRow {
+    /// The design.
+    pub arch: String,
+    /// Its figures.
+    #[serde(flatten)]
+    pub outcome: CostOutcome,
+}
+
+/// What is known of the cost of a design.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum CostOutcome {
+    /// It has a bill.
+    Priced(Box<CostFigures>),
+    /// It has none.
+    CannotPrice {
+        /// Why.
+        cannot_price: String,
+    },
+}
+
+/// The interconnect of one GPU in dollars and watts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CostFigures {
+    /// The system that the counts are averages over.
+    pub basis: String,
+    /// Bandwidth of a GPU, each direction.
+    pub gbytes_per_s_per_gpu: f64,
+    /// At mean prices.
+    pub cost_per_gpu_usd: f64,
+    /// With every price at its low end.
+    pub cost_per_gpu_low_usd: f64,
+    /// With every price at its high end.
+    pub cost_per_gpu_high_usd: f64,
+    /// At mean prices.
+    pub cost_per_gbytes_per_s_usd: f64,
+    /// At mean watts; none where the file has no watts for some part.
+    pub power_per_gpu_w: Option<f64>,
+    /// At mean watts.
+    pub power_per_gbytes_per_s_w: Option<f64>,
+    /// Parts without watts in the file.
+    pub parts_without_watts: Vec<String>,
+    /// The least sure of the prices.
+    pub confidence: Confidence,
+    /// The parts.
+    pub bill: Vec<PricedLine>,
+}
+
+/// A part of a bill with its price.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PricedLine {
+    /// Its name in the price file.
+    pub part: String,
+    /// How many, on average.
+    pub count_per_gpu: f64,
+    /// Where the count comes from.
+    pub formula: String,
+    /// Price of one, mean.
+    pub unit_usd: f64,
+    /// Power of one, mean.
+    pub unit_w: Option<f64>,
+    /// Count times price.
+    pub usd_per_gpu: f64,
+    /// How sure the price is.
+    pub confidence: Confidence,
+}
+
+/// Parts that bills need and the price file lacks, each with the designs that need it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the price file lacks {}", self.describe())]
+pub struct MissingPrices(pub BTreeMap<String, Vec<String>>);
+
+impl MissingPrices {
+    fn describe(&self) -> String {
+        let each = |(part, designs): (&String, &Vec<String>)| {
+            format!("`{part}`, needed by {}", designs.join(" and "))
+        };
+        self.0.iter().map(each).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Prices every design for a site.
+///
+/// # Errors
+/// If the price file lacks parts: all of them, each with the designs that need it.
+pub fn cost(
+    designs: &[Box<dyn Architecture>],
+    site: &Site,
+    prices: &PriceList,
+) -> Result<Vec<CostRow>, MissingPrices> {
+    let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut rows = Vec::with_capacity(designs.len());
+    for design in designs {
+        let outcome = match design.bill(site) {
+            Err(reason) => CostOutcome::CannotPrice { cannot_price: reason.to_string() },
+            Ok(bill) => {
+                for line in bill.lines.iter().filter(|line| prices.quote(&line.part).is_none()) {
+                    missing.entry(line.part.clone()).or_default().push(design.name());
+                }
+                if !missing.is_empty() {
+                    continue;
+                }
+                CostOutcome::Priced(Box::new(figures(&bill, prices)))
+            }
+        };
+        rows.push(CostRow { arch: design.name(), outcome });
+    }
+    if missing.is_empty() { Ok(rows) } else { Err(MissingPrices(missing)) }
+}
+
+/// The figures of a bill whose parts all have a price.
+fn figures(bill: &Bill, prices: &PriceList) -> CostFigures {
+    let lines: Vec<PricedLine> = bill.lines.iter().map(|line| priced(line, prices)).collect();
+    let cost = lines.iter().map(|line| line.usd_per_gpu).sum::<f64>();
+    let at = |level| bill.lines.iter().map(|line| usd(line, prices, level)).sum();
+    let watts = |line: &PricedLine| line.unit_w.map(|watts| watts * line.count_per_gpu);
+    let power: Option<f64> = lines.iter().map(watts).sum();
+    let bandwidth = bill.gbytes_per_s_per_gpu;
+    CostFigures {
+        basis: bill.basis.clone(),
+        gbytes_per_s_per_gpu: bandwidth,
+        cost_per_gpu_usd: cost,
+        cost_per_gpu_low_usd: at(Level::Low),
+        cost_per_gpu_high_usd: at(Level::High),
+        cost_per_gbytes_per_s_usd: cost / bandwidth,
+        power_per_gpu_w: power,
+        power_per_gbytes_per_s_w: power.map(|power| power / bandwidth),
+        parts_without_watts: lines
+            .iter()
+            .filter(|line| line.unit_w.is_none())
+            .map(|line| line.part.clone())
+            .collect(),
+        confidence: lines.iter().map(|line| line.confidence).max().unwrap_or(Confidence::Read),
+        bill: lines,
+    }
+}
+
+fn priced(line: &BillLine, prices: &PriceList) -> PricedLine {
+    let quote = prices.quote(&line.part).expect("missing prices were refused");
+    PricedLine {
+        part: line.part.clone(),
+        count_per_gpu: line.count_per_gpu,
+        formula: line.formula.clone(),
+        unit_usd: quote.usd.mean,
+        unit_w: quote.watts.as_ref().map(|watts| watts.mean),
+        usd_per_gpu: usd(line, prices, Level::Mean),
+        confidence: quote.usd.confidence,
+    }
+}
+
+/// Dollars for each GPU of a line of a bill.
+fn usd(line: &BillLine, prices: &PriceList, level: Level) -> f64 {
+    let quote = prices.quote(&line.part).expect("missing prices were refused");
+    line.count_per_gpu * quote.usd.at(level)
+}

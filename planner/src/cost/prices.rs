@@ -1,0 +1,206 @@
+//! The price file: what a part costs and draws, how sure that is, and who says so.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::document::{self, Check, Diagnostic, codes};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Level;
+
+/// Prices and watts of parts. In US dollars.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PriceFile {
+    /// The parts, each named once.
+    pub quotes: Vec<PriceRecord>,
+}
+
+/// A part.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PriceRecord {
+    /// The name that designs call it by, such as `ocstrx-800g`.
+    pub part: String,
+    /// What it is, for people.
+    pub what: String,
+    /// US dollars for one.
+    pub usd: QuoteRecord,
+    /// Watts of one.
+    #[serde(default)]
+    pub watts: Option<QuoteRecord>,
+}
+
+/// A figure, its range, and where it comes from.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuoteRecord {
+    /// The lowest that is likely.
+    pub low: f64,
+    /// The figure to calculate with.
+    pub mean: f64,
+    /// The highest that is likely.
+    pub high: f64,
+    /// Whether low and high were quoted by the source, or assumed here.
+    pub spread: Spread,
+    /// When the figure held: `2025-08`.
+    pub date: String,
+    /// Who says so.
+    pub source: String,
+    /// How sure the mean is.
+    pub confidence: Confidence,
+}
+
+/// Where the range of a quote comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spread {
+    /// The sources name it.
+    Quoted,
+    /// Taken for the sake of the sensitivity table.
+    Assumed,
+}
+
+/// How sure a figure is, the surest first.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confidence {
+    /// Read in a public source.
+    Read,
+    /// Read in a third party's note on the source.
+    ReadNote,
+    /// Arithmetic from figures that were read.
+    Derived,
+    /// Recalled from a paper, and reproduced by an independent calculation.
+    RecalledReproduced,
+    /// The residual of a recalled total: it makes the sum come out.
+    Fitted,
+    /// Assumed here.
+    Assumed,
+}
+
+impl Confidence {
+    /// As written in the file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::ReadNote => "read-note",
+            Self::Derived => "derived",
+            Self::RecalledReproduced => "recalled-reproduced",
+            Self::Fitted => "fitted",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
+impl QuoteRecord {
+    /// The figure at a level.
+    #[must_use]
+    pub const fn at(&self, level: Level) -> f64 {
+        match level {
+            Level::Low => self.low,
+            Level::Mean => self.mean,
+            Level::High => self.high,
+        }
+    }
+}
+
+/// A part's price and power.
+#[derive(Clone, Debug)]
+pub struct Quote {
+    /// What it is.
+    pub what: String,
+    /// US dollars for one.
+    pub usd: QuoteRecord,
+    /// Watts of one.
+    pub watts: Option<QuoteRecord>,
+}
+
+/// Prices by part, checked.
+#[derive(Clone, Debug, Default)]
+pub struct PriceList {
+    quotes: BTreeMap<String, Quote>,
+}
+
+impl PriceList {
+    /// The price and power of a part.
+    #[must_use]
+    pub fn quote(&self, part: &str) -> Option<&Quote> {
+        self.quotes.get(part)
+    }
+
+    /// All parts, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Quote)> {
+        self.quotes.iter().map(|(part, quote)| (part.as_str(), quote))
+    }
+}
+
+/// Reads a price file; `name` is what the user calls it. The list is there exactly when no
+/// diagnostic is an error.
+pub fn read_prices(name: &str, bytes: &[u8]) -> (Option<PriceList>, Vec<Diagnostic>) {
+    document::load(name, bytes, price_list)
+}
+
+/// Makes a list of the records of a file: each part once, each range in order.
+pub fn price_list(file: PriceFile, check: &mut Check<'_>) -> Option<PriceList> {
+    let mut quotes: BTreeMap<String, Quote> = BTreeMap::new();
+    let mut first_at: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, record) in file.quotes.into_iter().enumerate() {
+        let PriceRecord { part, what, usd, watts } = record;
+        check_range(check, &usd, &format!("/quotes/{index}/usd"));
+        if let Some(watts) = &watts {
+            check_range(check, watts, &format!("/quotes/{index}/watts"));
+        }
+        if let Some(first) = first_at.get(&part) {
+            let path = format!("/quotes/{index}/part");
+            check
+                .error(codes::BAD_VALUE, &path, format!("the part `{part}` has a second price"))
+                .help("remove one of the two")
+                .also(&format!("/quotes/{first}/part"), "the first price is here");
+        }
+        first_at.entry(part.clone()).or_insert(index);
+        quotes.insert(part, Quote { what, usd, watts });
+    }
+    (!check.has_errors()).then_some(PriceList { quotes })
+}
+
+fn check_range(check: &mut Check<'_>, quote: &QuoteRecord, path: &str) {
+    let QuoteRecord { low, mean, high, .. } = *quote;
+    let is_ordered = 0.0 <= low && low <= mean && mean <= high && high.is_finite();
+    if !is_ordered {
+        let message = format!("{low}, {mean}, {high} are not low ≤ mean ≤ high from zero up");
+        check.error(codes::BAD_VALUE, path, message).help("put the three figures in order");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(part: &str, low: f64) -> String {
+        format!(
+            "- part: {part}\n  what: a part\n  usd: {{low: {low}, mean: 2, high: 3, spread: assumed, \
+             date: 2025-08, source: a test, confidence: assumed}}\n"
+        )
+    }
+
+    fn mistakes(parts: &[String]) -> Vec<String> {
+        let text = format!("quotes:\n{}", parts.concat());
+        let (list, diagnostics) = read_prices("prices.yaml", text.as_bytes());
+        assert_eq!(list.is_none(), !diagnostics.is_empty());
+        diagnostics.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_part_has_one_price_and_the_range_is_in_order() {
+        assert_eq!(mistakes(&[record("dac", 1.0)]), [""; 0]);
+        let both = mistakes(&[record("dac", 1.0), record("dac", 2.5)]);
+        assert_eq!(both.len(), 2, "{both:?}");
+        assert!(both[0].contains("the part `dac` has a second price"), "{both:?}");
+        assert!(both[1].contains("2.5, 2, 3 are not low ≤ mean ≤ high"), "{both:?}");
+        assert!(mistakes(&[record("dac", -1.0)])[0].contains("-1, 2, 3"));
+    }
+}
