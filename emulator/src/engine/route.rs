@@ -44,6 +44,13 @@ pub enum RouteError {
     },
 }
 
+/// What tells a flow's paths from those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowName {
+    pub(crate) ends: (VertexId, VertexId),
+    number: u32,
+}
+
 const FAR: u16 = u16::MAX;
 
 /// Finds routes over the links that are up.
@@ -51,13 +58,19 @@ const FAR: u16 = u16::MAX;
 pub(crate) struct Router {
     seed: Seed,
     up: Vec<bool>,
+    flows_between: FxHashMap<(VertexId, VertexId), u32>,
     /// Hops to a vertex within a plane (or any), by vertex.
     distances: FxHashMap<(VertexId, Option<Plane>), Vec<u16>>,
 }
 
 impl Router {
     pub(crate) fn new(seed: Seed, links: usize) -> Self {
-        Self { seed, up: vec![true; links], distances: FxHashMap::default() }
+        Self {
+            seed,
+            up: vec![true; links],
+            flows_between: FxHashMap::default(),
+            distances: FxHashMap::default(),
+        }
     }
 
     pub(crate) fn is_up(&self, link: LinkId) -> bool {
@@ -71,29 +84,40 @@ impl Router {
         }
     }
 
-    /// The links from `from` to `to` for the flow numbered `flow`.
+    /// What a new flow's paths are picked by: its ends and how many flows they had before. So the
+    /// flows of others, added or left out, do not move it to another path.
+    pub(crate) fn name_flow(&mut self, ends: (VertexId, VertexId)) -> FlowName {
+        let before = self.flows_between.entry(ends).or_default();
+        let name = FlowName { ends, number: *before };
+        *before += 1;
+        name
+    }
+
+    /// The links that the flow of this name takes.
     pub(crate) fn find(
         &mut self,
         network: &Network,
-        flow: u32,
-        (from, to): (VertexId, VertexId),
+        name: FlowName,
         route: &Route,
     ) -> Result<Vec<LinkId>, RouteError> {
+        let (from, to) = name.ends;
         match route {
             Route::Links(links) => follow(network, from, to, links),
-            Route::Shortest => self.shortest(network, flow, (from, to), None),
-            Route::Within(plane) => self.shortest(network, flow, (from, to), Some(*plane)),
+            Route::Shortest => self.shortest(network, name, None),
+            Route::Within(plane) => self.shortest(network, name, Some(*plane)),
         }
     }
 
     fn shortest(
         &mut self,
         network: &Network,
-        flow: u32,
-        (from, to): (VertexId, VertexId),
+        name: FlowName,
         plane: Option<Plane>,
     ) -> Result<Vec<LinkId>, RouteError> {
-        let mut draw = self.seed.stream("ecmp", u64::from(flow));
+        let (from, to) = name.ends;
+        let ends = u64::from(from.0) << 32 | u64::from(to.0);
+        let mut draw =
+            Seed(self.seed.stream("ecmp", ends).next_u64()).stream("flow", u64::from(name.number));
         let unreachable = RouteError::Unreachable { from, to };
         let mut pick = |links: &[LinkId]| links[(draw.next_u64() % links.len() as u64) as usize];
         let direct = self.usable(network, from, plane, |next| next == to);

@@ -10,14 +10,14 @@ use super::layout::{Layout, Place};
 use super::network::{LinkId, Network, VertexId};
 use super::port::{PortCount, wire_bytes};
 use super::probe::{NoProbe, Probe};
-use super::route::{Route, RouteError, Router};
+use super::route::{FlowName, Route, RouteError, Router};
 use super::shard::{DELIVER, Shard, Shared, Span};
 use crate::transport::{Load, Receiver, Sender, Transport, Window};
 
 /// Keys in a window are 32-bit picoseconds, so a window never spans more than 4 ms.
 const LONGEST_WINDOW_PS: u64 = 4_000_000_000;
-/// Below so many packet-hops a window is not worth waking another thread.
-const WORTH_SHARING_HOPS: u64 = 2_000;
+/// Below so many arrivals a window is not worth waking another thread.
+const WORTH_SHARING_ARRIVALS: u64 = 2_000;
 const LARGEST_PACKET: Bytes = Bytes(65_535);
 
 /// What an engine is told besides the network.
@@ -109,8 +109,7 @@ pub struct PacketCount {
 
 #[derive(Debug)]
 struct FlowState {
-    source: VertexId,
-    destination: VertexId,
+    name: FlowName,
     size: Bytes,
     start: SimTime,
     end: Option<SimTime>,
@@ -146,10 +145,16 @@ pub struct Engine<P = NoProbe> {
     batches: Vec<Batch>,
     now: SimTime,
     window: u64,
-    /// Packet-hops so far, to tell how much the last window held.
-    hops: u64,
-    last_window_hops: u64,
     windows: u64,
+}
+
+impl FlowState {
+    const fn source(&self) -> VertexId {
+        self.name.ends.0
+    }
+    const fn destination(&self) -> VertexId {
+        self.name.ends.1
+    }
 }
 
 impl Engine<NoProbe> {
@@ -191,8 +196,6 @@ impl<P: Probe> Engine<P> {
             batches: Vec::new(),
             now: SimTime::START,
             window,
-            hops: 0,
-            last_window_hops: 0,
             windows: 0,
         })
     }
@@ -252,13 +255,24 @@ impl<P: Probe> Engine<P> {
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
         let id = FlowId::from_index(self.flows.len());
         self.check_ends(&spec)?;
-        let ends = (spec.source, spec.destination);
-        let path = self.router.find(&self.network, id.0, ends, &spec.route)?;
+        let name = self.router.name_flow((spec.source, spec.destination));
+        let path = self.router.find(&self.network, name, &spec.route)?;
         let load = self.load_of(&spec)?;
         let window = self.window_of(&path)?;
         let start = spec.start.max(self.now);
-        let state = self.make_ends(id, &spec, path, load, window);
-        self.flows.push(FlowState { start, ..state });
+        let (sender, receiver) = self.make_ends(id, &spec, &path, load, window);
+        self.flows.push(FlowState {
+            name,
+            size: spec.message * u64::from(spec.messages),
+            start,
+            end: None,
+            batch: spec.batch,
+            route: spec.route,
+            path,
+            sender,
+            receiver,
+            cancelled: false,
+        });
         spec.gates.iter().try_for_each(|gate| self.add_gate(id, *gate))?;
         if let Some(batch) = spec.batch {
             self.batches[batch.index()].open += 1;
@@ -284,7 +298,7 @@ impl<P: Probe> Engine<P> {
 
     fn check_gate(&self, source_vertex: VertexId, gate: FlowId) -> Result<(), EngineError> {
         match self.flows.get(gate.index()) {
-            Some(flow) if flow.destination == source_vertex => Ok(()),
+            Some(flow) if flow.destination() == source_vertex => Ok(()),
             _ => Err(EngineError::GateElsewhere { source_vertex, gate }),
         }
     }
@@ -297,7 +311,7 @@ impl<P: Probe> Engine<P> {
     /// # Panics
     /// If `flow` has started: it may have sent what the gate should hold back.
     pub fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError> {
-        self.check_gate(self.flows[flow.index()].source, gate.flow)?;
+        self.check_gate(self.flows[flow.index()].source(), gate.flow)?;
         let Place { shard, index } = self.flows[flow.index()].sender;
         let awaited = self.flows[gate.flow.index()].receiver.index;
         let shard = &mut self.shards[shard as usize];
@@ -358,12 +372,12 @@ impl<P: Probe> Engine<P> {
         &mut self,
         id: FlowId,
         spec: &FlowSpec,
-        path: Vec<LinkId>,
+        path: &[LinkId],
         load: Load,
         window: u32,
-    ) -> FlowState {
+    ) -> (Place, Place) {
         let Transport { recovery, timeout, .. } = self.settings.transport;
-        let (data, answer) = self.lay_routes(&path);
+        let (data, answer) = self.lay_routes(path);
         let from = self.layout.vertices[spec.source.index()].shard;
         let to = self.layout.vertices[spec.destination.index()].shard;
         let sender_index = self.shards[from as usize].senders.len() as u32;
@@ -374,19 +388,8 @@ impl<P: Probe> Engine<P> {
         let receiver = Receiver::new((id.0, sender_index, answer), messages, (window, recovery));
         self.shards[from as usize].senders.push(sender);
         self.shards[to as usize].receivers.push(receiver);
-        FlowState {
-            source: spec.source,
-            destination: spec.destination,
-            size: spec.message * u64::from(spec.messages),
-            start: spec.start,
-            end: None,
-            batch: spec.batch,
-            route: spec.route.clone(),
-            path,
-            sender: Place { shard: from, index: sender_index },
-            receiver: Place { shard: to, index: receiver_index },
-            cancelled: false,
-        }
+        let place = |shard, index| Place { shard, index };
+        (place(from, sender_index), place(to, receiver_index))
     }
 
     /// Appends a path and its way back to the route table. Returns where they begin.
@@ -410,7 +413,7 @@ impl<P: Probe> Engine<P> {
             return;
         }
         state.cancelled = true;
-        let vertex = self.layout.vertices[state.source.index()];
+        let vertex = self.layout.vertices[state.source().index()];
         self.shards[state.sender.shard as usize].cancel(vertex.index, state.sender.index);
         let batch = state.batch;
         self.leave_batch(batch, self.now);
@@ -422,8 +425,7 @@ impl<P: Probe> Engine<P> {
     /// No such path; the flow then keeps the old one.
     pub fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
         let state = &self.flows[flow.index()];
-        let ends = (state.source, state.destination);
-        let path = self.router.find(&self.network, flow.0, ends, &state.route)?;
+        let path = self.router.find(&self.network, state.name, &state.route)?;
         let (data, answer) = self.lay_routes(&path);
         let state = &mut self.flows[flow.index()];
         state.path = path;
@@ -456,8 +458,8 @@ impl<P: Probe> Engine<P> {
         let state = &self.flows[flow.index()];
         let Place { shard, index } = state.sender;
         FlowRecord {
-            source: state.source,
-            destination: state.destination,
+            source: state.source(),
+            destination: state.destination(),
             size: state.size,
             start: state.start,
             end: state.end,
@@ -486,7 +488,7 @@ impl<P: Probe> Engine<P> {
             total.data_sent += shard.ends.data_sent;
             total.sent += shard.ends.data_sent + shard.ends.acknowledgements_sent;
             total.delivered += shard.ends.delivered;
-            total.in_flight += shard.wires.iter().map(|wire| wire.queue.len() as u64).sum::<u64>();
+            total.in_flight += shard.in_flight();
             total.retransmitted +=
                 shard.senders.iter().map(|sender| u64::from(sender.resent)).sum::<u64>();
             for count in &shard.counts {
@@ -534,26 +536,25 @@ impl<P: Probe> Engine<P> {
 
     fn run_window(&mut self, span: Span) {
         let shared = &self.shared;
-        if self.shards.len() > 1 && self.last_window_hops >= WORTH_SHARING_HOPS {
+        let worked: u64 =
+            self.shards.iter_mut().map(|shard| std::mem::take(&mut shard.worked)).sum();
+        if self.shards.len() > 1 && worked >= WORTH_SHARING_ARRIVALS {
             self.shards.par_iter_mut().for_each(|shard| shard.advance(shared, span));
         } else {
             self.shards.iter_mut().for_each(|shard| shard.advance(shared, span));
         }
         self.exchange();
         self.windows += 1;
-        let hops = if self.shards.len() > 1 { self.packets().hops } else { 0 };
-        self.last_window_hops = hops - self.hops;
-        self.hops = hops;
         self.settle_completions();
     }
 
-    /// Hands packets over between shards.
+    /// Hands full outboxes over against empty inboxes.
     fn exchange(&mut self) {
         for from in 0..self.shards.len() {
-            for to in 0..self.shards.len() {
-                let mut outbox = std::mem::take(&mut self.shards[from].outboxes[to]);
-                self.shards[to].receive(&mut outbox);
-                self.shards[from].outboxes[to] = outbox;
+            for to in (0..self.shards.len()).filter(|to| *to != from) {
+                let outbox = std::mem::take(&mut self.shards[from].outboxes[to]);
+                let inbox = std::mem::replace(&mut self.shards[to].inboxes[from], outbox);
+                self.shards[from].outboxes[to] = inbox;
             }
         }
     }
@@ -605,6 +606,7 @@ impl<P: Probe> Engine<P> {
             return;
         }
         self.router.set_up(link, up);
+        self.shards.iter_mut().for_each(Shard::receive);
         let (port, wire) = (self.layout.ports[link.index()], self.layout.wires[link.index()]);
         let lost = if up { 0 } else { self.shards[wire.shard as usize].cut_wire(wire.index) };
         let shard = &mut self.shards[port.shard as usize];

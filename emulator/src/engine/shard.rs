@@ -101,7 +101,25 @@ pub(crate) struct Completion {
 }
 
 /// Packets for another shard, with the wire they are on.
-pub(crate) type Outbox = Vec<(u32, Packet)>;
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    packets: Vec<(u32, Packet)>,
+    earliest: u64,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self { packets: Vec::new(), earliest: u64::MAX }
+    }
+}
+
+impl Outbox {
+    #[inline]
+    fn push(&mut self, wire: u32, packet: Packet) {
+        self.earliest = self.earliest.min(packet.time);
+        self.packets.push((wire, packet));
+    }
+}
 
 /// Packets made and used up, for the book-keeping.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,6 +145,10 @@ pub(crate) struct Shard<P> {
     pub(crate) senders: Vec<Sender>,
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) outboxes: Vec<Outbox>,
+    /// By shard: what it has sent in the window before.
+    pub(crate) inboxes: Vec<Outbox>,
+    /// Arrivals handled since somebody last looked: how much there is to do.
+    pub(crate) worked: u64,
     pub(crate) completions: Vec<Completion>,
     pub(crate) ends: EndCount,
     pub(crate) probe: P,
@@ -157,7 +179,9 @@ impl<P: Probe> Shard<P> {
             hosts: Vec::new(),
             senders: Vec::new(),
             receivers: Vec::new(),
-            outboxes: (0..shards).map(|_| Vec::new()).collect(),
+            outboxes: (0..shards).map(|_| Outbox::default()).collect(),
+            inboxes: (0..shards).map(|_| Outbox::default()).collect(),
+            worked: 0,
             completions: Vec::new(),
             ends: EndCount::default(),
             probe: P::default(),
@@ -177,21 +201,33 @@ impl<P: Probe> Shard<P> {
 
     /// When the next thing happens; `u64::MAX`: never.
     pub(crate) fn next_due(&self) -> u64 {
-        self.due.iter().copied().min().unwrap_or(u64::MAX)
+        let received = self.inboxes.iter().map(|inbox| inbox.earliest);
+        self.due.iter().copied().chain(received).min().unwrap_or(u64::MAX)
     }
 
-    /// Takes in packets that other shards have sent.
-    pub(crate) fn receive(&mut self, inbox: &mut Outbox) {
-        for (wire, packet) in inbox.drain(..) {
-            let wire = &mut self.wires[wire as usize];
-            let due = &mut self.due[wire.vertex as usize];
-            *due = (*due).min(packet.time);
-            wire.queue.push_back(packet);
+    /// Takes in what other shards have sent.
+    pub(crate) fn receive(&mut self) {
+        for inbox in &mut self.inboxes {
+            for (wire, packet) in inbox.packets.drain(..) {
+                let wire = &mut self.wires[wire as usize];
+                let due = &mut self.due[wire.vertex as usize];
+                *due = (*due).min(packet.time);
+                wire.queue.push_back(packet);
+            }
+            inbox.earliest = u64::MAX;
         }
+    }
+
+    /// Packets on their way here.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let wires = self.wires.iter().map(|wire| wire.queue.len());
+        let inboxes = self.inboxes.iter().map(|inbox| inbox.packets.len());
+        wires.chain(inboxes).sum::<usize>() as u64
     }
 
     /// Does everything that happens in `span`.
     pub(crate) fn advance(&mut self, shared: &Shared, span: Span) {
+        self.receive();
         for vertex in 0..self.vertices.len() {
             if self.due[vertex] < span.end {
                 if self.vertices[vertex].is_host {
@@ -224,6 +260,7 @@ impl<P: Probe> Shard<P> {
             }
         }
         self.due[index] = due;
+        self.worked += arrivals.len() as u64;
         for (place, port) in vertex.ports().enumerate() {
             if !self.scratch.by_port[place].is_empty() {
                 self.forward(port, place, span.start);
@@ -260,7 +297,7 @@ impl<P: Probe> Shard<P> {
             for key in keys.drain(..) {
                 let packet = arrivals[key as u32 as usize];
                 if let Some(packet) = port.admit(start + (key >> 32), packet, count) {
-                    outbox.push((port.wire, packet));
+                    outbox.push(port.wire, packet);
                 }
             }
         }
@@ -315,6 +352,7 @@ impl<P: Probe> Shard<P> {
             }
             sources += usize::from(arrivals.len() > before);
         }
+        self.worked += arrivals.len() as u64;
         if sources > 1 {
             keys.sort_unstable();
         }
@@ -510,7 +548,7 @@ impl<P: Probe> Shard<P> {
             let due = &mut self.due[port.vertex as usize];
             *due = (*due).min(packet.time);
         } else {
-            self.outboxes[port.shard as usize].push((port.wire, packet));
+            self.outboxes[port.shard as usize].push(port.wire, packet);
         }
     }
 
