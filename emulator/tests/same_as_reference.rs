@@ -9,7 +9,7 @@ use lightloom_emulator::engine::{
     Arrival, ArrivalLog, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec, Network,
     NetworkBuilder, Role, Settings, VertexId,
 };
-use lightloom_emulator::transport::{Recovery, Transport, Window};
+use lightloom_emulator::transport::{Balance, Recovery, Transport, Window};
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
@@ -29,6 +29,7 @@ struct Case {
     outages: Vec<(usize, u64, u64)>,
     window: u32,
     recovery: Recovery,
+    balance: Balance,
     seed: u64,
 }
 
@@ -51,7 +52,9 @@ fn transport(case: &Case) -> Transport {
         acknowledgement: Bytes(40),
         window: Window::Packets(case.window),
         recovery: case.recovery,
+        balance: case.balance,
         timeout: Picoseconds::from_micros(20),
+        ..Transport::default()
     }
 }
 
@@ -111,13 +114,13 @@ struct Outcome {
     totals: Totals,
 }
 
-fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<LinkId>>) {
+fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<Vec<LinkId>>>) {
     let settings = Settings { transport: transport(case), seed: Seed(case.seed), threads };
     let mut engine = Engine::<ArrivalLog>::with_probe(network(case), settings).unwrap();
     for flow in flows(case) {
         engine.add_flow(flow).unwrap();
     }
-    let paths = (0..case.flows.len()).map(|i| engine.path(FlowId::from_index(i)).to_vec());
+    let paths = (0..case.flows.len()).map(|i| engine.paths(FlowId::from_index(i)).to_vec());
     let paths = paths.collect();
     for (at, link, change) in changes(case, engine.network()) {
         engine.change_link(at, link, change);
@@ -152,11 +155,11 @@ fn changes(case: &Case, network: &Network) -> Vec<(SimTime, LinkId, LinkChange)>
     changes
 }
 
-fn run_reference(case: &Case, paths: Vec<Vec<LinkId>>) -> Outcome {
+fn run_reference(case: &Case, paths: Vec<Vec<Vec<LinkId>>>) -> Outcome {
     let network = network(case);
     let mut reference = Reference::new(&network, transport(case));
-    for (flow, path) in flows(case).into_iter().zip(paths) {
-        reference.add_flow(flow, path, case.window);
+    for (flow, paths) in flows(case).into_iter().zip(paths) {
+        reference.add_flow(flow, paths, case.window);
     }
     for (at, link, change) in changes(case, &network) {
         reference.change_link(at, link, change);
@@ -204,13 +207,22 @@ fn case() -> impl Strategy<Value = Case> {
         Just(Recovery::GoBackN),
         (1u32..4).prop_map(|reordering| Recovery::SelectiveRepeat { reordering }),
     ];
+    let balance = prop_oneof![
+        2 => Just(Balance::PerFlow),
+        1 => (2u16..5).prop_map(|paths| Balance::Spray { paths }),
+        1 => (2u16..5).prop_map(|paths| Balance::AvoidMarked { paths }),
+        1 => (2u16..5, 100u64..3_000).prop_map(|(paths, gap)| Balance::Flowlet {
+            paths,
+            gap: Picoseconds::from_nanos(gap),
+        }),
+    ];
     (
         (2usize..6, 1usize..4),
         prop::collection::vec((0usize..4, 0usize..4), 0..4),
         specs,
         prop::collection::vec(flow_case(), 1..9),
         prop::collection::vec((0usize..40, 0u64..30_000, 0u64..60_000), 0..4),
-        (1u32..20, recovery, any::<u64>()),
+        (1u32..20, recovery, any::<u64>(), balance),
     )
         .prop_map(|((hosts, switches), extra, specs, flows, outages, rest)| Case {
             hosts,
@@ -222,6 +234,7 @@ fn case() -> impl Strategy<Value = Case> {
             window: rest.0,
             recovery: rest.1,
             seed: rest.2,
+            balance: rest.3,
         })
 }
 

@@ -102,6 +102,8 @@ pub struct FlowRecord {
     pub destination: VertexId,
     /// Data in all messages together.
     pub size: Bytes,
+    /// Data that has arrived in order.
+    pub delivered: Bytes,
     /// The start asked for.
     pub start: SimTime,
     /// When the last byte arrived at the receiver; `None` while under way or after cancelling.

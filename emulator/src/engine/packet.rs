@@ -38,7 +38,7 @@ pub(crate) struct Contents {
     /// Data: number of the packet in its flow. Acknowledgement: the lowest number not received.
     pub(crate) sequence: u32,
     /// Data: size on the wire in bytes. Acknowledgement: how far the packet that it answers lies
-    /// beyond `sequence`, plus one; zero when it does not.
+    /// beyond `sequence` after a gap, before `sequence - 1` otherwise.
     pub(crate) extra: u16,
     pub(crate) flags: u16,
 }
@@ -72,6 +72,15 @@ impl Packet {
     #[inline(always)]
     pub(crate) const fn extra(&self) -> u16 {
         (self.what >> 32) as u16
+    }
+    /// The number of the packet that an acknowledgement answers.
+    #[inline]
+    pub(crate) const fn answered(&self) -> u32 {
+        if self.has(flag::GAP) {
+            self.sequence() + self.extra() as u32
+        } else {
+            self.sequence().saturating_sub(1 + self.extra() as u32)
+        }
     }
     #[inline(always)]
     pub(crate) const fn has(&self, flag: u16) -> bool {

@@ -93,19 +93,30 @@ impl Router {
         name
     }
 
-    /// The links that the flow of this name takes.
+    /// `count` paths for the flow of this name, all beginning with the same link, possibly with
+    /// repetitions.
     pub(crate) fn find(
         &mut self,
         network: &Network,
         name: FlowName,
         route: &Route,
-    ) -> Result<Vec<LinkId>, RouteError> {
+        count: u16,
+    ) -> Result<Vec<Vec<LinkId>>, RouteError> {
         let (from, to) = name.ends;
-        match route {
-            Route::Links(links) => follow(network, from, to, links),
-            Route::Shortest => self.shortest(network, name, None),
-            Route::Within(plane) => self.shortest(network, name, Some(*plane)),
+        let plane = match route {
+            Route::Links(links) => return Ok(vec![follow(network, from, to, links)?]),
+            Route::Shortest => None,
+            Route::Within(plane) => Some(*plane),
+        };
+        let first = self.shortest(network, name, plane, 0)?;
+        let mut paths = vec![first];
+        for draw in 1..count {
+            let path = self.shortest(network, name, plane, draw)?;
+            if path[0] == paths[0][0] {
+                paths.push(path);
+            }
         }
+        Ok(paths)
     }
 
     fn shortest(
@@ -113,11 +124,12 @@ impl Router {
         network: &Network,
         name: FlowName,
         plane: Option<Plane>,
+        draw: u16,
     ) -> Result<Vec<LinkId>, RouteError> {
         let (from, to) = name.ends;
         let ends = u64::from(from.0) << 32 | u64::from(to.0);
-        let mut draw =
-            Seed(self.seed.stream("ecmp", ends).next_u64()).stream("flow", u64::from(name.number));
+        let mut draw = Seed(self.seed.stream("ecmp", ends).next_u64())
+            .stream("flow", u64::from(name.number) << 16 | u64::from(draw));
         let unreachable = RouteError::Unreachable { from, to };
         let mut pick = |links: &[LinkId]| links[(draw.next_u64() % links.len() as u64) as usize];
         let direct = self.usable(network, from, plane, |next| next == to);

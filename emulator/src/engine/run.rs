@@ -12,7 +12,7 @@ use super::port::{PortCount, wire_bytes};
 use super::probe::{NoProbe, Probe};
 use super::route::{FlowName, Route, RouteError, Router};
 use super::shard::{DELIVER, Shard, Shared, Span};
-use crate::transport::{Load, Receiver, Sender, Transport, Window};
+use crate::transport::{Balancer, Controller, Load, Path, Receiver, Sender, Transport, Window};
 
 /// Keys in a window are 32-bit picoseconds, so a window never spans more than 4 ms.
 const LONGEST_WINDOW_PS: u64 = 4_000_000_000;
@@ -115,7 +115,7 @@ struct FlowState {
     end: Option<SimTime>,
     batch: Option<BatchId>,
     route: Route,
-    path: Vec<LinkId>,
+    paths: Vec<Vec<LinkId>>,
     sender: Place,
     receiver: Place,
     cancelled: bool,
@@ -256,11 +256,12 @@ impl<P: Probe> Engine<P> {
         let id = FlowId::from_index(self.flows.len());
         self.check_ends(&spec)?;
         let name = self.router.name_flow((spec.source, spec.destination));
-        let path = self.router.find(&self.network, name, &spec.route)?;
+        let count = self.settings.transport.balance.paths();
+        let paths = self.router.find(&self.network, name, &spec.route, count)?;
         let load = self.load_of(&spec)?;
-        let window = self.window_of(&path)?;
+        let window = self.window_of(&paths[0])?;
         let start = spec.start.max(self.now);
-        let (sender, receiver) = self.make_ends(id, &spec, &path, load, window);
+        let (sender, receiver) = self.make_ends(id, &spec, &paths, load, window);
         self.flows.push(FlowState {
             name,
             size: spec.message * u64::from(spec.messages),
@@ -268,7 +269,7 @@ impl<P: Probe> Engine<P> {
             end: None,
             batch: spec.batch,
             route: spec.route,
-            path,
+            paths,
             sender,
             receiver,
             cancelled: false,
@@ -342,23 +343,12 @@ impl<P: Probe> Engine<P> {
         let packets = match transport.window {
             Window::Packets(packets) => u64::from(packets),
             Window::BandwidthDelay { percent } => {
-                let round_trip: u64 = path
-                    .iter()
-                    .map(|&link| {
-                        let (there, back) =
-                            (self.network.link(link).spec, self.network.link(link.reverse()).spec);
-                        let data = there.rate.time_for(transport.packet()) + there.delay;
-                        let answer = back.rate.time_for(transport.acknowledgement) + back.delay;
-                        (data + answer).get()
-                    })
-                    .sum();
-                let slowest = path
-                    .iter()
-                    .map(|&link| self.network.link(link).spec.rate.time_for(transport.packet()))
-                    .max()
-                    .expect("a path has links");
-                let scaled = u128::from(round_trip) * u128::from(percent);
-                scaled.div_ceil(u128::from(slowest.get()) * 100) as u64
+                let full = |link: &LinkId| {
+                    self.network.link(*link).spec.rate.time_for(transport.packet()).get()
+                };
+                let slowest = path.iter().map(full).max().expect("a path has links");
+                let scaled = u128::from(self.round_trip(path)) * u128::from(percent);
+                scaled.div_ceil(u128::from(slowest) * 100) as u64
             }
         };
         match u32::try_from(packets) {
@@ -367,23 +357,45 @@ impl<P: Probe> Engine<P> {
         }
     }
 
+    /// A packet and its acknowledgement on an idle path, in picoseconds.
+    fn round_trip(&self, path: &[LinkId]) -> u64 {
+        let transport = &self.settings.transport;
+        let both_ways = |link: &LinkId| {
+            let there = self.network.link(*link).spec;
+            let back = self.network.link(link.reverse()).spec;
+            let data = there.rate.time_for(transport.packet()) + there.delay;
+            let answer = back.rate.time_for(transport.acknowledgement) + back.delay;
+            (data + answer).get()
+        };
+        path.iter().map(both_ways).sum()
+    }
+
+    fn idle_path(&self, path: &[LinkId], window: u32) -> Path {
+        let rate = self.network.link(path[0]).spec.rate;
+        Path { round_trip: self.round_trip(path), hops: path.len() as u32, rate, window }
+    }
+
     /// Makes both ends of a flow in the shards where they live.
     fn make_ends(
         &mut self,
         id: FlowId,
         spec: &FlowSpec,
-        path: &[LinkId],
+        paths: &[Vec<LinkId>],
         load: Load,
         window: u32,
     ) -> (Place, Place) {
-        let Transport { recovery, timeout, .. } = self.settings.transport;
-        let (data, answer) = self.lay_routes(path);
+        let Transport { recovery, timeout, balance, congestion, .. } = self.settings.transport;
+        let (cursors, answer) = self.lay_routes(paths);
+        let data = cursors[0];
         let from = self.layout.vertices[spec.source.index()].shard;
         let to = self.layout.vertices[spec.destination.index()].shard;
         let sender_index = self.shards[from as usize].senders.len() as u32;
         let receiver_index = self.shards[to as usize].receivers.len() as u32;
         let sending = (window, recovery, timeout.get());
-        let sender = Sender::new((id.0, receiver_index, data), load, sending);
+        let mut sender = Sender::new((id.0, receiver_index, data), load, sending);
+        sender.controller = Controller::new(congestion, self.idle_path(&paths[0], window));
+        sender.balancer =
+            (cursors.len() > 1).then(|| Box::new(Balancer::new(balance, cursors, window)));
         let messages = (load.messages, load.per_message);
         let receiver = Receiver::new((id.0, sender_index, answer), messages, (window, recovery));
         self.shards[from as usize].senders.push(sender);
@@ -392,18 +404,20 @@ impl<P: Probe> Engine<P> {
         (place(from, sender_index), place(to, receiver_index))
     }
 
-    /// Appends a path and its way back to the route table. Returns where they begin.
-    fn lay_routes(&mut self, path: &[LinkId]) -> (u32, u32) {
+    /// Appends paths, and the way back of the first, to the route table. Returns where the paths
+    /// begin and where the way back does.
+    fn lay_routes(&mut self, paths: &[Vec<LinkId>]) -> (Vec<u32>, u32) {
+        let data = paths.iter().map(|path| self.lay_route(path.iter().copied())).collect();
+        let answer = self.lay_route(paths[0].iter().rev().map(|link| link.reverse()));
+        (data, answer)
+    }
+
+    fn lay_route(&mut self, links: impl Iterator<Item = LinkId>) -> u32 {
         let routes = &mut self.shared.routes;
-        let data = routes.len();
-        routes.extend(path.iter().map(|link| self.layout.ports[link.index()].index));
+        let begin = u32::try_from(routes.len()).expect("the route table is below 2^32 entries");
+        routes.extend(links.map(|link| self.layout.ports[link.index()].index));
         routes.push(DELIVER);
-        let answer = routes.len();
-        let back = path.iter().rev().map(|link| link.reverse());
-        routes.extend(back.map(|link| self.layout.ports[link.index()].index));
-        routes.push(DELIVER);
-        let place = |index| u32::try_from(index).expect("the route table is below 2^32 entries");
-        (place(data), place(answer))
+        begin
     }
 
     /// Stops a flow for good. What it has in flight still travels; it never counts as done.
@@ -419,37 +433,49 @@ impl<P: Probe> Engine<P> {
         self.leave_batch(batch, self.now);
     }
 
-    /// Gives a flow a new path over links that are up; packets under way keep theirs.
+    /// Gives a flow new paths over links that are up; packets under way keep theirs.
     ///
     /// # Errors
     /// No such path; the flow then keeps the old one.
     pub fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
         let state = &self.flows[flow.index()];
-        let path = self.router.find(&self.network, state.name, &state.route)?;
-        let (data, answer) = self.lay_routes(&path);
+        let count = self.settings.transport.balance.paths();
+        let paths = self.router.find(&self.network, state.name, &state.route, count)?;
+        let (cursors, answer) = self.lay_routes(&paths);
         let state = &mut self.flows[flow.index()];
-        state.path = path;
+        state.paths = paths;
         let Place { shard, index } = state.sender;
-        self.shards[shard as usize].senders[index as usize].cursor = data;
+        let sender = &mut self.shards[shard as usize].senders[index as usize];
+        sender.cursor = cursors[0];
+        if let Some(balancer) = &mut sender.balancer {
+            balancer.replace(cursors);
+        }
         let Place { shard, index } = state.receiver;
         self.shards[shard as usize].receivers[index as usize].cursor = answer;
         Ok(())
     }
 
-    /// Unfinished flows whose path, or way back, uses a link that is down.
+    /// Unfinished flows one of whose paths, or its way back, uses a link that is down.
     #[must_use]
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
         let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());
         let hit = |state: &FlowState| {
-            state.end.is_none() && !state.cancelled && state.path.iter().any(dark)
+            state.end.is_none() && !state.cancelled && state.paths.iter().flatten().any(dark)
         };
         (0..self.flows.len()).filter(|&i| hit(&self.flows[i])).map(FlowId::from_index).collect()
     }
 
-    /// The links a flow's data takes now; acknowledgements take their reverses.
+    /// The links a flow's data takes now, on the first of its paths; acknowledgements take their
+    /// reverses.
     #[must_use]
     pub fn path(&self, flow: FlowId) -> &[LinkId] {
-        &self.flows[flow.index()].path
+        &self.flows[flow.index()].paths[0]
+    }
+
+    /// All paths that a flow's data takes in turn.
+    #[must_use]
+    pub fn paths(&self, flow: FlowId) -> &[Vec<LinkId>] {
+        &self.flows[flow.index()].paths
     }
 
     /// What has become of a flow so far.
@@ -457,10 +483,14 @@ impl<P: Probe> Engine<P> {
     pub fn record(&self, flow: FlowId) -> FlowRecord {
         let state = &self.flows[flow.index()];
         let Place { shard, index } = state.sender;
+        let receiver = &self.shards[state.receiver.shard as usize].receivers;
+        let packets = receiver[state.receiver.index as usize].packets_in_order();
+        let delivered = self.settings.transport.payload * u64::from(packets);
         FlowRecord {
             source: state.source(),
             destination: state.destination(),
             size: state.size,
+            delivered: if state.end.is_some() { state.size } else { delivered.min(state.size) },
             start: state.start,
             end: state.end,
             retransmitted: self.shards[shard as usize].senders[index as usize].resent,

@@ -82,7 +82,7 @@ pub(crate) struct Host {
     timer_due: u64,
     /// No port takes data before this.
     pull_due: u64,
-    /// Flow starts to come: time, flow, sending end.
+    /// Flow starts to come, and flows whose rate lets them send again: time, flow, sending end.
     starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
 }
 
@@ -380,11 +380,17 @@ impl<P: Probe> Shard<P> {
     fn start_flow(&mut self, shared: &Shared, vertex: usize) {
         let host = &mut self.hosts[vertex];
         let Some(Reverse((now, _, sender))) = host.starts.pop() else { return };
-        if self.senders[sender as usize].is_done() {
+        let end = &mut self.senders[sender as usize];
+        if end.started {
+            // It has waited for its rate to let it send again.
+            end.enlisted = false;
+            return self.enlist(shared, vertex, sender, now);
+        }
+        if end.is_done() {
             return;
         }
+        end.started = true;
         host.active.push(sender);
-        self.senders[sender as usize].started = true;
         self.release(sender);
         self.enlist(shared, vertex, sender, now);
     }
@@ -452,6 +458,11 @@ impl<P: Probe> Shard<P> {
         let sender = &mut self.senders[index as usize];
         if !sender.enlisted && sender.wants_to_send() {
             sender.enlisted = true;
+            if sender.next_send() > now {
+                let wake = (sender.next_send(), sender.flow, index);
+                self.hosts[vertex].starts.push(Reverse(wake));
+                return;
+            }
             let port = shared.routes[sender.cursor as usize] as usize;
             self.ready[port].push_back(index);
             let host = &mut self.hosts[vertex];
@@ -490,11 +501,16 @@ impl<P: Probe> Shard<P> {
             let Some(outgoing) = sender.poll(now) else { continue };
             if sender.wants_to_send() {
                 sender.enlisted = true;
-                self.ready[port].push_back(index);
+                if sender.next_send() > now {
+                    let wake = (sender.next_send(), sender.flow, index);
+                    self.hosts[vertex].starts.push(Reverse(wake));
+                } else {
+                    self.ready[port].push_back(index);
+                }
             }
             let packet = Packet::new(Contents {
                 endpoint: sender.peer,
-                cursor: sender.cursor + 1,
+                cursor: outgoing.cursor + 1,
                 sequence: outgoing.sequence,
                 extra: outgoing.wire_bytes,
                 flags: if outgoing.resent { flag::RESENT } else { 0 },

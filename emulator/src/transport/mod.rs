@@ -3,12 +3,19 @@
 //! Both ends are plain state machines without a clock: the engine tells them what arrived and when,
 //! and asks the sending end what to send next. They know nothing of links or queues.
 
+mod balance;
+mod congestion;
 mod receiver;
 mod sender;
 mod sequence_set;
 
 use lightloom_fabric::units::{Bytes, Picoseconds};
 
+pub use balance::Balance;
+pub use congestion::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};
+
+pub(crate) use balance::Balancer;
+pub(crate) use congestion::{Controller, Path};
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Load, Sender};
 pub(crate) use sequence_set::SequenceSet;
@@ -27,7 +34,7 @@ pub enum Recovery {
     },
 }
 
-/// How many packets of a flow may be unacknowledged.
+/// How many packets of a flow may be unacknowledged at most; congestion control stays below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// So many, always.
@@ -49,8 +56,13 @@ pub struct Transport {
     pub header: Bytes,
     /// What an acknowledgement occupies on a link.
     pub acknowledgement: Bytes,
-    /// How much is in flight.
+    /// How much may be in flight at most.
     pub window: Window,
+    /// How the flow reacts to what it meets.
+    pub congestion: CongestionControl,
+    /// Over how many paths a flow is spread. Everything but [`Balance::PerFlow`] lets packets overtake
+    /// each other and wants [`Recovery::SelectiveRepeat`].
+    pub balance: Balance,
     /// What happens after a loss.
     pub recovery: Recovery,
     /// Without progress for so long, everything in flight counts as lost. Doubles with every
@@ -67,6 +79,8 @@ impl Default for Transport {
             header: Bytes(64),
             acknowledgement: Bytes(64),
             window: Window::BandwidthDelay { percent: 100 },
+            congestion: CongestionControl::FixedWindow,
+            balance: Balance::PerFlow,
             recovery: Recovery::GoBackN,
             timeout: Picoseconds::from_micros(500),
         }

@@ -52,6 +52,11 @@ impl Receiver {
         self.delivered
     }
 
+    /// Packets that have arrived with all before them.
+    pub(crate) fn packets_in_order(&self) -> u32 {
+        self.expected
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.expected >= self.total
     }
@@ -61,25 +66,29 @@ impl Receiver {
     #[inline]
     pub(crate) fn data(&mut self, packet: &Packet) -> (Packet, bool) {
         let mut flags = flag::ACKNOWLEDGEMENT;
-        let mut beyond = 0;
         if packet.sequence() == self.expected {
             self.advance();
         } else if packet.sequence() > self.expected {
             flags |= flag::GAP;
-            beyond = packet.sequence() - self.expected + 1;
             if let Some(keeps) = &mut self.keeps {
-                debug_assert!(beyond <= keeps.span(), "the sender keeps to its window");
+                let beyond = packet.sequence() - self.expected;
+                debug_assert!(beyond < keeps.span(), "the sender keeps to its window");
                 keeps.insert(packet.sequence());
             }
         }
         if packet.has(flag::MARKED) {
             flags |= flag::ECHO;
         }
+        let away = if flags & flag::GAP != 0 {
+            packet.sequence() - self.expected
+        } else {
+            self.expected - 1 - packet.sequence()
+        };
         let acknowledgement = Packet::new(Contents {
             endpoint: self.peer,
             cursor: self.cursor,
             sequence: self.expected,
-            extra: u16::try_from(beyond).unwrap_or(u16::MAX),
+            extra: u16::try_from(away).unwrap_or(u16::MAX),
             flags,
         });
         (acknowledgement, self.count_messages())

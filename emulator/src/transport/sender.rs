@@ -8,7 +8,7 @@
 //!                                  window)          gated by
 //! ```
 
-use super::{Recovery, SequenceSet};
+use super::{Balancer, Controller, Recovery, SequenceSet};
 use crate::engine::packet::{Packet, flag};
 
 /// A data packet to send now.
@@ -17,6 +17,8 @@ pub(crate) struct Outgoing {
     pub(crate) sequence: u32,
     pub(crate) wire_bytes: u16,
     pub(crate) resent: bool,
+    /// Where its way begins in the route table.
+    pub(crate) cursor: u32,
 }
 
 /// The sending end of a flow. Numbers of packets count from zero over all messages.
@@ -25,8 +27,10 @@ pub(crate) struct Sender {
     pub(crate) flow: u32,
     /// The receiving end, in its shard.
     pub(crate) peer: u32,
-    /// The way of the data in the route table.
+    /// The first path in the route table, and the only one without `balancer`.
     pub(crate) cursor: u32,
+    pub(crate) balancer: Option<Box<Balancer>>,
+    pub(crate) controller: Option<Box<Controller>>,
     acked: u32,
     next: u32,
     released: u32,
@@ -82,6 +86,8 @@ impl Sender {
             flow,
             peer,
             cursor,
+            balancer: None,
+            controller: None,
             acked: 0,
             next: 0,
             released: 0,
@@ -140,7 +146,7 @@ impl Sender {
             return None;
         }
         if self.repair < self.repair_end {
-            return Some(self.poll_repair());
+            return Some(self.poll_repair(now));
         }
         let sequence = self.next;
         if sequence >= self.message_end {
@@ -158,18 +164,37 @@ impl Sender {
         if self.deadline == u64::MAX {
             self.deadline = now + (self.timeout << self.backoff);
         }
-        Some(Outgoing { sequence, wire_bytes, resent })
+        Some(self.outgoing(now, sequence, wire_bytes, resent))
+    }
+
+    /// The packet as it leaves, on the path whose turn it is.
+    #[inline]
+    fn outgoing(&mut self, now: u64, sequence: u32, wire_bytes: u16, resent: bool) -> Outgoing {
+        if let Some(controller) = &mut self.controller {
+            controller.sent(now, sequence, wire_bytes);
+        }
+        let cursor = match &mut self.balancer {
+            Some(balancer) => balancer.next(now, sequence),
+            None => self.cursor,
+        };
+        Outgoing { sequence, wire_bytes, resent, cursor }
+    }
+
+    /// No packet may be sent before this.
+    #[inline]
+    pub(crate) fn next_send(&self) -> u64 {
+        self.controller.as_ref().map_or(0, |controller| controller.next_send())
     }
 
     #[cold]
-    fn poll_repair(&mut self) -> Outgoing {
+    fn poll_repair(&mut self, now: u64) -> Outgoing {
         let sequence = self.repair;
         self.repair += 1;
         self.skip_held();
         self.resent += 1;
         let last = (sequence + 1).is_multiple_of(self.per_message);
         let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
-        Outgoing { sequence, wire_bytes, resent: true }
+        self.outgoing(now, sequence, wire_bytes, true)
     }
 
     /// Passes over what has arrived already, so that what comes next is to be sent.
@@ -196,11 +221,37 @@ impl Sender {
         if self.is_done() {
             return;
         }
-        if packet.sequence() > self.acked {
+        let in_window = packet.answered() >= self.acked;
+        let newly = packet.sequence().saturating_sub(self.acked);
+        if newly > 0 {
             self.progress(packet.sequence(), now);
         }
         if packet.has(flag::GAP) {
-            self.gap(packet);
+            self.gap(packet, now);
+        }
+        if in_window && (self.controller.is_some() || self.balancer.is_some()) {
+            self.feed_back(packet, now, newly);
+        }
+    }
+
+    /// Tells congestion control and load balancing what became of a packet.
+    fn feed_back(&mut self, packet: &Packet, now: u64, newly: u32) {
+        let marked = packet.has(flag::ECHO);
+        if let Some(balancer) = &mut self.balancer
+            && marked
+        {
+            balancer.echo(packet.answered());
+        }
+        if let Some(controller) = &mut self.controller {
+            controller.acknowledged(now, packet.answered(), newly, marked);
+            self.window = controller.window();
+        }
+    }
+
+    fn count_loss(&mut self, now: u64) {
+        if let Some(controller) = &mut self.controller {
+            controller.lost(now);
+            self.window = controller.window();
         }
     }
 
@@ -221,20 +272,24 @@ impl Sender {
     }
 
     #[cold]
-    fn gap(&mut self, packet: &Packet) {
+    fn gap(&mut self, packet: &Packet, now: u64) {
         match self.recovery {
             Recovery::GoBackN if packet.sequence() == self.acked && self.acked >= self.answered => {
                 self.answered = self.sent;
                 self.go_to(self.acked);
+                self.count_loss(now);
             }
             Recovery::GoBackN => {}
             Recovery::SelectiveRepeat { reordering } => {
-                let arrived = packet.sequence() + u32::from(packet.extra()).saturating_sub(1);
+                let arrived = packet.answered();
                 if arrived >= self.acked {
                     self.held.insert(arrived);
                 }
                 self.repair_end = self.repair_end.max((arrived + 1).saturating_sub(reordering));
                 self.skip_held();
+                if self.repair < self.repair_end {
+                    self.count_loss(now);
+                }
             }
         }
     }
@@ -243,6 +298,7 @@ impl Sender {
     #[cold]
     pub(crate) fn timed_out(&mut self, now: u64) {
         self.backoff = (self.backoff + 1).min(6);
+        self.count_loss(now);
         self.answered = self.sent;
         self.repair = self.acked;
         self.repair_end = self.acked;
@@ -273,8 +329,10 @@ mod tests {
         std::iter::from_fn(|| sender.poll(now)).map(|out| (out.sequence, out.wire_bytes)).collect()
     }
 
-    fn acknowledgement(sequence: u32, extra: u16) -> Packet {
-        let gap = if extra > 0 { flag::GAP } else { 0 };
+    /// The acknowledgement of what comes `ahead` of the first missing packet; 0: in order.
+    fn acknowledgement(sequence: u32, ahead: u16) -> Packet {
+        let gap = if ahead > 0 { flag::GAP } else { 0 };
+        let extra = ahead;
         let flags = flag::ACKNOWLEDGEMENT | gap;
         Packet::new(Contents { endpoint: 0, cursor: 0, sequence, extra, flags })
     }
@@ -307,9 +365,9 @@ mod tests {
     fn selective_repeat_sends_only_what_is_missing() {
         let mut sender = sender(Recovery::SelectiveRepeat { reordering: 1 });
         burst(&mut sender, 0);
-        sender.acknowledged(&acknowledgement(0, 2), 10);
+        sender.acknowledged(&acknowledgement(0, 1), 10);
         assert_eq!(burst(&mut sender, 10), [(0, 100)]);
-        sender.acknowledged(&acknowledgement(0, 4), 11);
+        sender.acknowledged(&acknowledgement(0, 3), 11);
         assert_eq!(burst(&mut sender, 11), [(2, 40)], "0 has been sent again, 1 has arrived");
         sender.timed_out(2_000);
         assert_eq!(burst(&mut sender, 2_000), [(0, 100), (2, 40)]);

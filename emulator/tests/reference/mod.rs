@@ -6,10 +6,10 @@
 //! (by link), timeouts (by flow), turns of the flows that wait for a host's free port (by link).
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use lightloom_emulator::engine::{Arrival, FlowSpec, LinkChange, LinkId, Network};
-use lightloom_emulator::transport::{Recovery, Transport};
+use lightloom_emulator::transport::{Balance, Recovery, Transport};
 use lightloom_fabric::units::{Bytes, SimTime};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ struct Packet {
     sequence: u32,
     /// Acknowledgement: the number it answers, when that lies beyond a gap.
     beyond_gap: Option<u32>,
+    /// Acknowledgement: the number it answers, when that packet was marked.
+    echo: Option<u32>,
     wire_bytes: u64,
     marked: bool,
     /// The links still to travel.
@@ -73,7 +75,7 @@ struct Port {
 
 struct Flow {
     spec: FlowSpec,
-    path: Vec<LinkId>,
+    paths: Vec<Vec<LinkId>>,
     window: u32,
     per_message: u32,
     // sending end
@@ -89,6 +91,11 @@ struct Flow {
     backoff: u32,
     timer_generation: u64,
     resent: u32,
+    // load balancing
+    turn: usize,
+    last_sent: u64,
+    congested: BTreeSet<usize>,
+    taken: BTreeMap<u32, usize>,
     // receiving end
     arrived: BTreeSet<u32>,
     expected: u32,
@@ -140,13 +147,13 @@ impl<'a> Reference<'a> {
         }
     }
 
-    pub(crate) fn add_flow(&mut self, spec: FlowSpec, path: Vec<LinkId>, window: u32) {
+    pub(crate) fn add_flow(&mut self, spec: FlowSpec, paths: Vec<Vec<LinkId>>, window: u32) {
         let number = self.flows.len();
         self.plan(spec.start.0, 2, number, 0, What::Start);
         self.flows.push(Flow {
             per_message: self.transport.packets_for(spec.message) as u32,
             spec,
-            path,
+            paths,
             window,
             started: false,
             acked: 0,
@@ -160,6 +167,10 @@ impl<'a> Reference<'a> {
             backoff: 0,
             timer_generation: 0,
             resent: 0,
+            turn: 0,
+            last_sent: 0,
+            congested: BTreeSet::new(),
+            taken: BTreeMap::new(),
             arrived: BTreeSet::new(),
             expected: 0,
             end: None,
@@ -314,13 +325,14 @@ impl<'a> Reference<'a> {
             flow.end = Some(SimTime(self.now));
         }
         let new_message = flow.messages_delivered() > delivered_before;
-        let mut way: VecDeque<_> = flow.path.iter().rev().map(|link| link.reverse()).collect();
+        let mut way: VecDeque<_> = flow.paths[0].iter().rev().map(|link| link.reverse()).collect();
         let first = way.pop_front().expect("a path has links");
         let acknowledgement = Packet {
             flow: packet.flow,
             acknowledgement: true,
             sequence: flow.expected,
             beyond_gap: after_gap.then_some(packet.sequence),
+            echo: packet.marked.then_some(packet.sequence),
             wire_bytes: self.transport.acknowledgement.0,
             marked: false,
             way,
@@ -344,6 +356,11 @@ impl<'a> Reference<'a> {
         let flow = &mut self.flows[packet.flow];
         if flow.acked == flow.total() {
             return;
+        }
+        if let Some(path) = packet.echo.filter(|echo| *echo >= flow.acked)
+            && let Some(path) = flow.taken.get(&path)
+        {
+            flow.congested.insert(*path);
         }
         if packet.sequence > flow.acked {
             flow.acked = packet.sequence;
@@ -419,7 +436,7 @@ impl<'a> Reference<'a> {
 
     /// Puts the flow in line for its port, if it has something to send.
     fn send(&mut self, number: usize) {
-        let link = self.flows[number].path[0].index();
+        let link = self.flows[number].paths[0][0].index();
         if self.choose(number).is_some() && !self.ports[link].waiting.contains(&number) {
             self.ports[link].waiting.push_back(number);
             self.plan(self.now, 5, link, 0, What::Turn);
@@ -474,7 +491,35 @@ impl<'a> Reference<'a> {
         self.send_packet(number, sequence);
     }
 
+    /// The place of the path for the next packet.
+    fn choose_path(&mut self, number: usize, sequence: u32) -> usize {
+        let now = self.now;
+        let flow = &mut self.flows[number];
+        let count = flow.paths.len();
+        match self.transport.balance {
+            Balance::PerFlow => {}
+            Balance::Spray { .. } => flow.turn = (flow.turn + 1) % count,
+            Balance::Flowlet { gap, .. } => {
+                if now > flow.last_sent + gap.0 {
+                    flow.turn = (flow.turn + 1) % count;
+                }
+                flow.last_sent = now;
+            }
+            Balance::AvoidMarked { .. } => {
+                flow.turn = (flow.turn + 1) % count;
+                let mut skipped = 0;
+                while skipped < count && flow.congested.remove(&flow.turn) {
+                    flow.turn = (flow.turn + 1) % count;
+                    skipped += 1;
+                }
+                flow.taken.insert(sequence, flow.turn);
+            }
+        }
+        flow.turn
+    }
+
     fn send_packet(&mut self, number: usize, sequence: u32) {
+        let path = self.choose_path(number, sequence);
         let flow = &self.flows[number];
         let last = (sequence + 1).is_multiple_of(flow.per_message);
         let wire_bytes = if last {
@@ -482,13 +527,14 @@ impl<'a> Reference<'a> {
         } else {
             self.transport.packet().0
         };
-        let mut way: VecDeque<_> = flow.path.iter().copied().collect();
+        let mut way: VecDeque<_> = flow.paths[path].iter().copied().collect();
         let first = way.pop_front().expect("a path has links");
         let packet = Packet {
             flow: number,
             acknowledgement: false,
             sequence,
             beyond_gap: None,
+            echo: None,
             wire_bytes,
             marked: false,
             way,

@@ -1,0 +1,162 @@
+//! Which of several equal paths the next packet takes.
+//!
+//! The choice is made where the flow begins, as an entropy value in the header is: switches only hash.
+//! All paths of a flow begin with the same link, so spreading begins at the first switch.
+//! Acknowledgements take the way back of the first path.
+
+use lightloom_fabric::units::Picoseconds;
+
+/// How a flow is spread over the shortest paths between its ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balance {
+    /// One path for the whole flow (ECMP).
+    #[default]
+    PerFlow,
+    /// Packets take turns over so many paths drawn at random (packet spraying: Dixit, Prakash, Hu,
+    /// Kompella: "On the impact of packet spraying in data center networks", INFOCOM 2013).
+    Spray {
+        /// How many paths to draw; those drawn twice count twice.
+        paths: u16,
+    },
+    /// The path changes after a pause long enough that packets cannot overtake each other (flowlets:
+    /// Vanini et al.: "Let it flow: resilient asymmetric load balancing with flowlet switching",
+    /// NSDI 2017).
+    Flowlet {
+        /// How many paths to draw.
+        paths: u16,
+        /// The pause.
+        gap: Picoseconds,
+    },
+    /// Packets take turns over the paths, but a path on which a packet was marked misses its next
+    /// turn (oblivious spraying with a bitmap of congested entropies, as Ultra Ethernet's
+    /// specification 1.0 allows a sender to do).
+    AvoidMarked {
+        /// How many paths to draw.
+        paths: u16,
+    },
+}
+
+impl Balance {
+    /// How many paths to draw.
+    #[must_use]
+    pub fn paths(self) -> u16 {
+        match self {
+            Self::PerFlow => 1,
+            Self::Spray { paths } | Self::Flowlet { paths, .. } | Self::AvoidMarked { paths } => {
+                paths.max(1)
+            }
+        }
+    }
+}
+
+/// A flow's paths and whose turn it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Balancer {
+    balance: Balance,
+    /// Where the paths begin in the route table.
+    cursors: Box<[u32]>,
+    turn: usize,
+    last_sent: u64,
+    /// By path: misses its next turn.
+    marked: Box<[bool]>,
+    /// By packet number, modulo the length: the path it took.
+    taken: Box<[u16]>,
+}
+
+impl Balancer {
+    pub(crate) fn new(balance: Balance, cursors: Vec<u32>, window: u32) -> Self {
+        let adaptive = matches!(balance, Balance::AvoidMarked { .. });
+        let remembered = if adaptive { window.next_power_of_two() as usize } else { 0 };
+        Self {
+            balance,
+            marked: vec![false; cursors.len()].into_boxed_slice(),
+            cursors: cursors.into_boxed_slice(),
+            turn: 0,
+            last_sent: 0,
+            taken: vec![0; remembered].into_boxed_slice(),
+        }
+    }
+
+    /// Takes other paths from now on.
+    pub(crate) fn replace(&mut self, cursors: Vec<u32>) {
+        self.marked = vec![false; cursors.len()].into_boxed_slice();
+        self.cursors = cursors.into_boxed_slice();
+        self.turn = 0;
+    }
+
+    /// The path for a packet sent at `now`.
+    #[inline]
+    pub(crate) fn next(&mut self, now: u64, sequence: u32) -> u32 {
+        match self.balance {
+            Balance::PerFlow => return self.cursors[0],
+            Balance::Spray { .. } => self.step(),
+            Balance::Flowlet { gap, .. } => {
+                if now > self.last_sent + gap.get() {
+                    self.step();
+                }
+                self.last_sent = now;
+            }
+            Balance::AvoidMarked { .. } => {
+                self.step();
+                // At most once around: with every path marked, the next one is as good as any.
+                for _ in 0..self.cursors.len() {
+                    if !std::mem::take(&mut self.marked[self.turn]) {
+                        break;
+                    }
+                    self.step();
+                }
+                let place = sequence as usize & (self.taken.len() - 1);
+                self.taken[place] = self.turn as u16;
+            }
+        }
+        self.cursors[self.turn]
+    }
+
+    fn step(&mut self) {
+        self.turn += 1;
+        if self.turn == self.cursors.len() {
+            self.turn = 0;
+        }
+    }
+
+    /// The packet of this number was marked on its way.
+    #[inline]
+    pub(crate) fn echo(&mut self, sequence: u32) {
+        if !self.taken.is_empty() {
+            let path = self.taken[sequence as usize & (self.taken.len() - 1)];
+            self.marked[usize::from(path).min(self.marked.len() - 1)] = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(balancer: &mut Balancer, times: impl IntoIterator<Item = u64>) -> Vec<u32> {
+        times.into_iter().enumerate().map(|(i, now)| balancer.next(now, i as u32)).collect()
+    }
+
+    #[test]
+    fn spraying_takes_turns() {
+        let mut spray = Balancer::new(Balance::Spray { paths: 3 }, vec![10, 20, 30], 8);
+        assert_eq!(paths(&mut spray, 0..5), [20, 30, 10, 20, 30]);
+    }
+
+    #[test]
+    fn a_flowlet_keeps_its_path_until_a_pause() {
+        let balance = Balance::Flowlet { paths: 2, gap: Picoseconds(100) };
+        let mut flowlet = Balancer::new(balance, vec![10, 20], 8);
+        assert_eq!(paths(&mut flowlet, [1, 50, 150, 251, 300]), [10, 10, 10, 20, 20]);
+    }
+
+    #[test]
+    fn a_marked_path_misses_one_turn() {
+        let mut avoid = Balancer::new(Balance::AvoidMarked { paths: 3 }, vec![10, 20, 30], 8);
+        assert_eq!(paths(&mut avoid, 0..3), [20, 30, 10]);
+        avoid.echo(1);
+        assert_eq!(paths(&mut avoid, 0..4), [20, 10, 20, 30]);
+        (0..3).for_each(|sequence| avoid.echo(sequence));
+        assert_eq!(paths(&mut avoid, 0..2).len(), 2);
+    }
+}

@@ -1,0 +1,151 @@
+//! DCQCN: a rate per flow, cut by congestion notifications and raised by timer and byte counter.
+//!
+//! Zhu et al.: "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.2 and
+//! figure 5. A notification sets the target to the current rate, cuts the current rate by `α/2` and
+//! raises `α`; without one `α` decays every `timer`. Timer and byte counter each count steps since
+//! the last cut: the first five of either go halfway to the target, later ones raise the target by
+//! `additive` and, once both are past five, by `hyper`. Notifications are taken from acknowledgements
+//! of marked packets, at most one every 50 µs a flow, instead of packets of their own.
+
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds};
+
+use super::{Feedback, Path};
+
+const FAST_STEPS: u32 = 5;
+const LEAST_RATE: f64 = 10e6;
+
+/// DCQCN's settings; the defaults are the paper's (section 5, table 1 there), with rate steps meant
+/// for 40 Gb/s: scale them with the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dcqcn {
+    /// `1/g`.
+    pub inverse_gain: u32,
+    /// At most one notification in this time.
+    pub notification_interval: Picoseconds,
+    /// Of the decay of `α` and of rate increase.
+    pub timer: Picoseconds,
+    /// Of the byte counter.
+    pub byte_counter: Bytes,
+    /// Additive increase of the target.
+    pub additive: BitsPerSecond,
+    /// Hyper increase of the target.
+    pub hyper: BitsPerSecond,
+}
+
+impl Default for Dcqcn {
+    fn default() -> Self {
+        Self {
+            inverse_gain: 256,
+            notification_interval: Picoseconds::from_micros(50),
+            timer: Picoseconds::from_micros(55),
+            byte_counter: Bytes(10_000_000),
+            additive: BitsPerSecond(40_000_000),
+            hyper: BitsPerSecond(200_000_000),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    settings: Dcqcn,
+    /// Bits per second.
+    current: f64,
+    target: f64,
+    line: f64,
+    alpha: f64,
+    last_notification: Option<u64>,
+    alpha_timer: u64,
+    rate_timer: u64,
+    timer_steps: u32,
+    byte_steps: u32,
+    bytes: u64,
+    pub(super) next_send: u64,
+}
+
+impl State {
+    pub(super) fn new(settings: Dcqcn, path: Path) -> Self {
+        let line = path.rate.get() as f64;
+        Self {
+            settings,
+            current: line,
+            target: line,
+            line,
+            alpha: 1.0,
+            last_notification: None,
+            alpha_timer: 0,
+            rate_timer: 0,
+            timer_steps: 0,
+            byte_steps: 0,
+            bytes: 0,
+            next_send: 0,
+        }
+    }
+
+    pub(super) fn acknowledged(&mut self, feedback: Feedback) {
+        self.run_timers(feedback.now);
+        let interval = self.settings.notification_interval.get();
+        let due = self.last_notification.is_none_or(|last| feedback.now >= last + interval);
+        if feedback.marked && due {
+            self.notified(feedback.now);
+        }
+    }
+
+    fn notified(&mut self, now: u64) {
+        self.last_notification = Some(now);
+        self.target = self.current;
+        self.current = (self.current * (1.0 - self.alpha / 2.0)).max(LEAST_RATE);
+        let gain = 1.0 / f64::from(self.settings.inverse_gain);
+        self.alpha = (1.0 - gain) * self.alpha + gain;
+        (self.alpha_timer, self.rate_timer) = (now, now);
+        (self.timer_steps, self.byte_steps, self.bytes) = (0, 0, 0);
+    }
+
+    pub(super) fn sent(&mut self, now: u64, wire_bytes: u16) {
+        self.run_timers(now);
+        if self.last_notification.is_some() {
+            self.bytes += u64::from(wire_bytes);
+            if self.bytes >= self.settings.byte_counter.get() {
+                self.bytes = 0;
+                self.byte_steps += 1;
+                self.raise();
+            }
+        }
+        if self.current < self.line {
+            let gap = f64::from(wire_bytes) * 8e12 / self.current;
+            self.next_send = self.next_send.max(now) + gap as u64;
+        }
+    }
+
+    /// Does what the timers would have done since they last ran: nobody saw the rate meanwhile.
+    fn run_timers(&mut self, now: u64) {
+        let period = self.settings.timer.get();
+        if self.last_notification.is_none() {
+            return;
+        }
+        let gain = 1.0 / f64::from(self.settings.inverse_gain);
+        while now >= self.alpha_timer + period {
+            self.alpha_timer += period;
+            self.alpha *= 1.0 - gain;
+        }
+        while now >= self.rate_timer + period {
+            self.rate_timer += period;
+            self.timer_steps += 1;
+            self.raise();
+        }
+    }
+
+    fn raise(&mut self) {
+        let (most, least) =
+            (self.timer_steps.max(self.byte_steps), self.timer_steps.min(self.byte_steps));
+        if least > FAST_STEPS {
+            self.target += self.settings.hyper.get() as f64;
+        } else if most > FAST_STEPS {
+            self.target += self.settings.additive.get() as f64;
+        }
+        self.target = self.target.min(self.line);
+        self.current = (self.current + self.target) / 2.0;
+        if self.line - self.current < LEAST_RATE {
+            self.current = self.line;
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! DCTCP: the window shrinks by how many packets were marked, not by whether any was.
+//!
+//! Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.1. Once a window, the share `F`
+//! of marked packets moves an estimate `α ← (1-g)·α + g·F`; a window with marks shrinks to
+//! `w·(1 - α/2)`, one without grows by a packet. A loss halves. Slow start is left out.
+
+use super::{Feedback, Path};
+
+/// DCTCP's setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dctcp {
+    /// `1/g`; the paper uses 16.
+    pub inverse_gain: u32,
+}
+
+impl Default for Dctcp {
+    fn default() -> Self {
+        Self { inverse_gain: 16 }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    gain: f64,
+    alpha: f64,
+    /// In packets.
+    pub(super) window: f64,
+    largest: f64,
+    seen: u32,
+    marked: u32,
+    /// Acknowledgements still to come in this window.
+    left: u32,
+    round_trip: u64,
+    last_cut: u64,
+}
+
+impl State {
+    pub(super) fn new(settings: Dctcp, path: Path) -> Self {
+        Self {
+            gain: 1.0 / f64::from(settings.inverse_gain),
+            alpha: 1.0,
+            window: f64::from(path.window),
+            largest: f64::from(path.window),
+            seen: 0,
+            marked: 0,
+            left: path.window,
+            round_trip: path.round_trip,
+            last_cut: 0,
+        }
+    }
+
+    pub(super) fn acknowledged(&mut self, feedback: Feedback) {
+        self.seen += 1;
+        self.marked += u32::from(feedback.marked);
+        self.left = self.left.saturating_sub(1);
+        if self.left > 0 {
+            return;
+        }
+        let share = f64::from(self.marked) / f64::from(self.seen);
+        self.alpha = (1.0 - self.gain) * self.alpha + self.gain * share;
+        self.window = if self.marked > 0 {
+            (self.window * (1.0 - self.alpha / 2.0)).max(1.0)
+        } else {
+            (self.window + 1.0).min(self.largest)
+        };
+        self.left = self.window as u32;
+        (self.seen, self.marked) = (0, 0);
+    }
+
+    pub(super) fn lost(&mut self, now: u64) {
+        if now >= self.last_cut + self.round_trip {
+            self.window = (self.window / 2.0).max(1.0);
+            self.last_cut = now;
+        }
+    }
+}

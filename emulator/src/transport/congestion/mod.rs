@@ -1,0 +1,141 @@
+//! Congestion control: how much of the window may be used, and how fast.
+//!
+//! One small file a scheme. Each sees every acknowledgement and keeps its own state; none looks at the
+//! network. Where a scheme leaves something out that its source has, its file says so. All start at
+//! full speed, as adapters for remote memory access do, and never exceed the transport's window.
+
+mod dcqcn;
+mod dctcp;
+mod nscc;
+mod swift;
+
+use lightloom_fabric::units::BitsPerSecond;
+
+pub use dcqcn::Dcqcn;
+pub use dctcp::Dctcp;
+pub use nscc::Nscc;
+pub use swift::Swift;
+
+/// Which scheme flows use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CongestionControl {
+    /// None: the window is always open.
+    #[default]
+    FixedWindow,
+    /// Window by the share of marked packets.
+    Dctcp(Dctcp),
+    /// Rate by marks, for lossless networks.
+    Dcqcn(Dcqcn),
+    /// Window by delay.
+    Swift(Swift),
+    /// Window by marks and delay together.
+    Nscc(Nscc),
+}
+
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Feedback {
+    /// When it came, in picoseconds.
+    pub(crate) now: u64,
+    /// Packets that it acknowledged for the first time in order.
+    pub(crate) acked: u32,
+    /// Whether the packet it answers was marked.
+    pub(crate) marked: bool,
+    /// From sending that packet to now, in picoseconds.
+    pub(crate) round_trip: u64,
+}
+
+/// What a flow's path is like when nobody uses it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    /// A packet and its acknowledgement, in picoseconds.
+    pub(crate) round_trip: u64,
+    /// Links one way.
+    pub(crate) hops: u32,
+    /// Of the first link.
+    pub(crate) rate: BitsPerSecond,
+    /// The most that may be in flight, in packets.
+    pub(crate) window: u32,
+}
+
+/// The state of one flow's scheme.
+#[derive(Clone, Debug)]
+pub(crate) struct Controller {
+    scheme: Scheme,
+    /// When each packet was last sent, by number modulo the length.
+    sent_at: Box<[u64]>,
+    largest_window: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Scheme {
+    Dctcp(dctcp::State),
+    Dcqcn(dcqcn::State),
+    Swift(swift::State),
+    Nscc(nscc::State),
+}
+
+impl Controller {
+    /// `None` for a fixed window: nothing to keep.
+    pub(crate) fn new(control: CongestionControl, path: Path) -> Option<Box<Self>> {
+        let scheme = match control {
+            CongestionControl::FixedWindow => return None,
+            CongestionControl::Dctcp(settings) => Scheme::Dctcp(dctcp::State::new(settings, path)),
+            CongestionControl::Dcqcn(settings) => Scheme::Dcqcn(dcqcn::State::new(settings, path)),
+            CongestionControl::Swift(settings) => Scheme::Swift(swift::State::new(settings, path)),
+            CongestionControl::Nscc(settings) => Scheme::Nscc(nscc::State::new(settings, path)),
+        };
+        let sent_at = vec![0; path.window.next_power_of_two() as usize].into_boxed_slice();
+        Some(Box::new(Self { scheme, sent_at, largest_window: path.window }))
+    }
+
+    /// A packet of `wire_bytes` leaves at `now`.
+    pub(crate) fn sent(&mut self, now: u64, sequence: u32, wire_bytes: u16) {
+        let place = sequence as usize & (self.sent_at.len() - 1);
+        self.sent_at[place] = now;
+        if let Scheme::Dcqcn(state) = &mut self.scheme {
+            state.sent(now, wire_bytes);
+        }
+    }
+
+    /// The acknowledgement of packet `answered`.
+    pub(crate) fn acknowledged(&mut self, now: u64, answered: u32, acked: u32, marked: bool) {
+        let sent_at = self.sent_at[answered as usize & (self.sent_at.len() - 1)];
+        let feedback = Feedback { now, acked, marked, round_trip: now.saturating_sub(sent_at) };
+        match &mut self.scheme {
+            Scheme::Dctcp(state) => state.acknowledged(feedback),
+            Scheme::Dcqcn(state) => state.acknowledged(feedback),
+            Scheme::Swift(state) => state.acknowledged(feedback),
+            Scheme::Nscc(state) => state.acknowledged(feedback),
+        }
+    }
+
+    /// Packets were lost.
+    pub(crate) fn lost(&mut self, now: u64) {
+        match &mut self.scheme {
+            Scheme::Dctcp(state) => state.lost(now),
+            Scheme::Dcqcn(_) => {}
+            Scheme::Swift(state) => state.lost(now),
+            Scheme::Nscc(state) => state.lost(now),
+        }
+    }
+
+    /// How many packets may be in flight.
+    pub(crate) fn window(&self) -> u32 {
+        let window = match &self.scheme {
+            Scheme::Dctcp(state) => state.window,
+            Scheme::Dcqcn(_) => return self.largest_window,
+            Scheme::Swift(state) => state.window,
+            Scheme::Nscc(state) => state.window,
+        };
+        (window as u32).clamp(1, self.largest_window)
+    }
+
+    /// No packet may be sent before this.
+    pub(crate) fn next_send(&self) -> u64 {
+        match &self.scheme {
+            Scheme::Dcqcn(state) => state.next_send,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What the sources of congestion control and load balancing promise, shown on a shared link.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use lightloom_emulator::engine::{
+    Engine, FlowId, FlowSpec, LinkSpec, NetworkBuilder, Role, Settings, VertexId,
+};
+use lightloom_emulator::topology::LeafSpine;
+use lightloom_emulator::transport::{
+    Balance, CongestionControl, Dcqcn, Dctcp, Nscc, Recovery, Swift, Transport, Window,
+};
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+
+const PACKET: u64 = 4_096;
+const MARK_FROM_PACKETS: u64 = 30;
+
+fn millis(time: u64) -> SimTime {
+    SimTime(time * 1_000_000_000)
+}
+
+/// Hosts around one switch at 100 Gb/s, 1 µs a link.
+fn star(hosts: usize, congestion: CongestionControl, window: Window) -> (Engine, Vec<VertexId>) {
+    let link = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1))
+        .with_queue(Bytes(4_000 * PACKET), Bytes(MARK_FROM_PACKETS * PACKET));
+    let mut builder = NetworkBuilder::new();
+    let hosts: Vec<_> = (0..hosts).map(|_| builder.add(Role::Host)).collect();
+    let switch = builder.add(Role::Switch);
+    for &host in &hosts {
+        builder.connect(host, switch, link);
+    }
+    let transport = Transport { congestion, window, ..Transport::default() };
+    let settings = Settings { transport, ..Settings::default() };
+    (Engine::new(builder.build().unwrap(), settings).unwrap(), hosts)
+}
+
+/// Four long flows to one host, then one packet: how many packets stood before it.
+fn standing_queue_packets(congestion: CongestionControl) -> f64 {
+    let (mut engine, hosts) = star(6, congestion, Window::Packets(100));
+    for &host in &hosts[2..] {
+        engine.add_flow(FlowSpec::new(host, hosts[0], Bytes(1 << 30))).unwrap();
+    }
+    let late = FlowSpec::new(hosts[1], hosts[0], Bytes(4_032)).at(millis(10));
+    let late = engine.add_flow(late).unwrap();
+    engine.run(millis(12));
+    let packet_time = 81_920 * 4;
+    let idle = 2 * (packet_time + 1_000_000);
+    let took = engine.record(late).end.unwrap().since(millis(10)).get();
+    (took - idle) as f64 / packet_time as f64
+}
+
+/// Shares of the link that two flows have from `from` on. The second comes 1 ms after the first, which
+/// a third, short one has slowed down before.
+fn shares(congestion: CongestionControl, from: SimTime, until: SimTime) -> [f64; 2] {
+    let (mut engine, hosts) = star(4, congestion, Window::Packets(1_000));
+    let short = FlowSpec::new(hosts[3], hosts[0], Bytes(4 << 20)).at(SimTime(200_000_000));
+    engine.add_flow(short).unwrap();
+    let add = |engine: &mut Engine, host: usize, start| {
+        engine.add_flow(FlowSpec::new(hosts[host], hosts[0], Bytes(1 << 32)).at(start)).unwrap()
+    };
+    let flows: [FlowId; 2] = [add(&mut engine, 1, millis(0)), add(&mut engine, 2, millis(1))];
+    let delivered = |engine: &Engine| flows.map(|flow| engine.record(flow).delivered.0 as f64);
+    engine.run(from);
+    let before = delivered(&engine);
+    engine.run(until);
+    let after = delivered(&engine);
+    let line = 100e9 / 8.0 * until.since(from).as_secs_f64();
+    [0, 1].map(|flow| (after[flow] - before[flow]) / line)
+}
+
+/// Jain's index of fairness (1: equal shares, 1/2: one has everything) and the use of the link.
+fn assert_fair_and_full(name: &str, [a, b]: [f64; 2], least_use: f64) {
+    let fairness = (a + b) * (a + b) / (2.0 * (a * a + b * b));
+    assert!(fairness > 0.97, "{name}: shares {a:.3} and {b:.3}, index {fairness:.3}");
+    assert!(a + b > least_use, "{name}: only {:.3} of the link is used", a + b);
+}
+
+#[test]
+fn a_fixed_window_leaves_all_that_does_not_fit_the_path_in_the_queue() {
+    let queue = standing_queue_packets(CongestionControl::FixedWindow);
+    assert!((380.0..=400.0).contains(&queue), "{queue}");
+}
+
+#[test]
+fn dctcp_keeps_the_queue_near_its_threshold_and_shares_fairly() {
+    let control = CongestionControl::Dctcp(Dctcp::default());
+    let queue = standing_queue_packets(control);
+    // SIGCOMM'10, section 3.3: the queue swings between K - O(√(C·RTT·K)) and K + N.
+    assert!(queue < (MARK_FROM_PACKETS + 4 + 10) as f64, "{queue}");
+    assert_fair_and_full("DCTCP", shares(control, millis(5), millis(10)), 0.95);
+}
+
+#[test]
+fn swift_keeps_the_delay_near_its_target_and_shares_fairly() {
+    let swift = Swift::default();
+    let control = CongestionControl::Swift(swift);
+    let target = swift.queueing_target + swift.per_hop * 2;
+    let queue = standing_queue_packets(control);
+    let target_packets = target.get() as f64 / (4.0 * 81_920.0);
+    assert!(queue < 2.0 * target_packets, "{queue} against {target_packets}");
+    assert_fair_and_full("Swift", shares(control, millis(30), millis(40)), 0.95);
+}
+
+#[test]
+fn the_nscc_style_keeps_the_delay_near_its_target_and_shares_fairly() {
+    let nscc = Nscc::default();
+    let control = CongestionControl::Nscc(nscc);
+    let queue = standing_queue_packets(control);
+    let target_packets = nscc.queueing_target.get() as f64 / (4.0 * 81_920.0);
+    let bound = target_packets.max(MARK_FROM_PACKETS as f64);
+    assert!(queue < 2.0 * bound, "{queue} against {bound}");
+    assert_fair_and_full("NSCC", shares(control, millis(20), millis(30)), 0.95);
+}
+
+#[test]
+fn dcqcn_converges_to_fair_rates() {
+    let control = CongestionControl::Dcqcn(Dcqcn {
+        additive: BitsPerSecond(400_000_000),
+        ..Dcqcn::default()
+    });
+    let queue = standing_queue_packets(control);
+    assert!(queue < 200.0, "half of what a fixed window leaves: {queue}");
+    assert_fair_and_full("DCQCN", shares(control, millis(30), millis(60)), 0.8);
+}
+
+/// Four hosts on one leaf send to four on another over four spines: last end and drops.
+fn four_over_four(balance: Balance, recovery: Recovery) -> (f64, u64) {
+    let link = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1))
+        .with_queue(Bytes(400 * PACKET), Bytes(MARK_FROM_PACKETS * PACKET));
+    let shape =
+        LeafSpine { leaves: 2, spines: 4, hosts_per_leaf: 4, host_link: link, spine_link: link };
+    let mut builder = NetworkBuilder::new();
+    let hosts = shape.build_into(&mut builder);
+    let window = Window::BandwidthDelay { percent: 300 };
+    let transport = Transport { balance, recovery, window, ..Transport::default() };
+    let settings = Settings { transport, ..Settings::default() };
+    let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+    let size = Bytes(4_032 * 2_000);
+    for host in 0..4 {
+        engine.add_flow(FlowSpec::new(hosts[host], hosts[host + 4], size)).unwrap();
+    }
+    engine.run(millis(100));
+    let last = engine.records().map(|record| record.end.unwrap()).max().unwrap();
+    let alone = 2_000 * 4 * 81_920;
+    (last.0 as f64 / alone as f64, engine.packets().dropped)
+}
+
+#[test]
+fn spraying_fills_all_paths_where_one_path_a_flow_collides() {
+    let selective = Recovery::SelectiveRepeat { reordering: 300 };
+    let (per_flow, _) = four_over_four(Balance::PerFlow, Recovery::GoBackN);
+    let (spray, dropped) = four_over_four(Balance::Spray { paths: 64 }, selective);
+    let (avoid, _) = four_over_four(Balance::AvoidMarked { paths: 64 }, selective);
+    assert!(per_flow > 1.9, "the seed makes two flows share a spine: {per_flow}");
+    assert!(spray < 1.4 && avoid < 1.3, "{spray} {avoid}");
+    assert_eq!(dropped, 0);
+}
