@@ -128,7 +128,7 @@ pub fn simulate(stages: &[StageTime], micro_batches: usize) -> f64 {
 }
 
 /// Forward (true) and backward (false) passes of a stage in 1F1B order, with their micro-batch.
-fn stage_order(stages: usize, stage: usize, micro_batches: usize) -> Vec<(bool, usize)> {
+pub(super) fn stage_order(stages: usize, stage: usize, micro_batches: usize) -> Vec<(bool, usize)> {
     let warm_up = (stages - 1 - stage).min(micro_batches);
     let mut order: Vec<_> = (0..warm_up).map(|micro| (true, micro)).collect();
     for micro in warm_up..micro_batches {

@@ -458,6 +458,53 @@ impl Job<'_> {
     }
 }
 
+/// What a rank does in a step, layer by layer: what a task graph is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pieces {
+    /// Seconds of computing in a layer's forward pass.
+    pub layer_forward_seconds: f64,
+    /// Seconds of computing in a layer's backward pass, recomputation included.
+    pub layer_backward_seconds: f64,
+    /// Seconds of the output layer's forward pass.
+    pub output_forward_seconds: f64,
+    /// Seconds of the output layer's backward pass.
+    pub output_backward_seconds: f64,
+    /// Bytes of the whole array in one all-gather or reduce-scatter of TP.
+    pub exchange_bytes: f64,
+    /// All-gathers of a layer's backward pass; as many reduce-scatters. Two of each in the forward pass.
+    pub backward_gathers: u32,
+    /// Bytes that a rank sends to the next stage.
+    pub transfer_bytes: f64,
+    /// Bytes of gradients that a rank reduces with its replicas.
+    pub gradient_bytes: f64,
+    /// Seconds of the optimizer.
+    pub optimizer_seconds: f64,
+}
+
+impl Job<'_> {
+    /// The pieces of a step of a model whose layers are all alike, EP and CP exchange taken as computing.
+    #[must_use]
+    pub fn pieces(&self) -> Pieces {
+        let layer = self.layer(self.model.expert_layers() > 0);
+        let output = self.output();
+        let beside_tensor = |spent: &Spent| spent.compute + spent.context + spent.expert;
+        let split = if self.calibration.software.split_transfers { self.tensor() } else { 1.0 };
+        let bytes = 2.0 * self.tokens() * f64::from(self.model.hidden);
+        let (dense, experts) = weights_per_gpu(self.model, &self.mapping);
+        Pieces {
+            layer_forward_seconds: beside_tensor(&layer.forward),
+            layer_backward_seconds: beside_tensor(&layer.backward),
+            output_forward_seconds: output.forward.compute,
+            output_backward_seconds: output.backward.compute,
+            exchange_bytes: bytes,
+            backward_gathers: if self.mapping.recompute == Recompute::Full { 4 } else { 2 },
+            transfer_bytes: bytes / split,
+            gradient_bytes: (dense + experts) * self.calibration.software.gradient_bytes,
+            optimizer_seconds: self.optimizer(),
+        }
+    }
+}
+
 /// How long one step of `job` takes.
 #[must_use]
 pub fn step_time(job: &Job<'_>) -> StepTime {

@@ -1,0 +1,63 @@
+//! How long one packet-level step takes: `cargo bench -p lightloom-emulator --bench training_packets`.
+//!
+//! Llama-3.1-405B, TP 32 on rings, eight stages, 64 micro-batches of one sequence of 8,192 tokens, one pipeline replica.
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a bench is a command of its own: it reads the clock and prints"
+)]
+
+use std::time::Instant;
+
+use lightloom_emulator::engine::LinkSpec;
+use lightloom_emulator::training::architecture::architecture;
+use lightloom_emulator::training::calibration::Precision;
+use lightloom_emulator::training::cards;
+use lightloom_emulator::training::mapping::{Batch, Mapping, Recompute};
+use lightloom_emulator::training::replay::{Reuse, replay};
+use lightloom_emulator::training::schedule::Schedule;
+use lightloom_emulator::training::step::Job;
+use lightloom_emulator::training::step_graph::{Rails, step_graph};
+use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+
+fn main() {
+    let model = cards::model("llama-3.1-405b").expect("the model is shipped");
+    let card = cards::accelerator("h100").expect("h100 is shipped");
+    let network = architecture("khop:3").expect("khop:3 is an architecture");
+    let (compute, calibration) = (card.compute(), card.calibration());
+    let mapping = Mapping {
+        tensor: 32,
+        context: 1,
+        pipeline: 8,
+        data: 1,
+        expert: 1,
+        micro_batch: 1,
+        virtual_stages: 1,
+        recompute: Recompute::None,
+    };
+    let job = Job {
+        model: &model,
+        mapping,
+        batch: Batch { sequences: 64, tokens: 8192 },
+        compute: &compute,
+        network: &network,
+        calibration: &calibration,
+        precision: Precision::Bf16,
+        schedule: Schedule::OneForwardOneBackward,
+        expert_imbalance: 0.0,
+    };
+    let link =
+        |gbps, ns| LinkSpec::new(BitsPerSecond::from_gbps(gbps), Picoseconds::from_nanos(ns));
+    let start = Instant::now();
+    let (graph, machine) = step_graph(&job, 1, Rails::First, [link(3_200, 200), link(400, 1_000)])
+        .expect("tasks are made in order");
+    let timeline = replay(&graph, &machine, Reuse::IdleRings).expect("the graph fits its machine");
+    println!(
+        "{} tasks, {} packet-hops, {} collectives reused: a step of {:.3} s in {:.2} s",
+        graph.tasks().len(),
+        timeline.packet_hops,
+        timeline.reused,
+        timeline.end.0 as f64 * 1e-12,
+        start.elapsed().as_secs_f64(),
+    );
+}

@@ -1,0 +1,181 @@
+//! A training step as tasks that wait for each other: computing, collectives round a ring, transfers.
+//!
+//! A [`TaskGraph`] that exists can be run: every task it names is there and none waits for itself. Ranks are
+//! numbered from 0; a ring is a list of ranks.
+
+use lightloom_fabric::units::{Bytes, Picoseconds};
+
+use crate::collective::Kind;
+
+/// The place of a task in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u32);
+
+impl TaskId {
+    /// The position in arrays indexed by tasks.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a task does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A rank computes.
+    Compute {
+        /// Which rank.
+        rank: u32,
+        /// For how long.
+        took: Picoseconds,
+    },
+    /// The ranks of a ring of the high-bandwidth domain exchange.
+    Ring {
+        /// What they compute.
+        kind: Kind,
+        /// Which ring.
+        ring: u32,
+        /// The size, as [`crate::collective`] defines it.
+        bytes: Bytes,
+    },
+    /// Ranks exchange round a ring over the data-centre network.
+    Across {
+        /// What they compute.
+        kind: Kind,
+        /// The ranks in order.
+        ranks: Vec<u32>,
+        /// The size, as [`crate::collective`] defines it.
+        bytes: Bytes,
+    },
+    /// One rank sends to another over the data-centre network.
+    Transfer {
+        /// Who sends.
+        from: u32,
+        /// Who receives.
+        to: u32,
+        /// How much.
+        bytes: Bytes,
+    },
+}
+
+/// One task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// What people call it.
+    pub name: String,
+    /// What must be done before.
+    pub after: Vec<TaskId>,
+    /// What it does.
+    pub work: Work,
+}
+
+/// Why tasks are no graph that can be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GraphError {
+    /// It waits for a task that is not there.
+    #[error("task {task} `{name}` waits for task {missing}, which is not there")]
+    Missing {
+        /// The waiting task.
+        task: u32,
+        /// Its name.
+        name: String,
+        /// What it waits for.
+        missing: u32,
+    },
+    /// Tasks wait for each other in a circle.
+    #[error("{count} tasks wait for each other in a circle, `{name}` among them")]
+    Circle {
+        /// How many never become ready.
+        count: usize,
+        /// One of them.
+        name: String,
+    },
+}
+
+/// Tasks that can be run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskGraph {
+    tasks: Vec<Task>,
+}
+
+impl TaskGraph {
+    /// The graph of `tasks`.
+    ///
+    /// # Errors
+    /// If a task waits for one that is not there, or for itself.
+    pub fn new(tasks: Vec<Task>) -> Result<Self, GraphError> {
+        for (index, task) in tasks.iter().enumerate() {
+            if let Some(missing) = task.after.iter().find(|id| id.index() >= tasks.len()) {
+                let name = task.name.clone();
+                return Err(GraphError::Missing { task: index as u32, name, missing: missing.0 });
+            }
+        }
+        let graph = Self { tasks };
+        let mut waiting = graph.waits();
+        let dependents = graph.dependents();
+        let mut ready: Vec<usize> = (0..waiting.len()).filter(|task| waiting[*task] == 0).collect();
+        let mut done = 0;
+        while let Some(task) = ready.pop() {
+            done += 1;
+            for next in &dependents[task] {
+                waiting[next.index()] -= 1;
+                if waiting[next.index()] == 0 {
+                    ready.push(next.index());
+                }
+            }
+        }
+        match waiting.iter().position(|count| *count > 0) {
+            Some(stuck) => Err(GraphError::Circle {
+                count: graph.tasks.len() - done,
+                name: graph.tasks[stuck].name.clone(),
+            }),
+            None => Ok(graph),
+        }
+    }
+
+    /// The tasks, by id.
+    #[must_use]
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// How many tasks each task waits for.
+    #[must_use]
+    pub fn waits(&self) -> Vec<usize> {
+        self.tasks.iter().map(|task| task.after.len()).collect()
+    }
+
+    /// The tasks that wait for each task.
+    #[must_use]
+    pub fn dependents(&self) -> Vec<Vec<TaskId>> {
+        let mut dependents = vec![Vec::new(); self.tasks.len()];
+        for (index, task) in self.tasks.iter().enumerate() {
+            for before in &task.after {
+                dependents[before.index()].push(TaskId(index as u32));
+            }
+        }
+        dependents
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(after: &[u32]) -> Task {
+        Task {
+            name: "t".into(),
+            after: after.iter().copied().map(TaskId).collect(),
+            work: Work::Compute { rank: 0, took: Picoseconds(1) },
+        }
+    }
+
+    #[test]
+    fn circles_and_missing_tasks_are_refused() {
+        assert!(TaskGraph::new(vec![task(&[]), task(&[0]), task(&[0, 1])]).is_ok());
+        let missing = TaskGraph::new(vec![task(&[7])]).unwrap_err();
+        assert!(matches!(missing, GraphError::Missing { missing: 7, .. }));
+        let circle = TaskGraph::new(vec![task(&[]), task(&[2]), task(&[1])]).unwrap_err();
+        assert!(matches!(circle, GraphError::Circle { count: 2, .. }));
+    }
+}

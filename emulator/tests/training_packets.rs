@@ -1,0 +1,183 @@
+//! The training step packet by packet: reuse is exact, one rail stands for all, and the analytic step agrees.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use lightloom_emulator::engine::LinkSpec;
+use lightloom_emulator::training::calibrated::H100_NEMO_25_02;
+use lightloom_emulator::training::calibration::{Calibration, Precision, Sharding};
+use lightloom_emulator::training::cards;
+use lightloom_emulator::training::mapping::{Batch, Mapping, Recompute};
+use lightloom_emulator::training::model::Model;
+use lightloom_emulator::training::network::{Efficiency, Network, Shape};
+use lightloom_emulator::training::replay::{ReplayError, Reuse, Timeline, replay};
+use lightloom_emulator::training::schedule::Schedule;
+use lightloom_emulator::training::step::{Compute, Job, step_time};
+use lightloom_emulator::training::step_graph::{Rails, step_graph};
+use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+use proptest::prelude::*;
+
+const RING_DELAY_NS: u64 = 200;
+const RAIL_DELAY_NS: u64 = 1_000;
+/// Data in a packet over the packet: what is left of a rate for data.
+const PAYLOAD: f64 = 4_032.0 / 4_096.0;
+
+fn links() -> [LinkSpec; 2] {
+    let link =
+        |gbps, ns| LinkSpec::new(BitsPerSecond::from_gbps(gbps), Picoseconds::from_nanos(ns));
+    // A GPU sends 800 GB/s into its ring, half each way, and 50 GB/s into its rail.
+    [link(3_200, RING_DELAY_NS), link(400, RAIL_DELAY_NS)]
+}
+
+fn network() -> Network {
+    Network {
+        name: "ring".into(),
+        shape: Shape::Ring,
+        domain_gpus: u32::MAX,
+        domain_rate: 800e9,
+        scale_out_rate: 50e9,
+    }
+}
+
+/// Constants without anything that packets do not show: nothing hidden, no stragglers, wires at full rate.
+fn bare() -> Calibration {
+    let mut calibration = H100_NEMO_25_02;
+    calibration.software.sharding = Sharding::Replicated;
+    calibration.software.data_overlap = false;
+    Calibration {
+        name: "bare",
+        tensor_exposed: 1.0,
+        pipeline_exposed: 0.0,
+        jitter_per_doubling: 0.0,
+        network: Efficiency {
+            domain: PAYLOAD,
+            scale_out: PAYLOAD,
+            domain_step_seconds: RING_DELAY_NS as f64 * 1e-9,
+            scale_out_step_seconds: RAIL_DELAY_NS as f64 * 1e-9,
+        },
+        ..calibration
+    }
+}
+
+fn small_model(layers: u32) -> Model {
+    let mut model = cards::model("llama-3.1-8b").unwrap();
+    model.layers = layers;
+    model.vocabulary = 4_096;
+    model
+}
+
+fn mapping(tensor: u32, pipeline: u32, data: u32) -> Mapping {
+    Mapping {
+        tensor,
+        context: 1,
+        pipeline,
+        data,
+        expert: 1,
+        micro_batch: 1,
+        virtual_stages: 1,
+        recompute: Recompute::None,
+    }
+}
+
+fn with_job<T>(
+    model: &Model,
+    mapping: Mapping,
+    batch: Batch,
+    look: impl FnOnce(&Job<'_>) -> T,
+) -> T {
+    let compute: Compute = cards::accelerator("h100").unwrap().compute();
+    look(&Job {
+        model,
+        mapping,
+        batch,
+        compute: &compute,
+        network: &network(),
+        calibration: &bare(),
+        precision: Precision::Bf16,
+        schedule: Schedule::OneForwardOneBackward,
+        expert_imbalance: 0.0,
+    })
+}
+
+fn run(job: &Job<'_>, rails: Rails, reuse: Reuse) -> Timeline {
+    let (graph, machine) = step_graph(job, job.mapping.data, rails, links()).unwrap();
+    replay(&graph, &machine, reuse).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reusing_the_time_of_an_idle_ring_changes_no_instant(
+        tensor in prop::sample::select(vec![2u32, 4, 8]),
+        pipeline in 1u32..4,
+        data in 1u32..3,
+        micro_batches in 1u64..5,
+        tokens in prop::sample::select(vec![64u64, 192]),
+    ) {
+        let batch = Batch { sequences: micro_batches * u64::from(data), tokens };
+        with_job(&small_model(4), mapping(tensor, pipeline, data), batch, |job| {
+            let packets = run(job, Rails::First, Reuse::Never);
+            let reused = run(job, Rails::First, Reuse::IdleRings);
+            assert_eq!(packets.spans, reused.spans);
+            assert_eq!(packets.end, reused.end);
+            assert_eq!(packets.reused, 0);
+            assert!(reused.reused > 0 && reused.packet_hops < packets.packet_hops);
+        });
+    }
+}
+
+#[test]
+fn one_rail_stands_for_all() {
+    let batch = Batch { sequences: 8, tokens: 128 };
+    with_job(&small_model(4), mapping(4, 2, 2), batch, |job| {
+        let one = run(job, Rails::First, Reuse::IdleRings);
+        let all = run(job, Rails::All, Reuse::IdleRings);
+        assert_eq!(one.end, all.end);
+        assert!(all.packet_hops > one.packet_hops);
+    });
+}
+
+#[test]
+fn the_analytic_step_agrees_with_the_packets_on_small_cases() {
+    for (tensor, pipeline, data, micro_batches, tokens) in [
+        (8, 1, 1, 4, 2048),
+        (4, 2, 1, 8, 1024),
+        (8, 4, 1, 8, 1024),
+        (4, 2, 2, 8, 1024),
+        (1, 4, 1, 8, 512),
+    ] {
+        let batch = Batch { sequences: micro_batches * u64::from(data), tokens };
+        with_job(&small_model(8), mapping(tensor, pipeline, data), batch, |job| {
+            let packets = run(job, Rails::First, Reuse::IdleRings).end.0 as f64 * 1e-12;
+            let analytic = step_time(job).step_seconds;
+            let error = analytic / packets - 1.0;
+            assert!(error.abs() < 0.01, "{}: {analytic} against {packets}", job.mapping);
+        });
+    }
+}
+
+#[test]
+fn a_shared_ring_is_not_reused() {
+    use lightloom_emulator::collective::Kind;
+    use lightloom_emulator::training::graph::{Task, TaskGraph, Work};
+    use lightloom_emulator::training::replay::Machine;
+    use lightloom_fabric::units::Bytes;
+    let work = Work::Ring { kind: Kind::AllGather, ring: 0, bytes: Bytes(1 << 20) };
+    let task = |name: &str| Task { name: name.into(), after: Vec::new(), work: work.clone() };
+    let graph = TaskGraph::new(vec![task("one"), task("two")]).unwrap();
+    let [ring_link, rail_link] = links();
+    let machine = Machine {
+        ranks: 4,
+        rings: vec![vec![0, 1, 2, 3]],
+        ring_link,
+        rails: Vec::new(),
+        rail_link,
+    };
+    let refused = replay(&graph, &machine, Reuse::IdleRings).unwrap_err();
+    assert!(matches!(refused, ReplayError::BusyRing { ring: 0, .. }));
+    let shared = replay(&graph, &machine, Reuse::Never).unwrap();
+    let alone = TaskGraph::new(vec![task("one")]).unwrap();
+    let alone = replay(&alone, &machine, Reuse::Never).unwrap();
+    // Together they move twice the bytes over the same cables, and fill each other's pauses.
+    let ratio = shared.end.0 as f64 / alone.end.0 as f64;
+    assert!((1.5..=2.0).contains(&ratio), "{ratio}");
+}
