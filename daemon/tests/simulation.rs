@@ -1,7 +1,7 @@
 //! Promises of the daemon, kept in a simulated world: crashes at every point, torn writes, lying
 //! devices, storms. Each scenario of docs/reliability.md is a test here, and prints its counts.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "tests report their counts")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "a test")]
 
 mod world;
 

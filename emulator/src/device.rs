@@ -18,13 +18,11 @@
 mod fault;
 mod line;
 mod optics;
-mod switch;
 mod transceiver;
 
 pub use fault::{Fault, FaultError, Share};
 pub use line::{Faulty, FaultyLight};
 pub use optics::Optics;
-pub use switch::{OpticalSwitch, SwitchSpec};
 pub use transceiver::{Transceiver, TransceiverSpec};
 
 use lightloom_fabric::units::SimTime;

@@ -1,0 +1,644 @@
+//! The HTTP+JSON API. The OpenAPI document in `daemon/openapi.json` is made from this file.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Extension, Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::plan::Plan;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio::sync::{mpsc, oneshot, watch};
+use utoipa::{OpenApi, ToSchema};
+
+use crate::audit::{Audit, Entry};
+use crate::change::Mode;
+use crate::clock::Clock;
+use crate::config::Role;
+use crate::controller::{Answer, Apply, Preview, Request};
+use crate::desired;
+use crate::metrics::Metrics;
+use crate::record::{Asked, OnFailure};
+use crate::runtime::{Call, Runtime};
+use crate::serve::Client;
+use crate::state::{DeviceName, Fabric, Micros, Op, Position, Slot, Txn};
+use crate::view::{self, DeviceBytes, Diff, DriftedSlot, Status, Transaction};
+
+/// The largest request body in bytes.
+const BODY_BYTES_MAX: usize = 64 << 20;
+/// How long a request may wait for something to happen.
+const WAIT_MAX: Duration = Duration::from_secs(55);
+/// The longest request id.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// What the handlers share.
+#[derive(Clone)]
+pub struct Shared {
+    /// The runtime.
+    pub calls: mpsc::Sender<Call>,
+    /// The audit log.
+    pub audit: Audit,
+    /// The metrics.
+    pub metrics: Metrics,
+    /// Counts changes of anything.
+    pub changes: watch::Receiver<u64>,
+    /// The clocks.
+    pub clock: Clock,
+}
+
+/// A wanted state: a plan, or positions device by device.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyBody {
+    /// Chosen by the client: sent again, it acts once.
+    #[serde(default)]
+    pub request_id: String,
+    /// A plan document.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub plan: Option<serde_json::Value>,
+    /// Which phase of a plan with phases.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// Or device, slot, position; 0 is dark. Slots we own on these devices and not named go dark.
+    #[serde(default)]
+    pub target: Option<BTreeMap<String, BTreeMap<u32, u32>>>,
+    /// safe, update or overwrite.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub mode: Mode,
+    /// The version that was looked at.
+    #[serde(default)]
+    pub expected_version: Option<u64>,
+    /// Undo it unless confirmed within this time.
+    #[serde(default)]
+    pub confirm_within_ms: Option<u64>,
+    /// rollback or hold; the daemon's policy where it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub on_failure: Option<OnFailure>,
+    /// For overwrite: what the diff says to type.
+    #[serde(default)]
+    pub confirmation: Option<String>,
+}
+
+/// A request about one transaction.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TxnBody {
+    /// Chosen by the client.
+    pub request_id: String,
+    /// Which transaction.
+    pub txn: u32,
+}
+
+/// A request about devices.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DevicesBody {
+    /// Chosen by the client.
+    pub request_id: String,
+    /// Devices; for drain and undrain a node `n17` names all of its.
+    pub devices: Vec<String>,
+}
+
+/// Parts that broke or work again.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultBody {
+    /// Chosen by the client.
+    pub request_id: String,
+    /// What broke: `n17`, `n17/b0`, `n17/b0.2`.
+    #[serde(default)]
+    pub broken: Vec<String>,
+    /// What works again.
+    #[serde(default)]
+    pub repaired: Vec<String>,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Wait {
+    /// Milliseconds.
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+/// Every path of the API.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "lightloomd", description = "Drives transceivers and optical switches."),
+    paths(
+        status,
+        drift,
+        transaction,
+        journal,
+        diff,
+        apply,
+        confirm,
+        rollback,
+        adopt,
+        drain,
+        undrain,
+        fault
+    ),
+    components(schemas(
+        Status,
+        Diff,
+        DriftedSlot,
+        Transaction,
+        ApplyBody,
+        TxnBody,
+        DevicesBody,
+        FaultBody
+    ))
+)]
+struct Document;
+
+/// The OpenAPI document as it is committed.
+#[must_use]
+pub fn openapi() -> String {
+    let mut text = Document::openapi().to_pretty_json().unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// The router.
+pub fn router(shared: Shared) -> Router {
+    Router::new()
+        .route("/", get(async || Html(include_str!("page.html"))))
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(metrics))
+        .route(
+            "/openapi.json",
+            get(async || ([(header::CONTENT_TYPE, "application/json")], openapi())),
+        )
+        .route("/v1/status", get(status))
+        .route("/v1/drift", get(drift))
+        .route("/v1/transactions/{txn}", get(transaction))
+        .route("/v1/journal", get(journal))
+        .route("/v1/diff", post(diff))
+        .route("/v1/apply", post(apply))
+        .route("/v1/confirm", post(confirm))
+        .route("/v1/rollback", post(rollback))
+        .route("/v1/adopt", post(adopt))
+        .route("/v1/drain", post(drain))
+        .route("/v1/undrain", post(undrain))
+        .route("/v1/faults", post(fault))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(shared)
+}
+
+/// Why a request got no answer from the controller.
+#[derive(Debug)]
+enum Problem {
+    Forbidden(Role),
+    Refused(Vec<String>),
+    NotFound(String),
+    Gone,
+    Audit(String),
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (code, reasons) = match self {
+            Self::Forbidden(role) => (
+                StatusCode::FORBIDDEN,
+                vec![format!("this needs the role {role:?}").to_lowercase()],
+            ),
+            Self::Refused(reasons) => (StatusCode::UNPROCESSABLE_ENTITY, reasons),
+            Self::NotFound(what) => (StatusCode::NOT_FOUND, vec![what]),
+            Self::Gone => (StatusCode::SERVICE_UNAVAILABLE, vec!["the daemon is stopping".into()]),
+            Self::Audit(why) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                vec![format!("the audit log cannot be written, so nothing is changed: {why}")],
+            ),
+        };
+        (code, Json(Answer::Refused { reasons })).into_response()
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let code = match &self {
+            Self::Accepted { .. } => StatusCode::ACCEPTED,
+            Self::Done => StatusCode::OK,
+            Self::Conflict { .. } => StatusCode::CONFLICT,
+            Self::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        (code, Json(self)).into_response()
+    }
+}
+
+type Reply<T> = Result<Json<T>, Problem>;
+
+impl Shared {
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Runtime) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let (sender, receiver) = oneshot::channel();
+        let look = Box::new(move |runtime: &Runtime| {
+            let _ = sender.send(look(runtime));
+        });
+        self.calls.send(Call::Look(look)).await.map_err(|_| Problem::Gone)?;
+        receiver.await.map_err(|_| Problem::Gone)
+    }
+
+    /// Asks the controller for a change, on the record.
+    async fn change(
+        &self,
+        client: &Client,
+        verb: &str,
+        asked: Asked,
+        role: Role,
+        call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
+    ) -> Result<Answer, Problem> {
+        let result = self.ask(client, asked.clone(), role, call).await;
+        let text = match &result {
+            Ok(answer) => serde_json::to_string(answer).unwrap_or_default(),
+            Err(problem) => format!("{problem:?}"),
+        };
+        let unix_ms = self.clock.now().wall_ms;
+        let Asked { actor, request, digest } = asked;
+        let entry = Entry { unix_ms, actor, verb: verb.into(), request, digest, result: text };
+        let label = match &result {
+            Ok(Answer::Accepted { .. } | Answer::Done) => "ok",
+            Ok(Answer::Conflict { .. }) => "conflict",
+            Ok(Answer::Refused { .. }) | Err(_) => "refused",
+        };
+        self.metrics.requests.with_label_values(&[verb, label]).inc();
+        self.audit.write(&entry).map_err(|error| Problem::Audit(error.to_string()))?;
+        result
+    }
+
+    async fn ask(
+        &self,
+        client: &Client,
+        asked: Asked,
+        role: Role,
+        call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
+    ) -> Result<Answer, Problem> {
+        client.must_have(role).map_err(Problem::Forbidden)?;
+        let id = &asked.request;
+        if id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX {
+            let reason = format!("`request_id` must have 1 to {REQUEST_ID_BYTES_MAX} bytes");
+            return Err(Problem::Refused(vec![reason]));
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.calls.send(call(asked, sender)?).await.map_err(|_| Problem::Gone)?;
+        receiver.await.map_err(|_| Problem::Gone)
+    }
+}
+
+fn asked(client: &Client, request_id: &str, body: &impl Serialize) -> Asked {
+    Asked { actor: client.name.clone(), request: request_id.into(), digest: sha256(body) }
+}
+
+fn sha256(body: &impl Serialize) -> String {
+    let bytes = serde_json::to_vec(body).unwrap_or_default();
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// ---- looking -----------------------------------------------------------------------------------
+
+async fn healthz(State(shared): State<Shared>) -> Response {
+    match shared.look(|runtime| runtime.failed.clone()).await {
+        Ok(None) => "ok\n".into_response(),
+        Ok(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn metrics(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+) -> Result<Response, Problem> {
+    client.must_have(Role::Read).map_err(Problem::Forbidden)?;
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], shared.metrics.text()).into_response())
+}
+
+/// The daemon, now or after its next change.
+#[utoipa::path(get, path = "/v1/status", responses((status = 200, body = Status)),
+    params(("wait_ms" = Option<u64>, Query, description = "Wait this long for a change first")))]
+async fn status(
+    State(mut shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Query(wait): Query<Wait>,
+) -> Reply<Status> {
+    client.must_have(Role::Read).map_err(Problem::Forbidden)?;
+    if wait.wait_ms > 0 {
+        shared.changes.mark_unchanged();
+        let wait = Duration::from_millis(wait.wait_ms).min(WAIT_MAX);
+        let _ = tokio::time::timeout(wait, shared.changes.changed()).await;
+    }
+    shared.look(view::status).await.map(Json)
+}
+
+/// Slots that stand elsewhere than the ledger says.
+#[utoipa::path(get, path = "/v1/drift", responses((status = 200, body = Vec<DriftedSlot>)))]
+async fn drift(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+) -> Reply<Vec<DriftedSlot>> {
+    client.must_have(Role::Read).map_err(Problem::Forbidden)?;
+    shared.look(view::drift).await.map(Json)
+}
+
+/// How a transaction ended; waits for the end.
+#[utoipa::path(get, path = "/v1/transactions/{txn}",
+    params(("txn" = u32, Path), ("wait_ms" = Option<u64>, Query)),
+    responses((status = 200, body = Transaction), (status = 404)))]
+async fn transaction(
+    State(mut shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Path(txn): Path<u32>,
+    Query(wait): Query<Wait>,
+) -> Reply<Transaction> {
+    client.must_have(Role::Read).map_err(Problem::Forbidden)?;
+    let until = tokio::time::Instant::now() + Duration::from_millis(wait.wait_ms).min(WAIT_MAX);
+    loop {
+        let find = move |runtime: &Runtime| {
+            let history = &runtime.controller.ledger().history;
+            history.iter().find(|past| past.txn == Txn(txn)).map(view::past)
+        };
+        shared.changes.mark_unchanged();
+        if let Some(past) = shared.look(find).await? {
+            return Ok(Json(past));
+        }
+        if tokio::time::timeout_at(until, shared.changes.changed()).await.is_err() {
+            return Err(Problem::NotFound(format!("transaction {txn} has not ended")));
+        }
+    }
+}
+
+/// The last transactions in full, newest first.
+#[utoipa::path(get, path = "/v1/journal", responses((status = 200, body = Vec<Transaction>)))]
+async fn journal(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+) -> Reply<Vec<Transaction>> {
+    client.must_have(Role::Read).map_err(Problem::Forbidden)?;
+    let all = |runtime: &Runtime| {
+        runtime.controller.ledger().history.iter().rev().map(view::past).collect()
+    };
+    shared.look(all).await.map(Json)
+}
+
+// ---- changing ----------------------------------------------------------------------------------
+
+/// What the controller makes of a body.
+async fn read_apply(
+    shared: &Shared,
+    body: &ApplyBody,
+) -> Result<(Apply, Option<Box<Plan>>), Problem> {
+    let (target, plan_sha256, plan) = match (&body.plan, &body.target) {
+        (Some(document), None) => {
+            let (plan, phase) = (document.clone(), body.phase.clone());
+            let find = move |runtime: &Runtime| {
+                let installed = runtime.installed.as_ref();
+                desired::target(&plan, phase.as_deref(), installed, &runtime.config)
+            };
+            let target = shared.look(find).await?.map_err(Problem::Refused)?;
+            let plan = serde_json::from_value(document.clone()).ok().map(Box::new);
+            (target, sha256(document), plan)
+        }
+        (None, Some(target)) => (read_target(target), sha256(target), None),
+        _ => return Err(Problem::Refused(vec!["give either `plan` or `target`".into()])),
+    };
+    let apply = Apply {
+        target,
+        plan_sha256,
+        mode: body.mode,
+        version: body.expected_version,
+        confirm_within: body.confirm_within_ms.map(Micros::from_millis),
+        on_failure: body.on_failure,
+        ..Apply::default()
+    };
+    Ok((apply, plan))
+}
+
+fn read_target(target: &BTreeMap<String, BTreeMap<u32, u32>>) -> Fabric {
+    let slots = |slots: &BTreeMap<u32, u32>| {
+        slots.iter().map(|(&slot, &position)| (Slot(slot), Position(position))).collect()
+    };
+    target.iter().map(|(device, s)| (DeviceName::from(device.as_str()), slots(s))).collect()
+}
+
+/// What has to be typed for mode overwrite.
+fn confirmation(apply: &Apply) -> String {
+    format!("overwrite {} devices {}", apply.target.len(), &apply.plan_sha256[..8])
+}
+
+/// What an apply would do, down to the bytes. Changes nothing.
+#[utoipa::path(post, path = "/v1/diff", request_body = ApplyBody,
+    responses((status = 200, body = Diff), (status = 422)))]
+async fn diff(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Json(body): Json<ApplyBody>,
+) -> Reply<Diff> {
+    client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
+    let (apply, _) = read_apply(&shared, &body).await?;
+    let confirmation = confirmation(&apply);
+    let find = move |runtime: &Runtime| {
+        let next = Txn(runtime.controller.ledger().last_txn.0 + 1);
+        runtime.controller.preview(&apply).map(|preview| (preview, next))
+    };
+    let (preview, txn) = shared.look(find).await?.map_err(Problem::Refused)?;
+    let mut diff = view::diff(&preview, confirmation);
+    for (device, ops) in ops_of(&preview, txn) {
+        diff.bytes.push(bytes_of(&shared, device, ops).await?);
+    }
+    Ok(Json(diff))
+}
+
+/// What each device would be asked, in order, when nothing goes wrong.
+fn ops_of(preview: &Preview, txn: Txn) -> BTreeMap<DeviceName, Vec<Op>> {
+    let mut ops = BTreeMap::<DeviceName, Vec<Op>>::new();
+    for (device, moves) in &preview.changes {
+        let want = moves.iter().map(|m| (m.slot, m.to)).collect();
+        ops.entry(device.clone()).or_default().push(Op::Arm { txn, want });
+    }
+    for (device, step) in preview.waves.iter().flatten() {
+        let ops = ops.entry(device.clone()).or_default();
+        let steps = [&step.remove, &step.add].into_iter().filter(|moves| !moves.is_empty());
+        ops.extend(steps.map(|moves| Op::Switch { txn, moves: moves.clone() }));
+        let lit = step.end().into_iter().filter(|(_, position)| !position.is_dark());
+        ops.push(Op::Observe { power: lit.map(|(slot, _)| slot).collect() });
+    }
+    ops
+}
+
+async fn bytes_of(
+    shared: &Shared,
+    device: DeviceName,
+    ops: Vec<Op>,
+) -> Result<DeviceBytes, Problem> {
+    let (sender, receiver) = oneshot::channel();
+    let call = Call::Preview(device.clone(), ops, sender);
+    shared.calls.send(call).await.map_err(|_| Problem::Gone)?;
+    let bytes = receiver.await.unwrap_or_else(|_| Err("the device's task is gone".into()));
+    let (requests, trouble) = match bytes {
+        Ok(requests) => (requests.iter().map(|bytes| readable(bytes)).collect(), None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    Ok(DeviceBytes { device: device.to_string(), requests, trouble })
+}
+
+fn readable(bytes: &[u8]) -> String {
+    let text = |byte: &u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n');
+    if bytes.iter().all(text) {
+        String::from_utf8_lossy(bytes).trim_end().to_owned()
+    } else {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Brings the devices there. Answers when it is journalled and on its way.
+#[utoipa::path(post, path = "/v1/apply", request_body = ApplyBody,
+    responses((status = 202), (status = 200), (status = 409), (status = 422)))]
+async fn apply(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Json(body): Json<ApplyBody>,
+) -> Result<Answer, Problem> {
+    let asked = asked(&client, &body.request_id, &body);
+    // The plan is looked at only for those who may apply.
+    let read = match client.must_have(Role::Apply) {
+        Ok(()) => read_apply(&shared, &body).await,
+        Err(role) => Err(Problem::Forbidden(role)),
+    };
+    let call = move |asked, answer| {
+        let (apply, plan) = read?;
+        let typed = body.confirmation.as_deref();
+        if apply.mode == Mode::Overwrite && typed != Some(&confirmation(&apply)) {
+            let reason =
+                format!("mode overwrite needs the confirmation `{}`", confirmation(&apply));
+            return Err(Problem::Refused(vec![reason]));
+        }
+        Ok(Call::Ask { asked, request: Request::Apply(apply), plan, answer })
+    };
+    shared.change(&client, "apply", asked, Role::Apply, call).await
+}
+
+/// Keeps what waits for a confirm.
+#[utoipa::path(post, path = "/v1/confirm", request_body = TxnBody,
+    responses((status = 200), (status = 409)))]
+async fn confirm(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Json(body): Json<TxnBody>,
+) -> Result<Answer, Problem> {
+    let asked = asked(&client, &body.request_id, &body);
+    let request = Request::Confirm(Txn(body.txn));
+    let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
+    shared.change(&client, "confirm", asked, Role::Confirm, call).await
+}
+
+/// Undoes a transaction and everything after it.
+#[utoipa::path(post, path = "/v1/rollback", request_body = TxnBody,
+    responses((status = 202), (status = 409), (status = 422)))]
+async fn rollback(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Json(body): Json<TxnBody>,
+) -> Result<Answer, Problem> {
+    let asked = asked(&client, &body.request_id, &body);
+    let request = Request::Rollback(Txn(body.txn));
+    let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
+    shared.change(&client, "rollback", asked, Role::Apply, call).await
+}
+
+/// Takes what is lit on these devices as ours. Moves nothing.
+#[utoipa::path(post, path = "/v1/adopt", request_body = DevicesBody,
+    responses((status = 200), (status = 409), (status = 422)))]
+async fn adopt(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Json(body): Json<DevicesBody>,
+) -> Result<Answer, Problem> {
+    let asked = asked(&client, &body.request_id, &body);
+    let devices = body.devices.iter().map(|device| DeviceName::from(device.as_str())).collect();
+    let request = Request::Adopt(devices);
+    let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
+    shared.change(&client, "adopt", asked, Role::Apply, call).await
+}
+
+/// Takes traffic off these devices and holds it off.
+#[utoipa::path(post, path = "/v1/drain", request_body = DevicesBody,
+    responses((status = 200), (status = 409), (status = 422)))]
+async fn drain(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Json(body): Json<DevicesBody>,
+) -> Result<Answer, Problem> {
+    hold(&shared, &client, body, true).await
+}
+
+/// Lets traffic back.
+#[utoipa::path(post, path = "/v1/undrain", request_body = DevicesBody,
+    responses((status = 200), (status = 409), (status = 422)))]
+async fn undrain(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Json(body): Json<DevicesBody>,
+) -> Result<Answer, Problem> {
+    hold(&shared, &client, body, false).await
+}
+
+async fn hold(
+    shared: &Shared,
+    client: &Client,
+    body: DevicesBody,
+    drained: bool,
+) -> Result<Answer, Problem> {
+    let verb = if drained { "drain" } else { "undrain" };
+    let asked = asked(client, &body.request_id, &(verb, &body));
+    let names = body.devices;
+    let find = move |runtime: &Runtime| {
+        let of_node = |name: &String| match name.parse() {
+            Ok(node) => desired::devices_of_node(&runtime.config, node),
+            Err(_) => vec![DeviceName::from(name.as_str())],
+        };
+        let devices = names.iter().flat_map(of_node);
+        let inventory = &runtime.controller.inventory().devices;
+        let slots = |name: &DeviceName| inventory.get(name).map(|d| d.levers.keys().copied());
+        devices
+            .filter_map(|name| slots(&name).map(|s| s.map(|slot| (name.clone(), slot)).collect()))
+            .collect::<Vec<Vec<_>>>()
+            .concat()
+    };
+    let slots = shared.look(find).await?;
+    let request = Request::Hold { slots, drained };
+    let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
+    shared.change(client, verb, asked, Role::Apply, call).await
+}
+
+/// Parts broke or work again: replans and applies the bypass.
+#[utoipa::path(post, path = "/v1/faults", request_body = FaultBody,
+    responses((status = 202), (status = 200), (status = 409), (status = 422)))]
+async fn fault(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Json(body): Json<FaultBody>,
+) -> Result<Answer, Problem> {
+    let asked = asked(&client, &body.request_id, &body);
+    let parse = |parts: &[String]| -> Result<Vec<Part>, Problem> {
+        let parse = |text: &String| {
+            text.parse::<Part>().map_err(|error| Problem::Refused(vec![error.to_string()]))
+        };
+        parts.iter().map(parse).collect()
+    };
+    let parts = parse(&body.broken).and_then(|broken| Ok((broken, parse(&body.repaired)?)));
+    let call = |asked, answer| {
+        let (broken, repaired) = parts?;
+        Ok(Call::Fault { asked, broken, repaired, answer })
+    };
+    shared.change(&client, "fault", asked, Role::Apply, call).await
+}

@@ -1,0 +1,43 @@
+//! The clocks, read at the edge.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::state::{Micros, Now};
+
+/// The clocks of this machine.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    boot: String,
+}
+
+impl Clock {
+    /// Reads which boot this is.
+    #[must_use]
+    pub fn new() -> Self {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Self { boot: boot.trim().to_owned() }
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        // Time since boot goes on while the machine is suspended.
+        let since_boot = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(since_boot.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(since_boot.tv_nsec).unwrap_or(0);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now {
+            mono: Micros::from_secs(seconds) + Micros(nanos / 1000),
+            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+            boot: self.boot.clone(),
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,521 @@
+//! The daemon's file: devices, how to reach them, policies, who may do what.
+//!
+//! ```yaml
+//! state_dir: /var/lib/lightloom
+//! devices:
+//!   - name: ocs0                                   # an optical switch of the plan
+//!     driver: {scpi: {tcp: "10.0.0.9:5025"}}
+//! modules:                                         # transceivers, as many as the pattern names
+//!   - {nodes: [0, 719], bundles: 4, serial: "/run/lightloom/modules/{node}-{bundle}"}
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use lightloom_fabric::document::{self, Check, Code, Diagnostic};
+use lightloom_fabric::id::{BundleId, NodeId, OcsId};
+use lightloom_fabric::units::{Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::driver::chaos::Chances;
+use crate::inventory::{Device, Inventory, OnDrift, Recovery};
+use crate::mover::Limits;
+use crate::record::OnFailure;
+use crate::state::{DeviceName, Micros, Sharing, Slot};
+
+/// What can be wrong with a daemon file beyond its shape.
+pub mod codes {
+    use super::Code;
+
+    const fn error(id: &'static str, title: &'static str) -> Code {
+        Code { id, title }
+    }
+    /// Two devices have one name.
+    pub const SAME_NAME: Code = error("LL0601", "Two devices have the same name");
+    /// A lever names what is not there.
+    pub const NO_LEVER: Code = error("LL0602", "A lever names a device that is not a Linux switch");
+    /// A vendor's default password.
+    pub const DEFAULT_PASSWORD: Code =
+        error("LL0603", "A device is reached with its vendor's default password");
+    /// A number out of its range.
+    pub const BAD_LIMIT: Code = error("LL0604", "A limit is out of its range");
+    /// A network listener without mutual TLS.
+    pub const BAD_CLIENT: Code = error("LL0605", "A client certificate hash is not 64 hex digits");
+    /// All of them.
+    pub const ALL: &[Code] = &[SAME_NAME, NO_LEVER, DEFAULT_PASSWORD, BAD_LIMIT, BAD_CLIENT];
+}
+
+/// The file as people write it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DaemonFile {
+    /// Where the journal and the audit log are kept.
+    pub state_dir: PathBuf,
+    /// The API's Unix socket [default: `lightloomd.sock` in `state_dir`].
+    #[serde(default)]
+    pub socket: Option<PathBuf>,
+    /// The fabric file that plans are checked against. Without it, only targets by device are taken.
+    #[serde(default)]
+    pub fabric: Option<PathBuf>,
+    /// The API over TCP, with mutual TLS only.
+    #[serde(default)]
+    pub tls: Option<TlsFile>,
+    /// What the operator wants done without being asked.
+    #[serde(default)]
+    pub policies: PoliciesFile,
+    /// Devices one by one.
+    #[serde(default)]
+    pub devices: Vec<DeviceFile>,
+    /// Transceivers by pattern.
+    #[serde(default)]
+    pub modules: Vec<ModulesFile>,
+}
+
+/// The API over TCP.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFile {
+    /// Address and port to listen on.
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+    /// The daemon's certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// The authority that signs client certificates, PEM.
+    pub client_ca: PathBuf,
+    /// Who may do what. A certificate that is not listed may do nothing.
+    #[serde(default)]
+    pub clients: Vec<ClientFile>,
+}
+
+/// One client.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientFile {
+    /// Its name in the audit log.
+    pub name: String,
+    /// SHA-256 of its certificate (DER), 64 hex digits.
+    pub sha256: String,
+    /// What it may do.
+    pub roles: BTreeSet<Role>,
+}
+
+/// What a client may do.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Look at everything.
+    Read,
+    /// Have changes worked out.
+    Plan,
+    /// Change what is lit.
+    Apply,
+    /// Confirm what waits for it.
+    Confirm,
+    /// Change the firmware of modules. No verb needs it yet.
+    Firmware,
+}
+
+/// What the operator wants done without being asked.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PoliciesFile {
+    /// When a device does not get to its target.
+    #[schemars(with = "OnFailureFile")]
+    pub on_failure: OnFailure,
+    /// When a dead daemon left a transaction half done.
+    #[schemars(with = "RecoveryFile")]
+    pub recovery: Recovery,
+    /// When a device has moved by itself.
+    #[schemars(with = "OnDriftFile")]
+    pub on_drift: OnDrift,
+    /// When a node or module dies.
+    pub on_fault: OnFault,
+    /// How long a module may be silent before it counts as dead.
+    pub heartbeat: Text<Picoseconds>,
+    /// The most links of one failure domain that may be dark at a time, at least 2.
+    pub dark_links_max: u32,
+    /// How often an idle device is read.
+    pub poll_every: Text<Picoseconds>,
+}
+
+impl Default for PoliciesFile {
+    fn default() -> Self {
+        Self {
+            on_failure: OnFailure::default(),
+            recovery: Recovery::default(),
+            on_drift: OnDrift::default(),
+            on_fault: OnFault::default(),
+            heartbeat: Text(Picoseconds::from_millis(30_000)),
+            dark_links_max: 1024,
+            poll_every: Text(Picoseconds::from_millis(10_000)),
+        }
+    }
+}
+
+/// When a node or module dies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFault {
+    /// Say so.
+    #[default]
+    Report,
+    /// Replan around it and apply the bypass.
+    Bypass,
+}
+
+// The schema twins of policies that live with the pure core.
+#[derive(JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "schema only")]
+enum OnFailureFile {
+    Rollback,
+    Hold,
+}
+#[derive(JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "schema only")]
+enum RecoveryFile {
+    FinishForward,
+    RollBack,
+}
+#[derive(JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "schema only")]
+enum OnDriftFile {
+    Report,
+    Restore,
+}
+
+/// One device.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceFile {
+    /// Its name: `ocs4` and `n17/b0` are the parts of a plan, any other name is reached by target.
+    pub name: String,
+    /// How to talk to it.
+    pub driver: DriverFile,
+    /// Limits other than the usual.
+    #[serde(default)]
+    pub limits: LimitsFile,
+    /// What takes traffic off its slots: slot to slot of a Linux switch.
+    #[serde(default)]
+    pub levers: Vec<LeverFile>,
+    /// Fails operations on purpose, for drills.
+    #[serde(default)]
+    pub chaos: Option<Chances>,
+}
+
+/// What takes traffic off a slot.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeverFile {
+    /// The slot of this device.
+    pub slot: u32,
+    /// The Linux switch.
+    pub device: String,
+    /// Its nexthop group.
+    pub group: u32,
+}
+
+/// Limits of a device; what is left out is as usual.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsFile {
+    /// How long it may take to answer one operation [default: 2s].
+    pub reply_within: Option<Text<Picoseconds>>,
+    /// How long to keep reading it when its state is unknown [default: 30s].
+    pub reconcile_within: Option<Text<Picoseconds>>,
+    /// How long light may take to settle [default: 1s].
+    pub settle_within: Option<Text<Picoseconds>>,
+    /// The least optical power of a lit slot in dBm [default: -14].
+    pub power_min_dbm: Option<f64>,
+    /// Good reads in a row before power is believed [default: 3].
+    pub power_samples: Option<u32>,
+}
+
+/// How to talk to a device.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum DriverFile {
+    /// A transceiver with a switch inside, over a serial line.
+    Ocstrx(SerialFile),
+    /// An optical switch that speaks SCPI.
+    Scpi(ScpiFile),
+    /// An optical switch that speaks TL1.
+    Tl1(Tl1File),
+    /// A SONiC optical switch, through its database.
+    Sonic(SonicFile),
+    /// This machine's kernel: links, addresses, nexthop groups, rates.
+    Linux(crate::driver::linux::LinuxFile),
+}
+
+/// A serial line.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SerialFile {
+    /// The line or pty.
+    pub serial: String,
+    /// Its rate [default: 921600].
+    #[serde(default = "usual_rate")]
+    pub bits_per_second: u32,
+    /// What must hold of the data paths when light moves [default: hot].
+    #[serde(default)]
+    pub policy: PathPolicy,
+}
+
+fn usual_rate() -> u32 {
+    921_600
+}
+
+/// What must hold of a module's data paths when its light moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathPolicy {
+    /// All deactivated.
+    Deactivated,
+    /// Transmitters muted by the module.
+    Mute,
+    /// Nothing: light moves with the transmitters on.
+    #[default]
+    Hot,
+}
+
+/// SCPI, over TCP or a serial line.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScpiFile {
+    /// `host:port`.
+    #[serde(default)]
+    pub tcp: Option<String>,
+    /// Or a serial line, 38400 8N1.
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// Whether it has power monitors [default: yes].
+    #[serde(default = "yes")]
+    pub power_monitor: bool,
+}
+
+/// TL1 over TCP.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tl1File {
+    /// `host:port`.
+    pub tcp: String,
+    /// The account.
+    pub user: String,
+    /// The file its password is in.
+    pub password_file: PathBuf,
+    /// Take a vendor's default password all the same: for emulated devices.
+    #[serde(default)]
+    pub allow_default_password: bool,
+    /// Whether it has power monitors [default: yes].
+    #[serde(default = "yes")]
+    pub power_monitor: bool,
+}
+
+/// The SONiC database.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SonicFile {
+    /// `host:port` of its Redis server.
+    pub tcp: String,
+    /// The file its password is in.
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    /// Read back from CONFIG_DB: for a database without a switch behind it.
+    #[serde(default)]
+    pub read_config: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Transceivers by pattern.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModulesFile {
+    /// First and last node.
+    pub nodes: [u32; 2],
+    /// Bundles of each node.
+    pub bundles: u8,
+    /// The line, with `{node}` and `{bundle}` for the numbers.
+    pub serial: String,
+    /// Its rate [default: 921600].
+    #[serde(default = "usual_rate")]
+    pub bits_per_second: u32,
+    /// What must hold of the data paths when light moves [default: hot].
+    #[serde(default)]
+    pub policy: PathPolicy,
+    /// Limits other than the usual.
+    #[serde(default)]
+    pub limits: LimitsFile,
+}
+
+/// A daemon file that has been checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file as written.
+    pub file: DaemonFile,
+    /// Every device: what the controller needs to know.
+    pub inventory: Inventory,
+    /// Every device: how to talk to it.
+    pub drivers: BTreeMap<DeviceName, (DriverFile, Option<Chances>)>,
+    /// Which device is which bundle; its slot is 0.
+    pub bundles: BTreeMap<BundleId, DeviceName>,
+    /// Which device is which optical switch.
+    pub switches: BTreeMap<OcsId, DeviceName>,
+}
+
+/// The most devices one daemon drives.
+const DEVICES_MAX: usize = 65_536;
+
+/// Reads a daemon file: what to run, or every mistake in it.
+#[must_use]
+pub fn load(file: &str, bytes: &[u8]) -> (Option<Config>, Vec<Diagnostic>) {
+    document::load(file, bytes, lower)
+}
+
+fn lower(file: DaemonFile, check: &mut Check<'_>) -> Option<Config> {
+    let mut config = Config {
+        inventory: inventory(&file.policies),
+        drivers: BTreeMap::new(),
+        bundles: BTreeMap::new(),
+        switches: BTreeMap::new(),
+        file,
+    };
+    let policies = &config.file.policies;
+    if policies.dark_links_max < 2 {
+        let path = "/policies/dark_links_max";
+        let message = "at least 2 links may be dark: a cycle of circuits cannot be moved with one";
+        check.error(codes::BAD_LIMIT, path, message).help("write 2 or more");
+    }
+    for (index, client) in config.file.tls.iter().flat_map(|tls| &tls.clients).enumerate() {
+        let hex = client.sha256.len() == 64 && client.sha256.bytes().all(|b| b.is_ascii_hexdigit());
+        if !hex {
+            let path = format!("/tls/clients/{index}/sha256");
+            check
+                .error(codes::BAD_CLIENT, &path, "not the SHA-256 of a certificate")
+                .help("take it from `openssl x509 -in client.pem -outform der | sha256sum`");
+        }
+    }
+    let devices = config.file.devices.clone();
+    for (index, device) in devices.into_iter().enumerate() {
+        config.add(&format!("/devices/{index}"), device, check);
+    }
+    let modules = config.file.modules.clone();
+    for (index, modules) in modules.iter().enumerate() {
+        config.add_modules(&format!("/modules/{index}"), modules, check);
+    }
+    config.check_levers(check);
+    (!check.has_errors()).then_some(config)
+}
+
+fn inventory(policies: &PoliciesFile) -> Inventory {
+    Inventory {
+        devices: BTreeMap::new(),
+        dark_links_max: policies.dark_links_max as usize,
+        poll_every: micros(policies.poll_every),
+        on_failure: policies.on_failure,
+        recovery: policies.recovery,
+        on_drift: policies.on_drift,
+    }
+}
+
+impl Config {
+    fn add(&mut self, path: &str, file: DeviceFile, check: &mut Check<'_>) {
+        let name = DeviceName::from(file.name.as_str());
+        let sharing = match file.driver {
+            DriverFile::Scpi(_) | DriverFile::Tl1(_) | DriverFile::Sonic(_) => Sharing::Exclusive,
+            DriverFile::Ocstrx(_) | DriverFile::Linux(_) => Sharing::Independent,
+        };
+        let mut device = Device::new(sharing);
+        device.limits = limits(&file.limits);
+        device.is_lever = matches!(file.driver, DriverFile::Linux(_));
+        for lever in &file.levers {
+            let to = (lever.device.as_str().into(), Slot(lever.group));
+            device.levers.insert(Slot(lever.slot), to);
+        }
+        if let Ok(bundle) = file.name.parse::<BundleId>() {
+            device.domains.insert(Slot(0), bundle.node.to_string());
+            self.bundles.insert(bundle, name.clone());
+        } else if let Ok(ocs) = file.name.parse::<OcsId>() {
+            self.switches.insert(ocs, name.clone());
+        }
+        let twice = self.inventory.devices.insert(name.clone(), device).is_some();
+        if twice || self.inventory.devices.len() > DEVICES_MAX {
+            let message = format!("`{name}` is there already, or there are too many devices");
+            check.error(codes::SAME_NAME, path, message).help("give each device its own name");
+        }
+        self.drivers.insert(name, (file.driver, file.chaos));
+    }
+
+    fn add_modules(&mut self, path: &str, modules: &ModulesFile, check: &mut Check<'_>) {
+        let [first, last] = modules.nodes;
+        let count = (last.saturating_sub(first) as usize + 1) * usize::from(modules.bundles);
+        if last < first || count > DEVICES_MAX {
+            let message = format!("nodes {first} to {last} are none or too many");
+            check
+                .error(codes::BAD_LIMIT, &format!("{path}/nodes"), message)
+                .help("write the first node and the last, such as [0, 719]");
+            return;
+        }
+        for node in first..=last {
+            for bundle in 0..modules.bundles {
+                let name = BundleId { node: NodeId(node), bundle }.to_string();
+                let serial = modules.serial.replace("{node}", &node.to_string());
+                let driver = DriverFile::Ocstrx(SerialFile {
+                    serial: serial.replace("{bundle}", &bundle.to_string()),
+                    bits_per_second: modules.bits_per_second,
+                    policy: modules.policy,
+                });
+                let limits = modules.limits.clone();
+                let file = DeviceFile { name, driver, limits, levers: Vec::new(), chaos: None };
+                self.add(path, file, check);
+            }
+        }
+    }
+
+    fn check_levers(&self, check: &mut Check<'_>) {
+        for (index, device) in self.file.devices.iter().enumerate() {
+            for (number, lever) in device.levers.iter().enumerate() {
+                let name = DeviceName::from(lever.device.as_str());
+                if !self.inventory.devices.get(&name).is_some_and(|d| d.is_lever) {
+                    let path = format!("/devices/{index}/levers/{number}/device");
+                    let message = format!("`{name}` is not a device with the driver `linux`");
+                    check.error(codes::NO_LEVER, &path, message).help("name a Linux switch");
+                }
+            }
+        }
+    }
+}
+
+fn limits(file: &LimitsFile) -> Limits {
+    let mut limits = Limits::default();
+    let set = |to: &mut Micros, from: Option<Text<Picoseconds>>| {
+        if let Some(time) = from {
+            *to = micros(time);
+        }
+    };
+    set(&mut limits.reply_within, file.reply_within);
+    set(&mut limits.reconcile_within, file.reconcile_within);
+    set(&mut limits.settle_within, file.settle_within);
+    if let Some(dbm) = file.power_min_dbm {
+        #[expect(clippy::cast_possible_truncation, reason = "clamped")]
+        let mdbm = (dbm * 1000.0).clamp(-99_000.0, 99_000.0) as i32;
+        limits.power_min_mdbm = mdbm;
+    }
+    limits.power_samples = file.power_samples.unwrap_or(limits.power_samples);
+    limits
+}
+
+/// A time of the file in whole microseconds, at least one.
+pub(crate) fn micros(time: Text<Picoseconds>) -> Micros {
+    Micros((time.0.get() / 1_000_000).max(1))
+}

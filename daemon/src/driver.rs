@@ -1,0 +1,279 @@
+//! Drivers: from an [`Op`] to a device's own language and back to an [`Outcome`].
+//!
+//! ```text
+//!   Op ─▶ Dialect ─▶ Session (one request in flight, bounded input) ─▶ bytes ─▶ TCP, serial line
+//!   Outcome ◀──────────┘                                             ◀─ bytes ◀─┘
+//! ```
+//!
+//! A [`Dialect`] is pure: it writes requests and reads replies. A [`Session`] runs one over a byte
+//! stream it does not own, so tests drive it byte by byte and [`stream`] drives it over sockets.
+//! Linux switches speak netlink, not bytes on a stream, and implement [`Driver`] directly.
+
+pub mod chaos;
+pub mod linux;
+mod netlink;
+pub mod ocstrx;
+pub mod scpi;
+pub mod sonic;
+pub mod stream;
+pub mod tl1;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::state::{Op, Outcome};
+
+/// The most bytes a device may send before they make a reply: a longer one is garbage.
+pub const INPUT_BYTES_MAX: usize = 1 << 20;
+
+/// One request of a dialect: the bytes, and what kind of reply they call for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What goes on the wire, exactly.
+    pub bytes: Vec<u8>,
+    /// The dialect's own name for the reply it waits for.
+    pub awaits: Awaits,
+    /// Ties a reply to this request where the dialect numbers them.
+    pub number: u32,
+}
+
+/// Kinds of replies, over all dialects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// Who the device is.
+    Identity,
+    /// How many ports it has.
+    Size,
+    /// Where everything stands.
+    Positions,
+    /// How much light there is.
+    Power,
+    /// That something has been prepared.
+    Armed,
+    /// That something has been done.
+    Done,
+    /// What has gone wrong since.
+    Errors,
+}
+
+/// What has arrived and is not understood yet.
+#[derive(Clone, Debug, Default)]
+pub struct Input {
+    /// The bytes, oldest first.
+    pub bytes: Vec<u8>,
+    /// Messages that nobody asked for or that make no sense, counted.
+    pub noise: u64,
+}
+
+/// What a dialect makes of the input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The reply is not complete.
+    Wait,
+    /// The reply is good: on to the next request.
+    Answered,
+    /// The operation ends here.
+    Ended(Outcome),
+    /// The stream makes no sense any more: start the connection afresh.
+    Lost(String),
+}
+
+/// A device's language.
+pub trait Dialect: Send {
+    /// What to ask on a fresh connection before anything else.
+    fn hello(&mut self) -> Vec<Request>;
+    /// The requests an operation takes, in order.
+    ///
+    /// # Errors
+    /// Why the operation cannot be asked of this device. Nothing was sent.
+    fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String>;
+    /// Takes the reply to `request` out of the input, if it is there.
+    fn reply(&mut self, request: &Request, input: &mut Input) -> Progress;
+    /// The outcome once every request is answered.
+    fn finish(&mut self, op: &Op) -> Outcome;
+    /// Who the device said it is, for people.
+    fn identity(&self) -> String;
+}
+
+/// A dialect on one connection: one request in flight.
+#[derive(Debug)]
+pub struct Session<D> {
+    dialect: D,
+    input: Input,
+    waiting: VecDeque<Request>,
+    doing: Doing,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Doing {
+    Closed,
+    Hello,
+    Idle,
+    Op(Op),
+}
+
+/// What a session has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// The device is known; operations can start.
+    Ready(String),
+    /// The operation is over.
+    Ended(Outcome),
+    /// The connection is of no use any more. An operation on its way ended as unknown.
+    Lost(String),
+}
+
+impl<D: Dialect> Session<D> {
+    /// A session that is not connected.
+    pub fn new(dialect: D) -> Self {
+        let (input, waiting) = (Input::default(), VecDeque::new());
+        Self { dialect, input, waiting, doing: Doing::Closed }
+    }
+
+    /// A fresh connection: says hello.
+    pub fn connected(&mut self, out: &mut Vec<u8>) {
+        self.input.bytes.clear();
+        self.waiting = self.dialect.hello().into();
+        self.doing = Doing::Hello;
+        self.send(out);
+    }
+
+    /// Starts an operation; an outcome at once where nothing has to be sent.
+    pub fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
+        if self.doing != Doing::Idle {
+            return Some(Outcome::Unknown("not connected".into()));
+        }
+        match self.dialect.requests(op) {
+            Err(why) => Some(Outcome::Refused(why)),
+            Ok(requests) if requests.is_empty() => Some(self.dialect.finish(op)),
+            Ok(requests) => {
+                self.waiting = requests.into();
+                self.doing = Doing::Op(op.clone());
+                self.send(out);
+                None
+            }
+        }
+    }
+
+    /// Takes bytes from the device; `out` gets the next request, if one is due.
+    pub fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
+        self.input.bytes.extend_from_slice(bytes);
+        while let Some(request) = self.waiting.front() {
+            match self.dialect.reply(request, &mut self.input) {
+                Progress::Wait if self.input.bytes.len() > INPUT_BYTES_MAX => {
+                    return Some(self.lost("a reply without an end".into()));
+                }
+                Progress::Wait => return None,
+                Progress::Answered => {
+                    self.waiting.pop_front();
+                    if self.waiting.is_empty() {
+                        return Some(self.all_answered());
+                    }
+                    self.send(out);
+                }
+                Progress::Ended(outcome) => return Some(self.ended(outcome)),
+                Progress::Lost(why) => return Some(self.lost(why)),
+            }
+        }
+        // Nobody asked for anything: what arrives is noise.
+        if !self.input.bytes.is_empty() {
+            self.input.noise += 1;
+            self.input.bytes.clear();
+        }
+        None
+    }
+
+    /// The connection broke, or its operation was given up.
+    pub fn closed(&mut self) {
+        self.doing = Doing::Closed;
+        self.waiting.clear();
+        self.input.bytes.clear();
+    }
+
+    /// Messages that nobody asked for or that made no sense.
+    pub fn noise(&self) -> u64 {
+        self.input.noise
+    }
+
+    /// The dialect, with what it has learned of the device.
+    pub fn dialect(&self) -> &D {
+        &self.dialect
+    }
+
+    fn all_answered(&mut self) -> Reached {
+        match std::mem::replace(&mut self.doing, Doing::Idle) {
+            Doing::Op(op) => Reached::Ended(self.dialect.finish(&op)),
+            Doing::Hello | Doing::Idle | Doing::Closed => Reached::Ready(self.dialect.identity()),
+        }
+    }
+
+    fn ended(&mut self, outcome: Outcome) -> Reached {
+        self.waiting.clear();
+        match std::mem::replace(&mut self.doing, Doing::Idle) {
+            Doing::Op(_) => Reached::Ended(outcome),
+            Doing::Hello | Doing::Idle | Doing::Closed => {
+                self.lost(format!("it does not say who it is: {outcome:?}"))
+            }
+        }
+    }
+
+    fn lost(&mut self, why: String) -> Reached {
+        self.input.noise += 1;
+        self.closed();
+        Reached::Lost(why)
+    }
+
+    fn send(&self, out: &mut Vec<u8>) {
+        if let Some(request) = self.waiting.front() {
+            out.extend_from_slice(&request.bytes);
+        }
+    }
+}
+
+/// The bytes that operations would send one after the other, for `--dry-run`. Nothing is sent.
+///
+/// # Errors
+/// Why an operation cannot be asked of this device.
+pub fn preview<D: Dialect + Clone>(dialect: &D, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
+    let mut dialect = dialect.clone();
+    let mut bytes = Vec::new();
+    for op in ops {
+        bytes.extend(dialect.requests(op)?.into_iter().map(|request| request.bytes));
+    }
+    Ok(bytes)
+}
+
+/// A future that a trait object can return.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A device as the runtime drives it.
+pub trait Driver: Send {
+    /// Connects and finds out who is there.
+    fn connect(&mut self) -> Boxed<'_, Result<String, String>>;
+    /// Performs one operation. When the future is dropped half-way, [`Driver::disconnect`] comes next.
+    fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome>;
+    /// Returns when the connection breaks while nothing is asked of it, with the reason.
+    fn idle(&mut self) -> Boxed<'_, String>;
+    /// Drops the connection.
+    fn disconnect(&mut self);
+    /// The bytes that operations would send one after the other.
+    ///
+    /// # Errors
+    /// Why an operation cannot be asked of this device.
+    fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String>;
+    /// Messages that made no sense, so far.
+    fn noise(&self) -> u64;
+}
+
+/// Takes one line out of the input, without its end (LF, CR LF or CR). Empty lines are skipped.
+pub(crate) fn take_line(input: &mut Vec<u8>) -> Option<Vec<u8>> {
+    loop {
+        let end = input.iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
+        let mut line: Vec<u8> = input.drain(..=end).collect();
+        line.pop();
+        if !line.is_empty() {
+            return Some(line);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A driver that fails any operation with any probability, around another driver. Seeded: the same
+//! seed fails the same operations.
+
+use lightloom_fabric::seed::Stream;
+use rand::RngExt;
+use serde::{Deserialize, Serialize};
+
+use super::{Boxed, Driver};
+use crate::state::{Op, Outcome};
+
+/// Chances, each from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Chances {
+    /// Refused without reaching the device.
+    pub refuse: f64,
+    /// Done by the device, reported as failed.
+    pub fail: f64,
+    /// Lost on the way: the device never hears of it.
+    pub lose_request: f64,
+    /// Done, and the answer lost.
+    pub lose_reply: f64,
+}
+
+/// The driver.
+pub struct Chaos {
+    inner: Box<dyn Driver>,
+    chances: Chances,
+    rng: Stream,
+}
+
+impl Chaos {
+    /// Fails the operations of `inner`.
+    #[must_use]
+    pub fn new(inner: Box<dyn Driver>, chances: Chances, rng: Stream) -> Self {
+        Self { inner, chances, rng }
+    }
+
+    fn strikes(&mut self, chance: f64) -> bool {
+        self.rng.random::<f64>() < chance
+    }
+}
+
+impl Driver for Chaos {
+    fn connect(&mut self) -> Boxed<'_, Result<String, String>> {
+        self.inner.connect()
+    }
+
+    fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome> {
+        Box::pin(async move {
+            let moves = matches!(op, Op::Switch { .. } | Op::Arm { .. });
+            if moves && self.strikes(self.chances.refuse) {
+                return Outcome::Refused("chaos".into());
+            }
+            if self.strikes(self.chances.lose_request) {
+                return Outcome::Unknown("chaos: the request was lost".into());
+            }
+            let outcome = self.inner.run(op).await;
+            if self.strikes(self.chances.lose_reply) {
+                return Outcome::Unknown("chaos: the reply was lost".into());
+            }
+            if moves && self.strikes(self.chances.fail) {
+                return Outcome::Failed("chaos".into());
+            }
+            outcome
+        })
+    }
+
+    fn idle(&mut self) -> Boxed<'_, String> {
+        self.inner.idle()
+    }
+    fn disconnect(&mut self) {
+        self.inner.disconnect();
+    }
+    fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
+        self.inner.preview(ops)
+    }
+    fn noise(&self) -> u64 {
+        self.inner.noise()
+    }
+}

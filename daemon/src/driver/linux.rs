@@ -1,0 +1,535 @@
+//! A Linux switch, over rtnetlink: links, addresses, routes through nexthop groups, HTB rates.
+//!
+//! A slot is a nexthop group, a position one of its alternatives, 0 drained. Traffic moves by
+//! replacing the group in place, so the routes through it stay; nothing is ever deleted, because
+//! deleting a member silently shrinks every group that holds it. Objects carry our own protocol
+//! number and ids of our own range, and what belongs to others is left alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::Ipv4Addr;
+
+use lightloom_fabric::units::{BitsPerSecond, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::netlink::{Body, How, Netlink, as_u32, attribute, kind};
+use super::{Boxed, Driver};
+use crate::state::{Move, Observation, Op, Outcome, Position, Slot};
+
+/// What is to be set up, and between what traffic moves.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinuxFile {
+    /// Our number in the kernel's `protocol` field [default: 177].
+    #[serde(default = "usual_protocol")]
+    pub protocol: u8,
+    /// The first of the 65,536 nexthop ids that are ours [default: 1000000].
+    #[serde(default = "usual_first_id")]
+    pub first_id: u32,
+    /// veth pairs to make, for emulation.
+    #[serde(default)]
+    pub pairs: Vec<[String; 2]>,
+    /// Links to have up.
+    #[serde(default)]
+    pub links: Vec<LinkFile>,
+    /// Nexthop groups, by slot.
+    #[serde(default)]
+    pub groups: Vec<GroupFile>,
+    /// Routes through the groups.
+    #[serde(default)]
+    pub routes: Vec<RouteFile>,
+}
+
+fn usual_protocol() -> u8 {
+    177
+}
+fn usual_first_id() -> u32 {
+    1_000_000
+}
+
+/// One link.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkFile {
+    /// Its name.
+    pub name: String,
+    /// An address, such as `10.0.0.1/24`.
+    #[serde(default)]
+    pub address: Option<Prefix>,
+    /// The rate it is held to.
+    #[serde(default)]
+    pub rate: Option<Text<BitsPerSecond>>,
+}
+
+/// One nexthop group.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupFile {
+    /// Its slot.
+    pub slot: u16,
+    /// Where traffic goes at position 1, 2, …
+    pub alternatives: Vec<Vec<Nexthop>>,
+    /// Where traffic goes while it is drained [default: nowhere].
+    #[serde(default)]
+    pub drained: Vec<Nexthop>,
+}
+
+/// One way out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nexthop {
+    /// The neighbour.
+    #[schemars(with = "String")]
+    pub via: Ipv4Addr,
+    /// The link.
+    pub dev: String,
+    /// Its share, 1 to 256 [default: 1].
+    #[serde(default = "one")]
+    pub weight: u16,
+}
+
+fn one() -> u16 {
+    1
+}
+
+/// One route.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RouteFile {
+    /// Where to.
+    pub to: Prefix,
+    /// Through the group of this slot.
+    pub group: u16,
+}
+
+/// `10.0.0.0/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Prefix {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// Its length, 0 to 32.
+    pub length: u8,
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let parsed = text.split_once('/').and_then(|(address, length)| {
+            let length = length.parse().ok().filter(|length| *length <= 32)?;
+            Some(Self { address: address.parse().ok()?, length })
+        });
+        parsed.ok_or_else(|| {
+            serde::de::Error::custom(format!(
+                "`{text}` is not a prefix: write it like `10.0.0.0/8`"
+            ))
+        })
+    }
+}
+
+impl JsonSchema for Prefix {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Prefix".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "examples": ["10.0.0.0/8"] })
+    }
+}
+
+const MEMBERS_FROM: u32 = 32_768;
+const BLACKHOLE: u32 = 65_535;
+/// Our qdisc handle: 4c4c:, "LL".
+const HANDLE: u32 = 0x4c4c_0000;
+/// Routes of ours do not fight with routes of others over one metric.
+const METRIC: u32 = 17_700;
+const AF_INET: u8 = 2;
+/// A group that holds none of its alternatives.
+const ELSEWHERE: Position = Position(u32::MAX);
+
+/// The driver.
+pub struct Linux {
+    file: LinuxFile,
+    netlink: Option<Netlink>,
+    /// Our nexthop objects: id by way out.
+    members: BTreeMap<(Ipv4Addr, String), u32>,
+}
+
+impl Linux {
+    /// Not connected yet.
+    #[must_use]
+    pub fn new(file: LinuxFile) -> Self {
+        let ways = file.groups.iter().flat_map(|g| g.alternatives.iter().chain([&g.drained]));
+        let ways: BTreeSet<_> = ways.flatten().map(|n| (n.via, n.dev.clone())).collect();
+        let first = file.first_id + MEMBERS_FROM;
+        let members = ways.into_iter().zip(first..).collect();
+        Self { file, netlink: None, members }
+    }
+
+    fn netlink(&mut self) -> io::Result<&mut Netlink> {
+        self.netlink.as_mut().ok_or_else(|| io::Error::other("not connected"))
+    }
+
+    /// Makes everything that stands still: links, addresses, rates, nexthops, groups, routes.
+    fn set_up(&mut self) -> io::Result<()> {
+        self.netlink = Some(Netlink::open()?);
+        self.refuse_foreign_ids()?;
+        let file = self.file.clone();
+        for [a, b] in &file.pairs {
+            self.netlink()?.change(kind::NEW_LINK, How::Ensure, &veth(a, b))?;
+            for name in [a, b] {
+                let index = self.index(name)?;
+                self.netlink()?.change(kind::NEW_LINK, How::Change, &link_up(index))?;
+            }
+        }
+        for link in &file.links {
+            self.set_up_link(link)?;
+        }
+        for ((via, dev), id) in self.members.clone() {
+            let index = self.index(&dev)?;
+            let body = nexthop(file.protocol, id, via, index);
+            self.netlink()?.change(kind::NEW_NEXTHOP, How::Replace, &body)?;
+        }
+        let hole = blackhole(file.protocol, file.first_id + BLACKHOLE);
+        self.netlink()?.change(kind::NEW_NEXTHOP, How::Replace, &hole)?;
+        let standing = self.positions()?;
+        for group in &file.groups {
+            // A group that stands somewhere keeps standing there: connecting moves no traffic.
+            if !standing.contains_key(&Slot(u32::from(group.slot))) {
+                self.point(group, Position(1))?;
+            }
+        }
+        for route in &file.routes {
+            let body =
+                route_through(file.protocol, route.to, file.first_id + u32::from(route.group));
+            self.netlink()?.change(kind::NEW_ROUTE, How::Replace, &body)?;
+        }
+        Ok(())
+    }
+
+    fn set_up_link(&mut self, link: &LinkFile) -> io::Result<()> {
+        let index = self.index(&link.name)?;
+        self.netlink()?.change(kind::NEW_LINK, How::Change, &link_up(index))?;
+        if let Some(prefix) = link.address {
+            self.netlink()?.change(kind::NEW_ADDRESS, How::Replace, &address(index, prefix))?;
+        }
+        let Some(Text(rate)) = link.rate else { return Ok(()) };
+        match self.root_qdisc(index)? {
+            // The kernel's own default.
+            None | Some(0) => {
+                self.netlink()?.change(kind::NEW_QDISC, How::Replace, &htb_root(index))?;
+            }
+            // HTB does not let itself be replaced by itself.
+            Some(HANDLE) => {}
+            Some(_) => {
+                let why = format!("{}: its root qdisc is not ours", link.name);
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            }
+        }
+        self.netlink()?.change(kind::NEW_CLASS, How::Replace, &htb_class(index, rate))
+    }
+
+    fn index(&mut self, name: &str) -> io::Result<u32> {
+        const IFLA_IFNAME: u16 = 3;
+        let mut body = Body::with_header(&[0; 16]);
+        body.put_text(IFLA_IFNAME, name);
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
+        let found = self.netlink()?.get(kind::GET_LINK, &body).map_err(named)?;
+        found
+            .and_then(|link| as_u32(link.get(4..8)?))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, name.to_owned()))
+    }
+
+    /// Nexthop objects: id, protocol, members as (id, weight).
+    fn nexthops(&mut self) -> io::Result<Vec<Object>> {
+        let dump = self.netlink()?.dump(kind::GET_NEXTHOP, &Body::with_header(&[0; 8]))?;
+        Ok(dump.iter().filter_map(|(_, body)| Object::read(body)).collect())
+    }
+
+    fn refuse_foreign_ids(&mut self) -> io::Result<()> {
+        let ours = self.file.first_id..=self.file.first_id + BLACKHOLE;
+        let protocol = self.file.protocol;
+        let objects = self.nexthops()?;
+        match objects.iter().find(|o| ours.contains(&o.id) && o.protocol != protocol) {
+            Some(object) => {
+                let why = format!("nexthop {} is of protocol {}", object.id, object.protocol);
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The handle of the link's root qdisc.
+    fn root_qdisc(&mut self, index: u32) -> io::Result<Option<u32>> {
+        const ROOT: u32 = u32::MAX;
+        let dump = self.netlink()?.dump(kind::GET_QDISC, &Body::with_header(&[0; 20]))?;
+        let field = |body: &[u8], at: usize| body.get(at..at + 4).and_then(as_u32).unwrap_or(0);
+        let of_link = |body: &&[u8]| field(body, 4) == index && field(body, 12) == ROOT;
+        Ok(dump.iter().map(|(_, body)| &body[..]).find(of_link).map(|body| field(body, 8)))
+    }
+
+    fn ways(&self, group: &GroupFile, position: Position) -> Option<Vec<(u32, u16)>> {
+        let ways = match position {
+            Position::DARK if group.drained.is_empty() => {
+                return Some(vec![(self.file.first_id + BLACKHOLE, 1)]);
+            }
+            Position::DARK => &group.drained,
+            Position(number) => group.alternatives.get(number as usize - 1)?,
+        };
+        let id = |n: &Nexthop| Some((*self.members.get(&(n.via, n.dev.clone()))?, n.weight));
+        let mut ways: Vec<(u32, u16)> = ways.iter().map(id).collect::<Option<_>>()?;
+        ways.sort_unstable();
+        Some(ways)
+    }
+
+    /// Where our groups stand; one that does not exist is absent.
+    fn positions(&mut self) -> io::Result<BTreeMap<Slot, Position>> {
+        let objects = self.nexthops()?;
+        let groups = self.file.groups.clone();
+        let stands = groups.iter().filter_map(|group| {
+            let id = self.file.first_id + u32::from(group.slot);
+            let object = objects.iter().find(|object| object.id == id)?;
+            let count = u32::try_from(group.alternatives.len()).unwrap_or(0);
+            let found = (0..=count)
+                .map(Position)
+                .find(|p| self.ways(group, *p).is_some_and(|ways| ways == object.members));
+            Some((Slot(u32::from(group.slot)), found.unwrap_or(ELSEWHERE)))
+        });
+        Ok(stands.collect())
+    }
+
+    fn point(&mut self, group: &GroupFile, to: Position) -> io::Result<()> {
+        let body = self.group_body(group, to).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("it has no alternative {to}"))
+        })?;
+        self.netlink()?.change(kind::NEW_NEXTHOP, How::Replace, &body)
+    }
+
+    fn group_body(&self, group: &GroupFile, to: Position) -> Option<Body> {
+        let id = self.file.first_id + u32::from(group.slot);
+        Some(nexthop_group(self.file.protocol, id, &self.ways(group, to)?))
+    }
+
+    fn group(&self, slot: Slot) -> Option<&GroupFile> {
+        self.file.groups.iter().find(|group| u32::from(group.slot) == slot.0)
+    }
+
+    fn switch(&mut self, moves: &[Move]) -> Outcome {
+        for m in moves {
+            let Some(group) = self.group(m.slot).cloned() else {
+                return Outcome::Refused(format!("it has no group {}", m.slot));
+            };
+            if let Err(error) = self.point(&group, m.to) {
+                return Outcome::Failed(format!("group {}: {error}", m.slot));
+            }
+        }
+        Outcome::Done(None)
+    }
+
+    fn observe(&mut self) -> Outcome {
+        match self.positions() {
+            Ok(mut positions) => {
+                positions.retain(|_, position| !position.is_dark());
+                Outcome::Done(Some(Observation { positions, ..Observation::default() }))
+            }
+            Err(error) => Outcome::Unknown(error.to_string()),
+        }
+    }
+}
+
+impl Driver for Linux {
+    fn connect(&mut self) -> Boxed<'_, Result<String, String>> {
+        Box::pin(async {
+            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+            self.set_up().map(|()| format!("Linux {}", release.trim())).map_err(|e| e.to_string())
+        })
+    }
+
+    // The kernel answers within microseconds: nothing here waits.
+    fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome> {
+        Box::pin(async move {
+            match op {
+                Op::Observe { .. } | Op::Arm { .. } => self.observe(),
+                Op::Disarm { .. } => Outcome::Done(None),
+                Op::Switch { moves, .. } => self.switch(moves),
+            }
+        })
+    }
+
+    fn idle(&mut self) -> Boxed<'_, String> {
+        Box::pin(std::future::pending())
+    }
+
+    fn disconnect(&mut self) {
+        self.netlink = None;
+    }
+
+    fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
+        let moves = ops.iter().filter_map(|op| match op {
+            Op::Switch { moves, .. } => Some(moves),
+            _ => None,
+        });
+        let body = |m: &Move| {
+            let group = self.group(m.slot).ok_or_else(|| format!("it has no group {}", m.slot))?;
+            let body = self.group_body(group, m.to);
+            let body = body.ok_or_else(|| format!("group {} has no {}", m.slot, m.to))?;
+            Ok(super::netlink::message(kind::NEW_NEXTHOP, 0x505, 0, &body))
+        };
+        moves.flatten().map(body).collect()
+    }
+
+    fn noise(&self) -> u64 {
+        0
+    }
+}
+
+struct Object {
+    id: u32,
+    protocol: u8,
+    members: Vec<(u32, u16)>,
+}
+
+impl Object {
+    fn read(body: &[u8]) -> Option<Self> {
+        let protocol = *body.get(2)?;
+        let id = as_u32(attribute(body, 8, NHA_ID)?)?;
+        let entries = attribute(body, 8, NHA_GROUP).unwrap_or_default();
+        let entry = |entry: &[u8]| Some((as_u32(entry)?, u16::from(*entry.get(4)?) + 1));
+        let mut members: Vec<(u32, u16)> = entries.chunks_exact(8).filter_map(entry).collect();
+        members.sort_unstable();
+        Some(Self { id, protocol, members })
+    }
+}
+
+const NHA_ID: u16 = 1;
+const NHA_GROUP: u16 = 2;
+
+/// `nhmsg {family, scope, protocol, reserved, flags}`.
+fn nexthop_body(family: u8, protocol: u8, id: u32) -> Body {
+    let mut body = Body::with_header(&[family, 0, protocol, 0, 0, 0, 0, 0]);
+    body.put_u32(NHA_ID, id);
+    body
+}
+
+fn nexthop(protocol: u8, id: u32, via: Ipv4Addr, index: u32) -> Body {
+    const NHA_OIF: u16 = 5;
+    const NHA_GATEWAY: u16 = 6;
+    let mut body = nexthop_body(AF_INET, protocol, id);
+    body.put_u32(NHA_OIF, index).put(NHA_GATEWAY, &via.octets());
+    body
+}
+
+fn blackhole(protocol: u8, id: u32) -> Body {
+    const NHA_BLACKHOLE: u16 = 4;
+    let mut body = nexthop_body(AF_INET, protocol, id);
+    body.put(NHA_BLACKHOLE, &[]);
+    body
+}
+
+fn nexthop_group(protocol: u8, id: u32, members: &[(u32, u16)]) -> Body {
+    let mut body = nexthop_body(0, protocol, id);
+    let entry = |&(id, weight): &(u32, u16)| {
+        let [a, b, c, d] = id.to_ne_bytes();
+        [a, b, c, d, weight.saturating_sub(1).min(255) as u8, 0, 0, 0]
+    };
+    let entries: Vec<u8> = members.iter().flat_map(entry).collect();
+    body.put(NHA_GROUP, &entries);
+    body
+}
+
+/// `ifinfomsg {family, pad, type, index, flags, change}`.
+fn link_up(index: u32) -> Body {
+    const IFF_UP: u32 = 1;
+    let mut header = [0; 16];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&IFF_UP.to_ne_bytes());
+    header[12..16].copy_from_slice(&IFF_UP.to_ne_bytes());
+    Body::with_header(&header)
+}
+
+fn veth(a: &str, b: &str) -> Body {
+    const IFLA_IFNAME: u16 = 3;
+    const IFLA_LINKINFO: u16 = 18;
+    const INFO_KIND: u16 = 1;
+    const INFO_DATA: u16 = 2;
+    const VETH_INFO_PEER: u16 = 1;
+    let mut peer = Body::with_header(&[0; 16]);
+    peer.put_text(IFLA_IFNAME, b);
+    let mut data = Body::default();
+    data.put(VETH_INFO_PEER, &peer.0);
+    let mut info = Body::default();
+    info.put_text(INFO_KIND, "veth").put_nested(INFO_DATA, &data);
+    let mut body = Body::with_header(&[0; 16]);
+    body.put_text(IFLA_IFNAME, a).put_nested(IFLA_LINKINFO, &info);
+    body
+}
+
+/// `ifaddrmsg {family, length, flags, scope, index}`.
+fn address(index: u32, prefix: Prefix) -> Body {
+    const IFA_ADDRESS: u16 = 1;
+    const IFA_LOCAL: u16 = 2;
+    let [a, b, c, d] = index.to_ne_bytes();
+    let mut body = Body::with_header(&[AF_INET, prefix.length, 0, 0, a, b, c, d]);
+    let octets = prefix.address.octets();
+    body.put(IFA_LOCAL, &octets).put(IFA_ADDRESS, &octets);
+    body
+}
+
+/// `rtmsg {family, dst length, src length, tos, table, protocol, scope, type, flags}`.
+fn route_through(protocol: u8, to: Prefix, group: u32) -> Body {
+    const RTA_DST: u16 = 1;
+    const RTA_PRIORITY: u16 = 6;
+    const RTA_NH_ID: u16 = 30;
+    const MAIN: u8 = 254;
+    const UNICAST: u8 = 1;
+    let header = [AF_INET, to.length, 0, 0, MAIN, protocol, 0, UNICAST, 0, 0, 0, 0];
+    let mut body = Body::with_header(&header);
+    body.put(RTA_DST, &to.address.octets());
+    body.put_u32(RTA_PRIORITY, METRIC).put_u32(RTA_NH_ID, group);
+    body
+}
+
+/// `tcmsg {family, pad, index, handle, parent, info}`.
+fn traffic_control(index: u32, handle: u32, parent: u32) -> Body {
+    let mut header = [0; 20];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&handle.to_ne_bytes());
+    header[12..16].copy_from_slice(&parent.to_ne_bytes());
+    let mut body = Body::with_header(&header);
+    body.put_text(TCA_KIND, "htb");
+    body
+}
+
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+
+fn htb_root(index: u32) -> Body {
+    const TCA_HTB_INIT: u16 = 2;
+    let mut options = Body::default();
+    let init = [3_u32, 10, 1, 0, 0];
+    options.put(TCA_HTB_INIT, &init.map(u32::to_ne_bytes).concat());
+    let mut body = traffic_control(index, HANDLE, u32::MAX);
+    body.put_nested(TCA_OPTIONS, &options);
+    body
+}
+
+fn htb_class(index: u32, rate: BitsPerSecond) -> Body {
+    const TCA_HTB_PARMS: u16 = 1;
+    const TCA_HTB_RATE64: u16 = 6;
+    const TCA_HTB_CEIL64: u16 = 7;
+    let bytes_per_second = rate.get() / 8;
+    // The 32-bit field saturates at 34 Gbit/s: the 64-bit attribute is what counts.
+    let narrow = u32::try_from(bytes_per_second).unwrap_or(u32::MAX).to_ne_bytes();
+    let spec = [&[0, 1, 0, 0, 0, 0, 0, 0][..], &narrow].concat();
+    let burst_bytes = u32::try_from((bytes_per_second / 1000).max(16_000)).unwrap_or(u32::MAX);
+    // Buffers are given in scheduler ticks of 64 ns.
+    let nanos = u128::from(burst_bytes) * 1_000_000_000 / u128::from(bytes_per_second.max(1));
+    let ticks = u32::try_from(nanos / 64).unwrap_or(u32::MAX);
+    let tail = [ticks, ticks, 60_000, 0, 0].map(u32::to_ne_bytes).concat();
+    let mut options = Body::default();
+    options.put(TCA_HTB_PARMS, &[&spec[..], &spec[..], &tail[..]].concat());
+    let wide = bytes_per_second.to_ne_bytes();
+    options.put(TCA_HTB_RATE64, &wide).put(TCA_HTB_CEIL64, &wide);
+    let mut body = traffic_control(index, HANDLE | 1, HANDLE);
+    body.put_nested(TCA_OPTIONS, &options);
+    body
+}

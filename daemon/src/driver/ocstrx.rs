@@ -1,0 +1,239 @@
+//! The framed serial protocol of a transceiver with a switch inside (docs/firmware-api.md).
+//!
+//! A fire acts once per wire transaction, so every arm takes a new number: one more than any the
+//! module has shown. A slot is a switch group, counted from 0; a position is a path code.
+
+use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
+use lightloom_firmware_api::host::{Host, Sequence, encode_request};
+use lightloom_firmware_api::message::{
+    Arm, Identity, Power, Reply, Request as Wire, StatusReport, Transaction,
+};
+use lightloom_firmware_api::path::{
+    GROUPS_MAX, Groups, Outcome as PathOutcome, Path, Paths, Policy,
+};
+
+use super::{Awaits, Dialect, Input, Progress, Request};
+use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
+
+/// The transceiver dialect.
+#[derive(Clone, Debug)]
+pub struct OcsTrx {
+    policy: Policy,
+    host: Host,
+    sequence: u16,
+    identity: Option<Identity>,
+    status: Option<StatusReport>,
+    armed: Option<(Transaction, Paths, Groups)>,
+    last_transaction: u32,
+}
+
+impl OcsTrx {
+    /// `policy` is what must hold of the data paths when light moves. `sequence` is where the
+    /// numbering of requests begins: not where a former life of the daemon began.
+    #[must_use]
+    pub fn new(policy: Policy, sequence: u16) -> Self {
+        Self {
+            policy,
+            host: Host::new(),
+            sequence,
+            identity: None,
+            status: None,
+            armed: None,
+            last_transaction: 0,
+        }
+    }
+
+    fn ask(&mut self, wire: &Wire<'_>, awaits: Awaits) -> Request {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut line = [0; ENCODED_BYTES_MAX];
+        let length = encode_request(Sequence(self.sequence), wire, &mut line);
+        Request { bytes: line[..length].to_vec(), awaits, number: u32::from(self.sequence) }
+    }
+
+    fn arm(&mut self, want: &Positions) -> Result<Vec<Request>, String> {
+        let mut paths = self.status.map(|status| status.active).unwrap_or_default();
+        let mut groups = Groups::NONE;
+        let group_count = self.identity.map_or(1, |identity| usize::from(identity.groups));
+        for (&slot, &position) in want {
+            let group = usize::try_from(slot.0).ok().filter(|group| *group < group_count);
+            let group = group.ok_or_else(|| format!("it has no switch group {slot}"))?;
+            paths[group] = path(position)?;
+            groups = groups.with(group);
+        }
+        self.last_transaction = self.last_transaction.wrapping_add(1).max(1);
+        let transaction = Transaction(self.last_transaction);
+        self.armed = Some((transaction, paths, groups));
+        let arm = Arm { transaction, policy: self.policy, paths };
+        Ok(vec![self.ask(&Wire::Arm(arm), Awaits::Armed)])
+    }
+
+    fn switch(&mut self, moves: &[Move]) -> Result<Vec<Request>, String> {
+        let want: Positions = moves.iter().map(|m| (m.slot, m.to)).collect();
+        let mut requests = Vec::new();
+        if !self.is_armed_for(&want) {
+            requests = self.arm(&want)?;
+        }
+        let (transaction, _, groups) = self.armed.take().ok_or("nothing is armed")?;
+        requests.push(self.ask(&Wire::Fire { transaction, groups }, Awaits::Done));
+        Ok(requests)
+    }
+
+    fn is_armed_for(&self, want: &Positions) -> bool {
+        let Some((_, paths, groups)) = &self.armed else { return false };
+        let matches = |(slot, position): (&Slot, &Position)| {
+            let group = slot.0 as usize;
+            groups.contains(group) && u32::from(paths[group].code()) == position.0
+        };
+        want.len() == groups.iter().count() && want.iter().all(matches)
+    }
+
+    fn take(&mut self, reply: &Reply<'_>) -> Progress {
+        match reply {
+            Reply::Identity(identity) => {
+                self.identity = Some(*identity);
+                Progress::Answered
+            }
+            Reply::Status(status) => {
+                let shown = status.armed.0.max(status.fired.0);
+                self.last_transaction = self.last_transaction.max(shown);
+                let restarted = self.status.is_some_and(|old| old.boots != status.boots);
+                let other = self.armed.is_some_and(|(armed, ..)| armed != status.armed);
+                if restarted || other {
+                    self.armed = None;
+                }
+                self.status = Some(*status);
+                Progress::Answered
+            }
+            Reply::Armed(report) => match worst(&report.outcomes) {
+                None => Progress::Answered,
+                Some(why) => {
+                    self.armed = None;
+                    Progress::Ended(Outcome::Refused(why))
+                }
+            },
+            Reply::Fired(report) => match worst(&report.outcomes) {
+                None => Progress::Answered,
+                Some(why) => Progress::Ended(Outcome::Failed(why)),
+            },
+            Reply::Done | Reply::Registers(_) => Progress::Answered,
+            Reply::Refused(refusal) => {
+                self.armed = None;
+                Progress::Ended(Outcome::Refused(refusal.to_string()))
+            }
+        }
+    }
+
+    fn observation(&self) -> Option<Observation> {
+        let status = self.status?;
+        let groups = usize::from(self.identity?.groups).min(GROUPS_MAX);
+        let mut seen =
+            Observation { generation: Some(status.generation), ..Observation::default() };
+        for group in 0..groups {
+            let path = status.active[group];
+            let slot = Slot(u32::try_from(group).unwrap_or(u32::MAX));
+            if path != Path::DARK {
+                seen.positions.insert(slot, Position(u32::from(path.code())));
+            }
+            if status.busy.contains(group) {
+                seen.tuning.insert(slot);
+            }
+            if let Some(number) = path.external_number() {
+                let tap = status.taps[usize::from(number) - 1];
+                seen.power_mdbm.insert(slot, mdbm(tap));
+            }
+        }
+        Some(seen)
+    }
+}
+
+impl Dialect for OcsTrx {
+    fn hello(&mut self) -> Vec<Request> {
+        self.host.reset();
+        self.armed = None;
+        self.status = None;
+        vec![self.ask(&Wire::Hello, Awaits::Identity), self.ask(&Wire::Status, Awaits::Positions)]
+    }
+
+    fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
+        match op {
+            Op::Observe { .. } => Ok(vec![self.ask(&Wire::Status, Awaits::Positions)]),
+            Op::Arm { want, .. } => {
+                let mut requests = self.arm(want)?;
+                requests.push(self.ask(&Wire::Status, Awaits::Positions));
+                Ok(requests)
+            }
+            Op::Disarm { .. } => {
+                let Some((transaction, ..)) = self.armed.take() else { return Ok(Vec::new()) };
+                Ok(vec![self.ask(&Wire::Disarm { transaction }, Awaits::Done)])
+            }
+            Op::Switch { moves, .. } => self.switch(moves),
+        }
+    }
+
+    fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
+        let bytes = std::mem::take(&mut input.bytes);
+        let mut progress = Progress::Wait;
+        // The closure of `receive` cannot borrow the rest of `self` at the same time.
+        let mut host = std::mem::take(&mut self.host);
+        host.receive(&bytes, |received| match received {
+            Ok(answer) if u32::from(answer.sequence.0) == request.number => {
+                progress = self.take(&answer.reply);
+            }
+            Ok(_) | Err(_) => input.noise += 1,
+        });
+        self.host = host;
+        progress
+    }
+
+    fn finish(&mut self, op: &Op) -> Outcome {
+        match op {
+            Op::Observe { .. } | Op::Arm { .. } => match self.observation() {
+                Some(seen) => Outcome::Done(Some(seen)),
+                None => Outcome::Unknown("it did not say who it is".into()),
+            },
+            Op::Disarm { .. } | Op::Switch { .. } => Outcome::Done(None),
+        }
+    }
+
+    fn identity(&self) -> String {
+        let Some(identity) = self.identity else { return String::new() };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        let (major, minor) = identity.firmware;
+        let (vendor, part) = (text(&identity.vendor), text(&identity.part));
+        format!("{vendor},{part},{},{major}.{minor}", text(&identity.serial))
+    }
+}
+
+fn path(position: Position) -> Result<Path, String> {
+    let code = u8::try_from(position.0).ok();
+    code.and_then(Path::from_code).ok_or_else(|| format!("{position} is no path"))
+}
+
+fn worst(outcomes: &[PathOutcome]) -> Option<String> {
+    let good = |o: &&PathOutcome| matches!(o, PathOutcome::None | PathOutcome::Success);
+    let (group, outcome) = outcomes.iter().enumerate().find(|(_, o)| !good(o))?;
+    Some(format!("switch group {group}: {outcome:?}"))
+}
+
+/// Tenths of a microwatt as thousandths of a dBm; no light is -99 dBm.
+fn mdbm(power: Power) -> i32 {
+    if power.0 == 0 {
+        return -99_000;
+    }
+    let milliwatts = f64::from(power.0) / 10_000.0;
+    #[expect(clippy::cast_possible_truncation, reason = "between -40 and 8.2 dBm")]
+    let mdbm = (milliwatts.log10() * 10_000.0).round() as i32;
+    mdbm
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenth_of_a_microwatt_is_minus_forty_dbm() {
+        assert_eq!(mdbm(Power(1)), -40_000);
+        assert_eq!(mdbm(Power(10_000)), 0);
+        assert_eq!(mdbm(Power(0)), -99_000);
+    }
+}

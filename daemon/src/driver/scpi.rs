@@ -1,0 +1,216 @@
+//! SCPI as Polatis-style optical switches speak it (HUBER+SUHNER; TCP 5025 or a serial line).
+//!
+//! Set commands answer nothing, so each is followed by `*OPC?` as a barrier in the same line and
+//! then by `:syst:err?`; what it did is read back by the mover. `conn:only` drops every other
+//! circuit and is never sent. Ingress ports are 1 to N, egress ports N+1 to N+M.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::{Awaits, Dialect, Input, Progress, Request, take_line};
+use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
+
+/// Ports that one power query may name.
+const POWER_PORTS_MAX: usize = 256;
+
+/// The SCPI dialect.
+#[derive(Clone, Debug, Default)]
+pub struct Scpi {
+    /// Some models have no power monitors and do not answer when asked.
+    power_monitor: bool,
+    identity: String,
+    size: Option<(u32, u32)>,
+    /// Where slots stand or were last sent to: whose egress port to measure.
+    believed: Positions,
+    asked_power: Vec<u32>,
+    seen: Observation,
+}
+
+impl Scpi {
+    /// For a switch with or without power monitors.
+    #[must_use]
+    pub fn new(power_monitor: bool) -> Self {
+        Self { power_monitor, ..Self::default() }
+    }
+
+    fn check(&self, slot: Slot, to: Position) -> Result<(), String> {
+        let Some((ingress, egress)) = self.size else { return Ok(()) };
+        if slot.0 == 0 || slot.0 > ingress {
+            return Err(format!("ingress ports are 1 to {ingress}, not {slot}"));
+        }
+        let egress = ingress + 1..=ingress + egress;
+        if !to.is_dark() && !egress.contains(&to.0) {
+            let (first, last) = (egress.start(), egress.end());
+            return Err(format!("egress ports are {first} to {last}, not {to}"));
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, moves: &[Move]) -> Result<Vec<Request>, String> {
+        for m in moves {
+            self.check(m.slot, m.to)?;
+        }
+        let dark = moves.iter().all(|m| m.to.is_dark());
+        if !dark && moves.iter().any(|m| m.to.is_dark()) {
+            return Err("removals and additions in one step".into());
+        }
+        let slots = list(moves.iter().map(|m| m.slot.0));
+        let ports = list(moves.iter().map(|m| if dark { m.from.0 } else { m.to.0 }));
+        let verb = if dark { "sub" } else { "add" };
+        let line = format!("*cls;:oxc:swit:conn:{verb} {slots},{ports};*OPC?\n");
+        self.believed.extend(moves.iter().map(|m| (m.slot, m.to)));
+        Ok(vec![ask(line, Awaits::Done), ask(":syst:err?\n".into(), Awaits::Errors)])
+    }
+
+    fn observe(&mut self, power: &[Slot]) -> Vec<Request> {
+        let mut requests = vec![ask(":oxc:swit:conn:stat?\n".into(), Awaits::Positions)];
+        let ports = power.iter().filter_map(|slot| self.believed.get(slot));
+        self.asked_power = ports.filter(|p| !p.is_dark()).map(|p| p.0).collect();
+        if self.power_monitor {
+            for (index, ports) in self.asked_power.chunks(POWER_PORTS_MAX).enumerate() {
+                let line = format!(":pmon:pow? {}\n", list(ports.iter().copied()));
+                let number = u32::try_from(index).unwrap_or(u32::MAX);
+                requests.push(Request { number, ..ask(line, Awaits::Power) });
+            }
+        }
+        requests
+    }
+
+    fn take_size(&mut self, line: &str) -> Option<()> {
+        let (ingress, egress) = line.split_once(',')?;
+        self.size = Some((ingress.trim().parse().ok()?, egress.trim().parse().ok()?));
+        Some(())
+    }
+
+    fn take_positions(&mut self, line: &str) -> Option<()> {
+        let (slots, ports) = line.trim().split_once("),(")?;
+        let slots = parse_list(slots.strip_prefix("(@")?)?;
+        let ports = parse_list(ports.strip_prefix('@')?.strip_suffix(')')?)?;
+        let distinct = |list: &[u32]| list.iter().collect::<BTreeSet<_>>().len() == list.len();
+        if slots.len() != ports.len() || !distinct(&slots) || !distinct(&ports) {
+            return None;
+        }
+        let pairs = slots.into_iter().zip(ports).map(|(s, p)| (Slot(s), Position(p)));
+        self.seen.positions = pairs.collect();
+        let known = self.seen.positions.iter().all(|(&s, &p)| self.check(s, p).is_ok());
+        self.believed.clone_from(&self.seen.positions);
+        known.then_some(())
+    }
+
+    fn take_power(&mut self, line: &str, chunk: usize) -> Option<()> {
+        let values = line.trim().strip_prefix('(')?.strip_suffix(')')?;
+        let asked = self.asked_power.chunks(POWER_PORTS_MAX).nth(chunk)?;
+        let values: Option<Vec<i32>> = values.split(',').map(millis).collect();
+        let values = values.filter(|values| values.len() == asked.len())?;
+        for (&port, power) in asked.iter().zip(values) {
+            let slot = self.seen.positions.iter().find(|(_, p)| p.0 == port);
+            if let Some((&slot, _)) = slot {
+                self.seen.power_mdbm.insert(slot, power);
+            }
+        }
+        Some(())
+    }
+}
+
+impl Dialect for Scpi {
+    fn hello(&mut self) -> Vec<Request> {
+        self.size = None;
+        vec![ask("*idn?\n".into(), Awaits::Identity), ask(":oxc:swit:size?\n".into(), Awaits::Size)]
+    }
+
+    fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
+        self.seen = Observation::default();
+        match op {
+            Op::Observe { power } => Ok(self.observe(power)),
+            Op::Arm { want, .. } => {
+                for (&slot, &to) in want {
+                    self.check(slot, to)?;
+                }
+                Ok(self.observe(&[]))
+            }
+            Op::Disarm { .. } => Ok(Vec::new()),
+            Op::Switch { moves, .. } => self.switch(moves),
+        }
+    }
+
+    fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
+        let Some(line) = take_line(&mut input.bytes) else { return Progress::Wait };
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let understood = match request.awaits {
+            Awaits::Identity => {
+                self.identity.clone_from(&line);
+                Some(())
+            }
+            Awaits::Size => self.take_size(&line),
+            Awaits::Positions => self.take_positions(&line),
+            Awaits::Power => self.take_power(&line, request.number as usize),
+            Awaits::Done | Awaits::Armed => (line.trim() == "1").then_some(()),
+            Awaits::Errors => match error_of(&line) {
+                Some((0, _)) => Some(()),
+                // The parser did not take the line: nothing was done.
+                Some((code @ -199..=-100, text)) => {
+                    return Progress::Ended(Outcome::Refused(format!("{code} {text}")));
+                }
+                // No statement says that a partly bad list changes nothing: read it back.
+                Some((code, text)) => {
+                    return Progress::Ended(Outcome::Failed(format!("{code} {text}")));
+                }
+                None => None,
+            },
+        };
+        match understood {
+            Some(()) => Progress::Answered,
+            None => {
+                let line: String = line.chars().take(80).collect();
+                Progress::Lost(format!("{:?} answered with `{line}`", request.awaits))
+            }
+        }
+    }
+
+    fn finish(&mut self, op: &Op) -> Outcome {
+        match op {
+            Op::Observe { .. } | Op::Arm { .. } => Outcome::Done(Some(self.seen.clone())),
+            Op::Disarm { .. } | Op::Switch { .. } => Outcome::Done(None),
+        }
+    }
+
+    fn identity(&self) -> String {
+        self.identity.clone()
+    }
+}
+
+fn ask(line: String, awaits: Awaits) -> Request {
+    Request { bytes: line.into_bytes(), awaits, number: 0 }
+}
+
+/// `(@1,2,3)`.
+fn list(ports: impl Iterator<Item = u32>) -> String {
+    let mut text = String::from("(@");
+    for (index, port) in ports.enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        let _ = write!(text, "{comma}{port}");
+    }
+    text.push(')');
+    text
+}
+
+fn parse_list(text: &str) -> Option<Vec<u32>> {
+    if text.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    text.split(',').map(|port| port.trim().parse().ok()).collect()
+}
+
+/// `-3.2` as thousandths.
+pub(super) fn millis(text: &str) -> Option<i32> {
+    let value: f64 = text.trim().parse().ok()?;
+    // A port without light reads as minus infinity or a very low number on some models.
+    #[expect(clippy::cast_possible_truncation, reason = "clamped to the range of i32")]
+    (!value.is_nan()).then(|| (value * 1000.0).clamp(-99_000.0, 99_000.0).round() as i32)
+}
+
+/// `-113, "Undefined header"`.
+fn error_of(line: &str) -> Option<(i32, String)> {
+    let (code, text) = line.split_once(',')?;
+    Some((code.trim().parse().ok()?, text.trim().trim_matches('"').to_owned()))
+}

@@ -1,0 +1,231 @@
+//! SONiC-OCS: cross-connects as Redis tables (SONiC OCS HLD rev 0.5).
+//!
+//! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the wanted state; one change is one
+//! `MULTI … EXEC`. What is lit is read from STATE_DB, or from CONFIG_DB where nothing fills it.
+//! Slot n is the A side of port n, position m the B side of port m.
+
+use super::{Awaits, Dialect, Input, Progress, Request};
+use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
+
+const CONFIG_DB: &str = "4";
+const STATE_DB: &str = "6";
+const TABLE: &str = "OCS_CROSS_CONNECT";
+
+/// How deep and long a reply may be.
+const DEPTH_MAX: usize = 8;
+const ITEMS_MAX: usize = 65_536;
+
+/// The Redis dialect.
+#[derive(Clone, Debug)]
+pub struct Sonic {
+    read_db: &'static str,
+    password: Option<String>,
+    seen: Observation,
+}
+
+/// Which table tells what is lit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// What the switch says it has done.
+    #[default]
+    State,
+    /// What was asked of it: for a database without a switch behind it.
+    Config,
+}
+
+impl Sonic {
+    /// For a database, with a password where it has one.
+    #[must_use]
+    pub fn new(read_from: ReadFrom, password: Option<String>) -> Self {
+        let read_db = match read_from {
+            ReadFrom::State => STATE_DB,
+            ReadFrom::Config => CONFIG_DB,
+        };
+        Self { read_db, password, seen: Observation::default() }
+    }
+
+    fn observe(&self) -> Vec<Request> {
+        let keys = command(&["KEYS", &format!("{TABLE}|*")]);
+        vec![ask(command(&["SELECT", self.read_db]), Awaits::Done), ask(keys, Awaits::Positions)]
+    }
+
+    fn switch(moves: &[Move]) -> Vec<Request> {
+        let mut requests = vec![
+            ask(command(&["SELECT", CONFIG_DB]), Awaits::Done),
+            ask(command(&["MULTI"]), Awaits::Done),
+        ];
+        for m in moves {
+            let bytes = if m.to.is_dark() {
+                command(&["DEL", &key(m.slot, m.from)])
+            } else {
+                let (a, b) = (format!("{}A", m.slot.0), format!("{}B", m.to.0));
+                command(&["HSET", &key(m.slot, m.to), "a_side", &a, "b_side", &b])
+            };
+            requests.push(ask(bytes, Awaits::Armed));
+        }
+        requests.push(ask(command(&["EXEC"]), Awaits::Errors));
+        requests
+    }
+
+    fn take_keys(&mut self, reply: &Reply) -> Option<()> {
+        let Reply::Array(keys) = reply else { return None };
+        let mut positions = Positions::new();
+        for key in keys {
+            let Reply::Text(key) = key else { return None };
+            let circuit = key.strip_prefix(TABLE)?.strip_prefix('|')?;
+            let (a, b) = circuit.split_once('-')?;
+            let slot = Slot(a.strip_suffix('A')?.parse().ok()?);
+            let position = Position(b.strip_suffix('B')?.parse().ok()?);
+            let free = !positions.values().any(|p| *p == position);
+            if !free || positions.insert(slot, position).is_some() {
+                return None;
+            }
+        }
+        self.seen.positions = positions;
+        Some(())
+    }
+}
+
+impl Dialect for Sonic {
+    fn hello(&mut self) -> Vec<Request> {
+        let auth = self.password.iter().map(|p| ask(command(&["AUTH", p]), Awaits::Done));
+        auth.chain([ask(command(&["PING"]), Awaits::Identity)]).collect()
+    }
+
+    fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
+        self.seen = Observation::default();
+        match op {
+            Op::Observe { .. } | Op::Arm { .. } => Ok(self.observe()),
+            Op::Disarm { .. } => Ok(Vec::new()),
+            Op::Switch { moves, .. } => Ok(Self::switch(moves)),
+        }
+    }
+
+    fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
+        let (reply, length) = match Reply::parse(&input.bytes, 0) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => return Progress::Wait,
+            Err(why) => return Progress::Lost(why.into()),
+        };
+        input.bytes.drain(..length);
+        let good = match (request.awaits, &reply) {
+            (Awaits::Errors, Reply::Array(items)) => {
+                let error = items.iter().find_map(|item| match item {
+                    Reply::Error(text) => Some(text.clone()),
+                    _ => None,
+                });
+                if let Some(error) = error {
+                    return Progress::Ended(Outcome::Failed(error));
+                }
+                true
+            }
+            // Inside MULTI an error discards the whole transaction: nothing is changed.
+            (_, Reply::Error(text)) => return Progress::Ended(Outcome::Refused(text.clone())),
+            (Awaits::Positions, reply) => self.take_keys(reply).is_some(),
+            (Awaits::Armed, Reply::Text(text)) => text == "QUEUED",
+            (Awaits::Done, Reply::Text(text)) => text == "OK",
+            (Awaits::Identity, Reply::Text(text)) => text == "PONG",
+            _ => false,
+        };
+        if good {
+            Progress::Answered
+        } else {
+            Progress::Lost(format!("unexpected reply to {:?}", request.awaits))
+        }
+    }
+
+    fn finish(&mut self, op: &Op) -> Outcome {
+        match op {
+            Op::Observe { .. } | Op::Arm { .. } => Outcome::Done(Some(self.seen.clone())),
+            Op::Disarm { .. } | Op::Switch { .. } => Outcome::Done(None),
+        }
+    }
+
+    fn identity(&self) -> String {
+        "SONiC database".into()
+    }
+}
+
+fn key(slot: Slot, position: Position) -> String {
+    format!("{TABLE}|{}A-{}B", slot.0, position.0)
+}
+
+fn ask(bytes: Vec<u8>, awaits: Awaits) -> Request {
+    Request { bytes, awaits, number: 0 }
+}
+
+/// A command as RESP writes it: an array of counted strings.
+fn command(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len());
+    for word in words {
+        bytes.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    bytes.into_bytes()
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Reply {
+    Text(String),
+    Error(String),
+    Number,
+    Nothing,
+    Array(Vec<Reply>),
+}
+
+impl Reply {
+    /// The first reply and its length; `None` while it is not complete.
+    fn parse(bytes: &[u8], depth: usize) -> Result<Option<(Self, usize)>, &'static str> {
+        let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else {
+            return if bytes.len() > 65_536 { Err("a line without an end") } else { Ok(None) };
+        };
+        let (kind, line) = bytes[..end].split_first().ok_or("an empty line")?;
+        let text = String::from_utf8_lossy(line).into_owned();
+        let after = end + 2;
+        let count = || text.parse::<i64>().map_err(|_| "a count that is no number");
+        match kind {
+            b'+' => Ok(Some((Self::Text(text), after))),
+            b'-' => Ok(Some((Self::Error(text), after))),
+            b':' => Ok(Some((Self::Number, after))),
+            b'$' => Self::parse_text(bytes, after, count()?),
+            b'*' if depth < DEPTH_MAX => Self::parse_array(bytes, after, count()?, depth),
+            _ => Err("not RESP"),
+        }
+    }
+
+    fn parse_text(
+        bytes: &[u8],
+        start: usize,
+        length: i64,
+    ) -> Result<Option<(Self, usize)>, &'static str> {
+        let Ok(length) = usize::try_from(length) else { return Ok(Some((Self::Nothing, start))) };
+        if length > super::INPUT_BYTES_MAX {
+            return Err("a text longer than allowed");
+        }
+        let Some(text) = bytes.get(start..start + length + 2) else { return Ok(None) };
+        let text = text.strip_suffix(b"\r\n").ok_or("a text without its end")?;
+        let text = String::from_utf8_lossy(text).into_owned();
+        Ok(Some((Self::Text(text), start + length + 2)))
+    }
+
+    fn parse_array(
+        bytes: &[u8],
+        start: usize,
+        count: i64,
+        depth: usize,
+    ) -> Result<Option<(Self, usize)>, &'static str> {
+        let Ok(count) = usize::try_from(count) else { return Ok(Some((Self::Nothing, start))) };
+        if count > ITEMS_MAX {
+            return Err("a list longer than allowed");
+        }
+        let mut items = Vec::new();
+        let mut at = start;
+        for _ in 0..count {
+            let Some((item, length)) = Self::parse(&bytes[at..], depth + 1)? else {
+                return Ok(None);
+            };
+            items.push(item);
+            at += length;
+        }
+        Ok(Some((Self::Array(items), at)))
+    }
+}

@@ -1,0 +1,179 @@
+//! A dialect over a TCP connection or a serial line.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_serial::{SerialPortBuilderExt, SerialStream};
+
+use super::{Boxed, Dialect, Driver, Reached, Session};
+use crate::state::{Op, Outcome};
+
+/// How long a connection and a hello may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+const READ_BYTES: usize = 16 << 10;
+
+/// Where a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// `host:port`.
+    Tcp(String),
+    /// A serial line or pty and its bits per second; 8N1, no flow control.
+    Serial {
+        /// Its path.
+        path: String,
+        /// Its rate.
+        bits_per_second: u32,
+    },
+}
+
+enum Link {
+    Tcp(TcpStream),
+    Serial(SerialStream),
+}
+
+impl Link {
+    async fn open(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Ok(Self::Tcp(stream))
+            }
+            Address::Serial { path, bits_per_second } => {
+                let line = tokio_serial::new(path, *bits_per_second).open_native_async();
+                Ok(Self::Serial(line.map_err(io::Error::from)?))
+            }
+        }
+    }
+
+    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer).await,
+            Self::Serial(line) => line.read(buffer).await,
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes).await,
+            Self::Serial(line) => line.write_all(bytes).await,
+        }
+    }
+}
+
+/// A driver that speaks a dialect over a byte stream.
+pub struct StreamDriver<D> {
+    address: Address,
+    session: Session<D>,
+    link: Option<Link>,
+    buffer: Box<[u8]>,
+}
+
+impl<D: Dialect> StreamDriver<D> {
+    /// Not connected yet.
+    pub fn new(address: Address, dialect: D) -> Self {
+        let buffer = vec![0; READ_BYTES].into_boxed_slice();
+        Self { address, session: Session::new(dialect), link: None, buffer }
+    }
+
+    /// Writes and reads until the session has come to something.
+    async fn until_reached(&mut self, mut out: Vec<u8>) -> Reached {
+        let Some(link) = &mut self.link else { return Reached::Lost("not connected".into()) };
+        loop {
+            if !out.is_empty()
+                && let Err(error) = link.write(&out).await
+            {
+                return Reached::Lost(format!("write: {error}"));
+            }
+            out.clear();
+            match link.read(&mut self.buffer).await {
+                Ok(0) => return Reached::Lost("the device closed the connection".into()),
+                Err(error) => return Reached::Lost(format!("read: {error}")),
+                Ok(length) => {
+                    let reached = self.session.received(&self.buffer[..length], &mut out);
+                    if let Some(reached) = reached {
+                        return reached;
+                    }
+                }
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.link = None;
+        self.session.closed();
+    }
+
+    async fn hello(&mut self) -> Result<String, String> {
+        self.close();
+        let link = Link::open(&self.address).await.map_err(|error| error.to_string())?;
+        self.link = Some(link);
+        let mut out = Vec::new();
+        self.session.connected(&mut out);
+        match self.until_reached(out).await {
+            Reached::Ready(identity) => Ok(identity),
+            Reached::Lost(why) => Err(why),
+            Reached::Ended(outcome) => Err(format!("{outcome:?} before it said who it is")),
+        }
+    }
+}
+
+impl<D: Dialect + Clone> Driver for StreamDriver<D> {
+    fn connect(&mut self) -> Boxed<'_, Result<String, String>> {
+        Box::pin(async move {
+            let hello = tokio::time::timeout(CONNECT_WITHIN, self.hello()).await;
+            let result = hello.unwrap_or_else(|_| Err("no answer to hello in time".into()));
+            if result.is_err() {
+                self.close();
+            }
+            result
+        })
+    }
+
+    fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome> {
+        Box::pin(async move {
+            let mut out = Vec::new();
+            if let Some(outcome) = self.session.start(op, &mut out) {
+                return outcome;
+            }
+            match self.until_reached(out).await {
+                Reached::Ended(outcome) => outcome,
+                Reached::Lost(why) => {
+                    self.close();
+                    Outcome::Unknown(why)
+                }
+                Reached::Ready(_) => Outcome::Unknown("a hello out of turn".into()),
+            }
+        })
+    }
+
+    fn idle(&mut self) -> Boxed<'_, String> {
+        Box::pin(async move {
+            let Some(link) = &mut self.link else { return "not connected".into() };
+            let mut out = Vec::new();
+            loop {
+                match link.read(&mut self.buffer).await {
+                    Ok(0) => return "the device closed the connection".into(),
+                    Err(error) => return error.to_string(),
+                    Ok(length) => {
+                        self.session.received(&self.buffer[..length], &mut out);
+                    }
+                }
+            }
+        })
+    }
+
+    fn disconnect(&mut self) {
+        self.close();
+    }
+
+    fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
+        super::preview(self.session.dialect(), ops)
+    }
+
+    fn noise(&self) -> u64 {
+        self.session.noise()
+    }
+}

@@ -1,0 +1,100 @@
+//! `lightloomd --config daemon.yaml`: the daemon. `docs/operations.md` has the night-shift commands.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use lightloom_daemon::{api, notify, serve, start};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Drives transceivers, optical switches and Linux switches, and leaves the light on.
+#[derive(Debug, Parser)]
+#[command(version, after_help = "Example:\n  lightloomd --config topologies/daemon.yaml")]
+struct Arguments {
+    /// The daemon's file.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Check the file and the fabric it names, and start nothing.
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let result = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")
+        .and_then(|runtime| runtime.block_on(run(&arguments)));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let (config, installed) = start::read_files(&arguments.config)?;
+    if arguments.check {
+        tracing::info!(devices = config.inventory.devices.len(), "the file is good");
+        return Ok(());
+    }
+    let tls = config.file.tls.clone();
+    let path = start::socket_path(&config);
+    // First the journal's lock, then the socket: a second daemon must not take it from the first.
+    let daemon = start::start(config, installed)?;
+    let socket = unix_listener(&path)?;
+    let router = api::router(daemon.shared);
+    tokio::spawn(serve::unix(socket, router.clone()));
+    if let Some(tls) = tls {
+        let listener = TcpListener::bind(tls.listen).await.context("cannot listen")?;
+        let config = serve::tls_config(&tls)?;
+        tokio::spawn(serve::tls(listener, tls, config, router));
+    }
+    notify::tell("READY=1\nSTATUS=serving");
+    if let Some(every) = notify::watchdog_every() {
+        tokio::spawn(async move {
+            loop {
+                notify::tell("WATCHDOG=1");
+                tokio::time::sleep(every).await;
+            }
+        });
+    }
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        () = daemon.runtime.run(daemon.calls, daemon.events) => {}
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    // Nothing is undone on the way out: what is lit stays lit.
+    notify::tell("STOPPING=1");
+    Ok(())
+}
+
+/// The socket that systemd passes, or one of our own.
+fn unix_listener(path: &Path) -> anyhow::Result<UnixListener> {
+    let passed = listenfd::ListenFd::from_env().take_unix_listener(0).ok().flatten();
+    let listener = match passed {
+        Some(listener) => listener,
+        None => {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            let _ = std::fs::remove_file(path);
+            let listener = std::os::unix::net::UnixListener::bind(path)
+                .with_context(|| format!("cannot listen on {}", path.display()))?;
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+            listener
+        }
+    };
+    listener.set_nonblocking(true)?;
+    Ok(UnixListener::from_std(listener)?)
+}

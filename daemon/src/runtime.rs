@@ -1,0 +1,472 @@
+//! Runs the controller: performs its actions in order, brings it answers and the time.
+//!
+//! ```text
+//!   API ──calls──▶ ┌─────────┐ ──▶ journal (one sync for records that follow each other)
+//!                  │ runtime │ ──▶ device tasks ──▶ drivers
+//!   devices ─────▶ └─────────┘ ──▶ answers, metrics, watchers
+//! ```
+//!
+//! One task owns the controller and the journal, so there is nothing to lock. When the journal
+//! fails, the controller is asked nothing any more: reads go on, changes are refused, light stays.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use lightloom_fabric::fabric::Fabric as Installed;
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::plan::Plan;
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{oneshot, watch};
+
+use crate::bypass;
+use crate::change::Mode;
+use crate::clock::Clock;
+use crate::config::{Config, OnFault, micros};
+use crate::controller::{Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request};
+use crate::desired;
+use crate::file_storage::FileStorage;
+use crate::journal::Journal;
+use crate::metrics::Metrics;
+use crate::record::{Asked, Cause, Record, TxnResult};
+use crate::state::{DeviceName, Micros, Op, Txn};
+use crate::tend::{FromDevice, ToDevice};
+
+/// A look at everything, by somebody who changes nothing.
+pub type Look = Box<dyn FnOnce(&Runtime) + Send>;
+
+/// What the API asks of the runtime.
+pub enum Call {
+    /// A request for the controller.
+    Ask {
+        /// Who, and under which id.
+        asked: Asked,
+        /// What.
+        request: Request,
+        /// The plan it comes from, kept for bypasses.
+        plan: Option<Box<Plan>>,
+        /// Where the answer goes.
+        answer: oneshot::Sender<Answer>,
+    },
+    /// Parts broke, or work again.
+    Fault {
+        /// Who says so.
+        asked: Asked,
+        /// What broke.
+        broken: Vec<Part>,
+        /// What works again.
+        repaired: Vec<Part>,
+        /// Where the answer goes.
+        answer: oneshot::Sender<Answer>,
+    },
+    /// A look.
+    Look(Look),
+    /// What operations would send to a device.
+    Preview(DeviceName, Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, String>>),
+}
+
+/// How a device is doing, beyond what the controller knows.
+#[derive(Clone, Debug, Default)]
+pub struct Contact {
+    /// Who it says it is.
+    pub identity: String,
+    /// Why it cannot be talked to.
+    pub trouble: Option<String>,
+    /// Since when, on the monotonic clock.
+    pub down_since: Option<Micros>,
+    /// Its death has been acted on.
+    pub counted_dead: bool,
+}
+
+/// Everything that runs.
+pub struct Runtime {
+    /// The controller.
+    pub controller: Controller,
+    /// Why changes are refused, when the journal failed.
+    pub failed: Option<String>,
+    /// How many records the journal holds.
+    pub records: u64,
+    /// Contact with each device.
+    pub contacts: BTreeMap<DeviceName, Contact>,
+    /// The checked daemon file.
+    pub config: Config,
+    /// What is installed, where the file names it.
+    pub installed: Option<Installed>,
+    /// The plan that is on the devices, where it is known.
+    pub plan: Option<Plan>,
+    /// The clocks.
+    pub clock: Clock,
+    journal: Journal<Record, FileStorage>,
+    metrics: Metrics,
+    devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
+    answers: BTreeMap<u64, oneshot::Sender<Answer>>,
+    last_reply_to: u64,
+    /// Plans of transactions on their way, by hash.
+    plans: BTreeMap<String, Plan>,
+    began: Option<(Txn, Instant)>,
+    event_at: Option<Instant>,
+    changes: watch::Sender<u64>,
+}
+
+/// What a runtime is made of.
+pub struct Parts {
+    /// The controller, over what the journal remembers.
+    pub controller: Controller,
+    /// What it wants done first.
+    pub first: Vec<Action>,
+    /// The journal.
+    pub journal: Journal<Record, FileStorage>,
+    /// Why changes are refused from the start.
+    pub failed: Option<String>,
+    /// The checked daemon file.
+    pub config: Config,
+    /// What is installed.
+    pub installed: Option<Installed>,
+    /// The clocks.
+    pub clock: Clock,
+    /// The metrics.
+    pub metrics: Metrics,
+    /// The ways to the device tasks.
+    pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
+    /// Told with each change of anything.
+    pub changes: watch::Sender<u64>,
+}
+
+impl Runtime {
+    /// Performs what the controller wants first, and is ready to run.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let names = parts.devices.keys().map(|name| (name.clone(), Contact::default()));
+        let mut runtime = Self {
+            records: parts.journal.length(),
+            contacts: names.collect(),
+            controller: parts.controller,
+            failed: parts.failed,
+            config: parts.config,
+            installed: parts.installed,
+            plan: None,
+            clock: parts.clock,
+            journal: parts.journal,
+            metrics: parts.metrics,
+            devices: parts.devices,
+            answers: BTreeMap::new(),
+            last_reply_to: 0,
+            plans: BTreeMap::new(),
+            began: None,
+            event_at: None,
+            changes: parts.changes,
+        };
+        runtime.plan = runtime.load_plan(&runtime.controller.ledger().plan_sha256.clone());
+        runtime.perform(parts.first);
+        runtime
+    }
+
+    /// Runs until every caller is gone.
+    pub async fn run(
+        mut self,
+        mut calls: Receiver<Call>,
+        mut events: UnboundedReceiver<FromDevice>,
+    ) {
+        loop {
+            let wait = self.wait();
+            tokio::select! {
+                biased;
+                event = events.recv() => match event {
+                    Some(event) => self.take_events(event, &mut events),
+                    None => return,
+                },
+                call = calls.recv() => match call {
+                    Some(call) => self.take_call(call),
+                    None => return,
+                },
+                () = tokio::time::sleep(wait) => {}
+            }
+            self.tick();
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        let now = self.clock.now();
+        let deadline = self.controller.deadline(&now).filter(|_| self.failed.is_none());
+        let wait = deadline.map_or(Micros::from_secs(1), |deadline| deadline - now.mono);
+        // Rounded up to the timer's millisecond, and never longer than a heartbeat check.
+        Duration::from_micros(wait.0).min(Duration::from_secs(1))
+    }
+
+    fn tick(&mut self) {
+        let now = self.clock.now();
+        if self.controller.deadline(&now).is_some_and(|deadline| deadline <= now.mono) {
+            self.handle(Event::Tick);
+        }
+        self.notice_deaths();
+        let pending = self.controller.ledger().pending.as_ref();
+        let left = pending.map_or(Micros(0), |pending| pending.deadline(&now) - now.mono);
+        self.metrics.confirm_pending_seconds.set(left.as_secs_f64());
+    }
+
+    fn take_events(&mut self, first: FromDevice, more: &mut UnboundedReceiver<FromDevice>) {
+        let mut next = Some(first);
+        while let Some(event) = next {
+            match event {
+                FromDevice::Event(event) => self.handle(event),
+                FromDevice::Identity(device, identity) => {
+                    self.contacts.entry(device).or_default().identity = identity;
+                }
+                FromDevice::Noise(device, noise) => {
+                    #[expect(clippy::cast_precision_loss, reason = "a metric")]
+                    self.metrics
+                        .device_noise
+                        .with_label_values(&[device.as_str()])
+                        .set(noise as f64);
+                }
+            }
+            next = more.try_recv().ok();
+        }
+    }
+
+    fn take_call(&mut self, call: Call) {
+        match call {
+            Call::Look(look) => look(self),
+            Call::Ask { asked, request, plan, answer } => self.ask(asked, request, plan, answer),
+            Call::Fault { asked, broken, repaired, answer } => {
+                self.event_at = Some(Instant::now());
+                let result = self.bypass(asked, &broken, &repaired);
+                match result {
+                    Ok((asked, apply, plan)) => {
+                        self.ask(asked, Request::Apply(apply), Some(Box::new(plan)), answer);
+                    }
+                    Err(reply) => {
+                        let _ = answer.send(reply);
+                    }
+                }
+            }
+            Call::Preview(device, ops, answer) => {
+                let _ = match self.devices.get(&device) {
+                    Some(task) => task.send(ToDevice::Preview(ops, answer)).map_err(|_| ()),
+                    None => answer.send(Err("no such device".into())).map_err(|_| ()),
+                };
+            }
+        }
+    }
+
+    fn ask(
+        &mut self,
+        asked: Asked,
+        request: Request,
+        plan: Option<Box<Plan>>,
+        answer: oneshot::Sender<Answer>,
+    ) {
+        if let Some(why) = &self.failed {
+            let reasons = vec![format!("the journal has failed: {why}")];
+            let _ = answer.send(Answer::Refused { reasons });
+            return;
+        }
+        if let (Some(plan), Request::Apply(apply)) = (plan, &request) {
+            self.keep_plan(&apply.plan_sha256, *plan);
+        }
+        self.last_reply_to += 1;
+        self.answers.insert(self.last_reply_to, answer);
+        let reply_to = ReplyTo(self.last_reply_to);
+        self.handle(Event::Request { asked, request, reply_to });
+    }
+
+    fn handle(&mut self, event: Event) {
+        if self.failed.is_some() {
+            return;
+        }
+        let actions = self.controller.handle(&self.clock.now(), event);
+        self.perform(actions);
+    }
+
+    fn perform(&mut self, actions: Vec<Action>) {
+        let mut actions = actions.into_iter().peekable();
+        while let Some(action) = actions.next() {
+            match action {
+                Action::Append(record) => {
+                    let mut records = vec![record];
+                    while let Some(Action::Append(record)) =
+                        actions.next_if(|action| matches!(action, Action::Append(_)))
+                    {
+                        records.push(record);
+                    }
+                    if !self.append(&records) {
+                        return;
+                    }
+                }
+                Action::Send(device, ticket, op) => self.tell(&device, ToDevice::Run(ticket, op)),
+                Action::Abandon(device, ticket) => self.tell(&device, ToDevice::Abandon(ticket)),
+                Action::Answer(ReplyTo(reply_to), answer) => {
+                    if let Some(sender) = self.answers.remove(&reply_to) {
+                        let _ = sender.send(answer);
+                    }
+                }
+                Action::Note(note) => self.note(note),
+            }
+        }
+    }
+
+    fn tell(&self, device: &DeviceName, command: ToDevice) {
+        if let Some(task) = self.devices.get(device) {
+            let _ = task.send(command);
+        }
+    }
+
+    fn append(&mut self, records: &[Record]) -> bool {
+        let started = Instant::now();
+        let result = self.journal.append(records);
+        self.metrics.journal_seconds.observe(started.elapsed().as_secs_f64());
+        self.records = self.journal.length();
+        self.metrics.journal_records.set(i64::try_from(self.records).unwrap_or(i64::MAX));
+        if let Err(error) = result {
+            tracing::error!(%error, "the journal failed: changes are refused, light stays as it is");
+            self.metrics.journal_failed.set(1);
+            self.failed = Some(error.to_string());
+            let reasons = vec![format!("the journal has failed: {error}")];
+            for (_, answer) in std::mem::take(&mut self.answers) {
+                let _ = answer.send(Answer::Refused { reasons: reasons.clone() });
+            }
+            return false;
+        }
+        true
+    }
+
+    fn note(&mut self, note: Note) {
+        match note {
+            Note::Up(device) => {
+                tracing::info!(%device, "up");
+                self.metrics.device_up.with_label_values(&[device.as_str()]).set(1.0);
+                let contact = self.contacts.entry(device).or_default();
+                (contact.trouble, contact.down_since) = (None, None);
+                contact.counted_dead = false;
+            }
+            Note::Down(device, why) => {
+                tracing::warn!(%device, why, "down");
+                self.metrics.device_up.with_label_values(&[device.as_str()]).set(0.0);
+                let now = self.clock.now().mono;
+                let contact = self.contacts.entry(device).or_default();
+                contact.trouble = Some(why);
+                contact.down_since.get_or_insert(now);
+            }
+            Note::Drift(device, drift) => {
+                #[expect(clippy::cast_precision_loss, reason = "a metric")]
+                let slots = drift.len() as f64;
+                self.metrics.drifted_slots.with_label_values(&[device.as_str()]).set(slots);
+                tracing::warn!(%device, slots, "drift");
+            }
+            Note::Fired(txn) => {
+                if let Some(event_at) = self.event_at.take() {
+                    let passed = event_at.elapsed().as_secs_f64();
+                    self.metrics.event_to_fired_seconds.observe(passed);
+                }
+                if self.began.as_ref().is_none_or(|(began, _)| *began != txn) {
+                    self.began = Some((txn, Instant::now()));
+                }
+                tracing::info!(%txn, "light moves");
+            }
+            Note::Ended(txn, result) => self.ended(txn, result),
+            Note::Unknown(device, why) => {
+                tracing::warn!(%device, why, "outcome unknown");
+                self.metrics.unknown.inc();
+            }
+            Note::Late(_) => self.metrics.late.inc(),
+        }
+    }
+
+    fn ended(&mut self, txn: Txn, result: TxnResult) {
+        let label = match result {
+            TxnResult::Committed => "committed",
+            TxnResult::RolledBack => "rolled-back",
+            TxnResult::Aborted => "aborted",
+            TxnResult::Partial => "partial",
+        };
+        tracing::info!(%txn, result = label, "transaction over");
+        self.metrics.transactions.with_label_values(&[label]).inc();
+        if let Some((_, began)) = self.began.take() {
+            self.metrics.transaction_seconds.observe(began.elapsed().as_secs_f64());
+        }
+        if result == TxnResult::Committed {
+            let sha = self.controller.ledger().plan_sha256.clone();
+            self.plan = self.plans.remove(&sha).or_else(|| self.load_plan(&sha));
+            self.plans.clear();
+        }
+    }
+
+    // ---- plans and faults ----------------------------------------------------------------------
+
+    fn plan_file(&self, sha256: &str) -> PathBuf {
+        self.config.file.state_dir.join(format!("plan-{sha256}.json"))
+    }
+
+    /// Plans are kept so that a bypass can start from what is lit, also after a restart. A plan that
+    /// cannot be kept only costs that: applying goes on.
+    fn keep_plan(&mut self, sha256: &str, plan: Plan) {
+        let file = self.plan_file(sha256);
+        let kept = serde_json::to_vec(&plan).map_err(std::io::Error::from);
+        if let Err(error) = kept.and_then(|bytes| std::fs::write(&file, bytes)) {
+            tracing::warn!(%error, file = %file.display(), "the plan could not be kept");
+        }
+        self.plans.insert(sha256.to_owned(), plan);
+    }
+
+    fn load_plan(&self, sha256: &str) -> Option<Plan> {
+        let bytes = std::fs::read(self.plan_file(sha256)).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    fn bypass(
+        &self,
+        asked: Asked,
+        broken: &[Part],
+        repaired: &[Part],
+    ) -> Result<(Asked, Apply, Plan), Answer> {
+        let refused = |why: String| Answer::Refused { reasons: vec![why] };
+        let installed =
+            self.installed.as_ref().ok_or_else(|| refused("no fabric is named".into()))?;
+        let plan = self.plan.as_ref().ok_or_else(|| refused("no plan is applied".into()))?;
+        let next = bypass::next_plan(installed, plan, broken, repaired)
+            .map_err(|reasons| Answer::Refused { reasons })?;
+        let target =
+            desired::paths(&next, &self.config).map_err(|reasons| Answer::Refused { reasons })?;
+        let apply = Apply {
+            target,
+            plan_sha256: bypass::sha256_of(&next),
+            mode: Mode::Update,
+            cause: Some(Cause::Bypass),
+            ..Apply::default()
+        };
+        Ok((asked, apply, next))
+    }
+
+    /// A module that cannot be talked to for longer than the heartbeat counts as dead.
+    fn notice_deaths(&mut self) {
+        if self.config.file.policies.on_fault != OnFault::Bypass
+            || self.plan.is_none()
+            || self.controller.is_busy()
+            || self.failed.is_some()
+        {
+            return;
+        }
+        let (now, heartbeat) = (self.clock.now().mono, micros(self.config.file.policies.heartbeat));
+        let dead = |c: &Contact| c.down_since.is_some_and(|since| since + heartbeat <= now);
+        let mut broken = Vec::new();
+        for (bundle, device) in &self.config.bundles {
+            if let Some(contact) = self.contacts.get_mut(device)
+                && dead(contact)
+                && !contact.counted_dead
+            {
+                contact.counted_dead = true;
+                broken.push(Part::Bundle(*bundle));
+            }
+        }
+        if broken.is_empty() {
+            return;
+        }
+        tracing::warn!(count = broken.len(), "modules are silent: bypassing them");
+        let request = format!("heartbeat-{}", self.controller.ledger().last_txn.0 + 1);
+        let actor = "policy:heartbeat".to_owned();
+        let asked = Asked { actor, digest: request.clone(), request };
+        let (answer, _) = oneshot::channel();
+        self.take_call(Call::Fault { asked, broken, repaired: Vec::new(), answer });
+    }
+}

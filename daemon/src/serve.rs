@@ -1,0 +1,161 @@
+//! Listeners: a Unix socket, and TCP with mutual TLS. Who a client is and what it may do is known
+//! before its first byte of HTTP is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
+
+use crate::config::{ClientFile, Role, TlsFile};
+
+/// The most connections of a listener at a time; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 256;
+/// How long a client may take for a handshake, and for the head of a request.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// How long a connection may live: watchers come again.
+const CONNECTION_WITHIN: Duration = Duration::from_secs(120);
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Its name in the audit log.
+    pub name: String,
+    /// What it may do.
+    pub roles: BTreeSet<Role>,
+}
+
+impl Client {
+    /// # Errors
+    /// The role, when the client does not have it.
+    pub fn must_have(&self, role: Role) -> Result<(), Role> {
+        if self.roles.contains(&role) { Ok(()) } else { Err(role) }
+    }
+
+    /// A user of this machine: the daemon's own and root may do everything, others read and plan.
+    fn of_user(uid: u32) -> Self {
+        let own = rustix::process::geteuid().as_raw();
+        let mut roles = BTreeSet::from([Role::Read, Role::Plan]);
+        if uid == 0 || uid == own {
+            roles.extend([Role::Apply, Role::Confirm, Role::Firmware]);
+        }
+        Self { name: format!("uid:{uid}"), roles }
+    }
+}
+
+/// Serves the Unix socket until the task is dropped.
+pub async fn unix(listener: UnixListener, router: Router) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let client = match stream.peer_cred() {
+            Ok(credentials) => Client::of_user(credentials.uid()),
+            Err(_) => continue,
+        };
+        let router = router.clone();
+        tokio::spawn(async move {
+            connection(stream, router, client).await;
+            drop(place);
+        });
+    }
+}
+
+/// Serves TCP with mutual TLS until the task is dropped.
+pub async fn tls(listener: TcpListener, tls: TlsFile, config: ServerConfig, router: Router) {
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let clients: BTreeMap<String, ClientFile> =
+        tls.clients.iter().map(|c| (c.sha256.to_lowercase(), c.clone())).collect();
+    let clients = Arc::new(clients);
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok((stream, address)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let (acceptor, clients, router) = (acceptor.clone(), clients.clone(), router.clone());
+        tokio::spawn(async move {
+            let stream = tokio::time::timeout(HEAD_WITHIN, acceptor.accept(stream)).await;
+            let Ok(Ok(stream)) = stream else {
+                tracing::info!(%address, "no TLS handshake");
+                return;
+            };
+            let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+            let client = client_of(certificate, &clients);
+            connection(stream, router, client).await;
+            drop(place);
+        });
+    }
+}
+
+fn client_of(
+    certificate: Option<&CertificateDer<'_>>,
+    clients: &BTreeMap<String, ClientFile>,
+) -> Client {
+    let hash = certificate.map(|certificate| {
+        Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    });
+    let hash = hash.unwrap_or_default();
+    match clients.get(&hash) {
+        Some(client) => Client { name: client.name.clone(), roles: client.roles.clone() },
+        None => Client { name: format!("certificate:{hash}"), roles: BTreeSet::new() },
+    }
+}
+
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    client: Client,
+) {
+    let service = TowerToHyperService::new(router.layer(Extension(client)));
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(CONNECTION_WITHIN, serving).await;
+}
+
+/// The TLS side of the daemon's file.
+///
+/// # Errors
+/// Files that cannot be read or make no sense.
+pub fn tls_config(tls: &TlsFile) -> io::Result<ServerConfig> {
+    let bad = |error: &dyn std::fmt::Display| io::Error::other(format!("TLS: {error}"));
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(&tls.certificate).map_err(|error| bad(&error))?.collect();
+    let certificates = certificates.map_err(|error| bad(&error))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|error| bad(&error))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(&tls.client_ca).map_err(|error| bad(&error))? {
+        let certificate = certificate.map_err(|error| bad(&error))?;
+        roots.add(certificate).map_err(|error| bad(&error))?;
+    }
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .map_err(|error| bad(&error))?;
+    ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| bad(&error))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(certificates, key)
+        .map_err(|error| bad(&error))
+}

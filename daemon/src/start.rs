@@ -1,0 +1,224 @@
+//! Puts the daemon together: file, journal, controller, device tasks, runtime.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use lightloom_fabric::document;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::seed::Seed;
+use lightloom_firmware_api::path::Policy;
+use tokio::sync::{mpsc, watch};
+
+use crate::api::Shared;
+use crate::audit::{Audit, Entry};
+use crate::clock::Clock;
+use crate::config::{self, Config, DriverFile, PathPolicy};
+use crate::controller::Controller;
+use crate::driver::Driver;
+use crate::driver::chaos::{Chances, Chaos};
+use crate::driver::linux::Linux;
+use crate::driver::ocstrx::OcsTrx;
+use crate::driver::scpi::Scpi;
+use crate::driver::sonic::{ReadFrom, Sonic};
+use crate::driver::stream::{Address, StreamDriver};
+use crate::driver::tl1::Tl1;
+use crate::file_storage::FileStorage;
+use crate::journal::Journal;
+use crate::metrics::Metrics;
+use crate::record::{Ledger, Record};
+use crate::runtime::{Parts, Runtime};
+use crate::state::DeviceName;
+use crate::tend::tend;
+
+/// The most bytes of a daemon or fabric file.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Passwords that vendors ship.
+const DEFAULT_PASSWORDS: [&str; 4] = ["", "root", "admin", "password"];
+
+/// Reads and checks the daemon's file and the fabric it names.
+///
+/// # Errors
+/// Every mistake in them, rendered for people.
+pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
+    let config = checked(path, config::load)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let installed = config.file.fabric.as_ref().map(|fabric| folder.join(fabric));
+    let installed =
+        installed.map(|path| checked(&path, lightloom_fabric::file::load)).transpose()?;
+    Ok((config, installed))
+}
+
+fn checked<T>(
+    path: &Path,
+    load: impl FnOnce(&str, &[u8]) -> (Option<T>, Vec<document::Diagnostic>),
+) -> anyhow::Result<T> {
+    let shown = path.display().to_string();
+    let size = fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
+    if size > FILE_BYTES_MAX {
+        bail!("{shown} is larger than {FILE_BYTES_MAX} bytes");
+    }
+    let bytes = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let (value, mistakes) = load(&shown, &bytes);
+    value.with_context(|| {
+        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        lines.join("\n")
+    })
+}
+
+/// A daemon that is ready to run.
+pub struct Daemon {
+    /// The runtime, to be run.
+    pub runtime: Runtime,
+    /// Its callers' end.
+    pub calls: mpsc::Receiver<crate::runtime::Call>,
+    /// Its devices' end.
+    pub events: mpsc::UnboundedReceiver<crate::tend::FromDevice>,
+    /// What the API shares.
+    pub shared: Shared,
+}
+
+/// Opens the journal, recovers, connects devices. Needs a runtime to spawn on.
+///
+/// # Errors
+/// What keeps the daemon from starting; nothing was sent to any device then.
+pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
+    let folder = config.file.state_dir.clone();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o750)
+        .create(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    let drivers = drivers(&config)?;
+    let storage = FileStorage::open(&folder.join("journal.log"))?;
+    let (journal, opened) = Journal::<Record, _>::open(storage)?;
+    if opened.torn_bytes > 0 {
+        tracing::warn!(bytes = opened.torn_bytes, "cut a torn tail off the journal");
+    }
+    let failed = opened.damage.map(|damage| damage.to_string());
+    let audit = open_audit(&folder)?;
+    let clock = Clock::new();
+    let metrics = Metrics::new()?;
+    let ledger = Ledger::fold(&opened.records);
+    let (controller, first) = Controller::start(config.inventory.clone(), ledger, &clock.now());
+    // On a damaged journal nothing is begun, not even what was left open.
+    let first = if failed.is_some() { Vec::new() } else { first };
+    let (events_in, events) = mpsc::unbounded_channel();
+    let mut devices = BTreeMap::new();
+    for (name, driver) in drivers {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(tend(name.clone(), driver, receiver, events_in.clone()));
+        devices.insert(name, sender);
+    }
+    let (calls_in, calls) = mpsc::channel(1024);
+    let (changes, changes_out) = watch::channel(0);
+    let shared = Shared {
+        calls: calls_in,
+        audit,
+        metrics: metrics.clone(),
+        changes: changes_out,
+        clock: clock.clone(),
+    };
+    let parts = Parts {
+        controller,
+        first,
+        journal,
+        failed,
+        config,
+        installed,
+        clock,
+        metrics,
+        devices,
+        changes,
+    };
+    Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
+}
+
+fn open_audit(folder: &Path) -> anyhow::Result<Audit> {
+    let storage = FileStorage::open(&folder.join("audit.log"))?;
+    let (journal, opened) = Journal::<Entry, _>::open(storage)?;
+    if let Some(damage) = opened.damage {
+        tracing::error!(%damage, "the audit log is damaged: changes are refused");
+    }
+    Ok(Audit::new(journal))
+}
+
+fn drivers(config: &Config) -> anyhow::Result<BTreeMap<DeviceName, Box<dyn Driver>>> {
+    let mut drivers = BTreeMap::new();
+    for (index, (name, (file, chances))) in config.drivers.iter().enumerate() {
+        let driver = driver(file).with_context(|| format!("device {name}"))?;
+        drivers.insert(name.clone(), with_chaos(driver, *chances, index as u64));
+    }
+    Ok(drivers)
+}
+
+fn with_chaos(driver: Box<dyn Driver>, chances: Option<Chances>, index: u64) -> Box<dyn Driver> {
+    match chances {
+        Some(chances) => Box::new(Chaos::new(driver, chances, Seed(0).stream("chaos", index))),
+        None => driver,
+    }
+}
+
+fn driver(file: &DriverFile) -> anyhow::Result<Box<dyn Driver>> {
+    Ok(match file {
+        DriverFile::Ocstrx(line) => {
+            let policy = match line.policy {
+                PathPolicy::Deactivated => Policy::RequireDeactivated,
+                PathPolicy::Mute => Policy::MuteTransmit,
+                PathPolicy::Hot => Policy::Hot,
+            };
+            let path = line.serial.clone();
+            let address = Address::Serial { path, bits_per_second: line.bits_per_second };
+            Box::new(StreamDriver::new(address, OcsTrx::new(policy, fresh_sequence())))
+        }
+        DriverFile::Scpi(file) => {
+            let address = match (&file.tcp, &file.serial) {
+                (Some(tcp), None) => Address::Tcp(tcp.clone()),
+                (None, Some(path)) => {
+                    Address::Serial { path: path.clone(), bits_per_second: 38_400 }
+                }
+                _ => bail!("scpi: give either `tcp` or `serial`"),
+            };
+            Box::new(StreamDriver::new(address, Scpi::new(file.power_monitor)))
+        }
+        DriverFile::Tl1(file) => {
+            let password = secret(&file.password_file)?;
+            if DEFAULT_PASSWORDS.contains(&password.as_str()) && !file.allow_default_password {
+                bail!("tl1: this is a vendor's default password; change it on the device first");
+            }
+            let dialect = Tl1::new(&file.user, &password, file.power_monitor);
+            Box::new(StreamDriver::new(Address::Tcp(file.tcp.clone()), dialect))
+        }
+        DriverFile::Sonic(file) => {
+            let password = file.password_file.as_deref().map(secret).transpose()?;
+            let read = if file.read_config { ReadFrom::Config } else { ReadFrom::State };
+            Box::new(StreamDriver::new(Address::Tcp(file.tcp.clone()), Sonic::new(read, password)))
+        }
+        DriverFile::Linux(file) => Box::new(Linux::new(file.clone())),
+    })
+}
+
+/// A start of numbering that a former life of the daemon is unlikely to have used last.
+fn fresh_sequence() -> u16 {
+    let now = Clock::new().now();
+    (now.wall_ms.wrapping_mul(257) & 0xffff) as u16
+}
+
+fn secret(path: &Path) -> anyhow::Result<String> {
+    let shown = path.display();
+    let metadata = fs::metadata(path).with_context(|| format!("cannot read {shown}"))?;
+    if metadata.permissions().mode() & 0o007 != 0 {
+        bail!("{shown} can be read by everybody: chmod o= it");
+    }
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Where the API's Unix socket is.
+#[must_use]
+pub fn socket_path(config: &Config) -> PathBuf {
+    let usual = || config.file.state_dir.join("lightloomd.sock");
+    config.file.socket.clone().unwrap_or_else(usual)
+}

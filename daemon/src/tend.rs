@@ -1,0 +1,151 @@
+//! Tends one device: keeps it connected, hands it operations one at a time, reports what becomes of
+//! them. One task a device.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::controller::{Event, Ticket};
+use crate::driver::Driver;
+use crate::state::{DeviceName, Op, Outcome};
+
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// What the runtime tells a device's task.
+#[derive(Debug)]
+pub enum ToDevice {
+    /// Perform this.
+    Run(Ticket, Op),
+    /// Nobody waits for this any more: start the connection afresh.
+    Abandon(Ticket),
+    /// Say what these would send.
+    Preview(Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, String>>),
+}
+
+/// What a device's task tells the runtime.
+#[derive(Debug)]
+pub enum FromDevice {
+    /// For the controller.
+    Event(Event),
+    /// Who the device says it is.
+    Identity(DeviceName, String),
+    /// Messages that made no sense, so far.
+    Noise(DeviceName, u64),
+}
+
+/// Tends `driver` until the runtime goes away.
+pub async fn tend(
+    name: DeviceName,
+    mut driver: Box<dyn Driver>,
+    mut commands: UnboundedReceiver<ToDevice>,
+    events: UnboundedSender<FromDevice>,
+) {
+    let mut backoff = BACKOFF_FIRST;
+    let mut reported = None;
+    loop {
+        let connected = tokio::select! {
+            connected = driver.connect() => connected,
+            () = decline(&name, &mut commands, &events) => return,
+        };
+        match connected {
+            Ok(identity) => {
+                backoff = BACKOFF_FIRST;
+                reported = None;
+                let _ = events.send(FromDevice::Identity(name.clone(), identity));
+                let _ = events.send(FromDevice::Event(Event::Up(name.clone())));
+                let Some(why) = serve(&name, &mut *driver, &mut commands, &events).await else {
+                    return;
+                };
+                driver.disconnect();
+                let _ = events.send(FromDevice::Noise(name.clone(), driver.noise()));
+                let _ = events.send(FromDevice::Event(Event::Down(name.clone(), why)));
+            }
+            Err(why) if reported.as_ref() == Some(&why) => {}
+            Err(why) => {
+                reported = Some(why.clone());
+                let _ = events.send(FromDevice::Event(Event::Down(name.clone(), why)));
+            }
+        }
+        tokio::select! {
+            () = sleep(backoff) => {}
+            () = decline(&name, &mut commands, &events) => return,
+        }
+        backoff = (backoff * 2).min(BACKOFF_MAX);
+    }
+}
+
+/// Answers for a device that is not there. Returns when the runtime is gone.
+async fn decline(
+    name: &DeviceName,
+    commands: &mut UnboundedReceiver<ToDevice>,
+    events: &UnboundedSender<FromDevice>,
+) {
+    while let Some(command) = commands.recv().await {
+        match command {
+            ToDevice::Run(ticket, _) => {
+                let outcome = Outcome::Unknown("not connected".into());
+                let _ = events.send(reply(name, ticket, outcome));
+            }
+            ToDevice::Abandon(_) => {}
+            ToDevice::Preview(_, answer) => {
+                let _ = answer.send(Err("not connected".into()));
+            }
+        }
+    }
+}
+
+fn reply(name: &DeviceName, ticket: Ticket, outcome: Outcome) -> FromDevice {
+    FromDevice::Event(Event::Reply { device: name.clone(), ticket, outcome })
+}
+
+/// Why the connection is over, or nothing when the runtime is gone.
+async fn serve(
+    name: &DeviceName,
+    driver: &mut dyn Driver,
+    commands: &mut UnboundedReceiver<ToDevice>,
+    events: &UnboundedSender<FromDevice>,
+) -> Option<String> {
+    loop {
+        let command = tokio::select! {
+            biased;
+            command = commands.recv() => command?,
+            why = driver.idle() => return Some(why),
+        };
+        match command {
+            ToDevice::Run(ticket, op) => {
+                let outcome = tokio::select! {
+                    outcome = driver.run(&op) => outcome,
+                    () = abandoned(ticket, commands) => return Some("no answer in time".into()),
+                };
+                let lost = match &outcome {
+                    Outcome::Unknown(why) => Some(why.clone()),
+                    _ => None,
+                };
+                let _ = events.send(reply(name, ticket, outcome));
+                if lost.is_some() {
+                    return lost;
+                }
+            }
+            ToDevice::Abandon(_) => {}
+            ToDevice::Preview(ops, answer) => {
+                let _ = answer.send(driver.preview(&ops));
+            }
+        }
+    }
+}
+
+async fn abandoned(ticket: Ticket, commands: &mut UnboundedReceiver<ToDevice>) {
+    loop {
+        match commands.recv().await {
+            Some(ToDevice::Abandon(abandoned)) if abandoned == ticket => return,
+            Some(ToDevice::Preview(_, answer)) => {
+                let _ = answer.send(Err("busy with an operation".into()));
+            }
+            Some(_) => {}
+            None => std::future::pending().await,
+        }
+    }
+}
