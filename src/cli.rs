@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::output::{Colour, Outcome};
-use crate::{compare, completions, cost, mfu, schema, trace, validate};
+use crate::{compare, completions, cost, emulate, mfu, plan, replan, schema, trace, validate};
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
@@ -24,6 +24,9 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Plan(plan::Arguments),
+    Replan(replan::Arguments),
+    Emulate(emulate::Arguments),
     Validate(validate::Arguments),
     Schema(schema::Arguments),
     Compare(compare::Arguments),
@@ -39,6 +42,9 @@ enum Verb {
 /// Whatever kept the verb from giving a result: printed to standard error, exit status 1.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match &arguments.verb {
+        Verb::Plan(arguments) => plan::run(arguments),
+        Verb::Replan(arguments) => replan::run(arguments),
+        Verb::Emulate(arguments) => emulate::run(arguments),
         Verb::Compare(arguments) => compare::run(arguments),
         Verb::Validate(arguments) => validate::run(arguments),
         Verb::Schema(arguments) => schema::run(arguments),

@@ -2,6 +2,7 @@
 //!
 //! To add a kind: one entry in [`KINDS`].
 
+use lightloom_emulator::scenario::{self, ScenarioFile};
 use lightloom_fabric::document::{self, Code, Diagnostic};
 use lightloom_fabric::file::{self, FabricFile};
 use lightloom_planner::cost::{self, PriceFile};
@@ -25,6 +26,14 @@ pub(crate) struct Kind {
 
 /// Every kind, in the order in which they are listed.
 pub(crate) const KINDS: &[Kind] = &[
+    Kind {
+        name: "scenario",
+        about: "A run of the emulator: what jobs do, what breaks when, what is expected",
+        marks: &["fabric", "collectives"],
+        check: |file, bytes| scenario::load(file, bytes).1,
+        schema: document::schema::<ScenarioFile>,
+        codes: scenario::codes::ALL,
+    },
     Kind {
         name: "fabric",
         about: "A cluster: what is installed, how it is cabled and what shall run on it",

@@ -3,6 +3,7 @@
 pub mod collective;
 pub mod device;
 pub mod engine;
+pub mod scenario;
 pub mod topology;
 pub mod training;
 pub mod transport;

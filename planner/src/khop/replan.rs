@@ -54,6 +54,8 @@ pub enum GroupChange {
     Lost {
         /// The job that runs on with one group fewer; nothing where a spare ring was lost.
         job: Option<u32>,
+        /// The place it had in the layout.
+        group: usize,
         /// Where it was.
         from: Vec<NodeId>,
     },
@@ -133,7 +135,7 @@ impl<'a> Work<'a> {
                 let spare = self.layout.groups.remove(index);
                 self.free(&spare.nodes);
                 self.put_out(&spare.nodes);
-                self.groups.push(GroupChange::Lost { job: None, from: spare.nodes });
+                self.groups.push(GroupChange::Lost { job: None, group: index, from: spare.nodes });
             }
         }
     }
@@ -173,7 +175,7 @@ impl<'a> Work<'a> {
             .or_else(|| self.fresh_if_ring(&old).map(|group| (group, false)));
         let Some((new, in_place)) = mended else {
             self.put_out(&old.nodes);
-            self.groups.push(GroupChange::Lost { job: old.job, from: old.nodes });
+            self.groups.push(GroupChange::Lost { job: old.job, group: index, from: old.nodes });
             return false;
         };
         self.groups.push(if in_place {

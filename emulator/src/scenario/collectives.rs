@@ -1,0 +1,95 @@
+//! From the collectives of a scenario to those of the engine.
+
+use lightloom_fabric::units::{Picoseconds, SimTime};
+
+use super::installed::{DCN, HBD};
+use super::{Collective, Kind};
+use crate::collective::{self, CollectiveError, Directions, Hierarchical, RingCollective};
+use crate::engine::{Engine, Route, VertexId};
+
+/// A collective under way: one for a group, or one for each rank between groups.
+pub(super) struct Running {
+    pub(super) parts: Vec<collective::Collective>,
+    /// Parts that have not ended.
+    pub(super) open: usize,
+    /// The closed form of the undisturbed collective.
+    pub(super) ideal: Picoseconds,
+}
+
+impl Running {
+    fn of(parts: Vec<collective::Collective>) -> Self {
+        let ideal = parts.iter().map(|part| part.ideal).max().unwrap_or_default();
+        Self { open: parts.len(), parts, ideal }
+    }
+}
+
+/// What the ring of a group computes; nothing for a collective between groups.
+fn ring_kind(kind: Kind) -> Option<collective::Kind> {
+    match kind {
+        Kind::AllReduce => Some(collective::Kind::AllReduce),
+        Kind::ReduceScatter => Some(collective::Kind::ReduceScatter),
+        Kind::AllGather => Some(collective::Kind::AllGather),
+        Kind::DataParallelAllReduce => None,
+    }
+}
+
+/// NCCL's factor from algorithm to bus bandwidth over so many ranks.
+pub(super) fn bus_factor(kind: Kind, ranks: u32) -> f64 {
+    ring_kind(kind).unwrap_or(collective::Kind::AllReduce).bus_factor(ranks as usize)
+}
+
+/// Begins a collective on the ring of one group, both ways round, now.
+pub(super) fn start_ring(
+    engine: &mut Engine,
+    collective: &Collective,
+    members: Vec<VertexId>,
+) -> Result<Running, CollectiveError> {
+    let ring = RingCollective {
+        kind: ring_kind(collective.kind).expect("a collective of one group"),
+        members,
+        size: collective.bytes,
+        directions: Directions::Both,
+        route: Route::Within(HBD),
+        start: engine.now(),
+    };
+    Ok(Running::of(vec![ring.start(engine)?]))
+}
+
+/// Begins an all-reduce between equal ranks of `groups`, now.
+///
+/// Groups are taken in sets of `per_set`, the nodes under a ToR: first inside each set, then between
+/// sets. Where they do not fill whole sets, or there is one set only, it is one flat ring.
+pub(super) fn start_between(
+    engine: &mut Engine,
+    collective: &Collective,
+    groups: &[Vec<VertexId>],
+    per_set: usize,
+) -> Result<Running, CollectiveError> {
+    let start = engine.now();
+    let ranks = groups.first().map_or(0, Vec::len);
+    let sets_fit = per_set > 1 && groups.len().is_multiple_of(per_set) && groups.len() > per_set;
+    let mut parts = Vec::with_capacity(ranks);
+    for rank in 0..ranks {
+        let peers: Vec<VertexId> = groups.iter().map(|group| group[rank]).collect();
+        let part = if sets_fit {
+            let groups = peers.chunks(per_set).map(<[VertexId]>::to_vec).collect();
+            let (inside, between) = (Route::Within(DCN), Route::Within(DCN));
+            Hierarchical { groups, size: collective.bytes, inside, between, start }.start(engine)?
+        } else {
+            flat(collective, peers, start).start(engine)?
+        };
+        parts.push(part);
+    }
+    Ok(Running::of(parts))
+}
+
+fn flat(collective: &Collective, members: Vec<VertexId>, start: SimTime) -> RingCollective {
+    RingCollective {
+        kind: collective::Kind::AllReduce,
+        members,
+        size: collective.bytes,
+        directions: Directions::Both,
+        route: Route::Within(DCN),
+        start,
+    }
+}

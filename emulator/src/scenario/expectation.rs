@@ -1,0 +1,215 @@
+//! What a scenario expects of its run, one sentence each.
+//!
+//! ```text
+//!   waste_ratio < 0.01            a figure of the result against a number
+//!   restored within 5ms           every fault is healed so soon after it struck
+//!   completes within 20ms         every collective is done by then
+//!   group g3 unaffected           its completion times are those of the run without faults
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use lightloom_fabric::id::GroupId;
+use lightloom_fabric::units::Picoseconds;
+
+/// A sentence that a run makes true or false.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expectation {
+    /// A figure compares with a number.
+    Figure {
+        /// Which figure.
+        figure: Figure,
+        /// How it must compare.
+        comparison: Comparison,
+        /// With what.
+        bound: f64,
+    },
+    /// Every fault is healed within this time after it struck.
+    RestoredWithin(Picoseconds),
+    /// Every collective ends by this time after the start of the run.
+    CompletesWithin(Picoseconds),
+    /// A group's completion times are those of the run without faults, to the picosecond.
+    Unaffected(GroupId),
+}
+
+macro_rules! figures {
+    ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
+        /// A figure of a result that can be compared.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Figure {
+            $($(#[$doc])* $name),+
+        }
+        impl Figure {
+            /// Every figure.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+            /// How it is written.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text),+
+                }
+            }
+        }
+    };
+}
+
+figures! {
+    /// Healthy GPUs in no complete ring over all GPUs, at the end.
+    WasteRatio = "waste_ratio",
+    /// Share of inner data-parallel hops that cross ToRs, at the end.
+    CrossTorShare = "cross_tor_share",
+    /// GPUs working for jobs at the end.
+    GpusUsed = "gpus_used",
+    /// GPUs of groups whose completion times moved.
+    GpusAffected = "gpus_affected",
+    /// Groups whose completion times moved.
+    GroupsAffected = "groups_affected",
+    /// GPUs that went out of service.
+    GpusLost = "gpus_lost",
+    /// Packets that found a queue full.
+    Drops = "drops",
+    /// Data packets sent again.
+    Retransmissions = "retransmissions",
+    /// Bundles switched in all.
+    BundlesSwitched = "bundles_switched",
+}
+
+/// How a figure compares with its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `<`
+    Below,
+    /// `<=`
+    AtMost,
+    /// `==`
+    Equal,
+    /// `>=`
+    AtLeast,
+    /// `>`
+    Above,
+}
+
+impl Comparison {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::AtMost, "<="),
+        (Self::AtLeast, ">="),
+        (Self::Equal, "=="),
+        (Self::Below, "<"),
+        (Self::Above, ">"),
+    ];
+    /// Whether `value` compares so with `bound`.
+    #[must_use]
+    pub fn holds(self, value: f64, bound: f64) -> bool {
+        match self {
+            Self::Below => value < bound,
+            Self::AtMost => value <= bound,
+            Self::Equal => (value - bound).abs() < 1e-12,
+            Self::AtLeast => value >= bound,
+            Self::Above => value > bound,
+        }
+    }
+}
+
+/// Why a sentence is no expectation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExpectationError {
+    /// None of the known forms.
+    #[error(
+        "`{0}` is no expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME` or `group gN unaffected`"
+    )]
+    Form(String),
+    /// Unknown figure.
+    #[error("there is no figure `{name}`: there are {known}", known = known_figures())]
+    Figure {
+        /// As written.
+        name: String,
+    },
+    /// The bound is not a number.
+    #[error("`{0}` is not a number")]
+    Number(String),
+    /// Not a time.
+    #[error("{0}")]
+    Time(String),
+    /// Not a group.
+    #[error("{0}")]
+    Group(String),
+}
+
+fn known_figures() -> String {
+    let names: Vec<String> =
+        Figure::ALL.iter().map(|figure| format!("`{}`", figure.name())).collect();
+    names.join(", ")
+}
+
+impl FromStr for Expectation {
+    type Err = ExpectationError;
+    fn from_str(text: &str) -> Result<Self, ExpectationError> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let time = |text: &str| {
+            text.parse::<Picoseconds>().map_err(|error| ExpectationError::Time(error.to_string()))
+        };
+        match words.as_slice() {
+            ["restored", "within", span] => Ok(Self::RestoredWithin(time(span)?)),
+            ["completes", "within", span] => Ok(Self::CompletesWithin(time(span)?)),
+            ["group", group, "unaffected"] => {
+                let group = group.parse::<GroupId>();
+                group
+                    .map(Self::Unaffected)
+                    .map_err(|error| ExpectationError::Group(error.to_string()))
+            }
+            _ => figure(text),
+        }
+    }
+}
+
+fn figure(text: &str) -> Result<Expectation, ExpectationError> {
+    let found = Comparison::ALL.iter().find_map(|(comparison, sign)| {
+        text.split_once(sign).map(|(name, bound)| (name.trim(), *comparison, bound.trim()))
+    });
+    let (name, comparison, bound) = found.ok_or_else(|| ExpectationError::Form(text.to_owned()))?;
+    let figure = Figure::ALL.iter().copied().find(|figure| figure.name() == name);
+    let figure = figure.ok_or_else(|| ExpectationError::Figure { name: name.to_owned() })?;
+    let bound: f64 = bound.parse().map_err(|_| ExpectationError::Number(bound.to_owned()))?;
+    Ok(Expectation::Figure { figure, comparison, bound })
+}
+
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Figure { figure, comparison, bound } => {
+                let sign =
+                    Comparison::ALL.iter().find(|(c, _)| c == comparison).map_or("", |(_, s)| s);
+                write!(f, "{} {sign} {bound}", figure.name())
+            }
+            Self::RestoredWithin(span) => write!(f, "restored within {span}"),
+            Self::CompletesWithin(span) => write!(f, "completes within {span}"),
+            Self::Unaffected(group) => write!(f, "group {group} unaffected"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expectations_read_as_they_are_written() {
+        for text in
+            ["waste_ratio < 0.01", "drops == 0", "group g3 unaffected", "restored within 5 ms"]
+        {
+            let compact = text.replace("5 ms", "5ms");
+            assert_eq!(compact.parse::<Expectation>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn wrong_sentences_say_what_is_right() {
+        let message = |text: &str| text.parse::<Expectation>().unwrap_err().to_string();
+        assert!(message("all will be well").contains("`restored within TIME`"));
+        assert!(message("wast_ratio < 1").contains("`waste_ratio`"));
+        assert!(message("drops < few").contains("`few` is not a number"));
+        assert!(message("restored within 5").contains("60us"));
+        assert!(message("group 3 unaffected").contains("`g12`"));
+    }
+}

@@ -1,0 +1,214 @@
+//! The engine's network for a fabric: every cable that is installed, lit or not.
+//!
+//! A GPU is one vertex with two ring edges in the high-bandwidth domain and one interface in the
+//! data-centre network. All fibres are there from the beginning; those that no bundle selects are
+//! down. Switching a transceiver is then nothing but links going down and up.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::id::{BundleId, GpuId, NodeId};
+use lightloom_fabric::khop::{Fibre, Path, Port};
+use lightloom_fabric::units::Bytes;
+use lightloom_planner::khop::Layout;
+
+use crate::engine::{
+    LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
+};
+
+/// The GPU rings.
+pub const HBD: Plane = Plane(0);
+/// The data-centre network.
+pub const DCN: Plane = Plane(1);
+
+/// What may wait at a port of the data-centre network, and from where it is marked: 1 MiB and an
+/// eighth of it, the order of a 100 µs buffer share of a 51.2 Tb/s switch. An assumption.
+const DCN_QUEUE: (Bytes, Bytes) = (Bytes(1 << 20), Bytes(1 << 17));
+
+/// A network with the meaning of its links.
+pub struct Installed {
+    /// By GPU: node × R + GPU.
+    gpus: Vec<VertexId>,
+    gpus_per_node: u8,
+    /// By GPU: the ring edge that starts there, from GPU g to GPU g + 1 of its node.
+    ring_edges: Vec<LinkId>,
+    /// By GPU: its network interface, towards the ToR.
+    interfaces: Vec<LinkId>,
+    /// Every fibre with its two cables: between the lower halves, and between the upper ones, each
+    /// from the lower end up.
+    fibres: Vec<(Fibre, [LinkId; 2])>,
+}
+
+impl Installed {
+    /// Builds the network of `fabric` and the meaning of its links.
+    ///
+    /// # Errors
+    /// If a delay or rate of the fabric cannot be emulated.
+    pub fn build(fabric: &Fabric) -> Result<(Network, Self), NetworkError> {
+        let mut builder = NetworkBuilder::new();
+        let hbd = &fabric.hbd;
+        let gpus: Vec<VertexId> =
+            (0..hbd.gpus()).map(|_| builder.add(Role::ForwardingHost)).collect();
+        let mut installed = Self {
+            gpus,
+            gpus_per_node: hbd.gpus_per_node(),
+            ring_edges: Vec::new(),
+            interfaces: Vec::new(),
+            fibres: Vec::new(),
+        };
+        installed.cable_nodes(fabric, &mut builder);
+        installed.cable_fibres(fabric, &mut builder);
+        installed.cable_data_centre(fabric, &mut builder);
+        Ok((builder.build()?, installed))
+    }
+
+    fn cable_nodes(&mut self, fabric: &Fabric, builder: &mut NetworkBuilder) {
+        let inside = LinkSpec::new(fabric.hbd_links.edge_rate, fabric.hbd_links.inside_latency)
+            .in_plane(HBD);
+        for node in (0..fabric.hbd.nodes()).map(NodeId) {
+            for gpu in 0..self.gpus_per_node {
+                let next = GpuId { node, gpu: (gpu + 1) % self.gpus_per_node };
+                let edge =
+                    builder.connect(self.vertex(GpuId { node, gpu }), self.vertex(next), inside);
+                self.ring_edges.push(edge);
+            }
+        }
+    }
+
+    fn cable_fibres(&mut self, fabric: &Fabric, builder: &mut NetworkBuilder) {
+        let fibre_spec =
+            LinkSpec::new(fabric.hbd_links.edge_rate, fabric.hbd_links.fibre_latency).in_plane(HBD);
+        for fibre in fabric.hbd.fibres() {
+            let (a, b) = fabric.hbd.ports(fibre);
+            let cables = [0, 1].map(|half| {
+                let [a, b] = [a, b].map(|port| self.vertex(self.half(fabric, port, half)));
+                builder.connect(a, b, fibre_spec)
+            });
+            self.fibres.push((fibre, cables));
+        }
+    }
+
+    /// The GPU on the lower (0) or upper (1) half of a port's bundle.
+    fn half(&self, fabric: &Fabric, port: Port, half: u8) -> GpuId {
+        let edge = fabric.hbd.ring_edge(port.bundle.bundle);
+        GpuId { node: port.bundle.node, gpu: (edge + half) % self.gpus_per_node }
+    }
+
+    /// ToRs over the GPUs; in each aggregation domain as many aggregation switches as a ToR has
+    /// uplinks; over several domains, for each aggregation switch as many cores as a domain has ToRs.
+    fn cable_data_centre(&mut self, fabric: &Fabric, builder: &mut NetworkBuilder) {
+        let dcn = &fabric.dcn;
+        let link = LinkSpec::new(dcn.link_rate, dcn.link_latency)
+            .with_queue(DCN_QUEUE.0, DCN_QUEUE.1)
+            .in_plane(DCN);
+        let tors = dcn.tors(fabric.hbd.nodes());
+        let tor_vertices: Vec<VertexId> = (0..tors).map(|_| builder.add(Role::Switch)).collect();
+        for (place, gpu) in self.gpus.iter().enumerate() {
+            let node = NodeId::from_index(place / usize::from(self.gpus_per_node));
+            let tor = tor_vertices[dcn.tor_of(node).index()];
+            self.interfaces.push(builder.connect(*gpu, tor, link));
+        }
+        let uplinks =
+            (dcn.nodes_per_tor * u32::from(self.gpus_per_node)).div_ceil(dcn.oversubscription);
+        let aggregations: Vec<Vec<VertexId>> = tor_vertices
+            .chunks(dcn.tors_per_domain as usize)
+            .map(|domain| aggregate(builder, domain, uplinks, link))
+            .collect();
+        if aggregations.len() < 2 {
+            return;
+        }
+        for plane in 0..uplinks as usize {
+            for _ in 0..dcn.tors_per_domain {
+                let core = builder.add(Role::Switch);
+                for domain in &aggregations {
+                    builder.connect(domain[plane], core, link);
+                }
+            }
+        }
+    }
+
+    /// The vertex of a GPU.
+    #[must_use]
+    pub fn vertex(&self, gpu: GpuId) -> VertexId {
+        self.gpus[self.place(gpu)]
+    }
+    fn place(&self, gpu: GpuId) -> usize {
+        gpu.node.index() * usize::from(self.gpus_per_node) + usize::from(gpu.gpu)
+    }
+
+    /// The links, both directions, that `bundle` is when it holds `path`.
+    #[must_use]
+    pub fn links_of(&self, fabric: &Fabric, bundle: BundleId, path: Path) -> Vec<LinkId> {
+        let port = match path {
+            Path::Loopback => {
+                let gpu = GpuId { node: bundle.node, gpu: fabric.hbd.ring_edge(bundle.bundle) };
+                return both_ways(self.ring_edges[self.place(gpu)]).to_vec();
+            }
+            Path::External1 => Port { bundle, path: 1 },
+            Path::External2 => Port { bundle, path: 2 },
+        };
+        let cables = fabric.hbd.peer(port).and_then(|_| self.cables_of(fabric, port));
+        cables.into_iter().flatten().flat_map(both_ways).collect()
+    }
+
+    fn cables_of(&self, fabric: &Fabric, port: Port) -> Option<[LinkId; 2]> {
+        let position = fabric.hbd.position_of(port.bundle.node);
+        let hop =
+            lightloom_fabric::khop::hop_for_port(fabric.hbd.k(), port.bundle.bundle, port.path)?;
+        let fibre = fabric.hbd.fibre(position, hop)?;
+        let index = self.fibres.binary_search_by_key(&fibre, |(fibre, _)| *fibre).ok()?;
+        Some(self.fibres[index].1)
+    }
+
+    /// The links, both directions, that go dark when all of `node` dies: its edges, the fibres that
+    /// end there and its network interfaces.
+    #[must_use]
+    pub fn links_of_node(&self, fabric: &Fabric, node: NodeId) -> Vec<LinkId> {
+        let gpus = (0..self.gpus_per_node).map(|gpu| self.place(GpuId { node, gpu }));
+        let inside = gpus
+            .flat_map(|place| [self.ring_edges[place], self.interfaces[place]])
+            .flat_map(both_ways);
+        let bundles = (0..fabric.hbd.k()).map(|bundle| BundleId { node, bundle });
+        let fibres = bundles.flat_map(|bundle| {
+            [Path::External1, Path::External2]
+                .into_iter()
+                .flat_map(move |path| self.links_of(fabric, bundle, path))
+        });
+        inside.chain(fibres).collect()
+    }
+
+    /// Links, both directions, that no bundle of `layout` selects at every end: dark from the start.
+    #[must_use]
+    pub fn dark_links(&self, fabric: &Fabric, layout: &Layout) -> Vec<LinkId> {
+        let mut dark = Vec::new();
+        for (bundle, path) in layout.paths() {
+            if path != Path::Loopback {
+                dark.extend(self.links_of(fabric, bundle, Path::Loopback));
+            }
+        }
+        for (fibre, cables) in &self.fibres {
+            let (a, b) = fabric.hbd.ports(*fibre);
+            if layout.path(a.bundle) != a.selects() || layout.path(b.bundle) != b.selects() {
+                dark.extend(cables.iter().copied().flat_map(both_ways));
+            }
+        }
+        dark
+    }
+}
+
+fn both_ways(link: LinkId) -> [LinkId; 2] {
+    [link, link.reverse()]
+}
+
+fn aggregate(
+    builder: &mut NetworkBuilder,
+    tors: &[VertexId],
+    uplinks: u32,
+    link: LinkSpec,
+) -> Vec<VertexId> {
+    let aggregations: Vec<VertexId> = (0..uplinks).map(|_| builder.add(Role::Switch)).collect();
+    for tor in tors {
+        for aggregation in &aggregations {
+            builder.connect(*tor, *aggregation, link);
+        }
+    }
+    aggregations
+}

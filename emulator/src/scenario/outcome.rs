@@ -1,0 +1,190 @@
+//! What a run of a scenario found: the result document of `lightloom emulate`.
+
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::id::{GpuId, GroupId};
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use serde::Serialize;
+
+/// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
+/// seed alone.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// SHA-256 of the fabric file.
+    pub fabric_sha256: String,
+    /// The seed.
+    pub seed: Seed,
+    /// Threads it ran on.
+    pub threads: usize,
+    /// Real time it took; filled in where there is a clock.
+    pub wall_seconds: f64,
+    /// When the last thing happened.
+    #[serde(rename = "simulated_ps")]
+    pub simulated: SimTime,
+    /// Packets put on a wire.
+    pub packet_hops: u64,
+    /// `packet_hops / wall_seconds`; filled in where there is a clock.
+    pub packet_hops_per_second: f64,
+    /// What became of the packets.
+    pub packets: Packets,
+    /// Every collective of every group.
+    pub collectives: Vec<CollectiveResult>,
+    /// Flow completion times.
+    pub flows: Flows,
+    /// What each fault did.
+    pub faults: Vec<FaultResult>,
+    /// What the plan is worth at the end.
+    pub plan: PlanResult,
+    /// What was expected, and whether it came true.
+    pub expectations: Vec<ExpectationResult>,
+    /// Every flow, for `--flows-out`.
+    #[serde(skip)]
+    pub flow_records: Vec<FlowRow>,
+}
+
+/// One flow, as `--flows-out` writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowRow {
+    /// The GPU it came from.
+    pub source: GpuId,
+    /// The GPU it went to.
+    pub destination: GpuId,
+    /// Its size.
+    pub size: Bytes,
+    /// When it could begin.
+    pub start: SimTime,
+    /// When its last byte arrived; nothing if it was given up.
+    pub end: Option<SimTime>,
+}
+
+impl Outcome {
+    /// Whether every expectation came true.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.expectations.iter().all(|expectation| expectation.passed)
+    }
+}
+
+/// What became of the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Packets {
+    /// Data packets and acknowledgements handed to the network.
+    pub sent: u64,
+    /// Those that arrived.
+    pub delivered: u64,
+    /// Those that found a queue full.
+    pub dropped: u64,
+    /// Those lost on a link that was or went dark.
+    pub lost: u64,
+    /// Those still under way when the run ended, of flows that were given up.
+    pub in_flight: u64,
+    /// Marks set by queues.
+    pub marked: u64,
+    /// Data packets sent again.
+    pub retransmitted: u64,
+}
+
+/// One collective of one group (or, between groups, of one job).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CollectiveResult {
+    /// Its name in the scenario.
+    pub name: String,
+    /// The group; nothing for a collective between all groups of the job.
+    pub group: Option<GroupId>,
+    /// What it is.
+    pub kind: &'static str,
+    /// Size, by the convention of NCCL's tests: the whole buffer of one rank.
+    pub bytes: Bytes,
+    /// When it began; at a restart, when it first began.
+    #[serde(rename = "start_ps")]
+    pub start: SimTime,
+    /// When its last byte arrived; nothing if it never ended.
+    #[serde(rename = "end_ps")]
+    pub end: Option<SimTime>,
+    /// The closed form of the undisturbed collective.
+    #[serde(rename = "ideal_ps")]
+    pub ideal: Picoseconds,
+    /// When the same collective ended in the run without faults.
+    #[serde(rename = "end_without_faults_ps")]
+    pub end_without_faults: Option<SimTime>,
+    /// Size over time.
+    pub algbw_bytes_per_s: f64,
+    /// Bandwidth the slowest link carried: algorithm bandwidth times the collective's factor.
+    pub busbw_bytes_per_s: f64,
+    /// How often it was begun again.
+    pub restarts: u32,
+}
+
+/// Flow completion times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Flows {
+    /// Flows that ended.
+    pub count: u64,
+    /// Flows that were given up for a restart.
+    pub cancelled: u64,
+    /// Half of them took no longer.
+    #[serde(rename = "fct_p50_ps")]
+    pub fct_p50: Picoseconds,
+    /// 99 of 100 took no longer.
+    #[serde(rename = "fct_p99_ps")]
+    pub fct_p99: Picoseconds,
+    /// None took longer.
+    #[serde(rename = "fct_max_ps")]
+    pub fct_max: Picoseconds,
+}
+
+/// What one fault did, and how it was healed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FaultResult {
+    /// The part that broke.
+    pub what: Part,
+    /// When it broke.
+    #[serde(rename = "at_ps")]
+    pub at: SimTime,
+    /// When the control plane knew.
+    #[serde(rename = "detected_ps")]
+    pub detected: Option<SimTime>,
+    /// When the next plan was there.
+    #[serde(rename = "replanned_ps")]
+    pub replanned: Option<SimTime>,
+    /// When the last transceiver was lit again and the last group went on; nothing if one never did.
+    #[serde(rename = "restored_ps")]
+    pub restored: Option<SimTime>,
+    /// Bundles that switched.
+    pub bundles_switched: usize,
+    /// Shortest and longest time a bundle was dark.
+    #[serde(rename = "dark_ps")]
+    pub dark: Option<[Picoseconds; 2]>,
+    /// Groups whose collectives it stopped or delayed.
+    pub groups_affected: Vec<GroupId>,
+    /// GPUs of these groups.
+    pub gpus_affected: u64,
+    /// GPUs that went out of service: those of the part that broke, and of groups that were lost.
+    pub gpus_lost: u64,
+}
+
+/// What the plan is worth at the end of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PlanResult {
+    /// GPUs working for jobs.
+    pub gpus_used: u64,
+    /// Healthy GPUs in no complete ring over all GPUs.
+    pub waste_ratio: f64,
+    /// What an ideal switch would waste.
+    pub waste_ratio_lower_bound: f64,
+    /// Share of inner data-parallel hops that cross ToRs.
+    pub cross_tor_share: f64,
+}
+
+/// One expectation and what was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExpectationResult {
+    /// The sentence.
+    pub expect: String,
+    /// Whether it came true.
+    pub passed: bool,
+    /// What was found, in words.
+    pub value: String,
+}

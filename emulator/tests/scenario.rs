@@ -1,0 +1,164 @@
+//! What a scenario promises: faults are healed, the groups beside them feel nothing, and one seed
+//! gives one result.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use lightloom_emulator::scenario::{self, Outcome, Scenario};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::id::GroupId;
+use lightloom_fabric::units::Picoseconds;
+
+fn fabric(text: &str) -> Fabric {
+    let (fabric, mistakes) = lightloom_fabric::file::load("fabric.yaml", text.as_bytes());
+    fabric.unwrap_or_else(|| panic!("{mistakes:?}"))
+}
+
+fn scenario(text: &str) -> Scenario {
+    let (scenario, mistakes) = scenario::load("scenario.yaml", text.as_bytes());
+    scenario.unwrap_or_else(|| panic!("{mistakes:?}"))
+}
+
+fn run(fabric_text: &str, scenario_text: &str) -> Outcome {
+    scenario::run(&fabric(fabric_text), &scenario(scenario_text), 1, &mut ()).unwrap()
+}
+
+const FABRIC: &str = "
+name: test
+hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 3}}
+dcn: {fat_tree: {nodes_per_tor: 2, tors_per_domain: 6}}
+jobs: [{name: train, gpus: 64, tp: 16}]
+";
+
+const FAULT: &str = "
+name: one node dies
+fabric: fabric.yaml
+seed: 7
+collectives:
+  - all_reduce: {name: tensor, bytes: 4MiB, repeat: 40}
+faults: [{part: n4, at: 200us}]
+control: {detection_delay: 100us, planning_delay: 50us}
+";
+
+#[test]
+fn an_undisturbed_ring_takes_its_closed_form() {
+    let calm = FAULT.replace("faults: [{part: n4, at: 200us}]\n", "");
+    let outcome = run(FABRIC, &calm);
+    assert_eq!(outcome.collectives.len(), 4 * 40);
+    for collective in &outcome.collectives {
+        let took = collective.end.unwrap().since(collective.start);
+        assert!(took >= collective.ideal, "{collective:?}");
+        let over = took.get() as f64 / collective.ideal.get() as f64;
+        assert!(over < 1.05, "within 5 % of what no packet can beat, not {over}");
+    }
+    assert_eq!(outcome.packets.dropped + outcome.packets.lost, 0);
+}
+
+#[test]
+fn a_dead_node_is_bypassed_and_no_other_group_moves_by_a_picosecond() {
+    let outcome = run(FABRIC, FAULT);
+    let [fault] = outcome.faults.as_slice() else { panic!("one fault") };
+    let restored = fault.restored.unwrap().since(fault.at);
+    let control = Picoseconds::from_micros(150) + Picoseconds::from_millis(1);
+    assert!(restored >= control + Picoseconds::from_micros(60), "{restored}");
+    assert!(restored <= control + Picoseconds::from_micros(80), "{restored}");
+    assert_eq!(fault.groups_affected.len(), 1, "{fault:?}");
+    assert_eq!((fault.gpus_affected, fault.gpus_lost), (16, 4));
+    assert!(fault.bundles_switched >= 2 && fault.bundles_switched <= 6, "at most 2K");
+    let [shortest, longest] = fault.dark.unwrap();
+    assert!(shortest >= Picoseconds::from_micros(60) && longest <= Picoseconds::from_micros(80));
+    let hit = fault.groups_affected[0];
+    for collective in &outcome.collectives {
+        if collective.group != Some(hit) {
+            assert_eq!(collective.end, collective.end_without_faults, "{collective:?}");
+        }
+        assert!(collective.end.is_some(), "everything goes on: {collective:?}");
+    }
+    let restarted: u32 = outcome.collectives.iter().map(|c| c.restarts).sum();
+    assert_eq!(restarted, 1, "one collective of one group was begun again");
+}
+
+#[test]
+fn expectations_say_what_was_found() {
+    let expecting = format!(
+        "{FAULT}expect:\n  - waste_ratio < 0.3\n  - restored within 2ms\n  - restored within 1ms\n  - groups_affected == 1\n  - completes within 1s\n  - drops == 0\n"
+    );
+    let outcome = run(FABRIC, &expecting);
+    let passed: Vec<bool> = outcome.expectations.iter().map(|e| e.passed).collect();
+    assert_eq!(passed, [true, true, false, true, true, true], "{:?}", outcome.expectations);
+    assert!(outcome.expectations[2].value.starts_with("the slowest took 1.2"));
+    let hit = outcome.faults[0].groups_affected[0];
+    for group in (0..4).map(GroupId) {
+        let text = format!("{FAULT}expect: ['group {group} unaffected']\n");
+        assert_eq!(run(FABRIC, &text).passed(), group != hit);
+    }
+}
+
+#[test]
+fn one_seed_gives_one_result_and_another_seed_another() {
+    assert_eq!(run(FABRIC, FAULT), run(FABRIC, FAULT));
+    let other = run(FABRIC, &FAULT.replace("seed: 7", "seed: 8"));
+    assert_ne!(other.faults[0].dark, run(FABRIC, FAULT).faults[0].dark);
+    let threads = scenario::run(&fabric(FABRIC), &scenario(FAULT), 2, &mut ()).unwrap();
+    assert_eq!(Outcome { threads: 1, ..threads }, run(FABRIC, FAULT));
+}
+
+#[test]
+fn data_parallel_reduction_waits_for_all_groups_and_crosses_the_data_centre() {
+    let text = "
+name: step
+fabric: fabric.yaml
+collectives:
+  - all_reduce: {name: tensor, bytes: 1MiB}
+  - data_parallel_all_reduce: {name: gradients, bytes: 256KiB}
+  - all_gather: {name: parameters, bytes: 1MiB}
+";
+    let outcome = run(FABRIC, text);
+    let end = |name: &str| {
+        outcome.collectives.iter().filter(|c| c.name == name).map(|c| c.end.unwrap()).max()
+    };
+    let start =
+        |name: &str| outcome.collectives.iter().filter(|c| c.name == name).map(|c| c.start).min();
+    assert!(start("gradients") >= end("tensor"));
+    assert!(start("parameters") >= end("gradients"));
+    let gradients = outcome.collectives.iter().find(|c| c.name == "gradients").unwrap();
+    assert_eq!(gradients.group, None);
+}
+
+#[test]
+fn a_fault_during_the_reduction_between_groups_restarts_it() {
+    let text = "
+name: step
+fabric: fabric.yaml
+collectives:
+  - data_parallel_all_reduce: {name: gradients, bytes: 1MiB}
+faults: [{part: n4, at: 20us}]
+control: {detection_delay: 10us, planning_delay: 10us}
+";
+    let outcome = run(FABRIC, text);
+    let gradients = outcome.collectives.iter().find(|c| c.name == "gradients").unwrap();
+    assert_eq!(gradients.restarts, 1);
+    assert!(gradients.end > gradients.end_without_faults);
+    assert_eq!(outcome.faults[0].groups_affected.len(), 1, "the group that was stopped");
+}
+
+#[test]
+fn bundles_and_fibres_can_break_too_and_repairs_are_taken_in() {
+    for part in ["n4/b0", "n4/b0.1"] {
+        let text = FAULT.replace("part: n4,", &format!("part: {part},"));
+        let outcome = run(FABRIC, &text);
+        assert!(outcome.collectives.iter().all(|c| c.end.is_some()), "{part}");
+        assert!(outcome.faults[0].groups_affected.len() <= 1, "{part}");
+    }
+    let repaired = FAULT.replace("at: 200us}", "at: 200us, repaired_at: 600us}");
+    assert!(run(FABRIC, &repaired).collectives.iter().all(|c| c.end.is_some()));
+}
+
+#[test]
+fn a_job_without_spare_nodes_loses_the_group_and_says_so() {
+    let full = FABRIC.replace("gpus: 64, tp: 16", "gpus: all, tp: 16");
+    let outcome = run(&full, FAULT);
+    let fault = &outcome.faults[0];
+    assert_eq!((fault.restored, fault.gpus_lost), (None, 16), "{fault:?}");
+    let unfinished = outcome.collectives.iter().filter(|c| c.end.is_none()).count();
+    assert_eq!(unfinished, 1, "the collective that was under way");
+}

@@ -1,0 +1,181 @@
+//! `lightloom plan`: from a fabric and its faults to a proven plan.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::plan::{JobPlan, Plan};
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::trace::{Observation, TraceTime};
+use lightloom_planner::check::{Verdict, check};
+use lightloom_planner::khop::{self, Method};
+
+use crate::cli::{Format, FormatArgument};
+use crate::files;
+use crate::output::{self, Outcome};
+use crate::table::Table;
+use crate::trace;
+
+/// Plans a fabric around its faults: rings, transceiver paths, ranks.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom plan topologies/ring-2880.yaml --fault n17,n42/b1,n7/b0.2 -o plan.json
+  lightloom plan topologies/ring-2880.yaml --trace topologies/traces/synthetic.json --at 75
+  lightloom plan topologies/explicit-8.yaml --exact")]
+pub(crate) struct Arguments {
+    /// The fabric file; `-` is standard input.
+    fabric: PathBuf,
+    /// What is broken: nodes `n17`, bundles `n17/b0`, fibres by one of their ports `n17/b0.2`.
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+    fault: Vec<Part>,
+    /// Take the broken nodes from this fault trace.
+    #[arg(long, value_name = "FILE", requires = "at")]
+    trace: Option<PathBuf>,
+    /// The day of the trace.
+    #[arg(long, value_name = "DAYS", requires = "trace")]
+    at: Option<f64>,
+    /// Where the randomness comes from (which servers of a trace the nodes are).
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Find the true maximum number of rings by integer programming (small fabrics only).
+    #[arg(long)]
+    exact: bool,
+    /// Where to write the plan.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let fabric = files::read_fabric(&arguments.fabric)?;
+    let seed = Seed(arguments.seed);
+    let mut broken = arguments.fault.clone();
+    if let (Some(path), Some(day)) = (&arguments.trace, arguments.at) {
+        broken.extend(broken_on(&fabric, path, day, seed)?);
+    }
+    let faults = FaultSet::of(&fabric.hbd, broken)?;
+    let method = if arguments.exact { Method::Exact } else { Method::Scan };
+    let start = Instant::now();
+    let layout = khop::plan(&fabric, &faults, method)?;
+    let mut plan = khop::to_document(&fabric, &faults, seed, &layout);
+    plan.metrics.plan_seconds = start.elapsed().as_secs_f64();
+    let verdict = prove(&fabric, &faults, &plan)?;
+    write(arguments.output.as_deref(), &plan)?;
+    match arguments.format.format {
+        Format::Json => output::print_json(&plan)?,
+        Format::Text => output::print(&describe(&fabric, &plan, &verdict))?,
+    }
+    Ok(Outcome::Good)
+}
+
+/// The nodes that a fault trace has out on some day.
+///
+/// # Errors
+/// If the trace cannot be read or does not fit the fabric.
+pub(crate) fn broken_on(
+    fabric: &Fabric,
+    path: &Path,
+    day: f64,
+    seed: Seed,
+) -> anyhow::Result<Vec<Part>> {
+    let unknown = Observation { servers: None, gpus_per_server: None, days: None };
+    let trace = trace::read(path, unknown)?;
+    anyhow::ensure!(
+        (0.0..=trace.window.as_days()).contains(&day),
+        "day {day} is outside {}, which has days 0 to {}",
+        path.display(),
+        trace.window.as_days()
+    );
+    let timeline = trace
+        .on_nodes(fabric.hbd.nodes(), u32::from(fabric.hbd.gpus_per_node()), seed, 0)
+        .with_context(|| format!("{} does not fit this fabric", path.display()))?;
+    Ok(timeline.faulty_at(TraceTime::from_days(day)).into_iter().map(Part::Node).collect())
+}
+
+/// Holds a plan against the independent checker. A plan that fails is never written.
+///
+/// # Errors
+/// With everything that is wrong.
+pub(crate) fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<Verdict> {
+    check(fabric, faults, plan).map_err(|found| {
+        let shown: Vec<String> =
+            found.iter().take(20).map(|violation| format!("\n  {violation}")).collect();
+        anyhow::anyhow!("the plan is not sound ({} findings):{}", found.len(), shown.concat())
+    })
+}
+
+/// Writes a plan to a file, whole or not at all.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let mut text = serde_json::to_vec(plan)?;
+    text.push(b'\n');
+    files::write(path, &text)
+}
+
+/// A plan for people: what each job got, what is wasted and what nobody could avoid.
+pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict) -> String {
+    let hbd = &fabric.hbd;
+    let metrics = &plan.metrics;
+    let heading = format!(
+        "{}: {} nodes of {} GPUs, k = {}, {}; {} broken parts\n\n",
+        fabric.name,
+        hbd.nodes(),
+        hbd.gpus_per_node(),
+        hbd.k(),
+        match hbd.shape() {
+            lightloom_fabric::khop::Shape::Ring => "ring",
+            lightloom_fabric::khop::Shape::Line => "line",
+        },
+        plan.faults.len(),
+    );
+    let mut jobs =
+        Table::new(["job", "TP", "GPUs", "wanted", "constraints", "cross-ToR", "greedy", "bound"]);
+    for job in &plan.jobs {
+        jobs.row(job_row(job));
+    }
+    let mut gpus = Table::new(["GPUs", "count", "share", "lower bound"]);
+    let total = metrics.gpus_total;
+    let mut line = |what: &str, count: u64, bound: String| {
+        gpus.row([what.to_owned(), count.to_string(), percent(count as f64 / total as f64), bound]);
+    };
+    line("all", total, "-".into());
+    line("on broken nodes", metrics.gpus_faulty, "-".into());
+    line("working for jobs", metrics.gpus_used, "-".into());
+    line("in spare rings", metrics.gpus_spare, "-".into());
+    line("wasted", metrics.gpus_wasted, percent(metrics.waste_ratio_lower_bound));
+    let proof = format!(
+        "proven: {} rings are single cycles over {} GPUs; {} circuits selected at both ends; {} bundles set\n\
+         interconnect: {} and {} a GPU; planned in {:.1} ms\n",
+        verdict.rings,
+        verdict.gpus,
+        verdict.circuits,
+        verdict.bundles,
+        metrics.cost_per_gpu_usd,
+        metrics.power_per_gpu_w,
+        metrics.plan_seconds * 1e3,
+    );
+    format!("{heading}{jobs}\n{gpus}\n{proof}")
+}
+
+fn job_row(job: &JobPlan) -> [String; 8] {
+    [
+        job.name.clone(),
+        job.tp.to_string(),
+        job.gpus.to_string(),
+        job.gpus_wanted.map_or("all".to_owned(), |gpus| gpus.to_string()),
+        format!("{} of {}", job.constraints_kept, job.constraints_total),
+        percent(job.cross_tor_share),
+        percent(job.cross_tor_share_greedy),
+        percent(0.0),
+    ]
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
