@@ -241,6 +241,7 @@ fn lower_transport(raw: &TransportFile, check: &mut Check<'_>) -> Transport {
         window: Window::BandwidthDelay { percent: raw.window_percent },
         recovery: Recovery::GoBackN,
         timeout: raw.timeout.0,
+        ..Transport::default()
     }
 }
 
