@@ -16,6 +16,7 @@ pub mod architecture;
 pub mod calibrated;
 pub mod calibration;
 pub mod cards;
+pub mod claims;
 pub mod flops;
 pub mod goodput;
 pub mod graph;

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use super::claims::{BATCH, Claim, claims, sweep};
 use super::mapping::Recompute;
 use super::mfu::Convention;
+use super::search::Found;
 use super::validation::{Case, Errors, Source};
 
 const HEAD: &str = "\
@@ -23,6 +25,7 @@ Where a source prints only TFLOP/s (Llama 3, table 4), its seconds follow from t
 pub fn page(cases: &[Case]) -> String {
     let mut page = String::from(HEAD);
     summary(&mut page, cases);
+    study(&mut page);
     for source in Source::ALL {
         rows(&mut page, source, cases);
     }
@@ -69,6 +72,43 @@ fn summary(page: &mut String, cases: &[Case]) {
             percent(judge.mean),
             percent(all.max),
             100.0 * bias,
+        )
+        .expect("a string takes every line");
+    }
+}
+
+/// The training part of the InfiniteHBD study: its claims, and the sweep behind them.
+fn study(page: &mut String) {
+    page.push_str(
+        "\n## The InfiniteHBD study, training part\n\n\
+         Llama-3.1-405B, H100, 2,048 sequences of 8,192 tokens a step at every size; ring of any size at 800 GB/s against DGX with TP of at most 8 at 450 GB/s, \
+         both on 50 GB/s a GPU beyond; no context parallelism unless said. Constants `h100/nemo-25.02`. *Read* stands in the paper's abstract; its table could not \
+         be read, so what is *recalled* or *inferred* is not the paper's word.\n\n\
+         | claim | published | ours | verdict |\n| --- | --- | --- | --- |\n",
+    );
+    for claim in claims() {
+        let Claim { claim, published, ours, verdict } = claim;
+        writeln!(page, "| {claim} | {published} | {ours} | {} |", verdict.label())
+            .expect("a string takes every line");
+    }
+    page.push_str(
+        "\n| GPUs | ring: TP·PP·DP | virtual | MFU, full attention | DGX: TP·PP·DP | virtual | MFU, full attention | gain |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    for point in sweep(BATCH, &[1]) {
+        let cut = |found: &Found| {
+            let m = &found.mapping;
+            format!("{}·{}·{} | {}", m.tensor, m.pipeline, m.data, m.virtual_stages)
+        };
+        writeln!(
+            page,
+            "| {} | {} | {:.1} % | {} | {:.1} % | {:.2} |",
+            point.gpus,
+            cut(&point.ring),
+            100.0 * point.ring_mfu,
+            cut(&point.dgx),
+            100.0 * point.dgx_mfu,
+            point.gain(),
         )
         .expect("a string takes every line");
     }

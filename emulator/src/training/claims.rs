@@ -1,0 +1,296 @@
+//! The training part of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025), recomputed.
+//!
+//! Only the abstract's "MFU up to 3.37 times that of DGX with 8 GPUs per node" could be read. The table behind it could
+//! not, so what is compared is its shape: how the gain over TP ≤ 8 grows with the number of GPUs while the batch stays
+//! fixed, and where the best TP lies. What is recalled and not read is said to be.
+
+use serde::Serialize;
+
+use super::architecture::architecture;
+use super::calibration::Precision;
+use super::cards;
+use super::mapping::Batch;
+use super::mfu::Convention;
+use super::search::{Found, Limits, Search};
+
+/// How our figure stands to the published one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It is the same within what is known of it.
+    Reproduced,
+    /// It behaves alike and the value differs.
+    ShapeOnly,
+    /// It does not come out.
+    NotReproduced,
+    /// Ours alone; nothing was published to hold it against.
+    Added,
+}
+
+impl Verdict {
+    /// The words in tables.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Reproduced => "reproduced",
+            Self::ShapeOnly => "shape only",
+            Self::NotReproduced => "not reproduced",
+            Self::Added => "ours alone",
+        }
+    }
+}
+
+/// One claim and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Claim {
+    /// What is claimed.
+    pub claim: String,
+    /// As published, and how we know: read, recalled, or inferred.
+    pub published: String,
+    /// What comes out here.
+    pub ours: String,
+    /// How the two stand to each other.
+    pub verdict: Verdict,
+}
+
+/// One number of GPUs of the sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// GPUs.
+    pub gpus: u64,
+    /// Best mapping on the ring of any size.
+    pub ring: Found,
+    /// MFU of it, full attention.
+    pub ring_mfu: f64,
+    /// Best mapping of DGX with TP of at most 8.
+    pub dgx: Found,
+    /// MFU of it, full attention.
+    pub dgx_mfu: f64,
+}
+
+impl Point {
+    /// How much faster the ring is.
+    #[must_use]
+    pub fn gain(&self) -> f64 {
+        self.ring_mfu / self.dgx_mfu
+    }
+}
+
+/// Numbers of GPUs of the sweep.
+pub const GPUS: [u64; 8] = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
+/// The batch of the study as recalled: 2,048 sequences of 8,192 tokens, whatever the number of GPUs.
+pub const BATCH: Batch = Batch { sequences: 2048, tokens: 8192 };
+
+const NO_CONTEXT: [u32; 1] = [1];
+const TENSOR_OF_DGX: [u32; 4] = [1, 2, 4, 8];
+
+/// The best mapping and its MFU, if anything fits.
+fn best(
+    model: &str,
+    arch: &str,
+    gpus: u64,
+    batch: Batch,
+    expert_imbalance: f64,
+    limits: Limits,
+) -> Option<(Found, f64)> {
+    let model = cards::model(model).expect("the model is shipped");
+    let card = cards::accelerator("h100").expect("h100 is shipped");
+    let network = architecture(arch).expect("the architecture is known");
+    let search = Search {
+        model: &model,
+        batch,
+        gpus,
+        compute: &card.compute(),
+        network: &network,
+        calibration: &card.calibration(),
+        precision: Precision::Bf16,
+        expert_imbalance,
+        limits,
+    };
+    let found = search.run().found.first().copied()?;
+    let mfu = Convention::MfuFull.utilisation(
+        &model,
+        batch,
+        found.mapping.recompute,
+        gpus,
+        card.compute().peak_flops,
+        found.step.step_seconds,
+    );
+    Some((found, mfu))
+}
+
+/// Llama-3.1-405B on the ring and on DGX with TP ≤ 8, without context parallelism unless `with_context`.
+#[must_use]
+pub fn sweep(batch: Batch, context: &[u32]) -> Vec<Point> {
+    GPUS.into_iter()
+        .filter_map(|gpus| {
+            let limits = |tensor: &[u32]| Limits {
+                tensor: tensor.to_vec(),
+                context: context.to_vec(),
+                ..Limits::default()
+            };
+            let (ring, ring_mfu) = best("llama-3.1-405b", "khop:3", gpus, batch, 0.0, limits(&[]))?;
+            let (dgx, dgx_mfu) =
+                best("llama-3.1-405b", "dgx", gpus, batch, 0.0, limits(&TENSOR_OF_DGX))?;
+            Some(Point { gpus, ring, ring_mfu, dgx, dgx_mfu })
+        })
+        .collect()
+}
+
+/// MFU of the 1.1-trillion stand-in on the ring with and without EP, at 20 % imbalance.
+fn experts(gpus: u64) -> Option<(f64, f64)> {
+    let limits = |expert: &[u32]| Limits {
+        expert: expert.to_vec(),
+        context: NO_CONTEXT.to_vec(),
+        ..Limits::default()
+    };
+    let mfu = |expert| best("gpt-moe-1.1t", "khop:3", gpus, BATCH, 0.2, limits(expert));
+    Some((mfu(&[1])?.1, mfu(&[2, 4, 8])?.1))
+}
+
+/// Every claim with its verdict.
+#[must_use]
+pub fn claims() -> Vec<Claim> {
+    let points = sweep(BATCH, &NO_CONTEXT);
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
+    let mut claims =
+        vec![largest_gain(last), small_gain(first), growth(&points), best_tensor(&points)];
+    claims.extend(imbalance());
+    claims.extend(context());
+    claims.extend(larger_batch());
+    claims
+}
+
+fn largest_gain(last: &Point) -> Claim {
+    let gain = last.gain();
+    Claim {
+        claim: "MFU over DGX with 8 GPUs per node (TP ≤ 8), at most".into(),
+        published: "3.37 times (read: abstract)".into(),
+        ours: format!(
+            "{gain:.2} times at {} GPUs: {:.1} % against {:.1} %",
+            last.gpus,
+            100.0 * last.ring_mfu,
+            100.0 * last.dgx_mfu
+        ),
+        verdict: match gain {
+            gain if (gain / 3.37 - 1.0).abs() < 0.1 => Verdict::Reproduced,
+            gain if gain > 2.0 => Verdict::ShapeOnly,
+            _ => Verdict::NotReproduced,
+        },
+    }
+}
+
+fn small_gain(first: &Point) -> Claim {
+    Claim {
+        claim: "at 1,024 GPUs TP ≤ 8 is nearly as good".into(),
+        published: "not read; inferred from a sweep with another model: near 1".into(),
+        ours: format!("{:.2} times", first.gain()),
+        verdict: if first.gain() < 1.1 { Verdict::Reproduced } else { Verdict::NotReproduced },
+    }
+}
+
+fn growth(points: &[Point]) -> Claim {
+    let gains: Vec<f64> = points.iter().map(Point::gain).collect();
+    // A hundredth is noise: mappings are discrete.
+    let grows = gains.windows(2).all(|pair| pair[1] > pair[0] - 0.01);
+    let shown: Vec<String> = gains.iter().map(|gain| format!("{gain:.2}")).collect();
+    Claim {
+        claim: "with a fixed batch the gain grows with the number of GPUs".into(),
+        published: "not read; recalled, unconfirmed".into(),
+        ours: format!("1,024 to 131,072 GPUs: {}", shown.join(", ")),
+        verdict: if grows { Verdict::Reproduced } else { Verdict::NotReproduced },
+    }
+}
+
+fn best_tensor(points: &[Point]) -> Claim {
+    let tensor: Vec<u32> = points.iter().map(|point| point.ring.mapping.tensor).collect();
+    let grows = tensor.is_sorted() && tensor.contains(&16) && tensor.last() == Some(&64);
+    let shown: Vec<String> = tensor.iter().map(ToString::to_string).collect();
+    Claim {
+        claim: "the best TP grows from 16 over 32 to 64".into(),
+        published: "not read; recalled, unconfirmed: 16 to 64".into(),
+        ours: format!("1,024 to 131,072 GPUs: {}", shown.join(", ")),
+        verdict: match (grows, tensor.first()) {
+            (true, Some(16)) => Verdict::Reproduced,
+            (true, _) => Verdict::ShapeOnly,
+            _ => Verdict::NotReproduced,
+        },
+    }
+}
+
+fn imbalance() -> impl Iterator<Item = Claim> {
+    [8192, 131_072].into_iter().filter_map(|gpus| {
+        let (tensor, expert) = experts(gpus)?;
+        Some(Claim {
+            claim: format!(
+                "at 20 % expert imbalance TP alone is at least as good as EP ({gpus} GPUs)"
+            ),
+            published: "not read; recalled, unconfirmed; our model is a stand-in".into(),
+            ours: format!(
+                "TP alone {:.1} %, with EP {:.1} %: {:+.1} %",
+                100.0 * tensor,
+                100.0 * expert,
+                100.0 * (tensor / expert - 1.0)
+            ),
+            verdict: match tensor / expert {
+                ratio if ratio >= 1.0 => Verdict::Reproduced,
+                ratio if ratio >= 0.98 => Verdict::ShapeOnly,
+                _ => Verdict::NotReproduced,
+            },
+        })
+    })
+}
+
+/// What the study seems not to have given DGX: context parallelism.
+fn context() -> Option<Claim> {
+    let points = sweep(BATCH, &[]);
+    let last = points.last()?;
+    Some(Claim {
+        claim: "the same gain when both sides may use context parallelism".into(),
+        published: "nothing".into(),
+        ours: format!(
+            "{:.2} times at {} GPUs: TP {} CP {} {:.1} % against TP {} CP {} {:.1} %",
+            last.gain(),
+            last.gpus,
+            last.ring.mapping.tensor,
+            last.ring.mapping.context,
+            100.0 * last.ring_mfu,
+            last.dgx.mapping.tensor,
+            last.dgx.mapping.context,
+            100.0 * last.dgx_mfu
+        ),
+        verdict: Verdict::Added,
+    })
+}
+
+/// The batch decides the headline.
+fn larger_batch() -> Option<Claim> {
+    let batch = Batch { sequences: 4096, ..BATCH };
+    let points = sweep(batch, &NO_CONTEXT);
+    let last = points.last()?;
+    Some(Claim {
+        claim: "the same gain with twice the batch, 4,096 sequences".into(),
+        published: "nothing".into(),
+        ours: format!("{:.2} times at {} GPUs", last.gain(), last.gpus),
+        verdict: Verdict::Added,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shape_of_the_study_comes_out() {
+        let points = sweep(BATCH, &NO_CONTEXT);
+        assert_eq!(points.len(), GPUS.len());
+        assert!(points[0].gain() < 1.1, "{}", points[0].gain());
+        let last = points[points.len() - 1];
+        assert!(last.gain() > 3.0, "{}", last.gain());
+        assert_eq!(last.ring.mapping.tensor, 64);
+        for point in &points {
+            assert!(point.dgx.mapping.tensor <= 8);
+            assert!(point.gain() > 1.0);
+        }
+    }
+}
