@@ -10,6 +10,9 @@
 //!        └── OpticalSwitch      a Polatis-style switch, SCPI and TL1
 //! ```
 //!
+//! A [`Rack`] holds many devices under one clock; [`load`] builds one from a YAML file; `serve` is
+//! the edge that puts it on ptys and ports, the only part of this crate that touches the system.
+//!
 //! A device is a state machine without I/O: it is told what arrives and what time it is, and
 //! says what to send. Whoever drives it owns the clock: the deterministic simulation hands in
 //! virtual time, the serving loop the time since it started. One seed and one sequence of calls
@@ -17,12 +20,20 @@
 
 mod fault;
 mod line;
+mod list;
 mod optics;
+mod rack;
+#[cfg(target_os = "linux")]
+pub mod serve;
+mod switch;
 mod transceiver;
 
 pub use fault::{Fault, FaultError, Share};
 pub use line::{Faulty, FaultyLight};
+pub use list::{DeviceList, DeviceListFile, Endpoint, load};
 pub use optics::Optics;
+pub use rack::{AnyDevice, Rack, Slot};
+pub use switch::{OpticalSwitch, SwitchSpec};
 pub use transceiver::{Transceiver, TransceiverSpec};
 
 use lightloom_fabric::units::SimTime;

@@ -1,0 +1,421 @@
+//! The device list: a YAML file of emulated devices and of what goes wrong with them.
+//!
+//! ```yaml
+//! seed: 1
+//! transceivers:
+//!   - names: n{0..31}/b{0..1}
+//! switches:
+//!   - name: ocs0
+//!     ingress: 24
+//!     egress: 24
+//!     scpi: 127.0.0.1:5025
+//!     tl1: 127.0.0.1:3082
+//! faults:
+//!   - at: 10s
+//!     device: n3/b0
+//!     fault: lose 1%
+//! ```
+
+use std::net::SocketAddr;
+
+use lightloom_fabric::document::{self, Check, Diagnostic, codes};
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Picoseconds, SimTime, Text};
+use lightloom_firmware_api::module::{Profile, padded};
+use lightloom_firmware_api::path::Path;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Port;
+use super::fault::Fault;
+use super::line::Faulty;
+use super::rack::{AnyDevice, Rack, Slot};
+use super::switch::{OpticalSwitch, SwitchSpec};
+use super::transceiver::{Transceiver, TransceiverSpec};
+
+/// Devices of one list at most.
+const DEVICES_MAX: usize = 16_384;
+
+/// Emulated devices, and what goes wrong with them.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceListFile {
+    /// Seed of powers, switching times and line faults.
+    #[serde(default)]
+    pub seed: u64,
+    /// Modules with a switch inside, each on a pty of its own.
+    #[serde(default)]
+    pub transceivers: Vec<TransceiversFile>,
+    /// Optical circuit switches.
+    #[serde(default)]
+    pub switches: Vec<SwitchFile>,
+    /// What goes wrong, and when.
+    #[serde(default)]
+    pub faults: Vec<FaultFile>,
+}
+
+/// Modules that are alike.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransceiversFile {
+    /// Their names; `{0..31}` stands for each of these numbers.
+    pub names: String,
+    /// Where the light goes at power-on.
+    #[serde(default)]
+    pub power_on: PathWord,
+    /// How long ago their power came on: from 0.65 s on they carry traffic at once.
+    #[serde(default)]
+    pub powered_for: Option<Text<Picoseconds>>,
+    /// Time from a reset to the first answer.
+    #[serde(default)]
+    pub boot: Option<Text<Picoseconds>>,
+    /// Least time between two changes.
+    #[serde(default)]
+    pub dwell: Option<Text<Picoseconds>>,
+}
+
+/// A path, as files and plans name it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathWord {
+    /// No light leaves.
+    Dark,
+    /// The light comes back.
+    #[default]
+    Loopback,
+    /// The first fibre.
+    #[serde(rename = "external-1")]
+    External1,
+    /// The second fibre.
+    #[serde(rename = "external-2")]
+    External2,
+}
+
+impl PathWord {
+    fn path(self) -> Path {
+        match self {
+            Self::Dark => Path::DARK,
+            Self::Loopback => Path::LOOPBACK,
+            Self::External1 => Path::external(1).expect("path 1 exists"),
+            Self::External2 => Path::external(2).expect("path 2 exists"),
+        }
+    }
+}
+
+/// One optical circuit switch.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchFile {
+    /// Its name here; in TL1 it shows as the source id.
+    pub name: String,
+    /// Ingress ports, numbered from 1.
+    pub ingress: u16,
+    /// Egress ports, numbered on from the last ingress port.
+    pub egress: u16,
+    /// Where it speaks SCPI over TCP, one client at a time.
+    #[serde(default)]
+    pub scpi: Option<String>,
+    /// Whether it speaks SCPI on a pty.
+    #[serde(default)]
+    pub scpi_serial: bool,
+    /// Where it speaks TL1 over TCP.
+    #[serde(default)]
+    pub tl1: Option<String>,
+    /// TL1 user.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// TL1 password.
+    #[serde(default)]
+    pub password: Option<String>,
+    /// Time for the mirrors to come to rest.
+    #[serde(default)]
+    pub switching: Option<Text<Picoseconds>>,
+    /// Time to think about a command.
+    #[serde(default)]
+    pub command: Option<Text<Picoseconds>>,
+    /// Time to start after a reboot.
+    #[serde(default)]
+    pub boot: Option<Text<Picoseconds>>,
+    /// Whether it has power monitors; some models have none.
+    #[serde(default)]
+    pub power_monitors: Option<bool>,
+    /// Whether TL1 clients are told of changes they did not ask about.
+    #[serde(default)]
+    pub autonomous: Option<bool>,
+    /// Whether slow TL1 commands are acknowledged before they are answered.
+    #[serde(default)]
+    pub acknowledges: Option<bool>,
+}
+
+/// One fault.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultFile {
+    /// When, after the start.
+    pub at: Text<Picoseconds>,
+    /// Which device.
+    pub device: String,
+    /// What: `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, `half-open`, `stuck`, `stuck 3`,
+    /// `lie`, `misdirect`, `slow 10`, `droop 3.5`, `reboot`, `reboot-in-commit`, `clear`.
+    pub fault: String,
+}
+
+/// How a device is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// On a pty.
+    Pty(Port),
+    /// On a TCP port of its own; port 0 takes a free one.
+    Tcp(Port, SocketAddr),
+}
+
+/// A rack built from a file, and how its devices are reached.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceList {
+    /// The devices, faults scheduled.
+    pub rack: Rack,
+    /// Endpoints by slot.
+    pub endpoints: Vec<(Slot, Endpoint)>,
+}
+
+/// Reads a device list. The result is `None` exactly when some diagnostic is an error.
+#[must_use]
+pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
+    document::load(file, bytes, build)
+}
+
+fn build(file: DeviceListFile, check: &mut Check<'_>) -> Option<DeviceList> {
+    let seed = Seed(file.seed);
+    let mut list = DeviceList::default();
+    for (index, group) in file.transceivers.iter().enumerate() {
+        add_transceivers(&mut list, seed, group, index, check);
+    }
+    for (index, switch) in file.switches.iter().enumerate() {
+        add_switch(&mut list, seed, switch, index, check);
+    }
+    for (index, fault) in file.faults.iter().enumerate() {
+        schedule(&mut list, fault, index, check);
+    }
+    if list.endpoints.is_empty() && !check.has_errors() {
+        check
+            .error(codes::BAD_VALUE, "", "the list has no device that can be reached")
+            .help("write `transceivers:` or `switches:` with `scpi`, `scpi_serial` or `tl1`");
+    }
+    (!check.has_errors()).then_some(list)
+}
+
+fn add_transceivers(
+    list: &mut DeviceList,
+    seed: Seed,
+    group: &TransceiversFile,
+    index: usize,
+    check: &mut Check<'_>,
+) {
+    let place = format!("/transceivers/{index}/names");
+    let room = DEVICES_MAX - list.endpoints.len().min(DEVICES_MAX);
+    let names = match expand(&group.names, room) {
+        Ok(names) => names,
+        Err(why) => {
+            check.error(codes::BAD_SPELLING, &place, why).help("write it like `n{0..31}/b{0..1}`");
+            return;
+        }
+    };
+    for name in names {
+        let number = list.endpoints.len() as u64;
+        let spec = transceiver_spec(group, number);
+        let device = Faulty::new(Transceiver::new(&spec, seed, number), seed, number);
+        match list.rack.add(&name, AnyDevice::Transceiver(Box::new(device))) {
+            Some(slot) => list.endpoints.push((slot, Endpoint::Pty(Port::Frames))),
+            None => {
+                check.error(codes::BAD_VALUE, &place, format!("two devices are called `{name}`"));
+                return;
+            }
+        }
+    }
+}
+
+fn transceiver_spec(group: &TransceiversFile, number: u64) -> TransceiverSpec {
+    let mut profile = Profile::OCSTRX_800G;
+    profile.serial = padded(&format!("E{number:07}"));
+    let micros = |span: Text<Picoseconds>| span.0.get() / 1_000_000;
+    if let Some(boot) = group.boot {
+        profile.timing.boot_us = u32::try_from(micros(boot)).unwrap_or(u32::MAX);
+    }
+    if let Some(dwell) = group.dwell {
+        profile.timing.dwell_us = u16::try_from(micros(dwell)).unwrap_or(u16::MAX);
+    }
+    let default = TransceiverSpec::default();
+    TransceiverSpec {
+        profile,
+        power_on: [group.power_on.path(); 8],
+        powered_for: group.powered_for.map_or(default.powered_for, |span| span.0),
+    }
+}
+
+fn add_switch(
+    list: &mut DeviceList,
+    seed: Seed,
+    file: &SwitchFile,
+    index: usize,
+    check: &mut Check<'_>,
+) {
+    let place = |key: &str| format!("/switches/{index}/{key}");
+    for (key, ports) in [("ingress", file.ingress), ("egress", file.egress)] {
+        if !(1..=4096).contains(&ports) {
+            let message = format!("a switch with {ports} {key} ports");
+            check.error(codes::OUT_OF_RANGE, &place(key), message).help("write 1 to 4096");
+        }
+    }
+    let mut endpoints = Vec::new();
+    for (key, port, at) in [("scpi", Port::Scpi, &file.scpi), ("tl1", Port::Tl1, &file.tl1)] {
+        match at.as_ref().map(|text| (text, text.parse())) {
+            Some((_, Ok(address))) => endpoints.push(Endpoint::Tcp(port, address)),
+            Some((text, Err(_))) => {
+                let message = format!("`{text}` is not an address with a port");
+                check
+                    .error(codes::BAD_SPELLING, &place(key), message)
+                    .help("write it like `127.0.0.1:5025`; port 0 takes a free one");
+            }
+            None => {}
+        }
+    }
+    endpoints.extend(file.scpi_serial.then_some(Endpoint::Pty(Port::ScpiSerial)));
+    if check.has_errors() {
+        return;
+    }
+    let number = list.endpoints.len() as u64;
+    let device = Faulty::new(OpticalSwitch::new(switch_spec(file), seed, number), seed, number);
+    match list.rack.add(&file.name, AnyDevice::Switch(Box::new(device))) {
+        Some(slot) => list.endpoints.extend(endpoints.into_iter().map(|at| (slot, at))),
+        None => {
+            let message = format!("two devices are called `{}`", file.name);
+            check.error(codes::BAD_VALUE, &place("name"), message);
+        }
+    }
+}
+
+fn switch_spec(file: &SwitchFile) -> SwitchSpec {
+    let default = SwitchSpec::default();
+    let (user, password) = default.login;
+    SwitchSpec {
+        name: file.name.clone(),
+        ingress: file.ingress,
+        egress: file.egress,
+        switching: file.switching.map_or(default.switching, |span| span.0),
+        command: file.command.map_or(default.command, |span| span.0),
+        boot: file.boot.map_or(default.boot, |span| span.0),
+        login: (file.user.clone().unwrap_or(user), file.password.clone().unwrap_or(password)),
+        has_power_monitors: file.power_monitors.unwrap_or(default.has_power_monitors),
+        is_autonomous: file.autonomous.unwrap_or(default.is_autonomous),
+        acknowledges: file.acknowledges.unwrap_or(default.acknowledges),
+    }
+}
+
+fn schedule(list: &mut DeviceList, file: &FaultFile, index: usize, check: &mut Check<'_>) {
+    let fault: Option<Fault> = match file.fault.parse() {
+        Ok(fault) => Some(fault),
+        Err(error) => {
+            let place = format!("/faults/{index}/fault");
+            check.error(codes::BAD_SPELLING, &place, format!("{error}"));
+            None
+        }
+    };
+    let slot = list.rack.slot(&file.device);
+    if slot.is_none() && !check.has_errors() {
+        let names = list.rack.devices().map(|(name, _)| name);
+        let near = document::closest(&file.device, names).map(str::to_owned);
+        let place = format!("/faults/{index}/device");
+        let message = format!("there is no device `{}`", file.device);
+        let report = check.error(codes::BAD_VALUE, &place, message);
+        if let Some(near) = near {
+            report.help(format!("did you mean `{near}`?"));
+        }
+    }
+    if let (Some(fault), Some(slot)) = (fault, slot) {
+        list.rack.schedule(SimTime::START + file.at.0, slot, fault);
+    }
+}
+
+/// The names that a pattern stands for, at most `room`.
+fn expand(pattern: &str, room: usize) -> Result<Vec<String>, String> {
+    let mut names = vec![String::new()];
+    let mut rest = pattern;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (range, after) = after.split_once('}').ok_or("a `{` without its `}`")?;
+        let bounds = range.split_once("..").and_then(|(first, last)| {
+            Some((first.parse::<u32>().ok()?, last.parse::<u32>().ok()?))
+        });
+        let (first, last) = bounds.ok_or_else(|| format!("`{{{range}}}` is not a range"))?;
+        let width =
+            last.checked_sub(first).ok_or_else(|| format!("`{{{range}}}` runs backwards"))?;
+        if names.len().saturating_mul(width as usize + 1) > room {
+            return Err(format!("more than {DEVICES_MAX} devices"));
+        }
+        names = names
+            .iter()
+            .flat_map(|name| (first..=last).map(move |number| format!("{name}{before}{number}")))
+            .collect();
+        rest = after;
+    }
+    for name in &mut names {
+        name.push_str(rest);
+    }
+    if names.iter().any(String::is_empty) {
+        return Err("a device without a name".to_owned());
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(text: &str) -> Vec<String> {
+        let (list, diagnostics) = load("devices.yaml", text.as_bytes());
+        assert_eq!(list.is_none(), !diagnostics.is_empty());
+        diagnostics.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn patterns_stand_for_all_their_names() {
+        let names = expand("n{0..1}/b{2..3}/m", 100).unwrap();
+        assert_eq!(names, ["n0/b2/m", "n0/b3/m", "n1/b2/m", "n1/b3/m"]);
+        assert_eq!(expand("plain", 1).unwrap(), ["plain"]);
+        for wrong in ["", "n{0..", "n{x..3}", "n{3..1}", "n{0..4294967295}{0..4294967295}"] {
+            assert!(expand(wrong, 100).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_whole_list_becomes_a_rack() {
+        let text = "seed: 3\ntransceivers:\n  - names: n{0..3}/b{0..1}\n    power_on: external-1\n\
+                    switches:\n  - {name: ocs0, ingress: 4, egress: 4, scpi: '127.0.0.1:0', scpi_serial: true}\n\
+                    faults:\n  - {at: 2s, device: n1/b1, fault: stuck}\n";
+        let (list, diagnostics) = load("devices.yaml", text.as_bytes());
+        assert!(diagnostics.is_empty(), "{diagnostics:?}");
+        let list = list.unwrap();
+        assert_eq!(list.rack.devices().count(), 9);
+        assert_eq!(list.endpoints.len(), 10);
+        assert_eq!(list.rack.next_wakeup(), Some(SimTime::START + Picoseconds::from_millis(2_000)));
+    }
+
+    #[test]
+    fn every_mistake_is_shown_with_its_place() {
+        let text = "transceivers:\n  - names: n{0..}\nswitches:\n\
+                    \x20 - {name: a, ingress: 0, egress: 4, scpi: localhost}\n\
+                    faults:\n  - {at: 1s, device: a, fault: explode}\n";
+        let lines = mistakes(text);
+        assert_eq!(lines.len(), 4, "{lines:#?}");
+        assert!(lines[0].contains("devices.yaml:2:12") && lines[0].contains("not a range"));
+        assert!(lines[1].contains("0 ingress ports"));
+        assert!(lines[2].contains("`localhost` is not an address"));
+        assert!(lines[3].contains("`explode` is not a fault"));
+        let lines = mistakes(
+            "transceivers:\n  - names: n{0..3}\nfaults:\n  - {at: 1s, device: n9, fault: lie}\n",
+        );
+        assert!(lines[0].contains("no device `n9`"), "{lines:?}");
+        assert!(mistakes("seed: 1\n")[0].contains("no device that can be reached"));
+        let twice = "transceivers:\n  - names: a\n  - names: a\n";
+        assert!(mistakes(twice)[0].contains("two devices are called `a`"));
+    }
+}

@@ -1,0 +1,179 @@
+//! A rack of emulated devices under one clock: who is called when, and which fault strikes when.
+//!
+//! The rack is still pure: lines are opened, fed and closed from outside, and time is handed in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::units::SimTime;
+
+use super::fault::Fault;
+use super::line::Faulty;
+use super::switch::OpticalSwitch;
+use super::transceiver::Transceiver;
+use super::{Device, Line, Output, Port};
+
+/// Any emulated device.
+#[derive(Clone, Debug)]
+pub enum AnyDevice {
+    /// A module with a switch inside.
+    Transceiver(Box<Faulty<Transceiver>>),
+    /// An optical circuit switch.
+    Switch(Box<Faulty<OpticalSwitch>>),
+}
+
+impl AnyDevice {
+    fn as_device(&mut self) -> &mut dyn Device {
+        match self {
+            Self::Transceiver(device) => device.as_mut(),
+            Self::Switch(device) => device.as_mut(),
+        }
+    }
+
+    fn next_wakeup(&self) -> Option<SimTime> {
+        match self {
+            Self::Transceiver(device) => device.next_wakeup(),
+            Self::Switch(device) => device.next_wakeup(),
+        }
+    }
+
+    fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
+        match self {
+            Self::Transceiver(device) => device.apply(now, fault, out),
+            Self::Switch(device) => device.apply(now, fault, out),
+        }
+    }
+
+    /// What kind of device it is, in one word.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Transceiver(_) => "transceiver",
+            Self::Switch(_) => "switch",
+        }
+    }
+}
+
+/// The position of a device in its rack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub usize);
+
+/// Devices by name and slot.
+#[derive(Clone, Debug, Default)]
+pub struct Rack {
+    devices: Vec<(String, AnyDevice)>,
+    by_name: BTreeMap<String, Slot>,
+    woken_at: Vec<Option<SimTime>>,
+    wakeups: BTreeSet<(SimTime, Slot)>,
+    faults: BTreeMap<SimTime, Vec<(Slot, Fault)>>,
+}
+
+impl Rack {
+    /// Adds a device; `None` if the name is taken.
+    pub fn add(&mut self, name: &str, device: AnyDevice) -> Option<Slot> {
+        let slot = Slot(self.devices.len());
+        if self.by_name.contains_key(name) {
+            return None;
+        }
+        self.by_name.insert(name.to_owned(), slot);
+        self.devices.push((name.to_owned(), device));
+        self.woken_at.push(None);
+        self.plan_wakeup(slot);
+        Some(slot)
+    }
+
+    /// The device called `name`.
+    #[must_use]
+    pub fn slot(&self, name: &str) -> Option<Slot> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Names and devices in slot order.
+    pub fn devices(&self) -> impl Iterator<Item = (&str, &AnyDevice)> {
+        self.devices.iter().map(|(name, device)| (name.as_str(), device))
+    }
+
+    /// Name and device in `slot`.
+    #[must_use]
+    pub fn device(&self, slot: Slot) -> (&str, &AnyDevice) {
+        let (name, device) = &self.devices[slot.0];
+        (name, device)
+    }
+
+    /// The device in `slot`.
+    #[must_use]
+    pub fn device_mut(&mut self, slot: Slot) -> &mut AnyDevice {
+        &mut self.devices[slot.0].1
+    }
+
+    /// Lets a fault strike later.
+    pub fn schedule(&mut self, at: SimTime, slot: Slot, fault: Fault) {
+        self.faults.entry(at).or_default().push((slot, fault));
+    }
+
+    /// Lets a fault strike now.
+    pub fn apply(&mut self, now: SimTime, slot: Slot, fault: Fault, out: &mut Vec<Output>) {
+        self.devices[slot.0].1.apply(now, fault, out);
+        self.plan_wakeup(slot);
+    }
+
+    /// A client opened `line` of the device in `slot`.
+    pub fn open(
+        &mut self,
+        now: SimTime,
+        slot: Slot,
+        (line, port): (Line, Port),
+        out: &mut Vec<Output>,
+    ) {
+        self.devices[slot.0].1.as_device().open(now, line, port, out);
+        self.plan_wakeup(slot);
+    }
+
+    /// Bytes arrived on `line` of the device in `slot`.
+    pub fn on_bytes(
+        &mut self,
+        now: SimTime,
+        slot: Slot,
+        line: Line,
+        input: &[u8],
+        out: &mut Vec<Output>,
+    ) {
+        self.devices[slot.0].1.as_device().on_bytes(now, line, input, out);
+        self.plan_wakeup(slot);
+    }
+
+    /// The client of `line` is gone.
+    pub fn close(&mut self, now: SimTime, slot: Slot, line: Line) {
+        self.devices[slot.0].1.as_device().close(now, line);
+        self.plan_wakeup(slot);
+    }
+
+    /// Time has come to `now`: faults strike and devices do what is due.
+    pub fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>) {
+        while let Some(entry) = self.faults.first_entry().filter(|entry| *entry.key() <= now) {
+            for (slot, fault) in entry.remove() {
+                self.apply(now, slot, fault, out);
+            }
+        }
+        while let Some(&(at, slot)) = self.wakeups.first().filter(|(at, _)| *at <= now) {
+            self.devices[slot.0].1.as_device().on_time(now.max(at), out);
+            self.plan_wakeup(slot);
+        }
+    }
+
+    /// When [`Rack::on_time`] should next be called.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<SimTime> {
+        let device = self.wakeups.first().map(|(at, _)| *at);
+        device.into_iter().chain(self.faults.keys().next().copied()).min()
+    }
+
+    fn plan_wakeup(&mut self, slot: Slot) {
+        if let Some(at) = self.woken_at[slot.0].take() {
+            self.wakeups.remove(&(at, slot));
+        }
+        if let Some(at) = self.devices[slot.0].1.next_wakeup() {
+            self.woken_at[slot.0] = Some(at);
+            self.wakeups.insert((at, slot));
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! An emulated Polatis-style optical circuit switch: one matrix, spoken to in SCPI and TL1.
+//!
+//! ```text
+//!  Port::Scpi ──────┐ lines                                  ┌─▶ reply, perhaps when light rests
+//!  Port::ScpiSerial ├──────▶ queue of units ──▶ one at a ────┤
+//!  Port::Tl1 ───────┘ `;`       in order         time        └─▶ Matrix
+//! ```
+//!
+//! Commands are done one at a time, in the order in which they arrived, whoever sent them. A reply
+//! that waits for light to rest holds up everything behind it.
+
+mod matrix;
+mod scpi;
+mod tl1;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Picoseconds, SimTime};
+
+use super::fault::Fault;
+use super::line::FaultyLight;
+use super::{Device, Line, Output, Port};
+use matrix::{Matrix, Pair};
+use scpi::{Executed, OVERRUN, Scpi};
+use tl1::{Login, Tl1};
+
+/// The longest command; a list of 4,096 ports fits.
+const COMMAND_BYTES_MAX: usize = 1 << 16;
+
+/// Commands waiting at most; a client that sends more without reading loses them.
+const QUEUE_MAX: usize = 4096;
+
+/// TL1 clients at most.
+const TL1_CLIENTS_MAX: usize = 8;
+
+/// What kind of switch.
+#[derive(Clone, Debug)]
+pub struct SwitchSpec {
+    /// TL1 source id and the serial number of `*IDN?`. Empty: TL1 shows `( nil )`.
+    pub name: String,
+    /// Ingress ports, 1 to this.
+    pub ingress: u16,
+    /// Egress ports, numbered on from the last ingress port.
+    pub egress: u16,
+    /// Time for the mirrors to come to rest, within 10 %.
+    pub switching: Picoseconds,
+    /// Time to think about a command before it is done.
+    pub command: Picoseconds,
+    /// Time to start after a reboot.
+    pub boot: Picoseconds,
+    /// TL1 user and password.
+    pub login: (String, String),
+    /// The model has power monitors.
+    pub has_power_monitors: bool,
+    /// TL1 clients are told of changes they did not ask about.
+    pub is_autonomous: bool,
+    /// TL1 commands that take long are acknowledged first.
+    pub acknowledges: bool,
+}
+
+impl Default for SwitchSpec {
+    /// A 24×24 switch that takes 20 ms, our design value.
+    fn default() -> Self {
+        Self {
+            name: "POLATIS".to_owned(),
+            ingress: 24,
+            egress: 24,
+            switching: Picoseconds::from_millis(20),
+            command: Picoseconds::from_micros(500),
+            boot: Picoseconds::from_millis(2_000),
+            login: ("root".to_owned(), "root".to_owned()),
+            has_power_monitors: true,
+            is_autonomous: true,
+            acknowledges: false,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Client {
+    port: Port,
+    buffer: Vec<u8>,
+    overflowed: bool,
+    login: Login,
+    /// Answers of the units of one SCPI line, sent together.
+    answers: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Job {
+    line: Line,
+    arrived: SimTime,
+    text: String,
+    ends_line: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Thinking { until: SimTime },
+    Waiting { until: SimTime, executed: Executed, before: Vec<Pair> },
+}
+
+/// One emulated switch.
+#[derive(Clone, Debug)]
+pub struct OpticalSwitch {
+    spec: SwitchSpec,
+    matrix: Matrix,
+    scpi: Scpi,
+    tl1: Tl1,
+    clients: BTreeMap<Line, Client>,
+    queue: VecDeque<Job>,
+    current: Option<(Job, Stage)>,
+    free_from: SimTime,
+    answers_from: SimTime,
+}
+
+impl OpticalSwitch {
+    /// The `index`-th switch of a run, dark.
+    #[must_use]
+    pub fn new(spec: SwitchSpec, seed: Seed, index: u64) -> Self {
+        use rand::RngExt;
+        let seed = Seed(seed.stream("optical switch", index).random());
+        let model = format!("N-OST-{}x{}-LA1-DMHNS", spec.ingress, spec.egress);
+        let identity = format!("Polatis,{model},{},6.5.2.18", spec.name);
+        let tl1 = Tl1 {
+            name: spec.name.clone(),
+            net_type: format!("Polatis,{model},OST,6.5.2.18"),
+            user: spec.login.0.clone(),
+            password: spec.login.1.clone(),
+            autonomous_count: 0,
+        };
+        Self {
+            matrix: Matrix::new(spec.ingress, spec.egress, spec.switching, seed),
+            scpi: Scpi::new(identity, spec.has_power_monitors),
+            tl1,
+            spec,
+            clients: BTreeMap::new(),
+            queue: VecDeque::new(),
+            current: None,
+            free_from: SimTime::START,
+            answers_from: SimTime::START,
+        }
+    }
+
+    /// The connections there really are, ingress first.
+    #[must_use]
+    pub fn true_pairs(&self) -> Vec<(u16, u16)> {
+        self.matrix.pairs()
+    }
+
+    /// Somebody moves a circuit by hand, behind every client's back.
+    pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
+        self.matrix.disconnect(now, &[(ingress, None)]);
+        self.matrix.connect(now, &[(ingress, egress)]);
+    }
+
+    /// What shines on an ingress port from now on, in dBm.
+    pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
+        self.matrix.set_input_dbm(ingress, dbm);
+    }
+
+    /// Runs the queue up to `now`.
+    fn run(&mut self, now: SimTime, out: &mut Vec<Output>) {
+        loop {
+            let Some((job, stage)) = self.current.take() else {
+                if !self.start_next(out) {
+                    return;
+                }
+                continue;
+            };
+            match stage {
+                Stage::Thinking { until } if until <= now => self.perform(until, job, out),
+                Stage::Waiting { until, executed, before } if until <= now => {
+                    self.conclude(until, &job, executed, &before, out);
+                }
+                waiting => {
+                    self.current = Some((job, waiting));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn start_next(&mut self, out: &mut Vec<Output>) -> bool {
+        let Some(job) = self.queue.pop_front() else { return false };
+        let Some(client) = self.clients.get(&job.line) else { return true };
+        if client.port == Port::Tl1
+            && self.spec.acknowledges
+            && let Some(text) = Tl1::acknowledgement(&job.text)
+        {
+            out.push(Output::Bytes(job.line, text.into_bytes()));
+        }
+        let begins = self.free_from.max(job.arrived);
+        let until = begins + self.matrix.faults.stretch(self.spec.command);
+        self.current = Some((job, Stage::Thinking { until }));
+        true
+    }
+
+    fn perform(&mut self, now: SimTime, job: Job, out: &mut Vec<Output>) {
+        self.free_from = now;
+        let Some(client) = self.clients.get_mut(&job.line) else { return };
+        let before = self.matrix.pairs();
+        let executed = match client.port {
+            Port::Tl1 => self.tl1.execute(now, &mut self.matrix, &mut client.login, &job.text),
+            _ => self.scpi.execute(now, &mut self.matrix, &job.text),
+        };
+        if self.matrix.faults.reboots_in_commit && self.matrix.pairs() != before {
+            self.matrix.faults.reboots_in_commit = false;
+            self.matrix.keep_half(&before);
+            self.reboot(now, out);
+            return;
+        }
+        let until = if executed.waits_for_light { self.matrix.settled_at().max(now) } else { now };
+        self.current = Some((job, Stage::Waiting { until, executed, before }));
+    }
+
+    fn conclude(
+        &mut self,
+        now: SimTime,
+        job: &Job,
+        executed: Executed,
+        before: &[Pair],
+        out: &mut Vec<Output>,
+    ) {
+        self.free_from = now;
+        self.tell_of_changes(now, before, out);
+        let Some(client) = self.clients.get_mut(&job.line) else { return };
+        if client.port == Port::Tl1 {
+            out.extend(executed.reply.map(|reply| Output::Bytes(job.line, reply.into_bytes())));
+            return;
+        }
+        client.answers.extend(executed.reply);
+        if job.ends_line && !client.answers.is_empty() {
+            let end = if client.port == Port::ScpiSerial { "\r" } else { "\n" };
+            let text = std::mem::take(&mut client.answers).join(";") + end;
+            out.push(Output::Bytes(job.line, text.into_bytes()));
+        }
+    }
+
+    /// Events for every TL1 client, before the reply to whoever made the change.
+    fn tell_of_changes(&mut self, now: SimTime, before: &[Pair], out: &mut Vec<Output>) {
+        let after = self.matrix.pairs();
+        if !self.spec.is_autonomous || after == before {
+            return;
+        }
+        let parted = before.iter().filter(|pair| !after.contains(pair));
+        let joined = after.iter().filter(|pair| !before.contains(pair));
+        let changes =
+            parted.map(|pair| (pair, "PARTED")).chain(joined.map(|pair| (pair, "JOINED")));
+        let lines: String =
+            changes.map(|((from, to), word)| format!("\r\n   \"{from},{to}:{word}\"")).collect();
+        self.tell(now, "A ", &format!("REPT EVT PATCH{lines}"), out);
+    }
+
+    fn tell(&mut self, now: SimTime, grade: &str, text: &str, out: &mut Vec<Output>) {
+        let listening: Vec<Line> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.port == Port::Tl1 && client.login.is_in)
+            .map(|(&line, _)| line)
+            .collect();
+        if !listening.is_empty() {
+            let message = self.tl1.autonomous(now, grade, text);
+            let bytes = |line| Output::Bytes(line, message.clone().into_bytes());
+            out.extend(listening.into_iter().map(bytes));
+        }
+    }
+
+    /// Every connection to a client is lost, what was not done is forgotten, light stays.
+    fn reboot(&mut self, now: SimTime, out: &mut Vec<Output>) {
+        self.queue.clear();
+        self.current = None;
+        self.answers_from = now + self.spec.boot;
+        self.free_from = self.answers_from;
+        out.extend(self.clients.keys().map(|&line| Output::Close(line)));
+        self.clients.retain(|_, client| client.port == Port::ScpiSerial);
+        for client in self.clients.values_mut() {
+            client.buffer.clear();
+            client.answers.clear();
+        }
+    }
+
+    /// Takes the complete commands out of a client's buffer.
+    fn take_commands(&mut self, now: SimTime, line: Line) {
+        let Some(client) = self.clients.get_mut(&line) else { return };
+        let is_tl1 = client.port == Port::Tl1;
+        let ends = |byte: &u8| if is_tl1 { *byte == b';' } else { matches!(byte, b'\r' | b'\n') };
+        let buffer = std::mem::take(&mut client.buffer);
+        let mut rest = buffer.as_slice();
+        while let Some(end) = rest.iter().position(ends) {
+            let text = String::from_utf8_lossy(&rest[..end]).trim().to_owned();
+            rest = &rest[end + 1..];
+            if std::mem::take(&mut client.overflowed) {
+                self.scpi.push_error(OVERRUN);
+            } else if !text.is_empty() && self.queue.len() < QUEUE_MAX {
+                let units = if is_tl1 { vec![text] } else { units_of(&text) };
+                let count = units.len();
+                self.queue.extend(units.into_iter().enumerate().map(|(index, text)| Job {
+                    line,
+                    arrived: now,
+                    text,
+                    ends_line: index + 1 == count,
+                }));
+            }
+        }
+        if rest.len() > COMMAND_BYTES_MAX {
+            client.overflowed = true;
+        } else {
+            client.buffer = rest.to_vec();
+        }
+    }
+}
+
+/// The units of a SCPI line, each absolute.
+fn units_of(text: &str) -> Vec<String> {
+    let mut units: Vec<String> = Vec::new();
+    let mut before = String::new();
+    for unit in text.split(';').filter(|unit| !unit.trim().is_empty()) {
+        let absolute = Scpi::absolute(unit, &before);
+        if !absolute.starts_with('*') {
+            before.clone_from(&absolute);
+        }
+        units.push(absolute);
+    }
+    units
+}
+
+impl FaultyLight for OpticalSwitch {
+    fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
+        self.on_time(now, out);
+        self.matrix.faults.apply(fault);
+        match fault {
+            Fault::Reboot => self.reboot(now, out),
+            Fault::Droop(_) if self.spec.is_autonomous => {
+                self.tell(now, "*C", "REPT ALM PORT\r\n   \"ALL:LOWPOWER\"", out);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Device for OpticalSwitch {
+    fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>) {
+        self.on_time(now, out);
+        let of_port = self.clients.values().filter(|client| client.port == port).count();
+        let full = match port {
+            Port::Scpi => of_port >= 1,
+            Port::Tl1 => of_port >= TL1_CLIENTS_MAX,
+            Port::ScpiSerial | Port::Frames => false,
+        };
+        let starting = now < self.answers_from && port != Port::ScpiSerial;
+        if full || starting || port == Port::Frames {
+            out.push(Output::Close(line));
+            return;
+        }
+        let client = Client {
+            port,
+            buffer: Vec::new(),
+            overflowed: false,
+            login: Login::default(),
+            answers: Vec::new(),
+        };
+        self.clients.insert(line, client);
+    }
+
+    fn on_bytes(&mut self, now: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>) {
+        self.on_time(now, out);
+        if now < self.answers_from {
+            return;
+        }
+        // In pieces, so that a flood is cut at the limit and not after it.
+        for piece in input.chunks(COMMAND_BYTES_MAX) {
+            if let Some(client) = self.clients.get_mut(&line) {
+                client.buffer.extend_from_slice(piece);
+            }
+            self.take_commands(now, line);
+        }
+        self.run(now, out);
+    }
+
+    fn close(&mut self, _now: SimTime, line: Line) {
+        self.clients.remove(&line);
+    }
+
+    fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>) {
+        self.run(now, out);
+    }
+
+    fn next_wakeup(&self) -> Option<SimTime> {
+        self.current.as_ref().map(|(_, stage)| match stage {
+            Stage::Thinking { until } | Stage::Waiting { until, .. } => *until,
+        })
+    }
+}

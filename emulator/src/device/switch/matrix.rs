@@ -1,0 +1,339 @@
+//! The matrix of an optical circuit switch: which ingress port shines on which egress port, since
+//! when, and how strongly.
+//!
+//! Ports are numbered as on Polatis switches: ingress 1 to N, then egress N+1 to N+M.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::seed::{Seed, Stream};
+use lightloom_fabric::units::{Picoseconds, SimTime};
+use rand::RngExt;
+
+use super::super::fault::LightFaults;
+
+/// Reported where there is no light.
+pub(crate) const DARK_DBM: f64 = -60.0;
+
+/// Two ports that shall be joined, as a client names them.
+pub(crate) type Pair = (u16, u16);
+
+/// Why the matrix does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The port does not exist on that side.
+    NoSuchPort(u16),
+    /// The port is in another connection.
+    InUse(u16),
+    /// The port is disabled.
+    Disabled(u16),
+    /// The mirror did not move.
+    Hardware(u16),
+    /// There is no such connection.
+    NotConnected(u16),
+}
+
+/// How far a list of changes got: not all or nothing, as nobody promises.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Pairs done, in order.
+    pub(crate) done: Vec<Pair>,
+    /// Why the rest was not.
+    pub(crate) refusal: Option<Refusal>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Circuit {
+    egress: u16,
+    lit_at: SimTime,
+}
+
+/// Connections, light and faults.
+#[derive(Clone, Debug)]
+pub(crate) struct Matrix {
+    pub(crate) ingress: u16,
+    pub(crate) egress: u16,
+    switching: Picoseconds,
+    seed: Seed,
+    draws: Stream,
+    circuits: BTreeMap<u16, Circuit>,
+    disabled: BTreeSet<u16>,
+    inputs_dbm: BTreeMap<u16, f64>,
+    settled_at: SimTime,
+    pub(crate) faults: LightFaults,
+}
+
+impl Matrix {
+    pub(crate) fn new(ingress: u16, egress: u16, switching: Picoseconds, seed: Seed) -> Self {
+        Self {
+            ingress,
+            egress,
+            switching,
+            seed,
+            draws: seed.stream("switching time", 0),
+            circuits: BTreeMap::new(),
+            disabled: BTreeSet::new(),
+            inputs_dbm: BTreeMap::new(),
+            settled_at: SimTime::START,
+            faults: LightFaults::default(),
+        }
+    }
+
+    /// When the last change comes to rest.
+    pub(crate) const fn settled_at(&self) -> SimTime {
+        self.settled_at
+    }
+
+    /// Every connection, by ingress port.
+    pub(crate) fn pairs(&self) -> Vec<Pair> {
+        self.circuits.iter().map(|(&ingress, circuit)| (ingress, circuit.egress)).collect()
+    }
+
+    /// The port at the other end, if `port` is connected.
+    pub(crate) fn peer(&self, port: u16) -> Option<u16> {
+        let to = self.circuits.get(&port).map(|circuit| circuit.egress);
+        to.or_else(|| self.ingress_of(port))
+    }
+
+    fn ingress_of(&self, egress: u16) -> Option<u16> {
+        self.circuits.iter().find(|(_, circuit)| circuit.egress == egress).map(|(&from, _)| from)
+    }
+
+    pub(crate) const fn is_ingress(&self, port: u16) -> bool {
+        port >= 1 && port <= self.ingress
+    }
+
+    pub(crate) const fn is_egress(&self, port: u16) -> bool {
+        port > self.ingress && port - self.ingress <= self.egress
+    }
+
+    pub(crate) const fn is_port(&self, port: u16) -> bool {
+        self.is_ingress(port) || self.is_egress(port)
+    }
+
+    /// Joins pair after pair until one is refused.
+    pub(crate) fn connect(&mut self, now: SimTime, pairs: &[Pair]) -> Progress {
+        let mut progress = Progress::default();
+        for &pair in pairs {
+            match self.connect_one(now, pair) {
+                Ok(()) => progress.done.push(pair),
+                Err(refusal) => {
+                    progress.refusal = Some(refusal);
+                    break;
+                }
+            }
+        }
+        progress
+    }
+
+    fn connect_one(&mut self, now: SimTime, (ingress, egress): Pair) -> Result<(), Refusal> {
+        if !self.is_ingress(ingress) {
+            return Err(Refusal::NoSuchPort(ingress));
+        }
+        if !self.is_egress(egress) {
+            return Err(Refusal::NoSuchPort(egress));
+        }
+        for port in [ingress, egress] {
+            if self.disabled.contains(&port) {
+                return Err(Refusal::Disabled(port));
+            }
+            if self.faults.is_stuck(port) {
+                return Err(Refusal::Hardware(port));
+            }
+        }
+        match (self.peer(ingress), self.ingress_of(egress)) {
+            (Some(peer), _) if peer == egress => return Ok(()),
+            (Some(_), _) => return Err(Refusal::InUse(ingress)),
+            (None, Some(_)) => return Err(Refusal::InUse(egress)),
+            (None, None) => {}
+        }
+        if self.faults.lies {
+            return Ok(());
+        }
+        let egress = if self.faults.misdirects { self.another(egress) } else { egress };
+        let lit_at = self.begin_motion(now);
+        self.circuits.insert(ingress, Circuit { egress, lit_at });
+        Ok(())
+    }
+
+    /// Another free egress port, or the same where all are taken.
+    fn another(&self, egress: u16) -> u16 {
+        let first = self.ingress + 1;
+        (1..self.egress)
+            .map(|step| first + (egress - first + step) % self.egress)
+            .find(|&port| self.ingress_of(port).is_none())
+            .unwrap_or(egress)
+    }
+
+    /// Parts connections until one is refused. An egress of `None` stands for any.
+    pub(crate) fn disconnect(&mut self, now: SimTime, pairs: &[(u16, Option<u16>)]) -> Progress {
+        let mut progress = Progress::default();
+        for &(ingress, egress) in pairs {
+            match self.disconnect_one(now, ingress, egress) {
+                Ok(pair) => progress.done.push(pair),
+                Err(refusal) => {
+                    progress.refusal = Some(refusal);
+                    break;
+                }
+            }
+        }
+        progress
+    }
+
+    fn disconnect_one(
+        &mut self,
+        now: SimTime,
+        ingress: u16,
+        egress: Option<u16>,
+    ) -> Result<Pair, Refusal> {
+        if !self.is_ingress(ingress) {
+            return Err(Refusal::NoSuchPort(ingress));
+        }
+        let connected = self.circuits.get(&ingress).map(|circuit| circuit.egress);
+        let connected = connected.ok_or(Refusal::NotConnected(ingress))?;
+        if egress.is_some_and(|egress| egress != connected) {
+            return Err(Refusal::NotConnected(ingress));
+        }
+        if self.faults.is_stuck(ingress) || self.faults.is_stuck(connected) {
+            return Err(Refusal::Hardware(ingress));
+        }
+        if !self.faults.lies {
+            self.circuits.remove(&ingress);
+            self.begin_motion(now);
+        }
+        Ok((ingress, connected))
+    }
+
+    /// Parts every connection that can be parted.
+    pub(crate) fn disconnect_all(&mut self, now: SimTime) -> Progress {
+        let all: Vec<_> = self.circuits.keys().map(|&ingress| (ingress, None)).collect();
+        self.disconnect(now, &all)
+    }
+
+    /// Undoes the later half of the changes since `before`: where a restart cut them off.
+    pub(crate) fn keep_half(&mut self, before: &[Pair]) {
+        let after = self.pairs();
+        let parted = before.iter().filter(|pair| !after.contains(pair)).map(|&pair| (pair, false));
+        let joined = after.iter().filter(|pair| !before.contains(pair)).map(|&pair| (pair, true));
+        let changes: Vec<(Pair, bool)> = parted.chain(joined).collect();
+        for &((ingress, egress), was_joined) in changes[changes.len().div_ceil(2)..].iter().rev() {
+            if was_joined {
+                self.circuits.remove(&ingress);
+            } else {
+                self.circuits.insert(ingress, Circuit { egress, lit_at: SimTime::START });
+            }
+        }
+    }
+
+    fn begin_motion(&mut self, now: SimTime) -> SimTime {
+        let share: u64 = self.draws.random_range(90..=110);
+        let takes = Picoseconds(self.switching.get() / 100 * share);
+        let at = now + self.faults.stretch(takes);
+        self.settled_at = self.settled_at.max(at);
+        at
+    }
+
+    /// Disables or enables a port.
+    pub(crate) fn set_enabled(&mut self, port: u16, enabled: bool) -> Result<(), Refusal> {
+        if !self.is_port(port) {
+            return Err(Refusal::NoSuchPort(port));
+        }
+        if enabled {
+            self.disabled.remove(&port);
+        } else {
+            self.disabled.insert(port);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_enabled(&self, port: u16) -> bool {
+        !self.disabled.contains(&port)
+    }
+
+    /// What shines on ingress port `port` from now on.
+    pub(crate) fn set_input_dbm(&mut self, port: u16, dbm: f64) {
+        self.inputs_dbm.insert(port, dbm);
+    }
+
+    /// The power at `port`: of the light that arrives at an ingress, or leaves an egress.
+    pub(crate) fn power_dbm(&self, now: SimTime, port: u16) -> f64 {
+        if self.is_ingress(port) {
+            return self.input_dbm(port);
+        }
+        let lit = self.ingress_of(port).filter(|ingress| self.circuits[ingress].lit_at <= now);
+        match lit {
+            Some(ingress) if self.is_enabled(port) && self.is_enabled(ingress) => {
+                (self.input_dbm(ingress) - self.loss_db(ingress, port)).max(DARK_DBM)
+            }
+            _ => DARK_DBM,
+        }
+    }
+
+    /// −4 to −2 dBm, less what the fault takes, unless it was set.
+    fn input_dbm(&self, ingress: u16) -> f64 {
+        let input = self.inputs_dbm.get(&ingress).copied().unwrap_or_else(|| {
+            self.seed.stream("input power", u64::from(ingress)).random_range(-4.0..-2.0)
+        });
+        (input - f64::from(self.faults.droop) / 100.0).max(DARK_DBM)
+    }
+
+    /// 0.5 to 1.5 dB, a property of the pair.
+    fn loss_db(&self, ingress: u16, egress: u16) -> f64 {
+        let pair = u64::from(ingress) << 16 | u64::from(egress);
+        self.seed.stream("insertion loss", pair).random_range(0.5..1.5)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix() -> Matrix {
+        Matrix::new(4, 4, Picoseconds::from_millis(20), Seed(1))
+    }
+
+    const NOW: SimTime = SimTime::START;
+
+    #[test]
+    fn a_list_is_done_up_to_the_first_refusal() {
+        let mut matrix = matrix();
+        let progress = matrix.connect(NOW, &[(1, 5), (2, 9), (3, 7)]);
+        assert_eq!(progress.done, [(1, 5)]);
+        assert_eq!(progress.refusal, Some(Refusal::NoSuchPort(9)));
+        assert_eq!(matrix.pairs(), [(1, 5)]);
+    }
+
+    #[test]
+    fn no_port_is_used_twice() {
+        let mut matrix = matrix();
+        matrix.connect(NOW, &[(1, 5)]);
+        assert_eq!(matrix.connect(NOW, &[(1, 6)]).refusal, Some(Refusal::InUse(1)));
+        assert_eq!(matrix.connect(NOW, &[(2, 5)]).refusal, Some(Refusal::InUse(5)));
+        assert_eq!(matrix.connect(NOW, &[(1, 5)]).done, [(1, 5)], "what is so may be asked again");
+    }
+
+    #[test]
+    fn light_comes_when_the_mirrors_rest() {
+        let mut matrix = matrix();
+        matrix.connect(NOW, &[(2, 8)]);
+        let settled = matrix.settled_at();
+        assert!((18..=22).contains(&(settled.0 / 1_000_000_000)), "{settled}");
+        assert!(matrix.power_dbm(NOW, 8) <= DARK_DBM);
+        let (input, output) = (matrix.power_dbm(settled, 2), matrix.power_dbm(settled, 8));
+        assert!((0.5..1.5).contains(&(input - output)), "{input} {output}");
+        matrix.disconnect(settled, &[(2, None)]);
+        assert!(matrix.power_dbm(settled, 8) <= DARK_DBM);
+    }
+
+    #[test]
+    fn a_misdirected_connection_never_shares_a_port() {
+        let mut matrix = matrix();
+        matrix.faults.misdirects = true;
+        for ingress in 1..=4 {
+            matrix.connect(NOW, &[(ingress, 4 + ingress)]);
+            let mut egress: Vec<_> = matrix.pairs().iter().map(|pair| pair.1).collect();
+            egress.sort_unstable();
+            egress.dedup();
+            assert_eq!(egress.len(), matrix.pairs().len());
+        }
+    }
+}

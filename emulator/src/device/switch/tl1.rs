@@ -1,0 +1,352 @@
+//! TL1 as Polatis optical switches speak it: commands that end with `;`, replies that name their
+//! tag, and messages that nobody asked for in between.
+//!
+//! ```text
+//! > ENT-PATCH::1&2,25&26:124:;
+//! <
+//! <
+//! <    POLATIS 24-09-01 12:00:00
+//! < M  124 COMPLD
+//! < ;
+//! ```
+//!
+//! Grammar and codes follow replies that public drivers recorded; what they do not show (which
+//! code a port in use gets, the body of PRTL) is our choice, and marked in docs/devices.md.
+
+use lightloom_fabric::units::SimTime;
+
+use super::matrix::{Matrix, Pair, Progress, Refusal};
+use super::scpi::Executed;
+
+/// Ports one range or list can name: a hostile range must not fill memory.
+const PORTS_MAX: usize = 4096;
+
+/// A refusal: four letters and a word of explanation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Denial {
+    code: &'static str,
+    text: String,
+}
+
+fn denial(code: &'static str, text: impl Into<String>) -> Denial {
+    Denial { code, text: text.into() }
+}
+
+/// How a command ended.
+enum End {
+    Completed(Vec<String>),
+    Partly(Denial),
+}
+
+/// What the switch tells of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Tl1 {
+    /// Source id; empty shows as `( nil )`.
+    pub(crate) name: String,
+    pub(crate) net_type: String,
+    pub(crate) user: String,
+    pub(crate) password: String,
+    pub(crate) autonomous_count: u32,
+}
+
+/// One client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) is_in: bool,
+}
+
+/// A command cut into its blocks.
+struct Command<'a> {
+    verb: String,
+    tid: &'a str,
+    aid: &'a str,
+    tag: &'a str,
+    payload: Vec<&'a str>,
+}
+
+impl Tl1 {
+    /// Does what one command (without its `;`) says.
+    pub(crate) fn execute(
+        &self,
+        now: SimTime,
+        matrix: &mut Matrix,
+        login: &mut Login,
+        text: &str,
+    ) -> Executed {
+        let command = cut(text);
+        let tag = if command.tag.is_empty() { "0" } else { command.tag };
+        let waits = matches!(command.verb.as_str(), "ENT-PATCH" | "DLT-PATCH");
+        let (word, body) = match self.run(now, matrix, login, &command) {
+            Ok(End::Completed(lines)) => ("COMPLD", quoted(&lines)),
+            Ok(End::Partly(denial)) => ("PRTL", explained(&denial)),
+            Err(denial) => ("DENY", explained(&denial)),
+        };
+        let reply = format!("{}M  {tag} {word}\r\n{body};", self.header(now));
+        Executed { reply: Some(reply), waits_for_light: waits && word != "DENY" }
+    }
+
+    /// A message nobody asked for. `grade` is `A ` for events, `*C` for critical alarms.
+    pub(crate) fn autonomous(&mut self, now: SimTime, grade: &str, text: &str) -> String {
+        self.autonomous_count += 1;
+        let tag = self.autonomous_count;
+        format!("{}{grade} {tag} {text}\r\n;", self.header(now))
+    }
+
+    /// The acknowledgement that may come before the reply of a command that takes long.
+    pub(crate) fn acknowledgement(text: &str) -> Option<String> {
+        let command = cut(text);
+        let long = matches!(command.verb.as_str(), "ENT-PATCH" | "DLT-PATCH");
+        long.then(|| format!("\r\nIP {}\r\n<", command.tag))
+    }
+
+    fn header(&self, now: SimTime) -> String {
+        let name = if self.name.is_empty() { "( nil )" } else { &self.name };
+        format!("\r\n\n   {name} {}\r\n", date_and_time(now))
+    }
+
+    fn run(
+        &self,
+        now: SimTime,
+        matrix: &mut Matrix,
+        login: &mut Login,
+        command: &Command<'_>,
+    ) -> Result<End, Denial> {
+        if command.tag.is_empty() || !command.tag.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            return Err(denial("IICT", "Input, invalid correlation tag"));
+        }
+        let tid = command.tid.trim_matches('"');
+        if !tid.is_empty() && !tid.eq_ignore_ascii_case(&self.name) {
+            return Err(denial("IITA", "Input, invalid target identifier"));
+        }
+        match command.verb.as_str() {
+            "ACT-USER" => return self.log_in(login, command),
+            "CANC-USER" => {
+                *login = Login::default();
+                return Ok(End::Completed(Vec::new()));
+            }
+            _ if !login.is_in => return Err(denial("PLNA", "Privilege, login not active")),
+            _ => {}
+        }
+        match command.verb.as_str() {
+            "ENT-PATCH" => Self::enter_patch(now, matrix, command),
+            "DLT-PATCH" => Self::delete_patch(now, matrix, command),
+            _ => self.retrieve(now, matrix, command),
+        }
+    }
+
+    fn log_in(&self, login: &mut Login, command: &Command<'_>) -> Result<End, Denial> {
+        let password = command.payload.first().copied().unwrap_or("");
+        login.is_in = command.aid == self.user && password == self.password;
+        if login.is_in {
+            Ok(End::Completed(Vec::new()))
+        } else {
+            Err(denial("PIUI", "Privilege, illegal user identity"))
+        }
+    }
+
+    fn enter_patch(
+        now: SimTime,
+        matrix: &mut Matrix,
+        command: &Command<'_>,
+    ) -> Result<End, Denial> {
+        let (from, to) = command
+            .aid
+            .split_once(',')
+            .ok_or_else(|| denial("IPNV", "two lists of ports are needed"))?;
+        let (from, to) = (ports(from)?, ports(to)?);
+        if from.len() != to.len() {
+            return Err(denial("IPNV", "the lists differ in length"));
+        }
+        let pairs: Vec<Pair> = from.into_iter().zip(to).collect();
+        ended(pairs.len(), &matrix.connect(now, &pairs))
+    }
+
+    fn delete_patch(
+        now: SimTime,
+        matrix: &mut Matrix,
+        command: &Command<'_>,
+    ) -> Result<End, Denial> {
+        if command.aid.eq_ignore_ascii_case("ALL") {
+            let count = matrix.pairs().len();
+            return ended(count, &matrix.disconnect_all(now));
+        }
+        let parted: Vec<_> = ports(command.aid)?.into_iter().map(|port| (port, None)).collect();
+        ended(parted.len(), &matrix.disconnect(now, &parted))
+    }
+
+    fn retrieve(
+        &self,
+        now: SimTime,
+        matrix: &mut Matrix,
+        command: &Command<'_>,
+    ) -> Result<End, Denial> {
+        let lines = match command.verb.as_str() {
+            "RTRV-PATCH" => {
+                let wanted = wanted_ports(matrix, command.aid)?;
+                let asked = |pair: &&Pair| wanted.contains(&pair.0) || wanted.contains(&pair.1);
+                let pairs = matrix.pairs();
+                pairs.iter().filter(asked).map(|(from, to)| format!("{from},{to}")).collect()
+            }
+            "RTRV-EQPT" => vec![format!("SYSTEM:SIZE={}x{}", matrix.ingress, matrix.egress)],
+            "RTRV-NETYPE" => vec![self.net_type.clone()],
+            "RTRV-PORT-SHUTTER" => Self::each(matrix, command, |port| {
+                let state = if matrix.is_enabled(port) { "open" } else { "closed" };
+                format!("{port}:{state}")
+            })?,
+            "RTRV-PORT-POWER" => Self::each(matrix, command, |port| {
+                format!("{port}:{:.2}", matrix.power_dbm(now, port))
+            })?,
+            "RTRV-PORT-PMON" => Self::each(matrix, command, |port| format!("{port}:1550.0,0.0,4"))?,
+            "OPR-PORT-SHUTTER" | "RLS-PORT-SHUTTER" => {
+                let opens = command.verb.starts_with("RLS");
+                for port in wanted_ports(matrix, command.aid)? {
+                    matrix.set_enabled(port, opens).map_err(denial_of)?;
+                }
+                Vec::new()
+            }
+            _ => return Err(denial("ICNV", "Input, command not valid")),
+        };
+        Ok(End::Completed(lines))
+    }
+
+    fn each(
+        matrix: &Matrix,
+        command: &Command<'_>,
+        show: impl Fn(u16) -> String,
+    ) -> Result<Vec<String>, Denial> {
+        Ok(wanted_ports(matrix, command.aid)?.into_iter().map(show).collect())
+    }
+}
+
+/// Cuts `VERB:TID:AID:CTAG:GB:PAYLOAD…` at colons outside quotation marks.
+fn cut(text: &str) -> Command<'_> {
+    let mut quoted = false;
+    let mut blocks = text.trim().split(|c: char| {
+        quoted ^= c == '"';
+        c == ':' && !quoted
+    });
+    let mut next = || blocks.next().unwrap_or("").trim();
+    let verb = next().to_ascii_uppercase();
+    let (tid, aid, tag) = (next(), next(), next());
+    let _general_block = next();
+    let payload = blocks.map(str::trim).collect();
+    Command { verb, tid, aid, tag, payload }
+}
+
+/// `1&2&5&&8`: single ports and ranges.
+fn ports(text: &str) -> Result<Vec<u16>, Denial> {
+    let wrong = || denial("IIAC", format!("`{}` is no list of ports", shortened(text)));
+    let mut found: Vec<u16> = Vec::new();
+    let mut is_range_end = false;
+    for item in text.split('&') {
+        if item.is_empty() {
+            is_range_end = true;
+            continue;
+        }
+        let port: u16 = item.trim().parse().map_err(|_| wrong())?;
+        match found.last() {
+            Some(&first) if is_range_end && first < port => found.extend(first + 1..=port),
+            _ if is_range_end => return Err(wrong()),
+            _ => found.push(port),
+        }
+        is_range_end = false;
+        if found.len() > PORTS_MAX {
+            return Err(wrong());
+        }
+    }
+    if found.is_empty() || is_range_end { Err(wrong()) } else { Ok(found) }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(40).filter(|c| !c.is_control() && *c != '*').collect()
+}
+
+/// The ports of an access id; all of the switch without one.
+fn wanted_ports(matrix: &Matrix, aid: &str) -> Result<Vec<u16>, Denial> {
+    if aid.is_empty() || aid.eq_ignore_ascii_case("ALL") {
+        return Ok((1..=matrix.ingress + matrix.egress).collect());
+    }
+    let wanted = ports(aid)?;
+    match wanted.iter().find(|&&port| !matrix.is_port(port)) {
+        Some(&port) => Err(denial_of(Refusal::NoSuchPort(port))),
+        None => Ok(wanted),
+    }
+}
+
+fn ended(asked: usize, progress: &Progress) -> Result<End, Denial> {
+    match progress.refusal {
+        None => Ok(End::Completed(Vec::new())),
+        Some(refusal) if progress.done.is_empty() => Err(denial_of(refusal)),
+        Some(refusal) => {
+            let mut why = denial_of(refusal);
+            why.text = format!("{} of {asked} done: {}", progress.done.len(), why.text);
+            Ok(End::Partly(why))
+        }
+    }
+}
+
+fn denial_of(refusal: Refusal) -> Denial {
+    match refusal {
+        Refusal::NoSuchPort(port) => denial("IIAC", format!("no port {port} on that side")),
+        Refusal::InUse(port) => denial("SNVS", format!("port {port} is in use")),
+        Refusal::Disabled(port) => denial("SNVS", format!("port {port} is closed")),
+        Refusal::NotConnected(port) => denial("SNVS", format!("port {port} is not patched so")),
+        Refusal::Hardware(port) => denial("SROF", format!("port {port} did not move")),
+    }
+}
+
+fn quoted(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("   \"{line}\"\r\n")).collect()
+}
+
+fn explained(denial: &Denial) -> String {
+    format!("   {}\r\n   /* {} */\r\n", denial.code, denial.text)
+}
+
+/// Simulated time as a switch shows it; the run begins on 1 September 2024.
+fn date_and_time(now: SimTime) -> String {
+    let seconds = now.0 / 1_000_000_000_000;
+    let (mut day, mut month, mut year) = (seconds / 86_400, 8, 24);
+    const DAYS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    while day >= DAYS[month] {
+        day -= DAYS[month];
+        month = (month + 1) % 12;
+        year += u64::from(month == 0);
+    }
+    let (hours, minutes) = (seconds / 3_600 % 24, seconds / 60 % 60);
+    format!("{year}-{:02}-{:02} {hours:02}:{minutes:02}:{:02}", month + 1, day + 1, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightloom_fabric::units::Picoseconds;
+
+    #[test]
+    fn commands_are_cut_at_colons_outside_quotation_marks() {
+        let command = cut("ent-patch:\"a:b\":1&2,25&26:124::X=1:Y");
+        assert_eq!(command.verb, "ENT-PATCH");
+        assert_eq!((command.tid, command.aid, command.tag), ("\"a:b\"", "1&2,25&26", "124"));
+        assert_eq!(command.payload, ["X=1", "Y"]);
+        assert_eq!(cut("").tag, "");
+    }
+
+    #[test]
+    fn port_lists_have_ranges_and_bounds() {
+        assert_eq!(ports("1&2&5&&8").ok(), Some(vec![1, 2, 5, 6, 7, 8]));
+        for wrong in ["", "&", "1&", "1&&", "&&3", "8&&5", "a", "1&65536", "1&&65535"] {
+            assert_eq!(ports(wrong).map_err(|denial| denial.code), Err("IIAC"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn time_runs_on_a_calendar() {
+        let at = |seconds: u64| {
+            date_and_time(SimTime::START + Picoseconds::from_millis(seconds * 1_000))
+        };
+        assert_eq!(at(0), "24-09-01 00:00:00");
+        assert_eq!(at(86_399), "24-09-01 23:59:59");
+        assert_eq!(at(30 * 86_400), "24-10-01 00:00:00");
+        assert_eq!(at(122 * 86_400), "25-01-01 00:00:00");
+    }
+}
