@@ -3,7 +3,9 @@
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::output::{Colour, Outcome};
-use crate::{compare, completions, cost, emulate, mfu, plan, replan, schema, trace, validate};
+use crate::{
+    compare, completions, cost, device, emulate, mfu, plan, replan, schema, trace, validate,
+};
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
@@ -32,6 +34,7 @@ enum Verb {
     Compare(compare::Arguments),
     Completions(completions::Arguments),
     Cost(cost::Arguments),
+    Device(device::Arguments),
     Mfu(Box<mfu::Arguments>),
     Trace(trace::Arguments),
 }
@@ -50,6 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Cost(arguments) => cost::run(arguments),
+        Verb::Device(arguments) => device::run(arguments),
         Verb::Mfu(arguments) => mfu::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
     }

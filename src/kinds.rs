@@ -2,6 +2,7 @@
 //!
 //! To add a kind: one entry in [`KINDS`].
 
+use lightloom_emulator::device;
 use lightloom_emulator::scenario::{self, ScenarioFile};
 use lightloom_fabric::document::{self, Code, Diagnostic};
 use lightloom_fabric::file::{self, FabricFile};
@@ -48,6 +49,14 @@ pub(crate) const KINDS: &[Kind] = &[
         marks: &["quotes"],
         check: |file, bytes| cost::read_prices(file, bytes).1,
         schema: document::schema::<PriceFile>,
+        codes: &[],
+    },
+    Kind {
+        name: "devices",
+        about: "Emulated transceivers and optical switches, and what goes wrong with them",
+        marks: &["transceivers", "switches"],
+        check: |file, bytes| device::load(file, bytes).1,
+        schema: document::schema::<device::DeviceListFile>,
         codes: &[],
     },
 ];
