@@ -2,13 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_emulator::collective::{
-    Collective, CollectiveError, Directions, Hierarchical, Kind, RingCollective, message_time,
+    AllToAll, Collective, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical,
+    Kind, RingCollective, Tree, TreeOperation, message_time,
 };
 use lightloom_emulator::engine::{
     Engine, Event, FlowSpec, LinkSpec, NetworkBuilder, Plane, Role, Route, Settings, VertexId,
 };
 use lightloom_emulator::topology::{LeafSpine, Ring, RingShape};
-use lightloom_emulator::transport::Transport;
+use lightloom_emulator::transport::{Transport, Window};
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
 
@@ -102,6 +103,108 @@ fn a_slow_edge_holds_up_the_whole_ring_as_the_ideal_says() {
     assert!((1.0..1.3).contains(&ratio), "{ratio}");
 }
 
+/// Hosts under one switch at 400 Gb/s, 500 ns a link.
+fn star_engine(ranks: usize) -> (Engine, Vec<VertexId>) {
+    let mut builder = NetworkBuilder::new();
+    let members: Vec<_> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
+    let switch = builder.add(Role::Switch);
+    for &member in &members {
+        builder.connect(member, switch, gbps(400, 500));
+    }
+    // Acknowledgements wait for the data packet that is being sent: a window that just fills the idle
+    // path would run dry.
+    let window = Window::BandwidthDelay { percent: 150 };
+    let transport = Transport { window, ..Transport::default() };
+    let settings = Settings { transport, ..Settings::default() };
+    (Engine::new(builder.build().unwrap(), settings).unwrap(), members)
+}
+
+/// Two hops of so many full packets, sent back to back.
+fn two_hops(packets: u64) -> u64 {
+    (packets + 1) * 81_920 + 2 * 500_000
+}
+
+#[test]
+fn halving_and_doubling_takes_the_sum_of_its_steps() {
+    let (mut engine, members) = star_engine(8);
+    let size = Bytes(8 * 100 * 4_032);
+    let collective =
+        HalvingDoubling { members, size, route: Route::Shortest, start: SimTime::START };
+    let running = collective.start(&mut engine).unwrap();
+    engine.run(LIMIT);
+    let steps: u64 = [400, 200, 100, 100, 200, 400].into_iter().map(two_hops).sum();
+    assert_eq!(running.ideal, Picoseconds(steps));
+    // Acknowledgements of what is received go before data: at most one a packet.
+    let ratio = took(&running, &engine).as_secs_f64() / running.ideal.as_secs_f64();
+    assert!((1.0..=1.0 + 64.0 / 4_096.0).contains(&ratio), "{ratio}");
+    let odd = HalvingDoubling { members: collective.members[..6].to_vec(), ..collective };
+    assert!(matches!(odd.start(&mut engine), Err(CollectiveError::NoPowerOfTwo { ranks: 6 })));
+}
+
+#[test]
+fn a_pairwise_all_to_all_keeps_every_port_busy_and_at_once_is_no_faster() {
+    let run = |exchange| {
+        let (mut engine, members) = star_engine(16);
+        let size = Bytes(16 * 50 * 4_032);
+        let all =
+            AllToAll { members, size, exchange, route: Route::Shortest, start: SimTime::START };
+        let running = all.start(&mut engine).unwrap();
+        engine.run(LIMIT);
+        assert_eq!(running.flows.len(), 16 * 15);
+        (took(&running, &engine).get(), running.ideal.get())
+    };
+    let (pairwise, ideal) = run(Exchange::Pairwise);
+    assert_eq!(ideal, 15 * two_hops(50));
+    assert!(pairwise >= ideal && pairwise as f64 <= ideal as f64 * 1.02, "{pairwise} {ideal}");
+    let (at_once, _) = run(Exchange::AtOnce);
+    let every_port_busy = 15 * 50 * 81_920;
+    assert!(at_once >= every_port_busy, "{at_once}");
+}
+
+#[test]
+fn a_broadcast_down_a_tree_takes_its_depth_and_its_pieces() {
+    let (mut engine, members) = star_engine(7);
+    let pieces = 20;
+    let tree = Tree {
+        operation: TreeOperation::Broadcast,
+        members,
+        size: Bytes(pieces * 10 * 4_032),
+        pieces: pieces as u32,
+        route: Route::Shortest,
+        start: SimTime::START,
+    };
+    let running = tree.start(&mut engine).unwrap();
+    engine.run(LIMIT);
+    assert_eq!(running.ideal, Picoseconds(2 * two_hops(10) + (pieces - 1) * 10 * 81_920));
+    // A rank sends every piece twice.
+    let twice = 2.0 * (pieces * 10 * 81_920) as f64;
+    let took = took(&running, &engine).get() as f64;
+    assert!(took > twice && took < 1.1 * twice + 2.0 * two_hops(10) as f64, "{}", took / twice);
+}
+
+#[test]
+fn two_trees_reduce_faster_than_one() {
+    let run = |operation| {
+        let (mut engine, members) = star_engine(16);
+        let tree = Tree {
+            operation,
+            members,
+            size: Bytes(32 << 20),
+            pieces: 64,
+            route: Route::Shortest,
+            start: SimTime::START,
+        };
+        let running = tree.start(&mut engine).unwrap();
+        engine.run(LIMIT);
+        let took = took(&running, &engine).get();
+        assert!(took >= running.ideal.get());
+        took
+    };
+    let one = run(TreeOperation::AllReduce);
+    let two = run(TreeOperation::DoubleAllReduce);
+    assert!(two as f64 <= 0.85 * one as f64, "{two} {one}");
+}
+
 /// Groups of GPUs in rings, all under one switch, where nobody meets anybody.
 fn two_networks(groups: usize, ranks: usize) -> (Engine, Vec<Vec<VertexId>>) {
     let mut builder = NetworkBuilder::new();
@@ -193,7 +296,7 @@ proptest! {
         }
         let network = builder.build().unwrap();
         let transport = Transport {
-            window: lightloom_emulator::transport::Window::Packets(1_000),
+            window: Window::Packets(1_000),
             ..Transport::default()
         };
         let settings = Settings { transport, ..Settings::default() };

@@ -5,20 +5,28 @@
 //! real implementation (a rank passes a piece on when it has all of it) without anybody looking on.
 //!
 //! The size of a collective is that of NCCL's tests: all-reduce, what each rank has before and after;
-//! reduce-scatter, what each has before; all-gather, what each has after. Pieces are rounded up to
+//! reduce-scatter, what each has before; all-gather, what each has after; all-to-all, what each has for
+//! all; broadcast, what everybody ends with. Pieces are rounded up to
 //! whole bytes.
 
+mod all_to_all;
+mod draft;
+mod halving_doubling;
 mod hierarchical;
 mod ideal;
 mod ring;
+mod tree;
 
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 
 use crate::engine::{BatchId, Engine, EngineError, FlowId, Probe};
 
+pub use all_to_all::{AllToAll, Exchange};
+pub use halving_doubling::HalvingDoubling;
 pub use hierarchical::Hierarchical;
 pub use ideal::{message_time, wire_time};
 pub use ring::{Directions, RingCollective};
+pub use tree::{Tree, TreeOperation};
 
 /// What a collective computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +37,10 @@ pub enum Kind {
     ReduceScatter,
     /// Everybody ends with the shares of all.
     AllGather,
+    /// Everybody ends with the piece that each had for it.
+    AllToAll,
+    /// Everybody ends with what one had.
+    Broadcast,
 }
 
 impl Kind {
@@ -39,6 +51,8 @@ impl Kind {
             Self::AllReduce => "all-reduce",
             Self::ReduceScatter => "reduce-scatter",
             Self::AllGather => "all-gather",
+            Self::AllToAll => "all-to-all",
+            Self::Broadcast => "broadcast",
         }
     }
     /// Bytes that every rank must send, as a share of the size: NCCL's factor from algorithm to bus
@@ -48,7 +62,8 @@ impl Kind {
         let share = (ranks as f64 - 1.0) / ranks as f64;
         match self {
             Self::AllReduce => 2.0 * share,
-            Self::ReduceScatter | Self::AllGather => share,
+            Self::ReduceScatter | Self::AllGather | Self::AllToAll => share,
+            Self::Broadcast => 1.0,
         }
     }
 }
@@ -79,6 +94,12 @@ pub enum CollectiveError {
     /// One rank has nobody to talk to.
     #[error("a collective of {ranks} ranks: at least 2 are needed")]
     TooFewRanks {
+        /// How many there are.
+        ranks: usize,
+    },
+    /// Halving needs halves.
+    #[error("{ranks} ranks: recursive halving needs a power of two")]
+    NoPowerOfTwo {
         /// How many there are.
         ranks: usize,
     },
