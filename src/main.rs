@@ -16,6 +16,7 @@ mod kinds;
 mod mfu;
 mod output;
 mod plan;
+mod plan_rfabric;
 mod progress;
 mod replan;
 mod schema;

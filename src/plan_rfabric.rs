@@ -80,7 +80,8 @@ pub(crate) fn run(
 pub(crate) fn load(path: &Path, bytes: &[u8]) -> Option<RfabricInput> {
     let folder: PathBuf = path.parent().map(Path::to_owned).unwrap_or_default();
     let mut read = |name: &str| {
-        fs::read_to_string(folder.join(name)).map_err(|error| format!("cannot read {name}: {error}"))
+        fs::read_to_string(folder.join(name))
+            .map_err(|error| format!("cannot read {name}: {error}"))
     };
     let (input, mistakes) = file::load(&path.display().to_string(), bytes, &mut read);
     if !mistakes.is_empty() {
@@ -107,8 +108,9 @@ fn text(input: &RfabricInput, plan: &RfabricPlan, plan_seconds: f64) -> String {
 }
 
 fn phase_table(plan: &RfabricPlan) -> Table {
-    let mut table =
-        Table::new(["phase", "topology", "circuits", "bytes", "time", "lambda/s", "bound/s", "gap"]);
+    let mut table = Table::new([
+        "phase", "topology", "circuits", "bytes", "time", "lambda/s", "bound/s", "gap",
+    ]);
     for phase in &plan.phases {
         table.row([
             phase.name.clone(),
@@ -128,8 +130,9 @@ fn transition_table(plan: &RfabricPlan) -> String {
     if plan.transitions.is_empty() {
         return "No transitions: one topology serves all phases.\n".into();
     }
-    let mut table =
-        Table::new(["from", "to", "stages", "kept", "removed", "added", "dark", "exposed", "floor"]);
+    let mut table = Table::new([
+        "from", "to", "stages", "kept", "removed", "added", "dark", "exposed", "floor",
+    ]);
     for change in &plan.transitions {
         let removed: usize = change.stages.iter().map(|stage| stage.remove.len()).sum();
         let added: usize = change.stages.iter().map(|stage| stage.add.len()).sum();

@@ -132,6 +132,8 @@ pub struct FatTreeSpec {
     pub leaves: u32,
     /// GPUs below one leaf.
     pub gpus_per_leaf: u32,
+    /// Rate of one GPU's network interface: what its leaf can send is bounded by what it gets.
+    pub gpu_rate: BitsPerSecond,
     /// Rate of one circuit, each direction.
     pub circuit_rate: BitsPerSecond,
     /// The packet network that is always there.
@@ -268,6 +270,12 @@ impl ReconfigurableFatTree {
         self.spec.electrical.rate_per_leaf.0 as f64 / self.spec.electrical.oversubscription
     }
 
+    /// Rate at which the GPUs below one leaf can send together, and receive.
+    #[must_use]
+    pub fn host_rate(&self) -> f64 {
+        f64::from(self.spec.gpus_per_leaf) * self.spec.gpu_rate.0 as f64
+    }
+
     /// Whether a circuit may join the pair: neither forbidden nor beyond the loss budget.
     #[must_use]
     pub fn permits(&self, pair: LeafPair) -> bool {
@@ -356,8 +364,10 @@ impl Problems {
         if !(1..=COUNT_MAX).contains(&spec.gpus_per_leaf) {
             self.out_of_range("gpus_per_leaf", spec.gpus_per_leaf);
         }
-        if spec.circuit_rate.0 == 0 {
-            self.add("circuit_rate", "a circuit without rate", "write a rate such as `400Gbps`");
+        for (field, rate) in [("circuit_rate", spec.circuit_rate), ("gpu_rate", spec.gpu_rate)] {
+            if rate.0 == 0 {
+                self.add(field, "a rate of nothing", "write a rate such as `400Gbps`");
+            }
         }
         let oversubscription = spec.electrical.oversubscription;
         if !(oversubscription.is_finite() && oversubscription >= 1.0) {
@@ -529,6 +539,7 @@ mod tests {
         FatTreeSpec {
             leaves: 8,
             gpus_per_leaf: 8,
+            gpu_rate: BitsPerSecond::from_gbps(400),
             circuit_rate: BitsPerSecond::from_gbps(400),
             electrical: ElectricalCore {
                 rate_per_leaf: BitsPerSecond::from_gbps(800),

@@ -133,7 +133,8 @@ fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
 fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
     let spec = FatTreeSpec {
         leaves,
-        gpus_per_leaf: ports,
+        gpus_per_leaf: 2 * ports,
+        gpu_rate: BitsPerSecond::from_gbps(400),
         circuit_rate: BitsPerSecond::from_gbps(400),
         electrical: ElectricalCore {
             rate_per_leaf: BitsPerSecond::from_gbps(40 * u64::from(ports)),

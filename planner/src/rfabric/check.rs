@@ -126,6 +126,16 @@ fn can_serve(
             received[to.index()] += over;
         }
     }
+    let hosts = f64::from(spec.gpus_per_leaf) * spec.gpu_rate.0 as f64 * (1.0 + 1e-9);
+    let mut from_hosts = vec![0.0; spec.leaves as usize];
+    let mut to_hosts = vec![0.0; spec.leaves as usize];
+    for (from, to, bytes) in demand.flows() {
+        from_hosts[from.index()] += lambda * bytes.0 as f64 * 8.0;
+        to_hosts[to.index()] += lambda * bytes.0 as f64 * 8.0;
+    }
+    if from_hosts.iter().chain(&to_hosts).any(|load| *load > hosts) {
+        return false;
+    }
     sent.iter().chain(&received).all(|load| *load <= core + 1e-9 * spec.circuit_rate.0 as f64)
 }
 

@@ -9,6 +9,8 @@
 //!   sum over j of max(0, lambda·d_ij − C·n_ij)  ≤  E      and the same for d_ji
 //! ```
 //!
+//! and nobody sends more than the GPUs below a leaf can: lambda · sum of d_ij ≤ their interfaces.
+//!
 //! Each such *line* (one leaf, one direction) limits lambda on its own; the least limit counts.
 
 use std::collections::BTreeMap;
@@ -25,6 +27,8 @@ struct Line {
     leaf: usize,
     /// (peer, bits)
     traffic: Vec<(usize, f64)>,
+    /// The limit that the GPUs below the leaf set.
+    host_limit: f64,
 }
 
 /// A demand made ready for judging many topologies.
@@ -46,12 +50,16 @@ impl Evaluator {
     pub fn new(fabric: &ReconfigurableFatTree, demand: &Demand) -> Self {
         assert_eq!(fabric.leaves(), demand.leaves(), "demand and fabric have one size");
         let leaves = fabric.leaves();
-        let mut lines: Vec<Line> =
-            (0..2 * leaves).map(|at| Line { leaf: at / 2, traffic: Vec::new() }).collect();
+        let line = |at| Line { leaf: at / 2, traffic: Vec::new(), host_limit: f64::MAX };
+        let mut lines: Vec<Line> = (0..2 * leaves).map(line).collect();
         for (from, to, bytes) in demand.flows() {
             let bits = bytes.0 as f64 * 8.0;
             lines[2 * from.index()].traffic.push((to.index(), bits));
             lines[2 * to.index() + 1].traffic.push((from.index(), bits));
+        }
+        for line in lines.iter_mut().filter(|line| !line.traffic.is_empty()) {
+            let bits: f64 = line.traffic.iter().map(|(_, bits)| bits).sum();
+            line.host_limit = fabric.host_rate() / bits;
         }
         Self {
             leaves,
@@ -96,7 +104,7 @@ impl Evaluator {
     /// it is too large; so Newton's method from that side falls onto the root in a few steps, each
     /// dropping the pairs whose circuits suffice.
     pub(crate) fn line_lambda(&self, line: usize, topology: &Topology) -> f64 {
-        let Line { leaf, traffic } = &self.lines[line];
+        let Line { leaf, traffic, host_limit } = &self.lines[line];
         let circuits = topology.row(*leaf);
         let mut lambda = f64::MAX;
         let mut overloaded = traffic.len() + 1;
@@ -111,7 +119,7 @@ impl Evaluator {
                 }
             }
             if count == 0 || count == overloaded {
-                return lambda;
+                return lambda.min(*host_limit);
             }
             overloaded = count;
             lambda = rate / bits;
@@ -129,7 +137,9 @@ impl Evaluator {
         let mut bound = f64::MAX;
         for leaf in 0..self.leaves {
             let view = LeafView::new(self, fabric, leaf);
-            let mut high = bound.min(view.fluid_bound());
+            let host_limit =
+                self.lines[2 * leaf].host_limit.min(self.lines[2 * leaf + 1].host_limit);
+            let mut high = bound.min(view.fluid_bound()).min(host_limit);
             if high == f64::MAX || view.may_reach(high) {
                 bound = high;
                 continue;
@@ -228,7 +238,7 @@ impl LeafView {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::fabric;
+    use super::super::testing::spec;
     use super::*;
     use lightloom_fabric::units::Bytes;
     use proptest::prelude::*;
@@ -248,7 +258,13 @@ mod tests {
                 load[2 * from.index()] += over;
                 load[2 * to.index() + 1] += over;
             }
+            let mut hosts = vec![0.0; 2 * fabric.leaves()];
+            for (from, to, bytes) in demand.flows() {
+                hosts[2 * from.index()] += lambda * bytes.0 as f64 * 8.0;
+                hosts[2 * to.index() + 1] += lambda * bytes.0 as f64 * 8.0;
+            }
             load.iter().all(|load| *load <= core)
+                && hosts.iter().all(|load| *load <= fabric.host_rate())
         };
         let (mut low, mut high) = (0.0, 1e9);
         for _ in 0..200 {
@@ -263,8 +279,11 @@ mod tests {
         fn the_closed_form_agrees_with_the_definition_and_stays_below_the_bound(
             entries in prop::collection::vec((0u32..6, 0u32..6, 1u64..1_000), 1..20),
             circuits in prop::collection::vec((0usize..6, 0usize..6), 0..12),
+            gpus in 1u32..8,
         ) {
-            let fabric = fabric(6, 4);
+            let mut spec = spec(6, 4);
+            spec.gpus_per_leaf = gpus;
+            let fabric = ReconfigurableFatTree::new(spec).unwrap();
             let mut demand = Demand::none(6);
             for (from, to, megabytes) in entries {
                 demand.add(LeafId(from), LeafId(to), Bytes(megabytes * 1_000_000));

@@ -162,6 +162,7 @@ pub fn plan_without_core(
     let reached = rates.partition_point(|rate| feasible(*rate));
     let lambda = if reached == 0 { 0.0 } else { rates[reached - 1] };
     let topology = needed_circuits(fabric.leaves(), &pairs, lambda, circuit_rate);
+    let lambda = lambda.min(Evaluator::new(fabric, demand).lambda(&topology));
     Ok(OneHopPlan { topology, lambda, lambda_upper_bound: lambda })
 }
 

@@ -99,6 +99,9 @@ pub struct FatTreeFile {
     pub gpus_per_leaf: u32,
     /// Rate of one circuit, each direction.
     pub circuit_rate: Text<BitsPerSecond>,
+    /// Rate of one GPU's network interface; that of a circuit where it is not written.
+    #[serde(default)]
+    pub gpu_rate: Option<Text<BitsPerSecond>>,
     /// The packet network that is always there.
     pub electrical: ElectricalFile,
     /// One or two banks of optical switches.
@@ -380,6 +383,7 @@ fn lower_fabric(raw: FatTreeFile, check: &mut Check<'_>) -> Option<Reconfigurabl
     let spec = FatTreeSpec {
         leaves: raw.leaves,
         gpus_per_leaf: raw.gpus_per_leaf,
+        gpu_rate: raw.gpu_rate.unwrap_or(raw.circuit_rate).0,
         circuit_rate: raw.circuit_rate.0,
         electrical: ElectricalCore {
             rate_per_leaf: raw.electrical.rate_per_leaf.0,

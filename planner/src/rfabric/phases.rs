@@ -111,7 +111,8 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
     Candidate { name: "hedged over all phases".into(), topology }
 }
 
-/// Seconds that `phase` takes on `to` after a change from `from` that lasts `switching` seconds.
+/// Seconds that `phase` takes on `to` after a change from `from` that lasts `switching` seconds. A phase
+/// does not end before the change that it began: the next phase finds settled circuits.
 #[must_use]
 pub fn seconds_with_change(
     phase: &Phase,
@@ -126,7 +127,7 @@ pub fn seconds_with_change(
     }
     let exposed = (switching_seconds - phase.slack.as_secs_f64()).max(0.0);
     let staying = evaluator.lambda(&from.common(to));
-    seconds_in_steps(&[(exposed, staying)], settled)
+    seconds_in_steps(&[(exposed, staying)], settled).max(exposed)
 }
 
 /// Time to serve a demand once at rates that change: `steps` of (seconds, rate), then `last` for

@@ -294,7 +294,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Time of a phase whose circuits arrive stage by stage: the slack hides the first of it.
+    /// Time of a phase whose circuits arrive stage by stage: the slack hides the first of it, and
+    /// the phase does not end before the last.
     fn seconds_of(
         &self,
         change: &TransitionPlan,
@@ -314,7 +315,7 @@ impl Planner<'_> {
                 ((end - slack).clamp(0.0, stage_seconds), lambda)
             })
             .collect();
-        seconds_in_steps(&steps, settled)
+        seconds_in_steps(&steps, settled).max(change.exposed_ps.as_secs_f64())
     }
 
     fn dark_share(&self, transitions: &[TransitionPlan], step: Picoseconds) -> f64 {

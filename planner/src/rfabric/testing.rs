@@ -14,7 +14,8 @@ pub(crate) fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
 pub(crate) fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     FatTreeSpec {
         leaves,
-        gpus_per_leaf: ports,
+        gpus_per_leaf: 2 * ports,
+        gpu_rate: BitsPerSecond::from_gbps(400),
         circuit_rate: BitsPerSecond::from_gbps(400),
         electrical: ElectricalCore {
             rate_per_leaf: BitsPerSecond::from_gbps(40 * u64::from(ports)),
