@@ -41,7 +41,18 @@ pub(crate) fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
 /// # Errors
 /// [`Refused`](crate::output::Refused) when it has mistakes.
 pub(crate) fn read_fabric(path: &Path) -> anyhow::Result<Fabric> {
-    let (fabric, mistakes) = match read_document(path) {
+    fabric_in(path, read_document(path))
+}
+
+/// The fabric in a file that has been read, or its mistakes shown.
+///
+/// # Errors
+/// If it cannot be read or has mistakes.
+pub(crate) fn fabric_in(
+    path: &Path,
+    document: Result<Vec<u8>, Box<Diagnostic>>,
+) -> anyhow::Result<Fabric> {
+    let (fabric, mistakes) = match document {
         Ok(bytes) => file::load(&name(path), &bytes),
         Err(mistake) => (None, vec![*mistake]),
     };

@@ -7,7 +7,10 @@ use lightloom_emulator::scenario::{self, ScenarioFile};
 use lightloom_fabric::document::{self, Code, Diagnostic};
 use lightloom_fabric::file::{self, FabricFile};
 use lightloom_planner::cost::{self, PriceFile};
+use lightloom_planner::rfabric::file::{self as rfabric, RfabricFile};
 use serde_json::Value;
+
+use crate::plan_rfabric;
 
 /// A kind of file.
 pub(crate) struct Kind {
@@ -42,6 +45,17 @@ pub(crate) const KINDS: &[Kind] = &[
         check: |file, bytes| file::load(file, bytes).1,
         schema: document::schema::<FabricFile>,
         codes: file::codes::ALL,
+    },
+    Kind {
+        name: "rfabric",
+        about: "A reconfigurable fat-tree and the step that runs on it",
+        marks: &["step"],
+        check: |file, bytes| {
+            let path = std::path::Path::new(file);
+            rfabric::load(file, bytes, &mut |name| plan_rfabric::read_beside(path, name)).1
+        },
+        schema: document::schema::<RfabricFile>,
+        codes: &[],
     },
     Kind {
         name: "prices",

@@ -15,6 +15,7 @@ use lightloom_planner::khop::{self, Method};
 use crate::cli::{Format, FormatArgument};
 use crate::files;
 use crate::output::{self, Outcome};
+use crate::plan_rfabric;
 use crate::table::Table;
 use crate::trace;
 
@@ -23,7 +24,8 @@ use crate::trace;
 #[command(after_help = "Examples:
   lightloom plan topologies/ring-2880.yaml --fault n17,n42/b1,n7/b0.2 -o plan.json
   lightloom plan topologies/ring-2880.yaml --trace topologies/traces/synthetic.json --at 75
-  lightloom plan topologies/explicit-8.yaml --exact")]
+  lightloom plan topologies/explicit-8.yaml --exact
+  lightloom plan topologies/rfabric-2048.yaml")]
 pub(crate) struct Arguments {
     /// The fabric file; `-` is standard input.
     fabric: PathBuf,
@@ -50,7 +52,14 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let fabric = files::read_fabric(&arguments.fabric)?;
+    let document = files::read_document(&arguments.fabric);
+    if let Ok(bytes) = &document
+        && plan_rfabric::is_kind(bytes)
+    {
+        let output = arguments.output.as_deref();
+        return plan_rfabric::run(&arguments.fabric, bytes, arguments.format.format, output);
+    }
+    let fabric = files::fabric_in(&arguments.fabric, document)?;
     let seed = Seed(arguments.seed);
     let mut broken = arguments.fault.clone();
     if let (Some(path), Some(day)) = (&arguments.trace, arguments.at) {

@@ -1,10 +1,10 @@
 //! `lightloom plan` on a reconfigurable fat-tree: the phase table and the changes between phases.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
-use lightloom_fabric::document::{self, Style};
+use lightloom_fabric::document;
 use lightloom_fabric::units::Picoseconds;
 use lightloom_planner::rfabric::check::check;
 use lightloom_planner::rfabric::demand::Demand;
@@ -13,7 +13,7 @@ use lightloom_planner::rfabric::{self, RfabricPlan};
 use serde::Serialize;
 
 use crate::cli::Format;
-use crate::output::{self, Outcome};
+use crate::output::{self, Outcome, Refused};
 use crate::table::Table;
 
 /// The plan as programs read it.
@@ -47,7 +47,7 @@ pub(crate) fn run(
     format: Format,
     plan_file: Option<&Path>,
 ) -> anyhow::Result<Outcome> {
-    let Some(input) = load(path, bytes) else { return Ok(Outcome::Bad) };
+    let input = load(path, bytes)?;
     let start = Instant::now();
     let plan = rfabric::plan(&input.fabric, &input.phases, &[], input.options)?;
     let plan_seconds = start.elapsed().as_secs_f64();
@@ -84,11 +84,14 @@ pub(crate) fn load(path: &Path, bytes: &[u8]) -> Option<RfabricInput> {
             .map_err(|error| format!("cannot read {name}: {error}"))
     };
     let (input, mistakes) = file::load(&path.display().to_string(), bytes, &mut read);
-    if !mistakes.is_empty() {
-        let style = if output::coloured() { Style::Coloured } else { Style::Plain };
-        output::note(document::render(&mistakes, style).trim_end());
-    }
-    input
+    output::diagnostics(&mistakes);
+    input.ok_or(Refused.into())
+}
+
+/// A file that `path` names, which stands in the same folder.
+pub(crate) fn read_beside(path: &Path, name: &str) -> Result<String, String> {
+    let beside = path.parent().unwrap_or(Path::new("")).join(name);
+    fs::read_to_string(beside).map_err(|error| format!("cannot read {name}: {error}"))
 }
 
 fn text(input: &RfabricInput, plan: &RfabricPlan, plan_seconds: f64) -> String {
