@@ -77,12 +77,11 @@ pub(crate) fn run(
 }
 
 /// Reads the file and shows what is wrong with it.
-pub(crate) fn load(path: &Path, bytes: &[u8]) -> Option<RfabricInput> {
-    let folder: PathBuf = path.parent().map(Path::to_owned).unwrap_or_default();
-    let mut read = |name: &str| {
-        fs::read_to_string(folder.join(name))
-            .map_err(|error| format!("cannot read {name}: {error}"))
-    };
+///
+/// # Errors
+/// If anything is.
+pub(crate) fn load(path: &Path, bytes: &[u8]) -> anyhow::Result<RfabricInput> {
+    let mut read = |matrix: &str| read_beside(path, matrix);
     let (input, mistakes) = file::load(&path.display().to_string(), bytes, &mut read);
     output::diagnostics(&mistakes);
     input.ok_or(Refused.into())
