@@ -52,7 +52,7 @@ pub struct JobPlan {
     pub gpus: u64,
     /// Placement constraints that were kept, of `constraints_total`.
     pub constraints_kept: u32,
-    /// Placement constraints in all: an alignment and a border for every aggregation domain.
+    /// Placement constraints in all: step and alignment for every ToR, a border for every domain.
     pub constraints_total: u32,
     /// Share of its inner data-parallel hops that cross ToRs (docs/metrics.md).
     pub cross_tor_share: f64,

@@ -128,7 +128,9 @@ fn place(
     let mut placement = placement::orchestrate(fabric, survey, free, demand);
     let mut chains = std::mem::take(&mut placement.chains);
     chains.truncate(wanted.unwrap_or(usize::MAX));
-    let groups = chains.into_iter().map(|chain| RingGroup::chain(&fabric.hbd, &chain)).collect();
+    let mut groups: Vec<RingGroup> =
+        chains.into_iter().map(|chain| RingGroup::chain(&fabric.hbd, &chain)).collect();
+    placement::deal_ranks(&fabric.dcn, &mut groups);
     Ok((placement, groups))
 }
 

@@ -20,6 +20,7 @@ use lightloom_planner::khop::{
     to_document,
 };
 use proptest::prelude::*;
+use rand::RngExt;
 
 fn planned(fabric: &Fabric, faults: &FaultSet) -> (Layout, Plan) {
     let layout = plan(fabric, faults, Method::Scan).expect("jobs that take all always fit");
@@ -295,6 +296,39 @@ fn aligned_jobs_keep_equal_ranks_under_one_tor() {
     let (_, document) = planned(&fabric, &faults);
     assert_eq!(document.metrics.cross_tor_share, 0.0);
     assert!(document.jobs[0].cross_tor_share_greedy > 0.5, "{:?}", document.jobs[0]);
+}
+
+/// Near zero where the job share leaves room for alignment, (1 - f)^p above it, and gentle beyond.
+#[test]
+fn cross_tor_traffic_is_near_zero_where_alignment_is_possible() {
+    let cases = [
+        (2, 0.85, 0.06, 0.001),
+        (2, 0.85, 0.07, 0.05),
+        (4, 0.75, 0.05, 0.01),
+        (4, 0.75, 0.065, 0.06),
+    ];
+    for (per_tor, job, ratio, most) in cases {
+        let spec = FabricSpec {
+            nodes: 2048,
+            k: 3,
+            per_tor,
+            per_domain: 64,
+            tp: 32,
+            ..FabricSpec::default()
+        };
+        let mut fabric = fabric(&spec);
+        fabric.jobs[0].size = JobSize::Gpus((8192.0 * job / 32.0) as u64 * 32);
+        let share = |sample: u64| {
+            let mut draws = Seed(3).stream("faults", sample);
+            let nodes = (0..2048).filter(|_| draws.random_bool(ratio)).map(NodeId).collect();
+            let faults = FaultSet { nodes, ..FaultSet::none() };
+            let (_, document) = planned(&fabric, &faults);
+            assert!(document.jobs[0].cross_tor_share_greedy > 0.9);
+            document.metrics.cross_tor_share
+        };
+        let mean = (0..10).map(share).sum::<f64>() / 10.0;
+        assert!(mean <= most, "p={per_tor}, job {job}, {ratio} broken: {mean}");
+    }
 }
 
 /// The checker must catch each kind of damage: a checker that passes everything proves nothing.

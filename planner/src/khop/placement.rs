@@ -5,16 +5,20 @@
 //! one ToR, and the inner data-parallel ring never leaves it. Constraints are imposed one by one, as
 //! many as leave the job enough GPUs (found by bisection):
 //!
-//! 1. *alignment* of an aggregation domain: a ToR with an unusable node is used in no sub-line,
-//!    domains that lose the fewest nodes by it first;
-//! 2. *border* of an aggregation domain: no group crosses it.
+//! 1. *step*: the p chains of a set begin at the same ToR, and each leads around its own broken nodes.
+//!    Ranks are then dealt by ToR, so that a broken node costs one misplaced rank and not a shift of
+//!    all that follow;
+//! 2. *alignment*: a ToR with a node that cannot be used is used in no sub-line, so that the chains of a
+//!    set use the same ToRs throughout;
+//! 3. *border* of an aggregation domain: no group crosses it.
 //!
-//! The nodes of domains without constraints are joined into one line and grouped as they come; nodes
-//! that alignment leaves over stay free (they are what a later bypass draws on).
+//! Step and alignment are imposed ToR by ToR from the last to the first, so that ToRs without them stay
+//! one stretch of the line. Nodes of ToRs without any constraint are grouped along the line as they
+//! come; nodes left over stay free (they are what a later bypass draws on).
 
-use lightloom_fabric::dcn::Order;
+use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::id::NodeId;
+use lightloom_fabric::id::{NodeId, TorId};
 use lightloom_fabric::khop::Position;
 
 use super::grouping::{Track, chains_on_line};
@@ -62,7 +66,7 @@ pub(super) fn orchestrate(
         return Placement { chains: plain, greedy, ..Placement::default() };
     }
     let racks = Racks::new(fabric, survey, free);
-    let total = 2 * racks.domains;
+    let total = 2 * racks.tors() + racks.domains;
     let enough = demand.groups.unwrap_or(plain.len());
     let mut best = plain;
     let (mut low, mut high) = (0, total);
@@ -86,34 +90,28 @@ struct Racks<'a> {
     domains: u32,
     /// By ToR: all its nodes are there and usable.
     complete: Vec<bool>,
-    /// Domains, those that alignment costs the fewest nodes first.
-    cheapest: Vec<u32>,
 }
 
 impl<'a> Racks<'a> {
     fn new(fabric: &'a Fabric, survey: &'a Survey<'a>, free: &'a [bool]) -> Self {
-        let (hbd, dcn) = (&fabric.hbd, &fabric.dcn);
-        let tors = dcn.tors(hbd.nodes());
+        let dcn = &fabric.dcn;
+        let tors = dcn.tors(fabric.hbd.nodes());
         let domains = tors.div_ceil(dcn.tors_per_domain);
-        let per_tor = dcn.nodes_per_tor;
-        let usable = |node: u32| {
-            node < hbd.nodes() && {
-                let position = hbd.position_of(NodeId(node));
-                free[position.index()] && survey.is_whole(position)
-            }
-        };
-        let count = |tor: u32| (tor * per_tor..(tor + 1) * per_tor).filter(|n| usable(*n)).count();
-        let usable_nodes: Vec<usize> = (0..tors).map(count).collect();
-        let complete: Vec<bool> = usable_nodes.iter().map(|n| *n == per_tor as usize).collect();
-        let mut lost = vec![0; domains as usize];
-        for (tor, nodes) in (0..).zip(&usable_nodes) {
-            if !complete[tor as usize] {
-                lost[(tor / dcn.tors_per_domain) as usize] += nodes;
-            }
-        }
-        let mut cheapest: Vec<u32> = (0..domains).collect();
-        cheapest.sort_by_key(|domain| lost[*domain as usize]);
-        Self { fabric, survey, free, domains, complete, cheapest }
+        let mut racks = Self { fabric, survey, free, domains, complete: Vec::new() };
+        let nodes_of = |tor: u32| tor * dcn.nodes_per_tor..(tor + 1) * dcn.nodes_per_tor;
+        racks.complete =
+            (0..tors).map(|tor| nodes_of(tor).all(|node| racks.is_usable(node))).collect();
+        racks
+    }
+
+    fn tors(&self) -> u32 {
+        u32::try_from(self.complete.len()).expect("bounded by the nodes")
+    }
+
+    /// Under the first `constraints` constraints: the first ToR in step, and the first aligned one.
+    fn stretches(&self, constraints: u32) -> (u32, u32) {
+        let tors = self.tors();
+        (tors.saturating_sub(constraints), (2 * tors).saturating_sub(constraints).min(tors))
     }
 
     fn position(&self, tor: u64, slot: u32) -> Position {
@@ -129,46 +127,90 @@ impl<'a> Racks<'a> {
                 chains.extend(self.aligned_set(&tors));
             }
         }
-        chains.extend(chains_on_line(self.survey, &self.unconstrained(constraints), m));
+        let (in_step, aligned) = self.stretches(constraints);
+        chains.extend(self.sets_in_step(in_step..aligned, m));
+        chains.extend(chains_on_line(self.survey, &self.free_below(in_step), m));
         chains
     }
 
-    /// By position: free, and in a domain that is not aligned.
-    fn unconstrained(&self, constraints: u32) -> Vec<bool> {
-        let dcn = &self.fabric.dcn;
+    /// By position: free, and under a ToR below `end`.
+    fn free_below(&self, end: u32) -> Vec<bool> {
         let mut free = self.free.to_vec();
-        let nodes_per_domain = dcn.tors_per_domain.saturating_mul(dcn.nodes_per_tor);
-        for domain in self.cheapest.iter().take(constraints as usize) {
-            let first = domain * nodes_per_domain;
-            let nodes = first..first.saturating_add(nodes_per_domain).min(self.fabric.hbd.nodes());
-            for node in nodes.map(NodeId) {
-                free[self.fabric.hbd.position_of(node).index()] = false;
-            }
+        for node in (end * self.fabric.dcn.nodes_per_tor..self.fabric.hbd.nodes()).map(NodeId) {
+            free[self.fabric.hbd.position_of(node).index()] = false;
         }
         free
     }
 
-    /// Ranges of ToRs in which chains are aligned: neighbouring aligned domains, cut at borders.
-    fn aligned_runs(&self, constraints: u32) -> Vec<std::ops::Range<u64>> {
-        let mut aligned = vec![false; self.domains as usize];
-        let mut bordered = vec![false; self.domains as usize];
-        let borders = constraints.saturating_sub(self.domains) as usize;
-        for (rank, domain) in self.cheapest.iter().enumerate().take(constraints as usize) {
-            aligned[*domain as usize] = true;
-            bordered[*domain as usize] = rank < borders;
-        }
-        let size = u64::from(self.fabric.dcn.tors_per_domain);
-        let tors = self.complete.len() as u64;
-        let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
-        for domain in (0..aligned.len()).filter(|domain| aligned[*domain]) {
-            let range = domain as u64 * size..((domain as u64 + 1) * size).min(tors);
-            let open = domain > 0 && !bordered[domain] && !bordered[domain - 1];
-            match runs.last_mut() {
-                Some(last) if last.end == range.start && open => last.end = range.end,
-                _ => runs.push(range),
+    /// Sets of chains under `tors`, the chains of a set beginning at the same ToR.
+    fn sets_in_step(&self, tors: std::ops::Range<u32>, m: usize) -> Vec<Chain> {
+        let mut chains = Vec::new();
+        let (mut start, end) = (tors.start, tors.end);
+        let slots = 0..self.fabric.dcn.nodes_per_tor;
+        while let Some(set) = slots
+            .clone()
+            .map(|slot| self.first_chain(slot, start..end, m))
+            .collect::<Option<Vec<_>>>()
+        {
+            let last = set.iter().filter_map(|tors| tors.last()).max();
+            start = last.expect("a chain has a node") + 1;
+            for (slot, tors) in slots.clone().zip(set) {
+                chains.push(
+                    tors.into_iter().map(|tor| self.position(u64::from(tor), slot)).collect(),
+                );
             }
         }
-        runs
+        chains
+    }
+
+    /// The first chain of `m` usable nodes in one slot of the ToRs in `tors`.
+    fn first_chain(&self, slot: u32, tors: std::ops::Range<u32>, m: usize) -> Option<Vec<u32>> {
+        let mut chain: Vec<u32> = Vec::with_capacity(m);
+        for tor in tors.filter(|tor| self.is_usable(tor * self.fabric.dcn.nodes_per_tor + slot)) {
+            if !self.goes_on(slot, &chain, tor) {
+                chain.clear();
+            }
+            chain.push(tor);
+            if chain.len() == m {
+                return Some(chain);
+            }
+        }
+        None
+    }
+
+    /// Whether a chain in `slot` can be led on to `tor`.
+    fn goes_on(&self, slot: u32, chain: &[u32], tor: u32) -> bool {
+        let Some(&last) = chain.last() else { return true };
+        let k = u32::from(self.fabric.hbd.k());
+        let before = chain.len().checked_sub(2).map(|place| last - chain[place]);
+        let excluded = k % 2 == 1 && tor - last == k && before == Some(k);
+        tor - last <= k
+            && !excluded
+            && self.survey.has_fibre(
+                self.position(u64::from(last), slot),
+                i8::try_from(tor - last).expect("at most K"),
+            )
+    }
+
+    fn is_usable(&self, node: u32) -> bool {
+        node < self.fabric.hbd.nodes() && {
+            let position = self.fabric.hbd.position_of(NodeId(node));
+            self.free[position.index()] && self.survey.is_whole(position)
+        }
+    }
+
+    /// Ranges of ToRs in which chains are aligned: from the first aligned one, cut at the borders of
+    /// as many domains as constraints are left over for.
+    fn aligned_runs(&self, constraints: u32) -> Vec<std::ops::Range<u64>> {
+        let bordered = constraints.saturating_sub(2 * self.tors());
+        let size = self.fabric.dcn.tors_per_domain;
+        let cuts = (1..=bordered)
+            .map(|domain| domain.saturating_mul(size))
+            .filter(|tor| *tor < self.tors());
+        let ends = cuts.chain([self.tors()]).map(u64::from);
+        let mut start = u64::from(self.stretches(constraints).1);
+        let run = |end| std::mem::replace(&mut start, end)..end;
+        ends.map(run).collect()
     }
 
     /// Chains of complete ToRs joined by working fibres in every sub-line.
@@ -187,6 +229,26 @@ impl<'a> Racks<'a> {
     fn aligned_set(&self, tors: &[u64]) -> impl Iterator<Item = Chain> {
         let slots = 0..self.fabric.dcn.nodes_per_tor;
         slots.map(move |slot| tors.iter().map(|tor| self.position(*tor, slot)).collect())
+    }
+}
+
+/// Deals the ranks of neighbouring groups so that equal ranks sit under one ToR wherever the groups
+/// have nodes there: each group follows the first of its set, and what is left over fills the gaps.
+pub(super) fn deal_ranks(dcn: &FatTree, groups: &mut [RingGroup]) {
+    for set in groups.chunks_mut(dcn.nodes_per_tor as usize) {
+        let Some((first, others)) = set.split_first_mut() else { continue };
+        let wanted: Vec<TorId> = first.ranks.iter().map(|node| dcn.tor_of(*node)).collect();
+        for group in others {
+            let mut left = group.nodes.clone();
+            let mut take = |tor: TorId| {
+                let place = left.iter().position(|node| dcn.tor_of(*node) == tor)?;
+                Some(left.remove(place))
+            };
+            let dealt: Vec<Option<NodeId>> = wanted.iter().map(|tor| take(*tor)).collect();
+            let mut left = left.into_iter();
+            let fill = |rank: Option<NodeId>| rank.or_else(|| left.next());
+            group.ranks = dealt.into_iter().filter_map(fill).collect();
+        }
     }
 }
 
