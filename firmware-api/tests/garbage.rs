@@ -63,6 +63,12 @@ fn play(module: &mut Module<Bench>, acts: &[Act]) {
     }
 }
 
+#[test]
+fn a_device_is_small() {
+    // What docs/firmware-api.md promises, the optics not counted.
+    assert!(size_of::<Device<()>>() <= 3 * 1024, "{} bytes", size_of::<Device<()>>());
+}
+
 proptest! {
     #[test]
     fn a_bus_of_garbage_neither_panics_nor_stalls(acts in prop::collection::vec(act(), 0..60)) {

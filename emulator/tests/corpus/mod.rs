@@ -1,0 +1,55 @@
+//! What the fuzz targets of the emulated switch do with bytes; the stored corpus runs through the
+//! same functions as an ordinary test (`device_replay.rs`).
+
+use lightloom_emulator::device::{Device, Line, OpticalSwitch, Output, Port, SwitchSpec};
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::SimTime;
+
+const LINE: Line = Line(0);
+
+/// Bytes as what a SCPI client sends.
+pub(crate) fn scpi(bytes: &[u8]) {
+    let out = talk(Port::Scpi, &[bytes, b"\n"]);
+    assert!(String::from_utf8(out).is_ok(), "answers are text");
+}
+
+/// Bytes as what a TL1 client sends once it is logged in.
+pub(crate) fn tl1(bytes: &[u8]) {
+    let out = talk(Port::Tl1, &[b"ACT-USER::root:1::root;", bytes, b";"]);
+    let text = String::from_utf8(out).expect("replies are text");
+    // `;` ends a reply, and a refusal may quote what was asked.
+    assert!(text.ends_with(";"), "the last reply is whole");
+}
+
+/// Says each piece, lets the switch finish, and gives everything it sent.
+fn talk(port: Port, pieces: &[&[u8]]) -> Vec<u8> {
+    let mut switch = OpticalSwitch::new(SwitchSpec::default(), Seed(1), 0);
+    let mut now = SimTime::START;
+    let mut out = Vec::new();
+    switch.open(now, LINE, port, &mut out);
+    for piece in pieces {
+        // Cut in the middle, as a network does.
+        for part in [&piece[..piece.len() / 2], &piece[piece.len() / 2..]] {
+            switch.on_bytes(now, LINE, part, &mut out);
+            while let Some(at) = switch.next_wakeup() {
+                now = now.max(at);
+                switch.on_time(now, &mut out);
+            }
+        }
+    }
+    assert_no_port_is_used_twice(&switch);
+    out.into_iter()
+        .flat_map(|output| match output {
+            Output::Bytes(_, bytes) => bytes,
+            Output::Close(_) => Vec::new(),
+        })
+        .collect()
+}
+
+fn assert_no_port_is_used_twice(switch: &OpticalSwitch) {
+    let pairs = switch.true_pairs();
+    let mut egress: Vec<u16> = pairs.iter().map(|pair| pair.1).collect();
+    egress.sort_unstable();
+    egress.dedup();
+    assert_eq!(egress.len(), pairs.len());
+}
