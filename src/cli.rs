@@ -4,7 +4,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::output::{Colour, Outcome};
 use crate::{
-    compare, completions, cost, device, emulate, mfu, plan, replan, schema, trace, validate,
+    compare, completions, cost, device, emulate, mfu, plan, replan, reproduce, schema, trace,
+    validate,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -36,6 +37,7 @@ enum Verb {
     Cost(cost::Arguments),
     Device(device::Arguments),
     Mfu(Box<mfu::Arguments>),
+    Reproduce(reproduce::Arguments),
     Trace(trace::Arguments),
 }
 
@@ -55,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Cost(arguments) => cost::run(arguments),
         Verb::Device(arguments) => device::run(arguments),
         Verb::Mfu(arguments) => mfu::run(arguments),
+        Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
     }
 }

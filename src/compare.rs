@@ -6,7 +6,8 @@ use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::Observation;
 use lightloom_planner::architecture::{Architecture, Cluster, parse};
 use lightloom_planner::compare::{
-    FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study, compare,
+    CrossTorPoint, CrossTorQuestion, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study,
+    aligned_limit, compare, cross_tor_shares,
 };
 use serde::Serialize;
 
@@ -57,6 +58,16 @@ pub(crate) struct Arguments {
     /// Job sizes whose waiting is shown, in GPUs [default: six from 80 % to 98 % of the cluster].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     jobs: Vec<u32>,
+    /// Also show the share of data-parallel traffic that leaves its ToR, against faulty nodes, for
+    /// each `khop:K` (closed) of the list, orchestrated and greedy.
+    #[arg(long)]
+    cross_tor: bool,
+    /// For --cross-tor: nodes under a ToR.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    nodes_per_tor: u32,
+    /// For --cross-tor: the job's share of all GPUs.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.85)]
+    job_share: f64,
     #[command(flatten)]
     format: FormatArgument,
 }
@@ -72,7 +83,26 @@ struct Document<'a> {
     samples: u64,
     node_fault_ratio: NodeFaultRatio,
     rows: &'a [Row],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cross_tor: Vec<CrossTor>,
 }
+
+/// How much traffic leaves its ToR in one design.
+#[derive(Serialize)]
+struct CrossTor {
+    arch: String,
+    tp: u32,
+    nodes_per_tor: u32,
+    job_share: f64,
+    /// Up to this share of faulty nodes nothing needs to cross, fragmentation not counted.
+    aligned_limit: f64,
+    points: Vec<CrossTorPoint>,
+}
+
+/// Shares of faulty nodes at which it is shown.
+const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
+/// Snapshots for each of them.
+const SNAPSHOTS: u64 = 10;
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
@@ -95,12 +125,51 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         samples: arguments.samples,
         node_fault_ratio: NodeFaultRatio::of(&samples),
         rows: &rows,
+        cross_tor: cross_tor(arguments, cluster)?,
     };
     match arguments.format.format {
         Format::Json => output::print_json(&document)?,
         Format::Text => output::print(&describe(&document, tp))?,
     }
     Ok(Outcome::Good)
+}
+
+/// The crossing shares of every closed k-hop ring of the list, where they are asked for.
+fn cross_tor(arguments: &Arguments, cluster: Cluster) -> anyhow::Result<Vec<CrossTor>> {
+    let mut answers = Vec::new();
+    if !arguments.cross_tor {
+        return Ok(answers);
+    }
+    let job_share = arguments.job_share;
+    if !(0.0..=1.0).contains(&job_share) {
+        return Err(WrongUsage(format!("--job-share {job_share} must be from 0 to 1")).into());
+    }
+    let rings = arguments.arch.iter().filter_map(|arch| arch.strip_prefix("khop:"));
+    let reaches: Vec<u8> = rings.filter_map(|k| k.parse().ok()).collect();
+    // Smaller groups stay inside a node: they have no ranks to align.
+    for &tp in arguments.tp.iter().filter(|tp| tp.is_multiple_of(cluster.gpus_per_node)) {
+        for &k in &reaches {
+            let question = CrossTorQuestion {
+                cluster,
+                k,
+                nodes_per_tor: arguments.nodes_per_tor,
+                tp,
+                job_share,
+                node_fault_ratios: &FAULT_RATIOS,
+                samples: SNAPSHOTS,
+                seed: Seed(arguments.seed),
+            };
+            answers.push(CrossTor {
+                arch: format!("khop:{k}"),
+                tp,
+                nodes_per_tor: arguments.nodes_per_tor,
+                job_share,
+                aligned_limit: aligned_limit(job_share, arguments.nodes_per_tor),
+                points: cross_tor_shares(&question)?,
+            });
+        }
+    }
+    Ok(answers)
 }
 
 /// The cluster of a number of GPUs.
@@ -171,6 +240,9 @@ fn describe(document: &Document<'_>, tp: &[u32]) -> String {
         text.push_str(&waiting_table(&rows).to_string());
         text.push_str(&reasons(&rows));
     }
+    for answer in &document.cross_tor {
+        text.push_str(&cross_tor_text(answer));
+    }
     text.push_str(NOTES);
     text
 }
@@ -181,6 +253,26 @@ faults: the rest, below zero where faults fall on GPUs that arithmetic had alrea
 bound: one ideal switch over all GPUs. ±: standard deviation of the samples' means.
 job: the largest that never waits; job 1%: that waits for at most 1 % of the time.
 ";
+
+fn cross_tor_text(answer: &CrossTor) -> String {
+    let mut table =
+        Table::new(["faulty nodes %", "orchestrated %", "greedy %", "snapshots that fit %"]);
+    for point in &answer.points {
+        table.row(
+            [point.node_fault_ratio, point.orchestrated_mean, point.greedy_mean, point.fits]
+                .map(|ratio| format!("{:.2}", 100.0 * ratio)),
+        );
+    }
+    format!(
+        "\n{} at TP-{}: inner data-parallel hops that leave their ToR; {} nodes a ToR, job of {:.0} %; none \
+         need to up to {:.1} % faulty nodes\n\n{table}",
+        answer.arch,
+        answer.tp,
+        answer.nodes_per_tor,
+        100.0 * answer.job_share,
+        100.0 * answer.aligned_limit
+    )
+}
 
 fn waste_table(rows: &[&Row]) -> Table {
     let mut table = Table::new([

@@ -169,7 +169,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 /// The price list of a file, or the shipped one.
-fn prices(path: Option<&Path>) -> anyhow::Result<PriceList> {
+///
+/// # Errors
+/// If the file has mistakes, which are shown.
+pub(crate) fn prices(path: Option<&Path>) -> anyhow::Result<PriceList> {
     let (list, mistakes) = match path {
         None => read_prices("prices.yaml", SHIPPED_PRICES.as_bytes()),
         Some(path) => match files::read_document(path) {

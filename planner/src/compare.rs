@@ -11,6 +11,7 @@
 //! take part, where they stand, and which part of them a fault hits; every design sees
 //! the same samples. The result does not depend on the number of threads.
 
+mod cross_tor;
 mod faults;
 mod tally;
 
@@ -21,6 +22,7 @@ use serde::Serialize;
 use crate::architecture::{Architecture, CannotHold, Cluster, WasteBounds, parse};
 use tally::Tally;
 
+pub use cross_tor::{CrossTorPoint, CrossTorQuestion, aligned_limit, cross_tor_shares};
 pub use faults::{FaultSource, NodeFaultRatio, snapshots};
 
 /// Samples that one task replays; small, so that few designs keep many threads busy.

@@ -5,4 +5,5 @@ pub mod check;
 pub mod compare;
 pub mod cost;
 pub mod khop;
+pub mod reproduce;
 pub mod rfabric;

@@ -1,0 +1,115 @@
+//! How much data-parallel traffic leaves its ToR as nodes fail, orchestrated and greedy.
+//!
+//! The metric is that of [`crate::khop::cross_tor`] (docs/metrics.md): hops of the inner
+//! data-parallel rings whose two ends stand under different ToRs, ÷ all such hops. Greedy placement
+//! takes groups along the line and does not look at ToRs.
+
+use lightloom_fabric::dcn::{FatTree, Order};
+use lightloom_fabric::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::khop::{KhopError, KhopRing, Shape};
+use lightloom_fabric::seed::Seed;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::snapshots;
+use crate::architecture::Cluster;
+use crate::khop::{CrossTor, Method, plan};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CrossTorQuestion<'a> {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Reach of the k-hop ring.
+    pub k: u8,
+    /// Nodes under a ToR.
+    pub nodes_per_tor: u32,
+    /// GPUs of a group.
+    pub tp: u32,
+    /// The job's share of all GPUs; rounded down to whole groups.
+    pub job_share: f64,
+    /// Shares of faulty nodes; nodes are faulty independently.
+    pub node_fault_ratios: &'a [f64],
+    /// Snapshots for each ratio.
+    pub samples: u64,
+    /// Where the randomness comes from.
+    pub seed: Seed,
+}
+
+/// The answer at one share of faulty nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CrossTorPoint {
+    /// Share of faulty nodes.
+    pub node_fault_ratio: f64,
+    /// Share of the snapshots in which the job fits; the means are over these.
+    pub fits: f64,
+    /// Mean crossing share of the orchestrated placement.
+    pub orchestrated_mean: f64,
+    /// Mean crossing share of the greedy placement.
+    pub greedy_mean: f64,
+}
+
+/// The node fault ratio up to which placement without any crossing can be had, fragmentation not
+/// counted: `1 − share^(1/p)`, as whole ToRs of p nodes are healthy with probability `(1 − f)^p`. Our
+/// derivation.
+#[must_use]
+pub fn aligned_limit(job_share: f64, nodes_per_tor: u32) -> f64 {
+    1.0 - job_share.powf(1.0 / f64::from(nodes_per_tor))
+}
+
+/// Crossing shares for each fault ratio.
+///
+/// # Errors
+/// If there is no such k-hop ring.
+pub fn cross_tor_shares(question: &CrossTorQuestion<'_>) -> Result<Vec<CrossTorPoint>, KhopError> {
+    let fabric = fabric(question)?;
+    Ok(question.node_fault_ratios.iter().map(|&ratio| point(question, &fabric, ratio)).collect())
+}
+
+fn fabric(question: &CrossTorQuestion<'_>) -> Result<Fabric, KhopError> {
+    let CrossTorQuestion { cluster, k, nodes_per_tor, tp, job_share, .. } = *question;
+    let order = Order::SubLines;
+    let line = order.line(cluster.nodes, nodes_per_tor);
+    let gpus_per_node = u8::try_from(cluster.gpus_per_node).unwrap_or(u8::MAX);
+    let groups = (f64::from(cluster.gpus()) * job_share / f64::from(tp)).floor() as u64;
+    let job = Job { name: "job".to_owned(), size: JobSize::Gpus(groups * u64::from(tp)), tp };
+    Ok(Fabric {
+        name: "comparison".to_owned(),
+        sha256: String::new(),
+        hbd: KhopRing::new(gpus_per_node, k, Shape::Ring, line)?,
+        hbd_links: HbdLinks::default(),
+        dcn: FatTree { nodes_per_tor, ..FatTree::default() },
+        order,
+        transceiver: Transceiver::default(),
+        jobs: vec![job],
+        parts: Parts::default(),
+    })
+}
+
+fn point(question: &CrossTorQuestion<'_>, fabric: &Fabric, ratio: f64) -> CrossTorPoint {
+    let snapshots = snapshots(question.cluster, ratio, question.samples, question.seed);
+    let shares: Vec<Option<(CrossTor, CrossTor)>> = snapshots
+        .par_iter()
+        .map(|snapshot| {
+            let nodes = snapshot.changes().iter().map(|change| change.node).collect();
+            let faults = FaultSet { nodes, ..FaultSet::none() };
+            let layout = plan(fabric, &faults, Method::Scan).ok()?;
+            Some((layout.cross_tor(fabric, 0), layout.jobs[0].greedy))
+        })
+        .collect();
+    let fitting: Vec<(CrossTor, CrossTor)> = shares.iter().flatten().copied().collect();
+    let mean = |of: &dyn Fn(&(CrossTor, CrossTor)) -> f64| {
+        if fitting.is_empty() {
+            0.0
+        } else {
+            fitting.iter().map(of).sum::<f64>() / fitting.len() as f64
+        }
+    };
+    CrossTorPoint {
+        node_fault_ratio: ratio,
+        fits: fitting.len() as f64 / shares.len().max(1) as f64,
+        orchestrated_mean: mean(&|(orchestrated, _)| orchestrated.share()),
+        greedy_mean: mean(&|(_, greedy)| greedy.share()),
+    }
+}

@@ -1,0 +1,12 @@
+//! Published claims, recomputed: claim, published value, ours, verdict.
+//!
+//! Each claim carries how sure it is that it was published at all ([`Label`]); only what was read
+//! may be called a paper's. A claim that cannot be computed yet is listed as such, not left out.
+
+mod claims;
+mod infinitehbd;
+mod mixnet;
+
+pub use claims::{Claim, Label, Published, Unit, Verdict};
+pub use infinitehbd::{Inputs, StudyError, infinitehbd};
+pub use mixnet::mixnet;

@@ -1,0 +1,227 @@
+//! What a claim is, and when it counts as reproduced.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// How sure it is that a value was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Label {
+    /// Read in a public source.
+    Read,
+    /// Computed before by others from the authors' public fault trace.
+    Trace,
+    /// Recalled from the paper, and reproduced by an independent calculation before.
+    RecalledReproduced,
+    /// Not the paper's: an earlier derivation or simulation of our own, by another program.
+    Derived,
+}
+
+impl Label {
+    /// As shown to people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Trace => "from the public trace",
+            Self::RecalledReproduced => "recalled, reproduced",
+            Self::Derived => "derived, not the paper's",
+        }
+    }
+}
+
+/// What a figure counts, which decides how it is shown. In JSON it is the bare number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// A fraction, shown in percent.
+    Ratio,
+    /// A whole number of things.
+    Count,
+    /// Days of servers out of service.
+    ServerDays,
+    /// GPUs.
+    Gpus,
+    /// US dollars for each GPU.
+    UsdPerGpu,
+    /// US dollars for each GB/s.
+    UsdPerGbytesPerS,
+    /// Watts for each GPU.
+    WattsPerGpu,
+    /// So many times as much.
+    Times,
+    /// Days.
+    Days,
+}
+
+impl Unit {
+    /// A figure with its unit.
+    #[must_use]
+    pub fn show(self, figure: f64) -> String {
+        match self {
+            Self::Ratio => format!("{:.3} %", 100.0 * figure + 0.0),
+            Self::Count | Self::Gpus => format!("{}", (figure * 1e3).round() / 1e3),
+            Self::ServerDays => format!("{figure:.1}"),
+            Self::UsdPerGpu | Self::UsdPerGbytesPerS => format!("${figure:.2}"),
+            Self::WattsPerGpu => format!("{figure:.2} W"),
+            Self::Times => format!("{figure:.2}×"),
+            Self::Days => format!("{figure:.2} d"),
+        }
+    }
+}
+
+/// What was published, and how near is near enough.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "relation", rename_all = "snake_case")]
+pub enum Published {
+    /// A value; ours may differ by the tolerance.
+    Near {
+        /// The value.
+        value: f64,
+        /// The most that ours may differ.
+        tolerance: f64,
+    },
+    /// Ours must not be above.
+    AtMost {
+        /// The bound.
+        value: f64,
+    },
+    /// Ours must not be below.
+    AtLeast {
+        /// The bound.
+        value: f64,
+    },
+}
+
+impl Published {
+    /// Whether our figure agrees.
+    #[must_use]
+    pub fn agrees(self, ours: f64) -> bool {
+        match self {
+            // Half a millionth covers the rounding of binary fractions.
+            Self::Near { value, tolerance } => (ours - value).abs() <= tolerance + 5e-7,
+            Self::AtMost { value } => ours <= value,
+            Self::AtLeast { value } => ours >= value,
+        }
+    }
+
+    /// The value or bound with its unit.
+    #[must_use]
+    pub fn show(self, unit: Unit) -> String {
+        match self {
+            Self::Near { value, .. } => unit.show(value),
+            Self::AtMost { value } => format!("≤ {}", unit.show(value)),
+            Self::AtLeast { value } => format!("≥ {}", unit.show(value)),
+        }
+    }
+
+    /// The tolerance with its unit; empty for a bound.
+    #[must_use]
+    pub fn show_tolerance(self, unit: Unit) -> String {
+        match self {
+            Self::Near { tolerance, .. } => format!("± {}", unit.show(tolerance)),
+            Self::AtMost { .. } | Self::AtLeast { .. } => String::new(),
+        }
+    }
+}
+
+/// What came of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Ours agrees within the tolerance.
+    Reproduced,
+    /// Ours does not.
+    Differs,
+    /// It was not computed; the note says why.
+    NotComputed,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Reproduced => "reproduced",
+            Self::Differs => "DIFFERS",
+            Self::NotComputed => "not computed",
+        })
+    }
+}
+
+/// A claim and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Claim {
+    /// What it belongs to.
+    pub section: &'static str,
+    /// What is claimed.
+    pub claim: String,
+    /// How sure it is that it was published.
+    pub label: Label,
+    /// What its figures count.
+    pub unit: Unit,
+    /// The published figure.
+    pub published: Published,
+    /// Our figure.
+    pub ours: Option<f64>,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// Why it was not computed, or what to know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Claims of one section, as they are put together.
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) label: Label,
+    pub(super) claims: Vec<Claim>,
+}
+
+impl Section {
+    pub(super) fn new(name: &'static str, label: Label) -> Self {
+        Self { name, label, claims: Vec::new() }
+    }
+
+    /// Adds a claim with our figure.
+    pub(super) fn add(
+        &mut self,
+        claim: impl Into<String>,
+        unit: Unit,
+        published: Published,
+        ours: f64,
+    ) -> &mut Claim {
+        let verdict = if published.agrees(ours) { Verdict::Reproduced } else { Verdict::Differs };
+        self.push(claim.into(), unit, published, Some(ours), verdict)
+    }
+
+    /// Adds a claim that is not computed, and why.
+    pub(super) fn not_computed(
+        &mut self,
+        claim: impl Into<String>,
+        unit: Unit,
+        published: Published,
+        why: &str,
+    ) {
+        let claim = self.push(claim.into(), unit, published, None, Verdict::NotComputed);
+        claim.note = Some(why.to_owned());
+    }
+
+    fn push(
+        &mut self,
+        claim: String,
+        unit: Unit,
+        published: Published,
+        ours: Option<f64>,
+        verdict: Verdict,
+    ) -> &mut Claim {
+        let (section, label) = (self.name, self.label);
+        let claim = Claim { section, claim, label, unit, published, ours, verdict, note: None };
+        self.claims.push(claim);
+        self.claims.last_mut().expect("it was just added")
+    }
+}
+
+/// A published value with a tolerance.
+pub(super) const fn near(value: f64, tolerance: f64) -> Published {
+    Published::Near { value, tolerance }
+}

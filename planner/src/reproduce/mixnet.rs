@@ -1,0 +1,41 @@
+//! The cost ratios that MixNet reports against a three-tier fat-tree.
+
+use super::claims::{Claim, Label, Section, Unit, near};
+use crate::architecture::{Architecture, NicRate, Site, parse};
+use crate::cost::{CostOutcome, MissingPrices, PriceList, cost};
+
+/// Published ratios by rate, of which the one at 400 Gb/s and the mean were read; the others are
+/// arithmetic with the prices of the paper's table 4.
+const RATIOS: [(NicRate, f64); 4] =
+    [(NicRate::G100, 1.45), (NicRate::G200, 1.77), (NicRate::G400, 2.30), (NicRate::G800, 2.34)];
+
+/// Cost of a three-tier fat-tree ÷ cost of a network like MixNet's.
+///
+/// # Errors
+/// If the price file lacks a part.
+pub fn mixnet(prices: &PriceList) -> Result<Vec<Claim>, MissingPrices> {
+    let designs: Vec<Box<dyn Architecture>> =
+        ["fat-tree:64:3", "mixnet"].map(|name| parse(name).expect("in the registry")).into();
+    let mut derived = Section::new("MixNet's cost against a fat-tree, by rate", Label::Derived);
+    let mut read = Section::new("MixNet's published cost ratios", Label::Read);
+    let mut sum = 0.0;
+    for (nic, ratio) in RATIOS {
+        let site = Site { gpus: 4_096, gpus_per_node: 8, nic };
+        let costs: Vec<f64> = cost(&designs, &site, prices)?
+            .iter()
+            .map(|row| match &row.outcome {
+                CostOutcome::Priced(figures) => figures.cost_per_gpu_usd,
+                CostOutcome::CannotPrice { .. } => f64::NAN,
+            })
+            .collect();
+        let ours = costs[0] / costs[1];
+        sum += ours;
+        let claim = format!("fat-tree ÷ MixNet at {} Gb/s", nic.gbps());
+        derived.add(claim, Unit::Times, near(ratio, 0.005), ours);
+        if nic == NicRate::G400 {
+            read.add("fat-tree ÷ MixNet at 400 Gb/s", Unit::Times, near(2.3, 0.05), ours);
+        }
+    }
+    read.add("mean over the rates", Unit::Times, near(2.0, 0.05), sum / RATIOS.len() as f64);
+    Ok([read.claims, derived.claims].concat())
+}
