@@ -468,7 +468,9 @@ impl<'a> Reply<'a> {
         let mut reader = Reader(payload);
         let reply = match command {
             command::HELLO => Self::Identity(Identity::decode(&mut reader)?),
-            command::READ => Self::Registers(reader.slice(payload.len())?),
+            command::READ if payload.len() <= REGISTER_BYTES_MAX => {
+                Self::Registers(reader.slice(payload.len())?)
+            }
             command::WRITE | command::DISARM | command::SET_DEFAULT | command::RESET => Self::Done,
             command::ARM => Self::Armed(ArmReport {
                 transaction: Transaction(reader.u32()?),
