@@ -1,0 +1,227 @@
+//! From a fabric file to a checked plan to packets: the road that everything else stands on, walked
+//! with the program as users run it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    command.args(arguments).current_dir(folder).output().expect("the program starts")
+}
+
+fn shipped(name: &str) -> String {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("topologies").join(name).display().to_string()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("output is text")
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
+}
+
+fn failed(output: &Output) -> &str {
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "", "a failure prints no result");
+    text(&output.stderr)
+}
+
+#[test]
+fn a_plan_is_made_proven_written_and_replanned() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("ring-2880.yaml");
+    let made = lightloom(
+        folder.path(),
+        &["plan", &fabric, "--fault", "n17,n42/b1,n7/b0.2", "-o", "plan.json"],
+    );
+    let shown = text(&made.stdout);
+    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+    assert!(shown.contains("3 broken parts") && shown.contains("are single cycles"), "{shown}");
+
+    let next = lightloom(
+        folder.path(),
+        &[
+            "replan",
+            "plan.json",
+            "--fabric",
+            &fabric,
+            "--fault",
+            "n200",
+            "-o",
+            "next.json",
+            "--format",
+            "json",
+        ],
+    );
+    let next = json(&next);
+    let bundles = next["change"]["bundles"].as_array().unwrap().len();
+    assert!(bundles > 0 && bundles <= 6, "at most 2K bundles switch, not {bundles}");
+    assert_eq!(next["change"]["groups"].as_array().unwrap().len(), 1);
+    let written: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("next.json")).unwrap()).unwrap();
+    assert_eq!(written, next["plan"]);
+
+    let back =
+        lightloom(folder.path(), &["replan", "next.json", "--fabric", &fabric, "--repair", "n200"]);
+    assert!(text(&back.stdout).contains("nothing moves"), "{}", text(&back.stdout));
+}
+
+#[test]
+fn a_plan_has_the_fields_of_the_contract() {
+    let output =
+        lightloom(Path::new("."), &["plan", &shipped("explicit-8.yaml"), "--format", "json"]);
+    let plan = json(&output);
+    assert_eq!(plan["schema"], "lightloom.plan/v1");
+    for field in ["fabric_sha256", "seed", "groups", "transceivers", "circuits", "ranks", "metrics"]
+    {
+        assert!(!plan[field].is_null(), "{field}");
+    }
+    for field in [
+        "gpus_total",
+        "gpus_faulty",
+        "gpus_used",
+        "gpus_wasted",
+        "waste_ratio",
+        "waste_ratio_lower_bound",
+        "cross_tor_share",
+        "cost_per_gpu_usd",
+        "power_per_gpu_w",
+        "plan_seconds",
+    ] {
+        assert!(plan["metrics"][field].is_number(), "{field}");
+    }
+    assert_eq!(plan["ranks"][0]["rank"], 0);
+    assert!(plan["transceivers"][0]["bundle"].as_str().unwrap().starts_with("n0/b"));
+}
+
+#[test]
+fn one_seed_gives_one_plan() {
+    let trace = shipped("traces/synthetic.json");
+    let fabric = shipped("ring-2880.yaml");
+    let plan = |seed: &str| {
+        let arguments =
+            ["plan", &fabric, "--trace", &trace, "--at", "75", "--seed", seed, "--format", "json"];
+        let mut plan = json(&lightloom(Path::new("."), &arguments));
+        plan["metrics"]["plan_seconds"] = Value::Null;
+        plan
+    };
+    assert_eq!(plan("1"), plan("1"));
+    assert_ne!(plan("1")["faults"], plan("2")["faults"]);
+}
+
+#[test]
+fn the_exact_method_agrees_and_says_where_it_ends() {
+    let plan = |more: &[&str]| {
+        let fabric = shipped("explicit-8.yaml");
+        lightloom(Path::new("."), &[&["plan", &fabric, "--format", "json"], more].concat())
+    };
+    let used = |output: &Output| json(output)["metrics"]["gpus_used"].as_u64();
+    assert_eq!(used(&plan(&[])), used(&plan(&["--exact"])));
+    let large = lightloom(Path::new("."), &["plan", &shipped("ring-2880.yaml"), "--exact"]);
+    assert!(failed(&large).contains("at most 20000 candidate rings"), "{}", text(&large.stderr));
+}
+
+#[test]
+fn what_cannot_be_planned_says_why_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = folder.path().join("small.yaml");
+    std::fs::write(
+        &fabric,
+        "name: small\nhbd: {khop: {nodes: 10, gpus_per_node: 4, k: 2}}\njobs: [{name: a, gpus: 40, tp: 8}]\n",
+    )
+    .unwrap();
+    let plan = |more: &[&str]| {
+        lightloom(folder.path(), &[&["plan", "small.yaml", "-o", "plan.json"], more].concat())
+    };
+    let too_few = plan(&["--fault", "n3"]);
+    assert!(failed(&too_few).contains("only 32 fit"), "{}", text(&too_few.stderr));
+    let missing = plan(&["--fault", "n10"]);
+    assert!(failed(&missing).contains("nodes n0 to n9"), "{}", text(&missing.stderr));
+    assert!(!folder.path().join("plan.json").exists(), "nothing half-written");
+    assert_eq!(plan(&["--fault", "q"]).status.code(), Some(2), "wrong usage");
+
+    assert_eq!(plan(&[]).status.code(), Some(0));
+    let other = shipped("ring-2880.yaml");
+    let elsewhere =
+        lightloom(folder.path(), &["replan", "plan.json", "--fabric", &other, "--fault", "n1"]);
+    assert!(failed(&elsewhere).contains("the plan is for fabric"), "{}", text(&elsewhere.stderr));
+}
+
+#[test]
+fn a_damaged_plan_is_refused_before_anything_is_done_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("ring-2880.yaml");
+    lightloom(folder.path(), &["plan", &fabric, "-o", "plan.json"]);
+    let path = folder.path().join("plan.json");
+    let mut plan: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    plan["circuits"].as_array_mut().unwrap().pop();
+    std::fs::write(&path, plan.to_string()).unwrap();
+    let replan =
+        lightloom(folder.path(), &["replan", "plan.json", "--fabric", &fabric, "--fault", "n1"]);
+    assert!(failed(&replan).contains("the plan is not sound"), "{}", text(&replan.stderr));
+}
+
+#[test]
+fn every_shipped_scenario_is_good_and_passes_its_expectations() {
+    let folder = PathBuf::from(shipped("scenarios"));
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path().display().to_string();
+        assert_eq!(
+            lightloom(Path::new("."), &["validate", &path]).status.code(),
+            Some(0),
+            "{path}"
+        );
+        let flows = tempfile::NamedTempFile::new().unwrap();
+        let flows_path = flows.path().display().to_string();
+        let run = lightloom(
+            Path::new("."),
+            &["emulate", &path, "--format", "json", "--flows-out", &flows_path],
+        );
+        let result = json(&run);
+        assert_eq!(run.status.code(), Some(0), "{path}: {}", result["expectations"]);
+        let rows = std::fs::read_to_string(flows.path()).unwrap();
+        assert_eq!(rows.lines().next(), Some("flow,src,dst,bytes,start_ps,end_ps"));
+        let counted = result["flows"]["count"].as_u64().unwrap()
+            + result["flows"]["cancelled"].as_u64().unwrap();
+        assert_eq!(rows.lines().count() as u64 - 1, counted);
+    }
+}
+
+#[test]
+fn a_failed_expectation_exits_1_and_says_what_was_found() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("small.yaml"),
+        "name: small\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\njobs: [{name: a, gpus: all, tp: 8}]\n",
+    )
+    .unwrap();
+    std::fs::write(
+        folder.path().join("run.yaml"),
+        "name: run\nfabric: small.yaml\ncollectives: [{all_reduce: {name: a, bytes: 64KiB}}]\nexpect: [gpus_used > 32]\n",
+    )
+    .unwrap();
+    let run = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(
+        text(&run.stdout).contains("FAILED: gpus_used > 32 (gpus_used = 32)"),
+        "{}",
+        text(&run.stdout)
+    );
+}
+
+#[test]
+fn a_broken_scenario_shows_every_mistake_at_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("run.yaml"),
+        "name: run\nfabric: small.yaml\ncollectives:\n  - all_reduce: {name: a, bytes: 64}\nfaults: [{part: n1, at: 5us, repaired_at: 1us}]\nexpect: [all will be well]\n",
+    )
+    .unwrap();
+    let run = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    let shown = failed(&run);
+    assert!(shown.contains("run.yaml:4:") && shown.contains("4KiB"), "{shown}");
+}
