@@ -1,5 +1,6 @@
 //! lightloom: packet engine, collectives, faults and training-step model.
 
+pub mod capture;
 pub mod collective;
 pub mod device;
 pub mod engine;

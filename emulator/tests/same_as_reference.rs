@@ -6,14 +6,14 @@
 mod reference;
 
 use lightloom_emulator::engine::{
-    Arrival, ArrivalLog, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec, Network,
+    ArrivalLog, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec, Network,
     NetworkBuilder, Role, Settings, VertexId,
 };
 use lightloom_emulator::transport::{Balance, Recovery, Transport, Window};
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
-use reference::{Reference, Totals};
+use reference::{Reference, Seen, Totals};
 
 /// A small random case. Times are small and from few values, so that ties are frequent.
 #[derive(Clone, Debug)]
@@ -109,14 +109,14 @@ fn flows(case: &Case) -> Vec<FlowSpec> {
 
 #[derive(Debug, PartialEq)]
 struct Outcome {
-    log: Vec<Arrival>,
+    log: Vec<Seen>,
     ends: Vec<(Option<SimTime>, u32)>,
     totals: Totals,
 }
 
 fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<Vec<LinkId>>>) {
     let settings = Settings { transport: transport(case), seed: Seed(case.seed), threads };
-    let mut engine = Engine::<ArrivalLog>::with_probe(network(case), settings).unwrap();
+    let mut engine = Engine::with_probe(network(case), settings, ArrivalLog::default()).unwrap();
     for flow in flows(case) {
         engine.add_flow(flow).unwrap();
     }
@@ -140,7 +140,18 @@ fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<Vec<LinkId>>>) {
         marked: packets.marked,
     };
     let ends = engine.records().map(|record| (record.end, record.retransmitted)).collect();
-    let mut log: Vec<Arrival> = engine.into_probes().flat_map(|probe| probe.0).collect();
+    let arrivals = engine.probes().flat_map(|probe| &probe.0);
+    let mut log: Vec<Seen> = arrivals
+        .map(|arrival| Seen {
+            at: arrival.at,
+            link: arrival.link,
+            sequence: arrival.sequence,
+            acknowledgement: arrival.acknowledgement,
+            marked: arrival.marked,
+            wire_bytes: u64::from(arrival.wire_bytes),
+            flow: engine.flow_of(arrival).index(),
+        })
+        .collect();
     log.sort_unstable();
     (Outcome { log, ends, totals }, paths)
 }
@@ -171,7 +182,7 @@ fn run_reference(case: &Case, paths: Vec<Vec<Vec<LinkId>>>) -> Outcome {
 }
 
 /// Moves the start of a flow to the very moment when something arrives at its source.
-fn start_at_an_arrival(case: &mut Case, log: &[Arrival]) {
+fn start_at_an_arrival(case: &mut Case, log: &[Seen]) {
     let network = network(case);
     let flows = flows(case);
     let late = flows.len() - 1;

@@ -33,6 +33,7 @@ impl Layout {
         network: &Network,
         transport: &Transport,
         count: usize,
+        probe: &P,
     ) -> (Self, Vec<Shard<P>>) {
         let parts = cut(network, count);
         let mut layout = Self {
@@ -43,7 +44,7 @@ impl Layout {
         };
         let mut shards = Vec::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
-            let mut shard = Shard::new(index as u32, parts.len());
+            let mut shard = Shard::new(index as u32, parts.len(), probe.clone());
             for vertex in part.clone().map(VertexId::from_index) {
                 layout.place(network, transport, vertex, &mut shard);
             }

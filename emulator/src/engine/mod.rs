@@ -34,6 +34,6 @@ pub use network::{
     Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
 };
 pub use port::PortCount;
-pub use probe::{Arrival, ArrivalLog, NoProbe, Probe};
+pub use probe::{Arrival, ArrivalLog, NoProbe, Probe, Way};
 pub use route::{Route, RouteError};
 pub use run::{Engine, EngineError, PacketCount, Settings};

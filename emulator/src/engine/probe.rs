@@ -18,11 +18,19 @@ pub struct Arrival {
     pub acknowledgement: bool,
     /// Whether it was marked on this or an earlier link.
     pub marked: bool,
+    /// Its size on the wire.
+    pub wire_bytes: u16,
+    /// Which flow it belongs to, for [`Engine::flow_of`](super::Engine::flow_of).
+    pub way: Way,
 }
+
+/// Where a packet is on its way; tells the engine whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Way(pub(crate) u32);
 
 /// Sees every arrival of one shard, in the order in which the shard handles its links. Arrivals
 /// on one link come in order of time; sort by (time, link) to get the order of the whole network.
-pub trait Probe: Default + Send {
+pub trait Probe: Clone + Send {
     /// Called for each packet at the end of each link.
     fn arrived(&mut self, arrival: Arrival);
 }

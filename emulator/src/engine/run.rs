@@ -9,7 +9,7 @@ use super::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 use super::layout::{Layout, Place};
 use super::network::{LinkId, Network, VertexId};
 use super::port::{PortCount, wire_bytes};
-use super::probe::{NoProbe, Probe};
+use super::probe::{Arrival, NoProbe, Probe};
 use super::route::{FlowName, Route, RouteError, Router};
 use super::shard::{DELIVER, Shard, Shared, Span};
 use crate::transport::{Balancer, Controller, Load, Path, Receiver, Sender, Transport, Window};
@@ -139,6 +139,8 @@ pub struct Engine<P = NoProbe> {
     layout: Layout,
     shards: Vec<Shard<P>>,
     shared: Shared,
+    /// Where the ways of flows begin in the route table, in ascending order.
+    ways: Vec<(u32, FlowId)>,
     router: Router,
     control: ControlQueue,
     flows: Vec<FlowState>,
@@ -163,16 +165,16 @@ impl Engine<NoProbe> {
     /// # Errors
     /// Packet sizes that cannot be emulated.
     pub fn new(network: Network, settings: Settings) -> Result<Self, EngineError> {
-        Self::with_probe(network, settings)
+        Self::with_probe(network, settings, NoProbe)
     }
 }
 
 impl<P: Probe> Engine<P> {
-    /// An engine whose packets can be watched.
+    /// An engine whose packets can be watched. Each part of the network gets a copy of `probe`.
     ///
     /// # Errors
     /// Packet sizes that cannot be emulated.
-    pub fn with_probe(network: Network, settings: Settings) -> Result<Self, EngineError> {
+    pub fn with_probe(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
         let transport = &settings.transport;
         let sizes = [transport.packet(), transport.acknowledgement];
         if let Some(&size) = sizes.iter().find(|size| **size > LARGEST_PACKET || size.0 == 0) {
@@ -181,7 +183,8 @@ impl<P: Probe> Engine<P> {
         if transport.payload == Bytes::ZERO {
             return Err(EngineError::PacketSize { size: Bytes::ZERO });
         }
-        let (layout, shards) = Layout::new(&network, transport, settings.threads.max(1));
+        let (layout, shards) = Layout::new(&network, transport, settings.threads.max(1), &probe);
+        let acknowledgement_bytes = wire_bytes(transport.acknowledgement);
         let router = Router::new(settings.seed, network.links().len());
         let window = network.shortest_delay().get().min(LONGEST_WINDOW_PS);
         Ok(Self {
@@ -189,7 +192,8 @@ impl<P: Probe> Engine<P> {
             settings,
             layout,
             shards,
-            shared: Shared::default(),
+            shared: Shared { acknowledgement_bytes, ..Shared::default() },
+            ways: Vec::new(),
             router,
             control: ControlQueue::default(),
             flows: Vec::new(),
@@ -385,7 +389,7 @@ impl<P: Probe> Engine<P> {
         window: u32,
     ) -> (Place, Place) {
         let Transport { recovery, timeout, balance, congestion, .. } = self.settings.transport;
-        let (cursors, answer) = self.lay_routes(paths);
+        let (cursors, answer) = self.lay_routes(id, paths);
         let data = cursors[0];
         let from = self.layout.vertices[spec.source.index()].shard;
         let to = self.layout.vertices[spec.destination.index()].shard;
@@ -406,7 +410,8 @@ impl<P: Probe> Engine<P> {
 
     /// Appends paths, and the way back of the first, to the route table. Returns where the paths
     /// begin and where the way back does.
-    fn lay_routes(&mut self, paths: &[Vec<LinkId>]) -> (Vec<u32>, u32) {
+    fn lay_routes(&mut self, flow: FlowId, paths: &[Vec<LinkId>]) -> (Vec<u32>, u32) {
+        self.ways.push((self.shared.routes.len() as u32, flow));
         let data = paths.iter().map(|path| self.lay_route(path.iter().copied())).collect();
         let answer = self.lay_route(paths[0].iter().rev().map(|link| link.reverse()));
         (data, answer)
@@ -441,7 +446,7 @@ impl<P: Probe> Engine<P> {
         let state = &self.flows[flow.index()];
         let count = self.settings.transport.balance.paths();
         let paths = self.router.find(&self.network, state.name, &state.route, count)?;
-        let (cursors, answer) = self.lay_routes(&paths);
+        let (cursors, answer) = self.lay_routes(flow, &paths);
         let state = &mut self.flows[flow.index()];
         state.paths = paths;
         let Place { shard, index } = state.sender;
@@ -531,7 +536,19 @@ impl<P: Probe> Engine<P> {
         total
     }
 
-    /// What the probes saw, shard by shard.
+    /// The flow of a packet that a probe saw.
+    #[must_use]
+    pub fn flow_of(&self, arrival: &Arrival) -> FlowId {
+        let after = self.ways.partition_point(|(begin, _)| *begin <= arrival.way.0);
+        self.ways[after - 1].1
+    }
+
+    /// What the probes have seen so far, part by part.
+    pub fn probes(&self) -> impl Iterator<Item = &P> {
+        self.shards.iter().map(|shard| &shard.probe)
+    }
+
+    /// What the probes saw, part by part.
     pub fn into_probes(self) -> impl Iterator<Item = P> {
         self.shards.into_iter().map(|shard| shard.probe)
     }

@@ -24,7 +24,7 @@ use lightloom_fabric::units::SimTime;
 use super::network::LinkId;
 use super::packet::{Contents, Packet, flag};
 use super::port::{Port, PortCount};
-use super::probe::{Arrival, Probe};
+use super::probe::{Arrival, Probe, Way};
 use crate::transport::{Receiver, Sender};
 
 /// Ends a route: the packet is delivered.
@@ -36,6 +36,7 @@ pub(crate) struct Shared {
     /// Output ports, as indices in the shard that owns them, of all ways one after another, each
     /// way ended by [`DELIVER`].
     pub(crate) routes: Vec<u32>,
+    pub(crate) acknowledgement_bytes: u16,
 }
 
 /// A stretch of simulated time, in picoseconds.
@@ -167,7 +168,7 @@ struct Scratch {
 }
 
 impl<P: Probe> Shard<P> {
-    pub(crate) fn new(index: u32, shards: usize) -> Self {
+    pub(crate) fn new(index: u32, shards: usize, probe: P) -> Self {
         Self {
             index,
             vertices: Vec::new(),
@@ -184,7 +185,7 @@ impl<P: Probe> Shard<P> {
             worked: 0,
             completions: Vec::new(),
             ends: EndCount::default(),
-            probe: P::default(),
+            probe,
             scratch: Scratch::default(),
         }
     }
@@ -252,7 +253,7 @@ impl<P: Probe> Shard<P> {
                     break;
                 }
                 wire.queue.pop_front();
-                self.probe.arrived(seen(&packet, wire.link));
+                self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
                 let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
                 let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
                 by_port[port as usize].push(key);
@@ -304,7 +305,7 @@ impl<P: Probe> Shard<P> {
     }
 
     fn advance_host(&mut self, shared: &Shared, index: usize, span: Span) {
-        self.collect_at_host(index, span);
+        self.collect_at_host(shared, index, span);
         let keys = std::mem::take(&mut self.scratch.by_port[0]);
         let mut next = 0;
         loop {
@@ -333,7 +334,7 @@ impl<P: Probe> Shard<P> {
     }
 
     /// Lists the arrivals of the window in order.
-    fn collect_at_host(&mut self, index: usize, span: Span) {
+    fn collect_at_host(&mut self, shared: &Shared, index: usize, span: Span) {
         let vertex = self.vertices[index];
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let keys = &mut by_port[0];
@@ -346,7 +347,7 @@ impl<P: Probe> Shard<P> {
                     break;
                 }
                 wire.queue.pop_front();
-                self.probe.arrived(seen(&packet, wire.link));
+                self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
                 keys.push((packet.time - span.start) << 32 | arrivals.len() as u64);
                 arrivals.push(packet);
             }
@@ -597,12 +598,18 @@ fn touch(wires: &[Wire]) -> u64 {
     touched
 }
 
-fn seen(packet: &Packet, link: LinkId) -> Arrival {
+fn seen(packet: &Packet, link: LinkId, acknowledgement_bytes: u16) -> Arrival {
     Arrival {
         at: SimTime(packet.time),
         link,
         sequence: packet.sequence(),
         acknowledgement: packet.is_acknowledgement(),
         marked: packet.has(flag::MARKED),
+        wire_bytes: if packet.is_acknowledgement() {
+            acknowledgement_bytes
+        } else {
+            packet.extra()
+        },
+        way: Way(packet.cursor()),
     }
 }

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use lightloom_emulator::engine::{Arrival, FlowSpec, LinkChange, LinkId, Network};
+use lightloom_emulator::engine::{FlowSpec, LinkChange, LinkId, Network};
 use lightloom_emulator::transport::{Balance, Recovery, Transport};
 use lightloom_fabric::units::{Bytes, SimTime};
 
@@ -111,6 +111,18 @@ impl Flow {
     }
 }
 
+/// A packet's arrival at the far end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seen {
+    pub(crate) at: SimTime,
+    pub(crate) link: LinkId,
+    pub(crate) sequence: u32,
+    pub(crate) acknowledgement: bool,
+    pub(crate) marked: bool,
+    pub(crate) wire_bytes: u64,
+    pub(crate) flow: usize,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) sent: u64,
@@ -128,7 +140,7 @@ pub(crate) struct Reference<'a> {
     events: BinaryHeap<Reverse<Event>>,
     planned: u64,
     now: u64,
-    pub(crate) log: Vec<Arrival>,
+    pub(crate) log: Vec<Seen>,
     pub(crate) totals: Totals,
 }
 
@@ -291,12 +303,14 @@ impl<'a> Reference<'a> {
     }
 
     fn arrive(&mut self, link: LinkId, mut packet: Packet) {
-        self.log.push(Arrival {
+        self.log.push(Seen {
             at: SimTime(self.now),
             link,
             sequence: packet.sequence,
             acknowledgement: packet.acknowledgement,
             marked: packet.marked,
+            wire_bytes: packet.wire_bytes,
+            flow: packet.flow,
         });
         if let Some(next) = packet.way.pop_front() {
             self.enqueue(next, packet);

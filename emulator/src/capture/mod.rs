@@ -1,0 +1,59 @@
+//! Looking into a run: packets of chosen links as a capture file, flows and ports as a timeline.
+//!
+//! Both write to anything that takes bytes; opening files is for the caller.
+
+mod pcapng;
+mod timeline;
+
+use lightloom_fabric::units::SimTime;
+
+use crate::engine::{Arrival, LinkId, Probe};
+
+pub use pcapng::write_pcapng;
+pub use timeline::write_timeline;
+
+/// Keeps the packets that arrive over chosen links, up to a bound.
+#[derive(Clone, Debug, Default)]
+pub struct Tap {
+    /// By link: whether it is watched.
+    watched: Vec<bool>,
+    left: usize,
+    kept: Vec<Arrival>,
+}
+
+impl Tap {
+    /// Watches `links`; every part of the network keeps at most `most` packets, so that a long run
+    /// does not fill the memory.
+    #[must_use]
+    pub fn new(links: &[LinkId], most: usize) -> Self {
+        let length = links.iter().map(|link| link.index() + 1).max().unwrap_or(0);
+        let mut watched = vec![false; length];
+        for link in links {
+            watched[link.index()] = true;
+        }
+        Self { watched, left: most, kept: Vec::new() }
+    }
+
+    /// What several parts have kept, in order of time, then link.
+    #[must_use]
+    pub fn merge<'a>(taps: impl IntoIterator<Item = &'a Self>) -> Vec<Arrival> {
+        let mut all: Vec<Arrival> = taps.into_iter().flat_map(|tap| &tap.kept).copied().collect();
+        all.sort_unstable_by_key(|arrival| (arrival.at, arrival.link));
+        all
+    }
+}
+
+impl Probe for Tap {
+    fn arrived(&mut self, arrival: Arrival) {
+        let watched = self.watched.get(arrival.link.index()).is_some_and(|watched| *watched);
+        if watched && self.left > 0 {
+            self.left -= 1;
+            self.kept.push(arrival);
+        }
+    }
+}
+
+/// Nanoseconds, rounded down: what capture files and timelines count in.
+fn nanoseconds(at: SimTime) -> u64 {
+    at.0 / 1_000
+}

@@ -1,0 +1,108 @@
+//! Captures and timelines, read back by programs that did not write them.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail or be skipped")]
+
+use std::io::Write;
+use std::process::Command;
+
+use lightloom_emulator::capture::{Tap, write_pcapng, write_timeline};
+use lightloom_emulator::engine::{
+    Arrival, Engine, FlowSpec, LinkId, LinkSpec, NetworkBuilder, Role, Settings,
+};
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+
+/// Two flows over a switch that marks everything; the last link is watched.
+fn run() -> (Engine<Tap>, Vec<Arrival>) {
+    let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+        .with_queue(Bytes(1 << 20), Bytes(0));
+    let mut builder = NetworkBuilder::new();
+    let hosts: Vec<_> = (0..3).map(|_| builder.add(Role::Host)).collect();
+    let switch = builder.add(Role::Switch);
+    let links: Vec<LinkId> =
+        hosts.iter().map(|host| builder.connect(switch, *host, link)).collect();
+    let tap = Tap::new(&[links[0], links[0].reverse()], 1_000);
+    let mut engine =
+        Engine::with_probe(builder.build().unwrap(), Settings::default(), tap).unwrap();
+    engine.add_flow(FlowSpec::new(hosts[1], hosts[0], Bytes(4_032 * 3))).unwrap();
+    engine.add_flow(FlowSpec::new(hosts[2], hosts[0], Bytes(100)).at(SimTime(5_000))).unwrap();
+    engine.run(SimTime(1_000_000_000));
+    let arrivals = Tap::merge(engine.probes());
+    (engine, arrivals)
+}
+
+#[test]
+fn tshark_reads_addresses_sizes_marks_and_times() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        println!("skipped: no tshark (Debian package tshark)");
+        return;
+    }
+    let (engine, arrivals) = run();
+    assert_eq!(arrivals.len(), 8, "four data packets and their acknowledgements");
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    write_pcapng(&mut file, &engine, &arrivals).unwrap();
+    file.flush().unwrap();
+    let fields = ["frame.time_epoch", "ip.src", "ip.dst", "frame.len", "ip.dsfield.ecn"];
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(file.path()).args(["-T", "fields"]);
+    command.args(["-o", "ip.check_checksum:TRUE", "-Y", "ip.checksum.status == 1"]);
+    for field in fields.iter().chain(&["infiniband.bth.psn", "frame.interface_name"]) {
+        command.args(["-e", field]);
+    }
+    let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let rows: Vec<Vec<&str>> = output.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(rows.len(), arrivals.len(), "{output}");
+    for (row, arrival) in rows.iter().zip(&arrivals) {
+        let (seconds, nanos) = row[0].split_once('.').unwrap();
+        let shown: u64 = seconds.parse::<u64>().unwrap() * 1_000_000_000
+            + format!("{nanos:0<9}")[..9].parse::<u64>().unwrap();
+        assert_eq!(shown, arrival.at.0 / 1_000);
+        let record = engine.record(engine.flow_of(arrival));
+        let (from, to) = (record.source.0, record.destination.0);
+        let (from, to) = if arrival.acknowledgement { (to, from) } else { (from, to) };
+        assert_eq!(row[1], format!("10.0.0.{from}"));
+        assert_eq!(row[2], format!("10.0.0.{to}"));
+        assert_eq!(row[3], arrival.wire_bytes.to_string());
+        assert_eq!(row[4], if arrival.marked { "3" } else { "2" });
+        assert_eq!(row[5], arrival.sequence.to_string());
+        assert_eq!(row[6], if arrival.acknowledgement { "v0-v3" } else { "v3-v0" });
+    }
+    assert!(arrivals.iter().any(|arrival| arrival.marked));
+}
+
+#[test]
+fn the_timeline_shows_flows_and_busy_links() {
+    let (engine, arrivals) = run();
+    let mut text = Vec::new();
+    write_timeline(&mut text, &engine, &arrivals).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let slices: Vec<_> = value["traceEvents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["ph"] == "X")
+        .map(|event| (event["pid"].as_u64().unwrap(), event["name"].as_str().unwrap()))
+        .collect();
+    assert_eq!(slices.iter().filter(|(process, _)| *process == 1).count(), 2, "two flows");
+    let data: Vec<_> = slices.iter().filter(|(_, name)| name.starts_with("v3 to v0")).collect();
+    // The short packet goes first, then three full ones with or without a pause.
+    assert!(!data.is_empty() && data.len() <= 4, "{data:?}");
+    let busy: f64 = value["traceEvents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["name"].as_str().unwrap().starts_with("v3 to v0"))
+        .map(|event| event["dur"].as_f64().unwrap())
+        .sum();
+    let sent = (3 * 4_096 + 164) as f64 * 20e-6;
+    assert!((busy - sent).abs() < 1e-9, "{busy} {sent}");
+}
+
+#[test]
+fn a_tap_keeps_no_more_than_it_may() {
+    let mut tap = Tap::new(&[LinkId(3)], 2);
+    let (_, arrivals) = run();
+    for link in [3, 4, 3, 3] {
+        use lightloom_emulator::engine::Probe;
+        tap.arrived(Arrival { link: LinkId(link), ..arrivals[0] });
+    }
+    assert_eq!(Tap::merge([&tap]).len(), 2);
+}
