@@ -81,6 +81,12 @@ impl Evaluator {
         self.electrical_rate
     }
 
+    /// The limit that the GPUs' interfaces set, whatever the network.
+    #[must_use]
+    pub fn host_bound(&self) -> f64 {
+        self.lines.iter().map(|line| line.host_limit).fold(f64::MAX, f64::min)
+    }
+
     /// Number of lines: two a leaf.
     pub(crate) fn lines(&self) -> usize {
         self.lines.len()

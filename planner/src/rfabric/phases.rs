@@ -1,7 +1,7 @@
 //! Which topology each phase of a repeating step gets, and when keeping the old one is better.
 //!
 //! Candidates are the best topology of every phase and of every run of consecutive phases, the
-//! uniform mesh, and whatever else is offered. Choosing one a phase is a shortest cyclic path: a
+//! templates, the uniform mesh, and whatever else is offered. Choosing one a phase is a shortest cyclic path: a
 //! phase costs its time on the topology, a change costs what of the switching time the phase's slack
 //! does not hide. While circuits change, traffic uses those that stay and the electrical core:
 //! it is never charged the electrical path *plus* a delay.
@@ -15,6 +15,7 @@ use lightloom_fabric::units::Picoseconds;
 use super::demand::Demand;
 use super::evaluate::Evaluator;
 use super::one_hop::{self, Effort};
+use super::templates::templates;
 use super::topology::Topology;
 
 /// A stretch of the step with its own traffic.
@@ -49,7 +50,7 @@ pub struct Schedule {
 /// Beyond this many phases only single phases, neighbours and the whole step are merged.
 const PHASES_FOR_ALL_MERGES: usize = 8;
 
-/// The best topology of each phase, of runs of phases, and the uniform mesh.
+/// The best topology of each phase, of runs of phases, the templates, and the uniform mesh.
 #[must_use]
 pub fn candidates(
     fabric: &ReconfigurableFatTree,
@@ -71,6 +72,9 @@ pub fn candidates(
     }
     if all > 1 {
         candidates.push(hedged(fabric, phases, effort));
+    }
+    for phase in phases {
+        candidates.extend(templates(fabric, &phase.name, &phase.demand));
     }
     let mesh = Topology::uniform_mesh(fabric);
     candidates.push(Candidate { name: "uniform mesh".into(), topology: mesh });

@@ -3,7 +3,7 @@
 //! JSON fields are those of docs/file-formats.md: `phases[]` and `transitions[]`, times in integer
 //! picoseconds, ratios as fractions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
 use lightloom_fabric::units::{Bytes, Picoseconds};
@@ -246,7 +246,8 @@ impl Planner<'_> {
                 None => {
                     let before = by_phase.last().map_or(existing, Vec::as_slice);
                     let topology = &self.candidates[choice].topology;
-                    self.sound(at, realise(self.fabric, topology, before))?
+                    let circuits = self.sound(at, realise(self.fabric, topology, before))?;
+                    with_idle_ports_left_alone(circuits, before)
                 }
             };
             placed.insert(choice, circuits.clone());
@@ -330,6 +331,20 @@ impl Planner<'_> {
         let dark = 2.0 * changed as f64 * stage.as_secs_f64();
         dark / (ports as f64 * (step + slack).as_secs_f64())
     }
+}
+
+/// Circuits that exist on ports which the new ones leave idle stay: removing them gains nothing.
+fn with_idle_ports_left_alone(
+    mut circuits: Vec<CrossConnect>,
+    before: &[CrossConnect],
+) -> Vec<CrossConnect> {
+    let ends =
+        |circuit: &CrossConnect| [(circuit.ocs, circuit.a_port), (circuit.ocs, circuit.b_port)];
+    let busy: BTreeSet<_> = circuits.iter().flat_map(ends).collect();
+    let idle = before.iter().filter(|circuit| !ends(circuit).iter().any(|end| busy.contains(end)));
+    circuits.extend(idle);
+    circuits.sort_unstable();
+    circuits
 }
 
 fn picoseconds(seconds: f64) -> Picoseconds {

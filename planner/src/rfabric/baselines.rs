@@ -1,0 +1,235 @@
+//! What a reconfigurable fabric is compared with: the communication time of a step, and the bill.
+//!
+//! All have GPUs, leaves and demand in common. Electrical trees are the same evaluation without
+//! circuits and with a wider core; optical ones are other ways to choose the circuits.
+
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::units::BitsPerSecond;
+
+use super::evaluate::Evaluator;
+use super::one_hop::Effort;
+use super::phases::{Phase, best_static, candidates, hedged};
+use super::topology::{Ports, Topology};
+use crate::architecture::NicRate;
+use crate::cost::PriceList;
+
+/// Something to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Baseline {
+    /// A three-tier electrical fat-tree, its leaves oversubscribed this many times; 1 for none.
+    FatTree {
+        /// Downlink over uplink of a leaf.
+        oversubscription: u32,
+    },
+    /// A two-tier electrical tree, non-blocking, one rail a GPU of a node.
+    RailOptimised,
+    /// One rail switch tier and nothing above. Assumes that all traffic stays in its rail.
+    RailOnly,
+    /// Our fabric with the same share of circuits to every leaf, never changed.
+    UniformMesh,
+    /// Our fabric with the one topology that is best over the whole step (as TopoOpt has one a job).
+    OneShot,
+    /// Our fabric with one topology hedged against every phase.
+    Hedged,
+    /// Our fabric, each phase greedily: the next circuit to the pair that would finish last, blind to the
+    /// electrical core (as MixNet), changed for nothing.
+    GreedyBlind,
+}
+
+/// All of them, with their names in tables.
+pub const BASELINES: [(&str, Baseline); 8] = [
+    ("3-tier fat-tree 1:1", Baseline::FatTree { oversubscription: 1 }),
+    ("3-tier fat-tree 3:1", Baseline::FatTree { oversubscription: 3 }),
+    ("2-tier rail-optimised", Baseline::RailOptimised),
+    ("rail-only", Baseline::RailOnly),
+    ("uniform mesh", Baseline::UniformMesh),
+    ("one-shot topology", Baseline::OneShot),
+    ("hedged topology", Baseline::Hedged),
+    ("greedy, blind to the core", Baseline::GreedyBlind),
+];
+
+impl Baseline {
+    /// Communication time of one step, in seconds.
+    #[must_use]
+    pub fn step_seconds(
+        self,
+        fabric: &ReconfigurableFatTree,
+        phases: &[Phase],
+        effort: Effort,
+    ) -> f64 {
+        match self {
+            Self::FatTree { oversubscription } => electrical(fabric, phases, oversubscription),
+            Self::RailOptimised | Self::RailOnly => electrical(fabric, phases, 1),
+            Self::UniformMesh => on(fabric, phases, &Topology::uniform_mesh(fabric)),
+            Self::OneShot => {
+                best_static(fabric, phases, &candidates(fabric, phases, effort)).seconds
+            }
+            Self::Hedged => on(fabric, phases, &hedged(fabric, phases, effort).topology),
+            Self::GreedyBlind => phases
+                .iter()
+                .map(|phase| {
+                    let evaluator = Evaluator::new(fabric, &phase.demand);
+                    1.0 / evaluator.lambda(&greedy_blind(fabric, &evaluator))
+                })
+                .sum(),
+        }
+    }
+
+    /// The parts of its network for one GPU; `fabric` is what the optical ones are built on.
+    #[must_use]
+    pub fn parts(self, fabric: &ReconfigurableFatTree) -> Parts {
+        match self {
+            Self::FatTree { oversubscription } => {
+                let above = 1.0 / f64::from(oversubscription);
+                Parts::new(1.0 + 4.0 * above, 2.0 + 4.0 * above, 0.0)
+            }
+            Self::RailOptimised => Parts::new(3.0, 4.0, 0.0),
+            Self::RailOnly => Parts::new(1.0, 2.0, 0.0),
+            Self::UniformMesh | Self::OneShot | Self::Hedged | Self::GreedyBlind => {
+                Parts::of(fabric)
+            }
+        }
+    }
+}
+
+/// Network parts for one GPU, all of the rate of its one network card.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parts {
+    /// Ports of electrical switches.
+    pub switch_ports: f64,
+    /// Optical modules.
+    pub modules: f64,
+    /// Ports of optical switches.
+    pub ocs_ports: f64,
+}
+
+impl Parts {
+    fn new(switch_ports: f64, modules: f64, ocs_ports: f64) -> Self {
+        Self { switch_ports, modules, ocs_ports }
+    }
+
+    /// A reconfigurable fat-tree: the leaf's port to the GPU with both modules; for each optical port
+    /// of the leaf its switch port, its module and the port of the optical switch; and three ports
+    /// and modules for what of a GPU's rate the packet core carries.
+    #[must_use]
+    pub fn of(fabric: &ReconfigurableFatTree) -> Self {
+        let spec = fabric.spec();
+        let optical = f64::from(fabric.optical_ports()) / f64::from(spec.gpus_per_leaf);
+        let core = fabric.electrical_rate() / fabric.host_rate();
+        Self::new(1.0 + optical + 3.0 * core, 2.0 + optical + 3.0 * core, optical)
+    }
+
+    /// Dollars for one GPU at mean prices, the network card included; none where a price is missing.
+    #[must_use]
+    pub fn dollars(&self, prices: &PriceList, rate: NicRate) -> Option<f64> {
+        let mean = |part: &str| prices.quote(part).map(|quote| quote.usd.mean);
+        let of_rate = |part: &str| mean(&format!("{part}-{}g", rate.gbps()));
+        Some(
+            of_rate("nic")?
+                + self.switch_ports * of_rate("switch-port")?
+                + self.modules * of_rate("dcn-optical")?
+                + self.ocs_ports * mean("ocs-port")?,
+        )
+    }
+}
+
+/// A tree whose leaves have all of their GPUs' rate upwards, divided by the oversubscription.
+fn electrical(fabric: &ReconfigurableFatTree, phases: &[Phase], oversubscription: u32) -> f64 {
+    let mut spec = fabric.spec().clone();
+    spec.electrical.rate_per_leaf = BitsPerSecond(fabric.host_rate() as u64);
+    spec.electrical.oversubscription = f64::from(oversubscription);
+    let tree = ReconfigurableFatTree::new(spec).expect("a wider core leaves a fabric sound");
+    on(&tree, phases, &Topology::dark(fabric.leaves()))
+}
+
+fn on(fabric: &ReconfigurableFatTree, phases: &[Phase], topology: &Topology) -> f64 {
+    phases.iter().map(|phase| 1.0 / Evaluator::new(fabric, &phase.demand).lambda(topology)).sum()
+}
+
+/// MixNet's rule (arXiv 2501.03905): the next circuit goes to the pair with the most bytes a circuit.
+#[must_use]
+pub fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topology {
+    let mut topology = Topology::dark(fabric.leaves());
+    let mut ports = Ports::new(fabric, &topology);
+    loop {
+        let slowest = (0..evaluator.lines())
+            .step_by(2)
+            .flat_map(|line| evaluator.traffic(line).iter().map(move |flow| (line / 2, flow)))
+            .filter(|(from, (to, _))| ports.allow(*from, *to))
+            .map(|(from, (to, bits))| {
+                // A pair without a circuit never finishes; among those the heaviest comes first.
+                let circuits = f64::from(topology.between(from, *to));
+                (if circuits > 0.0 { bits / circuits } else { bits * 1e9 }, from, *to)
+            })
+            .max_by(|x, y| x.0.total_cmp(&y.0).then((y.1, y.2).cmp(&(x.1, x.2))));
+        let Some((_, from, to)) = slowest else { return topology };
+        ports.join(&mut topology, from, to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::phases::{evaluators, schedule};
+    use super::super::testing::{fabric, spec};
+    use super::super::workload::shapes;
+    use super::*;
+    use lightloom_fabric::seed::Seed;
+    use lightloom_fabric::units::Picoseconds;
+
+    fn phases(leaves: usize) -> Vec<Phase> {
+        [("moe", shapes::moe(leaves, Seed(1))), ("sync", shapes::weight_sync(leaves, Seed(1)))]
+            .map(|(name, demand)| Phase {
+                name: name.into(),
+                demand,
+                slack: Picoseconds::from_millis(500),
+            })
+            .to_vec()
+    }
+
+    #[test]
+    fn nothing_beats_the_non_blocking_tree_and_the_schedule_beats_the_fixed_circuits() {
+        let mut spec = spec(32, 16);
+        spec.gpus_per_leaf = 16;
+        let fabric = ReconfigurableFatTree::new(spec).unwrap();
+        let phases = phases(32);
+        let effort = Effort::default();
+        let seconds = |baseline: Baseline| baseline.step_seconds(&fabric, &phases, effort);
+        let planned = schedule(&fabric, &phases, &candidates(&fabric, &phases, effort)).seconds;
+        let best = seconds(Baseline::FatTree { oversubscription: 1 });
+        for (name, baseline) in BASELINES {
+            assert!(seconds(baseline) >= best * (1.0 - 1e-9), "{name}");
+        }
+        for baseline in [Baseline::UniformMesh, Baseline::OneShot, Baseline::Hedged] {
+            assert!(planned < seconds(baseline), "{baseline:?}");
+        }
+        let three = seconds(Baseline::FatTree { oversubscription: 3 });
+        assert!((three / best - 3.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn planned_circuits_beat_the_uniform_mesh_two_to_ten_times() {
+        for leaves in [32, 64, 128] {
+            let fabric = fabric(leaves, leaves / 2);
+            for phase in phases(leaves as usize) {
+                let evaluator = &evaluators(&fabric, std::slice::from_ref(&phase))[0];
+                let mesh = evaluator.lambda(&Topology::uniform_mesh(&fabric));
+                let planned =
+                    super::super::one_hop::plan(&fabric, &phase.demand, Effort::default());
+                let times = planned.lambda / mesh;
+                assert!((2.0..=10.0).contains(&times), "{} at {leaves}: {times}", phase.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_core_at_a_quarter_costs_what_the_reference_counts() {
+        let mut spec = spec(16, 8);
+        spec.gpus_per_leaf = 8;
+        spec.electrical.rate_per_leaf = BitsPerSecond::from_gbps(3_200);
+        spec.electrical.oversubscription = 4.0;
+        let parts = Parts::of(&ReconfigurableFatTree::new(spec).unwrap());
+        assert!((parts.switch_ports - 2.75).abs() < 1e-9);
+        assert!((parts.modules - 3.75).abs() < 1e-9);
+        assert!((parts.ocs_ports - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,393 @@
+//! What papers on reconfigurable fabrics claim, computed with this planner: the acceptance list.
+//!
+//! The originals are measurements and simulations of whole systems; ours are communication times
+//! from demand matrices. A verdict says whether the *shape* of a claim comes out, and the note what
+//! was assumed to get there. RFabric's own evaluation is a simulation too.
+
+use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree};
+use lightloom_fabric::id::LeafId;
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Bytes, Picoseconds};
+use serde::Serialize;
+
+use super::baselines::{BASELINES, Baseline, Parts};
+use super::demand::Demand;
+use super::one_hop::{self, Effort};
+use super::phases::{Phase, best_static, candidates, evaluators, schedule};
+use super::topology::Topology;
+use super::workload::card::ModelCard;
+use super::workload::rl_step::{RlStep, Slack};
+use super::workload::shapes;
+use crate::architecture::NicRate;
+use crate::cost::PriceList;
+
+/// A published range and our figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RfabricClaim {
+    /// What is claimed, and by whom.
+    pub claim: String,
+    /// The least that agrees.
+    pub low: f64,
+    /// The most that agrees; nothing where there is no upper end.
+    pub high: Option<f64>,
+    /// Ours.
+    pub ours: f64,
+    /// What was assumed.
+    pub note: String,
+}
+
+impl RfabricClaim {
+    /// Whether ours lies within the published range.
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        self.ours >= self.low && self.high.is_none_or(|high| self.ours <= high)
+    }
+}
+
+/// Performance per cost of the planned fabric against a baseline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The baseline.
+    pub baseline: &'static str,
+    /// Rate of the network cards, which decides the prices.
+    pub nic_gbps: u32,
+    /// How many times the core is oversubscribed.
+    pub core_oversubscription: f64,
+    /// Share of a step that the 1:1 fat-tree would spend communicating.
+    pub communication_share: f64,
+    /// Baseline step time ÷ ours.
+    pub speedup: f64,
+    /// Baseline network cost ÷ ours.
+    pub cost_ratio: f64,
+    /// Their product.
+    pub performance_per_cost: f64,
+}
+
+/// Performance per cost over baselines, price lists, core sizes and shares of communication: a table,
+/// since no single number is honest. None where the price file lacks a part.
+#[must_use]
+pub fn sensitivity(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    prices: &PriceList,
+) -> Option<Vec<Comparison>> {
+    let effort = Effort::default();
+    let mut rows = Vec::new();
+    for core_oversubscription in [2.0, 4.0, 8.0] {
+        let mut spec = fabric.spec().clone();
+        spec.electrical.oversubscription = core_oversubscription;
+        let fabric = ReconfigurableFatTree::new(spec).ok()?;
+        let ours = schedule(&fabric, phases, &candidates(&fabric, phases, effort)).seconds;
+        let full = Baseline::FatTree { oversubscription: 1 };
+        let full = full.step_seconds(&fabric, phases, effort);
+        for (name, baseline) in BASELINES {
+            let theirs = baseline.step_seconds(&fabric, phases, effort);
+            for nic in NicRate::ALL {
+                let cost_ratio = baseline.parts(&fabric).dollars(prices, nic)?
+                    / Parts::of(&fabric).dollars(prices, nic)?;
+                for communication_share in [1.0, 0.5, 0.2] {
+                    let compute = full / communication_share - full;
+                    let speedup = (theirs + compute) / (ours + compute);
+                    rows.push(Comparison {
+                        baseline: name,
+                        nic_gbps: nic.gbps(),
+                        core_oversubscription,
+                        communication_share,
+                        speedup,
+                        cost_ratio,
+                        performance_per_cost: speedup * cost_ratio,
+                    });
+                }
+            }
+        }
+    }
+    Some(rows)
+}
+
+/// The acceptance list, computed on `base` (its ports and core; timing and demands are those of each
+/// claim) and, for performance per cost, on `phases`.
+#[must_use]
+pub fn rfabric(
+    base: &ReconfigurableFatTree,
+    phases: &[Phase],
+    prices: &PriceList,
+) -> Vec<RfabricClaim> {
+    let mut claims = Vec::new();
+    claims.extend(mesh_claims(base));
+    claims.extend(delay_claims(base.spec()));
+    claims.push(one_shot_claim(base));
+    claims.extend(mixture_step_claim(base));
+    claims.push(slow_link_claim(base, phases));
+    claims.extend(actina_claims(base.spec()));
+    claims.extend(performance_per_cost_claims(base, phases, prices));
+    claims
+}
+
+fn mesh_claims(base: &ReconfigurableFatTree) -> Vec<RfabricClaim> {
+    type Shape = fn(usize, Seed) -> Demand;
+    let shapes: [(&str, Shape); 2] =
+        [("expert all-to-all", shapes::moe), ("weight synchronisation", shapes::weight_sync)];
+    shapes
+        .into_iter()
+        .map(|(name, shape)| {
+            let demand = shape(base.leaves(), Seed(1));
+            let plan = one_hop::plan(base, &demand, Effort::default());
+            let phase = Phase { name: name.into(), demand, slack: Picoseconds::ZERO };
+            let evaluator = &evaluators(base, &[phase])[0];
+            RfabricClaim {
+                claim: format!("planned ÷ uniform mesh, {name} (derived, not a paper's)"),
+                low: 2.0,
+                high: Some(10.0),
+                ours: plan.lambda / evaluator.lambda(&Topology::uniform_mesh(base)),
+                note: format!(
+                    "{} leaves; gap to the bound {:.1} %",
+                    base.leaves(),
+                    100.0 * plan.gap()
+                ),
+            }
+        })
+        .collect()
+}
+
+/// Two layers of a mixture with gates of their own, each after 100 ms of expert computation.
+fn gated_layers(leaves: usize, compute: Picoseconds) -> Vec<Phase> {
+    (0..2)
+        .map(|layer| Phase {
+            name: format!("layer {layer}"),
+            demand: shapes::moe(leaves, Seed(100 + layer)),
+            slack: compute,
+        })
+        .collect()
+}
+
+/// Step time, computation included, when circuits follow every layer whatever it costs.
+fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Picoseconds) -> f64 {
+    let mut spec = spec.clone();
+    spec.timing.control = Picoseconds::ZERO;
+    spec.timing.switching = delay;
+    spec.timing.bring_up = Picoseconds::ZERO;
+    spec.failure_domains = 1;
+    let fabric = ReconfigurableFatTree::new(spec).expect("another delay leaves a fabric sound");
+    let phases = gated_layers(fabric.leaves(), compute);
+    let plans: Vec<Topology> = phases
+        .iter()
+        .map(|phase| one_hop::plan(&fabric, &phase.demand, Effort::default()).topology)
+        .collect();
+    let seconds = |at: usize| {
+        let evaluator = &evaluators(&fabric, std::slice::from_ref(&phases[at]))[0];
+        let before = &plans[1 - at];
+        super::phases::seconds_with_change(
+            &phases[at],
+            evaluator,
+            before,
+            &plans[at],
+            delay.as_secs_f64(),
+        )
+    };
+    seconds(0) + seconds(1) + 2.0 * compute.as_secs_f64()
+}
+
+fn delay_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
+    let compute = Picoseconds::from_millis(100);
+    let at = |delay_ms| forced_seconds(spec, Picoseconds::from_millis(delay_ms), compute);
+    let ideal = forced_seconds(spec, Picoseconds::ZERO, compute);
+    let note = "circuits follow each of two mixture layers; 100 ms of expert computation before \
+                each, as MixNet reports for its models";
+    [(25, 1.0, Some(1.05)), (100, 1.0, Some(1.10)), (1_000, 1.5, None), (10_000, 3.0, None)]
+        .into_iter()
+        .map(|(delay_ms, low, high)| RfabricClaim {
+            claim: format!("MixNet's delay curve: step at {delay_ms} ms ÷ step at 0 ms"),
+            low,
+            high,
+            ours: at(delay_ms) / ideal,
+            note: note.into(),
+        })
+        .collect()
+}
+
+fn one_shot_claim(base: &ReconfigurableFatTree) -> RfabricClaim {
+    let phases = gated_layers(base.leaves(), Picoseconds::from_millis(100));
+    let all = candidates(base, &phases, Effort::default());
+    let one_shot = best_static(base, &phases, &all).seconds;
+    let planned = schedule(base, &phases, &all).seconds;
+    RfabricClaim {
+        claim: "MixNet: one topology a job (TopoOpt) ÷ one a phase, mixture".into(),
+        low: 1.3,
+        high: Some(1.5),
+        ours: one_shot / planned,
+        note: "communication of two layers whose gates differ within the same groups; the paper \
+               compares whole iterations"
+            .into(),
+    }
+}
+
+/// A whole step of a mixture, where phases differ in more than their gates.
+fn mixture_step_claim(base: &ReconfigurableFatTree) -> Option<RfabricClaim> {
+    let gpus_per_leaf = base.spec().gpus_per_leaf;
+    let half = base.leaves() as u32 / 2 * gpus_per_leaf;
+    let step = RlStep {
+        card: ModelCard::deepseek_v3_like(),
+        gpus_per_leaf,
+        trainer_gpus: half,
+        generation_gpus: half,
+        tp: 1,
+        pp: 2,
+        ep: 64,
+        expert_skew: 0.3,
+        samples: half,
+        tokens_per_sample: 4096,
+        replica_gpus: 2 * gpus_per_leaf,
+        tail_replica_gpus: 2 * gpus_per_leaf,
+        migrated_share: 0.02,
+        slack: Slack {
+            train: Picoseconds::ZERO,
+            gradients: Picoseconds::from_millis(20),
+            weight_sync: Picoseconds::from_millis(300),
+            parallelism_switch: Picoseconds::ZERO,
+        },
+        seed: Seed(0),
+    };
+    let phases = step.phases(base.leaves()).ok()?;
+    let all = candidates(base, &phases, Effort::default());
+    let one_shot = best_static(base, &phases, &all).seconds;
+    let planned = schedule(base, &phases, &all).seconds;
+    Some(RfabricClaim {
+        claim: "the same over a whole step of training and generation of a mixture".into(),
+        low: 1.3,
+        high: Some(1.5),
+        ours: one_shot / planned,
+        note:
+            "a model like DeepSeek-V3, all-to-all, gradients and weight synchronisation; not the \
+               paper's models"
+                .into(),
+    })
+}
+
+fn slow_link_claim(base: &ReconfigurableFatTree, phases: &[Phase]) -> RfabricClaim {
+    let mut spec = base.spec().clone();
+    spec.timing.bring_up = Picoseconds::from_millis(5_700);
+    let fabric = ReconfigurableFatTree::new(spec).expect("another delay leaves a fabric sound");
+    let all = candidates(&fabric, phases, Effort::default());
+    let chosen = schedule(&fabric, phases, &all);
+    let changes = (0..chosen.choice.len())
+        .filter(|at| chosen.choice[*at] != chosen.choice[(at + 1) % chosen.choice.len()])
+        .count();
+    RfabricClaim {
+        claim: "with 5.7 s until the link is usable (MixNet, measured): changes a step".into(),
+        low: 0.0,
+        high: Some(0.0),
+        ours: changes as f64,
+        note: "must be one static topology; DELTA draws the same conclusion".into(),
+    }
+}
+
+/// The longest switching time at which the planner still changes circuits between shift steps of `size`
+/// a leaf.
+fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
+    let mut spec = spec.clone();
+    spec.leaves = 8;
+    spec.banks.truncate(1);
+    spec.banks[0].switches = 1;
+    spec.electrical.rate_per_leaf = lightloom_fabric::units::BitsPerSecond(spec.circuit_rate.0 / 4);
+    spec.electrical.oversubscription = 1.0;
+    spec.failure_domains = 1;
+    spec.held.clear();
+    spec.forbidden.clear();
+    spec.loss.extra_db.clear();
+    let phases: Vec<Phase> = (1..8)
+        .map(|shift| {
+            let mut demand = Demand::none(8);
+            for from in 0..8 {
+                demand.add(LeafId(from), LeafId((from + shift) % 8), size);
+            }
+            Phase { name: format!("shift {shift}"), demand, slack: Picoseconds::ZERO }
+        })
+        .collect();
+    let changes = |delay: f64| {
+        let mut spec = spec.clone();
+        spec.timing.control = Picoseconds::ZERO;
+        spec.timing.switching = Picoseconds((delay * 1e12) as u64);
+        spec.timing.bring_up = Picoseconds::ZERO;
+        let fabric = ReconfigurableFatTree::new(spec).expect("a small fabric is sound");
+        let all = candidates(&fabric, &phases, Effort::default());
+        let chosen = schedule(&fabric, &phases, &all).choice;
+        chosen.iter().any(|choice| *choice != chosen[0])
+    };
+    let (mut low, mut high) = (1e-9, 100.0);
+    for _ in 0..24 {
+        let middle = f64::sqrt(low * high);
+        if changes(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+fn actina_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
+    let steps = [
+        (
+            "ACTINA: switching time (µs) at which changes inside a collective stop paying",
+            4,
+            10.0,
+            Some(1_000.0),
+        ),
+        (
+            "switching time (µs) at which changes between phases of 10 GiB a leaf stop paying",
+            10_240,
+            10_000.0,
+            None,
+        ),
+    ];
+    steps
+        .into_iter()
+        .map(|(claim, mebibytes, low, high)| RfabricClaim {
+            claim: claim.into(),
+            low,
+            high,
+            ours: 1e6 * break_even_seconds(spec, Bytes(mebibytes << 20)),
+            note: format!(
+                "an all-to-all of 8 leaves in 7 shifts of {mebibytes} MiB, 2 circuits a leaf, a core of a \
+                 quarter of a circuit; break-even grows with the size of a shift"
+            ),
+        })
+        .collect()
+}
+
+fn performance_per_cost_claims(
+    base: &ReconfigurableFatTree,
+    phases: &[Phase],
+    prices: &PriceList,
+) -> Vec<RfabricClaim> {
+    let Some(table) = sensitivity(base, phases, prices) else { return Vec::new() };
+    let wanted = [
+        ("3-tier fat-tree 1:1", "fat-tree"),
+        ("3-tier fat-tree 3:1", "oversubscribed fat-tree"),
+        ("2-tier rail-optimised", "rail-optimised"),
+        ("one-shot topology", "TopoOpt-like"),
+    ];
+    let mut claims = Vec::new();
+    for (baseline, name) in wanted {
+        for communication_share in [1.0, 0.5] {
+            let row = table.iter().find(|row| {
+                row.baseline == baseline
+                    && row.nic_gbps == 400
+                    && (row.core_oversubscription - 4.0).abs() < 1e-9
+                    && (row.communication_share - communication_share).abs() < 1e-9
+            });
+            let Some(row) = row else { continue };
+            claims.push(RfabricClaim {
+                claim: format!(
+                    "RFabric: performance per cost against {name}, {:.0} % communication",
+                    100.0 * communication_share
+                ),
+                low: 2.2,
+                high: Some(3.1),
+                ours: row.performance_per_cost,
+                note: format!(
+                    "speed {:.2}×, cost {:.2}×, at 400G with MixNet's prices and a 4:1 core; the \
+                     paper's prices and port counts were not available",
+                    row.speedup, row.cost_ratio
+                ),
+            });
+        }
+    }
+    claims
+}

@@ -1,0 +1,87 @@
+//! All-reduce as mutable demand: the same bytes over whichever rings suit the circuits.
+//!
+//! Ranks 0 … n−1 form a ring with every stride that has no common divisor with n; strides s and n−s use
+//! the same pairs in opposite directions. Splitting an all-reduce over several strides spreads it
+//! over more pairs (TopoOpt's TotientPerms, NSDI 2023).
+
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::id::LeafId;
+use lightloom_fabric::units::Bytes;
+
+use super::demand::Demand;
+use super::one_hop::{self, Effort, OneHopPlan};
+use super::workload::collective::all_reduce;
+
+/// Strides below n/2 (and 1) that lead through all of `members` before they return.
+#[must_use]
+pub fn strides(members: usize) -> Vec<usize> {
+    let coprime = |stride: &usize| greatest_common_divisor(members, *stride) == 1;
+    (1..=(members / 2).max(1)).filter(coprime).collect()
+}
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+/// The all-reduce of `size` split evenly over rings of these strides.
+#[must_use]
+pub fn demand(leaves: usize, members: &[LeafId], size: Bytes, strides: &[usize]) -> Demand {
+    let mut demand = Demand::none(leaves);
+    for stride in strides {
+        let ring: Vec<LeafId> =
+            (0..members.len()).map(|step| members[step * stride % members.len()]).collect();
+        all_reduce(&mut demand, &ring, Bytes(size.0 / strides.len() as u64));
+    }
+    demand
+}
+
+/// Chooses how many of the strides to use beside `other` traffic: the split whose planned circuits are
+/// fastest, the fewest rings where several are equal.
+#[must_use]
+pub fn plan(
+    fabric: &ReconfigurableFatTree,
+    other: &Demand,
+    members: &[LeafId],
+    size: Bytes,
+    effort: Effort,
+) -> (Vec<usize>, OneHopPlan) {
+    let all = strides(members.len());
+    (1..=all.len().min(8))
+        .map(|rings| {
+            let mut demand = demand(fabric.leaves(), members, size, &all[..rings]);
+            demand.add_all(other);
+            (all[..rings].to_vec(), one_hop::plan(fabric, &demand, effort))
+        })
+        .reduce(|best, next| if next.1.lambda > best.1.lambda * 1.001 { next } else { best })
+        .expect("stride 1 always leads through all members")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::fabric;
+    use super::*;
+
+    #[test]
+    fn strides_are_coprime_and_their_rings_visit_everybody() {
+        assert_eq!(strides(12), [1, 5]);
+        assert_eq!(strides(7), [1, 2, 3]);
+        let members: Vec<LeafId> = (0..7).map(LeafId).collect();
+        for stride in strides(7) {
+            let demand = demand(7, &members, Bytes(700), &[stride]);
+            assert_eq!(demand.flows().count(), 7);
+            assert_eq!(demand.total(), Bytes(7 * 1_200));
+        }
+    }
+
+    #[test]
+    fn the_ring_avoids_ports_that_other_traffic_needs() {
+        let fabric = fabric(8, 4);
+        let members: Vec<LeafId> = (0..8).map(LeafId).collect();
+        let (chosen, plan) =
+            super::plan(&fabric, &Demand::none(8), &members, Bytes(1 << 30), Effort::default());
+        assert!(!chosen.is_empty() && plan.lambda > 0.0);
+        let single = demand(8, &members, Bytes(1 << 30), &[1]);
+        let single = one_hop::plan(&fabric, &single, Effort::default());
+        assert!(plan.lambda >= single.lambda * (1.0 - 1e-9));
+    }
+}

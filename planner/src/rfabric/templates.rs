@@ -1,0 +1,125 @@
+//! Circuit templates by name: mesh, isolated pods, tree.
+//!
+//! RFabric switches among such templates (known from a reading note of the paper, not its text). Here
+//! each is derived from a phase's demand and stands beside the planned topologies as one more
+//! candidate; it is chosen where it is faster or nearer to what is there.
+
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+
+use super::demand::Demand;
+use super::phases::Candidate;
+use super::topology::{Ports, Topology};
+
+/// The templates for one phase.
+#[must_use]
+pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -> Vec<Candidate> {
+    let named =
+        |template: &str, topology| Candidate { name: format!("{template} for {phase}"), topology };
+    vec![named("isolated pods", isolated_pods(fabric, demand)), named("tree", tree(fabric, demand))]
+}
+
+/// A uniform mesh inside every set of leaves that exchange traffic, nothing between them.
+#[must_use]
+pub fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
+    let pod_of = pods(demand);
+    let leaves = fabric.leaves();
+    let mut topology = Topology::dark(leaves);
+    let mut ports = Ports::new(fabric, &topology);
+    let mut placed = true;
+    while placed {
+        placed = false;
+        for distance in 1..leaves {
+            for first in 0..leaves - distance {
+                if pod_of[first] == pod_of[first + distance] {
+                    placed |= ports.join(&mut topology, first, first + distance);
+                }
+            }
+        }
+    }
+    topology
+}
+
+/// The heaviest spanning tree of the traffic, every edge as wide as the ports of its ends allow.
+#[must_use]
+pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
+    let mut edges: Vec<(u64, usize, usize)> = Vec::new();
+    for (from, to, bytes) in demand.flows() {
+        let (a, b) = (from.index(), to.index());
+        if a < b || demand.bytes(to, from).0 == 0 {
+            edges.push((bytes.0.saturating_add(demand.bytes(to, from).0), a, b));
+        }
+    }
+    edges.sort_by(|x, y| y.0.cmp(&x.0).then((x.1, x.2).cmp(&(y.1, y.2))));
+    let mut group: Vec<usize> = (0..fabric.leaves()).collect();
+    let kept: Vec<(usize, usize)> = edges
+        .into_iter()
+        .filter(|&(_, a, b)| {
+            let (from, to) = (group[a], group[b]);
+            for member in &mut group {
+                if *member == from {
+                    *member = to;
+                }
+            }
+            from != to
+        })
+        .map(|(_, a, b)| (a, b))
+        .collect();
+    let mut topology = Topology::dark(fabric.leaves());
+    let mut ports = Ports::new(fabric, &topology);
+    let mut placed = true;
+    while placed {
+        placed = false;
+        for &(a, b) in &kept {
+            placed |= ports.join(&mut topology, a, b);
+        }
+    }
+    topology
+}
+
+/// A number for each leaf, equal where traffic joins them, directly or not.
+fn pods(demand: &Demand) -> Vec<usize> {
+    let mut pod: Vec<usize> = (0..demand.leaves()).collect();
+    for (from, to, _) in demand.flows() {
+        let (from, to) = (pod[from.index()], pod[to.index()]);
+        if from != to {
+            for member in &mut pod {
+                if *member == from {
+                    *member = to;
+                }
+            }
+        }
+    }
+    pod
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::fabric;
+    use super::*;
+    use lightloom_fabric::id::LeafId;
+    use lightloom_fabric::units::Bytes;
+
+    #[test]
+    fn pods_spend_all_ports_inside() {
+        let mut demand = Demand::none(8);
+        for (a, b) in [(0, 1), (1, 2), (2, 3), (4, 5), (6, 7), (5, 6)] {
+            demand.add(LeafId(a), LeafId(b), Bytes(1));
+        }
+        let topology = isolated_pods(&fabric(8, 6), &demand);
+        for (pair, _) in topology.pairs() {
+            assert_eq!(pair.a.0 / 4, pair.b.0 / 4, "{pair:?}");
+        }
+        assert!((0..8).all(|leaf| topology.degree(leaf) == 6));
+    }
+
+    #[test]
+    fn a_tree_has_no_cycle_and_keeps_the_heavy_edges() {
+        let mut demand = Demand::none(4);
+        for (a, b, size) in [(0, 1, 9), (1, 2, 8), (0, 2, 7), (2, 3, 1)] {
+            demand.add(LeafId(a), LeafId(b), Bytes(size));
+        }
+        let topology = tree(&fabric(4, 4), &demand);
+        let pairs: Vec<_> = topology.pairs().map(|(pair, _)| (pair.a.0, pair.b.0)).collect();
+        assert_eq!(pairs, [(0, 1), (1, 2), (2, 3)]);
+    }
+}
