@@ -7,7 +7,8 @@ use clap::ValueEnum;
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_planner::cost::PriceList;
-use lightloom_planner::reproduce::{Claim, Inputs, Verdict, infinitehbd, mixnet};
+use lightloom_planner::reproduce::{Claim, Inputs, Verdict, infinitehbd, mixnet, rfabric};
+use lightloom_planner::rfabric::file::{self, RfabricInput};
 use serde::Serialize;
 
 use crate::cost::prices;
@@ -21,6 +22,7 @@ use crate::trace;
   lightloom reproduce infinitehbd --faults fault_trace.json
   lightloom reproduce infinitehbd --faults fault_trace.json --format markdown > docs/validation.md
   lightloom reproduce mixnet
+  lightloom reproduce rfabric
 
 Exit status 1 if a figure differs from the published one by more than its tolerance.")]
 pub(crate) struct Arguments {
@@ -50,6 +52,8 @@ enum Study {
     Infinitehbd,
     /// MixNet: cost against a fat-tree.
     Mixnet,
+    /// RFabric and its peers: circuits that follow phases, delays, performance per cost.
+    Rfabric,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -78,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let claims = match arguments.study {
         Study::Infinitehbd => infinitehbd_claims(arguments, &prices)?,
         Study::Mixnet => mixnet(&prices)?,
+        Study::Rfabric => rfabric(&shipped_rfabric()?, &prices),
     };
     let all_agree = claims.iter().all(|claim| claim.verdict != Verdict::Differs);
     let document = Document {
@@ -101,6 +106,15 @@ fn infinitehbd_claims(arguments: &Arguments, prices: &PriceList) -> anyhow::Resu
     let trace: Option<FaultTrace> = arguments.faults.as_ref().map(read).transpose()?;
     let (samples, seed) = (arguments.samples, Seed(arguments.seed));
     Ok(infinitehbd(&Inputs { trace: trace.as_ref(), prices, samples, seed })?)
+}
+
+/// The fabric of 2,048 GPUs that RFabric's claims are held against.
+fn shipped_rfabric() -> anyhow::Result<RfabricInput> {
+    const FILE: &str = include_str!("../topologies/rfabric-2048.yaml");
+    let mut read = |name: &str| Err(format!("the shipped file names no {name}"));
+    let (input, mistakes) = file::load("rfabric-2048.yaml", FILE.as_bytes(), &mut read);
+    output::diagnostics(&mistakes);
+    input.ok_or(output::Refused.into())
 }
 
 /// The claims of each section, in order.
@@ -159,6 +173,7 @@ fn markdown(document: &Document) -> String {
     let study = match document.study {
         Study::Infinitehbd => "infinitehbd",
         Study::Mixnet => "mixnet",
+        Study::Rfabric => "rfabric",
     };
     let mut text = format!(
         "# Published figures and ours: {study}\n\n\

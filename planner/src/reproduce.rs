@@ -6,7 +6,9 @@
 mod claims;
 mod infinitehbd;
 mod mixnet;
+mod rfabric;
 
 pub use claims::{Claim, Label, Published, Unit, Verdict};
 pub use infinitehbd::{Inputs, StudyError, infinitehbd};
 pub use mixnet::mixnet;
+pub use rfabric::rfabric;

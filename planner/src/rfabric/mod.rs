@@ -9,6 +9,7 @@ pub mod evaluate;
 pub mod exact;
 pub mod file;
 mod flow;
+pub mod fluid;
 pub mod multi_hop;
 pub mod one_hop;
 pub mod phases;

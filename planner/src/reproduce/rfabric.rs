@@ -1,0 +1,30 @@
+//! What papers on reconfigurable data-centre fabrics claim, from the planner's acceptance list.
+
+use super::claims::{Claim, Label, Published, Section, Unit, near};
+use crate::cost::PriceList;
+use crate::rfabric::claims::{RfabricClaim, rfabric as acceptance_list};
+use crate::rfabric::file::RfabricInput;
+
+/// The acceptance list on the fabric and step of `input`.
+#[must_use]
+pub fn rfabric(input: &RfabricInput, prices: &PriceList) -> Vec<Claim> {
+    let mut papers = Section::new("Reconfigurable fabrics, as papers report them", Label::Read);
+    let mut ours = Section::new("Reconfigurable fabrics, derived before", Label::Derived);
+    for claim in acceptance_list(&input.fabric, &input.phases, prices) {
+        let from_paper =
+            ["RFabric", "MixNet", "ACTINA"].iter().any(|name| claim.claim.contains(name));
+        add(if from_paper { &mut papers } else { &mut ours }, claim);
+    }
+    [papers.claims, ours.claims].concat()
+}
+
+fn add(section: &mut Section, claim: RfabricClaim) {
+    let RfabricClaim { claim, low, high, ours, note } = claim;
+    let published = match high {
+        Some(high) => near(f64::midpoint(low, high), (high - low) / 2.0),
+        None => Published::AtLeast { value: low },
+    };
+    let is_ratio = claim.contains('÷') || claim.contains("per cost") || claim.contains("the same");
+    let unit = if is_ratio { Unit::Times } else { Unit::Count };
+    section.add(claim, unit, published, ours).note = Some(note);
+}
