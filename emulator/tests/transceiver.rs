@@ -244,6 +244,45 @@ fn a_noisy_line_never_makes_a_wrong_circuit() {
     assert!(noisy_replies > 50, "the faults were felt: {noisy_replies}");
 }
 
+/// Every byte of an arm and a fire lost, doubled, or with each of its bits flipped: the light stays
+/// or goes where it was wanted.
+#[test]
+fn no_single_damaged_byte_makes_a_wrong_circuit() {
+    let mut host = Host::new();
+    let mut session = Vec::new();
+    let mut paths = [Path::DARK; 8];
+    paths[0] = external(2);
+    let arm = Arm { transaction: Transaction(1), policy: Policy::Hot, paths };
+    let fire = Request::Fire { transaction: Transaction(1), groups: Groups(1) };
+    for request in [Request::Arm(arm), fire, Request::Status] {
+        let mut line = [0; ENCODED_BYTES_MAX];
+        let (_, length) = host.request(&request, &mut line);
+        session.extend_from_slice(&line[..length]);
+    }
+    let (mut moved, mut stayed) = (0, 0);
+    for position in 0..session.len() {
+        for damage in 0..10 {
+            let mut damaged = session.clone();
+            match damage {
+                0 => drop(damaged.remove(position)),
+                1 => damaged.insert(position, session[position]),
+                bit => damaged[position] ^= 1 << (bit - 2),
+            }
+            let mut rig = Rig::new("");
+            rig.device.on_bytes(rig.now, LINE, &damaged, &mut Vec::new());
+            rig.now = rig.now + Picoseconds::from_millis(10);
+            rig.device.on_time(rig.now, &mut Vec::new());
+            match rig.truth() {
+                Some(Path::LOOPBACK) => stayed += 1,
+                Some(path) if path == external(2) => moved += 1,
+                other => panic!("byte {position}, damage {damage}: {other:?}"),
+            }
+        }
+    }
+    assert_eq!(moved + stayed, session.len() * 10);
+    assert!(moved > 100 && stayed > 100, "both happen: {moved} moved, {stayed} stayed");
+}
+
 #[test]
 fn one_seed_gives_one_history() {
     let history = |seed: u64| {
