@@ -50,6 +50,17 @@ pub struct PortCount {
     pub lost: u64,
 }
 
+impl PortCount {
+    /// Adds what happened since.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+        self.dropped += more.dropped;
+        self.marked += more.marked;
+        self.lost += more.lost;
+    }
+}
+
 impl Port {
     pub(crate) fn new(link: &Link, role: Role, transport: &Transport) -> Self {
         let time = |size: Bytes| link.spec.rate.time_for(size).get();

@@ -163,6 +163,8 @@ struct Scratch {
     /// Arrivals by output port, as time in the window (upper half) and index (lower half). The index
     /// grows with the number of the link, so sorting breaks ties by link.
     by_port: Vec<Vec<u64>>,
+    /// What one port sends in the window.
+    departures: Vec<Packet>,
     /// What [`touch`] read, kept so that it is read.
     touched: u64,
 }
@@ -247,18 +249,23 @@ impl<P: Probe> Shard<P> {
         arrivals.clear();
         let mut due = u64::MAX;
         for wire in &mut self.wires[vertex.wires()] {
-            while let Some(&packet) = wire.queue.front() {
-                if packet.time >= span.end {
-                    due = due.min(packet.time);
-                    break;
+            let mut taken = 0;
+            let (head, tail) = wire.queue.as_slices();
+            'wire: for part in [head, tail] {
+                for &packet in part {
+                    if packet.time >= span.end {
+                        due = due.min(packet.time);
+                        break 'wire;
+                    }
+                    self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
+                    let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
+                    let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
+                    by_port[port as usize].push(key);
+                    arrivals.push(packet.advanced());
+                    taken += 1;
                 }
-                wire.queue.pop_front();
-                self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
-                let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
-                let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
-                by_port[port as usize].push(key);
-                arrivals.push(packet.advanced());
             }
+            wire.queue.drain(..taken);
         }
         self.due[index] = due;
         self.worked += arrivals.len() as u64;
@@ -271,7 +278,7 @@ impl<P: Probe> Shard<P> {
 
     /// Sends the arrivals listed for one output port, in order.
     fn forward(&mut self, port: usize, place: usize, start: u64) {
-        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
+        let Scratch { arrivals, by_port, departures, .. } = &mut self.scratch;
         let keys = &mut by_port[place];
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
         if !port.up {
@@ -280,28 +287,24 @@ impl<P: Probe> Shard<P> {
             return;
         }
         keys.sort_unstable();
-        let mut first_arrival = u64::MAX;
-        let near = port.shard == self.index;
-        if near {
-            let queue = &mut self.wires[port.wire as usize].queue;
-            for key in keys.drain(..) {
-                let packet = arrivals[key as u32 as usize];
-                if let Some(packet) = port.admit(start + (key >> 32), packet, count) {
-                    first_arrival = first_arrival.min(packet.time);
-                    queue.push_back(packet);
-                }
-            }
+        // Worked on as copies, which the compiler keeps in registers.
+        let (mut state, mut tally) = (port.clone(), PortCount::default());
+        let admitted = keys.drain(..).filter_map(|key| {
+            let packet = arrivals[key as u32 as usize];
+            state.admit(start + (key >> 32), packet, &mut tally)
+        });
+        if port.shard == self.index {
+            departures.clear();
+            departures.extend(admitted);
             let due = &mut self.due[port.vertex as usize];
-            *due = (*due).min(first_arrival);
+            *due = departures.first().map_or(*due, |packet| packet.time.min(*due));
+            self.wires[port.wire as usize].queue.extend(&*departures);
         } else {
             let outbox = &mut self.outboxes[port.shard as usize];
-            for key in keys.drain(..) {
-                let packet = arrivals[key as u32 as usize];
-                if let Some(packet) = port.admit(start + (key >> 32), packet, count) {
-                    outbox.push(port.wire, packet);
-                }
-            }
+            admitted.for_each(|packet| outbox.push(port.wire, packet));
         }
+        port.free = state.free;
+        count.add(tally);
     }
 
     fn advance_host(&mut self, shared: &Shared, index: usize, span: Span) {
