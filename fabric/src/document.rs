@@ -137,17 +137,14 @@ where
     }
 }
 
-/// The keys at the top of a file, for telling what kind it is; empty when it cannot be parsed.
+/// The first keys at the top of a file, for telling what kind it is; none when it is no mapping.
+///
+/// Only the beginning of a long file is looked at, so that reading it twice costs little.
 #[must_use]
 pub fn top_keys(bytes: &[u8]) -> Vec<String> {
     let limits = Limits::default();
-    let Ok(source) = door::enter("", bytes, &limits) else { return Vec::new() };
-    match parse::parse(source, &limits) {
-        Ok(tree) if tree.root().kind() == tree::Kind::Mapping => {
-            tree.root().entries().map(|(key, _)| key.text().to_owned()).collect()
-        }
-        _ => Vec::new(),
-    }
+    door::enter("", bytes, &limits)
+        .map_or_else(|_| Vec::new(), |source| parse::top_keys(source, &limits))
 }
 
 /// The JSON Schema (2020-12) of a file kind, for editors.

@@ -24,6 +24,8 @@ pub trait Quantity: Sized + Copy + fmt::Display {
     const SUFFIXES: &'static [(&'static str, u128, u128)];
     /// Builds the quantity from its base unit.
     fn from_base(base: u64) -> Self;
+    /// The number of base units.
+    fn base(self) -> u64;
 }
 
 macro_rules! unit {
@@ -58,6 +60,9 @@ macro_rules! unit {
             const SUFFIXES: &'static [(&'static str, u128, u128)] = &[$(($suffix, $num, $den)),+];
             fn from_base(base: u64) -> Self {
                 Self(base)
+            }
+            fn base(self) -> u64 {
+                self.0
             }
         }
         impl Add for $name {
@@ -356,10 +361,23 @@ impl<'de, Q: Quantity + FromStr<Err = QuantityError>> Deserialize<'de> for Text<
 
 impl<Q: Quantity> Serialize for Text<Q> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(
-            &self.0.to_string().replace(' ', "").replace("b/s", "bps").replace('µ', "u"),
-        )
+        serializer.serialize_str(&spell_exactly(self.0))
     }
+}
+
+/// The shortest exact spelling: the largest unit in which the quantity has at most three decimals.
+fn spell_exactly<Q: Quantity>(quantity: Q) -> String {
+    let base = u128::from(quantity.base());
+    let exact = Q::SUFFIXES.iter().filter(|(suffix, numerator, denominator)| {
+        let usual = suffix.is_ascii() && !suffix.contains('/') && *denominator == 1;
+        usual && *numerator <= base.max(1) && (base * 1000).is_multiple_of(*numerator)
+    });
+    let (suffix, numerator, _) = exact
+        .max_by_key(|(_, numerator, _)| *numerator)
+        .expect("every quantity is a whole number of its base unit");
+    let thousandths = base * 1000 / numerator;
+    let number = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+    format!("{}{suffix}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
 impl<Q: Quantity> schemars::JsonSchema for Text<Q> {
@@ -399,6 +417,18 @@ mod tests {
     }
 
     #[test]
+    fn written_quantities_are_short_and_exact() {
+        let spell = |text: &str| spell_exactly(text.parse::<Picoseconds>().unwrap());
+        for text in ["60us", "1ms", "100ns", "0ps", "1.5s", "2min", "60.000001us"] {
+            assert_eq!(spell(text).parse::<Picoseconds>(), text.parse(), "{text}");
+        }
+        assert_eq!(spell("60us"), "60us");
+        assert_eq!(spell("60000.001ns"), "60000.001ns");
+        assert_eq!(spell_exactly(BitsPerSecond::from_gbps(3200)), "3.2Tbps");
+        assert_eq!(spell_exactly(BitsPerSecond::from_gbps(400)), "400Gbps");
+    }
+
+    #[test]
     fn wrong_spellings_name_the_right_one() {
         for text in ["60", "us", "60 lightyears", "-1us", "1..5us", "1.us", ""] {
             let error = text.parse::<Picoseconds>().unwrap_err();
@@ -409,6 +439,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn written_quantities_read_back(value in any::<u64>(), shift in 0u32..64) {
+            let value = value >> shift;
+            prop_assert_eq!(spell_exactly(Bytes(value)).parse(), Ok(Bytes(value)));
+            prop_assert_eq!(spell_exactly(Picoseconds(value)).parse(), Ok(Picoseconds(value)));
+            prop_assert_eq!(spell_exactly(BitsPerSecond(value)).parse(), Ok(BitsPerSecond(value)));
+        }
+
         #[test]
         fn shown_whole_quantities_read_back(value in 0u64..1_000_000) {
             for size in [Bytes(value), Bytes(value << 20)] {

@@ -175,6 +175,12 @@ fn nasty() -> Vec<(&'static str, Vec<u8>, document::Code, &'static str)> {
             "64",
         ),
         ("alias bomb", bomb.into_bytes(), codes::ALIAS_EXPANSION, "100000"),
+        (
+            "many anchors",
+            (0..20_000).flat_map(|anchor| format!("- &a{anchor} x\n").into_bytes()).collect(),
+            codes::ALIAS_EXPANSION,
+            "10000",
+        ),
         ("NUL", with(3, b"\0"), codes::CONTROL_CHARACTER, "U+0000"),
         ("escape", with(3, b"\x1b[31m"), codes::CONTROL_CHARACTER, "U+001B"),
         ("BOM", with(0, b"\xef\xbb\xbf"), codes::BYTE_ORDER_MARK, "byte-order mark"),
@@ -240,6 +246,19 @@ fn a_reader_takes_no_more_than_the_limit() {
     let mut untouched = Endless(0);
     let refused = document::take("file", Some(1 << 30), &mut untouched).unwrap_err();
     assert_eq!((refused.code, untouched.0), (codes::TOO_LARGE, 0));
+}
+
+#[test]
+fn the_top_keys_are_found_wherever_the_values_end() {
+    let keys = |text: &str| document::top_keys(text.as_bytes());
+    assert_eq!(
+        keys("a: 1\nb: {c: [d, e], f: g}\nh:\n- i\nj: &x k\nl: *x\nm: n\n"),
+        ["a", "b", "h", "j", "l", "m"]
+    );
+    assert_eq!(keys("a: 1\nb: [\n"), ["a", "b"]);
+    assert_eq!(keys("- a\n- b: c\n"), ["a"; 0]);
+    assert_eq!(keys("a: {}\n---\nb: 1\n"), ["a"]);
+    assert_eq!(keys(""), ["a"; 0]);
 }
 
 #[test]

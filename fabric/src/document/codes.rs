@@ -15,8 +15,9 @@ crate::document::codes! {
     TOO_DEEP = "LL0006", "lists and mappings are nested too deep";
     /// More values than [`Limits::nodes`](super::Limits).
     TOO_MANY_VALUES = "LL0007", "the file holds too many values";
-    /// Aliases stand for more than [`Limits::alias_nodes`](super::Limits).
-    ALIAS_EXPANSION = "LL0008", "aliases stand for too many values";
+    /// More anchors than [`Limits::anchors`](super::Limits), or aliases that stand for more values than
+    /// [`Limits::alias_nodes`](super::Limits).
+    ALIAS_EXPANSION = "LL0008", "too many anchors, or aliases that stand for too many values";
     /// An alias without its anchor, or within it.
     BAD_ALIAS = "LL0009", "an alias has no finished anchor";
     /// `!tag`.

@@ -39,14 +39,13 @@ fn check_duplicates(tree: &Tree<'_>, problems: &mut Problems, repairs: &mut Repa
         for pair in keys.windows(2) {
             let [(name, first), (next, second)] = [pair[0], pair[1]];
             if name == next {
-                let message = format!("the key {} stands twice in one mapping", quote(name));
-                let span = tree.view(second).span();
-                problems.add(
-                    Problem::new(codes::DUPLICATE_KEY, span, message)
-                        .with_related(tree.view(first).span(), "it stands here first")
-                        .with_help("remove one of the two"),
-                );
                 repairs.hidden.insert(second);
+                problems.add_error(|| {
+                    let message = format!("the key {} stands twice in one mapping", quote(name));
+                    Problem::new(codes::DUPLICATE_KEY, tree.view(second).span(), message)
+                        .with_related(tree.view(first).span(), "it stands here first")
+                        .with_help("remove one of the two")
+                });
             }
         }
     }
@@ -143,7 +142,10 @@ impl<'a> Walk<'a> {
             }
             (Form::Text { .. }, _) => Some(match &shape.example {
                 Some(example) => format!("write it like `{example}`"),
-                None => format!("put it in quotation marks: \"{}\"", node.text()),
+                None => match quotable(node.text()) {
+                    Some(text) => format!("put it in quotation marks: \"{text}\""),
+                    None => "put it in quotation marks".to_owned(),
+                },
             }),
             (Form::Integer(_), Meaning::Text(text)) => plain_number(text)
                 .map(|number| format!("write the plain number `{number}`"))
@@ -156,7 +158,7 @@ impl<'a> Walk<'a> {
                 _ => None,
             },
             (Form::List { .. }, Meaning::Text(_) | Meaning::Integer(_) | Meaning::Number(_)) => {
-                Some(format!("write a list of one: `[{}]`", node.text()))
+                quotable(node.text()).map(|text| format!("write a list of one: `[{text}]`"))
             }
             (Form::OneOf(keys), _) => {
                 keys.first().map(|key| format!("write it like `{}: {{…}}`", key.name))
@@ -308,18 +310,24 @@ impl<'a> Walk<'a> {
         seen: &mut [bool],
     ) -> bool {
         let free = known.iter().zip(&*seen).filter(|(_, seen)| !**seen);
-        let meant = closest(key.text(), free.map(|(key, _)| key.name.as_str()));
-        let help = match meant {
-            Some(name) => format!("did you mean `{name}`?"),
-            None if key.text() == "<<" => {
-                "merge keys are not used here: write the keys out".to_owned()
-            }
-            None => {
-                format!("known keys: {}", list(known.iter().map(|key| format!("`{}`", key.name))))
-            }
+        let meant = match self.problems.is_full() {
+            true => None,
+            false => closest(key.text(), free.map(|(key, _)| key.name.as_str())),
         };
-        let message = format!("unknown key {}", quote(key.text()));
-        self.problems.add(Problem::new(codes::UNKNOWN_KEY, key.span(), message).with_help(help));
+        self.problems.add_error(|| {
+            let help = match meant {
+                Some(name) => format!("did you mean `{name}`?"),
+                None if key.text() == "<<" => {
+                    "merge keys are not used here: write the keys out".to_owned()
+                }
+                None => {
+                    let names = known.iter().map(|key| format!("`{}`", key.name));
+                    format!("known keys: {}", list(names))
+                }
+            };
+            let message = format!("unknown key {}", quote(key.text()));
+            Problem::new(codes::UNKNOWN_KEY, key.span(), message).with_help(help)
+        });
         let Some(index) = known.iter().position(|key| meant == Some(key.name.as_str())) else {
             self.repairs.hidden.insert(key.index);
             return true;
@@ -449,9 +457,16 @@ fn in_words<T: std::fmt::Display>(bounds: &Bounds<T>) -> String {
     }
 }
 
+/// A scalar that is short and plain enough to be written into an advice.
+fn quotable(text: &str) -> Option<&str> {
+    let plain = text.len() <= 40 && !text.contains(|c: char| c.is_control() || c == '"');
+    plain.then_some(text)
+}
+
 /// `1_000`, `1,000` and `007` as plain numbers.
 fn plain_number(text: &str) -> Option<String> {
-    let digits: String = text.chars().filter(|c| !matches!(c, '_' | ',' | ' ')).collect();
+    let digits: String =
+        quotable(text)?.chars().filter(|c| !matches!(c, '_' | ',' | ' ')).collect();
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     let plain = digits.trim_start_matches('0');
     is_number.then(|| if plain.is_empty() { "0".to_owned() } else { plain.to_owned() })

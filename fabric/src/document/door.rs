@@ -15,6 +15,8 @@ pub struct Limits {
     pub depth: usize,
     /// Most keys and values together.
     pub nodes: usize,
+    /// Most anchors (`&name`).
+    pub anchors: usize,
     /// Most values that aliases may stand for, all together.
     pub alias_nodes: usize,
 }
@@ -23,7 +25,7 @@ impl Default for Limits {
     /// Wide enough for the explicit form of a million GPUs' worth of cabling at one link a line, narrow
     /// enough that refusing takes less than half a second and 64 MB.
     fn default() -> Self {
-        Self { bytes: 16 << 20, depth: 64, nodes: 1_000_000, alias_nodes: 100_000 }
+        Self { bytes: 16 << 20, depth: 64, nodes: 1_000_000, anchors: 10_000, alias_nodes: 100_000 }
     }
 }
 

@@ -8,16 +8,55 @@ use super::problem::Problem;
 use super::tree::{Kind, Node, Repairs, Span, Tree};
 use super::{Limits, quote};
 
-/// Parses `source`, whose length fits 32 bits.
-pub(crate) fn parse<'s>(source: &'s str, limits: &Limits) -> Result<Tree<'s>, Box<Problem>> {
+fn options(limits: &Limits) -> granit_parser::Options {
     let mut options = granit_parser::options! {
         flow_nesting_limit: limits.depth,
         block_nesting_limit: limits.depth,
         disallow_directives: true,
     };
     options.set_emit_comments(false);
+    options
+}
+
+/// Keys and events of a file that [`top_keys`] looks at.
+const MOST_TOP_KEYS: usize = 64;
+const MOST_EVENTS: usize = 200_000;
+
+/// The keys of the outermost mapping, as far as they come early and before any mistake.
+pub(crate) fn top_keys(source: &str, limits: &Limits) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut depth = 0;
+    let mut is_key = true;
+    let events = Parser::new_from_str_with_options(source, options(limits));
+    for event in events.map_while(Result::ok).take(MOST_EVENTS) {
+        match event.0 {
+            Event::SequenceStart(..) if depth == 0 => break,
+            Event::MappingStart(..) | Event::SequenceStart(..) => depth += 1,
+            Event::MappingEnd | Event::SequenceEnd => {
+                depth -= 1;
+                is_key |= depth == 1;
+            }
+            Event::Scalar(text, ..) if depth == 1 => {
+                if is_key {
+                    keys.push(text.into_owned());
+                }
+                is_key = !is_key;
+            }
+            Event::Alias(_) if depth == 1 => is_key = !is_key,
+            Event::DocumentEnd => break,
+            _ => {}
+        }
+        if keys.len() == MOST_TOP_KEYS {
+            break;
+        }
+    }
+    keys
+}
+
+/// Parses `source`, whose length fits 32 bits.
+pub(crate) fn parse<'s>(source: &'s str, limits: &Limits) -> Result<Tree<'s>, Box<Problem>> {
     let mut builder = Builder::new(source, limits);
-    for event in Parser::new_from_str_with_options(source, options) {
+    for event in Parser::new_from_str_with_options(source, options(limits)) {
         let (event, span) = event.map_err(|error| Box::new(describe(&error, source, limits)))?;
         let span = span.byte_range().map_or(Span::default(), |range| Span {
             start: index_of(range.start),
@@ -115,8 +154,7 @@ impl<'s, 'l> Builder<'s, 'l> {
         };
         let end = index_of(self.tree.nodes.len() + 1);
         let index = self.push(Node { kind, decoded, span, text, end })?;
-        self.remember(anchor, index);
-        Ok(())
+        self.remember(anchor, index)
     }
 
     /// Where the source spells `text` as it is, if it does: most scalars.
@@ -147,7 +185,7 @@ impl<'s, 'l> Builder<'s, 'l> {
         }
         let node = Node { kind, decoded: false, span, text: Span::default(), end: 0 };
         let index = self.push(node)?;
-        self.remember(anchor, index);
+        self.remember(anchor, index)?;
         self.open.push(index);
         Ok(())
     }
@@ -163,10 +201,20 @@ impl<'s, 'l> Builder<'s, 'l> {
         }
     }
 
-    fn remember(&mut self, anchor: usize, index: u32) {
-        if anchor != 0 {
-            self.anchors.insert(anchor, index);
+    fn remember(&mut self, anchor: usize, index: u32) -> Result<(), Box<Problem>> {
+        if anchor == 0 {
+            return Ok(());
         }
+        let limit = self.limits.anchors;
+        if self.anchors.len() >= limit {
+            let span = self.tree.nodes[index as usize].span;
+            let message = format!("the file sets more than {limit} anchors");
+            return Err(Problem::new(codes::ALIAS_EXPANSION, span, message)
+                .with_help("write the values out")
+                .into());
+        }
+        self.anchors.insert(anchor, index);
+        Ok(())
     }
 
     /// Writes the anchor's subtree out a second time.

@@ -87,6 +87,16 @@ impl Problems {
         }
     }
 
+    /// Adds an error whose words are only found if it is shown.
+    pub(crate) fn add_error(&mut self, problem: impl FnOnce() -> Problem) {
+        if self.is_full() {
+            self.errors += 1;
+            self.dropped += 1;
+        } else {
+            self.add(problem());
+        }
+    }
+
     /// Whether more mistakes would only be counted: then nobody needs their places.
     pub(crate) fn is_full(&self) -> bool {
         self.kept.len() >= KEPT

@@ -1,5 +1,7 @@
 //! From what a fabric file says to the fabric it means, with every check that needs more than one key.
 
+use rustc_hash::FxHashMap;
+
 use super::codes;
 use super::explicit;
 use super::raw::{
@@ -195,9 +197,11 @@ fn lower_jobs(
 ) -> Vec<Job> {
     let mut free = gpus;
     let mut taker_of_all = None;
+    let mut first_of_name = FxHashMap::default();
     for (index, job) in raw.iter().enumerate() {
         let path = format!("/jobs/{index}");
-        if let Some(first) = raw[..index].iter().position(|other| other.name == job.name) {
+        let first = *first_of_name.entry(job.name.as_str()).or_insert(index);
+        if first != index {
             let message = format!("there are two jobs named {}", quote(&job.name));
             check
                 .error(codes::JOB_TWICE, &format!("{path}/name"), message)

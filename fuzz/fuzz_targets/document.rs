@@ -1,0 +1,12 @@
+//! No bytes make the reader of fabric files panic, and a fabric comes out exactly when no error does.
+#![no_main]
+
+use lightloom_fabric::document::{Severity, Style, render};
+use lightloom_fabric::file;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let (fabric, mistakes) = file::load("fuzz.yaml", bytes);
+    let refused = mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
+    assert_eq!(fabric.is_none(), refused);
+    render(&mistakes, Style::Coloured);
+});
