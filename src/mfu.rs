@@ -1,6 +1,7 @@
 //! `lightloom mfu`: how fast a model trains on a fabric, and which cut of it is fastest.
 
 mod operation;
+pub(crate) mod study;
 
 use std::fs;
 use std::path::Path;

@@ -12,6 +12,7 @@ use lightloom_planner::rfabric::file::{self, RfabricInput};
 use serde::Serialize;
 
 use crate::cost::prices;
+use crate::mfu::study::{self, Shown};
 use crate::output::{self, Outcome};
 use crate::table::Table;
 use crate::trace;
@@ -23,6 +24,7 @@ use crate::trace;
   lightloom reproduce infinitehbd --faults fault_trace.json --format markdown > docs/validation.md
   lightloom reproduce mixnet
   lightloom reproduce rfabric
+  lightloom reproduce mfu
 
 Exit status 1 if a figure differs from the published one by more than its tolerance.")]
 pub(crate) struct Arguments {
@@ -54,6 +56,8 @@ enum Study {
     Mixnet,
     /// RFabric and its peers: circuits that follow phases, delays, performance per cost.
     Rfabric,
+    /// The training part of InfiniteHBD: MFU over numbers of GPUs.
+    Mfu,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -83,6 +87,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Study::Infinitehbd => infinitehbd_claims(arguments, &prices)?,
         Study::Mixnet => mixnet(&prices)?,
         Study::Rfabric => rfabric(&shipped_rfabric()?, &prices),
+        Study::Mfu => {
+            return study::reproduce(match arguments.format {
+                Format::Text => Shown::Text,
+                Format::Json => Shown::Json,
+                Format::Markdown => Shown::Markdown,
+            });
+        }
     };
     let all_agree = claims.iter().all(|claim| claim.verdict != Verdict::Differs);
     let document = Document {
@@ -174,6 +185,7 @@ fn markdown(document: &Document) -> String {
         Study::Infinitehbd => "infinitehbd",
         Study::Mixnet => "mixnet",
         Study::Rfabric => "rfabric",
+        Study::Mfu => "mfu",
     };
     let mut text = format!(
         "# Published figures and ours: {study}\n\n\

@@ -79,3 +79,18 @@ fn a_model_file_shows_its_mistakes_with_their_place() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("LL0101") && text.contains("hidden"), "{text}");
 }
+
+#[test]
+fn the_training_study_prints_every_claim_with_its_verdict() {
+    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .args(["reproduce", "mfu", "--format", "json"])
+        .output()
+        .expect("the command runs");
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    let claims = document["claims"].as_array().expect("a list of claims");
+    let with = |verdict: &str| claims.iter().filter(|claim| claim["verdict"] == verdict).count();
+    assert!(with("reproduced") >= 2, "{document}");
+    // What does not come out as published is the exit status, too.
+    let all_agree = with("reproduced") + with("added") == claims.len();
+    assert_eq!(output.status.code(), Some(if all_agree { 0 } else { 1 }));
+}
