@@ -2,6 +2,7 @@
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::ctl;
 use crate::output::{Colour, Outcome};
 use crate::{
     compare, completions, cost, device, emulate, mfu, plan, replan, reproduce, schema, trace,
@@ -36,6 +37,7 @@ enum Verb {
     Completions(completions::Arguments),
     Cost(cost::Arguments),
     Device(device::Arguments),
+    Ctl(ctl::Arguments),
     Mfu(Box<mfu::Arguments>),
     Reproduce(reproduce::Arguments),
     Trace(trace::Arguments),
@@ -56,6 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Cost(arguments) => cost::run(arguments),
         Verb::Device(arguments) => device::run(arguments),
+        Verb::Ctl(arguments) => ctl::run(arguments),
         Verb::Mfu(arguments) => mfu::run(arguments),
         Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),

@@ -9,6 +9,7 @@ mod cli;
 mod compare;
 mod completions;
 mod cost;
+mod ctl;
 mod device;
 mod emulate;
 mod files;

@@ -1,0 +1,105 @@
+//! A small HTTP client over a Unix socket: one request a connection, bounded answers.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+/// The longest answer.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// The daemon answers long polls within a minute.
+const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+
+/// The way to the daemon.
+pub(super) struct Client {
+    socket: PathBuf,
+}
+
+/// What it answered.
+pub(super) struct Response {
+    /// The HTTP status code.
+    pub(super) code: u16,
+    /// The JSON body; null when there is none.
+    pub(super) body: Value,
+}
+
+impl Response {
+    pub(super) fn is_good(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+}
+
+impl Client {
+    pub(super) fn new(socket: &Path) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
+    pub(super) fn get(&self, path: &str) -> anyhow::Result<Response> {
+        self.talk(
+            &format!("GET {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n"),
+            &[],
+        )
+    }
+
+    pub(super) fn post(&self, path: &str, body: &Value) -> anyhow::Result<Response> {
+        let body = serde_json::to_vec(body)?;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        self.talk(&head, &body)
+    }
+
+    fn talk(&self, head: &str, body: &[u8]) -> anyhow::Result<Response> {
+        let shown = self.socket.display();
+        let mut stream = UnixStream::connect(&self.socket).with_context(|| {
+            format!(
+                "cannot reach lightloomd at {shown}: is it running? (--socket or LIGHTLOOM_SOCKET)"
+            )
+        })?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.write_all(head.as_bytes()).context("the daemon hung up")?;
+        stream.write_all(body).context("the daemon hung up")?;
+        let mut answer = Vec::new();
+        stream
+            .take(ANSWER_BYTES_MAX)
+            .read_to_end(&mut answer)
+            .context("the daemon does not answer")?;
+        parse(&answer)
+    }
+}
+
+fn parse(answer: &[u8]) -> anyhow::Result<Response> {
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    let Some(end) = end else { bail!("the daemon hung up in the middle of its answer") };
+    let head = String::from_utf8_lossy(&answer[..end]);
+    let code = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+    let code = code.context("the answer is not HTTP")?;
+    let body = &answer[end + 4..];
+    let body = if body.is_empty() {
+        Value::Null
+    } else {
+        // Refusals of the HTTP layer itself are plain text.
+        serde_json::from_slice(body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).trim().to_owned()))
+    };
+    Ok(Response { code, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_code_and_json() {
+        let response = parse(b"HTTP/1.1 409 Conflict\r\na: b\r\n\r\n{\"x\":1}").unwrap();
+        assert_eq!((response.code, response.is_good()), (409, false));
+        assert_eq!(response.body["x"], 1);
+        assert!(parse(b"HTTP/1.1 200 OK\r\n").is_err());
+        assert_eq!(parse(b"HTTP/1.1 413 x\r\n\r\ntoo large").unwrap().body, "too large");
+    }
+}
