@@ -86,7 +86,7 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct Devices {
-    /// Devices, or for drain and undrain nodes such as `n17`.
+    /// Devices; for adopt `all`, for drain and undrain nodes such as `n17`.
     #[arg(required = true)]
     devices: Vec<String>,
 }

@@ -102,7 +102,7 @@ pub struct TxnBody {
 pub struct DevicesBody {
     /// Chosen by the client.
     pub request_id: String,
-    /// Devices; for drain and undrain a node `n17` names all of its.
+    /// Devices; for adopt `all`, for drain and undrain a node `n17` names all of its.
     pub devices: Vec<String>,
 }
 
@@ -564,7 +564,14 @@ async fn adopt(
     Json(body): Json<DevicesBody>,
 ) -> Result<Answer, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    let devices = body.devices.iter().map(|device| DeviceName::from(device.as_str())).collect();
+    let every = |runtime: &Runtime| {
+        let devices = runtime.controller.inventory().devices.iter();
+        devices.filter(|(_, d)| !d.is_lever).map(|(name, _)| name.clone()).collect()
+    };
+    let devices: Vec<DeviceName> = match &body.devices[..] {
+        [all] if all == "all" => shared.look(every).await?,
+        named => named.iter().map(|device| DeviceName::from(device.as_str())).collect(),
+    };
     let request = Request::Adopt(devices);
     let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
     shared.change(&client, "adopt", asked, Role::Apply, call).await

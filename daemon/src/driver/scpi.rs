@@ -92,7 +92,8 @@ impl Scpi {
         }
         let pairs = slots.into_iter().zip(ports).map(|(s, p)| (Slot(s), Position(p)));
         self.seen.positions = pairs.collect();
-        let known = self.seen.positions.iter().all(|(&s, &p)| self.check(s, p).is_ok());
+        let known =
+            self.seen.positions.iter().all(|(&s, &p)| !p.is_dark() && self.check(s, p).is_ok());
         self.believed.clone_from(&self.seen.positions);
         known.then_some(())
     }

@@ -77,7 +77,7 @@ impl Sonic {
             let slot = Slot(a.strip_suffix('A')?.parse().ok()?);
             let position = Position(b.strip_suffix('B')?.parse().ok()?);
             let free = !positions.values().any(|p| *p == position);
-            if !free || positions.insert(slot, position).is_some() {
+            if position.is_dark() || !free || positions.insert(slot, position).is_some() {
                 return None;
             }
         }

@@ -100,7 +100,7 @@ impl Tl1 {
                     let slot = Slot(slot.trim().parse().ok()?);
                     let position = Position(position.trim().parse().ok()?);
                     let free = !positions.values().any(|p| *p == position);
-                    if self.check(slot, position).is_err() || !free {
+                    if position.is_dark() || self.check(slot, position).is_err() || !free {
                         return None;
                     }
                     if positions.insert(slot, position).is_some() {

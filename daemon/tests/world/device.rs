@@ -81,15 +81,31 @@ pub struct ModelDevice {
     /// Somebody other than the daemon moved something since the last read.
     pub tampered: bool,
     weak: BTreeSet<Slot>,
+    gone_until: Micros,
 }
 
 impl ModelDevice {
     pub fn new(sharing: Sharing) -> Self {
         let positions = Positions::new();
-        Self { sharing, positions, generation: 0, tampered: false, weak: BTreeSet::new() }
+        let (weak, gone_until) = (BTreeSet::new(), Micros(0));
+        Self { sharing, positions, generation: 0, tampered: false, weak, gone_until }
     }
 
-    pub fn execute(&mut self, op: &Op, faults: &Faults, rng: &mut Stream, _: Micros) -> Outcome {
+    /// Restarts: nothing is heard of it until then.
+    pub fn reboot(&mut self, until: Micros, keeps: bool) {
+        self.gone_until = until;
+        self.tampered = true;
+        if !keeps {
+            self.positions.clear();
+            self.generation = 0;
+        }
+    }
+
+    pub fn is_gone(&self, now: Micros) -> bool {
+        now < self.gone_until
+    }
+
+    pub fn execute(&mut self, op: &Op, faults: &Faults, rng: &mut Stream) -> Outcome {
         match op {
             Op::Observe { .. } => {
                 self.tampered = false;

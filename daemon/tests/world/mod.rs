@@ -77,6 +77,18 @@ pub struct CrashAt {
     pub point: u64,
 }
 
+/// A device that restarts in the middle of things.
+#[derive(Clone, Debug)]
+pub struct Reboot {
+    pub device: DeviceName,
+    /// At which of its operations from now on, from 1.
+    pub operation: u64,
+    /// Whether its circuits survive.
+    pub keeps: bool,
+    /// How long it is gone.
+    pub boot: Micros,
+}
+
 /// Counts of what was seen, for the published table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
@@ -115,6 +127,13 @@ pub struct World {
     pub disk: Disk,
     pub devices: BTreeMap<DeviceName, ModelDevice>,
     pub faults: Faults,
+    /// Faults of single devices, instead of those of all.
+    pub faults_of: BTreeMap<DeviceName, Faults>,
+    pub reboots: Option<Reboot>,
+    /// When each device last did a switch.
+    pub switched_at: BTreeMap<DeviceName, Micros>,
+    /// When outcomes were given up as unknown.
+    pub unknown_at: Vec<Micros>,
     pub counts: Counts,
     pub crash_at: Option<CrashAt>,
     /// Chance of a crash at each point.
@@ -153,6 +172,10 @@ impl World {
             disk: Disk::default(),
             devices,
             faults,
+            faults_of: BTreeMap::new(),
+            reboots: None,
+            switched_at: BTreeMap::new(),
+            unknown_at: Vec::new(),
             counts: Counts::default(),
             crash_at: None,
             crash_chance: 0.0,
@@ -179,6 +202,10 @@ impl World {
 
     pub fn controller(&self) -> Option<&Controller> {
         self.controller.as_ref()
+    }
+
+    pub fn journal_length(&self) -> u64 {
+        self.journal.as_ref().map_or(0, Journal::length)
     }
 
     pub fn ask(&mut self, after: Micros, actor: &str, request_id: &str, request: Request) {
@@ -406,7 +433,8 @@ impl World {
     fn send(&mut self, device: DeviceName, ticket: Ticket, op: Op) {
         self.check_send(&device, &op);
         let life = self.life;
-        let fate = self.faults.fate(&mut self.rng, &op);
+        let faults = *self.faults_of.get(&device).unwrap_or(&self.faults);
+        let fate = faults.fate(&mut self.rng, &op);
         self.last_op.insert((device.clone(), ticket), op.clone());
         if matches!(op, Op::Switch { .. }) {
             self.counts.switches += 1;
@@ -420,7 +448,21 @@ impl World {
 
     fn execute(&mut self, life: u32, device: DeviceName, ticket: Ticket, op: &Op, reply: bool) {
         let Some(model) = self.devices.get_mut(&device) else { return };
-        let outcome = model.execute(op, &self.faults, &mut self.rng, self.now.mono);
+        if let Some(reboot) = self.reboots.as_mut().filter(|reboot| reboot.device == device) {
+            reboot.operation = reboot.operation.saturating_sub(1);
+            if reboot.operation == 0 {
+                model.reboot(self.now.mono + reboot.boot, reboot.keeps);
+                self.reboots = None;
+            }
+        }
+        if model.is_gone(self.now.mono) {
+            return;
+        }
+        if matches!(op, Op::Switch { .. }) {
+            self.switched_at.insert(device.clone(), self.now.mono);
+        }
+        let faults = *self.faults_of.get(&device).unwrap_or(&self.faults);
+        let outcome = model.execute(op, &faults, &mut self.rng);
         let line = || format!("{device} does {op:?}: {outcome:?}");
         self.note(line);
         if reply {
@@ -455,6 +497,9 @@ impl World {
         match note {
             Note::Unknown(device, _) => {
                 self.counts.unknown += 1;
+                if self.unknown_at.len() < 100 {
+                    self.unknown_at.push(self.now.mono);
+                }
                 let flying = self.last_op.keys().filter(|(d, _)| *d == device).cloned();
                 for key in flying.collect::<Vec<_>>() {
                     if let Some(Op::Switch { .. }) = self.last_op.remove(&key) {
