@@ -569,7 +569,9 @@ async fn adopt(
         devices.filter(|(_, d)| !d.is_lever).map(|(name, _)| name.clone()).collect()
     };
     let devices: Vec<DeviceName> = match &body.devices[..] {
-        [all] if all == "all" => shared.look(every).await?,
+        [all] if all == "all" && client.must_have(Role::Apply).is_ok() => {
+            shared.look(every).await?
+        }
         named => named.iter().map(|device| DeviceName::from(device.as_str())).collect(),
     };
     let request = Request::Adopt(devices);
@@ -621,7 +623,11 @@ async fn hold(
             .collect::<Vec<Vec<_>>>()
             .concat()
     };
-    let slots = shared.look(find).await?;
+    // Nothing is looked up for somebody who may not ask.
+    let slots = match client.must_have(Role::Apply) {
+        Ok(()) => shared.look(find).await?,
+        Err(_) => Vec::new(),
+    };
     let request = Request::Hold { slots, drained };
     let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
     shared.change(client, verb, asked, Role::Apply, call).await

@@ -171,10 +171,8 @@ impl Runtime {
             let wait = self.wait();
             tokio::select! {
                 biased;
-                event = events.recv() => match event {
-                    Some(event) => self.take_events(event, &mut events),
-                    None => return,
-                },
+                // Without any device there is nobody to hear from, and the API goes on.
+                Some(event) = events.recv() => self.take_events(event, &mut events),
                 call = calls.recv() => match call {
                     Some(call) => self.take_call(call),
                     None => return,
