@@ -241,3 +241,25 @@ fn the_result_is_the_same_on_any_number_of_threads() {
     assert_eq!(alone, run(2));
     assert_eq!(alone, run(7));
 }
+
+/// Another replay of ours, by another program: all 400 servers of eight GPUs, 20 random orders.
+#[test]
+fn whole_servers_waste_what_the_yardstick_says() {
+    let Some(source) = public_trace() else { return };
+    let cluster = Cluster { nodes: 400, gpus_per_node: 8 };
+    let samples = source.samples(cluster, 20, Seed(7)).unwrap();
+    // Mean waste in % at TP 16, 32, 64. The ideal switch does not depend on the order.
+    let table = [
+        ("big-switch", [0.12, 0.32, 0.88], [0.005, 0.005, 0.005]),
+        ("khop:3", [0.12, 0.32, 0.88], [0.01, 0.02, 0.04]),
+        ("khop:2", [0.13, 0.35, 0.95], [0.02, 0.05, 0.10]),
+        ("tpuv4", [2.2, 6.5, 14.2], [0.5, 1.2, 2.5]),
+    ];
+    let rows = rows(cluster, &table.map(|(name, ..)| name), &[16, 32, 64], &samples);
+    for (name, means, tolerances) in table {
+        for ((tp, mean), tolerance) in [16, 32, 64].into_iter().zip(means).zip(tolerances) {
+            let ours = figures(&rows, name, tp).waste_mean * 100.0;
+            near(&format!("{name} at TP-{tp}"), ours, mean, tolerance);
+        }
+    }
+}

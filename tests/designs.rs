@@ -1,0 +1,118 @@
+//! What scripts may rely on in `trace`, `compare` and `cost`: fields, exit statuses, reasons.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lightloom(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lightloom")).args(arguments).output().expect("it runs")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let run = lightloom(arguments);
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    serde_json::from_slice(&run.stdout).expect("standard output is one JSON document")
+}
+
+fn error(arguments: &[&str], status: i32) -> String {
+    let run = lightloom(arguments);
+    assert_eq!(run.status.code(), Some(status), "{run:?}");
+    assert!(run.stdout.is_empty(), "nothing but results on standard output: {run:?}");
+    String::from_utf8_lossy(&run.stderr).into_owned()
+}
+
+fn has_fields(row: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(row.get(field).is_some(), "no `{field}` in {row}");
+    }
+}
+
+#[test]
+fn compare_has_the_fields_of_the_contract() {
+    let arguments = ["compare", "--samples", "2", "--tp", "32,64", "--format", "json"];
+    let document = json(&arguments);
+    let rows = document["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 18);
+    for row in rows.iter().filter(|row| row.get("cannot_hold").is_none()) {
+        has_fields(
+            row,
+            &[
+                "arch",
+                "tp",
+                "samples",
+                "waste_mean",
+                "waste_stddev",
+                "waste_p50",
+                "waste_p99",
+                "waste_max",
+                "waste_arithmetic",
+                "waste_from_faults",
+                "lower_bound_mean",
+                "max_job_gpus",
+                "waiting_share",
+            ],
+        );
+        has_fields(&row["waiting_share"][0], &["job_gpus", "share"]);
+    }
+    let never: Vec<&str> = rows
+        .iter()
+        .filter(|row| row.get("cannot_hold").is_some())
+        .filter_map(|row| row["arch"].as_str())
+        .collect();
+    assert_eq!(never, ["dgx", "nvl:36", "dgx"]);
+    assert_eq!(document, json(&arguments), "one seed, one result");
+}
+
+#[test]
+fn cost_has_the_fields_of_the_contract() {
+    let document = json(&["cost", "--samples", "2", "--format", "json"]);
+    let row = &document["rows"][0];
+    has_fields(
+        row,
+        &[
+            "arch",
+            "gbytes_per_s_per_gpu",
+            "cost_per_gpu_usd",
+            "cost_per_gbytes_per_s_usd",
+            "power_per_gpu_w",
+            "power_per_gbytes_per_s_w",
+            "bill",
+        ],
+    );
+    has_fields(&row["bill"][0], &["part", "count_per_gpu", "unit_usd", "unit_w"]);
+}
+
+#[test]
+fn wrong_wishes_are_wrong_usage() {
+    assert!(error(&["compare", "--arch", "khop:0"], 2).contains("known: khop:K"));
+    assert!(error(&["compare", "--faults", "iid:2"], 2).contains("write a probability"));
+    assert!(error(&["compare", "--gpus", "2881"], 2).contains("multiple of"));
+}
+
+#[test]
+fn a_trace_that_does_not_fit_says_what_would() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/traces/synthetic.json");
+    let text = error(&["compare", "--gpus", "131072", "--faults", trace], 1);
+    assert!(text.contains("trace synth --servers 16384"), "{text}");
+}
+
+#[test]
+fn a_wrong_trace_is_refused_with_every_position() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("trace.json");
+    let event = |node: &str, days: &str, event: &str| {
+        format!(
+            r#"{{"node_id": "{node}", "event_time": {days}, "event_type": "{event}", "fault_type":
+ {{"Level": "Hardware Failure", "Class": "GPU", "Desc": "xid"}}}}"#
+        )
+    };
+    let events = [
+        event("a", "5", "fault_start"),
+        event("a", "4", "fault_end"),
+        event("b", "-1", "fault_end"),
+    ];
+    std::fs::write(&path, format!("[\n{}\n]", events.join(",\n"))).expect("written");
+    let text = error(&["trace", "info", &path.display().to_string()], 1);
+    assert!(text.contains("line 4, column 1: record 1: the fault of `a` ends at 4 days"), "{text}");
+    assert!(text.contains("line 6, column 1: record 2: `event_time` is -1 days"), "{text}");
+}
