@@ -31,20 +31,20 @@ pub(crate) struct Kind {
 /// Every kind, in the order in which they are listed.
 pub(crate) const KINDS: &[Kind] = &[
     Kind {
+        name: "fabric",
+        about: "A cluster: what is installed, how it is cabled and what shall run on it",
+        marks: &["hbd", "links"],
+        check: |file, bytes| file::load(file, bytes).1,
+        schema: document::schema::<FabricFile>,
+        codes: file::codes::ALL,
+    },
+    Kind {
         name: "scenario",
         about: "A run of the emulator: what jobs do, what breaks when, what is expected",
         marks: &["fabric", "collectives"],
         check: |file, bytes| scenario::load(file, bytes).1,
         schema: document::schema::<ScenarioFile>,
         codes: scenario::codes::ALL,
-    },
-    Kind {
-        name: "fabric",
-        about: "A cluster: what is installed, how it is cabled and what shall run on it",
-        marks: &["hbd"],
-        check: |file, bytes| file::load(file, bytes).1,
-        schema: document::schema::<FabricFile>,
-        codes: file::codes::ALL,
     },
     Kind {
         name: "rfabric",
