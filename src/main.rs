@@ -3,8 +3,6 @@
 //! To add a verb: a file `src/<verb>.rs` with `Arguments` (clap) and `run`, its `mod` line here, and
 //! its two lines in `cli.rs`. Results go through [`output`], files through [`files`].
 
-#![allow(dead_code, reason = "shared helpers wait for the verbs that use them")]
-
 mod cli;
 mod compare;
 mod completions;
