@@ -1,1 +1,0 @@
-//! lightloom: tables, plots and the self-contained report page.
