@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lightloom_emulator::scenario::{self, Outcome as Result_, Progress as Watch, Scenario};
+use lightloom_emulator::scenario::{self, Outcome as Run, Progress as Watch, Scenario};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::seed::Seed;
@@ -94,42 +94,35 @@ fn describe_plan(fabric: &Fabric, scenario: &Scenario) -> anyhow::Result<String>
     Ok(plan::describe(fabric, &document, &verdict))
 }
 
-/// Progress over the runs of a scenario.
+/// Progress over the runs of a scenario, each in thousandths.
 struct Bar {
     progress: Progress,
-    runs: f64,
-    before: f64,
-    share: f64,
+    /// Thousandths of the runs before this one.
+    before: u64,
+    /// Thousandths of this run.
+    this: u64,
 }
 
-const STEPS: f64 = 1000.0;
-
 impl Bar {
-    fn new(runs: u32) -> Self {
-        let progress = Progress::new("emulating", STEPS as u64);
-        Self { progress, runs: f64::from(runs), before: 0.0, share: 0.0 }
+    fn new(runs: u64) -> Self {
+        Self { progress: Progress::new("emulating", runs * 1000), before: 0, this: 0 }
     }
 }
 
 impl Watch for Bar {
     fn tell(&mut self, _: SimTime, _: u64, done: f64) {
+        let done = (done * 1000.0) as u64;
+        let told = self.before + self.this;
         // A share that falls back means that the next run has begun.
-        if done < self.share {
-            self.before += 1.0;
+        if done < self.this {
+            self.before += 1000;
         }
-        let steps = |before: f64, share: f64, runs: f64| ((before + share) / runs * STEPS) as u64;
-        let was = if done < self.share {
-            steps(self.before - 1.0, self.share, self.runs)
-        } else {
-            steps(self.before, self.share, self.runs)
-        };
-        let is = steps(self.before, done, self.runs);
-        self.share = done;
-        self.progress.advance(is.saturating_sub(was));
+        self.this = done;
+        self.progress.advance((self.before + done).saturating_sub(told));
     }
 }
 
-fn flows_csv(result: &Result_) -> String {
+fn flows_csv(result: &Run) -> String {
     let mut csv = String::from("flow,src,dst,bytes,start_ps,end_ps\n");
     for (number, flow) in result.flow_records.iter().enumerate() {
         let end = flow.end.map_or(String::new(), |end| end.0.to_string());
@@ -140,7 +133,7 @@ fn flows_csv(result: &Result_) -> String {
     csv
 }
 
-fn describe(result: &Result_) -> String {
+fn describe(result: &Run) -> String {
     let mut text =
         format!("\nrun `{}`, seed {}\n\n{}", result.scenario, result.seed.0, collectives(result));
     for fault in &result.faults {
@@ -183,7 +176,7 @@ fn describe(result: &Result_) -> String {
 }
 
 /// One line for each collective of the scenario, over all groups.
-fn collectives(result: &Result_) -> String {
+fn collectives(result: &Run) -> String {
     let mut table = Table::new([
         "collective",
         "kind",
@@ -229,7 +222,7 @@ fn collectives(result: &Result_) -> String {
     table.to_string()
 }
 
-fn describe_fault(result: &Result_, fault: &scenario::FaultResult) -> String {
+fn describe_fault(result: &Run, fault: &scenario::FaultResult) -> String {
     let since = |at: Option<SimTime>| {
         at.map_or("never".to_owned(), |at| format!("+{}", at.since(fault.at)))
     };

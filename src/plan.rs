@@ -169,7 +169,17 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict) -> Strin
         metrics.power_per_gpu_w,
         metrics.plan_seconds * 1e3,
     );
-    format!("{heading}{jobs}\n{gpus}\n{proof}")
+    format!("{heading}{jobs}\n{gpus}{}\n{proof}", reserve_note(plan))
+}
+
+/// Why more is wasted than must be, where placement over ToRs is the reason.
+fn reserve_note(plan: &Plan) -> &'static str {
+    let constrained = plan.jobs.iter().any(|job| job.constraints_kept > 0);
+    if constrained && plan.metrics.waste_ratio > plan.metrics.waste_ratio_lower_bound {
+        "(keeping equal ranks under one ToR leaves working nodes idle; bypasses draw on them)\n"
+    } else {
+        ""
+    }
 }
 
 fn job_row(job: &JobPlan) -> [String; 8] {
