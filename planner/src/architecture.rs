@@ -7,9 +7,9 @@
 //!
 //! | part | counts | used by |
 //! | --- | --- | --- |
-//! | [`chain`] | a line of nodes that bypasses short runs of faulty ones | k-hop ring |
-//! | [`domains`] | any healthy GPUs of a switch domain | big switch, NVL, DGX |
-//! | [`blocks`] | fixed blocks, lost as a whole | TPUv4, SiP-Ring, 3D torus |
+//! | `chain` | a line of nodes that bypasses short runs of faulty ones | k-hop ring |
+//! | `domains` | any healthy GPUs of a switch domain | big switch, NVL, DGX |
+//! | `blocks` | fixed blocks, lost as a whole | TPUv4, SiP-Ring, 3D torus |
 
 mod big_switch;
 mod bill;

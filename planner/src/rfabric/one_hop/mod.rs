@@ -1,8 +1,8 @@
 //! One phase, one hop: the circuits that serve one demand fastest, with the electrical core for the
 //! rest.
 //!
-//! The default planner: bisection on lambda, each trial covered greedily ([`cover`]), the best
-//! topology improved by exchanging single circuits ([`search`]). Every plan carries an upper bound
+//! The default planner: bisection on lambda, each trial covered greedily (`cover`), the best
+//! topology improved by exchanging single circuits (`search`). Every plan carries an upper bound
 //! that no topology exceeds, so the gap is known without a solver. [`exact`](super::exact) has the
 //! solvers.
 //!
