@@ -242,7 +242,8 @@ fn describe_fault(result: &Run, fault: &scenario::FaultResult) -> String {
     let moved = |group: &&lightloom_fabric::id::GroupId| {
         result.collectives.iter().any(|c| c.group == Some(**group) && c.end != c.end_without_faults)
     };
-    let unmoved = all.iter().filter(|group| !moved(group)).count();
+    let felt = |group: &&lightloom_fabric::id::GroupId| fault.groups_affected.contains(group);
+    let unmoved = all.iter().filter(|group| !moved(group) && !felt(group)).count();
     let _ = writeln!(
         text,
         "felt by: {} ({} GPUs; {} out of service); the other {unmoved} groups ended every collective at the \

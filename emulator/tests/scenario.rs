@@ -139,7 +139,7 @@ control: {detection_delay: 10us, planning_delay: 10us}
     let gradients = outcome.collectives.iter().find(|c| c.name == "gradients").unwrap();
     assert_eq!(gradients.restarts, 1);
     assert!(gradients.end > gradients.end_without_faults);
-    assert_eq!(outcome.faults[0].groups_affected.len(), 1, "the group that was stopped");
+    assert_eq!(outcome.faults[0].groups_affected.len(), 4, "every group waits for the reduction");
 }
 
 #[test]
@@ -162,4 +162,25 @@ fn a_job_without_spare_nodes_loses_the_group_and_says_so() {
     assert_eq!((fault.restored, fault.gpus_lost), (None, 16), "{fault:?}");
     let unfinished = outcome.collectives.iter().filter(|c| c.end.is_none()).count();
     assert_eq!(unfinished, 1, "the collective that was under way");
+}
+
+#[test]
+fn a_part_that_recovers_before_the_next_plan_hangs_nobody() {
+    for part in ["n4", "n4/b0", "n4/b0.1"] {
+        let text = FAULT.replace(
+            "{part: n4, at: 50us}",
+            &format!("{{part: {part}, at: 50us, repaired_at: 60us}}"),
+        );
+        let outcome = run(FABRIC, &text);
+        assert!(outcome.collectives.iter().all(|c| c.end.is_some()), "{part}");
+    }
+}
+
+#[test]
+fn a_second_fault_during_the_healing_of_the_first_ends_no_run() {
+    for second in (0..24).filter(|node| *node != 4) {
+        let text =
+            FAULT.replace("at: 50us}", &format!("at: 50us}}, {{part: n{second}, at: 110us}}"));
+        assert_eq!(run(FABRIC, &text).faults.len(), 2, "n{second}");
+    }
 }

@@ -81,12 +81,15 @@ pub(super) fn outcome(
 
 /// For each lane that did not end everything as in the calm run: when it first differed.
 fn moved_lanes(told: &Told, calm: &Told) -> Vec<Option<SimTime>> {
-    let first_difference = |(lane, calm): (&super::story::Lane, &super::story::Lane)| {
-        let pairs = lane.steps.iter().zip(&calm.steps);
-        let differs = pairs.filter(|(here, there)| here.end != there.end);
-        let first =
-            differs.map(|(here, there)| here.end.or(there.end).unwrap_or(told.ended)).next();
-        first.or((lane.steps.len() != calm.steps.len()).then_some(told.ended))
+    let differs = |here: &[StepRun], there: &[StepRun]| {
+        let pairs = here.iter().zip(there).filter(|(here, there)| here.end != there.end);
+        let first = pairs.map(|(here, there)| here.end.or(there.end).unwrap_or(told.ended)).next();
+        first.or((here.len() != there.len()).then_some(told.ended))
+    };
+    let first_difference = |(lane, calm_lane): (&super::story::Lane, &super::story::Lane)| {
+        let job = lane.job as usize;
+        let between = differs(&told.between[job].steps, &calm.between[job].steps);
+        differs(&lane.steps, &calm_lane.steps).into_iter().chain(between).min()
     };
     told.lanes.iter().zip(&calm.lanes).map(first_difference).collect()
 }
@@ -232,13 +235,17 @@ impl Felt<'_> {
             Figure::WasteRatio => self.metrics.waste_ratio,
             Figure::CrossTorShare => self.metrics.cross_tor_share,
             Figure::GpusUsed => self.metrics.gpus_used as f64,
-            Figure::GpusAffected => moved().map(|lane| f64::from(lanes[lane].gpus)).sum(),
+            Figure::GpusAffected => {
+                moved().map(|lane| f64::from(lanes[lane].gpus)).fold(0.0, |a, b| a + b)
+            }
             Figure::GroupsAffected => moved().count() as f64,
-            Figure::GpusLost => outcome.faults.iter().map(|fault| fault.gpus_lost as f64).sum(),
+            Figure::GpusLost => {
+                outcome.faults.iter().map(|fault| fault.gpus_lost).sum::<u64>() as f64
+            }
             Figure::Drops => outcome.packets.dropped as f64,
             Figure::Retransmissions => outcome.packets.retransmitted as f64,
             Figure::BundlesSwitched => {
-                outcome.faults.iter().map(|f| f.bundles_switched as f64).sum()
+                outcome.faults.iter().map(|f| f.bundles_switched).sum::<usize>() as f64
             }
         }
     }

@@ -215,6 +215,10 @@ impl<'a> Story<'a> {
             return Ok(());
         };
         let group = self.group_of(index);
+        // Struck again while it was being healed: the next plan will see to it.
+        if !self.is_ready(&group) {
+            return Ok(());
+        }
         let ring = self.layout.ring(&self.fabric.hbd, &group);
         let ranks = u32::try_from(ring.len()).expect("bounded");
         let members = ring.iter().map(|gpu| self.installed.vertex(*gpu)).collect();

@@ -6,7 +6,7 @@ use lightloom_fabric::fault::Part;
 use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::khop::Path;
 use lightloom_fabric::units::{Picoseconds, SimTime};
-use lightloom_planner::khop::{Change, GroupChange, Survey, replan};
+use lightloom_planner::khop::{Change, GroupChange, RingGroup, Survey, replan};
 use rand::RngExt;
 
 use super::super::{ScenarioError, prove};
@@ -116,23 +116,18 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// A repaired node comes back with all its bundles in loopback.
+    /// A repaired part comes back as it was left: nobody has switched it if no plan was made since,
+    /// and otherwise the plan has put its node into loopback.
     fn repair(&mut self, fault: usize) -> Result<(), ScenarioError> {
         let part = self.scenario.faults[fault].part;
         self.faults.remove(&self.fabric.hbd, part)?;
-        let fibres: BTreeSet<LinkId> = match part {
-            Part::Node(node) => self.fibres_of(node),
-            Part::Bundle(bundle) => self.fibres_of(bundle.node),
-            Part::Fibre(_) => BTreeSet::new(),
-        };
         let lit = match part {
+            Part::Node(node) => self.lit_links_of(node),
+            Part::Bundle(bundle) => self.lit_links_of(bundle.node),
             Part::Fibre(port) if self.is_lit(port.bundle, port.selects()) => {
                 self.links_of_part(part)
             }
             Part::Fibre(_) => Vec::new(),
-            _ => {
-                self.links_of_part(part).into_iter().filter(|link| !fibres.contains(link)).collect()
-            }
         };
         self.change(lit, LinkChange::Up);
         let known = self.engine.now()
@@ -142,13 +137,38 @@ impl Story<'_> {
         Ok(())
     }
 
-    fn fibres_of(&self, node: NodeId) -> BTreeSet<LinkId> {
+    /// Links of a working node that carry light: its interfaces and copper edges, and each bundle's
+    /// present path where the far end answers.
+    fn lit_links_of(&self, node: NodeId) -> Vec<LinkId> {
         let bundles = (0..self.fabric.hbd.k()).map(|bundle| BundleId { node, bundle });
-        let paths = [Path::External1, Path::External2];
-        bundles
+        let paths = [Path::External1, Path::External2, Path::Loopback];
+        let switched: BTreeSet<LinkId> = bundles
+            .clone()
             .flat_map(|bundle| paths.map(|path| (bundle, path)))
             .flat_map(|(bundle, path)| self.installed.links_of(self.fabric, bundle, path))
-            .collect()
+            .collect();
+        let mut lit = self.installed.links_of_node(self.fabric, node);
+        lit.retain(|link| !switched.contains(link));
+        for bundle in bundles {
+            let held = self.held(bundle).filter(|path| self.is_lit(bundle, *path));
+            lit.extend(
+                held.into_iter()
+                    .flat_map(|path| self.installed.links_of(self.fabric, bundle, path)),
+            );
+        }
+        lit
+    }
+
+    /// Whether every node of a group works and every bundle of it is lit as planned.
+    pub(super) fn is_ready(&self, group: &RingGroup) -> bool {
+        let struck = self.healings.iter().any(|healing| healing.at <= self.engine.now());
+        let bundles = group.nodes.iter().flat_map(|node| {
+            (0..self.fabric.hbd.k()).map(|bundle| BundleId { node: *node, bundle })
+        });
+        let lit = |bundle: BundleId| self.is_lit(bundle, self.layout.path(bundle));
+        !struck
+            || group.nodes.iter().all(|node| !self.faults.nodes.contains(node))
+                && (group.segment.is_some() || bundles.into_iter().all(lit))
     }
 
     fn replan(&mut self, fault: Option<usize>) -> Result<(), ScenarioError> {
