@@ -12,7 +12,7 @@ use lightloom_fabric::khop::{Hop, Position, hops_are_compatible};
 use super::{RingGroup, Survey};
 
 /// The most candidate rings that are searched.
-pub const MAX_CANDIDATES: usize = 20_000;
+pub const MAX_CANDIDATES: usize = 2_000;
 
 /// Why the exact method gives no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
