@@ -1,0 +1,1 @@
+//! A plan in the formats that schedulers, simulators and switches read.
