@@ -8,6 +8,7 @@ use anyhow::Context;
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::file;
+use lightloom_fabric::plan;
 
 /// What the user calls a file: `-` is standard input.
 pub(crate) fn name(path: &Path) -> String {
@@ -53,6 +54,9 @@ pub(crate) fn fabric_in(
     document: Result<Vec<u8>, Box<Diagnostic>>,
 ) -> anyhow::Result<Fabric> {
     let (fabric, mistakes) = match document {
+        Ok(bytes) if plan::is_plan(&bytes) => {
+            anyhow::bail!("{} is a plan: a fabric file belongs here", name(path))
+        }
         Ok(bytes) => file::load(&name(path), &bytes),
         Err(mistake) => (None, vec![*mistake]),
     };

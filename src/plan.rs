@@ -41,7 +41,8 @@ pub(crate) struct Arguments {
     /// Where the randomness comes from (which servers of a trace the nodes are).
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Find the true maximum number of rings by integer programming (small fabrics only).
+    /// Find the true maximum number of rings by integer programming: for fabrics with up to 2,000
+    /// candidate rings; ignores where ToRs are.
     #[arg(long)]
     exact: bool,
     /// Where to write the plan.
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if let (Some(path), Some(day)) = (&arguments.trace, arguments.at) {
         broken.extend(broken_on(&fabric, path, day, seed)?);
     }
-    let faults = FaultSet::of(&fabric.hbd, broken)?;
+    let faults = fault_set(&fabric, broken)?;
     let method = if arguments.exact { Method::Exact } else { Method::Scan };
     let start = Instant::now();
     let layout = khop::plan(&fabric, &faults, method)?;
@@ -78,6 +79,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Format::Text => output::print(&describe(&fabric, &plan, &verdict))?,
     }
     Ok(Outcome::Good)
+}
+
+/// The broken `parts` of a fabric.
+///
+/// # Errors
+/// Naming every part that the fabric does not have.
+pub(crate) fn fault_set(
+    fabric: &Fabric,
+    parts: impl IntoIterator<Item = Part>,
+) -> anyhow::Result<FaultSet> {
+    let mut faults = FaultSet::none();
+    let unknown: Vec<String> = parts
+        .into_iter()
+        .filter_map(|part| faults.insert(&fabric.hbd, part).err())
+        .map(|error| error.to_string())
+        .collect();
+    anyhow::ensure!(unknown.is_empty(), "{}", unknown.join("\n"));
+    Ok(faults)
 }
 
 /// The nodes that a fault trace has out on some day.
@@ -132,7 +151,7 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict) -> Strin
     let hbd = &fabric.hbd;
     let metrics = &plan.metrics;
     let heading = format!(
-        "{}: {} nodes of {} GPUs, k = {}, {}; {} broken parts\n\n",
+        "{}: {} nodes of {} GPUs, k = {}, {}; {}\n\n",
         fabric.name,
         hbd.nodes(),
         hbd.gpus_per_node(),
@@ -141,7 +160,7 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict) -> Strin
             lightloom_fabric::khop::Shape::Ring => "ring",
             lightloom_fabric::khop::Shape::Line => "line",
         },
-        plan.faults.len(),
+        broken_parts(plan.faults.len()),
     );
     let mut jobs =
         Table::new(["job", "TP", "GPUs", "wanted", "constraints", "cross-ToR", "greedy", "bound"]);
@@ -160,7 +179,7 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict) -> Strin
     line("wasted", metrics.gpus_wasted, percent(metrics.waste_ratio_lower_bound));
     let proof = format!(
         "proven: {} rings are single cycles over {} GPUs; {} circuits selected at both ends; {} bundles set\n\
-         interconnect: {} and {} a GPU; planned in {:.1} ms\n",
+         interconnect: {} and {} a GPU; planned in {:.2} ms\n",
         verdict.rings,
         verdict.gpus,
         verdict.circuits,
@@ -170,6 +189,14 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict) -> Strin
         metrics.plan_seconds * 1e3,
     );
     format!("{heading}{jobs}\n{gpus}{}\n{proof}", reserve_note(plan))
+}
+
+fn broken_parts(count: usize) -> String {
+    match count {
+        0 => "nothing broken".to_owned(),
+        1 => "1 broken part".to_owned(),
+        _ => format!("{count} broken parts"),
+    }
 }
 
 /// Why more is wasted than must be, where placement over ToRs is the reason.
@@ -195,6 +222,6 @@ fn job_row(job: &JobPlan) -> [String; 8] {
     ]
 }
 
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }

@@ -4,19 +4,22 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
-use lightloom_fabric::fault::Part;
+use lightloom_fabric::document as documents;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::id::NodeId;
 use lightloom_fabric::plan::Plan;
-use lightloom_planner::khop::{self, Change, GroupChange, Survey};
+use lightloom_planner::khop::{self, Change, GroupChange, Method, Survey};
 use serde_json::json;
 
 use crate::cli::{Format, FormatArgument};
 use crate::output::{self, Outcome};
 use crate::table::Table;
-use crate::{files, plan};
+use crate::{files, kinds, plan};
 
 /// Makes the next plan after faults and repairs, and prints what moves.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("change").args(["fault", "repair"]).required(true).multiple(true)))]
 #[command(after_help = "Examples:
   lightloom replan plan.json --fabric topologies/ring-2880.yaml --fault n17 -o next.json
   lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17")]
@@ -27,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     fabric: PathBuf,
     /// What broke: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`.
-    #[arg(long, value_name = "PARTS", value_delimiter = ',', required_unless_present = "repair")]
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     fault: Vec<Part>,
     /// What works again.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
@@ -45,11 +48,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let (mut layout, mut faults) = khop::from_document(&fabric, &before)
         .with_context(|| arguments.plan.display().to_string())?;
     plan::prove(&fabric, &faults, &before).context("the plan to start from")?;
-    for part in &arguments.fault {
-        faults.insert(&fabric.hbd, *part)?;
-    }
-    for part in &arguments.repair {
-        faults.remove(&fabric.hbd, *part)?;
+    for note in change_faults(&fabric, &mut faults, arguments)? {
+        output::note(&note);
     }
     let start = Instant::now();
     let change = khop::replan(&fabric, &Survey::new(&fabric.hbd, &faults), &mut layout);
@@ -58,20 +58,76 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     next.metrics.plan_seconds = seconds;
     let verdict = plan::prove(&fabric, &faults, &next)?;
     plan::write(arguments.output.as_deref(), &next)?;
+    let fresh = khop::plan(&fabric, &faults, Method::Scan)?;
+    let fresh = khop::to_document(&fabric, &faults, before.seed, &fresh);
     match arguments.format.format {
-        Format::Json => output::print_json(&json!({ "plan": next, "change": document(&change) }))?,
+        Format::Json => {
+            let fresh = &fresh.metrics;
+            let fresh = json!({
+                "gpus_used": fresh.gpus_used,
+                "waste_ratio": fresh.waste_ratio,
+                "cross_tor_share": fresh.cross_tor_share,
+            });
+            let change = document(&change);
+            output::print_json(&json!({"plan": next, "change": change, "fresh_plan": fresh}))?;
+        }
         Format::Text => {
             output::print(&describe(&change, fabric.hbd.k()))?;
             output::print(&plan::describe(&fabric, &next, &verdict))?;
+            output::print(&beside_fresh(&next, &fresh))?;
         }
     }
     Ok(Outcome::Good)
 }
 
+/// Breaks and repairs what the arguments name. Returns what was so already.
+fn change_faults(
+    fabric: &Fabric,
+    faults: &mut FaultSet,
+    arguments: &Arguments,
+) -> anyhow::Result<Vec<String>> {
+    let Arguments { fault, repair, .. } = arguments;
+    // Every part is known to the fabric before any is touched.
+    plan::fault_set(fabric, fault.iter().chain(repair).copied())?;
+    let mut notes = Vec::new();
+    for part in fault {
+        if !faults.insert(&fabric.hbd, *part)? {
+            notes.push(format!("{part} was broken already"));
+        }
+    }
+    for part in repair {
+        if !faults.remove(&fabric.hbd, *part)? {
+            notes.push(format!("{part} was not broken"));
+        }
+    }
+    Ok(notes)
+}
+
 fn read_plan(path: &std::path::Path) -> anyhow::Result<Plan> {
-    let name = || format!("{} is not a plan", path.display());
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(name)
+    serde_json::from_slice(&bytes).with_context(|| {
+        let kind = kinds::of_keys(&documents::top_keys(&bytes));
+        let is = kind.map_or("not a plan".to_owned(), |kind| {
+            format!("a {} file, not a plan: the plan in force comes first, the fabric file after --fabric", kind.name)
+        });
+        format!("{} is {is}", path.display())
+    })
+}
+
+/// What a plan from nothing would gain over the next plan, which moves as little as possible.
+fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
+    let (next, fresh) = (&next.metrics, &fresh.metrics);
+    let more = fresh.gpus_used.saturating_sub(next.gpus_used);
+    let less = next.cross_tor_share - fresh.cross_tor_share;
+    match (more, less > 0.0) {
+        (0, false) => "a fresh plan would gain nothing\n".to_owned(),
+        (0, true) => format!(
+            "a fresh plan would use as many GPUs, with a cross-ToR share of {} instead of {}, but moves running groups\n",
+            plan::percent(fresh.cross_tor_share),
+            plan::percent(next.cross_tor_share)
+        ),
+        _ => format!("a fresh plan would use {more} GPUs more, but moves running groups\n"),
+    }
 }
 
 /// What happened to a group, from where and to where.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use lightloom_fabric::document::{self, Diagnostic, Severity, codes};
+use lightloom_fabric::plan;
 use serde_json::json;
 
 use crate::files;
@@ -74,10 +75,17 @@ fn examine(path: &std::path::Path, kind: Option<&'static Kind>) -> Finding {
     };
     let kind = kind.or_else(|| kinds::of_keys(&document::top_keys(&bytes)));
     let mistakes = match kind {
+        _ if plan::is_plan(&bytes) => vec![it_is_a_plan(&file)],
         Some(kind) => (kind.check)(&file, &bytes),
         None => unknown_kind(&file, &bytes),
     };
     Finding { file, kind, mistakes }
+}
+
+fn it_is_a_plan(file: &str) -> Diagnostic {
+    let message = "this is a plan, which programs write: there is nothing to mend in it";
+    let help = "`lightloom replan` and `lightloom export` hold a plan against its fabric";
+    Diagnostic::whole_file(codes::UNKNOWN_KIND, file, message).with_help(help)
 }
 
 /// What is wrong with a file that is not clearly of any kind: first of all, whether it is YAML at all.

@@ -131,30 +131,28 @@ impl FaultSet {
         Ok(faults)
     }
 
-    /// Breaks `part`.
+    /// Breaks `part`. Returns whether it worked before.
     ///
     /// # Errors
     /// If this fabric does not have it.
-    pub fn insert(&mut self, hbd: &KhopRing, part: Part) -> Result<(), FaultError> {
-        match resolve(hbd, part)? {
+    pub fn insert(&mut self, hbd: &KhopRing, part: Part) -> Result<bool, FaultError> {
+        Ok(match resolve(hbd, part)? {
             Resolved::Node(node) => self.nodes.insert(node),
             Resolved::Bundle(bundle) => self.bundles.insert(bundle),
             Resolved::Fibre(fibre) => self.fibres.insert(fibre),
-        };
-        Ok(())
+        })
     }
 
-    /// Repairs `part`; repairing what works is no error.
+    /// Repairs `part`. Returns whether it was broken; repairing what works is no error.
     ///
     /// # Errors
     /// If this fabric does not have it.
-    pub fn remove(&mut self, hbd: &KhopRing, part: Part) -> Result<(), FaultError> {
-        match resolve(hbd, part)? {
+    pub fn remove(&mut self, hbd: &KhopRing, part: Part) -> Result<bool, FaultError> {
+        Ok(match resolve(hbd, part)? {
             Resolved::Node(node) => self.nodes.remove(&node),
             Resolved::Bundle(bundle) => self.bundles.remove(&bundle),
             Resolved::Fibre(fibre) => self.fibres.remove(&fibre),
-        };
-        Ok(())
+        })
     }
 
     /// All broken parts by name, nodes first; a fibre by its lower port.

@@ -12,6 +12,17 @@ use crate::units::{Dollars, Watts};
 /// The version of the document this crate reads and writes.
 pub const SCHEMA: &str = "lightloom.plan/v1";
 
+/// Whether these are the bytes of a plan of any version.
+#[must_use]
+pub fn is_plan(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Marked {
+        schema: String,
+    }
+    serde_json::from_slice::<Marked>(bytes)
+        .is_ok_and(|marked| marked.schema.starts_with("lightloom.plan/"))
+}
+
 /// A plan, as `lightloom plan` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

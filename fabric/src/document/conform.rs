@@ -150,7 +150,8 @@ impl<'a> Walk<'a> {
             (Form::Integer(_), Meaning::Text(text)) => plain_number(text)
                 .map(|number| format!("write the plain number `{number}`"))
                 .or_else(|| {
-                    (node.kind() == Kind::Quoted).then(|| "remove the quotation marks".to_owned())
+                    let number = node.kind() == Kind::Quoted && text.parse::<i128>().is_ok();
+                    number.then(|| "remove the quotation marks".to_owned())
                 }),
             (Form::Boolean, Meaning::Text(text)) => match text.to_ascii_lowercase().as_str() {
                 "yes" | "on" | "y" => Some("write `true`".to_owned()),
@@ -168,7 +169,13 @@ impl<'a> Walk<'a> {
     }
 
     fn integer(&mut self, node: View<'_>, bounds: Bounds<i128>, value: Option<i128>) -> bool {
-        value.is_some_and(|value| bounds.hold(value)) || self.out_of_range(node, &bounds)
+        if value.is_some_and(|value| bounds.hold(value)) {
+            return true;
+        }
+        // What the integer type holds at most interests nobody who is below the minimum.
+        let below = bounds.minimum.zip(value).is_some_and(|(minimum, value)| value < minimum);
+        let maximum = bounds.maximum.filter(|maximum| !below || *maximum < u32::MAX.into());
+        self.out_of_range(node, &Bounds { maximum, ..bounds })
     }
 
     fn number(&mut self, node: View<'_>, bounds: Bounds<f64>, value: f64) -> bool {

@@ -68,8 +68,14 @@ pub(super) fn order_of(line: &[NodeId], tree: &FatTreeFile) -> Order {
     }
 }
 
-/// Leaves in `ring` only the fibres that are listed. False when a link is wrong.
-pub(super) fn cable(ring: &mut KhopRing, links: &[LinkFile], check: &mut Check<'_>) -> bool {
+/// Leaves in `ring` only the fibres that are listed. False when a link is wrong, those in `twice`
+/// included, which have been reported.
+pub(super) fn cable(
+    ring: &mut KhopRing,
+    links: &[LinkFile],
+    twice: &FxHashSet<usize>,
+    check: &mut Check<'_>,
+) -> bool {
     let fibres = u64::from(ring.nodes()) * u64::from(ring.k());
     if fibres > MAX_FIBRES {
         let message =
@@ -79,12 +85,11 @@ pub(super) fn cable(ring: &mut KhopRing, links: &[LinkFile], check: &mut Check<'
             .help("use the generator form: `nodes: N` under `khop`");
         return false;
     }
-    let mut links_of = Ports { link_of: FxHashMap::default() };
     let mut listed = FxHashSet::default();
     let mut good = true;
     for (index, link) in links.iter().enumerate() {
-        let fibre = links_of.take(index, link, check) & ends_exist(ring, index, link, check);
-        match fibre.then(|| fibre_of(ring, index, link, check)).flatten() {
+        let exist = ends_exist(ring, index, link, check) && !twice.contains(&index);
+        match exist.then(|| fibre_of(ring, index, link, check)).flatten() {
             Some(fibre) => {
                 listed.insert(fibre);
             }
@@ -98,29 +103,26 @@ pub(super) fn cable(ring: &mut KhopRing, links: &[LinkFile], check: &mut Check<'
     good
 }
 
-/// Which link each port is taken by.
-struct Ports {
-    link_of: FxHashMap<Port, usize>,
-}
-
-impl Ports {
-    fn take(&mut self, index: usize, link: &LinkFile, check: &mut Check<'_>) -> bool {
-        let mut free = true;
+/// Reports ports that take two fibres and returns the later links of them. Depends on no node, so it
+/// is told even where nodes are wrong.
+pub(super) fn cabled_twice(links: &[LinkFile], check: &mut Check<'_>) -> FxHashSet<usize> {
+    let mut link_of: FxHashMap<Port, usize> = FxHashMap::default();
+    let mut twice = FxHashSet::default();
+    for (index, link) in links.iter().enumerate() {
         for (end, endpoint) in link.endpoints.iter().enumerate() {
-            if let Some(first) = self.link_of.insert(endpoint.0, index) {
-                free = false;
-                check
-                    .error(
-                        codes::PORT_TWICE,
-                        &format!("/links/{index}/endpoints/{end}"),
-                        format!("the port {endpoint} is cabled twice"),
-                    )
-                    .also(&format!("/links/{first}"), "the other link is here")
-                    .help("a port takes one fibre: remove one of the two links");
-            }
+            let Some(first) = link_of.insert(endpoint.0, index) else { continue };
+            twice.insert(index);
+            check
+                .error(
+                    codes::PORT_TWICE,
+                    &format!("/links/{index}/endpoints/{end}"),
+                    format!("the port {endpoint} is cabled twice"),
+                )
+                .also(&format!("/links/{first}"), "the other link is here")
+                .help("a port takes one fibre: remove one of the two links");
         }
-        free
     }
+    twice
 }
 
 fn ends_exist(ring: &KhopRing, index: usize, link: &LinkFile, check: &mut Check<'_>) -> bool {

@@ -62,11 +62,13 @@ fn cabling(
                     .help("remove `order`: the order of `nodes` is the order of the line")
                     .also("/nodes", "the nodes are listed here");
             }
-            let line = explicit::line(&nodes.0, tree, check)?;
+            let line = explicit::line(&nodes.0, tree, check);
+            let twice = explicit::cabled_twice(links, check);
+            let line = line?;
             let count = u32::try_from(line.len()).ok()?;
             let order = explicit::order_of(&line, tree);
             let mut ring = ring(khop, count, || line, check)?;
-            explicit::cable(&mut ring, links, check).then_some((ring, order))
+            explicit::cable(&mut ring, links, &twice, check).then_some((ring, order))
         }
         _ => {
             report_form(raw, khop, check);

@@ -1,0 +1,80 @@
+//! What `lightloom replan` tells the person who types it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const FABRIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-32.yaml");
+
+fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    command.args(arguments).current_dir(folder).output().expect("the program starts")
+}
+
+fn planned() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = lightloom(folder.path(), &["plan", FABRIC, "--fault", "n3", "-o", "plan.json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    folder
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("output is text")
+}
+
+#[test]
+fn what_was_so_already_is_said() {
+    let folder = planned();
+    let arguments =
+        ["replan", "plan.json", "--fabric", FABRIC, "--fault", "n3", "--repair", "n5,n6/b0"];
+    let output = lightloom(folder.path(), &arguments);
+    assert!(output.status.success());
+    let notes = text(&output.stderr);
+    for note in ["n3 was broken already", "n5 was not broken", "n6/b0 was not broken"] {
+        assert!(notes.contains(note), "{notes}");
+    }
+}
+
+#[test]
+fn every_unknown_part_is_named_at_once() {
+    let folder = planned();
+    let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--fault", "n99,n1/b7"];
+    let output = lightloom(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(message.contains("n99 does not exist"), "{message}");
+    assert!(message.contains("n1/b7 does not exist"), "{message}");
+}
+
+#[test]
+fn swapped_files_are_told_apart() {
+    let folder = planned();
+    let output =
+        lightloom(folder.path(), &["replan", FABRIC, "--fabric", "plan.json", "--fault", "n1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(message.contains("plan.json is a plan"), "{message}");
+    let output = lightloom(folder.path(), &["replan", FABRIC, "--fabric", FABRIC, "--fault", "n1"]);
+    assert!(text(&output.stderr).contains("a fabric file, not a plan"), "{output:?}");
+    let output = lightloom(folder.path(), &["validate", "plan.json"]);
+    assert!(text(&output.stderr).contains("this is a plan"), "{output:?}");
+}
+
+#[test]
+fn a_fresh_plan_is_set_beside_the_next_one() {
+    let folder = planned();
+    let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--repair", "n3"];
+    let shown = lightloom(folder.path(), &arguments);
+    assert!(text(&shown.stdout).contains("a fresh plan would "), "{shown:?}");
+    let output = lightloom(folder.path(), &[&arguments[..], &["--format", "json"]].concat());
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let fresh = result["fresh_plan"]["gpus_used"].as_u64().expect("a count");
+    assert!(fresh >= result["plan"]["metrics"]["gpus_used"].as_u64().expect("a count"));
+}
+
+#[test]
+fn faults_or_repairs_must_be_named() {
+    let folder = planned();
+    let output = lightloom(folder.path(), &["replan", "plan.json", "--fabric", FABRIC]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--repair"), "{output:?}");
+}
