@@ -34,6 +34,7 @@ fn main() {
         micro_batch: 1,
         virtual_stages: 1,
         recompute: Recompute::None,
+        schedule: Schedule::OneForwardOneBackward,
     };
     let job = Job {
         model: &model,
@@ -43,7 +44,6 @@ fn main() {
         network: &network,
         calibration: &calibration,
         precision: Precision::Bf16,
-        schedule: Schedule::OneForwardOneBackward,
         expert_imbalance: 0.0,
     };
     let link =

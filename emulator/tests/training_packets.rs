@@ -74,6 +74,7 @@ fn mapping(tensor: u32, pipeline: u32, data: u32) -> Mapping {
         micro_batch: 1,
         virtual_stages: 1,
         recompute: Recompute::None,
+        schedule: Schedule::OneForwardOneBackward,
     }
 }
 
@@ -92,7 +93,6 @@ fn with_job<T>(
         network: &network(),
         calibration: &bare(),
         precision: Precision::Bf16,
-        schedule: Schedule::OneForwardOneBackward,
         expert_imbalance: 0.0,
     })
 }
@@ -159,7 +159,7 @@ fn the_analytic_step_agrees_with_the_packets_on_small_cases() {
 fn a_shared_ring_is_not_reused() {
     use lightloom_emulator::collective::Kind;
     use lightloom_emulator::training::graph::{Task, TaskGraph, Work};
-    use lightloom_emulator::training::replay::Machine;
+    use lightloom_emulator::training::replay::{Domain, Machine};
     use lightloom_fabric::units::Bytes;
     let work = Work::Ring { kind: Kind::AllGather, ring: 0, bytes: Bytes(1 << 20) };
     let task = |name: &str| Task { name: name.into(), after: Vec::new(), work: work.clone() };
@@ -168,9 +168,11 @@ fn a_shared_ring_is_not_reused() {
     let machine = Machine {
         ranks: 4,
         rings: vec![vec![0, 1, 2, 3]],
+        domain: Domain::Cables,
         ring_link,
         rails: Vec::new(),
         rail_link,
+        expert_imbalance: 0.0,
     };
     let refused = replay(&graph, &machine, Reuse::IdleRings).unwrap_err();
     assert!(matches!(refused, ReplayError::BusyRing { ring: 0, .. }));

@@ -5,7 +5,7 @@ use lightloom_emulator::collective::Kind;
 use lightloom_emulator::engine::LinkSpec;
 use lightloom_emulator::training::chakra::{export, import};
 use lightloom_emulator::training::graph::{Task, TaskGraph, TaskId, Work};
-use lightloom_emulator::training::replay::{Machine, Reuse, replay};
+use lightloom_emulator::training::replay::{Domain, Machine, Reuse, replay};
 use lightloom_emulator::training::simai;
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds};
 use proptest::prelude::*;
@@ -15,9 +15,11 @@ fn machine() -> Machine {
     Machine {
         ranks: 8,
         rings: vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7]],
+        domain: Domain::Cables,
         ring_link: link(3_200),
         rails: (0..4).map(|rail| vec![rail, rail + 4]).collect(),
         rail_link: link(400),
+        expert_imbalance: 0.0,
     }
 }
 

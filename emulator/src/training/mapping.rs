@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::model::{Attention, Model};
+use super::schedule::Schedule;
 
 /// The cut of a job over GPUs. TP is innermost (neighbouring GPUs), then CP, EP inside DP, DP, and PP outermost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +24,8 @@ pub struct Mapping {
     pub virtual_stages: u32,
     /// What of the forward pass is thrown away and computed again.
     pub recompute: Recompute,
+    /// The order of passes.
+    pub schedule: Schedule,
 }
 
 /// What of the forward pass is thrown away and computed again in the backward pass.
@@ -111,7 +114,7 @@ impl std::fmt::Display for Mapping {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "TP {} CP {} PP {} DP {} EP {}, micro-batch {}, {} virtual stages, recompute {}",
+            "TP {} CP {} PP {} DP {} EP {}, micro-batch {}, {} virtual stages, recompute {}, {}",
             self.tensor,
             self.context,
             self.pipeline,
@@ -120,6 +123,7 @@ impl std::fmt::Display for Mapping {
             self.micro_batch,
             self.virtual_stages,
             self.recompute.label(),
+            self.schedule.label(),
         )
     }
 }
@@ -141,6 +145,12 @@ impl Mapping {
     #[must_use]
     pub fn gpus(&self) -> u64 {
         [self.tensor, self.context, self.pipeline, self.data].map(u64::from).iter().product()
+    }
+
+    /// Whether weight gradients are split off.
+    #[must_use]
+    pub fn is_zero_bubble(&self) -> bool {
+        self.schedule == Schedule::ZeroBubble
     }
 
     /// Micro-batches that a replica works through in a step.

@@ -24,20 +24,27 @@ impl Memory {
     }
 }
 
-/// Weights on the fullest rank: those that every replica holds alike, and the experts, which EP divides.
+/// Weights on the fullest rank: those that every replica holds alike, and the experts, which EP divides. Layers for
+/// multi-token prediction are the last stage's, on top of what any stage holds.
 #[must_use]
 pub fn weights_per_gpu(model: &Model, mapping: &Mapping) -> (f64, f64) {
     let tensor = f64::from(mapping.tensor);
     let pipeline = f64::from(mapping.pipeline);
     let (layers, expert_layers) = (f64::from(model.layers), f64::from(model.expert_layers()));
+    let depths = f64::from(model.prediction_depths);
+    let is_expert = expert_layers > 0.0;
+    let depth = model.attention_parameters()
+        + if is_expert { model.shared_parameters() } else { model.dense_parameters() }
+        + 2.0 * f64::from(model.hidden).powi(2);
     let dense = (layers * model.attention_parameters()
         + (layers - expert_layers) * model.dense_parameters()
         + expert_layers * model.shared_parameters())
         / pipeline
+        + depths * depth
         + model.embedding_parameters() * if mapping.pipeline == 1 { 2.0 } else { 1.0 };
     let experts = model.feed_forward.experts.as_ref().map_or(0.0, |experts| {
-        expert_layers / pipeline * f64::from(experts.count) / f64::from(mapping.expert)
-            * model.expert_parameters()
+        let own = expert_layers / pipeline + if is_expert { depths } else { 0.0 };
+        own * f64::from(experts.count) / f64::from(mapping.expert) * model.expert_parameters()
     });
     (dense / tensor, experts / tensor)
 }
@@ -111,6 +118,7 @@ pub fn memory(model: &Model, mapping: &Mapping, batch: Batch, software: &Softwar
 mod tests {
     use super::super::calibrated::A100_MEGATRON_LM_2022;
     use super::super::cards;
+    use super::super::schedule::Schedule;
     use super::*;
 
     #[test]
@@ -126,6 +134,7 @@ mod tests {
             micro_batch: 1,
             virtual_stages: 3,
             recompute: Recompute::Selective,
+            schedule: Schedule::OneForwardOneBackward,
         };
         let batch = Batch { sequences: 64, tokens: 2048 };
         let software = &A100_MEGATRON_LM_2022.software;

@@ -24,6 +24,19 @@ const DOMAIN: Plane = Plane(0);
 /// The plane of the data-centre network.
 const ACROSS: Plane = Plane(1);
 
+/// What joins the ranks of a high-bandwidth domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Domain {
+    /// Cables between neighbours of a ring, half of a rank's rate each; two ranks have both cables between them.
+    Cables,
+    /// A switch for each of these sets of ranks, a cable of each rank to it. All-to-alls and other
+    /// exchange between ranks of one set run over it, too.
+    Switches {
+        /// The ranks of each domain.
+        groups: Vec<Vec<u32>>,
+    },
+}
+
 /// Ranks in rings, and a switch that joins ranks.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -31,12 +44,16 @@ pub struct Machine {
     pub ranks: u32,
     /// The ranks of each ring of the high-bandwidth domain, in order; each rank in at most one.
     pub rings: Vec<Vec<u32>>,
-    /// A cable of a ring.
+    /// What the rings are made of.
+    pub domain: Domain,
+    /// A cable of a ring, or of a rank to the switch of its domain.
     pub ring_link: LinkSpec,
     /// Sets of ranks under one switch of the data-centre network each (rails).
     pub rails: Vec<Vec<u32>>,
     /// A cable to that switch.
     pub rail_link: LinkSpec,
+    /// How much more than its share the first rank of an all-to-all gets from the others: 0.2 is 20 %.
+    pub expert_imbalance: f64,
 }
 
 /// Whether times are used again.
@@ -46,6 +63,8 @@ pub enum Reuse {
     Never,
     /// A collective on an idle ring runs once for each kind and size.
     IdleRings,
+    /// The same, but the second, fourth, eighth … use of a time runs packet by packet nevertheless, and must take it.
+    Checked,
 }
 
 /// Why a graph cannot be run on a machine.
@@ -82,6 +101,16 @@ pub enum ReplayError {
         /// The ring.
         ring: u32,
     },
+    /// A collective that was run again took another time than the first.
+    #[error("task `{task}` took {now} on an idle ring, where its like took {first}")]
+    Changed {
+        /// The task.
+        task: String,
+        /// What it took when it first ran.
+        first: Picoseconds,
+        /// What it took now.
+        now: Picoseconds,
+    },
 }
 
 /// When each task began and ended.
@@ -95,6 +124,40 @@ pub struct Timeline {
     pub packet_hops: u64,
     /// Collectives whose time was reused.
     pub reused: u64,
+    /// Collectives that ran again to check the time that is reused.
+    pub checked: u64,
+}
+
+/// Runs `graph` on `machine`; `seen` hears of each task that ends.
+///
+/// # Errors
+/// If the graph names what the machine lacks, or reuse would not be exact.
+pub fn replay_watched(
+    graph: &TaskGraph,
+    machine: &Machine,
+    reuse: Reuse,
+    seen: &mut dyn FnMut(TaskId),
+) -> Result<Timeline, ReplayError> {
+    let mut run = Run::new(graph, machine, reuse)?;
+    run.begin_ready()?;
+    while let Some(event) = run.engine.next_event(SimTime(u64::MAX)) {
+        let task = match event {
+            Event::Timer { token, .. } => TaskId(token as u32),
+            Event::BatchDone { batch, at } => {
+                let task = run.batches[&batch.0];
+                run.spans[task.index()].1 = at;
+                run.remember(task, at)?;
+                task
+            }
+        };
+        run.finish(task);
+        seen(task);
+        run.begin_ready()?;
+    }
+    let end = run.spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START);
+    let packet_hops = run.engine.packets().hops;
+    let Run { spans, reused, checked, .. } = run;
+    Ok(Timeline { spans, end, packet_hops, reused, checked })
 }
 
 /// Runs `graph` on `machine`.
@@ -102,23 +165,14 @@ pub struct Timeline {
 /// # Errors
 /// If the graph names what the machine lacks, or reuse would not be exact.
 pub fn replay(graph: &TaskGraph, machine: &Machine, reuse: Reuse) -> Result<Timeline, ReplayError> {
-    let mut run = Run::new(graph, machine, reuse)?;
-    run.begin_ready()?;
-    while let Some(event) = run.engine.next_event(SimTime(u64::MAX)) {
-        match event {
-            Event::Timer { token, .. } => run.finish(TaskId(token as u32)),
-            Event::BatchDone { batch, at } => {
-                let task = run.batches[&batch.0];
-                run.spans[task.index()].1 = at;
-                run.remember(task, at);
-                run.finish(task);
-            }
-        }
-        run.begin_ready()?;
-    }
-    let end = run.spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START);
-    let packet_hops = run.engine.packets().hops;
-    Ok(Timeline { spans: run.spans, end, packet_hops, reused: run.reused })
+    replay_watched(graph, machine, reuse, &mut |_| ())
+}
+
+/// How long the collectives of one kind take on rings of one length.
+#[derive(Clone, Copy)]
+struct Known {
+    took: Picoseconds,
+    uses: u64,
 }
 
 struct Run<'g> {
@@ -133,11 +187,15 @@ struct Run<'g> {
     spans: Vec<(SimTime, SimTime)>,
     batches: BTreeMap<u32, TaskId>,
     busy: Vec<bool>,
+    /// By rank: its ring and the switch of its domain.
+    ring_of: Vec<Option<u32>>,
+    domain_of: Vec<Option<u32>>,
     /// By ranks of the ring, kind and size: how long it took on an idle ring.
-    known: BTreeMap<(usize, &'static str, u64), Picoseconds>,
+    known: BTreeMap<(usize, &'static str, u64), Known>,
     /// News of an end travels one shortest link delay, reused or not.
     news: Picoseconds,
     reused: u64,
+    checked: u64,
 }
 
 impl<'g> Run<'g> {
@@ -145,10 +203,26 @@ impl<'g> Run<'g> {
         let mut builder = NetworkBuilder::new();
         let hosts: Vec<VertexId> = (0..machine.ranks).map(|_| builder.add(Role::Host)).collect();
         let host = |rank: &u32| hosts[*rank as usize];
-        for ring in &machine.rings {
-            let members: Vec<VertexId> = ring.iter().map(host).collect();
-            let shape = if ring.len() > 2 { RingShape::Ring } else { RingShape::Line };
-            Ring::build_into(&mut builder, &members, shape, |_| machine.ring_link.in_plane(DOMAIN));
+        match &machine.domain {
+            Domain::Cables => {
+                for ring in &machine.rings {
+                    let members: Vec<VertexId> = ring.iter().map(host).collect();
+                    let mut link = machine.ring_link.in_plane(DOMAIN);
+                    let shape = if ring.len() > 2 { RingShape::Ring } else { RingShape::Line };
+                    if ring.len() == 2 {
+                        link.rate.0 *= 2;
+                    }
+                    Ring::build_into(&mut builder, &members, shape, |_| link);
+                }
+            }
+            Domain::Switches { groups } => {
+                for ranks in groups {
+                    let switch = builder.add(Role::Switch);
+                    for rank in ranks {
+                        builder.connect(host(rank), switch, machine.ring_link.in_plane(DOMAIN));
+                    }
+                }
+            }
         }
         for rail in &machine.rails {
             let switch = builder.add(Role::Switch);
@@ -175,9 +249,15 @@ impl<'g> Run<'g> {
             spans: vec![(SimTime::START, SimTime::START); graph.tasks().len()],
             batches: BTreeMap::new(),
             busy: vec![false; machine.rings.len()],
+            ring_of: set_of(machine.ranks, &machine.rings),
+            domain_of: match &machine.domain {
+                Domain::Cables => vec![None; machine.ranks as usize],
+                Domain::Switches { groups } => set_of(machine.ranks, groups),
+            },
             known: BTreeMap::new(),
             news,
             reused: 0,
+            checked: 0,
         })
     }
 
@@ -199,9 +279,7 @@ impl<'g> Run<'g> {
             }
             Work::Ring { kind, ring, bytes } => self.begin_ring(id, task, *kind, *ring, *bytes)?,
             Work::Across { kind, ranks, bytes } => {
-                let members =
-                    ranks.iter().map(|rank| self.host(task, *rank)).collect::<Result<_, _>>()?;
-                self.start_ring(id, *kind, members, *bytes, ACROSS, Directions::One)?;
+                self.begin_across(id, task, *kind, ranks, *bytes)?
             }
             Work::Transfer { from, to, bytes } => {
                 let ends = (self.host(task, *from)?, self.host(task, *to)?);
@@ -229,22 +307,102 @@ impl<'g> Run<'g> {
             index: ring,
             count,
         })?;
-        if self.reuse == Reuse::IdleRings && self.busy[ring as usize] {
+        self.occupy(task, ring)?;
+        let key = (ranks.len(), kind.name(), bytes.0);
+        if let Some(known) = self.known.get_mut(&key).filter(|_| self.reuse != Reuse::Never) {
+            known.uses += 1;
+            if self.reuse == Reuse::IdleRings || !known.uses.is_power_of_two() {
+                let end = self.engine.now() + known.took;
+                self.spans[id.index()].1 = end;
+                self.engine.set_timer(end + self.news, id.0.into());
+                self.reused += 1;
+                return Ok(());
+            }
+        }
+        let members = ranks.iter().map(|rank| self.hosts[*rank as usize]).collect();
+        // A ring of two is one cable: both ways round are the same way. Behind a switch one way fills the cables.
+        let is_wired = self.machine.domain == Domain::Cables && ranks.len() > 2;
+        let directions = if is_wired { Directions::Both } else { Directions::One };
+        self.start_ring(id, kind, members, bytes, DOMAIN, directions)
+    }
+
+    /// What is reused must be alone on its ring.
+    fn occupy(&mut self, task: &Task, ring: u32) -> Result<(), ReplayError> {
+        if self.reuse != Reuse::Never && self.busy[ring as usize] {
             return Err(ReplayError::BusyRing { task: task.name.clone(), ring });
         }
         self.busy[ring as usize] = true;
-        let known = self.known.get(&(ranks.len(), kind.name(), bytes.0)).copied();
-        if let Some(took) = known.filter(|_| self.reuse == Reuse::IdleRings) {
-            let end = self.engine.now() + took;
-            self.spans[id.index()].1 = end;
-            self.engine.set_timer(end + self.news, id.0.into());
-            self.reused += 1;
-            return Ok(());
+        Ok(())
+    }
+
+    fn begin_across(
+        &mut self,
+        id: TaskId,
+        task: &Task,
+        kind: Kind,
+        ranks: &[u32],
+        bytes: Bytes,
+    ) -> Result<(), ReplayError> {
+        let members: Vec<VertexId> =
+            ranks.iter().map(|rank| self.host(task, *rank)).collect::<Result<_, _>>()?;
+        let domain = |rank: &u32| self.domain_of[*rank as usize];
+        let is_inside = domain(&ranks[0]).is_some_and(|first| {
+            kind != Kind::AllToAll && ranks.iter().all(|rank| domain(rank) == Some(first))
+        });
+        for ring in self.rings_inside(ranks) {
+            self.occupy(task, ring)?;
         }
-        let members = ranks.iter().map(|rank| self.hosts[*rank as usize]).collect();
-        // A ring of two is one cable: both ways round are the same way.
-        let directions = if ranks.len() > 2 { Directions::Both } else { Directions::One };
-        self.start_ring(id, kind, members, bytes, DOMAIN, directions)
+        if kind == Kind::AllToAll {
+            return self.start_all_to_all(id, ranks, bytes);
+        }
+        let plane = if is_inside { DOMAIN } else { ACROSS };
+        self.start_ring(id, kind, members, bytes, plane, Directions::One)
+    }
+
+    /// The rings of those of `ranks` that share a switched domain with another of them.
+    fn rings_inside(&self, ranks: &[u32]) -> Vec<u32> {
+        let domain = |rank: &u32| self.domain_of[*rank as usize];
+        let mut rings: Vec<u32> = ranks
+            .iter()
+            .filter(|rank| domain(rank).is_some())
+            .filter(|rank| {
+                ranks.iter().any(|other| other != *rank && domain(other) == domain(rank))
+            })
+            .filter_map(|rank| self.ring_of[*rank as usize])
+            .collect();
+        rings.sort_unstable();
+        rings.dedup();
+        rings
+    }
+
+    /// Every piece at once, each over the domain's switch where both ends share one.
+    fn start_all_to_all(
+        &mut self,
+        id: TaskId,
+        ranks: &[u32],
+        size: Bytes,
+    ) -> Result<(), ReplayError> {
+        let (batch, now, count) = (self.engine.add_batch(), self.engine.now(), ranks.len());
+        let even = size.0 as f64 / count as f64;
+        let extra = even * self.machine.expert_imbalance;
+        for (place, from) in ranks.iter().enumerate() {
+            for step in 1..count {
+                let other = (place + step) % count;
+                let to = ranks[other];
+                let piece = match other {
+                    0 => even + extra,
+                    _ => even - extra / (count as f64 - 1.0),
+                };
+                let domain = |rank: u32| self.domain_of[rank as usize];
+                let is_inside = domain(*from).is_some() && domain(*from) == domain(to);
+                let plane = if is_inside { DOMAIN } else { ACROSS };
+                let ends = (self.hosts[*from as usize], self.hosts[to as usize]);
+                let flow = FlowSpec::new(ends.0, ends.1, Bytes(piece.max(1.0) as u64)).at(now);
+                self.engine.add_flow(flow.in_batch(batch).over(Route::Within(plane)))?;
+            }
+        }
+        self.watch(batch, id);
+        Ok(())
     }
 
     fn start_ring(
@@ -276,18 +434,31 @@ impl<'g> Run<'g> {
         })
     }
 
-    /// Keeps the time of a collective that ran on a ring.
-    fn remember(&mut self, id: TaskId, at: SimTime) {
-        if let Work::Ring { kind, ring, bytes } = &self.graph.tasks()[id.index()].work {
-            let ranks = self.machine.rings[*ring as usize].len();
-            let took = at.since(self.spans[id.index()].0);
-            self.known.insert((ranks, kind.name(), bytes.0), took);
+    /// Keeps the time of a collective that ran on a ring, or checks the one that is kept.
+    fn remember(&mut self, id: TaskId, at: SimTime) -> Result<(), ReplayError> {
+        let task = &self.graph.tasks()[id.index()];
+        let Work::Ring { kind, ring, bytes } = &task.work else { return Ok(()) };
+        let ranks = self.machine.rings[*ring as usize].len();
+        let now = at.since(self.spans[id.index()].0);
+        let first = Known { took: now, uses: 1 };
+        let known = self.known.entry((ranks, kind.name(), bytes.0)).or_insert(first);
+        if self.reuse != Reuse::Never && known.took != now {
+            let (task, first) = (task.name.clone(), known.took);
+            return Err(ReplayError::Changed { task, first, now });
         }
+        self.checked += u64::from(self.reuse == Reuse::Checked && known.uses > 1);
+        Ok(())
     }
 
     fn finish(&mut self, id: TaskId) {
-        if let Work::Ring { ring, .. } = self.graph.tasks()[id.index()].work {
-            self.busy[ring as usize] = false;
+        match &self.graph.tasks()[id.index()].work {
+            Work::Ring { ring, .. } => self.busy[*ring as usize] = false,
+            Work::Across { ranks, .. } => {
+                for ring in self.rings_inside(ranks) {
+                    self.busy[ring as usize] = false;
+                }
+            }
+            Work::Compute { .. } | Work::Transfer { .. } => {}
         }
         for next in &self.dependents[id.index()] {
             self.waiting[next.index()] -= 1;
@@ -296,4 +467,17 @@ impl<'g> Run<'g> {
             }
         }
     }
+}
+
+/// The place of the set that each rank is in.
+fn set_of(ranks: u32, sets: &[Vec<u32>]) -> Vec<Option<u32>> {
+    let mut of = vec![None; ranks as usize];
+    for (index, set) in sets.iter().enumerate() {
+        for rank in set {
+            if let Some(place) = of.get_mut(*rank as usize) {
+                *place = Some(index as u32);
+            }
+        }
+    }
+    of
 }

@@ -1,18 +1,29 @@
 //! How long a pipeline takes when its stages are uneven.
 //!
-//! A schedule says how the micro-batches of a step pass the stages. Closed forms here; the exact time of
-//! a schedule, operation by operation, comes from [`simulate`], which shares no code with them.
+//! A schedule says how the micro-batches of a step pass the stages. [`pipeline_time`] is a closed form; the exact time,
+//! pass by pass, comes from [`Pipeline::play`], which shares no code with it.
 
 use serde::{Deserialize, Serialize};
 
 /// The order in which a stage takes forward and backward passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// One forward, one backward; interleaved when a stage holds several pieces.
     OneForwardOneBackward,
     /// The weight gradients are split off and fill the end of the bubble (ZB-H1).
     ZeroBubble,
+}
+
+impl Schedule {
+    /// The word for it, on the command line and in results.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::OneForwardOneBackward => "1f1b",
+            Self::ZeroBubble => "zero-bubble",
+        }
+    }
 }
 
 /// One stage's time for one micro-batch.
@@ -56,7 +67,8 @@ impl PipelineTime {
 ///
 /// 1F1B: `(m−1)·slowest + Σ stages`; interleaved, the other stages' part is divided by the `v` pieces of a
 /// stage, and a last round that is not full costs `(v−1)·(p − m mod p)` pieces more. ZB-H1: each other
-/// stage costs `F + B − 2W` instead of `F + B + W`.
+/// stage costs `F + B − W` instead of `F + B + W`, `B` being the gradient of the inputs alone (Qi et al. 2023, "Zero Bubble
+/// Pipeline Parallelism", table 2; DeepSeek-V3's `F + B − 2W` counts both gradients in `B`), at least `F` and `B`.
 #[must_use]
 pub fn pipeline_time(
     schedule: Schedule,
@@ -78,65 +90,166 @@ pub fn pipeline_time(
             (p - 1.0 + partial) / v * typical.total_seconds()
         }
         Schedule::ZeroBubble => {
-            let stage = typical.forward_seconds + typical.input_gradient_seconds
-                - 2.0 * typical.weight_gradient_seconds;
-            (p - 1.0) * stage.max(0.0)
+            let (forward, input) = (typical.forward_seconds, typical.input_gradient_seconds);
+            let wait = forward + input - typical.weight_gradient_seconds;
+            (p - 1.0) * wait.max(forward).max(input)
         }
     };
     PipelineTime { busy_seconds, bubble_seconds }
 }
 
-/// The time of plain 1F1B, found by playing every operation of every stage in order.
-#[must_use]
-pub fn simulate(stages: &[StageTime], micro_batches: usize) -> f64 {
-    let (p, m) = (stages.len(), micro_batches);
-    let orders: Vec<Vec<(bool, usize)>> = (0..p).map(|stage| stage_order(p, stage, m)).collect();
-    let mut forward_end = vec![vec![f64::NAN; m]; p];
-    let mut backward_end = vec![vec![f64::NAN; m]; p];
-    let (mut next, mut free) = (vec![0; p], vec![0.0_f64; p]);
-    loop {
-        let mut moved = false;
-        for stage in 0..p {
-            while let Some(&(is_forward, micro)) = orders[stage].get(next[stage]) {
-                let ready = match (is_forward, stage) {
-                    (true, 0) => 0.0,
-                    (true, _) => forward_end[stage - 1][micro],
-                    (false, _) if stage + 1 == p => forward_end[stage][micro],
-                    (false, _) => backward_end[stage + 1][micro],
-                };
-                if ready.is_nan() {
-                    break;
-                }
-                let time = &stages[stage];
-                let span = if is_forward {
-                    time.forward_seconds
-                } else {
-                    time.input_gradient_seconds + time.weight_gradient_seconds
-                };
-                free[stage] = free[stage].max(ready) + span;
-                let ends = if is_forward { &mut forward_end } else { &mut backward_end };
-                ends[stage][micro] = free[stage];
-                next[stage] += 1;
-                moved = true;
-            }
-        }
-        if !moved {
-            break;
-        }
-    }
-    free.into_iter().fold(0.0, f64::max)
+/// What a stage does in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassKind {
+    /// Forward.
+    Forward,
+    /// Both gradients.
+    Backward,
+    /// The gradient of the inputs alone: what the stage before waits for.
+    InputGradient,
+    /// The gradient of the weights alone: nobody waits for it.
+    WeightGradient,
 }
 
-/// Forward (true) and backward (false) passes of a stage in 1F1B order, with their micro-batch.
-pub(super) fn stage_order(stages: usize, stage: usize, micro_batches: usize) -> Vec<(bool, usize)> {
-    let warm_up = (stages - 1 - stage).min(micro_batches);
-    let mut order: Vec<_> = (0..warm_up).map(|micro| (true, micro)).collect();
-    for micro in warm_up..micro_batches {
-        order.push((true, micro));
-        order.push((false, micro - warm_up));
+/// One pass of one micro-batch over one piece of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// What is done.
+    pub kind: PassKind,
+    /// Which of the stage's pieces, from 0.
+    pub piece: usize,
+    /// Which micro-batch, from 0.
+    pub micro_batch: usize,
+}
+
+/// A pipeline in which every stage knows the order of its passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// The rule behind the orders.
+    pub schedule: Schedule,
+    /// Stages.
+    pub stages: usize,
+    /// Pieces of a stage; more than one is interleaved 1F1B.
+    pub pieces: usize,
+    /// Micro-batches.
+    pub micro_batches: usize,
+}
+
+impl Pipeline {
+    /// The passes of `stage` in the order in which it takes them.
+    #[must_use]
+    pub fn order(&self, stage: usize) -> Vec<Pass> {
+        let total = self.micro_batches * self.pieces;
+        let behind = self.stages - 1 - stage;
+        let warm_up = match self.pieces {
+            1 => behind,
+            // Megatron-LM, `forward_backward_pipelining_with_interleaving`.
+            pieces => 2 * behind + (pieces - 1) * self.stages,
+        };
+        let warm_up = warm_up.min(total);
+        // In ZB-H1 as many micro-batches wait for their weight gradient as there are stages before this one, so
+        // that each stage keeps as many as the first does.
+        let (backward, waiting) = match self.schedule {
+            Schedule::OneForwardOneBackward => (PassKind::Backward, None),
+            Schedule::ZeroBubble => (PassKind::InputGradient, Some(stage.min(self.micro_batches))),
+        };
+        let mut order: Vec<Pass> = (0..warm_up).map(|k| self.nth(PassKind::Forward, k)).collect();
+        for k in 0..total {
+            if warm_up + k < total {
+                order.push(self.nth(PassKind::Forward, warm_up + k));
+            }
+            order.push(self.nth(backward, k));
+            if let Some(done) = waiting.and_then(|waiting| k.checked_sub(waiting)) {
+                order.push(self.nth(PassKind::WeightGradient, done));
+            }
+        }
+        let late = total - waiting.unwrap_or(0)..total;
+        order.extend(late.map(|k| self.nth(PassKind::WeightGradient, k)));
+        order
     }
-    order.extend((micro_batches - warm_up..micro_batches).map(|micro| (false, micro)));
-    order
+
+    /// The `k`-th pass of a kind: rounds of as many micro-batches as there are stages, piece by piece.
+    fn nth(&self, kind: PassKind, k: usize) -> Pass {
+        let round = self.stages * self.pieces;
+        let first = k / round * self.stages;
+        let width = self.stages.min(self.micro_batches - first);
+        let (piece, within) = (k % round / width, k % round % width);
+        let piece = if kind == PassKind::Forward { piece } else { self.pieces - 1 - piece };
+        Pass { kind, piece, micro_batch: first + within }
+    }
+
+    /// Where a piece of a stage stands on the way through the model.
+    fn place(&self, stage: usize, pass: Pass) -> usize {
+        pass.piece * self.stages + stage
+    }
+
+    /// Calls `run` for each pass of each stage, after everything that it waits for, each stage in its order.
+    /// False if stages wait for each other and not every pass could be run.
+    pub fn walk(&self, mut run: impl FnMut(usize, Pass)) -> bool {
+        let places = self.stages * self.pieces;
+        let orders: Vec<Vec<Pass>> = (0..self.stages).map(|stage| self.order(stage)).collect();
+        let mut forward = vec![vec![false; self.micro_batches]; places];
+        let mut backward = forward.clone();
+        let (mut next, mut moved) = (vec![0; self.stages], true);
+        while moved {
+            moved = false;
+            for stage in 0..self.stages {
+                while let Some(&pass) = orders[stage].get(next[stage]) {
+                    let (place, micro) = (self.place(stage, pass), pass.micro_batch);
+                    let is_ready = match pass.kind {
+                        PassKind::Forward => place == 0 || forward[place - 1][micro],
+                        PassKind::WeightGradient => backward[place][micro],
+                        _ if place + 1 == places => forward[place][micro],
+                        _ => backward[place + 1][micro],
+                    };
+                    if !is_ready {
+                        break;
+                    }
+                    run(stage, pass);
+                    match pass.kind {
+                        PassKind::Forward => forward[place][micro] = true,
+                        _ => backward[place][micro] = true,
+                    }
+                    next[stage] += 1;
+                    moved = true;
+                }
+            }
+        }
+        next.iter().zip(&orders).all(|(next, order)| *next == order.len())
+    }
+
+    /// The time of the whole, found by playing every pass of every stage; nothing if they wait for each other.
+    #[must_use]
+    pub fn play(&self, stages: &[StageTime]) -> Option<f64> {
+        let places = self.stages * self.pieces;
+        let mut forward = vec![vec![0.0_f64; self.micro_batches]; places];
+        let mut backward = forward.clone();
+        let mut free = vec![0.0_f64; self.stages];
+        let is_whole = self.walk(|stage, pass| {
+            let (place, micro) = (self.place(stage, pass), pass.micro_batch);
+            let time = &stages[stage];
+            let gradients = time.input_gradient_seconds + time.weight_gradient_seconds;
+            let (ready, span) = match pass.kind {
+                PassKind::Forward if place == 0 => (0.0, time.forward_seconds),
+                PassKind::Forward => (forward[place - 1][micro], time.forward_seconds),
+                PassKind::WeightGradient => (0.0, time.weight_gradient_seconds),
+                kind => {
+                    let last = place + 1 == places;
+                    let from =
+                        if last { forward[place][micro] } else { backward[place + 1][micro] };
+                    let both = kind == PassKind::Backward;
+                    (from, if both { gradients } else { time.input_gradient_seconds })
+                }
+            };
+            free[stage] = free[stage].max(ready) + span / self.pieces as f64;
+            match pass.kind {
+                PassKind::Forward => forward[place][micro] = free[stage],
+                PassKind::WeightGradient => {}
+                _ => backward[place][micro] = free[stage],
+            }
+        });
+        is_whole.then(|| free.into_iter().fold(0.0, f64::max))
+    }
 }
 
 #[cfg(test)]
@@ -152,6 +265,11 @@ mod tests {
         }
     }
 
+    fn pipeline(schedule: Schedule, stages: u32, pieces: u32, micro_batches: u64) -> Pipeline {
+        let micro_batches = usize::try_from(micro_batches).unwrap();
+        Pipeline { schedule, stages: stages as usize, pieces: pieces as usize, micro_batches }
+    }
+
     proptest! {
         #[test]
         fn the_closed_form_is_the_played_schedule(p in 1u32..9, extra in 0u64..20, slow in 1.0f64..1.5) {
@@ -161,7 +279,31 @@ mod tests {
             stages.push(slowest);
             let schedule = Schedule::OneForwardOneBackward;
             let closed = pipeline_time(schedule, p, 1, m, typical, slowest).total_seconds();
-            let played = simulate(&stages, usize::try_from(m).unwrap());
+            let played = pipeline(schedule, p, 1, m).play(&stages).unwrap();
+            prop_assert!((closed - played).abs() < 1e-9 * played, "{} {}", closed, played);
+        }
+
+        #[test]
+        fn interleaved_stages_take_the_closed_form(p in 2u32..7, v in 2u32..5, rounds in 1u64..5) {
+            let m = u64::from(p) * rounds;
+            let schedule = Schedule::OneForwardOneBackward;
+            let closed = pipeline_time(schedule, p, v, m, stage(1.0), stage(1.0)).total_seconds();
+            let played = pipeline(schedule, p, v, m).play(&vec![stage(1.0); p as usize]).unwrap();
+            prop_assert!((closed - played).abs() < 1e-9 * played, "{} {}", closed, played);
+        }
+
+        #[test]
+        fn a_zero_bubble_pipeline_takes_the_closed_form(
+            p in 1u32..9, extra in 0u64..20, input in 0.3f64..1.6, weight in 0.3f64..1.6,
+        ) {
+            let m = 2 * u64::from(p) + extra;
+            let time = StageTime {
+                forward_seconds: 1.0,
+                input_gradient_seconds: input,
+                weight_gradient_seconds: weight,
+            };
+            let closed = pipeline_time(Schedule::ZeroBubble, p, 1, m, time, time).total_seconds();
+            let played = pipeline(Schedule::ZeroBubble, p, 1, m).play(&vec![time; p as usize]).unwrap();
             prop_assert!((closed - played).abs() < 1e-9 * played, "{} {}", closed, played);
         }
     }
@@ -173,6 +315,8 @@ mod tests {
         assert!((one.bubble_seconds / one.busy_seconds - 7.0 / 64.0).abs() < 1e-12);
         let four = plain(Schedule::OneForwardOneBackward, 4);
         assert!((four.bubble_seconds * 4.0 - one.bubble_seconds).abs() < 1e-9);
-        assert!(plain(Schedule::ZeroBubble, 1).bubble_seconds.abs() < 1e-12);
+        // With three equal passes ZB-H1 leaves a third of the bubble (Qi et al. 2023, section 2.3).
+        let zero = plain(Schedule::ZeroBubble, 1);
+        assert!((zero.bubble_seconds * 3.0 - one.bubble_seconds).abs() < 1e-9);
     }
 }

@@ -58,6 +58,8 @@ pub struct Limits {
     pub virtual_stages: Vec<u32>,
     /// Recomputation.
     pub recompute: Vec<Recompute>,
+    /// Orders of passes; 1F1B, which is what the fitted software does, where none is given.
+    pub schedule: Vec<Schedule>,
 }
 
 /// A mapping and what it reaches.
@@ -90,6 +92,8 @@ const CONTEXT: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const MICRO_BATCH: [u32; 4] = [1, 2, 4, 8];
 /// All recomputations.
 const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
+/// The order of passes that is tried when none is given.
+const SCHEDULE: [Schedule; 1] = [Schedule::OneForwardOneBackward];
 
 fn or_all(given: &[u32], all: impl IntoIterator<Item = u32>) -> Vec<u32> {
     if given.is_empty() { all.into_iter().collect() } else { given.to_vec() }
@@ -139,20 +143,32 @@ impl Search<'_> {
                     micro_batch,
                     virtual_stages: 1,
                     recompute: Recompute::None,
+                    schedule: Schedule::OneForwardOneBackward,
                 };
                 if !mapping.refusals(self.model, self.batch).is_empty() {
                     continue;
                 }
                 for virtual_stages in self.virtual_stages(pipeline) {
-                    let recompute = &self.limits.recompute;
-                    let recompute =
-                        if recompute.is_empty() { &RECOMPUTE[..] } else { &recompute[..] };
-                    all.extend(recompute.iter().map(|&recompute| Mapping {
-                        virtual_stages,
-                        recompute,
-                        ..mapping
-                    }));
+                    self.with_passes(Mapping { virtual_stages, ..mapping }, all);
                 }
+            }
+        }
+    }
+
+    fn with_passes(&self, mapping: Mapping, all: &mut Vec<Mapping>) {
+        let limits = &self.limits;
+        let recompute =
+            if limits.recompute.is_empty() { &RECOMPUTE[..] } else { &limits.recompute[..] };
+        let schedules =
+            if limits.schedule.is_empty() { &SCHEDULE[..] } else { &limits.schedule[..] };
+        for &schedule in schedules {
+            // ZB-H1 is not interleaved.
+            if schedule == Schedule::OneForwardOneBackward || mapping.virtual_stages == 1 {
+                all.extend(recompute.iter().map(|&recompute| Mapping {
+                    recompute,
+                    schedule,
+                    ..mapping
+                }));
             }
         }
     }
@@ -191,7 +207,6 @@ impl Search<'_> {
             network: self.network,
             calibration: &calibration,
             precision: self.precision,
-            schedule: Schedule::OneForwardOneBackward,
             expert_imbalance: self.expert_imbalance,
         });
         let memory = memory(self.model, &mapping, self.batch, &calibration.software);
@@ -277,6 +292,7 @@ impl Search<'_> {
             micro_batch: first(&limits.micro_batch),
             virtual_stages: first(&limits.virtual_stages),
             recompute: limits.recompute.first().copied().unwrap_or(Recompute::None),
+            schedule: limits.schedule.first().copied().unwrap_or(SCHEDULE[0]),
         }
     }
 

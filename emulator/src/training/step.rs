@@ -15,7 +15,7 @@ use super::mapping::{Batch, Mapping, Recompute};
 use super::memory::weights_per_gpu;
 use super::model::{Activation, Model};
 use super::network::{Group, Network};
-use super::schedule::{PipelineTime, Schedule, StageTime, pipeline_time};
+use super::schedule::{PipelineTime, StageTime, pipeline_time};
 
 /// What a GPU can do, as far as the step needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -47,8 +47,6 @@ pub struct Job<'a> {
     pub calibration: &'a Calibration,
     /// Number format.
     pub precision: Precision,
-    /// Order of passes.
-    pub schedule: Schedule,
     /// How much more than its share the fullest expert rank gets: 0.2 is 20 %.
     pub expert_imbalance: f64,
 }
@@ -273,8 +271,8 @@ impl Job<'_> {
         (self.model.attention_parameters() + feed_forward) / self.tensor()
     }
 
-    /// Exchange of one forward pass over a layer: all of TP's, what is exposed of CP's and EP's.
-    fn exchange(&self, is_expert: bool) -> (f64, f64, f64) {
+    /// Exchange of one forward pass over a layer: all of TP's, what is exposed of EP's.
+    fn exchange(&self, is_expert: bool) -> (f64, f64) {
         let (mapping, calibration) = (&self.mapping, self.calibration);
         let links = &calibration.network;
         let tensor_group = Group { size: mapping.tensor.into(), stride: 1 };
@@ -283,39 +281,63 @@ impl Job<'_> {
         let tensor = 4.0 * self.network.all_gather(tensor_group, bytes, links);
         let expert = if is_expert && mapping.expert > 1 {
             let group = Group { size: mapping.expert.into(), stride: mapping.tensor.into() };
-            let top_k = self.model.feed_forward.experts.as_ref().map_or(0, |e| e.top_k);
-            let bytes = bytes / self.tensor() * f64::from(top_k) * (1.0 + self.expert_imbalance);
+            let bytes = self.dispatch_bytes() * (1.0 + self.expert_imbalance);
             2.0 * self.network.all_to_all(group, bytes, links)
         } else {
             0.0
         };
-        (tensor, self.context_exchange(), expert * calibration.expert_exposed)
+        (tensor, expert * calibration.expert_exposed)
     }
 
-    /// Exposed context-parallel exchange of one forward pass over a layer.
-    fn context_exchange(&self) -> f64 {
+    /// Bytes that a rank has for the experts of all ranks.
+    fn dispatch_bytes(&self) -> f64 {
+        let top_k = self.model.feed_forward.experts.as_ref().map_or(0, |experts| experts.top_k);
+        2.0 * self.tokens() * f64::from(self.model.hidden) / self.tensor() * f64::from(top_k)
+    }
+
+    /// Bytes of the keys and values of a rank's tokens.
+    fn context_block(&self) -> f64 {
+        let split = self.tensor().min(self.model.attention.key_value_width());
+        2.0 * self.tokens() * self.model.attention.key_value_width() / split
+    }
+
+    /// Exposed context-parallel exchange of one forward and one backward pass over a layer. Backward, a ring passes
+    /// keys and values on with their gradients, and what was gathered is gathered again and its gradients reduced.
+    fn context_exchange(&self) -> [f64; 2] {
         let mapping = &self.mapping;
         if mapping.context == 1 {
-            return 0.0;
+            return [0.0; 2];
         }
         let links = &self.calibration.network;
         let group = Group { size: mapping.context.into(), stride: mapping.tensor.into() };
         let c = f64::from(mapping.context);
-        let split = self.tensor().min(self.model.attention.key_value_width());
-        let block = 2.0 * self.tokens() * self.model.attention.key_value_width() / split;
+        let block = self.context_block();
         match self.calibration.software.context_exchange {
             ContextExchange::Ring => {
-                let step = self.network.neighbour(group, block, links);
-                let (core, _) = self.attention_core();
-                (c - 1.0) * (step - core / c).max(0.0)
+                let (core, core_backward) = self.attention_core();
+                let exposed = |bytes: f64, core: f64| {
+                    let step = self.network.neighbour(group, bytes, links);
+                    (c - 1.0) * (step - core / c).max(0.0)
+                };
+                [exposed(block, core), exposed(2.0 * block, core_backward)]
             }
-            ContextExchange::AllGather => self.network.all_gather(group, block * c, links),
+            ContextExchange::AllGather => {
+                let once = self.network.all_gather(group, block * c, links);
+                [once, 2.0 * once]
+            }
             ContextExchange::AllToAll => {
-                let h = f64::from(self.model.hidden);
-                let bytes = 2.0 * self.tokens() * 2.0 * h / self.tensor() + block;
-                self.network.all_to_all(group, bytes, links)
+                let once = |bytes: f64| self.network.all_to_all(group, bytes, links);
+                let both = self.context_turns().map(once).iter().sum();
+                [both, both]
             }
         }
+    }
+
+    /// Bytes that a rank has for the all-to-alls of Ulysses: queries, keys and values before the attention core, its
+    /// values after it.
+    fn context_turns(&self) -> [f64; 2] {
+        let values = 2.0 * self.tokens() * self.model.attention.core_width() / 2.0 / self.tensor();
+        [values + self.context_block(), values]
     }
 
     /// Forward and backward pass of one layer, recomputation included.
@@ -323,7 +345,8 @@ impl Job<'_> {
         let gemms = self.projection_gemms() + self.feed_forward_gemms(is_expert);
         let (core, core_backward) = self.attention_core();
         let elements = self.memory_seconds(self.element_bytes(is_expert));
-        let (all_tensor, context, expert) = self.exchange(is_expert);
+        let (all_tensor, expert) = self.exchange(is_expert);
+        let [context, context_backward] = self.context_exchange();
         // TP exchange hides behind the matrix products, never more of it than they last.
         let exposed = all_tensor * self.calibration.tensor_exposed;
         let tensor = exposed.max(all_tensor - gemms);
@@ -335,7 +358,7 @@ impl Job<'_> {
         let backward = Spent {
             compute: 2.0 * gemms + core_backward + 2.0 * elements + accumulate,
             tensor,
-            context: 2.0 * context,
+            context: context_backward,
             expert,
         };
         let forward = forward.at_least(launch);
@@ -370,6 +393,20 @@ impl Job<'_> {
         }
     }
 
+    /// What the last stage does beside its layers: output layer and loss, and for each multi-token-prediction depth
+    /// a projection from twice the width, a layer and a further output layer.
+    fn last_stage_extra(&self) -> Passes {
+        let output = self.output();
+        let depths = f64::from(self.model.prediction_depths);
+        let h = f64::from(self.model.hidden);
+        let gemm = self.gemm(self.tokens(), 2.0 * h, h / self.tensor(), self.precision);
+        let spent = |compute| Spent { compute, ..Spent::default() };
+        let projection =
+            Passes { forward: spent(gemm), backward: spent(2.0 * gemm), weight_gradient: gemm };
+        let depth = projection.plus(&self.layer(self.model.expert_layers() > 0)).plus(&output);
+        output.plus(&depth.times(depths))
+    }
+
     /// The mean stage and the slowest.
     fn stages(&self) -> (Passes, Passes) {
         let model = self.model;
@@ -378,7 +415,7 @@ impl Job<'_> {
             .layer(false)
             .times(f64::from(model.dense_layers()) / layers)
             .plus(&self.layer(true).times(f64::from(model.expert_layers()) / layers));
-        let output = self.output();
+        let output = self.last_stage_extra();
         let p = self.mapping.pipeline;
         let mean = mean_layer.times(layers / f64::from(p)).plus(&output.times(1.0 / f64::from(p)));
         if p == 1 {
@@ -458,50 +495,135 @@ impl Job<'_> {
     }
 }
 
-/// What a rank does in a step, layer by layer: what a task graph is made of.
+/// Seconds of computing in the two directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Half {
+    /// Forward.
+    pub forward: f64,
+    /// Both gradients.
+    pub backward: f64,
+    /// The gradient of the weights, part of `backward`; known for the output layer only.
+    pub weight_gradient: f64,
+}
+
+/// What a rank computes in one layer. Without exchange; recomputation of the whole layer not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LayerParts {
+    /// Attention without its core.
+    pub attention: Half,
+    /// The attention core.
+    pub core: Half,
+    /// The feed-forward part or the experts.
+    pub feed_forward: Half,
+    /// The weight gradients of the layer, part of the backward passes above.
+    pub weight_gradient: f64,
+    /// Whether it has experts.
+    pub is_expert: bool,
+}
+
+/// What a rank does in a step: what a task graph is made of. Seconds and bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pieces {
-    /// Seconds of computing in a layer's forward pass.
-    pub layer_forward_seconds: f64,
-    /// Seconds of computing in a layer's backward pass, recomputation included.
-    pub layer_backward_seconds: f64,
-    /// Seconds of the output layer's forward pass.
-    pub output_forward_seconds: f64,
-    /// Seconds of the output layer's backward pass.
-    pub output_backward_seconds: f64,
+    /// A dense layer and one with experts.
+    layers: [LayerParts; 2],
+    /// Whether whole layers are computed again.
+    pub is_recomputed: bool,
+    /// What the last stage does beside its layers.
+    pub output: Half,
     /// Bytes of the whole array in one all-gather or reduce-scatter of TP.
     pub exchange_bytes: f64,
-    /// All-gathers of a layer's backward pass; as many reduce-scatters. Two of each in the forward pass.
-    pub backward_gathers: u32,
+    /// Bytes of the keys and values of a rank's tokens.
+    pub context_block_bytes: f64,
+    /// Bytes that a rank has for Ulysses' all-to-alls before and after the attention core.
+    pub context_turn_bytes: [f64; 2],
+    /// Bytes that a rank has for one all-to-all of EP.
+    pub expert_bytes: f64,
     /// Bytes that a rank sends to the next stage.
     pub transfer_bytes: f64,
-    /// Bytes of gradients that a rank reduces with its replicas.
-    pub gradient_bytes: f64,
+    /// Weights of a rank: those that all replicas share, and experts.
+    pub weights: (f64, f64),
     /// Seconds of the optimizer.
     pub optimizer_seconds: f64,
 }
 
+impl Pieces {
+    /// The parts of a layer by its place in the model: dense layers come first.
+    #[must_use]
+    pub fn layer(&self, job: &Job<'_>, layer: u32) -> LayerParts {
+        self.layers[usize::from(layer >= job.model.dense_layers())]
+    }
+}
+
 impl Job<'_> {
-    /// The pieces of a step of a model whose layers are all alike, EP and CP exchange taken as computing.
+    /// The pieces of a step.
     #[must_use]
     pub fn pieces(&self) -> Pieces {
-        let layer = self.layer(self.model.expert_layers() > 0);
-        let output = self.output();
-        let beside_tensor = |spent: &Spent| spent.compute + spent.context + spent.expert;
+        let output = self.last_stage_extra();
         let split = if self.calibration.software.split_transfers { self.tensor() } else { 1.0 };
         let bytes = 2.0 * self.tokens() * f64::from(self.model.hidden);
-        let (dense, experts) = weights_per_gpu(self.model, &self.mapping);
         Pieces {
-            layer_forward_seconds: beside_tensor(&layer.forward),
-            layer_backward_seconds: beside_tensor(&layer.backward),
-            output_forward_seconds: output.forward.compute,
-            output_backward_seconds: output.backward.compute,
+            layers: [self.layer_parts(false), self.layer_parts(true)],
+            is_recomputed: self.mapping.recompute == Recompute::Full,
+            output: Half {
+                forward: output.forward.total(),
+                backward: output.backward.total(),
+                weight_gradient: output.weight_gradient,
+            },
             exchange_bytes: bytes,
-            backward_gathers: if self.mapping.recompute == Recompute::Full { 4 } else { 2 },
+            context_block_bytes: self.context_block(),
+            context_turn_bytes: self.context_turns(),
+            expert_bytes: self.dispatch_bytes(),
             transfer_bytes: bytes / split,
-            gradient_bytes: (dense + experts) * self.calibration.software.gradient_bytes,
+            weights: weights_per_gpu(self.model, &self.mapping),
             optimizer_seconds: self.optimizer(),
         }
+    }
+
+    fn layer_parts(&self, is_expert: bool) -> LayerParts {
+        let (projections, products) = (self.projection_gemms(), self.feed_forward_gemms(is_expert));
+        let (core, core_backward) = self.attention_core();
+        let elements = self.memory_seconds(self.element_bytes(is_expert));
+        let passes = self.layer(is_expert);
+        let accumulate = passes.weight_gradient - projections - products;
+        let half = |gemms: f64| Half {
+            forward: gemms + elements / 2.0,
+            backward: 2.0 * gemms + elements + accumulate / 2.0,
+            weight_gradient: 0.0,
+        };
+        let mut parts = LayerParts {
+            attention: half(projections),
+            core: Half { forward: core, backward: core_backward, weight_gradient: 0.0 },
+            feed_forward: half(products),
+            weight_gradient: passes.weight_gradient,
+            is_expert,
+        };
+        // Launching kernels, and what selective recomputation repeats, stand with attention.
+        let again =
+            if self.mapping.recompute == Recompute::Full { passes.forward.compute } else { 0.0 };
+        let (forward, backward) = (passes.forward.compute, passes.backward.compute - again);
+        parts.attention.forward += forward - parts.sum(|half| half.forward);
+        parts.attention.backward += backward - parts.sum(|half| half.backward);
+        parts
+    }
+
+    /// Layers of the `place`-th of `places` pieces of the model. Where ends are balanced, the first and the last
+    /// piece hold one less; otherwise the first pieces hold what is left over.
+    #[must_use]
+    pub fn layers_of(&self, place: u32, places: u32) -> std::ops::Range<u32> {
+        let layers = self.model.layers;
+        let ends = u32::from(self.calibration.software.balanced_ends && places > 1);
+        let cut = |place: u32| {
+            let all = layers + 2 * ends;
+            let before = all / places * place + (all % places).min(place);
+            before.saturating_sub(ends).min(layers)
+        };
+        cut(place)..cut(place + 1)
+    }
+}
+
+impl LayerParts {
+    fn sum(&self, of: impl Fn(&Half) -> f64) -> f64 {
+        [self.attention, self.core, self.feed_forward].iter().map(of).sum()
     }
 }
 
@@ -514,7 +636,7 @@ pub fn step_time(job: &Job<'_>) -> StepTime {
     let (m, p, v) =
         (micro_batches as f64, f64::from(mapping.pipeline), f64::from(mapping.virtual_stages));
     let PipelineTime { bubble_seconds, .. } = pipeline_time(
-        job.schedule,
+        mapping.schedule,
         mapping.pipeline,
         mapping.virtual_stages,
         micro_batches,

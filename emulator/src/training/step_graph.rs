@@ -1,20 +1,24 @@
 //! The task graph of one training step, and the machine it runs on.
 //!
 //! ```text
-//!   layer:  all-gather ▶ compute ▶ reduce-scatter ▶ all-gather ▶ compute ▶ reduce-scatter     (ring of the stage)
-//!   stage:  layers of each pass, passes in 1F1B order, transfers to and from its neighbours    (rail)
-//!   step:   stages, then gradients round the replicas of a stage, then the optimizer           (rail)
+//!   half a layer:  all-gather ▶ compute ▶ reduce-scatter, with CP's exchange round the attention core
+//!                  and EP's before and after the experts          (ring of the TP group; data-centre network)
+//!   pass:          the layers of a piece of a stage, transfers from and to its neighbours
+//!   step:          passes in the order of the schedule, then gradients of the replicas, optimizer, weights
 //! ```
-//! Nothing of TP is hidden behind computing here: the graph shows the exchange at its full length. The ranks
-//! of a stage use one rail each, and all rails carry the same at the same time; one stands for all unless
-//! [`Rails::All`] asks for every one.
+//! A *lane* is one TP group of a stage: there are `replicas × CP` of them. Nothing is hidden behind computing but
+//! what the order of the passes hides, and CP's blocks behind the core: the graph shows the exchange at its full length.
+//! The ranks of a lane use one rail each, and all rails carry the same at the same time; one stands for
+//! all unless [`Rails::All`] asks for every one.
 
 use lightloom_fabric::units::{Bytes, Picoseconds};
 
+use super::calibration::{ContextExchange, Sharding};
 use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
-use super::replay::Machine;
-use super::schedule::stage_order;
-use super::step::{Job, Pieces};
+use super::network::{Group, Shape};
+use super::replay::{Domain, Machine};
+use super::schedule::{Pass, PassKind, Pipeline};
+use super::step::{Half, Job, Pieces};
 use crate::collective::Kind;
 use crate::engine::LinkSpec;
 
@@ -27,69 +31,98 @@ pub enum Rails {
     All,
 }
 
-/// The graph of one step of `job` and its machine: `replicas` of the job's replicas in plain 1F1B, TP
-/// rings of `ring_link` cables, rails of `rail_link` cables.
+/// The graph of one step of `job` and its machine: `replicas` of the job's replicas, TP groups joined by
+/// `domain_link` cables, rails of `rail_link` cables.
 ///
 /// # Errors
 /// Never for a job that has a stage, a replica and a micro-batch: the tasks are made in order.
+///
+/// # Panics
+/// If EP does not divide `replicas × CP`, or the order of passes leaves stages waiting for each other
+/// (interleaved stages and micro-batches that are no multiple of them).
 pub fn step_graph(
     job: &Job<'_>,
     replicas: u32,
     rails: Rails,
-    [ring_link, rail_link]: [LinkSpec; 2],
+    [domain_link, rail_link]: [LinkSpec; 2],
 ) -> Result<(TaskGraph, Machine), GraphError> {
-    let mut maker = Maker {
+    let mapping = &job.mapping;
+    let lanes = replicas * mapping.context;
+    assert!(lanes.is_multiple_of(mapping.expert), "EP divides the lanes");
+    let maker = Maker {
+        job,
         pieces: job.pieces(),
-        tensor: job.mapping.tensor,
-        stages: job.mapping.pipeline,
-        layers: job.model.layers,
-        replicas,
-        rails: if rails == Rails::All { job.mapping.tensor } else { 1 },
+        lanes,
+        rails: if rails == Rails::All { mapping.tensor } else { 1 },
         tasks: Vec::new(),
     };
-    let micro_batches = job.mapping.micro_batches(job.batch) as usize;
-    let last: Vec<TaskId> =
-        (0..replicas).flat_map(|replica| maker.pipeline(replica, micro_batches)).collect();
-    maker.gradients(&last);
-    let machine = maker.machine(ring_link, rail_link);
-    Ok((TaskGraph::new(maker.tasks)?, machine))
+    let machine = maker.machine(domain_link, rail_link);
+    Ok((TaskGraph::new(maker.step())?, machine))
 }
 
-struct Maker {
+struct Maker<'j> {
+    job: &'j Job<'j>,
     pieces: Pieces,
-    tensor: u32,
-    stages: u32,
-    layers: u32,
-    replicas: u32,
+    lanes: u32,
     rails: u32,
     tasks: Vec<Task>,
 }
+
+/// By lane: what must be done before the next task of the lane.
+type Front = Vec<Vec<TaskId>>;
 
 fn picoseconds(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12).round() as u64)
 }
 
-impl Maker {
-    fn ring(&self, replica: u32, stage: u32) -> u32 {
-        replica * self.stages + stage
+/// Cuts `lanes` into groups of `size` that are `stride` apart.
+fn groups(lanes: u32, size: u32, stride: u32) -> impl Iterator<Item = Vec<u32>> {
+    (0..lanes)
+        .filter(move |lane| (lane / stride).is_multiple_of(size))
+        .map(move |first| (0..size).map(|place| first + place * stride).collect())
+}
+
+impl Maker<'_> {
+    /// The TP group of a lane of a stage. Stages are outermost: their lanes are far from each other.
+    fn ring(&self, stage: u32, lane: u32) -> u32 {
+        stage * self.lanes + lane
     }
 
-    fn rank(&self, replica: u32, stage: u32, rail: u32) -> u32 {
-        self.ring(replica, stage) * self.tensor + rail
+    fn rank(&self, stage: u32, lane: u32, rail: u32) -> u32 {
+        self.ring(stage, lane) * self.job.mapping.tensor + rail
     }
 
-    fn machine(&self, ring_link: LinkSpec, rail_link: LinkSpec) -> Machine {
-        let ring_count = self.replicas * self.stages;
-        let ranks = ring_count * self.tensor;
-        let rings = (0..ring_count).map(|ring| ring * self.tensor..(ring + 1) * self.tensor);
-        let rails =
-            (0..self.rails).map(|rail| (0..ring_count).map(move |ring| ring * self.tensor + rail));
+    fn machine(&self, domain_link: LinkSpec, rail_link: LinkSpec) -> Machine {
+        let (tensor, stages) = (self.job.mapping.tensor, self.job.mapping.pipeline);
+        let rings = stages * self.lanes;
+        let network = self.job.network;
+        let domain = match network.shape {
+            Shape::Switch => Domain::Switches {
+                // Domains do not span stages here; a rank's domain is that of its lane.
+                groups: (0..stages)
+                    .flat_map(|stage| {
+                        let per = (network.domain_gpus / tensor).clamp(1, self.lanes);
+                        let starts = (0..self.lanes).step_by(per as usize);
+                        starts.map(move |lane| {
+                            let end = (lane + per).min(self.lanes);
+                            self.rank(stage, lane, 0)..self.rank(stage, end, 0)
+                        })
+                    })
+                    .map(Iterator::collect)
+                    .collect(),
+            },
+            Shape::Ring | Shape::Torus => Domain::Cables,
+        };
+        let of_ring = |ring: u32| (ring * tensor..(ring + 1) * tensor).collect();
+        let rails = (0..self.rails).map(|rail| (0..rings).map(move |ring| ring * tensor + rail));
         Machine {
-            ranks,
-            rings: rings.filter(|_| self.tensor > 1).map(Iterator::collect).collect(),
-            ring_link,
-            rails: rails.filter(|_| ring_count > 1).map(Iterator::collect).collect(),
+            ranks: rings * tensor,
+            rings: (0..rings).filter(|_| tensor > 1).map(of_ring).collect(),
+            domain,
+            ring_link: domain_link,
+            rails: rails.filter(|_| rings > 1).map(Iterator::collect).collect(),
             rail_link,
+            expert_imbalance: self.job.expert_imbalance,
         }
     }
 
@@ -98,140 +131,383 @@ impl Maker {
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    /// The stages of one replica; the last task of each.
-    fn pipeline(&mut self, replica: u32, micro_batches: usize) -> Vec<TaskId> {
-        let stages = self.stages as usize;
-        let orders: Vec<_> =
-            (0..stages).map(|stage| stage_order(stages, stage, micro_batches)).collect();
-        // By pass, stage and micro-batch: what must have come before a pass may begin.
-        let mut forward: Vec<Vec<Option<Vec<TaskId>>>> = vec![vec![None; micro_batches]; stages];
+    fn step(mut self) -> Vec<Task> {
+        let mapping = self.job.mapping;
+        let pipeline = Pipeline {
+            schedule: mapping.schedule,
+            stages: mapping.pipeline as usize,
+            pieces: mapping.virtual_stages as usize,
+            micro_batches: mapping.micro_batches(self.job.batch) as usize,
+        };
+        let places = pipeline.stages * pipeline.pieces;
+        let nothing: Front = vec![Vec::new(); self.lanes as usize];
+        // By place and micro-batch: what brings a pass its input.
+        let mut forward = vec![vec![nothing.clone(); pipeline.micro_batches]; places];
         let mut backward = forward.clone();
-        forward[0] = vec![Some(Vec::new()); micro_batches];
-        let mut last: Vec<Option<TaskId>> = vec![None; stages];
-        let mut next = vec![0; stages];
-        let mut moved = true;
-        while moved {
-            moved = false;
-            for stage in 0..stages {
-                while let Some(&(is_forward, micro)) = orders[stage].get(next[stage]) {
-                    let ready = if is_forward { &forward } else { &backward };
-                    let Some(mut after) = ready[stage][micro].clone() else { break };
-                    after.extend(last[stage]);
-                    let end = self.pass(replica, stage as u32, micro, is_forward, after);
-                    last[stage] = Some(end);
-                    let arrived = self.hand_on(replica, stage as u32, micro, is_forward, end);
-                    match (is_forward, stage + 1 == stages) {
-                        (true, true) => backward[stage][micro] = Some(vec![end]),
-                        (true, false) => forward[stage + 1][micro] = Some(arrived),
-                        (false, _) if stage > 0 => backward[stage - 1][micro] = Some(arrived),
-                        (false, _) => {}
-                    }
-                    next[stage] += 1;
-                    moved = true;
-                }
+        let mut last = vec![nothing; pipeline.stages];
+        let is_whole = pipeline.walk(|stage, pass| {
+            let (place, micro) = (pass.piece * pipeline.stages + stage, pass.micro_batch);
+            let inputs = match pass.kind {
+                PassKind::Forward => &forward[place][micro],
+                PassKind::WeightGradient => &Vec::new(),
+                PassKind::Backward | PassKind::InputGradient => &backward[place][micro],
+            };
+            let mut front = last[stage].clone();
+            for (front, input) in front.iter_mut().zip(inputs) {
+                front.extend(input);
             }
+            let end = self.pass(stage as u32, place, places, pass, front);
+            match pass.kind {
+                PassKind::Forward if place + 1 == places => backward[place][micro] = end.clone(),
+                PassKind::Forward => {
+                    let to = (place + 1) % pipeline.stages;
+                    forward[place + 1][micro] = self.hand_on(stage as u32, to as u32, &end);
+                }
+                PassKind::Backward | PassKind::InputGradient if place > 0 => {
+                    let to = (place - 1) % pipeline.stages;
+                    backward[place - 1][micro] = self.hand_on(stage as u32, to as u32, &end);
+                }
+                _ => {}
+            }
+            last[stage] = end;
+        });
+        assert!(is_whole, "stages wait for each other");
+        for (stage, front) in last.into_iter().enumerate() {
+            self.finish(stage as u32, front);
         }
-        last.into_iter().flatten().collect()
+        self.tasks
     }
 
-    /// One pass of one micro-batch over the layers of a stage; its last task.
+    /// One pass of one micro-batch over the layers of a piece; the last task of each lane.
     fn pass(
         &mut self,
-        replica: u32,
         stage: u32,
-        micro: usize,
-        is_forward: bool,
-        after: Vec<TaskId>,
-    ) -> TaskId {
-        let label = if is_forward { "forward" } else { "backward" };
-        let name = |what: &str| format!("{label} {what} r{replica} s{stage} m{micro}");
-        let layers = self.layers * (stage + 1) / self.stages - self.layers * stage / self.stages;
-        let pieces = self.pieces;
-        let (seconds, output, gathers) = if is_forward {
-            (pieces.layer_forward_seconds, pieces.output_forward_seconds, 2)
-        } else {
-            let gathers = pieces.backward_gathers;
-            (pieces.layer_backward_seconds, pieces.output_backward_seconds, gathers)
-        };
-        let rank = self.rank(replica, stage, 0);
-        let mut after = after;
-        let is_last = stage + 1 == self.stages;
-        if is_last && !is_forward {
-            let work = Work::Compute { rank, took: picoseconds(output) };
-            after = vec![self.add(name("output"), after, work)];
+        place: usize,
+        places: usize,
+        pass: Pass,
+        mut front: Front,
+    ) -> Front {
+        let layers = self.job.layers_of(place as u32, places as u32);
+        let is_last = place + 1 == places;
+        let (output, gradients) = (self.pieces.output, self.job.mapping.is_zero_bubble());
+        if pass.kind == PassKind::WeightGradient {
+            let own = layers.map(|layer| self.pieces.layer(self.job, layer).weight_gradient).sum();
+            let seconds: f64 = own;
+            let seconds = seconds + if is_last { output.weight_gradient } else { 0.0 };
+            return self.compute("weight gradient", stage, pass, seconds, front);
         }
-        for _ in 0..layers * gathers {
-            after = self.exchange(&name("gather"), Kind::AllGather, replica, stage, after);
-            let work = Work::Compute { rank, took: picoseconds(seconds / f64::from(gathers)) };
-            after = vec![self.add(name("compute"), after, work)];
-            after = self.exchange(&name("scatter"), Kind::ReduceScatter, replica, stage, after);
+        self.gather_weights(stage, &mut front);
+        if pass.kind == PassKind::Forward {
+            for layer in layers {
+                front = self.layer_forward(stage, pass, layer, front);
+            }
+            let seconds = if is_last { output.forward } else { 0.0 };
+            return self.compute("end", stage, pass, seconds, front);
         }
-        if is_last && is_forward || after.len() != 1 {
-            let took = if is_last { picoseconds(output) } else { Picoseconds::ZERO };
-            after = vec![self.add(name("output"), after, Work::Compute { rank, took })];
+        let later = |seconds: f64, weight: f64| if gradients { seconds - weight } else { seconds };
+        let seconds = if is_last { later(output.backward, output.weight_gradient) } else { 0.0 };
+        front = self.compute("begin", stage, pass, seconds, front);
+        for layer in layers.rev() {
+            if self.pieces.is_recomputed {
+                front = self.layer_forward(stage, pass, layer, front);
+            }
+            front = self.layer_backward(stage, pass, layer, front);
         }
-        after[0]
+        self.scatter_gradients(stage, front)
     }
 
-    fn exchange(
+    fn layer_forward(&mut self, stage: u32, pass: Pass, layer: u32, front: Front) -> Front {
+        let parts = self.pieces.layer(self.job, layer);
+        let front = self.half(stage, pass, front, |maker, front| {
+            let front = maker.compute("attention", stage, pass, parts.attention.forward, front);
+            maker.core(stage, pass, parts.core.forward, false, front)
+        });
+        self.half(stage, pass, front, |maker, front| {
+            let front = maker.experts("dispatch", stage, parts.is_expert, front);
+            let seconds = parts.feed_forward.forward;
+            let front = maker.compute("feed-forward", stage, pass, seconds, front);
+            maker.experts("combine", stage, parts.is_expert, front)
+        })
+    }
+
+    fn layer_backward(&mut self, stage: u32, pass: Pass, layer: u32, front: Front) -> Front {
+        let parts = self.pieces.layer(self.job, layer);
+        let is_split = self.job.mapping.is_zero_bubble();
+        // What ZB-H1 does later is taken off in the ratio of the halves.
+        let later = if is_split { parts.weight_gradient } else { 0.0 };
+        let both = parts.attention.backward + parts.feed_forward.backward;
+        let now = |half: Half| half.backward * (1.0 - later / both);
+        let front = self.half(stage, pass, front, |maker, front| {
+            let front = maker.experts("combine gradient", stage, parts.is_expert, front);
+            let seconds = now(parts.feed_forward);
+            let front = maker.compute("feed-forward", stage, pass, seconds, front);
+            maker.experts("dispatch gradient", stage, parts.is_expert, front)
+        });
+        self.half(stage, pass, front, |maker, front| {
+            let front = maker.core(stage, pass, parts.core.backward, true, front);
+            maker.compute("attention", stage, pass, now(parts.attention), front)
+        })
+    }
+
+    /// TP's exchange round half a layer.
+    fn half(
         &mut self,
-        name: &str,
-        kind: Kind,
-        replica: u32,
         stage: u32,
-        after: Vec<TaskId>,
-    ) -> Vec<TaskId> {
-        if self.tensor == 1 {
-            return after;
+        pass: Pass,
+        front: Front,
+        work: impl FnOnce(&mut Self, Front) -> Front,
+    ) -> Front {
+        let front = self.tensor_exchange(Kind::AllGather, stage, pass, front);
+        let front = work(self, front);
+        self.tensor_exchange(Kind::ReduceScatter, stage, pass, front)
+    }
+
+    fn tensor_exchange(&mut self, kind: Kind, stage: u32, pass: Pass, front: Front) -> Front {
+        if self.job.mapping.tensor == 1 {
+            return front;
         }
-        let ring = self.ring(replica, stage);
         let bytes = Bytes(self.pieces.exchange_bytes as u64);
-        vec![self.add(name.to_owned(), after, Work::Ring { kind, ring, bytes })]
+        let micro = pass.micro_batch;
+        let lanes = front.into_iter().enumerate().map(|(lane, after)| {
+            let ring = self.ring(stage, lane as u32);
+            let name = format!("TP {} s{stage} lane {lane} m{micro}", kind.name());
+            vec![self.add(name, after, Work::Ring { kind, ring, bytes })]
+        });
+        lanes.collect()
+    }
+
+    fn compute(&mut self, what: &str, stage: u32, pass: Pass, seconds: f64, front: Front) -> Front {
+        let took = picoseconds(seconds);
+        let (kind, micro) = (pass.kind, pass.micro_batch);
+        let lanes = front.into_iter().enumerate().map(|(lane, after)| {
+            if took == Picoseconds::ZERO && after.len() == 1 {
+                return after;
+            }
+            let name = format!("{kind:?} {what} s{stage} lane {lane} m{micro}");
+            let rank = self.rank(stage, lane as u32, 0);
+            vec![self.add(name, after, Work::Compute { rank, took })]
+        });
+        lanes.collect()
+    }
+
+    /// The attention core with CP's exchange.
+    fn core(
+        &mut self,
+        stage: u32,
+        pass: Pass,
+        seconds: f64,
+        is_backward: bool,
+        front: Front,
+    ) -> Front {
+        let context = self.job.mapping.context;
+        if context == 1 {
+            return self.compute("core", stage, pass, seconds, front);
+        }
+        let block = self.pieces.context_block_bytes;
+        let cut: Vec<Vec<u32>> = groups(self.lanes, context, 1).collect();
+        match self.job.calibration.software.context_exchange {
+            ContextExchange::Ring => {
+                let bytes = Bytes(if is_backward { 2.0 * block } else { block } as u64);
+                self.core_in_blocks(stage, pass, seconds, bytes, front)
+            }
+            ContextExchange::AllGather => {
+                let bytes = block * f64::from(context);
+                let front = self.across("CP", Kind::AllGather, stage, &cut, bytes, front);
+                let front = self.compute("core", stage, pass, seconds, front);
+                if !is_backward {
+                    return front;
+                }
+                self.across("CP", Kind::ReduceScatter, stage, &cut, bytes, front)
+            }
+            ContextExchange::AllToAll => {
+                // Queries, keys and values on the way in, what attention gives on the way out; backward reversed.
+                let [into, out] = self.pieces.context_turn_bytes;
+                let (first, second) = if is_backward { (out, into) } else { (into, out) };
+                let front = self.across("CP", Kind::AllToAll, stage, &cut, first, front);
+                let front = self.compute("core", stage, pass, seconds, front);
+                self.across("CP", Kind::AllToAll, stage, &cut, second, front)
+            }
+        }
+    }
+
+    /// Ring attention: each block of keys and values travels on while it is worked on.
+    fn core_in_blocks(
+        &mut self,
+        stage: u32,
+        pass: Pass,
+        seconds: f64,
+        bytes: Bytes,
+        front: Front,
+    ) -> Front {
+        let context = self.job.mapping.context;
+        let share = seconds / f64::from(context);
+        let mut held = front.clone();
+        let mut worked = self.compute("core", stage, pass, share, front);
+        for _ in 1..context {
+            let mut arrived: Front = vec![Vec::new(); self.lanes as usize];
+            for lane in 0..self.lanes {
+                let next = lane / context * context + (lane + 1) % context;
+                for rail in 0..self.rails {
+                    let (from, to) = (self.rank(stage, lane, rail), self.rank(stage, next, rail));
+                    let name = format!("CP block s{stage} lane {lane} rail {rail}");
+                    let after = held[lane as usize].clone();
+                    let sent = self.add(name, after, Work::Transfer { from, to, bytes });
+                    arrived[next as usize].push(sent);
+                }
+            }
+            held.clone_from(&arrived);
+            for (front, block) in worked.iter_mut().zip(arrived) {
+                front.extend(block);
+            }
+            worked = self.compute("core", stage, pass, share, worked);
+        }
+        worked
+    }
+
+    /// One all-to-all of EP, where there are experts elsewhere.
+    fn experts(&mut self, what: &str, stage: u32, is_expert: bool, front: Front) -> Front {
+        let expert = self.job.mapping.expert;
+        if !is_expert || expert == 1 {
+            return front;
+        }
+        let cut: Vec<Vec<u32>> = groups(self.lanes, expert, 1).collect();
+        let bytes = self.pieces.expert_bytes;
+        self.across(&format!("EP {what}"), Kind::AllToAll, stage, &cut, bytes, front)
+    }
+
+    /// A collective in each of `cut`, sets of lanes of a stage, on every rail.
+    fn across(
+        &mut self,
+        what: &str,
+        kind: Kind,
+        stage: u32,
+        cut: &[Vec<u32>],
+        bytes: f64,
+        front: Front,
+    ) -> Front {
+        let mut after = front.clone();
+        for lanes in cut.iter().filter(|lanes| lanes.len() > 1) {
+            let before: Vec<TaskId> =
+                lanes.iter().flat_map(|lane| front[*lane as usize].iter().copied()).collect();
+            let tasks: Vec<TaskId> = (0..self.rails)
+                .map(|rail| {
+                    let ranks = lanes.iter().map(|lane| self.rank(stage, *lane, rail)).collect();
+                    let work = Work::Across { kind, ranks, bytes: Bytes(bytes as u64) };
+                    let name =
+                        format!("{what} {} s{stage} lane {} rail {rail}", kind.name(), lanes[0]);
+                    self.add(name, before.clone(), work)
+                })
+                .collect();
+            for lane in lanes {
+                after[*lane as usize].clone_from(&tasks);
+            }
+        }
+        after
     }
 
     /// Hands the result of a pass to the next stage in its direction; the transfers that bring it.
-    fn hand_on(
-        &mut self,
-        replica: u32,
-        stage: u32,
-        micro: usize,
-        is_forward: bool,
-        end: TaskId,
-    ) -> Vec<TaskId> {
-        let to = match (is_forward, stage) {
-            (true, stage) if stage + 1 < self.stages => stage + 1,
-            (false, stage) if stage > 0 => stage - 1,
-            _ => return Vec::new(),
-        };
+    fn hand_on(&mut self, stage: u32, to: u32, end: &Front) -> Front {
+        if stage == to {
+            return end.clone();
+        }
         let bytes = Bytes(self.pieces.transfer_bytes as u64);
-        (0..self.rails)
-            .map(|rail| {
-                let (from, to) = (self.rank(replica, stage, rail), self.rank(replica, to, rail));
-                let name = format!("transfer r{replica} s{stage} m{micro} rail {rail}");
-                self.add(name, vec![end], Work::Transfer { from, to, bytes })
-            })
-            .collect()
+        let lanes = end.iter().enumerate().map(|(lane, end)| {
+            let lane = lane as u32;
+            (0..self.rails)
+                .map(|rail| {
+                    let (from, to) = (self.rank(stage, lane, rail), self.rank(to, lane, rail));
+                    let name = format!("transfer s{stage} lane {lane} rail {rail}");
+                    self.add(name, end.clone(), Work::Transfer { from, to, bytes })
+                })
+                .collect()
+        });
+        lanes.collect()
     }
 
-    /// Gradients round the replicas of each stage, then the optimizer. `last` is by replica and stage.
-    fn gradients(&mut self, last: &[TaskId]) {
-        for stage in 0..self.stages {
-            let ends: Vec<TaskId> =
-                last.iter().skip(stage as usize).step_by(self.stages as usize).copied().collect();
-            let mut after = ends.clone();
-            if self.replicas > 1 {
-                let bytes = Bytes(self.pieces.gradient_bytes as u64);
-                after = (0..self.rails)
-                    .map(|rail| {
-                        let ranks = (0..self.replicas).map(|r| self.rank(r, stage, rail)).collect();
-                        let work = Work::Across { kind: Kind::AllReduce, ranks, bytes };
-                        self.add(format!("gradients s{stage} rail {rail}"), ends.clone(), work)
-                    })
-                    .collect();
-            }
-            let rank = self.rank(0, stage, 0);
-            let took = picoseconds(self.pieces.optimizer_seconds);
-            self.add(format!("optimizer s{stage}"), after, Work::Compute { rank, took });
+    /// The exchange of replicas: the same bytes for weights that all lanes share and for experts, each in
+    /// its own groups; inside domains first where groups span some.
+    fn replicas(&mut self, kind: Kind, stage: u32, bytes_each: f64, front: Front) -> Front {
+        let (dense, experts) = self.pieces.weights;
+        let expert = self.job.mapping.expert;
+        let all: Vec<Vec<u32>> = groups(self.lanes, self.lanes, 1).collect();
+        let alike: Vec<Vec<u32>> = groups(self.lanes, self.lanes / expert, expert).collect();
+        let front = self.spanning(kind, stage, &all, dense * bytes_each, front);
+        self.spanning(kind, stage, &alike, experts * bytes_each, front)
+    }
+
+    fn spanning(
+        &mut self,
+        kind: Kind,
+        stage: u32,
+        cut: &[Vec<u32>],
+        bytes: f64,
+        front: Front,
+    ) -> Front {
+        let size = cut[0].len();
+        if size < 2 || bytes < 1.0 {
+            return front;
+        }
+        let apart = u64::from((cut[0][1] - cut[0][0]) * self.job.mapping.tensor);
+        let inside = self.job.network.inside(Group { size: size as u64, stride: apart }) as usize;
+        if inside == 1 || inside == size {
+            return self.across("DP", kind, stage, cut, bytes, front);
+        }
+        let near: Vec<Vec<u32>> =
+            cut.iter().flat_map(|lanes| lanes.chunks(inside).map(<[u32]>::to_vec)).collect();
+        let far: Vec<Vec<u32>> = cut
+            .iter()
+            .flat_map(|lanes| {
+                (0..inside).map(|i| lanes.iter().copied().skip(i).step_by(inside).collect())
+            })
+            .collect();
+        let share = bytes / inside as f64;
+        let mut front = front;
+        if kind != Kind::AllGather {
+            front = self.across("DP", Kind::ReduceScatter, stage, &near, bytes, front);
+        }
+        front = self.across("DP", kind, stage, &far, share, front);
+        if kind != Kind::ReduceScatter {
+            front = self.across("DP", Kind::AllGather, stage, &near, bytes, front);
+        }
+        front
+    }
+
+    /// ZeRO-3 fetches the weights of a pass before it.
+    fn gather_weights(&mut self, stage: u32, front: &mut Front) {
+        let software = &self.job.calibration.software;
+        if software.sharding == Sharding::Everything && self.lanes > 1 {
+            let taken = std::mem::take(front);
+            *front = self.replicas(Kind::AllGather, stage, 2.0, taken);
+        }
+    }
+
+    /// ZeRO-3 gives the gradients of a pass away after it.
+    fn scatter_gradients(&mut self, stage: u32, front: Front) -> Front {
+        let software = &self.job.calibration.software;
+        if software.sharding == Sharding::Everything && self.lanes > 1 {
+            return self.replicas(Kind::ReduceScatter, stage, software.gradient_bytes, front);
+        }
+        front
+    }
+
+    /// Gradients of a stage, the optimizer, and the weights where replicas share its states.
+    fn finish(&mut self, stage: u32, front: Front) {
+        let software = &self.job.calibration.software;
+        let (sharding, gradient_bytes) = (software.sharding, software.gradient_bytes);
+        let pass = Pass { kind: PassKind::WeightGradient, piece: 0, micro_batch: 0 };
+        let first = match sharding {
+            Sharding::Replicated => Some(Kind::AllReduce),
+            Sharding::Optimizer | Sharding::Gradients => Some(Kind::ReduceScatter),
+            Sharding::Everything => None,
+        };
+        let mut front = front;
+        if let Some(kind) = first.filter(|_| self.lanes > 1) {
+            front = self.replicas(kind, stage, gradient_bytes, front);
+        }
+        let seconds = self.pieces.optimizer_seconds;
+        front = self.compute("optimizer", stage, pass, seconds, front);
+        if first == Some(Kind::ReduceScatter) && self.lanes > 1 {
+            self.replicas(Kind::AllGather, stage, 2.0, front);
         }
     }
 }

@@ -123,7 +123,6 @@ impl Case {
             network: &self.network,
             calibration,
             precision: self.precision,
-            schedule: Schedule::OneForwardOneBackward,
             expert_imbalance: 0.0,
         })
     }
@@ -285,6 +284,7 @@ impl Row<'_> {
             micro_batch: self.count("mbs"),
             virtual_stages,
             recompute,
+            schedule: Schedule::OneForwardOneBackward,
         }
     }
 
