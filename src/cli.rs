@@ -5,8 +5,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::ctl;
 use crate::output::{Colour, Outcome};
 use crate::{
-    compare, completions, cost, device, emulate, mfu, plan, replan, reproduce, schema, trace,
-    validate,
+    compare, completions, cost, device, emulate, merge, mfu, plan, replan, reproduce, schema,
+    trace, validate,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -30,7 +30,8 @@ pub(crate) struct Arguments {
 enum Verb {
     Plan(plan::Arguments),
     Replan(replan::Arguments),
-    Emulate(emulate::Arguments),
+    Emulate(Box<emulate::Arguments>),
+    Merge(merge::Arguments),
     Validate(validate::Arguments),
     Schema(schema::Arguments),
     Compare(compare::Arguments),
@@ -52,6 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Replan(arguments) => replan::run(arguments),
         Verb::Emulate(arguments) => emulate::run(arguments),
+        Verb::Merge(arguments) => merge::run(arguments),
         Verb::Compare(arguments) => compare::run(arguments),
         Verb::Validate(arguments) => validate::run(arguments),
         Verb::Schema(arguments) => schema::run(arguments),

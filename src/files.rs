@@ -1,7 +1,7 @@
 //! Files as the verbs see them: read within the size limit, written whole or not at all.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -35,6 +35,24 @@ pub(crate) fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     document::take(&name, metadata.is_file().then_some(metadata.len()), file)
+}
+
+/// Largest result that is read back, in bytes.
+const LARGEST_RESULT: u64 = 1 << 30;
+
+/// Reads a result that this program wrote, and never more of it than a gigabyte.
+///
+/// # Errors
+/// If it cannot be read or is larger.
+pub(crate) fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST_RESULT + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read {shown}"))?;
+    anyhow::ensure!(bytes.len() as u64 <= LARGEST_RESULT, "{shown} is larger than 1 GiB");
+    Ok(bytes)
 }
 
 /// Reads a fabric file, showing its mistakes.

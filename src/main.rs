@@ -12,6 +12,7 @@ mod device;
 mod emulate;
 mod files;
 mod kinds;
+mod merge;
 mod mfu;
 mod output;
 mod plan;

@@ -16,6 +16,7 @@ mod installed;
 mod judge;
 mod outcome;
 mod story;
+mod sweep;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultError, FaultSet, Part};
@@ -31,6 +32,10 @@ pub use outcome::{
     CollectiveResult, ExpectationResult, FaultResult, FlowRow, Flows, Outcome, Packets, PlanResult,
 };
 pub use story::Progress;
+pub use sweep::{
+    MergeError, SWEEP_SCHEMA, SeedRange, SeedRangeError, SeedRun, Shard, ShardError, Subject,
+    Sweep, Tally,
+};
 
 use crate::collective::CollectiveError;
 use crate::engine::{EngineError, NetworkError};

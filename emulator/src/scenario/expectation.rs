@@ -109,6 +109,20 @@ impl Comparison {
             Self::Above => value > bound,
         }
     }
+
+    /// How far inside `bound` the value is, as a share of it (of one, where it is zero); below zero
+    /// when it is outside.
+    #[must_use]
+    pub fn margin(self, value: f64, bound: f64) -> f64 {
+        let scale = if bound == 0.0 { 1.0 } else { bound.abs() };
+        let inside = match self {
+            Self::Below | Self::AtMost => bound - value,
+            Self::AtLeast | Self::Above => value - bound,
+            Self::Equal => -(value - bound).abs(),
+        };
+        // Six digits read back the same from JSON; adding nothing makes a negative zero positive.
+        (inside / scale * 1e6).round() / 1e6 + 0.0
+    }
 }
 
 /// Why a sentence is no expectation.

@@ -17,7 +17,7 @@ use super::outcome::{
     CollectiveResult, ExpectationResult, FaultResult, FlowRow, Flows, Outcome, Packets, PlanResult,
 };
 use super::story::{Healing, StepRun, Told};
-use super::{Expectation, Figure, Scenario, ScenarioError};
+use super::{Comparison, Expectation, Figure, Scenario, ScenarioError};
 use crate::engine::{FlowRecord, VertexId};
 
 /// Refuses expectations about groups that do not exist.
@@ -208,10 +208,12 @@ struct Felt<'a> {
 
 impl Felt<'_> {
     fn judge(&self, expectation: &Expectation, outcome: &Outcome) -> ExpectationResult {
-        let (passed, value) = match expectation {
+        let (passed, value, margin) = match expectation {
             Expectation::Figure { figure, comparison, bound } => {
                 let value = self.figure(*figure, outcome);
-                (comparison.holds(value, *bound), format!("{} = {value}", figure.name()))
+                let margin = comparison.margin(value, *bound);
+                let found = format!("{} = {value}", figure.name());
+                (comparison.holds(value, *bound), found, Some(margin))
             }
             Expectation::RestoredWithin(span) => self.restored(*span),
             Expectation::CompletesWithin(span) => completes(outcome, *span),
@@ -219,13 +221,17 @@ impl Felt<'_> {
                 None => (
                     true,
                     format!("every completion time of {group} is that of the run without faults"),
+                    None,
                 ),
-                Some(at) => {
-                    (false, format!("{group} first differs from the run without faults at {at}"))
-                }
+                Some(at) => (
+                    false,
+                    format!("{group} first differs from the run without faults at {at}"),
+                    None,
+                ),
             },
         };
-        ExpectationResult { expect: expectation.to_string(), passed, value }
+        let breached_by = self.breached_by(expectation);
+        ExpectationResult { expect: expectation.to_string(), passed, value, margin, breached_by }
     }
 
     fn figure(&self, figure: Figure, outcome: &Outcome) -> f64 {
@@ -250,23 +256,40 @@ impl Felt<'_> {
         }
     }
 
-    fn restored(&self, span: Picoseconds) -> (bool, String) {
+    /// Faults that were not healed in the time an expectation gives them.
+    fn breached_by(&self, expectation: &Expectation) -> Vec<usize> {
+        let Expectation::RestoredWithin(span) = expectation else { return Vec::new() };
+        let late = |healing: &Healing| {
+            healing.restored.is_none_or(|restored| restored.since(healing.at) > *span)
+        };
+        let healings = self.told.healings.iter().enumerate();
+        healings.filter(|(_, healing)| late(healing)).map(|(index, _)| index).collect()
+    }
+
+    fn restored(&self, span: Picoseconds) -> Found {
         let mut longest = Picoseconds::ZERO;
         for healing in &self.told.healings {
             match healing.restored {
-                None => return (false, format!("{} was never healed", healing.part)),
+                None => return (false, format!("{} was never healed", healing.part), None),
                 Some(at) => longest = longest.max(at.since(healing.at)),
             }
         }
-        (longest <= span, format!("the slowest took {longest}"))
+        (longest <= span, format!("the slowest took {longest}"), Some(time_margin(longest, span)))
     }
 }
 
-fn completes(outcome: &Outcome, span: Picoseconds) -> (bool, String) {
+/// Whether an expectation came true, what was found, and how far inside its bound that is.
+type Found = (bool, String, Option<f64>);
+
+fn time_margin(took: Picoseconds, bound: Picoseconds) -> f64 {
+    Comparison::AtMost.margin(took.as_secs_f64(), bound.as_secs_f64())
+}
+
+fn completes(outcome: &Outcome, span: Picoseconds) -> Found {
     let unfinished = outcome.collectives.iter().find(|collective| collective.end.is_none());
     if let Some(collective) = unfinished {
         let group = collective.group.map_or(String::new(), |group| format!(" of {group}"));
-        return (false, format!("`{}`{group} never ended", collective.name));
+        return (false, format!("`{}`{group} never ended", collective.name), None);
     }
     let last = outcome
         .collectives
@@ -274,5 +297,6 @@ fn completes(outcome: &Outcome, span: Picoseconds) -> (bool, String) {
         .filter_map(|collective| collective.end)
         .max()
         .unwrap_or_default();
-    (last.0 <= span.get(), format!("the last ended at {last}"))
+    let took = last.since(SimTime::START);
+    (took <= span, format!("the last ended at {last}"), Some(time_margin(took, span)))
 }

@@ -1,10 +1,12 @@
 //! What a run of a scenario found: the result document of `lightloom emulate`.
 
+use std::fmt;
+
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::id::{GpuId, GroupId};
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.
@@ -136,7 +138,7 @@ pub struct Flows {
 }
 
 /// What one fault did, and how it was healed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FaultResult {
     /// The part that broke.
     pub what: Part,
@@ -179,7 +181,7 @@ pub struct PlanResult {
 }
 
 /// One expectation and what was found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectationResult {
     /// The sentence.
     pub expect: String,
@@ -187,4 +189,45 @@ pub struct ExpectationResult {
     pub passed: bool,
     /// What was found, in words.
     pub value: String,
+    /// How far inside its bound the figure is, as a share of the bound (of one, where the bound is
+    /// zero); below zero when it is outside. Nothing where there is nothing to measure.
+    pub margin: Option<f64>,
+    /// Places in the list of faults of those that went beyond the bound.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub breached_by: Vec<usize>,
+}
+
+/// One line: when it was known, planned around and healed, and what felt it.
+impl fmt::Display for FaultResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = |at: Option<SimTime>| {
+            at.map_or("never".to_owned(), |at| format!("+{}", at.since(self.at)))
+        };
+        write!(
+            f,
+            "{} at {}: detected {}, replanned {}, restored {}; {}",
+            self.what,
+            self.at,
+            since(self.detected),
+            since(self.replanned),
+            since(self.restored),
+            count(self.bundles_switched as u64, "bundle switched", "bundles switched"),
+        )?;
+        if let Some([least, most]) = self.dark {
+            write!(f, ", dark for {least} to {most}")?;
+        }
+        let groups: Vec<String> = self.groups_affected.iter().map(ToString::to_string).collect();
+        let groups = if groups.is_empty() { "no group".to_owned() } else { groups.join(" ") };
+        write!(
+            f,
+            "; felt by {groups} ({}; {} out of service)",
+            count(self.gpus_affected, "GPU", "GPUs"),
+            self.gpus_lost
+        )
+    }
+}
+
+/// A number with its noun.
+fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }

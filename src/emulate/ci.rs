@@ -1,0 +1,68 @@
+//! What CI systems read of a run: JUnit XML and a Markdown summary.
+
+use std::path::{Path, PathBuf};
+
+use lightloom_emulator::scenario::{SeedRun, Subject};
+
+use super::{junit, summary};
+use crate::files;
+
+/// Where to write what CI systems read.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Reports {
+    /// Write JUnit XML: a case for each expectation and each fault, with the command that replays it.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write a Markdown summary; `--summary "$GITHUB_STEP_SUMMARY"` adds it to the page of a GitHub job.
+    #[arg(long, value_name = "FILE")]
+    summary: Option<PathBuf>,
+}
+
+impl Reports {
+    /// Writes what was asked for.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn write(&self, subject: &Subject, runs: &[SeedRun]) -> anyhow::Result<()> {
+        if let Some(path) = &self.junit {
+            files::write(path, junit::report(subject, runs)?.as_bytes())?;
+        }
+        if let Some(path) = &self.summary {
+            write_summary(path, &summary::markdown(subject, runs))?;
+        }
+        Ok(())
+    }
+}
+
+/// The summary of a GitHub job is one file that every step adds to; any other file is written anew.
+fn write_summary(path: &Path, markdown: &str) -> anyhow::Result<()> {
+    let shared = std::env::var_os("GITHUB_STEP_SUMMARY").is_some_and(|of_job| path == of_job);
+    let before =
+        if shared { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    files::write(path, format!("{before}{markdown}").as_bytes())
+}
+
+/// The command that runs one seed again.
+pub(crate) fn replay_command(subject: &Subject, run: &SeedRun) -> String {
+    format!("lightloom emulate {} --seed {}", quoted(&subject.file), run.seed.0)
+}
+
+fn quoted(file: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if !file.is_empty() && file.chars().all(plain) {
+        file.to_owned()
+    } else {
+        format!("'{}'", file.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_survive_the_shell() {
+        assert_eq!(quoted("a/b-c.yaml"), "a/b-c.yaml");
+        assert_eq!(quoted("my file's.yaml"), "'my file'\\''s.yaml'");
+    }
+}

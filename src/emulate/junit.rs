@@ -1,0 +1,94 @@
+//! JUnit XML: a suite for each seed, in it a case for each expectation and one for each fault.
+//!
+//! A fault's case fails when an expectation about healing fails because of it; a fault that never
+//! struck is skipped. So the file says "failed" exactly when the exit status does.
+
+use anyhow::Context;
+use lightloom_emulator::scenario::{ExpectationResult, FaultResult, SeedRun, Subject};
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::ci::replay_command;
+
+/// The XML document.
+///
+/// # Errors
+/// If it cannot be written as XML.
+pub(crate) fn report(subject: &Subject, runs: &[SeedRun]) -> anyhow::Result<String> {
+    let mut report = Report::new("lightloom");
+    for run in runs {
+        report.add_test_suite(suite(subject, run));
+    }
+    report.to_string().context("cannot write JUnit XML")
+}
+
+fn suite(subject: &Subject, run: &SeedRun) -> TestSuite {
+    let mut suite = TestSuite::new(format!("{} (seed {})", subject.scenario, run.seed.0));
+    let replay = replay_command(subject, run);
+    for (name, value) in [
+        ("seed", run.seed.0.to_string()),
+        ("scenario", subject.file.clone()),
+        ("fabric_sha256", subject.fabric_sha256.clone()),
+        ("simulated_ps", run.simulated.0.to_string()),
+        ("replay", replay.clone()),
+    ] {
+        suite.add_property((name, value.as_str()));
+    }
+    let class = format!("lightloom.{}", subject.scenario);
+    for result in &run.expectations {
+        suite.add_test_case(expectation_case(result, run, &replay, &class));
+    }
+    for (number, fault) in run.faults.iter().enumerate() {
+        suite.add_test_case(fault_case(number, fault, run, &replay, &class));
+    }
+    suite
+}
+
+fn expectation_case(
+    result: &ExpectationResult,
+    run: &SeedRun,
+    replay: &str,
+    class: &str,
+) -> TestCase {
+    let status = if result.passed {
+        TestCaseStatus::success()
+    } else {
+        failure(&format!("{}: {}", result.expect, result.value), run, replay)
+    };
+    let mut case = TestCase::new(format!("expect {}", result.expect), status);
+    case.set_classname(class);
+    case.set_system_out(result.value.as_str());
+    case
+}
+
+fn fault_case(
+    number: usize,
+    fault: &FaultResult,
+    run: &SeedRun,
+    replay: &str,
+    class: &str,
+) -> TestCase {
+    let breached = run
+        .expectations
+        .iter()
+        .filter(|result| !result.passed && result.breached_by.contains(&number))
+        .map(|result| result.expect.as_str());
+    let breached: Vec<&str> = breached.collect();
+    let story = fault.to_string();
+    let status = if breached.is_empty() {
+        TestCaseStatus::success()
+    } else {
+        failure(&format!("{}: {story}", breached.join(", ")), run, replay)
+    };
+    let mut case =
+        TestCase::new(format!("fault {} {} at {}", number, fault.what, fault.at), status);
+    case.set_classname(class);
+    case.set_system_out(story);
+    case
+}
+
+fn failure(message: &str, run: &SeedRun, replay: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+    status.set_message(message);
+    status.set_description(format!("{message}\nseed: {}\nreplay: {replay}\n", run.seed.0));
+    status
+}

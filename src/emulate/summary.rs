@@ -1,0 +1,75 @@
+//! A run or a sweep as Markdown, for the page of a CI job.
+
+use std::fmt::Write as _;
+
+use lightloom_emulator::scenario::{SeedRun, Subject, Sweep, Tally};
+
+use super::ci::replay_command;
+
+/// Seeds whose failures are listed one by one.
+const MOST_LISTED: usize = 10;
+
+/// The summary.
+pub(crate) fn markdown(subject: &Subject, runs: &[SeedRun]) -> String {
+    let failed: Vec<&SeedRun> = runs.iter().filter(|run| !run.passed).collect();
+    let verdict = if failed.is_empty() { "✅ passed" } else { "❌ failed" };
+    let mut text = format!("## {verdict}: {} ", subject.scenario);
+    match runs {
+        [run] => {
+            let _ = writeln!(text, "(seed {})\n", run.seed.0);
+            one_run(&mut text, run);
+        }
+        _ => {
+            let _ = writeln!(text, "({} of {} seeds)\n", runs.len() - failed.len(), runs.len());
+            many_runs(&mut text, subject, runs);
+        }
+    }
+    for run in failed.iter().take(MOST_LISTED) {
+        let sentences: Vec<String> = run
+            .expectations
+            .iter()
+            .filter(|result| !result.passed)
+            .map(|result| format!("{} ({})", result.expect, result.value))
+            .collect();
+        let _ = writeln!(text, "- seed {}: {}", run.seed.0, escaped(&sentences.join("; ")));
+        let _ = writeln!(text, "  `{}`", replay_command(subject, run));
+    }
+    if failed.len() > MOST_LISTED {
+        let _ = writeln!(text, "- and {} more seeds", failed.len() - MOST_LISTED);
+    }
+    text.push('\n');
+    text
+}
+
+fn one_run(text: &mut String, run: &SeedRun) {
+    text.push_str("| expectation | found | |\n| --- | --- | --- |\n");
+    for result in &run.expectations {
+        let mark = if result.passed { "✅" } else { "❌" };
+        let _ =
+            writeln!(text, "| {} | {} | {mark} |", escaped(&result.expect), escaped(&result.value));
+    }
+    text.push_str("\n| fault | what it did |\n| --- | --- |\n");
+    for fault in &run.faults {
+        let _ =
+            writeln!(text, "| {} at {} | {} |", fault.what, fault.at, escaped(&fault.to_string()));
+    }
+    text.push('\n');
+}
+
+fn many_runs(text: &mut String, subject: &Subject, runs: &[SeedRun]) {
+    text.push_str("| expectation | passed | failed | worst seed | found there |\n| --- | --- | --- | --- | --- |\n");
+    for Tally { expect, passed, failed, worst_seed, worst_value } in Sweep::tally(runs) {
+        let (expect, found) = (escaped(&expect), escaped(&worst_value));
+        let _ = writeln!(text, "| {expect} | {passed} | {failed} | {} | {found} |", worst_seed.0);
+    }
+    text.push('\n');
+    if let Some(worst) = Sweep::worst(runs) {
+        let _ =
+            writeln!(text, "Worst seed: {}, `{}`\n", worst.seed.0, replay_command(subject, worst));
+    }
+}
+
+/// Text that a Markdown table can hold.
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+}

@@ -1,0 +1,86 @@
+//! Many seeds of one scenario: run in parallel, told in one table, the worst first.
+
+use lightloom_emulator::scenario::{self, SeedRange, SeedRun, Sweep};
+use lightloom_fabric::seed::Seed;
+use rayon::prelude::*;
+
+use super::ci::replay_command;
+use super::{Arguments, Source};
+use crate::cli::Format;
+use crate::output::{self, Outcome, WrongUsage};
+use crate::progress::Progress;
+use crate::table::Table;
+
+/// Runs `seeds`, or the shard of them that was asked for.
+pub(super) fn run(
+    arguments: &Arguments,
+    source: &Source,
+    seeds: SeedRange,
+) -> anyhow::Result<Outcome> {
+    if arguments.flows_out.is_some() {
+        let message = "--flows-out writes the flows of one run: give one seed";
+        return Err(WrongUsage(message.to_owned()).into());
+    }
+    let mine: Vec<Seed> = seeds.share(arguments.shard).collect();
+    let progress = Progress::new("seeds", mine.len() as u64);
+    let one = |seed: &Seed| -> anyhow::Result<SeedRun> {
+        let outcome = scenario::run(&source.fabric, &source.under(*seed)?, 1, &mut ())?;
+        progress.advance(1);
+        Ok(SeedRun::from(&outcome))
+    };
+    let pool =
+        rayon::ThreadPoolBuilder::new().num_threads(usize::from(arguments.threads)).build()?;
+    let runs: Vec<SeedRun> =
+        pool.install(|| mine.par_iter().map(one).collect::<anyhow::Result<_>>())?;
+    drop(progress);
+    let sweep = Sweep::new(source.subject(), seeds, arguments.shard, runs);
+    arguments.reports.write(&sweep.subject, &sweep.runs)?;
+    show(&sweep, arguments.format.format)
+}
+
+/// Shows a sweep and says whether it passed.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub(crate) fn show(sweep: &Sweep, format: Format) -> anyhow::Result<Outcome> {
+    match format {
+        Format::Json => output::print_json(sweep)?,
+        Format::Text => output::print(&describe(sweep))?,
+    }
+    Ok(if sweep.passed() { Outcome::Good } else { Outcome::Bad })
+}
+
+fn describe(sweep: &Sweep) -> String {
+    let mut text = format!(
+        "`{}`, seeds {}: {} runs, {} passed\n\n",
+        sweep.subject.scenario,
+        sweep.seeds,
+        sweep.runs.len(),
+        sweep.runs.iter().filter(|run| run.passed).count(),
+    );
+    let mut table = Table::new(["expectation", "passed", "failed", "worst seed", "found there"]);
+    for tally in &sweep.expectations {
+        table.row([
+            tally.expect.clone(),
+            tally.passed.to_string(),
+            tally.failed.to_string(),
+            tally.worst_seed.0.to_string(),
+            tally.worst_value.clone(),
+        ]);
+    }
+    text.push_str(&table.to_string());
+    if let Some(worst) = Sweep::worst(&sweep.runs) {
+        let replay = replay_command(&sweep.subject, worst);
+        text.push_str(&format!("\nworst seed: {}; replay: {replay}\n", worst.seed.0));
+        for fault in &worst.faults {
+            text.push_str(&format!("  {fault}\n"));
+        }
+    }
+    if !sweep.seeds_missing.is_empty() {
+        let some: Vec<String> =
+            sweep.seeds_missing.iter().take(20).map(|seed| seed.0.to_string()).collect();
+        let more = if sweep.seeds_missing.len() > 20 { " …" } else { "" };
+        text.push_str(&format!("MISSING: no result for seeds {}{more}\n", some.join(" ")));
+    }
+    text
+}

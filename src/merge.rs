@@ -1,0 +1,51 @@
+//! `lightloom merge`: puts the parts of a sweep together.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use lightloom_emulator::scenario::{SWEEP_SCHEMA, Sweep};
+
+use crate::cli::FormatArgument;
+use crate::emulate::{Reports, show_sweep};
+use crate::files;
+use crate::output::Outcome;
+
+/// Puts the parts of a sweep together: one result, one JUnit file, the worst seed of all.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom merge part-*.json
+  lightloom merge part-*.json --junit junit.xml --summary summary.md --format json > sweep.json")]
+pub(crate) struct Arguments {
+    /// Results of `lightloom emulate … --seed 0..99 --shard i/n --format json`.
+    #[arg(required = true, value_name = "RESULT")]
+    results: Vec<PathBuf>,
+    #[command(flatten)]
+    reports: Reports,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let parts: Vec<Sweep> =
+        arguments.results.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
+    let sweep = Sweep::merge(parts)?;
+    arguments.reports.write(&sweep.subject, &sweep.runs)?;
+    show_sweep(&sweep, arguments.format.format)
+}
+
+fn read(path: &Path) -> anyhow::Result<Sweep> {
+    let bytes = files::read_result(path)?;
+    let sweep: Sweep = serde_json::from_slice(&bytes).with_context(|| {
+        format!(
+            "{} is no result of a sweep (`lightloom emulate … --seed 0..99 --format json`)",
+            path.display()
+        )
+    })?;
+    anyhow::ensure!(
+        sweep.schema == SWEEP_SCHEMA,
+        "{} has schema `{}`; this program reads `{SWEEP_SCHEMA}`",
+        path.display(),
+        sweep.schema
+    );
+    Ok(sweep)
+}
