@@ -304,6 +304,7 @@ impl<'a> JobArguments<'a> {
                 micro_batch: limits.micro_batch.clone(),
                 virtual_stages: limits.virtual_stages.clone(),
                 recompute: recompute.collect(),
+                schedule: Vec::new(),
             },
         }
     }
