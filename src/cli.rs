@@ -5,8 +5,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::ctl;
 use crate::output::{Colour, Outcome};
 use crate::{
-    compare, completions, cost, device, emulate, merge, mfu, plan, replan, reproduce, schema,
-    trace, validate,
+    compare, completions, cost, device, emulate, merge, mfu, plan, replan, report, reproduce,
+    schema, trace, validate,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -40,6 +40,7 @@ enum Verb {
     Device(device::Arguments),
     Ctl(ctl::Arguments),
     Mfu(Box<mfu::Arguments>),
+    Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Trace(trace::Arguments),
 }
@@ -62,6 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Device(arguments) => device::run(arguments),
         Verb::Ctl(arguments) => ctl::run(arguments),
         Verb::Mfu(arguments) => mfu::run(arguments),
+        Verb::Report(arguments) => report::run(arguments),
         Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lightloom_fabric::seed::Seed;
 use lightloom_planner::architecture::{Architecture, Cluster, NicRate, Site};
-use lightloom_planner::compare::{FaultSource, RowOutcome, Study, compare};
+use lightloom_planner::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
 use lightloom_planner::cost::{
     Aggregate, AggregateQuestion, CostFigures, CostOutcome, CostRow, PriceList, Sensitivity,
     aggregate, cost, cost_per_usable_gpu, read_prices, sensitivity,
@@ -148,15 +148,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         usable: usable(arguments, cluster, &architectures, &rows)?,
         gpu_usd,
         aggregate: gpu_usd.map_or_else(Vec::new, |gpu_usd| {
-            let question = AggregateQuestion {
+            let faults = RatioQuestion {
                 cluster,
                 tp: arguments.tp,
-                gpu_usd,
                 node_fault_ratios: &FAULT_RATIOS,
                 samples: SNAPSHOTS,
                 seed: Seed(arguments.seed),
             };
-            aggregate(&architectures, &rows, &question)
+            aggregate(&architectures, &rows, &AggregateQuestion { faults, gpu_usd })
         }),
         sensitivity: sensitivity(&rows, &prices),
         rows,

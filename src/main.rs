@@ -19,6 +19,7 @@ mod plan;
 mod plan_rfabric;
 mod progress;
 mod replan;
+mod report;
 mod reproduce;
 mod schema;
 mod table;

@@ -8,8 +8,8 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{
-    FaultTrace, MAX_TRACE_BYTES, Observation, Statistics, Synthesis, node_changes_csv, public_json,
-    server_faults_csv,
+    FaultTrace, MAX_TRACE_BYTES, Observation, Statistics, Synthesis, TraceErrors, node_changes_csv,
+    public_json, server_faults_csv,
 };
 
 use crate::cli::{Format, FormatArgument};
@@ -133,10 +133,13 @@ pub(crate) fn read(path: &Path, observation: Observation) -> anyhow::Result<Faul
     File::open(path)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
         .with_context(|| format!("cannot read {}", path.display()))?;
-    FaultTrace::read(&bytes, observation).map_err(|errors| {
-        let lines: Vec<String> = errors.0.iter().map(|error| format!("\n  {error}")).collect();
-        anyhow::anyhow!("{} is not a fault trace:{}", path.display(), lines.concat())
-    })
+    FaultTrace::read(&bytes, observation).map_err(|errors| refused(path, &errors))
+}
+
+/// Every position and reason for which a file is no trace.
+pub(crate) fn refused(path: &Path, errors: &TraceErrors) -> anyhow::Error {
+    let lines: Vec<String> = errors.0.iter().map(|error| format!("\n  {error}")).collect();
+    anyhow::anyhow!("{} is not a fault trace:{}", path.display(), lines.concat())
 }
 
 impl From<ObservationArguments> for Observation {

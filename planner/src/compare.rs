@@ -12,7 +12,9 @@
 //! the same samples. The result does not depend on the number of threads.
 
 mod cross_tor;
+mod fault_ratio;
 mod faults;
+mod history;
 mod tally;
 
 use lightloom_fabric::trace::Timeline;
@@ -23,7 +25,9 @@ use crate::architecture::{Architecture, CannotHold, Cluster, WasteBounds, parse}
 use tally::Tally;
 
 pub use cross_tor::{CrossTorPoint, CrossTorQuestion, aligned_limit, cross_tor_shares};
+pub use fault_ratio::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 pub use faults::{FaultSource, NodeFaultRatio, snapshots};
+pub use history::{Moment, history};
 
 /// Samples that one task replays; small, so that few designs keep many threads busy.
 const SAMPLES_PER_TASK: usize = 8;

@@ -21,7 +21,9 @@ use serde::Serialize;
 
 use crate::architecture::{Architecture, Bill, BillLine, Site};
 
-pub use aggregate::{Aggregate, AggregatePoint, AggregateQuestion, aggregate, cost_per_usable_gpu};
+pub use aggregate::{
+    Aggregate, AggregatePoint, AggregateQuestion, aggregate, aggregate_of, cost_per_usable_gpu,
+};
 pub use prices::{
     Confidence, PriceFile, PriceList, PriceRecord, Quote, QuoteRecord, Spread, price_list,
     read_prices,

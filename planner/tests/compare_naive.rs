@@ -6,7 +6,7 @@
 use lightloom_fabric::id::NodeId;
 use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_planner::architecture::{Cluster, parse};
-use lightloom_planner::compare::{Figures, RowOutcome, Study, compare};
+use lightloom_planner::compare::{self, Figures, RowOutcome, Study, compare};
 use proptest::prelude::*;
 
 /// A cluster at one instant.
@@ -178,6 +178,23 @@ fn assert_same(design: &str, gpus: u32, ours: &Figures, naive: &[(usize, usize)]
     assert!(ours.lower_bound_mean <= ours.waste_mean + 1e-12, "{design} beats the bound");
 }
 
+/// Every millisecond of the window lies in one moment, which says what the definition says.
+fn assert_same_history(
+    design: &str,
+    moments: &[compare::Moment],
+    naive: &[(usize, usize)],
+    healthy_at: &dyn Fn(u64) -> Vec<bool>,
+) {
+    assert_eq!(moments[0].from, TraceTime::START, "{design}");
+    assert!(moments.windows(2).all(|pair| pair[0].from < pair[1].from), "{design}: {moments:?}");
+    for (now, (wasted, _)) in (0..).zip(naive) {
+        let moment = moments.iter().rfind(|moment| moment.from <= TraceTime(now)).unwrap();
+        assert_eq!(moment.gpus_wasted as usize, *wasted, "{design} at {now} ms");
+        let faulty = healthy_at(now).into_iter().filter(|healthy| !healthy).count();
+        assert_eq!(moment.nodes_faulty as usize, faulty, "{design} at {now} ms");
+    }
+}
+
 const WINDOW_MS: u64 = 24;
 
 proptest! {
@@ -211,6 +228,11 @@ proptest! {
         };
         for (row, design) in compare(&study, &|_| ()).iter().zip(DESIGNS) {
             let naive = history(design, cluster, tp, &intervals);
+            let moments = compare::history(parse(design).unwrap().as_ref(), cluster, tp, &samples[0]);
+            if let (Ok(moments), Some(naive)) = (&moments, &naive) {
+                assert_same_history(design, moments, naive, &|now| healthy_at(&intervals, nodes, now));
+            }
+            prop_assert_eq!(moments.is_ok(), naive.is_some(), "{}", design);
             match (held(&row.outcome), &naive) {
                 (Some(ours), Some(naive)) => assert_same(design, cluster.gpus(), ours, naive),
                 (ours, naive) => prop_assert_eq!(ours.is_some(), naive.is_some(), "{}", design),

@@ -5,6 +5,7 @@
 
 use lightloom_fabric::seed::Seed;
 use lightloom_planner::architecture::{Architecture, Cluster, NicRate, Site, parse};
+use lightloom_planner::compare::RatioQuestion;
 use lightloom_planner::cost::{
     AggregateQuestion, CostFigures, CostOutcome, CostRow, PriceList, aggregate, cost,
     cost_per_usable_gpu, read_prices, sensitivity,
@@ -199,14 +200,14 @@ fn waste_makes_gpus_dearer() {
     let cluster = Cluster { nodes: 720, gpus_per_node: 4 };
     let names = ["khop:2", "nvl:72", "big-switch", "dgx"];
     let costs = rows(&names, &site(4, NicRate::G400));
-    let question = AggregateQuestion {
+    let faults = RatioQuestion {
         cluster,
         tp: 32,
-        gpu_usd: 40_000.0,
         node_fault_ratios: &[0.0, 0.05],
         samples: 100,
         seed: Seed(1),
     };
+    let question = AggregateQuestion { faults, gpu_usd: 40_000.0 };
     let curves = aggregate(&designs(&names), &costs, &question);
     // The ideal switch has no bill, and DGX no group of 32.
     let named: Vec<&str> = curves.iter().map(|curve| curve.arch.as_str()).collect();

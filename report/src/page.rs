@@ -1,1 +1,51 @@
 //! One self-contained page about a design, and the same as Markdown and CSV.
+//!
+//! ```text
+//!   Results ──compose──▶ Report ──┬──▶ html      one file: styles and drawings inside, no script needed
+//!   (what is known)   (sections,  ├──▶ markdown  the same tables and conclusions
+//!                      tables,    └──▶ csv       every number: table,row,column,value,unit
+//!                      drawings)
+//! ```
+//!
+//! The page knows results and computes none: shares, means and bounds come from the planner, the
+//! emulator and the training model. What it adds is order, units, drawings and conclusions.
+
+mod chart;
+mod compose;
+mod csv;
+mod definitions;
+mod document;
+mod drawing;
+mod html;
+mod ink;
+mod markdown;
+mod quantity;
+mod results;
+mod sections;
+
+pub use results::{
+    Collective, Comparison, Cost, EmulatedFault, Expectation, History, Packets, Results, Run,
+    Source, Subject, Training, TrainingRow,
+};
+
+/// The forms of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One file for a browser.
+    Html,
+    /// For a wiki or a pull request.
+    Markdown,
+    /// One long table for programs: `table,row,column,value,unit`.
+    Csv,
+}
+
+/// Renders what is known.
+#[must_use]
+pub fn render(results: &Results<'_>, form: Form) -> String {
+    let report = compose::compose(results);
+    match form {
+        Form::Html => html::render(&report),
+        Form::Markdown => markdown::render(&report),
+        Form::Csv => csv::render(&report),
+    }
+}

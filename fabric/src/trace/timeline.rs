@@ -123,6 +123,24 @@ impl Timeline {
         faulty.into_iter().collect()
     }
 
+    /// The first instant at which the most nodes are faulty.
+    #[must_use]
+    pub fn worst(&self) -> TraceTime {
+        let (mut count, mut most, mut worst) = (0_u32, 0, TraceTime::START);
+        for changes in self.changes.chunk_by(|a, b| a.at == b.at) {
+            for change in changes {
+                match change.health {
+                    Health::Faulty => count += 1,
+                    Health::Healthy => count -= 1,
+                }
+            }
+            if count > most {
+                (most, worst) = (count, changes[0].at);
+            }
+        }
+        worst
+    }
+
     /// For each number of faulty nodes from zero up, the milliseconds of the window with just
     /// that many.
     #[must_use]
@@ -199,6 +217,9 @@ mod tests {
             let intervals: Vec<_> = intervals.into_iter().map(|(n, s, d)| (n, s, s + d)).collect();
             let merged = timeline(&intervals);
             let mut spent = [0_u64; 9];
+            let most = |now| merged.faulty_at(TraceTime(now)).len();
+            let worst = (0..100).rev().max_by_key(|now| most(*now)).unwrap_or(0);
+            prop_assert_eq!(merged.worst(), TraceTime(worst));
             for now in 0..100 {
                 let expected: Vec<NodeId> = (0..8)
                     .filter(|n| intervals.iter().any(|(m, s, e)| m == n && *s <= now && now < *e))

@@ -1,12 +1,10 @@
 //! What faults add to the bill: the price of GPUs that are faulty or wasted.
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::trace::Timeline;
 use serde::Serialize;
 
 use super::{CostOutcome, CostRow};
-use crate::architecture::{Architecture, Cluster};
-use crate::compare::{Row, RowOutcome, Study, compare, snapshots};
+use crate::architecture::Architecture;
+use crate::compare::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 
 /// The interconnect's cost for each GPU that can be used.
 ///
@@ -17,20 +15,12 @@ pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, waste_ratio: f64) -> f64 {
 }
 
 /// What the aggregate cost is asked for.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct AggregateQuestion<'a> {
-    /// The cluster.
-    pub cluster: Cluster,
-    /// GPUs of a group.
-    pub tp: u32,
+    /// The cluster and its faults.
+    pub faults: RatioQuestion<'a>,
     /// The price of a GPU.
     pub gpu_usd: f64,
-    /// Shares of faulty nodes; nodes are faulty independently.
-    pub node_fault_ratios: &'a [f64],
-    /// Snapshots for each ratio.
-    pub samples: u64,
-    /// Where the randomness comes from.
-    pub seed: Seed,
 }
 
 /// The aggregate cost of a design against the share of faulty nodes.
@@ -60,36 +50,23 @@ pub fn aggregate(
     costs: &[CostRow],
     question: &AggregateQuestion<'_>,
 ) -> Vec<Aggregate> {
-    let mut curves: Vec<Aggregate> = Vec::new();
-    for &ratio in question.node_fault_ratios {
-        let samples = snapshots(question.cluster, ratio, question.samples, question.seed);
-        for (arch, waste_mean) in wastes(designs, question, &samples) {
-            let Some(cost) = costs.iter().find(|row| row.arch == arch).and_then(cost_of) else {
-                continue;
-            };
-            let usd_per_gpu = cost + question.gpu_usd * (waste_mean + ratio);
-            let point = AggregatePoint { node_fault_ratio: ratio, waste_mean, usd_per_gpu };
-            match curves.iter_mut().find(|curve| curve.arch == arch) {
-                Some(curve) => curve.points.push(point),
-                None => curves.push(Aggregate { arch, points: vec![point] }),
-            }
-        }
-    }
-    curves
+    aggregate_of(&against_fault_ratio(designs, &question.faults), costs, question.gpu_usd)
 }
 
-fn wastes(
-    designs: &[Box<dyn Architecture>],
-    question: &AggregateQuestion<'_>,
-    samples: &[Timeline],
-) -> Vec<(String, f64)> {
-    let (cluster, tp) = (question.cluster, &[question.tp]);
-    let study = Study { cluster, architectures: designs, tp, jobs: &[], samples };
-    let held = |row: Row| match row.outcome {
-        RowOutcome::Held(figures) => Some((row.arch, figures.waste_mean)),
-        RowOutcome::CannotHold { .. } => None,
+/// The same from curves of the waste that are there already.
+#[must_use]
+pub fn aggregate_of(curves: &[RatioCurve], costs: &[CostRow], gpu_usd: f64) -> Vec<Aggregate> {
+    let priced = |curve: &RatioCurve| {
+        let cost = costs.iter().find(|row| row.arch == curve.arch).and_then(cost_of)?;
+        let point = |point: &RatioPoint| AggregatePoint {
+            node_fault_ratio: point.node_fault_ratio,
+            waste_mean: point.waste_mean,
+            usd_per_gpu: cost + gpu_usd * (point.waste_mean + point.node_fault_ratio),
+        };
+        let points = curve.points.iter().map(point).collect();
+        Some(Aggregate { arch: curve.arch.clone(), points })
     };
-    compare(&study, &|_| ()).into_iter().filter_map(held).collect()
+    curves.iter().filter_map(priced).collect()
 }
 
 fn cost_of(row: &CostRow) -> Option<f64> {

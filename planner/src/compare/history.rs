@@ -1,0 +1,56 @@
+//! One design over one history of faults, change by change: what a plot over time shows.
+
+use lightloom_fabric::trace::{Health, Timeline, TraceTime};
+
+use crate::architecture::{Architecture, CannotHold, Cluster};
+
+/// A cluster from one change to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// When this began.
+    pub from: TraceTime,
+    /// Nodes out of service.
+    pub nodes_faulty: u32,
+    /// Healthy GPUs in no full group.
+    pub gpus_wasted: u32,
+}
+
+/// Replays `timeline` against a design. The first moment begins with the window, each later one with a
+/// change; changes of one instant are one moment, so moments are in order and none is empty.
+///
+/// # Errors
+/// If the design never holds a group of `tp` GPUs.
+pub fn history(
+    architecture: &dyn Architecture,
+    cluster: Cluster,
+    tp: u32,
+    timeline: &Timeline,
+) -> Result<Vec<Moment>, CannotHold> {
+    let mut state = architecture.usable(cluster, tp)?;
+    let mut nodes_faulty = 0;
+    let mut moments: Vec<Moment> = Vec::with_capacity(timeline.changes().len() + 1);
+    let mut note = |from, nodes_faulty, usable| {
+        let healthy = cluster.gpus() - nodes_faulty * cluster.gpus_per_node;
+        moments.push(Moment { from, nodes_faulty, gpus_wasted: healthy - usable });
+    };
+    let instants: Vec<_> = timeline.changes().chunk_by(|a, b| a.at == b.at).collect();
+    if instants.first().is_none_or(|changes| changes[0].at > TraceTime::START) {
+        note(TraceTime::START, 0, state.usable_gpus());
+    }
+    for changes in instants {
+        for change in changes {
+            match change.health {
+                Health::Faulty => {
+                    state.fail(change.node);
+                    nodes_faulty += 1;
+                }
+                Health::Healthy => {
+                    state.repair(change.node);
+                    nodes_faulty -= 1;
+                }
+            }
+        }
+        note(changes[0].at, nodes_faulty, state.usable_gpus());
+    }
+    Ok(moments)
+}

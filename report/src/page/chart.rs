@@ -1,0 +1,320 @@
+//! Curves and bars, plotted twice: for wide screens and for narrow ones, with text of the same size.
+//! Curves are labelled where they end, so that no legend has to be learned.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use plotters::chart::ChartBuilder;
+use plotters::drawing::IntoDrawingArea;
+use plotters::element::{PathElement, Rectangle};
+use plotters::style::{Color, IntoFont, ShapeStyle, TRANSPARENT};
+
+use super::drawing::escaped;
+use super::ink::{AXIS, GRID, PER_PX, Surface, TEXT, ink};
+
+/// A curve.
+#[derive(Clone, Debug)]
+pub(super) struct Curve {
+    /// Which colour and dash pattern.
+    pub(super) ink: u8,
+    /// In order of x.
+    pub(super) points: Vec<(f64, f64)>,
+    /// Where it ends.
+    pub(super) label: String,
+    /// On hover.
+    pub(super) hover: String,
+}
+
+/// An axis.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    pub(super) range: Range<f64>,
+    pub(super) title: &'static str,
+    pub(super) show: fn(f64) -> String,
+}
+
+/// Curves over a common x.
+#[derive(Clone, Debug)]
+pub(super) struct Plot {
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    pub(super) curves: Vec<Curve>,
+    /// Height on wide and on narrow screens.
+    pub(super) heights_px: [u32; 2],
+    /// Whether the space below the curves is filled.
+    pub(super) is_filled: bool,
+}
+
+const WIDTHS_PX: [u32; 2] = [960, 340];
+const VARIANTS: [&str; 2] = ["wide", "narrow"];
+/// Room for the labels at the right end.
+const LABELS_PX: [u32; 2] = [150, 96];
+const LINE_PX: i32 = 15;
+
+impl Plot {
+    /// Both drawings.
+    pub(super) fn svg(&self) -> String {
+        (0..2).map(|variant| self.variant(variant)).collect()
+    }
+
+    fn variant(&self, variant: usize) -> String {
+        let (width, height) = (WIDTHS_PX[variant], self.heights_px[variant]);
+        let mut body = String::new();
+        let ends = self.draw(&mut body, variant).expect("writing to a text does not fail");
+        let left = 2;
+        let _ = write!(
+            body,
+            r#"<text class="axis-title" x="{left}" y="11">{}</text>"#,
+            escaped(self.y.title)
+        );
+        let bottom = height - 4;
+        let middle = (width - LABELS_PX[variant]) / 2 + 24;
+        let _ = write!(
+            body,
+            r#"<text class="axis-title" x="{middle}" y="{bottom}" text-anchor="middle">{}</text>"#,
+            escaped(self.x.title)
+        );
+        label_ends(&mut body, &self.curves, &ends, height);
+        framed(VARIANTS[variant], width, height, &body)
+    }
+
+    /// Draws axes and curves; returns where each curve ends, in pixels.
+    fn draw(
+        &self,
+        out: &mut String,
+        variant: usize,
+    ) -> Result<Vec<(i32, i32)>, Box<dyn std::error::Error>> {
+        let px = |px: u32| px * PER_PX.unsigned_abs();
+        let (width, height) = (WIDTHS_PX[variant], self.heights_px[variant]);
+        let area = Surface::new(out, width, height).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin_top(px(24))
+            .margin_right(px(LABELS_PX[variant]))
+            .set_left_and_bottom_label_area_size(px(46))
+            .build_cartesian_2d(self.x.range.clone(), self.y.range.clone())?;
+        let label = ("sans-serif", f64::from(12 * PER_PX)).into_font().color(&ink(TEXT));
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .x_labels(if variant == 0 { 9 } else { 4 })
+            .y_labels(if variant == 0 { 6 } else { 5 })
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(ink(GRID))
+            .axis_style(ink(AXIS))
+            .label_style(label)
+            .x_label_formatter(&|x| (self.x.show)(*x))
+            .y_label_formatter(&|y| (self.y.show)(*y))
+            .set_all_tick_mark_size(px(4))
+            .draw()?;
+        let columns = f64::from(2 * (width - LABELS_PX[variant]));
+        let mut ends = Vec::new();
+        for curve in &self.curves {
+            let points = thinned(&curve.points, &self.x.range, columns);
+            let Some(&last) = points.last() else { continue };
+            if self.is_filled {
+                let mut shape = points.clone();
+                shape.insert(0, (points[0].0, self.y.range.start));
+                shape.push((last.0, self.y.range.start));
+                let shape = plotters::element::Polygon::new(shape, ink(curve.ink).filled());
+                chart.draw_series(std::iter::once(shape))?;
+            }
+            chart.draw_series(std::iter::once(PathElement::new(points, ink(curve.ink))))?;
+            let (x, y) = chart.backend_coord(&last);
+            ends.push((x / PER_PX, y / PER_PX));
+        }
+        Ok(ends)
+    }
+}
+
+fn framed(variant: &str, width: u32, height: u32, body: &str) -> String {
+    format!(
+        "<svg class=\"chart {variant}\" viewBox=\"0 0 {width} {height}\" role=\"img\" data-marks=\".line,.fill\">\n{body}</svg>\n"
+    )
+}
+
+/// Labels at the ends of curves, moved apart so that none covers another, each with a thin line to its
+/// curve.
+fn label_ends(out: &mut String, curves: &[Curve], ends: &[(i32, i32)], height: u32) {
+    let mut order: Vec<usize> = (0..ends.len()).collect();
+    order.sort_by_key(|index| (ends[*index].1, *index));
+    let mut places: Vec<i32> = order.iter().map(|index| ends[*index].1).collect();
+    spread(&mut places, 14, i32::try_from(height).unwrap_or(i32::MAX) - 40);
+    for (index, place) in order.into_iter().zip(places) {
+        let (curve, (x, y)) = (&curves[index], ends[index]);
+        let (near, far) = (x + 3, x + 13);
+        let _ = write!(
+            out,
+            r#"<path class="leader line ink-{0}" d="M{near},{y}L{far},{place}"/><text class="end ink-text-{0}" x="{1}" y="{place}" dy=".34em">{2}<title>{3}</title></text>"#,
+            curve.ink,
+            far + 3,
+            escaped(&curve.label),
+            escaped(&curve.hover),
+        );
+    }
+}
+
+/// Moves places, which are in order, so that they are at least a line apart and within the frame.
+fn spread(places: &mut [i32], top: i32, bottom: i32) {
+    let count = i32::try_from(places.len()).unwrap_or(0);
+    let gap = LINE_PX.min((bottom - top) / count.max(1));
+    for index in 1..places.len() {
+        places[index] = places[index].max(places[index - 1] + gap);
+    }
+    let mut limit = bottom;
+    for place in places.iter_mut().rev() {
+        *place = (*place).min(limit);
+        limit = *place - gap;
+    }
+}
+
+/// The points that are seen: of those within one column, the first, the least, the most and the last,
+/// so that no extreme is lost.
+fn thinned(points: &[(f64, f64)], range: &Range<f64>, columns: f64) -> Vec<(f64, f64)> {
+    let column = |x: f64| ((x - range.start) / (range.end - range.start) * columns).floor() as i64;
+    let mut kept = Vec::new();
+    for chunk in points.chunk_by(|a, b| column(a.0) == column(b.0)) {
+        let at = |wanted: fn(f64, f64) -> bool| {
+            (0..chunk.len())
+                .reduce(|best, i| if wanted(chunk[i].1, chunk[best].1) { i } else { best })
+        };
+        let mut indices =
+            vec![0, at(|a, b| a < b).unwrap_or(0), at(|a, b| a > b).unwrap_or(0), chunk.len() - 1];
+        indices.sort_unstable();
+        indices.dedup();
+        kept.extend(indices.into_iter().map(|index| chunk[index]));
+    }
+    kept
+}
+
+/// The corners of a curve that holds each value until the next, up to `end`.
+pub(super) fn steps(values: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
+    let mut points = Vec::with_capacity(values.len() * 2 + 1);
+    for &(x, y) in values {
+        if let Some(&(_, before)) = points.last() {
+            points.push((x, before));
+        }
+        points.push((x, y));
+    }
+    if let Some(&(_, last)) = points.last() {
+        points.push((end, last));
+    }
+    points
+}
+
+/// A bar.
+#[derive(Clone, Debug)]
+pub(super) struct Bar {
+    pub(super) name: String,
+    pub(super) ink: u8,
+    pub(super) value: f64,
+    /// Low and high ends, drawn as a whisker.
+    pub(super) spread: Option<(f64, f64)>,
+    pub(super) label: String,
+}
+
+/// Bars from left to right, one below the other.
+#[derive(Clone, Debug)]
+pub(super) struct Bars {
+    pub(super) title: &'static str,
+    pub(super) bars: Vec<Bar>,
+}
+
+const BAR_PX: u32 = 30;
+const NAMES_PX: u32 = 78;
+
+impl Bars {
+    /// One drawing; it is narrow enough for every screen.
+    pub(super) fn svg(&self) -> String {
+        let width = 460;
+        let count = u32::try_from(self.bars.len()).unwrap_or(0);
+        let height = 26 + BAR_PX * count + 6;
+        let mut body =
+            format!(r#"<text class="axis-title" x="2" y="12">{}</text>"#, escaped(self.title));
+        self.draw(&mut body, width, height).expect("writing to a text does not fail");
+        framed("bars", width, height, &body)
+    }
+
+    fn draw(
+        &self,
+        out: &mut String,
+        width: u32,
+        height: u32,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let px = |px: u32| px * PER_PX.unsigned_abs();
+        let reach = |bar: &Bar| bar.spread.map_or(bar.value, |(_, high)| high.max(bar.value));
+        let most = self.bars.iter().map(reach).fold(f64::MIN_POSITIVE, f64::max);
+        let count = self.bars.len() as f64;
+        let mut ends = Vec::new();
+        {
+            let area = Surface::new(out, width, height).into_drawing_area();
+            let mut chart = ChartBuilder::on(&area)
+                .margin_top(px(24))
+                .margin_bottom(px(4))
+                .margin_left(px(NAMES_PX))
+                .margin_right(px(104))
+                .build_cartesian_2d(0.0..most, 0.0..count)?;
+            for (index, bar) in self.bars.iter().enumerate() {
+                let middle = count - index as f64 - 0.5;
+                let corners = [(0.0, middle + 0.32), (bar.value, middle - 0.32)];
+                chart.draw_series([Rectangle::new(corners, ink(bar.ink).filled())])?;
+                if let Some((low, high)) = bar.spread {
+                    let line = |points: Vec<(f64, f64)>| {
+                        PathElement::new(points, ShapeStyle::from(ink(AXIS)))
+                    };
+                    chart.draw_series([
+                        line(vec![(low, middle), (high, middle)]),
+                        line(vec![(low, middle + 0.14), (low, middle - 0.14)]),
+                        line(vec![(high, middle + 0.14), (high, middle - 0.14)]),
+                    ])?;
+                }
+                let (x, y) = chart.backend_coord(&(reach(bar), middle));
+                ends.push((x / PER_PX, y / PER_PX));
+            }
+        }
+        for (bar, (x, y)) in self.bars.iter().zip(ends) {
+            let _ = write!(
+                out,
+                r#"<text class="label" x="{}" y="{y}" dy=".34em" text-anchor="end">{}</text><text class="end" x="{}" y="{y}" dy=".34em">{}</text>"#,
+                NAMES_PX - 8,
+                escaped(&bar.name),
+                x + 8,
+                escaped(&bar.label),
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_moved_apart_and_stay_inside() {
+        let mut places = [10, 12, 13, 200];
+        spread(&mut places, 10, 190);
+        assert_eq!(places, [10, 25, 40, 190]);
+        let mut low = [188, 189, 190];
+        spread(&mut low, 10, 190);
+        assert_eq!(low, [160, 175, 190]);
+    }
+
+    #[test]
+    fn no_extreme_is_lost_when_points_are_thinned() {
+        let mut points: Vec<(f64, f64)> =
+            (0..100_000).map(|i| (f64::from(i), f64::from(i % 7))).collect();
+        points[55_555].1 = 99.0;
+        points[77_777].1 = -5.0;
+        let kept = thinned(&points, &(0.0..100_000.0), 500.0);
+        assert!(kept.len() <= 4 * 501, "{}", kept.len());
+        assert!(kept.contains(&(55_555.0, 99.0)) && kept.contains(&(77_777.0, -5.0)));
+        assert!(kept.is_sorted_by(|a, b| a.0 <= b.0));
+        assert_eq!((kept.first(), kept.last()), (points.first(), points.last()));
+    }
+
+    #[test]
+    fn steps_hold_their_value() {
+        let corners = steps(&[(0.0, 1.0), (2.0, 5.0)], 3.0);
+        assert_eq!(corners, [(0.0, 1.0), (2.0, 1.0), (2.0, 5.0), (3.0, 5.0)]);
+    }
+}

@@ -1,0 +1,119 @@
+//! From results to a report: which sections there are, and in which order.
+
+use super::definitions;
+use super::document::{Block, Cell, Headline, Report, Section, Table};
+use super::quantity::{Quantity, Unit, fixed};
+use super::results::{Results, Subject};
+use super::sections::{cost, fabric, published, run, training, waste};
+
+/// Definitions that the page refers to, each with how our figure came about.
+pub(super) type Used = Vec<(&'static str, String)>;
+
+/// Puts the report together.
+pub(super) fn compose(results: &Results<'_>) -> Report {
+    let mut report = Report { title: title(results), lead: lead(results), ..Report::default() };
+    let mut used = Used::new();
+    fabric::add(&mut report, &mut used, &results.subject);
+    if let Some(comparison) = &results.comparison {
+        waste::add(&mut report, &mut used, comparison);
+    }
+    if let Some(costs) = &results.cost {
+        cost::add(&mut report, &mut used, costs, results.comparison.as_ref());
+    }
+    for (index, emulated) in results.runs.iter().enumerate() {
+        run::add(&mut report, emulated, index);
+    }
+    for (index, training) in results.training.iter().enumerate() {
+        training::add(&mut report, training, index);
+    }
+    published::add(&mut report, &results.claims);
+    report.sections.push(formulas(&used));
+    report.sections.push(sources(results));
+    report.footer = format!("lightloom {}, seed {}", results.version, results.seed);
+    report
+}
+
+fn title(results: &Results<'_>) -> String {
+    match &results.subject {
+        Subject::Ring { fabric, .. } => fabric.name.clone(),
+        Subject::Tree { name, .. } => (*name).to_owned(),
+        Subject::PlanAlone { .. } => "Plan".to_owned(),
+        Subject::None => "Designs compared".to_owned(),
+    }
+}
+
+fn lead(results: &Results<'_>) -> String {
+    match &results.subject {
+        Subject::Ring { fabric, faults, .. } => fabric::lead(fabric, faults),
+        Subject::Tree { fabric, .. } => {
+            let spec = fabric.spec();
+            format!(
+                "A reconfigurable fat-tree of {} GPUs: {} leaves of {}, {} optical switches beside a packet core.",
+                fixed(f64::from(spec.leaves * spec.gpus_per_leaf), 0),
+                spec.leaves,
+                spec.gpus_per_leaf,
+                fabric.switches(),
+            )
+        }
+        Subject::PlanAlone { plan } => {
+            format!(
+                "A plan of {} GPUs whose fabric file was not given.",
+                fixed(plan.metrics.gpus_total as f64, 0)
+            )
+        }
+        Subject::None => "No fabric was given: the designs stand side by side.".to_owned(),
+    }
+}
+
+/// A headline, in one line.
+pub(super) fn headline(
+    report: &mut Report,
+    label: &'static str,
+    (value, unit): (f64, Unit),
+    beside: String,
+    definition: &'static str,
+) {
+    report.headlines.push(Headline {
+        label,
+        quantity: Quantity::new(value, unit),
+        beside,
+        definition,
+    });
+}
+
+fn formulas(used: &Used) -> Section {
+    let mut section = Section::new(
+        "formulas",
+        "Formulas",
+        "Where every figure comes from: its definition, and what went into it here.",
+    );
+    section.blocks.push(Block::Table(definitions::table(used)));
+    section
+}
+
+fn sources(results: &Results<'_>) -> Section {
+    let conclusion = format!(
+        "Made by lightloom {} with seed {}. The same command on the same files makes the same page, byte for byte.",
+        results.version, results.seed
+    );
+    let mut section = Section::new("sources", "Sources", conclusion);
+    let mut table = Table::new("sources", "Input files")
+        .words("file")
+        .words("read as")
+        .words("SHA-256")
+        .numbers("size");
+    for source in &results.sources {
+        table.row([
+            Cell::text(&source.name),
+            Cell::text(source.kind),
+            Cell::text(&source.sha256),
+            Cell::number(source.bytes as f64, Unit::Bytes),
+        ]);
+    }
+    section.blocks.push(Block::Table(table));
+    section.blocks.push(Block::Note(format!("Command: {}", results.command)));
+    for missing in &results.would_add {
+        section.blocks.push(Block::Note(missing.clone()));
+    }
+    section
+}

@@ -1,0 +1,110 @@
+//! Every number of the report in one long table: `table,row,column,value,unit`. Values are bare and
+//! not rounded, ratios are fractions; text has no unit. The row is the first cell of its row in the
+//! page's table, and where that repeats, its number is added: `khop:3#17`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::document::{Block, Cell, Report, Table};
+
+/// Renders the report.
+pub(super) fn render(report: &Report) -> String {
+    let mut out = String::from("table,row,column,value,unit\n");
+    for headline in &report.headlines {
+        let (value, unit) = (headline.quantity.value, headline.quantity.unit.name());
+        line(&mut out, "summary", headline.label, headline.definition, &value.to_string(), unit);
+    }
+    for block in report.sections.iter().flat_map(|section| &section.blocks) {
+        match block {
+            Block::Figure(figure) => figure.data.iter().for_each(|table| add(&mut out, table)),
+            Block::Table(table) => add(&mut out, table),
+            Block::Folded { tables, .. } => tables.iter().for_each(|table| add(&mut out, table)),
+            Block::Note(_) => {}
+        }
+    }
+    out
+}
+
+fn add(out: &mut String, table: &Table) {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let columns = unique(table.columns.iter().map(|column| column.heading.as_str()));
+    for row in &table.rows {
+        let name = row.first().map(Cell::show).unwrap_or_default();
+        let count = seen.entry(name.clone()).or_default();
+        *count += 1;
+        let name = if *count == 1 { name } else { format!("{name}#{count}") };
+        for (cell, column) in row.iter().zip(&columns).skip(1) {
+            let (value, unit) = match cell {
+                Cell::Text(text) => (text.clone(), ""),
+                Cell::Number(quantity) => (quantity.value.to_string(), quantity.unit.name()),
+                Cell::Shown { value: Some(value), unit, .. } => (value.to_string(), *unit),
+                Cell::Shown { value: None, .. } | Cell::Missing => continue,
+            };
+            line(out, &table.id, &name, column, &value, unit);
+        }
+    }
+}
+
+/// Headings, each with a number where it repeats.
+fn unique<'a>(headings: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for heading in headings {
+        let again = names.iter().filter(|name| name.split('#').next() == Some(heading)).count();
+        names.push(if again == 0 {
+            heading.to_owned()
+        } else {
+            format!("{heading}#{}", again + 1)
+        });
+    }
+    names
+}
+
+fn line(out: &mut String, table: &str, row: &str, column: &str, value: &str, unit: &str) {
+    let _ = writeln!(
+        out,
+        "{},{},{},{},{unit}",
+        quoted(table),
+        quoted(row),
+        quoted(column),
+        quoted(value)
+    );
+}
+
+/// Quotes as RFC 4180 says, where there is need.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::quantity::Unit;
+
+    #[test]
+    fn rows_and_columns_that_repeat_are_numbered_and_text_is_quoted() {
+        let mut table = Table::new("waste", "Waste")
+            .words("design")
+            .numbers("from")
+            .numbers("from")
+            .words("note");
+        for value in [0.25, 1e-9] {
+            table.row([
+                Cell::text("a,b"),
+                Cell::share(value),
+                Cell::Missing,
+                Cell::text("say \"so\""),
+            ]);
+        }
+        let mut out = String::new();
+        add(&mut out, &table);
+        let expected = "waste,\"a,b\",from,0.25,fraction\nwaste,\"a,b\",note,\"say \"\"so\"\"\",\n\
+                        waste,\"a,b#2\",from,0.000000001,fraction\nwaste,\"a,b#2\",note,\"say \"\"so\"\"\",\n";
+        assert_eq!(out, expected);
+        assert_eq!(unique(["x", "y", "x"].into_iter()), ["x", "y", "x#2"]);
+        assert_eq!(Unit::Watts.name(), "W");
+    }
+}

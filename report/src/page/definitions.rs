@@ -1,0 +1,88 @@
+//! Definitions of metrics, taken from the pages that define them, so that a metric is defined once.
+
+use super::document::{Cell, Table};
+
+/// The pages, and where they stand for a reader.
+const PAGES: [(&str, &str); 3] = [
+    ("docs/metrics.md", include_str!("../../../docs/metrics.md")),
+    ("docs/compare.md", include_str!("../../../docs/compare.md")),
+    ("docs/cost.md", include_str!("../../../docs/cost.md")),
+];
+
+/// What defines a metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Definition {
+    pub(super) name: &'static str,
+    pub(super) text: String,
+    pub(super) page: &'static str,
+}
+
+/// The definition of a metric: the second cell of the row that names it in its first.
+pub(super) fn definition(name: &'static str) -> Option<Definition> {
+    let quoted = format!("`{name}`");
+    PAGES.iter().find_map(|(page, text)| {
+        let row = text.lines().find_map(|line| {
+            let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
+            (cells.len() > 1 && cells[0].contains(&quoted))
+                .then(|| cells[1].trim_end_matches(" |").trim())
+        })?;
+        Some(Definition { name, text: plain(row), page })
+    })
+}
+
+/// A line of Markdown without its marks.
+fn plain(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some(open) = rest.find('[') {
+        let link = rest[open..]
+            .split_once("](")
+            .and_then(|(name, tail)| Some((name, tail.split_once(')')?.1)));
+        text.push_str(&rest[..open]);
+        match link {
+            Some((name, tail)) => {
+                text.push_str(&name[1..]);
+                rest = tail;
+            }
+            None => {
+                text.push('[');
+                rest = &rest[open + 1..];
+            }
+        }
+    }
+    text.push_str(rest);
+    text.replace('`', "").replace("**", "").trim_end_matches(" |").to_owned()
+}
+
+/// The metrics that the page uses, each with its definition and how ours came about.
+pub(super) fn table(used: &[(&'static str, String)]) -> Table {
+    let mut table = Table::new("definitions", "Formulas")
+        .words("figure")
+        .words("definition")
+        .words("here")
+        .words("defined in");
+    for (name, here) in used {
+        let found = definition(name);
+        let (text, page) = found.map_or((String::new(), ""), |found| (found.text, found.page));
+        table.row([Cell::text(*name), Cell::text(text), Cell::text(here), Cell::text(page)]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_is_the_row_that_names_the_figure() {
+        let waste = definition("waste_ratio").unwrap();
+        assert!(waste.text.starts_with("gpus_wasted / T"), "{waste:?}");
+        assert_eq!(waste.page, "docs/metrics.md");
+        assert_eq!(definition("no_such_figure"), None);
+    }
+
+    #[test]
+    fn marks_of_markdown_are_taken_off() {
+        assert_eq!(plain("a `b` **c** [d](e.md) [f] |"), "a b c d [f]");
+    }
+}

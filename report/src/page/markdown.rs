@@ -1,0 +1,73 @@
+//! The report as Markdown: the same sections, conclusions and tables. Drawings are told by their
+//! captions; the numbers they show stand in the CSV, and here where they are few.
+
+use std::fmt::Write;
+
+use super::document::{Block, Figure, Report, Table};
+
+/// A drawing's numbers are shown up to so many rows.
+const MOST_ROWS: usize = 60;
+
+/// Renders the report.
+pub(super) fn render(report: &Report) -> String {
+    let mut out = format!("# {}\n\n{}\n", report.title, report.lead);
+    if !report.headlines.is_empty() {
+        out.push_str("\n| figure | value | beside it |\n| --- | ---: | --- |\n");
+    }
+    for headline in &report.headlines {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} |",
+            headline.label,
+            headline.quantity.show(),
+            escaped(&headline.beside)
+        );
+    }
+    for section in &report.sections {
+        let _ = writeln!(out, "\n## {}\n\n{}", section.title, section.conclusion);
+        for block in &section.blocks {
+            add(&mut out, block);
+        }
+    }
+    let _ = writeln!(out, "\n---\n\n{}", report.footer);
+    out
+}
+
+fn add(out: &mut String, block: &Block) {
+    match block {
+        Block::Figure(Figure { caption, data, .. }) => {
+            let _ = writeln!(out, "\n{caption}");
+            data.iter()
+                .filter(|table| table.rows.len() <= MOST_ROWS)
+                .for_each(|table| add_table(out, table));
+        }
+        Block::Table(table) => add_table(out, table),
+        Block::Note(note) => _ = writeln!(out, "\n{note}"),
+        Block::Folded { summary, tables } => {
+            let _ = writeln!(out, "\n### {summary}");
+            tables.iter().for_each(|table| add_table(out, table));
+        }
+    }
+}
+
+fn add_table(out: &mut String, table: &Table) {
+    let _ = writeln!(out, "\n**{}**\n", escaped(&table.title));
+    for column in &table.columns {
+        let _ = write!(out, "| {} ", escaped(&column.heading));
+    }
+    out.push_str("|\n");
+    for column in &table.columns {
+        out.push_str(if column.is_numeric { "| ---: " } else { "| --- " });
+    }
+    out.push_str("|\n");
+    for row in &table.rows {
+        for cell in row {
+            let _ = write!(out, "| {} ", escaped(&cell.show()));
+        }
+        out.push_str("|\n");
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}

@@ -1,0 +1,171 @@
+//! Numbers with units, shown one way everywhere.
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// A fraction, shown in per cent.
+    Share,
+    /// A difference of fractions, shown in percentage points with its sign.
+    Points,
+    /// GPUs.
+    Gpus,
+    /// Nodes.
+    Nodes,
+    /// US dollars.
+    Usd,
+    /// US dollars for each GB/s.
+    UsdPerBandwidth,
+    /// Watts.
+    Watts,
+    /// GB/s.
+    Bandwidth,
+    /// Things that the column or label names.
+    Count,
+    /// So many times as much.
+    Times,
+    /// Days.
+    Days,
+    /// Seconds, shown in ns, µs, ms or s.
+    Seconds,
+    /// Bytes, shown in KiB, MiB, GiB.
+    Bytes,
+    /// Parts for each GPU.
+    PartsPerGpu,
+}
+
+impl Unit {
+    /// In the CSV, where the value is the bare number.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Share | Self::Points => "fraction",
+            Self::Gpus => "GPUs",
+            Self::Nodes => "nodes",
+            Self::Usd => "USD",
+            Self::UsdPerBandwidth => "USD per GB/s",
+            Self::Watts => "W",
+            Self::Bandwidth => "GB/s",
+            Self::Count => "count",
+            Self::Times => "ratio",
+            Self::Days => "d",
+            Self::Seconds => "s",
+            Self::Bytes => "B",
+            Self::PartsPerGpu => "parts per GPU",
+        }
+    }
+}
+
+/// A number with its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Quantity {
+    pub(super) value: f64,
+    pub(super) unit: Unit,
+}
+
+impl Quantity {
+    pub(super) const fn new(value: f64, unit: Unit) -> Self {
+        Self { value, unit }
+    }
+
+    pub(super) const fn share(value: f64) -> Self {
+        Self::new(value, Unit::Share)
+    }
+
+    /// The digits and the unit, apart: they are set in different weights.
+    pub(super) fn parts(self) -> (String, &'static str) {
+        let value = self.value;
+        match self.unit {
+            Unit::Share => (fixed(100.0 * value, 2), "%"),
+            Unit::Points => (signed(100.0 * value, 3), "pp"),
+            Unit::Gpus => (fixed(value, 0), "GPUs"),
+            Unit::Nodes => (fixed(value, 0), "nodes"),
+            Unit::Usd => (format!("${}", fixed(value, 2)), ""),
+            Unit::UsdPerBandwidth => (format!("${}", fixed(value, 2)), "per GB/s"),
+            Unit::Watts => (fixed(value, 2), "W"),
+            Unit::Bandwidth => (fixed(value, 1), "GB/s"),
+            Unit::Count => (fixed(value, 0), ""),
+            Unit::Times => (fixed(value, 2), "×"),
+            Unit::Days => (fixed(value, 1), "d"),
+            Unit::Seconds => scaled(value),
+            Unit::Bytes => sized(value),
+            Unit::PartsPerGpu => (fixed(value, 4), "a GPU"),
+        }
+    }
+
+    /// As a text of its own.
+    pub(super) fn show(self) -> String {
+        let (digits, unit) = self.parts();
+        match unit {
+            "" => digits,
+            "×" => format!("{digits}×"),
+            // No line break between a number and its unit.
+            unit => format!("{digits}\u{a0}{unit}"),
+        }
+    }
+}
+
+/// A number with a comma between thousands; minus zero is zero.
+pub(super) fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{:.decimals$}", value.abs());
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let mut shown = String::new();
+    if value < 0.0 && text.contains(|digit: char| ('1'..='9').contains(&digit)) {
+        shown.push('−');
+    }
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    if !fraction.is_empty() {
+        shown.push('.');
+        shown.push_str(fraction);
+    }
+    shown
+}
+
+fn signed(value: f64, decimals: usize) -> String {
+    let text = fixed(value, decimals);
+    let is_positive = value > 0.0 && text.contains(|digit: char| ('1'..='9').contains(&digit));
+    if is_positive { format!("+{text}") } else { text }
+}
+
+fn scaled(seconds: f64) -> (String, &'static str) {
+    match seconds.abs() {
+        size if size >= 1.0 => (fixed(seconds, 2), "s"),
+        size if size >= 1e-3 => (fixed(seconds * 1e3, 2), "ms"),
+        size if size >= 1e-6 => (fixed(seconds * 1e6, 2), "µs"),
+        0.0 => ("0".to_owned(), "s"),
+        _ => (fixed(seconds * 1e9, 2), "ns"),
+    }
+}
+
+fn sized(bytes: f64) -> (String, &'static str) {
+    const STEPS: [(f64, &str); 4] = [
+        (1024.0 * 1024.0 * 1024.0 * 1024.0, "TiB"),
+        (1024.0 * 1024.0 * 1024.0, "GiB"),
+        (1024.0 * 1024.0, "MiB"),
+        (1024.0, "KiB"),
+    ];
+    let step = STEPS.into_iter().find(|(size, _)| bytes >= *size);
+    step.map_or_else(|| (fixed(bytes, 0), "B"), |(size, unit)| (fixed(bytes / size, 1), unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_with_commas_and_units() {
+        let show = |value, unit| Quantity::new(value, unit).show();
+        assert_eq!(show(131_072.0, Unit::Gpus), "131,072\u{a0}GPUs");
+        assert_eq!(show(0.005_37, Unit::Share), "0.54\u{a0}%");
+        assert_eq!(show(-0.0, Unit::Share), "0.00\u{a0}%");
+        assert_eq!(show(-0.000_01, Unit::Points), "−0.001\u{a0}pp");
+        assert_eq!(show(0.000_5, Unit::Points), "+0.050\u{a0}pp");
+        assert_eq!(show(-1234.5, Unit::Usd), "$−1,234.50");
+        assert_eq!(show(7e-5, Unit::Seconds), "70.00\u{a0}µs");
+        assert_eq!(show(3.0 * 1024.0, Unit::Bytes), "3.0\u{a0}KiB");
+        assert_eq!(show(18.78, Unit::Times), "18.78×");
+    }
+}

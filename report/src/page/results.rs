@@ -1,0 +1,274 @@
+//! What a page is made from: results of the planner as they are, results of the emulator and of the
+//! training model as their JSON says them.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::plan::Plan;
+use lightloom_fabric::trace::{Statistics, TraceTime};
+use lightloom_planner::architecture::Cluster;
+use lightloom_planner::check::Verdict;
+use lightloom_planner::compare::{Moment, NodeFaultRatio, RatioCurve, Row};
+use lightloom_planner::cost::{Aggregate, CostRow, Sensitivity};
+use lightloom_planner::reproduce::Claim;
+use lightloom_planner::rfabric::RfabricPlan;
+use serde::Deserialize;
+
+/// Everything that is known. What is missing is left out of the page, and named in it.
+#[derive(Debug)]
+pub struct Results<'a> {
+    /// What is drawn.
+    pub subject: Subject<'a>,
+    /// The designs under faults.
+    pub comparison: Option<Comparison>,
+    /// What the designs cost.
+    pub cost: Option<Cost>,
+    /// Runs of the emulator.
+    pub runs: Vec<Run>,
+    /// Results of the training model.
+    pub training: Vec<Training>,
+    /// Published figures beside ours.
+    pub claims: Vec<Claim>,
+    /// The files it was made from, in the order given.
+    pub sources: Vec<Source>,
+    /// What further input would add, a sentence each.
+    pub would_add: Vec<String>,
+    /// Seed of all draws.
+    pub seed: u64,
+    /// Version of the program.
+    pub version: &'static str,
+    /// The command that makes the page again.
+    pub command: String,
+}
+
+/// What the page is about.
+#[derive(Debug)]
+pub enum Subject<'a> {
+    /// A k-hop ring with its plan.
+    Ring {
+        /// What is installed.
+        fabric: &'a Fabric,
+        /// The plan.
+        plan: &'a Plan,
+        /// What the independent checker found.
+        verdict: Verdict,
+        /// What the plan's faults are: "day 75.2 of trace.json".
+        faults: String,
+    },
+    /// A plan of a k-hop ring whose fabric file is not at hand.
+    PlanAlone {
+        /// The plan.
+        plan: &'a Plan,
+    },
+    /// A reconfigurable fat-tree with its plan.
+    Tree {
+        /// Its name.
+        name: &'a str,
+        /// What is installed.
+        fabric: &'a ReconfigurableFatTree,
+        /// The plan.
+        plan: &'a RfabricPlan,
+    },
+    /// No fabric: the designs are compared for a cluster of a size.
+    None,
+}
+
+/// The designs under the same faults.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// GPUs of a group.
+    pub tp: u32,
+    /// Name of the fabric's own design among the rows, if it is one of them.
+    pub own: Option<String>,
+    /// What the faults are: "trace.json", "synthetic".
+    pub faults: String,
+    /// Histories drawn from them.
+    pub samples: u64,
+    /// Nodes out of service over all samples.
+    pub node_fault_ratio: NodeFaultRatio,
+    /// A row a design.
+    pub rows: Vec<Row>,
+    /// The first sample, change by change; a design each that holds the groups.
+    pub histories: Vec<History>,
+    /// Where the history ends.
+    pub window: TraceTime,
+    /// Waste against independent faults.
+    pub curves: Vec<RatioCurve>,
+    /// Snapshots for each point of the curves.
+    pub snapshots: u64,
+    /// Statistics of the trace, where one was given.
+    pub trace: Option<Statistics>,
+}
+
+/// One design over the first sample.
+#[derive(Debug)]
+pub struct History {
+    /// The design.
+    pub arch: String,
+    /// Change by change.
+    pub moments: Vec<Moment>,
+}
+
+/// What designs cost.
+#[derive(Debug)]
+pub struct Cost {
+    /// What the prices are: a file name, or "shipped with lightloom".
+    pub prices: String,
+    /// A row a design.
+    pub rows: Vec<CostRow>,
+    /// Cost of a GPU that can be used, by design, where its waste is known.
+    pub usable: Vec<(String, f64)>,
+    /// Price of a GPU that the aggregate takes.
+    pub gpu_usd: Option<f64>,
+    /// Interconnect and lost GPUs against the fault ratio.
+    pub aggregate: Vec<Aggregate>,
+    /// What each price does to the order.
+    pub sensitivity: Vec<Sensitivity>,
+}
+
+/// A file that the page was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// As the user named it.
+    pub name: String,
+    /// What it was recognised as.
+    pub kind: &'static str,
+    /// SHA-256 of its bytes, in hex.
+    pub sha256: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// A run of the emulator, as `lightloom emulate --format json` prints it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Run {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// SHA-256 of the fabric it ran on.
+    pub fabric_sha256: String,
+    /// The seed.
+    pub seed: u64,
+    /// When the last thing happened.
+    pub simulated_ps: u64,
+    /// Packets put on a wire.
+    pub packet_hops: u64,
+    /// What became of the packets.
+    pub packets: Packets,
+    /// Every collective of every group.
+    pub collectives: Vec<Collective>,
+    /// What each fault did.
+    pub faults: Vec<EmulatedFault>,
+    /// What was expected.
+    pub expectations: Vec<Expectation>,
+}
+
+/// What became of the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Packets {
+    /// Handed to the network.
+    pub sent: u64,
+    /// That arrived.
+    pub delivered: u64,
+    /// That found a queue full.
+    pub dropped: u64,
+    /// Lost on a link that was dark.
+    pub lost: u64,
+    /// Sent again.
+    pub retransmitted: u64,
+}
+
+/// One collective of one group.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Collective {
+    /// Its name in the scenario.
+    pub name: String,
+    /// The group; nothing for one between groups.
+    pub group: Option<String>,
+    /// What it is.
+    pub kind: String,
+    /// The whole buffer of one rank.
+    pub bytes: u64,
+    /// When it began.
+    pub start_ps: u64,
+    /// When it ended, if it did.
+    pub end_ps: Option<u64>,
+    /// The closed form.
+    pub ideal_ps: u64,
+    /// Bandwidth the slowest link carried.
+    pub busbw_bytes_per_s: f64,
+    /// How often it was begun again.
+    pub restarts: u32,
+}
+
+/// What one fault did.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct EmulatedFault {
+    /// The part that broke.
+    pub what: String,
+    /// When.
+    pub at_ps: u64,
+    /// When the control plane knew.
+    pub detected_ps: Option<u64>,
+    /// When the next plan was there.
+    pub replanned_ps: Option<u64>,
+    /// When everything was lit again.
+    pub restored_ps: Option<u64>,
+    /// Groups that felt it.
+    pub groups_affected: Vec<String>,
+    /// Their GPUs.
+    pub gpus_affected: u64,
+    /// GPUs that went out of service.
+    pub gpus_lost: u64,
+}
+
+/// What was expected, and whether it came true.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Expectation {
+    /// The expectation.
+    pub expect: String,
+    /// Whether it came true.
+    pub passed: bool,
+    /// What was found, in words.
+    pub value: String,
+}
+
+/// A result of `lightloom mfu --format json`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Training {
+    /// The model.
+    pub model: String,
+    /// The accelerator.
+    pub accelerator: String,
+    /// Sequences of a step.
+    pub batch_sequences: u64,
+    /// Tokens of a sequence.
+    pub sequence_tokens: u64,
+    /// Mappings tried.
+    pub mappings_tried: u64,
+    /// The best mappings, best first.
+    pub rows: Vec<TrainingRow>,
+}
+
+/// A mapping and the time of its step.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[expect(missing_docs, reason = "the columns of docs/mfu.md")]
+pub struct TrainingRow {
+    pub arch: String,
+    pub gpus: u64,
+    pub tp: u32,
+    pub pp: u32,
+    pub dp: u32,
+    pub cp: u32,
+    pub ep: u32,
+    pub micro_batch: u32,
+    pub recompute: String,
+    pub step_seconds: f64,
+    pub mfu: f64,
+    pub mfu_convention: String,
+    pub memory_bytes: u64,
+    pub compute_seconds: f64,
+    pub tp_exposed_seconds: f64,
+    pub dp_exposed_seconds: f64,
+    pub pp_bubble_seconds: f64,
+}

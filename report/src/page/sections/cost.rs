@@ -1,0 +1,278 @@
+//! What the interconnect of each design costs and draws.
+
+use lightloom_planner::cost::{CostFigures, CostOutcome, CostRow, Sensitivity};
+
+use super::super::chart::{Axis, Bar, Bars, Curve, Plot};
+use super::super::compose::Used;
+use super::super::document::{Block, Cell, Figure, Report, Section, Table};
+use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::results::{Comparison, Cost};
+use super::ink_of;
+
+/// Adds the section on cost and power.
+pub(in super::super) fn add(
+    report: &mut Report,
+    used: &mut Used,
+    cost: &Cost,
+    comparison: Option<&Comparison>,
+) {
+    let own = comparison.and_then(|comparison| comparison.own.as_deref());
+    let names: Vec<String> = comparison.map_or_else(
+        || cost.rows.iter().map(|row| row.arch.clone()).collect(),
+        |comparison| comparison.rows.iter().map(|row| row.arch.clone()).collect(),
+    );
+    used.push(("cost_per_gbytes_per_s_usd", format!("mean prices; prices: {}", cost.prices)));
+    used.push(("cost_per_usable_gpu_usd", "same samples as the waste".to_owned()));
+    let mut section =
+        Section::new("cost", "Cost and power of the interconnect", conclusion(cost, own));
+    section.blocks.push(bars(cost, own, &names));
+    section.blocks.push(Block::Table(table(cost)));
+    for row in &cost.rows {
+        if let CostOutcome::CannotPrice { cannot_price } = &row.outcome {
+            section.blocks.push(Block::Note(format!("{}: no price: {cannot_price}", row.arch)));
+        }
+    }
+    if let Some(figure) = aggregate(cost, own, &names) {
+        used.push((
+            "aggregate",
+            cost.gpu_usd.map_or(String::new(), |usd| format!("a GPU at ${}", fixed(usd, 0))),
+        ));
+        section.blocks.push(figure);
+    }
+    let tables = bills(cost);
+    section.blocks.push(Block::Folded {
+        summary: "Bills of materials: parts, counts, prices".to_owned(),
+        tables,
+    });
+    if !cost.sensitivity.is_empty() {
+        section.blocks.push(Block::Folded {
+            summary: "What each price does to the order of the designs".to_owned(),
+            tables: vec![sensitivity(&cost.sensitivity)],
+        });
+    }
+    report.sections.push(section);
+}
+
+fn priced(rows: &[CostRow]) -> impl Iterator<Item = (&str, &CostFigures)> {
+    rows.iter().filter_map(|row| match &row.outcome {
+        CostOutcome::Priced(figures) => Some((row.arch.as_str(), figures.as_ref())),
+        CostOutcome::CannotPrice { .. } => None,
+    })
+}
+
+fn conclusion(cost: &Cost, own: Option<&str>) -> String {
+    let by_bandwidth = |a: &(&str, &CostFigures), b: &(&str, &CostFigures)| {
+        a.1.cost_per_gbytes_per_s_usd.total_cmp(&b.1.cost_per_gbytes_per_s_usd)
+    };
+    let usd = |figures: &CostFigures| {
+        Quantity::new(figures.cost_per_gbytes_per_s_usd, Unit::UsdPerBandwidth).show()
+    };
+    let (least, most) =
+        (priced(&cost.rows).min_by(by_bandwidth), priced(&cost.rows).max_by(by_bandwidth));
+    let (Some((cheapest, least)), Some((dearest, most))) = (least, most) else {
+        return "No design of the list has a price.".to_owned();
+    };
+    let ours = own
+        .filter(|own| *own != cheapest && *own != dearest)
+        .and_then(|own| priced(&cost.rows).find(|(arch, _)| *arch == own))
+        .map_or(String::new(), |(arch, figures)| format!(" {arch} takes {}.", usd(figures)));
+    format!(
+        "For each GB/s of a GPU's bandwidth, {cheapest} is the cheapest at {} and {dearest} the dearest at {}, at mean prices.{ours}",
+        usd(least),
+        usd(most)
+    )
+}
+
+fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> Block {
+    let money = Bars {
+        title: "US dollars for each GB/s of a GPU; whiskers: low to high prices",
+        bars: priced(&cost.rows)
+            .map(|(arch, figures)| Bar {
+                name: arch.to_owned(),
+                ink: ink_of(arch, own, names),
+                value: figures.cost_per_gbytes_per_s_usd,
+                spread: Some((
+                    figures.cost_per_gpu_low_usd / figures.gbytes_per_s_per_gpu,
+                    figures.cost_per_gpu_high_usd / figures.gbytes_per_s_per_gpu,
+                )),
+                label: Quantity::new(figures.cost_per_gbytes_per_s_usd, Unit::Usd).show(),
+            })
+            .collect(),
+    };
+    let power = Bars {
+        title: "watts for each GB/s of a GPU",
+        bars: priced(&cost.rows)
+            .filter_map(|(arch, figures)| {
+                let watts = figures.power_per_gbytes_per_s_w?;
+                Some(Bar {
+                    name: arch.to_owned(),
+                    ink: ink_of(arch, own, names),
+                    value: watts,
+                    spread: None,
+                    label: format!("{}\u{a0}W", fixed(watts, 3)),
+                })
+            })
+            .collect(),
+    };
+    let svg = format!("<div class=\"pair\">{}{}</div>", money.svg(), power.svg());
+    Block::Figure(Figure {
+        id: "cost-bars",
+        svg,
+        caption: format!(
+            "Interconnect cost and power for each GB/s of bandwidth, so that designs of different bandwidth can be \
+             compared. Prices: {}.",
+            cost.prices
+        ),
+        data: vec![],
+    })
+}
+
+fn table(cost: &Cost) -> Table {
+    let mut table = Table::new("cost", "Interconnect for each GPU")
+        .words("design")
+        .numbers("bandwidth")
+        .defined("cost", "cost_per_gpu_usd")
+        .numbers("low")
+        .numbers("high")
+        .defined("usable GPU", "cost_per_usable_gpu_usd")
+        .defined("cost", "cost_per_gbytes_per_s_usd")
+        .defined("power", "power_per_gpu_w")
+        .words("least sure price");
+    for (arch, figures) in priced(&cost.rows) {
+        table.row([
+            Cell::text(arch),
+            Cell::number(figures.gbytes_per_s_per_gpu, Unit::Bandwidth),
+            Cell::number(figures.cost_per_gpu_usd, Unit::Usd),
+            Cell::number(figures.cost_per_gpu_low_usd, Unit::Usd),
+            Cell::number(figures.cost_per_gpu_high_usd, Unit::Usd),
+            Cell::maybe(usable(arch, cost), Unit::Usd),
+            Cell::number(figures.cost_per_gbytes_per_s_usd, Unit::UsdPerBandwidth),
+            Cell::maybe(figures.power_per_gpu_w, Unit::Watts),
+            Cell::text(figures.confidence.name()),
+        ]);
+    }
+    table
+}
+
+fn usable(arch: &str, cost: &Cost) -> Option<f64> {
+    cost.usable.iter().find(|(name, _)| name == arch).map(|(_, usd)| *usd)
+}
+
+/// Interconnect and lost GPUs against the fault ratio.
+fn aggregate(cost: &Cost, own: Option<&str>, names: &[String]) -> Option<Block> {
+    let gpu_usd = cost.gpu_usd?;
+    let mut curves: Vec<Curve> = cost
+        .aggregate
+        .iter()
+        .map(|curve| {
+            let points: Vec<(f64, f64)> = curve
+                .points
+                .iter()
+                .map(|point| (point.node_fault_ratio, point.usd_per_gpu))
+                .collect();
+            let last = points.last().map_or(0.0, |(_, usd)| *usd);
+            Curve {
+                ink: ink_of(&curve.arch, own, names),
+                points,
+                label: format!("{} ${}k", curve.arch, fixed(last / 1e3, 1)),
+                hover: format!("{} at the right end", Quantity::new(last, Unit::Usd).show()),
+            }
+        })
+        .collect();
+    if curves.is_empty() {
+        return None;
+    }
+    curves.sort_by_key(|curve| std::cmp::Reverse(curve.ink));
+    let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, y)| *y).fold(0.0, f64::max);
+    let right = curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x).fold(0.0, f64::max);
+    let plot = Plot {
+        x: Axis {
+            range: 0.0..right.max(1e-3),
+            title: "nodes out of service, share of all",
+            show: |ratio| format!("{:.0} %", 100.0 * ratio),
+        },
+        y: Axis {
+            range: 0.0..most * 1.06,
+            title: "US dollars for each GPU",
+            show: |usd| format!("${}k", fixed(usd / 1e3, 0)),
+        },
+        curves,
+        heights_px: [320, 300],
+        is_filled: false,
+    };
+    Some(Block::Figure(Figure {
+        id: "aggregate-cost",
+        svg: plot.svg(),
+        caption: format!(
+            "Interconnect plus the GPUs that are wasted or out of service, at ${} a GPU: what a cheap interconnect that \
+             wastes GPUs really costs.",
+            fixed(gpu_usd, 0)
+        ),
+        data: vec![aggregate_table(cost)],
+    }))
+}
+
+fn aggregate_table(cost: &Cost) -> Table {
+    let mut table =
+        Table::new("aggregate_cost", "Interconnect and lost GPUs, by share of nodes out")
+            .words("design");
+    for point in cost.aggregate.first().map_or(&[][..], |curve| &curve.points) {
+        table = table.numbers(&format!("{:.1} %", 100.0 * point.node_fault_ratio));
+    }
+    for curve in &cost.aggregate {
+        let points = curve.points.iter().map(|point| Cell::number(point.usd_per_gpu, Unit::Usd));
+        table.row(std::iter::once(Cell::text(&curve.arch)).chain(points));
+    }
+    table
+}
+
+fn bills(cost: &Cost) -> Vec<Table> {
+    let bill = |(arch, figures): (&str, &CostFigures)| {
+        let mut table = Table::new(format!("bill_{arch}"), format!("{arch}: {}", figures.basis))
+            .words("part")
+            .numbers("count")
+            .numbers("price")
+            .numbers("power")
+            .numbers("for each GPU")
+            .words("price is")
+            .words("count is");
+        for line in &figures.bill {
+            table.row([
+                Cell::text(&line.part),
+                Cell::number(line.count_per_gpu, Unit::PartsPerGpu),
+                Cell::number(line.unit_usd, Unit::Usd),
+                Cell::maybe(line.unit_w, Unit::Watts),
+                Cell::number(line.usd_per_gpu, Unit::Usd),
+                Cell::text(line.confidence.name()),
+                Cell::text(&line.formula),
+            ]);
+        }
+        table
+    };
+    priced(&cost.rows).map(bill).collect()
+}
+
+fn sensitivity(effects: &[Sensitivity]) -> Table {
+    let mut table =
+        Table::new("sensitivity", "Each price at its low and high end, others at their mean")
+            .words("price of")
+            .numbers("from")
+            .numbers("to")
+            .words("moves most")
+            .numbers("from")
+            .numbers("to")
+            .words("changes the order");
+    for effect in effects {
+        let Some(most) = effect.designs.first() else { continue };
+        table.row([
+            Cell::text(&effect.part),
+            Cell::number(effect.unit_usd[0], Unit::Usd),
+            Cell::number(effect.unit_usd[2], Unit::Usd),
+            Cell::text(&most.arch),
+            Cell::number(most.low_usd, Unit::UsdPerBandwidth),
+            Cell::number(most.high_usd, Unit::UsdPerBandwidth),
+            Cell::text(if effect.changes_order { "yes" } else { "no" }),
+        ]);
+    }
+    table
+}

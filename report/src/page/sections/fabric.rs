@@ -1,0 +1,417 @@
+//! What is installed, and what the plan makes of it.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::khop::Shape;
+use lightloom_fabric::plan::{Metrics, Plan};
+use lightloom_planner::check::Verdict;
+use lightloom_planner::rfabric::RfabricPlan;
+
+use super::super::compose::{Used, headline};
+use super::super::document::{Block, Cell, Figure, Report, Section, Table};
+use super::super::drawing::states::Line;
+use super::super::drawing::{ring, stretch, tree};
+use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::results::Subject;
+
+/// Adds the section on what the page is about.
+pub(in super::super) fn add(report: &mut Report, used: &mut Used, subject: &Subject<'_>) {
+    match subject {
+        Subject::Ring { fabric, plan, verdict, .. } => {
+            plan_headlines(report, used, &plan.metrics);
+            parts(used, fabric);
+            report.sections.push(ring_section(fabric, plan, *verdict));
+        }
+        Subject::PlanAlone { plan } => {
+            plan_headlines(report, used, &plan.metrics);
+            let conclusion = plan_conclusion(plan);
+            let mut section = Section::new("fabric", "The plan", conclusion);
+            section.blocks.push(Block::Table(jobs(plan)));
+            report.sections.push(section);
+        }
+        Subject::Tree { fabric, plan, .. } => {
+            tree_headlines(report, used, plan);
+            report.sections.push(tree_section(fabric, plan));
+        }
+        Subject::None => {}
+    }
+}
+
+/// What a ring is, in a sentence.
+pub(in super::super) fn lead(fabric: &Fabric, faults: &str) -> String {
+    let hbd = &fabric.hbd;
+    let shape = match hbd.shape() {
+        Shape::Ring => "ring",
+        Shape::Line => "line",
+    };
+    format!(
+        "A {}-hop {shape} of {} GPUs: {} nodes of {}, each cabled to its {} nearest on either side through \
+         transceivers with an optical switch inside. {faults}",
+        hbd.k(),
+        fixed(hbd.gpus() as f64, 0),
+        fixed(f64::from(hbd.nodes()), 0),
+        hbd.gpus_per_node(),
+        hbd.k(),
+    )
+}
+
+fn plan_headlines(report: &mut Report, used: &mut Used, metrics: &Metrics) {
+    let total = metrics.gpus_total as f64;
+    let of = |count: u64| format!("{} of {} GPUs", fixed(count as f64, 0), fixed(total, 0));
+    let share = |count: u64| count as f64 / total;
+    headline(
+        report,
+        "GPUs at work",
+        (share(metrics.gpus_used), Unit::Share),
+        of(metrics.gpus_used),
+        "gpus_used",
+    );
+    let bound = Quantity::share(metrics.waste_ratio_lower_bound).show();
+    headline(
+        report,
+        "GPUs wasted",
+        (metrics.waste_ratio, Unit::Share),
+        format!("nobody can go below {bound}"),
+        "waste_ratio",
+    );
+    headline(
+        report,
+        "traffic that crosses ToRs",
+        (metrics.cross_tor_share, Unit::Share),
+        "of inner data-parallel hops; bound 0 %".to_owned(),
+        "cross_tor_share",
+    );
+    headline(
+        report,
+        "interconnect",
+        (metrics.cost_per_gpu_usd.0, Unit::Usd),
+        "for each GPU, prices of the fabric file".to_owned(),
+        "cost_per_gpu_usd",
+    );
+    headline(
+        report,
+        "interconnect power",
+        (metrics.power_per_gpu_w.0, Unit::Watts),
+        "for each GPU".to_owned(),
+        "power_per_gpu_w",
+    );
+    used.push(("gpus_used", of(metrics.gpus_used)));
+    used.push(("gpus_spare", of(metrics.gpus_spare)));
+    used.push(("gpus_faulty", of(metrics.gpus_faulty)));
+    used.push((
+        "waste_ratio",
+        format!(
+            "{} ÷ {} = {}",
+            fixed(metrics.gpus_wasted as f64, 0),
+            fixed(total, 0),
+            Quantity::share(metrics.waste_ratio).show()
+        ),
+    ));
+    used.push(("waste_ratio_lower_bound", bound));
+    used.push(("cross_tor_share", Quantity::share(metrics.cross_tor_share).show()));
+}
+
+/// How cost and power of the fabric come about, with its own numbers.
+fn parts(used: &mut Used, fabric: &Fabric) {
+    let (k, r) = (fabric.hbd.k(), fabric.hbd.gpus_per_node());
+    let parts = &fabric.parts;
+    let cables = 2 * (u32::from(r) - u32::from(k));
+    used.push((
+        "cost_per_gpu_usd",
+        format!(
+            "(8·{k} ÷ {r}) × ({} + {}) + ({cables} ÷ {r}) × {} = {}",
+            parts.ocstrx,
+            parts.fibre,
+            parts.dac,
+            fabric.cost_per_gpu()
+        ),
+    ));
+    used.push((
+        "power_per_gpu_w",
+        format!(
+            "(8·{k} ÷ {r}) × {} + ({cables} ÷ {r}) × {} = {}",
+            parts.ocstrx_power,
+            parts.dac_power,
+            fabric.power_per_gpu()
+        ),
+    ));
+}
+
+fn plan_conclusion(plan: &Plan) -> String {
+    let metrics = &plan.metrics;
+    let out = metrics.gpus_faulty;
+    let wasted = metrics.waste_ratio - metrics.waste_ratio_lower_bound;
+    let reason = if wasted > 0.0 && plan.jobs.iter().any(|job| job.constraints_kept > 0) {
+        " Working nodes beside broken ones stay idle where equal ranks are kept under one ToR: the reserve that bypasses draw on."
+    } else {
+        ""
+    };
+    format!(
+        "With {} GPUs out of service, {} work for {} jobs in {} rings, {} stand ready in spare rings and {} are wasted.{reason}",
+        fixed(out as f64, 0),
+        fixed(metrics.gpus_used as f64, 0),
+        plan.jobs.len(),
+        fixed(plan.groups.iter().filter(|group| group.job.is_some()).count() as f64, 0),
+        fixed(metrics.gpus_spare as f64, 0),
+        fixed(metrics.gpus_wasted as f64, 0),
+    )
+}
+
+fn ring_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> Section {
+    let line = Line::new(fabric, plan);
+    let mut section = Section::new("fabric", "The fabric and its plan", plan_conclusion(plan));
+    let (svg, per_wedge) = ring::draw(&line);
+    let bypasses = line.bypasses().count();
+    let breaks = line.breaks().len();
+    let scale = if per_wedge == 1 {
+        "Every wedge is a node; inside, bows are lit bypasses; outside, marks are nodes out of service.".to_owned()
+    } else {
+        format!(
+            "Every wedge stands for {per_wedge} nodes and shows their shares; spikes outside count nodes out of service, \
+             spikes inside count lit bypasses."
+        )
+    };
+    let caption = format!(
+        "The line of nodes, clockwise from the top. {scale} {} bypasses lead past broken or idle nodes; {}.",
+        fixed(bypasses as f64, 0),
+        match breaks {
+            0 => "nowhere does the line fall apart".to_owned(),
+            1 => "at one place the line falls apart".to_owned(),
+            count => format!("at {count} places the line falls apart"),
+        },
+    );
+    section.blocks.push(Block::Figure(Figure {
+        id: "ring",
+        svg: format!("<div class=\"beside\">{svg}{}</div>", legend(plan)),
+        caption,
+        data: vec![gpus(plan)],
+    }));
+    let (svg, first, count) = stretch::draw(&line);
+    let out = line.states[first as usize..(first + count) as usize]
+        .iter()
+        .filter(|state| **state == super::super::drawing::states::State::Faulty)
+        .count();
+    section.blocks.push(Block::Figure(Figure {
+        id: "stretch",
+        svg,
+        caption: format!(
+            "The stretch with the most broken nodes ({out} of {count} from place {first}), node by node. Bows are lit fibres, \
+             the high ones bypasses; bars below are the rings that the nodes belong to."
+        ),
+        data: vec![],
+    }));
+    section.blocks.push(Block::Table(jobs(plan)));
+    section.blocks.push(Block::Note(format!(
+        "Proven by a checker that shares no code with the planner: {} rings are single cycles over {} GPUs, {} circuits are \
+         selected at both ends, {} bundles set.",
+        fixed(verdict.rings as f64, 0),
+        fixed(verdict.gpus as f64, 0),
+        fixed(verdict.circuits as f64, 0),
+        fixed(verdict.bundles as f64, 0),
+    )));
+    section
+}
+
+/// Keys to the colours, with counts.
+fn legend(plan: &Plan) -> String {
+    let metrics = &plan.metrics;
+    let mut rows: Vec<(String, String, u64)> = plan
+        .jobs
+        .iter()
+        .enumerate()
+        .map(|(index, job)| {
+            (format!("used-{}", index % 4), format!("job {} (TP-{})", job.name, job.tp), job.gpus)
+        })
+        .collect();
+    rows.push(("spare".to_owned(), "spare rings".to_owned(), metrics.gpus_spare));
+    rows.push(("idle".to_owned(), "idle".to_owned(), metrics.gpus_wasted));
+    rows.push(("faulty".to_owned(), "out of service".to_owned(), metrics.gpus_faulty));
+    let row = |(class, name, gpus): &(String, String, u64)| {
+        format!(
+            "<li><i class=\"key {class}\"></i><span>{}</span><b>{}</b></li>",
+            super::super::drawing::escaped(name),
+            Quantity::new(*gpus as f64, Unit::Gpus).show()
+        )
+    };
+    let rows: String = rows.iter().map(row).collect();
+    format!(
+        "<ul class=\"legend\">{rows}<li><i class=\"key bypass-key\"></i><span>lit bypass</span><b></b></li></ul>"
+    )
+}
+
+fn gpus(plan: &Plan) -> Table {
+    let metrics = &plan.metrics;
+    let total = metrics.gpus_total as f64;
+    let mut table =
+        Table::new("gpus", "What the GPUs do").words("GPUs").numbers("count").numbers("share");
+    for (what, count) in [
+        ("all", metrics.gpus_total),
+        ("at work", metrics.gpus_used),
+        ("spare", metrics.gpus_spare),
+        ("wasted", metrics.gpus_wasted),
+        ("out of service", metrics.gpus_faulty),
+    ] {
+        table.row([
+            Cell::text(what),
+            Cell::number(count as f64, Unit::Gpus),
+            Cell::share(count as f64 / total),
+        ]);
+    }
+    table
+}
+
+fn jobs(plan: &Plan) -> Table {
+    let mut table = Table::new("jobs", "Jobs")
+        .words("job")
+        .numbers("TP")
+        .numbers("GPUs")
+        .numbers("rings")
+        .words("constraints kept")
+        .defined("crosses ToRs", "cross_tor_share")
+        .numbers("placed greedily")
+        .numbers("bound");
+    for (index, job) in (0..).zip(&plan.jobs) {
+        let rings = plan.groups.iter().filter(|group| group.job == Some(index)).count();
+        table.row([
+            Cell::text(&job.name),
+            Cell::number(f64::from(job.tp), Unit::Count),
+            Cell::number(job.gpus as f64, Unit::Gpus),
+            Cell::number(rings as f64, Unit::Count),
+            Cell::text(format!("{} of {}", job.constraints_kept, job.constraints_total)),
+            Cell::share(job.cross_tor_share),
+            Cell::share(job.cross_tor_share_greedy),
+            Cell::share(0.0),
+        ]);
+    }
+    table
+}
+
+fn seconds(time: lightloom_fabric::units::Picoseconds) -> f64 {
+    time.as_secs_f64()
+}
+
+fn tree_headlines(report: &mut Report, used: &mut Used, plan: &RfabricPlan) {
+    let gap = plan.phases.iter().map(|phase| phase.gap).fold(0.0, f64::max);
+    let fixed_step = Quantity::new(seconds(plan.static_step_time_ps), Unit::Seconds).show();
+    headline(
+        report,
+        "communication a step",
+        (seconds(plan.step_time_ps), Unit::Seconds),
+        format!("{fixed_step} with one topology for all phases"),
+        "step_time_ps",
+    );
+    headline(
+        report,
+        "gap to the bound",
+        (gap, Unit::Share),
+        "of the worst phase".to_owned(),
+        "gap",
+    );
+    headline(
+        report,
+        "ports dark",
+        (plan.dark_port_time_share, Unit::Share),
+        "of port time over a step".to_owned(),
+        "dark_port_time_share",
+    );
+    used.push((
+        "step_time_ps",
+        "sum over the phases of 1 ÷ lambda, and the switching that no slack hides".to_owned(),
+    ));
+    used.push(("gap", "1 − lambda ÷ its upper bound, largest over the phases".to_owned()));
+    used.push((
+        "dark_port_time_share",
+        "port time spent dark ÷ port time of a step, slack included".to_owned(),
+    ));
+}
+
+fn tree_section(fabric: &ReconfigurableFatTree, plan: &RfabricPlan) -> Section {
+    let faster =
+        seconds(plan.static_step_time_ps) / seconds(plan.step_time_ps).max(f64::MIN_POSITIVE);
+    let conclusion = format!(
+        "Circuits that follow the {} phases of a step let it communicate in {}; the best single topology takes {}: {} as long.",
+        plan.phases.len(),
+        Quantity::new(seconds(plan.step_time_ps), Unit::Seconds).show(),
+        Quantity::new(seconds(plan.static_step_time_ps), Unit::Seconds).show(),
+        Quantity::new(faster, Unit::Times).show(),
+    );
+    let mut section = Section::new("fabric", "The fabric and its plan", conclusion);
+    let circuits = plan.phases.first().map_or(&[][..], |phase| &phase.circuits);
+    let first = plan.phases.first().map_or("", |phase| phase.name.as_str());
+    section.blocks.push(Block::Figure(Figure {
+        id: "tree",
+        svg: format!("<div class=\"scroll\">{}</div>", tree::tree(fabric.spec(), circuits)),
+        caption: format!("Leaves, banks of optical switches and the packet core. Lines are as wide as the circuits of phase {first} that end there."),
+        data: vec![],
+    }));
+    let circles: String = plan
+        .phases
+        .iter()
+        .take(12)
+        .map(|phase| tree::circle(fabric.spec(), &phase.name, &phase.circuits))
+        .collect();
+    section.blocks.push(Block::Figure(Figure {
+        id: "phases-drawn",
+        svg: format!("<div class=\"multiples\">{circles}</div>"),
+        caption: "What each phase makes of the leaves: chords are circuits, wider where there are more between two leaves.".to_owned(),
+        data: vec![],
+    }));
+    section.blocks.push(Block::Table(phases(plan)));
+    if !plan.transitions.is_empty() {
+        section.blocks.push(Block::Table(transitions(plan)));
+    }
+    section
+}
+
+fn phases(plan: &RfabricPlan) -> Table {
+    let mut table = Table::new("phases", "Phases")
+        .words("phase")
+        .words("topology for")
+        .numbers("circuits")
+        .numbers("sends")
+        .defined("time", "step_time_ps")
+        .numbers("served a second")
+        .numbers("bound")
+        .defined("gap", "gap");
+    let rate = |rate: f64| Cell::Shown {
+        value: Some(rate),
+        unit: "1/s",
+        text: format!("{}\u{a0}/s", fixed(rate, 3)),
+    };
+    for phase in &plan.phases {
+        table.row([
+            Cell::text(&phase.name),
+            Cell::text(&phase.topology),
+            Cell::number(phase.circuits.len() as f64, Unit::Count),
+            Cell::number(phase.demand_bytes.0 as f64, Unit::Bytes),
+            Cell::number(seconds(phase.time_ps), Unit::Seconds),
+            rate(phase.lambda),
+            rate(phase.lambda_upper_bound),
+            Cell::share(phase.gap),
+        ]);
+    }
+    table
+}
+
+fn transitions(plan: &RfabricPlan) -> Table {
+    let mut table = Table::new("transitions", "Changes between phases")
+        .words("from")
+        .words("to")
+        .numbers("stages")
+        .numbers("circuits kept")
+        .numbers("dark")
+        .numbers("of it not hidden")
+        .numbers("least rate left");
+    for change in &plan.transitions {
+        table.row([
+            Cell::text(&change.from),
+            Cell::text(&change.to),
+            Cell::number(change.stages.len() as f64, Unit::Count),
+            Cell::number(change.circuits_kept as f64, Unit::Count),
+            Cell::number(seconds(change.dark_time_ps), Unit::Seconds),
+            Cell::number(seconds(change.exposed_ps), Unit::Seconds),
+            Cell::share(change.floor),
+        ]);
+    }
+    table
+}

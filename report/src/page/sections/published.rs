@@ -1,0 +1,110 @@
+//! Published figures beside ours, labelled as sure as they are.
+
+use lightloom_planner::reproduce::{Claim, Label, Published, Unit, Verdict};
+
+use super::super::document::{Block, Cell, Report, Section, Table};
+use super::super::quantity::{Quantity, Unit as Shown};
+
+/// Sections that are shown open; the others are folded away.
+const OPEN: usize = 1;
+
+/// Adds the section on published figures, where there are any.
+pub(in super::super) fn add(report: &mut Report, claims: &[Claim]) {
+    if claims.is_empty() {
+        return;
+    }
+    let count = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let conclusion = format!(
+        "Of {} published or derived figures of the InfiniteHBD study, on its own cluster of 2,880 GPUs, {} are reproduced \
+         within their tolerance, {} differ and {} were not computed here.",
+        claims.len(),
+        count(Verdict::Reproduced),
+        count(Verdict::Differs),
+        count(Verdict::NotComputed)
+    );
+    let mut section = Section::new("published", "Published figures and ours", conclusion);
+    for (index, claims) in claims.chunk_by(|a, b| a.section == b.section).enumerate() {
+        let table = table(index, claims);
+        let reproduced = claims.iter().filter(|claim| claim.verdict == Verdict::Reproduced).count();
+        if index < OPEN {
+            section.blocks.push(Block::Table(table));
+        } else {
+            let summary =
+                format!("{} ({reproduced} of {} reproduced)", claims[0].section, claims.len());
+            section.blocks.push(Block::Folded { summary, tables: vec![table] });
+        }
+    }
+    for label in [Label::Read, Label::Trace, Label::RecalledReproduced, Label::Derived] {
+        section.blocks.push(Block::Note(format!("{}: {}", label.name(), meaning(label))));
+    }
+    report.sections.push(section);
+}
+
+const fn meaning(label: Label) -> &'static str {
+    match label {
+        Label::Read => "read in a public source (abstract, data sheet)",
+        Label::Trace => "computed from the authors' public fault trace by another program",
+        Label::RecalledReproduced => {
+            "recalled from the paper, whose full text was not available, and reproduced by an independent calculation \
+             before it became a target here"
+        }
+        Label::Derived => "an earlier derivation or simulation of our own, by another program",
+    }
+}
+
+fn table(index: usize, claims: &[Claim]) -> Table {
+    let mut table = Table::new(format!("published_{index}"), claims[0].section)
+        .words("figure")
+        .words("label")
+        .numbers("published")
+        .numbers("ours")
+        .numbers("difference")
+        .words("verdict");
+    for claim in claims {
+        let value = match claim.published {
+            Published::Near { value, .. }
+            | Published::AtMost { value }
+            | Published::AtLeast { value } => value,
+        };
+        let shown =
+            |value: Option<f64>, text: String| Cell::Shown { value, unit: unit(claim.unit), text };
+        let ours = claim.ours.map_or("–".to_owned(), |ours| claim.unit.show(ours));
+        table.row([
+            Cell::text(&claim.claim),
+            Cell::text(claim.label.name()),
+            shown(Some(value), claim.published.show(claim.unit)),
+            shown(claim.ours, ours),
+            difference(claim),
+            Cell::text(claim.verdict.to_string()),
+        ]);
+    }
+    table
+}
+
+/// Ours less the published value; a bound has none.
+fn difference(claim: &Claim) -> Cell {
+    let (Published::Near { value, .. }, Some(ours)) = (claim.published, claim.ours) else {
+        return Cell::Missing;
+    };
+    let difference = ours - value;
+    let sign = if difference < 0.0 { "−" } else { "+" };
+    let text = match claim.unit {
+        Unit::Ratio => Quantity::new(difference, Shown::Points).show(),
+        unit => format!("{sign}{}", unit.show(difference.abs())),
+    };
+    Cell::Shown { value: Some(difference), unit: unit(claim.unit), text }
+}
+
+const fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Ratio => "fraction",
+        Unit::Count => "count",
+        Unit::ServerDays => "server-days",
+        Unit::Gpus => "GPUs",
+        Unit::UsdPerGpu => "USD per GPU",
+        Unit::UsdPerGbytesPerS => "USD per GB/s",
+        Unit::WattsPerGpu => "W per GPU",
+        Unit::Times => "ratio",
+        Unit::Days => "d",
+    }
+}

@@ -1,0 +1,189 @@
+//! A run of the emulator: collectives beside their bound, and what each fault did.
+
+use std::collections::BTreeSet;
+
+use super::super::chart::{Bar, Bars};
+use super::super::document::{Block, Cell, Figure, Report, Section, Table};
+use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::results::{Collective, EmulatedFault, Run};
+
+const SECONDS_PER_PS: f64 = 1e-12;
+
+/// Adds the section on one run.
+pub(in super::super) fn add(report: &mut Report, run: &Run, index: usize) {
+    let mut section = Section::new(
+        if index == 0 { "run" } else { "another-run" },
+        format!("Packets: {}", run.scenario),
+        conclusion(run),
+    );
+    section.blocks.push(against_bound(run));
+    section.blocks.push(Block::Table(collectives(run)));
+    if !run.faults.is_empty() {
+        section.blocks.push(Block::Table(faults(&run.faults)));
+    }
+    if !run.expectations.is_empty() {
+        section.blocks.push(Block::Table(expectations(run)));
+    }
+    let packets = &run.packets;
+    section.blocks.push(Block::Note(format!(
+        "Packets: {} sent, {} delivered, {} dropped, {} lost on dark links, {} sent again. Seed {}; simulated {}.",
+        fixed(packets.sent as f64, 0),
+        fixed(packets.delivered as f64, 0),
+        fixed(packets.dropped as f64, 0),
+        fixed(packets.lost as f64, 0),
+        fixed(packets.retransmitted as f64, 0),
+        run.seed,
+        Quantity::new(run.simulated_ps as f64 * SECONDS_PER_PS, Unit::Seconds).show(),
+    )));
+    report.sections.push(section);
+}
+
+fn conclusion(run: &Run) -> String {
+    let groups: BTreeSet<&str> =
+        run.collectives.iter().filter_map(|c| c.group.as_deref()).collect();
+    let felt: BTreeSet<&str> =
+        run.faults.iter().flat_map(|fault| &fault.groups_affected).map(String::as_str).collect();
+    let failed = run.expectations.iter().filter(|expectation| !expectation.passed).count();
+    let verdict = match (run.expectations.len(), failed) {
+        (0, _) => String::new(),
+        (all, 0) => format!(" All {all} expectations came true."),
+        (all, failed) => format!(" {failed} of {all} expectations did not come true."),
+    };
+    if run.faults.is_empty() {
+        return format!("{} rings ran without a fault.{verdict}", fixed(groups.len() as f64, 0));
+    }
+    format!(
+        "{} of {} rings felt the {} faults of the run; the others ended as if nothing had broken.{verdict}",
+        fixed(felt.len() as f64, 0),
+        fixed(groups.len() as f64, 0),
+        run.faults.len()
+    )
+}
+
+/// The collectives of one name, in order of first appearance.
+fn by_name(run: &Run) -> Vec<(&str, Vec<&Collective>)> {
+    let mut names: Vec<(&str, Vec<&Collective>)> = Vec::new();
+    for collective in &run.collectives {
+        match names.iter_mut().find(|(name, _)| *name == collective.name) {
+            Some((_, all)) => all.push(collective),
+            None => names.push((&collective.name, vec![collective])),
+        }
+    }
+    names
+}
+
+/// Seconds that the collectives took, in order.
+fn times(all: &[&Collective]) -> Vec<f64> {
+    let took = |c: &&Collective| Some(c.end_ps?.saturating_sub(c.start_ps) as f64 * SECONDS_PER_PS);
+    let mut times: Vec<f64> = all.iter().filter_map(took).collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+fn against_bound(run: &Run) -> Block {
+    let mut bars = Vec::new();
+    for (name, all) in by_name(run) {
+        let ideal = all[0].ideal_ps as f64 * SECONDS_PER_PS;
+        let times = times(&all);
+        let mut bar = |what: &str, ink, seconds: f64| {
+            bars.push(Bar {
+                name: what.to_owned(),
+                ink,
+                value: seconds,
+                spread: None,
+                label: Quantity::new(seconds, Unit::Seconds).show(),
+            });
+        };
+        if let (Some(&fastest), Some(&slowest)) = (times.first(), times.last()) {
+            bar(name, 1, fastest);
+            bar("slowest", 4, slowest);
+        }
+        bar("bound", 9, ideal);
+    }
+    let bars = Bars { title: "time of a collective: fastest and slowest group, closed form", bars };
+    Block::Figure(Figure {
+        id: "run-collectives",
+        svg: format!("<div class=\"pair\">{}</div>", bars.svg()),
+        caption: "Each collective's fastest and slowest group beside the closed form that nobody can beat on these links.".to_owned(),
+        data: vec![],
+    })
+}
+
+fn collectives(run: &Run) -> Table {
+    let mut table = Table::new("collectives", "Collectives")
+        .words("collective")
+        .words("kind")
+        .numbers("size")
+        .numbers("runs")
+        .numbers("fastest")
+        .numbers("median")
+        .numbers("slowest")
+        .numbers("bound")
+        .numbers("bus bandwidth")
+        .numbers("restarts");
+    for (name, all) in by_name(run) {
+        let times = times(&all);
+        let seconds = |time: Option<&f64>| Cell::maybe(time.copied(), Unit::Seconds);
+        let bandwidth =
+            all.iter().filter(|c| c.restarts == 0).map(|c| c.busbw_bytes_per_s).fold(0.0, f64::max);
+        table.row([
+            Cell::text(name),
+            Cell::text(&all[0].kind),
+            Cell::number(all[0].bytes as f64, Unit::Bytes),
+            Cell::number(all.len() as f64, Unit::Count),
+            seconds(times.first()),
+            seconds(times.get(times.len() / 2)),
+            seconds(times.last()),
+            Cell::number(all[0].ideal_ps as f64 * SECONDS_PER_PS, Unit::Seconds),
+            Cell::number(bandwidth / 1e9, Unit::Bandwidth),
+            Cell::number(all.iter().map(|c| f64::from(c.restarts)).sum(), Unit::Count),
+        ]);
+    }
+    table
+}
+
+fn faults(faults: &[EmulatedFault]) -> Table {
+    let mut table = Table::new("faults", "Faults and their healing, time since the fault")
+        .words("what broke")
+        .numbers("at")
+        .numbers("detected")
+        .numbers("replanned")
+        .numbers("restored")
+        .numbers("rings that felt it")
+        .numbers("their GPUs")
+        .numbers("out of service");
+    for fault in faults {
+        let since = |at: Option<u64>| {
+            Cell::maybe(
+                at.map(|at| at.saturating_sub(fault.at_ps) as f64 * SECONDS_PER_PS),
+                Unit::Seconds,
+            )
+        };
+        table.row([
+            Cell::text(&fault.what),
+            Cell::number(fault.at_ps as f64 * SECONDS_PER_PS, Unit::Seconds),
+            since(fault.detected_ps),
+            since(fault.replanned_ps),
+            since(fault.restored_ps),
+            Cell::number(fault.groups_affected.len() as f64, Unit::Count),
+            Cell::number(fault.gpus_affected as f64, Unit::Gpus),
+            Cell::number(fault.gpus_lost as f64, Unit::Gpus),
+        ]);
+    }
+    table
+}
+
+fn expectations(run: &Run) -> Table {
+    let mut table = Table::new("expectations", "Expectations")
+        .words("expected")
+        .words("found")
+        .words("verdict");
+    for expectation in &run.expectations {
+        table.row([
+            Cell::text(&expectation.expect),
+            Cell::text(&expectation.value),
+            Cell::text(if expectation.passed { "passed" } else { "FAILED" }),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,65 @@
+//! A result of the training model: where the time of a step goes.
+
+use super::super::document::{Block, Cell, Report, Section, Table};
+use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::results::Training;
+
+/// Rows that are shown.
+const MOST_ROWS: usize = 20;
+
+/// Adds the section on one model.
+pub(in super::super) fn add(report: &mut Report, training: &Training, index: usize) {
+    let conclusion = training.rows.first().map_or("No mapping fits.".to_owned(), |best| {
+        format!(
+            "On {} GPUs {} reaches {} ({}): {} a step, with TP {}, PP {}, DP {}. {} mappings were tried.",
+            fixed(best.gpus as f64, 0),
+            best.arch,
+            Quantity::share(best.mfu).show(),
+            best.mfu_convention,
+            Quantity::new(best.step_seconds, Unit::Seconds).show(),
+            best.tp,
+            best.pp,
+            best.dp,
+            fixed(training.mappings_tried as f64, 0)
+        )
+    });
+    let title = format!("Training {} on {}", training.model, training.accelerator);
+    let id = if index == 0 { "training" } else { "more-training" };
+    let mut section = Section::new(id, title, conclusion);
+    section.blocks.push(Block::Table(mappings(training)));
+    section.blocks.push(Block::Note(format!(
+        "A step is {} sequences of {} tokens.",
+        fixed(training.batch_sequences as f64, 0),
+        fixed(training.sequence_tokens as f64, 0)
+    )));
+    report.sections.push(section);
+}
+
+fn mappings(training: &Training) -> Table {
+    let mut table = Table::new("training", "Best mappings")
+        .words("design")
+        .numbers("GPUs")
+        .words("TP · PP · DP · CP · EP")
+        .numbers("MFU")
+        .numbers("step")
+        .numbers("compute")
+        .numbers("TP exposed")
+        .numbers("DP exposed")
+        .numbers("PP bubble")
+        .numbers("memory");
+    for row in training.rows.iter().take(MOST_ROWS) {
+        table.row([
+            Cell::text(&row.arch),
+            Cell::number(row.gpus as f64, Unit::Gpus),
+            Cell::text(format!("{} · {} · {} · {} · {}", row.tp, row.pp, row.dp, row.cp, row.ep)),
+            Cell::share(row.mfu),
+            Cell::number(row.step_seconds, Unit::Seconds),
+            Cell::number(row.compute_seconds, Unit::Seconds),
+            Cell::number(row.tp_exposed_seconds, Unit::Seconds),
+            Cell::number(row.dp_exposed_seconds, Unit::Seconds),
+            Cell::number(row.pp_bubble_seconds, Unit::Seconds),
+            Cell::number(row.memory_bytes as f64, Unit::Bytes),
+        ]);
+    }
+    table
+}

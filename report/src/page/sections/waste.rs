@@ -1,0 +1,371 @@
+//! The designs under faults: waste over time, against the fault ratio, jobs and waiting.
+
+use lightloom_planner::compare::{Figures, Row, RowOutcome};
+
+use super::super::chart::{Axis, Curve, Plot, steps};
+use super::super::compose::{Used, headline};
+use super::super::document::{Block, Cell, Figure, Report, Section, Table};
+use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::results::{Comparison, History};
+use super::{BOUND, ink_of};
+
+/// Adds the sections on waste and on jobs.
+pub(in super::super) fn add(report: &mut Report, used: &mut Used, comparison: &Comparison) {
+    let (own, others) = sides(comparison);
+    if let Some((arch, figures)) = own {
+        headline(
+            report,
+            "wasted over the trace",
+            (figures.waste_mean, Unit::Share),
+            format!(
+                "{arch}, mean; ideal switch {}",
+                Quantity::share(figures.lower_bound_mean).show()
+            ),
+            "waste_mean",
+        );
+    }
+    let from = format!(
+        "mean over {} samples of {:.0} days, weighted by time; faults: {}",
+        comparison.samples,
+        comparison.window.as_days(),
+        comparison.faults
+    );
+    used.push(("waste_mean", from));
+    used.push(("waste_stddev", format!("over {} samples", comparison.samples)));
+    used.push(("waste_p99", "over time, all samples together".to_owned()));
+    used.push(("waste_arithmetic", format!("TP-{}, no node faulty", comparison.tp)));
+    used.push(("waste_from_faults", "waste_mean − waste_arithmetic".to_owned()));
+    used.push(("lower_bound_mean", "one ideal switch, same samples".to_owned()));
+    used.push(("max_job_gpus", "least GPUs usable at any time, any sample".to_owned()));
+    used.push(("waiting_share", "same samples".to_owned()));
+
+    let mut section =
+        Section::new("waste", "GPUs wasted under faults", conclusion(own, &others, comparison));
+    section.blocks.push(over_time(comparison));
+    section.blocks.push(nodes_out(comparison));
+    section.blocks.push(Block::Table(waste_table(comparison)));
+    for reason in cannot_hold(comparison) {
+        section.blocks.push(Block::Note(reason));
+    }
+    section.blocks.push(against_ratio(comparison));
+    report.sections.push(section);
+    report.sections.push(jobs_section(comparison, own));
+}
+
+type Named<'a> = (&'a str, &'a Figures);
+
+fn held(rows: &[Row]) -> impl Iterator<Item = Named<'_>> {
+    rows.iter().filter_map(|row| match &row.outcome {
+        RowOutcome::Held(figures) => Some((row.arch.as_str(), figures.as_ref())),
+        RowOutcome::CannotHold { .. } => None,
+    })
+}
+
+/// The fabric's own design, and the others without the bound.
+fn sides(comparison: &Comparison) -> (Option<Named<'_>>, Vec<Named<'_>>) {
+    let is_own = |arch: &str| comparison.own.as_deref() == Some(arch);
+    let own = held(&comparison.rows).find(|(arch, _)| is_own(arch));
+    let others =
+        held(&comparison.rows).filter(|(arch, _)| !is_own(arch) && *arch != BOUND).collect();
+    (own, others)
+}
+
+fn conclusion(own: Option<Named<'_>>, others: &[Named<'_>], comparison: &Comparison) -> String {
+    let tp = comparison.tp;
+    let least = own.or_else(|| {
+        others.iter().copied().min_by(|a, b| a.1.waste_mean.total_cmp(&b.1.waste_mean))
+    });
+    let (Some((arch, figures)), Some((worst, most))) =
+        (least, others.iter().copied().max_by(|a, b| a.1.waste_mean.total_cmp(&b.1.waste_mean)))
+    else {
+        return format!("No design of the list holds groups of {tp} GPUs.");
+    };
+    let times = if figures.waste_mean > 0.0 && most.waste_mean > figures.waste_mean {
+        format!(", {} times as much", fixed(most.waste_mean / figures.waste_mean, 1))
+    } else {
+        String::new()
+    };
+    format!(
+        "In groups of {tp} GPUs, {arch} wastes {} of all GPUs on average, where an ideal switch over the whole cluster \
+         would waste {}. {worst} wastes {}{times}.",
+        Quantity::share(figures.waste_mean).show(),
+        Quantity::share(figures.lower_bound_mean).show(),
+        Quantity::share(most.waste_mean).show(),
+    )
+}
+
+fn names(comparison: &Comparison) -> Vec<String> {
+    comparison.rows.iter().map(|row| row.arch.clone()).collect()
+}
+
+fn ink(comparison: &Comparison, arch: &str) -> u8 {
+    ink_of(arch, comparison.own.as_deref(), &names(comparison))
+}
+
+fn percent(ratio: f64) -> String {
+    let percent = 100.0 * ratio;
+    if (percent - percent.round()).abs() < 1e-9 {
+        format!("{percent:.0} %")
+    } else {
+        format!("{percent:.1} %")
+    }
+}
+
+fn day(days: f64) -> String {
+    fixed(days, 0)
+}
+
+/// The range of an axis from zero to a little over the most.
+fn up_to(most: f64) -> std::ops::Range<f64> {
+    0.0..(most * 1.06).max(1e-4)
+}
+
+fn gpus(comparison: &Comparison) -> f64 {
+    f64::from(comparison.cluster.gpus())
+}
+
+fn curve_over_time(comparison: &Comparison, history: &History) -> Curve {
+    let total = gpus(comparison);
+    let values: Vec<(f64, f64)> = history
+        .moments
+        .iter()
+        .map(|moment| (moment.from.as_days(), f64::from(moment.gpus_wasted) / total))
+        .collect();
+    let mean = held(&comparison.rows)
+        .find(|(arch, _)| *arch == history.arch)
+        .map_or(0.0, |(_, f)| f.waste_mean);
+    Curve {
+        ink: ink(comparison, &history.arch),
+        points: steps(&values, comparison.window.as_days()),
+        label: history.arch.clone(),
+        hover: format!(
+            "{}: {} on average over all samples",
+            history.arch,
+            Quantity::share(mean).show()
+        ),
+    }
+}
+
+fn over_time(comparison: &Comparison) -> Block {
+    let mut curves: Vec<Curve> =
+        comparison.histories.iter().map(|history| curve_over_time(comparison, history)).collect();
+    // The fabric's own design is drawn last: on top.
+    curves.sort_by_key(|curve| std::cmp::Reverse((curve.ink != 9, curve.ink)));
+    let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, y)| *y).fold(0.0, f64::max);
+    let changes =
+        comparison.histories.first().map_or(0, |history| history.moments.len().saturating_sub(1));
+    let plot = Plot {
+        x: Axis { range: 0.0..comparison.window.as_days(), title: "day", show: day },
+        y: Axis { range: up_to(most), title: "wasted GPUs, share of all", show: percent },
+        curves,
+        heights_px: [340, 320],
+        is_filled: false,
+    };
+    let mut data = Table::new("waste_over_time", "Waste over time")
+        .words("design")
+        .numbers("from")
+        .numbers("nodes out")
+        .numbers("wasted");
+    for history in &comparison.histories {
+        for moment in &history.moments {
+            data.row([
+                Cell::text(&history.arch),
+                Cell::number(moment.from.as_days(), Unit::Days),
+                Cell::number(f64::from(moment.nodes_faulty), Unit::Nodes),
+                Cell::number(f64::from(moment.gpus_wasted), Unit::Gpus),
+            ]);
+        }
+    }
+    Block::Figure(Figure {
+        id: "waste-over-time",
+        svg: plot.svg(),
+        caption: format!(
+            "Waste over {} days, one draw of {}, event by event: the lines step at each of its {} changes. The dashed line \
+             is the bound: one ideal switch.",
+            day(comparison.window.as_days()),
+            comparison.faults,
+            fixed(changes as f64, 0),
+        ),
+        data: vec![data],
+    })
+}
+
+/// Nodes out of service, under the same axis of time.
+fn nodes_out(comparison: &Comparison) -> Block {
+    let nodes = f64::from(comparison.cluster.nodes);
+    let moments = comparison.histories.first().map_or(&[][..], |history| &history.moments);
+    let values: Vec<(f64, f64)> = moments
+        .iter()
+        .map(|moment| (moment.from.as_days(), f64::from(moment.nodes_faulty) / nodes))
+        .collect();
+    let most = values.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+    let ratio = comparison.node_fault_ratio;
+    let curve = Curve {
+        ink: 10,
+        points: steps(&values, comparison.window.as_days()),
+        label: "nodes out".to_owned(),
+        hover: format!("{} on average", Quantity::share(ratio.mean).show()),
+    };
+    let plot = Plot {
+        x: Axis { range: 0.0..comparison.window.as_days(), title: "day", show: day },
+        y: Axis { range: up_to(most), title: "nodes out of service, share of all", show: percent },
+        curves: vec![curve],
+        heights_px: [190, 190],
+        is_filled: true,
+    };
+    let trace = comparison.trace.as_ref().map_or(String::new(), |trace| {
+        format!(
+            " The trace has {} faults on {} of {} servers.",
+            fixed(f64::from(trace.faults), 0),
+            fixed(f64::from(trace.servers_affected), 0),
+            fixed(f64::from(trace.servers), 0)
+        )
+    });
+    Block::Figure(Figure {
+        id: "nodes-out",
+        svg: plot.svg(),
+        caption: format!(
+            "Nodes out of service in the same draw. Over all {} samples: mean {}, half of the time at most {}, 99 % of the \
+             time at most {}, never more than {}.{trace}",
+            comparison.samples,
+            Quantity::share(ratio.mean).show(),
+            Quantity::share(ratio.p50).show(),
+            Quantity::share(ratio.p99).show(),
+            Quantity::share(ratio.max).show(),
+        ),
+        data: vec![],
+    })
+}
+
+fn waste_table(comparison: &Comparison) -> Table {
+    let title = format!(
+        "Waste at TP-{} on {} GPUs, {} samples",
+        comparison.tp,
+        fixed(gpus(comparison), 0),
+        comparison.samples
+    );
+    let mut table = Table::new("waste", title)
+        .words("design")
+        .defined("mean", "waste_mean")
+        .defined("±", "waste_stddev")
+        .defined("bound", "lower_bound_mean")
+        .defined("P99", "waste_p99")
+        .defined("most", "waste_p99")
+        .defined("arithmetic", "waste_arithmetic")
+        .defined("faults", "waste_from_faults");
+    for (arch, figures) in held(&comparison.rows) {
+        table.row([
+            Cell::text(arch),
+            Cell::share(figures.waste_mean),
+            Cell::share(figures.waste_stddev),
+            Cell::share(figures.lower_bound_mean),
+            Cell::share(figures.waste_p99),
+            Cell::share(figures.waste_max),
+            Cell::share(figures.waste_arithmetic),
+            Cell::share(figures.waste_from_faults),
+        ]);
+    }
+    table
+}
+
+fn cannot_hold(comparison: &Comparison) -> Vec<String> {
+    let never = |row: &Row| match &row.outcome {
+        RowOutcome::Held(_) => None,
+        RowOutcome::CannotHold { cannot_hold } => {
+            Some(format!("{}: never: {cannot_hold}", row.arch))
+        }
+    };
+    comparison.rows.iter().filter_map(never).collect()
+}
+
+fn against_ratio(comparison: &Comparison) -> Block {
+    let mut curves: Vec<Curve> = comparison
+        .curves
+        .iter()
+        .map(|curve| {
+            let points: Vec<(f64, f64)> = curve
+                .points
+                .iter()
+                .map(|point| (point.node_fault_ratio, point.waste_mean))
+                .collect();
+            let last = points.last().map_or(0.0, |(_, waste)| *waste);
+            Curve {
+                ink: ink(comparison, &curve.arch),
+                points,
+                label: format!("{} {}", curve.arch, percent(last)),
+                hover: format!("{} at the right end", Quantity::share(last).show()),
+            }
+        })
+        .collect();
+    curves.sort_by_key(|curve| std::cmp::Reverse((curve.ink != 9, curve.ink)));
+    let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, y)| *y).fold(0.0, f64::max);
+    let right = curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x).fold(0.0, f64::max);
+    let plot = Plot {
+        x: Axis {
+            range: 0.0..right.max(1e-3),
+            title: "nodes out of service, share of all",
+            show: percent,
+        },
+        y: Axis { range: up_to(most), title: "wasted GPUs, share of all", show: percent },
+        curves,
+        heights_px: [340, 320],
+        is_filled: false,
+    };
+    Block::Figure(Figure {
+        id: "waste-against-faults",
+        svg: plot.svg(),
+        caption: format!(
+            "Waste at TP-{} while nodes are out independently of each other, mean of {} snapshots a point. Near the bottom, \
+             faults cost hardly more than themselves; a steep line multiplies them.",
+            comparison.tp, comparison.snapshots
+        ),
+        data: vec![ratio_table(comparison)],
+    })
+}
+
+fn ratio_table(comparison: &Comparison) -> Table {
+    let mut table =
+        Table::new("waste_against_faults", "Waste by share of nodes out").words("design");
+    let ratios = comparison.curves.first().map_or(&[][..], |curve| &curve.points);
+    for point in ratios {
+        table = table.numbers(&percent(point.node_fault_ratio));
+    }
+    for curve in &comparison.curves {
+        let points = curve.points.iter().map(|point| Cell::share(point.waste_mean));
+        table.row(std::iter::once(Cell::text(&curve.arch)).chain(points));
+    }
+    table
+}
+
+fn jobs_section(comparison: &Comparison, own: Option<Named<'_>>) -> Section {
+    let conclusion = own.map_or(
+        "The largest job is what the cluster carries at its worst moment.".to_owned(),
+        |(arch, figures)| {
+            format!(
+                "On {arch} a job of {} never waits for faulty nodes; one of {} waits for at most 1 % of the time.",
+                Quantity::new(f64::from(figures.max_job_gpus), Unit::Gpus).show(),
+                Quantity::new(f64::from(figures.max_job_gpus_waiting_1pct), Unit::Gpus).show(),
+            )
+        },
+    );
+    let mut section = Section::new("jobs", "How large a job, and how long it waits", conclusion);
+    let sizes: Vec<u32> = held(&comparison.rows).next().map_or(Vec::new(), |(_, figures)| {
+        figures.waiting_share.iter().map(|waiting| waiting.job_gpus).collect()
+    });
+    let title = format!("Share of the time that a job waits, by its GPUs, at TP-{}", comparison.tp);
+    let mut table = Table::new("waiting", title)
+        .words("design")
+        .defined("never waits", "max_job_gpus")
+        .defined("waits 1 %", "max_job_gpus");
+    for size in sizes {
+        table = table.defined(&fixed(f64::from(size), 0), "waiting_share");
+    }
+    for (arch, figures) in held(&comparison.rows) {
+        let largest = [figures.max_job_gpus, figures.max_job_gpus_waiting_1pct];
+        let cells = largest.into_iter().map(|gpus| Cell::number(f64::from(gpus), Unit::Gpus));
+        let waiting = figures.waiting_share.iter().map(|waiting| Cell::share(waiting.share));
+        table.row(std::iter::once(Cell::text(arch)).chain(cells).chain(waiting));
+    }
+    section.blocks.push(Block::Table(table));
+    section
+}
