@@ -4,12 +4,17 @@
 //! mark from 64. A packet-hop is one packet, data or acknowledgement, put on one wire. Time is the
 //! processor time of the whole process (what other programs take does not count), best of several.
 //!
-//! `cargo bench -p lightloom-emulator --bench permutation -- [threads] [hosts…]`
+//! With `lossless`: DCQCN over switches with real queues that pause instead of dropping.
+//!
+//! `cargo bench -p lightloom-emulator --bench permutation -- [lossless] [threads] [hosts…]`
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and times")]
 
 use std::time::Instant;
 
-use lightloom_emulator::engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Settings};
+use lightloom_emulator::engine::{
+    Engine, FlowSpec, LinkSpec, NetworkBuilder, Pause, Queueing, Settings,
+};
+use lightloom_emulator::transport::{CongestionControl, Dcqcn};
 use lightloom_emulator::topology::FatTree;
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -20,6 +25,11 @@ const REPETITIONS: usize = 3;
 fn main() {
     let numbers: Vec<u32> = std::env::args().filter_map(|text| text.parse().ok()).collect();
     let threads = numbers.first().map_or(1, |&threads| threads as usize);
+    let fabric = match std::env::args().any(|text| text == "lossless") {
+        true => Fabric::Lossless,
+        false => Fabric::Dropping,
+    };
+    println!("{fabric:?}");
     let chosen = numbers.get(1..).unwrap_or_default();
     println!(
         "{:>6} {:>8} {:>10} {:>12} {:>9} {:>9} {:>11} {:>11} {:>9}",
@@ -36,15 +46,22 @@ fn main() {
     for (radix, kib) in [(8, 8_192), (16, 2_048), (32, 256)] {
         let hosts = radix * radix * radix / 4;
         if chosen.is_empty() || chosen.contains(&hosts) {
-            best_of(radix, kib, threads);
+            best_of(radix, kib, threads, fabric);
         }
     }
 }
 
-fn best_of(radix: u32, kib: u64, threads: usize) {
+/// What switches do when a queue is long.
+#[derive(Clone, Copy, Debug)]
+enum Fabric {
+    Dropping,
+    Lossless,
+}
+
+fn best_of(radix: u32, kib: u64, threads: usize, fabric: Fabric) {
     let mut best: Option<Measured> = None;
     for _ in 0..REPETITIONS {
-        let measured = measure(radix, kib, threads);
+        let measured = measure(radix, kib, threads, fabric);
         if best.as_ref().is_none_or(|best| measured.cpu_seconds < best.cpu_seconds) {
             best = Some(measured);
         }
@@ -69,14 +86,24 @@ struct Measured {
     wall_seconds: f64,
 }
 
-fn measure(radix: u32, kib: u64, threads: usize) -> Measured {
+fn measure(radix: u32, kib: u64, threads: usize, fabric: Fabric) -> Measured {
     let packet = 4_096;
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(256 * packet), Bytes(64 * packet));
     let mut builder = NetworkBuilder::new();
     let hosts = FatTree::full(radix, link).build_into(&mut builder);
     let network = builder.build().expect("a fat-tree can be emulated");
-    let settings = Settings { seed: Seed(1), threads, ..Settings::default() };
+    let mut settings = Settings { seed: Seed(1), threads, ..Settings::default() };
+    if let Fabric::Lossless = fabric {
+        settings.transport.congestion = CongestionControl::Dcqcn(Dcqcn::default());
+        let pause = Pause {
+            priorities: 1,
+            pause_above: Bytes(128 * packet),
+            resume_at: Bytes(120 * packet),
+            headroom: Pause::headroom_for(&link, Bytes(packet)),
+        };
+        settings.queueing = Some(Queueing { pause: Some(pause), ..Queueing::default() });
+    }
     let mut engine = Engine::new(network, settings).expect("the packets have a size");
     for (from, to) in permutation(hosts.len()).into_iter().enumerate() {
         let flow = FlowSpec::new(hosts[from], hosts[to], Bytes(kib << 10));

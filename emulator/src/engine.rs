@@ -18,12 +18,15 @@
 //! How it works and what it leaves out is told in `docs/engine.md`.
 
 mod control;
+mod deadlock;
 mod flow;
 mod layout;
 mod network;
 pub(crate) mod packet;
 mod port;
 mod probe;
+mod queued;
+mod queueing;
 mod route;
 mod run;
 mod shard;
@@ -35,5 +38,6 @@ pub use network::{
 };
 pub use port::PortCount;
 pub use probe::{Arrival, ArrivalLog, NoProbe, Probe, Way};
+pub use queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Pause, Queueing, Schedule};
 pub use route::{Route, RouteError};
 pub use run::{Engine, EngineError, PacketCount, Settings};

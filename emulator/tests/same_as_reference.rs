@@ -6,8 +6,8 @@
 mod reference;
 
 use lightloom_emulator::engine::{
-    ArrivalLog, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec, Network,
-    NetworkBuilder, Role, Settings, VertexId,
+    ArrivalLog, Buffer, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec, Network,
+    NetworkBuilder, Pause, Queueing, Role, Schedule, Settings, VertexId,
 };
 use lightloom_emulator::transport::{Balance, Recovery, Transport, Window};
 use lightloom_fabric::seed::Seed;
@@ -30,6 +30,7 @@ struct Case {
     window: u32,
     recovery: Recovery,
     balance: Balance,
+    queueing: Option<Queueing>,
     seed: u64,
 }
 
@@ -41,6 +42,7 @@ struct FlowCase {
     messages: u32,
     start_ps: u64,
     gate: Option<(usize, i32)>,
+    priority: u8,
 }
 
 const LIMIT: SimTime = SimTime(3_000_000_000);
@@ -99,6 +101,7 @@ fn flows(case: &Case) -> Vec<FlowSpec> {
         let start = SimTime(flow.start_ps);
         let spec = FlowSpec {
             messages: flow.messages,
+            priority: flow.priority,
             gates: gate.into_iter().collect(),
             ..FlowSpec::new(source, destination, Bytes(flow.message)).at(start)
         };
@@ -115,7 +118,12 @@ struct Outcome {
 }
 
 fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<Vec<LinkId>>>) {
-    let settings = Settings { transport: transport(case), seed: Seed(case.seed), threads };
+    let settings = Settings {
+        transport: transport(case),
+        seed: Seed(case.seed),
+        queueing: case.queueing,
+        threads,
+    };
     let mut engine = Engine::with_probe(network(case), settings, ArrivalLog::default()).unwrap();
     for flow in flows(case) {
         engine.add_flow(flow).unwrap();
@@ -138,6 +146,8 @@ fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<Vec<LinkId>>>) {
         dropped: packets.dropped,
         lost: packets.lost,
         marked: packets.marked,
+        trimmed: packets.trimmed,
+        pauses: packets.pauses,
     };
     let ends = engine.records().map(|record| (record.end, record.retransmitted)).collect();
     let arrivals = engine.probes().flat_map(|probe| &probe.0);
@@ -168,7 +178,7 @@ fn changes(case: &Case, network: &Network) -> Vec<(SimTime, LinkId, LinkChange)>
 
 fn run_reference(case: &Case, paths: Vec<Vec<Vec<LinkId>>>) -> Outcome {
     let network = network(case);
-    let mut reference = Reference::new(&network, transport(case));
+    let mut reference = Reference::new(&network, transport(case), case.queueing);
     for (flow, paths) in flows(case).into_iter().zip(paths) {
         reference.add_flow(flow, paths, case.window);
     }
@@ -195,16 +205,41 @@ fn start_at_an_arrival(case: &mut Case, log: &[Seen]) {
 fn flow_case() -> impl Strategy<Value = FlowCase> {
     let gate = prop::option::of((0usize..8, -2i32..2));
     let message = prop_oneof![1u64..9_000, (1u64..9).prop_map(|packets| packets * 1_000)];
-    (0usize..6, 0usize..6, message, 1u32..4, 0u64..6, gate).prop_map(
-        |(source, step, message, messages, start, gate)| FlowCase {
+    (0usize..6, 0usize..6, message, 1u32..4, 0u64..6, gate, 0u8..7).prop_map(
+        |(source, step, message, messages, start, gate, priority)| FlowCase {
             source,
             step,
             message,
             messages,
             start_ps: (start * 500_000).saturating_sub(1_000_000),
             gate,
+            priority,
         },
     )
+}
+
+fn queueing() -> impl Strategy<Value = Queueing> {
+    let schedule = prop_oneof![
+        Just(Schedule::Strict),
+        prop::array::uniform8(0u32..4_000).prop_map(Schedule::Weighted),
+    ];
+    let buffer = (3_000u64..30_000, 20u32..400)
+        .prop_map(|(size, alpha_percent)| Buffer { size: Bytes(size), alpha_percent });
+    let pause = (any::<u8>(), 0u64..7_000, 0u64..100, 0u64..12_000).prop_map(
+        |(priorities, above, resume_percent, headroom)| Pause {
+            priorities,
+            pause_above: Bytes(above),
+            resume_at: Bytes(above * resume_percent / 100),
+            headroom: Bytes(headroom),
+        },
+    );
+    let (buffer, pause) = (prop::option::of(buffer), prop::option::of(pause));
+    (schedule, buffer, pause, any::<bool>()).prop_map(|(schedule, buffer, pause, trim)| Queueing {
+        schedule,
+        buffer,
+        pause,
+        trim,
+    })
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -234,8 +269,9 @@ fn case() -> impl Strategy<Value = Case> {
         prop::collection::vec(flow_case(), 1..9),
         prop::collection::vec((0usize..40, 0u64..30_000, 0u64..60_000), 0..4),
         (1u32..20, recovery, any::<u64>(), balance),
+        prop::option::of(queueing()),
     )
-        .prop_map(|((hosts, switches), extra, specs, flows, outages, rest)| Case {
+        .prop_map(|((hosts, switches), extra, specs, flows, outages, rest, queueing)| Case {
             hosts,
             switches,
             extra,
@@ -246,6 +282,7 @@ fn case() -> impl Strategy<Value = Case> {
             recovery: rest.1,
             seed: rest.2,
             balance: rest.3,
+            queueing,
         })
 }
 
@@ -272,21 +309,25 @@ proptest! {
 
 /// The random cases do meet what they are meant to test.
 #[test]
-fn the_cases_contain_drops_marks_losses_and_retransmissions() {
+fn the_cases_contain_what_they_are_meant_to_test() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let (mut dropped, mut marked, mut lost, mut resent, mut gated) = (0, 0, 0, 0, 0);
-    for _ in 0..60 {
+    let (mut trimmed, mut pauses) = (0, 0);
+    for _ in 0..300 {
         let case = case().new_tree(&mut runner).unwrap().current();
         let (outcome, _) = run_engine(&case, 1);
         dropped += outcome.totals.dropped;
         marked += outcome.totals.marked;
         lost += outcome.totals.lost;
+        trimmed += outcome.totals.trimmed;
+        pauses += outcome.totals.pauses;
         resent += outcome.ends.iter().map(|(_, resent)| resent).sum::<u32>();
         gated += flows(&case).iter().filter(|flow| !flow.gates.is_empty()).count();
     }
-    for (what, count) in [("dropped", dropped), ("marked", marked), ("lost", lost)] {
+    let counts = [("dropped", dropped), ("marked", marked), ("lost", lost)];
+    for (what, count) in counts.into_iter().chain([("trimmed", trimmed), ("paused", pauses)]) {
         assert!(count > 100, "only {count} packets {what}");
     }
     assert!(resent > 100 && gated > 10, "{resent} sent again, {gated} flows gated");

@@ -19,7 +19,7 @@ fn fat_tree(threads: usize, seed: u64, transport: Transport) -> (Engine, Vec<Ver
         .with_queue(Bytes(100 << 12), Bytes(30 << 12));
     let mut builder = NetworkBuilder::new();
     let hosts = FatTree::full(8, link).build_into(&mut builder);
-    let settings = Settings { transport, seed: Seed(seed), threads };
+    let settings = Settings { transport, seed: Seed(seed), threads, ..Settings::default() };
     (Engine::new(builder.build().unwrap(), settings).unwrap(), hosts)
 }
 

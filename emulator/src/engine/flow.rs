@@ -50,6 +50,8 @@ pub struct FlowSpec {
     pub messages: u32,
     /// Not before this time.
     pub start: SimTime,
+    /// Its priority at switches with real queues: 0 (lowest) to 6.
+    pub priority: u8,
     /// The way to take.
     pub route: Route,
     /// What the messages wait for.
@@ -68,6 +70,7 @@ impl FlowSpec {
             message: size,
             messages: 1,
             start: SimTime::START,
+            priority: 0,
             route: Route::Shortest,
             gates: Vec::new(),
             batch: None,

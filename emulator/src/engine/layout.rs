@@ -5,8 +5,9 @@ use std::ops::Range;
 use super::network::{LinkId, Network, VertexId};
 use super::port::Port;
 use super::probe::Probe;
+use super::queued::Switch;
+use super::run::Settings;
 use super::shard::{Shard, Vertex, Wire};
-use crate::transport::Transport;
 
 /// A place in one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,11 +32,10 @@ impl Layout {
     /// Cuts the network into `count` stretches of vertices with about equally many links.
     pub(crate) fn new<P: Probe>(
         network: &Network,
-        transport: &Transport,
-        count: usize,
+        settings: &Settings,
         probe: &P,
     ) -> (Self, Vec<Shard<P>>) {
-        let parts = cut(network, count);
+        let parts = cut(network, settings.threads.max(1));
         let mut layout = Self {
             vertices: vec![Place::default(); network.vertex_count()],
             ports: vec![Place::default(); network.links().len()],
@@ -46,7 +46,7 @@ impl Layout {
         for (index, part) in parts.iter().enumerate() {
             let mut shard = Shard::new(index as u32, parts.len(), probe.clone());
             for vertex in part.clone().map(VertexId::from_index) {
-                layout.place(network, transport, vertex, &mut shard);
+                layout.place(network, settings, vertex, &mut shard);
             }
             shard.settle();
             shards.push(shard);
@@ -58,7 +58,7 @@ impl Layout {
     fn place<P: Probe>(
         &mut self,
         network: &Network,
-        transport: &Transport,
+        settings: &Settings,
         vertex: VertexId,
         shard: &mut Shard<P>,
     ) {
@@ -70,13 +70,16 @@ impl Layout {
             let index = shard.ports.len() as u32;
             self.ports[out.index()] = Place { shard: shard.index, index };
             self.links[shard.index as usize].push(out);
-            shard.ports.push(Port::new(network.link(out), role, transport));
+            shard.ports.push(Port::new(network.link(out), role, &settings.transport));
             // In order of link: ties between arrivals are broken by it.
             let link = out.reverse();
             let index = shard.wires.len() as u32;
             self.wires[link.index()] = Place { shard: shard.index, index };
             shard.wires.push(Wire { link, vertex: local, ..Wire::default() });
         }
+        let queued = settings.queueing.filter(|_| !role.is_host());
+        let links = network.outgoing(vertex).iter().map(|out| &network.link(*out).spec);
+        shard.switches.push(queued.map(|queueing| Box::new(Switch::new(queueing, links))));
         shard.vertices.push(Vertex {
             first_wire,
             end_wire: shard.wires.len() as u32,
@@ -94,6 +97,7 @@ impl Layout {
             port.shard = wire.shard;
             port.wire = wire.index;
             port.vertex = self.vertices[link.to.index()].index;
+            port.back = self.ports[LinkId::from_index(index).reverse().index()].index;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A packet on its way: 24 bytes, plain, copied from queue to queue.
 
+use super::queueing::CONTROL_PRIORITY;
+
 /// What a packet is and what happened to it, one bit each.
 pub(crate) mod flag {
     /// Acknowledges data; otherwise the packet carries data.
@@ -12,6 +14,15 @@ pub(crate) mod flag {
     pub(crate) const GAP: u16 = 1 << 3;
     /// Data that had been sent before.
     pub(crate) const RESENT: u16 = 1 << 4;
+    /// Data cut to its header, or the acknowledgement that asks for it.
+    pub(crate) const TRIMMED: u16 = 1 << 5;
+    /// Asks the port it arrives at to pause a priority; `sequence` is the priority, `endpoint` the
+    /// port.
+    pub(crate) const PAUSE: u16 = 1 << 6;
+    /// Lets it go on.
+    pub(crate) const RESUME: u16 = 1 << 7;
+    /// Where the priority of data stands, three bits.
+    pub(crate) const PRIORITY_SHIFT: u32 = 8;
 }
 
 /// A packet between two vertices.
@@ -91,6 +102,25 @@ impl Packet {
     pub(crate) const fn sent(self, time: u64, marked: bool) -> Self {
         let mark = (marked as u64) << (48 + flag::MARKED.trailing_zeros());
         Self { time, way: self.way, what: self.what | mark }
+    }
+    /// Its priority: data has that of its flow, all else the control priority.
+    #[inline(always)]
+    pub(crate) const fn priority(&self) -> u8 {
+        if self.has(flag::ACKNOWLEDGEMENT | flag::TRIMMED) {
+            CONTROL_PRIORITY
+        } else {
+            (self.what >> (48 + flag::PRIORITY_SHIFT)) as u8 & CONTROL_PRIORITY
+        }
+    }
+    /// The packet cut to a header of `bytes`.
+    pub(crate) const fn trimmed(self, bytes: u16) -> Self {
+        let rest = self.what & !(0xFFFF << 32);
+        let what = rest | (bytes as u64) << 32 | (flag::TRIMMED as u64) << 48;
+        Self { what, ..self }
+    }
+    /// A pause frame: what it asks of which port for which priority.
+    pub(crate) const fn is_pause_frame(&self) -> bool {
+        self.has(flag::PAUSE | flag::RESUME)
     }
     #[inline(always)]
     pub(crate) const fn is_acknowledgement(&self) -> bool {

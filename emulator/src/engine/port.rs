@@ -10,7 +10,7 @@
 use lightloom_fabric::units::{BitsPerSecond, Bytes};
 
 use super::network::{Link, Role};
-use super::packet::Packet;
+use super::packet::{Packet, flag};
 use crate::transport::Transport;
 
 /// An output port. Times in picoseconds.
@@ -32,6 +32,10 @@ pub(crate) struct Port {
     full_bytes: u16,
     acknowledgement_bytes: u16,
     pub(crate) up: bool,
+    /// The port of the other direction, in the shard of the far end.
+    pub(crate) back: u32,
+    /// By priority, one bit: the far end has asked to pause.
+    pub(crate) paused: u8,
     rate: BitsPerSecond,
 }
 
@@ -48,6 +52,10 @@ pub struct PortCount {
     pub marked: u64,
     /// Packets lost because the link was or went down.
     pub lost: u64,
+    /// Packets cut to their headers.
+    pub trimmed: u64,
+    /// Pauses asked of the far end.
+    pub pauses: u64,
 }
 
 impl PortCount {
@@ -58,6 +66,8 @@ impl PortCount {
         self.dropped += more.dropped;
         self.marked += more.marked;
         self.lost += more.lost;
+        self.trimmed += more.trimmed;
+        self.pauses += more.pauses;
     }
 }
 
@@ -82,13 +92,15 @@ impl Port {
             full_bytes: wire_bytes(transport.packet()),
             acknowledgement_bytes: wire_bytes(transport.acknowledgement),
             up: true,
+            back: 0,
+            paused: 0,
             rate: link.spec.rate,
         }
     }
 
     /// How long `packet` occupies the port.
     #[inline]
-    fn occupies(&self, packet: &Packet) -> u64 {
+    pub(crate) fn occupies(&self, packet: &Packet) -> u64 {
         if packet.is_acknowledgement() {
             u64::from(self.acknowledgement_time)
         } else if packet.extra() == self.full_bytes {
@@ -96,6 +108,26 @@ impl Port {
         } else {
             self.rate.time_for(Bytes(u64::from(packet.extra()))).get()
         }
+    }
+
+    /// What `packet` occupies, in bytes.
+    #[inline]
+    pub(crate) fn size(&self, packet: &Packet) -> u64 {
+        let size = packet.extra();
+        u64::from(if packet.is_acknowledgement() { self.acknowledgement_bytes } else { size })
+    }
+
+    /// How long the wire is, in picoseconds.
+    pub(crate) fn delay(&self) -> u64 {
+        self.delay
+    }
+
+    /// Does what a pause frame asks. Returns whether something may go on.
+    pub(crate) fn obey(&mut self, frame: &Packet) -> bool {
+        let bit = 1 << frame.sequence();
+        let resumes = frame.has(flag::RESUME);
+        self.paused = if resumes { self.paused & !bit } else { self.paused | bit };
+        resumes
     }
 
     /// Sends `packet`, which reaches the port at `now`: returns it as it will reach the far end, or

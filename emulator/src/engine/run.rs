@@ -8,8 +8,9 @@ use super::control::{Act, ControlQueue, Event, LinkChange};
 use super::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 use super::layout::{Layout, Place};
 use super::network::{LinkId, Network, VertexId};
-use super::port::{PortCount, wire_bytes};
+use super::port::{Port, PortCount, wire_bytes};
 use super::probe::{Arrival, NoProbe, Probe};
+use super::queueing::{CONTROL_PRIORITY, Queueing};
 use super::route::{FlowName, Route, RouteError, Router};
 use super::shard::{DELIVER, Shard, Shared, Span};
 use crate::transport::{Balancer, Controller, Load, Path, Receiver, Sender, Transport, Window};
@@ -27,6 +28,9 @@ pub struct Settings {
     pub transport: Transport,
     /// Decides which of several shortest paths a flow takes.
     pub seed: Seed,
+    /// Real queues at switches, with priorities, pauses and trimming; nothing: one first-in first-out
+    /// queue a port, which is faster.
+    pub queueing: Option<Queueing>,
     /// How many parts the network is cut into, to be advanced at once on the current rayon pool.
     /// The result does not depend on it.
     pub threads: usize,
@@ -34,7 +38,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { transport: Transport::default(), seed: Seed(0), threads: 1 }
+        Self { transport: Transport::default(), seed: Seed(0), queueing: None, threads: 1 }
     }
 }
 
@@ -87,7 +91,7 @@ pub enum EngineError {
 /// Packets made and what became of them. `sent = delivered + dropped + lost + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCount {
-    /// Data packets and acknowledgements handed to the network.
+    /// Data packets, acknowledgements and pause frames handed to the network.
     pub sent: u64,
     /// The data packets among them.
     pub data_sent: u64,
@@ -95,6 +99,10 @@ pub struct PacketCount {
     pub delivered: u64,
     /// Packets that found a queue full.
     pub dropped: u64,
+    /// Data packets cut to their headers, which went on.
+    pub trimmed: u64,
+    /// Times that a switch asked a port to pause.
+    pub pauses: u64,
     /// Packets lost on a link that was or went down.
     pub lost: u64,
     /// Packets on their way.
@@ -183,8 +191,9 @@ impl<P: Probe> Engine<P> {
         if transport.payload == Bytes::ZERO {
             return Err(EngineError::PacketSize { size: Bytes::ZERO });
         }
-        let (layout, shards) = Layout::new(&network, transport, settings.threads.max(1), &probe);
+        let (layout, shards) = Layout::new(&network, &settings, &probe);
         let acknowledgement_bytes = wire_bytes(transport.acknowledgement);
+        let header_bytes = wire_bytes(transport.header).max(1);
         let router = Router::new(settings.seed, network.links().len());
         let window = network.shortest_delay().get().min(LONGEST_WINDOW_PS);
         Ok(Self {
@@ -192,7 +201,7 @@ impl<P: Probe> Engine<P> {
             settings,
             layout,
             shards,
-            shared: Shared { acknowledgement_bytes, ..Shared::default() },
+            shared: Shared { acknowledgement_bytes, header_bytes, ..Shared::default() },
             ways: Vec::new(),
             router,
             control: ControlQueue::default(),
@@ -213,6 +222,21 @@ impl<P: Probe> Engine<P> {
     #[must_use]
     pub fn transport(&self) -> &Transport {
         &self.settings.transport
+    }
+    /// What the engine was told besides the network.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+    pub(super) fn shards(&self) -> &[Shard<P>] {
+        &self.shards
+    }
+    pub(super) fn port(&self, link: LinkId) -> &Port {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        &self.shards[shard as usize].ports[index as usize]
     }
     /// Simulated time.
     #[must_use]
@@ -397,6 +421,7 @@ impl<P: Probe> Engine<P> {
         let receiver_index = self.shards[to as usize].receivers.len() as u32;
         let sending = (window, recovery, timeout.get());
         let mut sender = Sender::new((id.0, receiver_index, data), load, sending);
+        sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
         sender.controller = Controller::new(congestion, self.idle_path(&paths[0], window));
         sender.balancer =
             (cursors.len() > 1).then(|| Box::new(Balancer::new(balance, cursors, window)));
@@ -522,6 +547,7 @@ impl<P: Probe> Engine<P> {
         for shard in &self.shards {
             total.data_sent += shard.ends.data_sent;
             total.sent += shard.ends.data_sent + shard.ends.acknowledgements_sent;
+            total.sent += shard.ends.frames_sent;
             total.delivered += shard.ends.delivered;
             total.in_flight += shard.in_flight();
             total.retransmitted +=
@@ -529,6 +555,8 @@ impl<P: Probe> Engine<P> {
             for count in &shard.counts {
                 total.dropped += count.dropped;
                 total.lost += count.lost;
+                total.trimmed += count.trimmed;
+                total.pauses += count.pauses;
                 total.marked += count.marked;
                 total.hops += count.packets;
             }
@@ -656,12 +684,23 @@ impl<P: Probe> Engine<P> {
         self.shards.iter_mut().for_each(Shard::receive);
         let (port, wire) = (self.layout.ports[link.index()], self.layout.wires[link.index()]);
         let lost = if up { 0 } else { self.shards[wire.shard as usize].cut_wire(wire.index) };
+        let far = self.layout.vertices[self.network.link(link).to.index()];
         let shard = &mut self.shards[port.shard as usize];
         shard.ports[port.index as usize].up = up;
         shard.ports[port.index as usize].free = self.now.0;
         shard.counts[port.index as usize].lost += lost;
+        let from = self.layout.vertices[self.network.link(link).from.index()];
+        shard.cut_port(&self.shared, from.index, port.index, self.now.0);
+        // Pauses that were asked over the link are void.
+        let back = self.layout.ports[link.reverse().index()];
+        self.shards[far.shard as usize].forget_pauses(
+            &self.shared,
+            far.index,
+            back.index,
+            self.now.0,
+        );
+        let shard = &mut self.shards[port.shard as usize];
         if up {
-            let from = self.layout.vertices[self.network.link(link).from.index()];
             shard.wake(from.index, self.now.0);
         }
     }

@@ -25,6 +25,7 @@ use super::network::LinkId;
 use super::packet::{Contents, Packet, flag};
 use super::port::{Port, PortCount};
 use super::probe::{Arrival, Probe, Way};
+use super::queued::{Outlet, Switch};
 use crate::transport::{Receiver, Sender};
 
 /// Ends a route: the packet is delivered.
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     /// way ended by [`DELIVER`].
     pub(crate) routes: Vec<u32>,
     pub(crate) acknowledgement_bytes: u16,
+    pub(crate) header_bytes: u16,
 }
 
 /// A stretch of simulated time, in picoseconds.
@@ -127,6 +129,7 @@ impl Outbox {
 pub(crate) struct EndCount {
     pub(crate) data_sent: u64,
     pub(crate) acknowledgements_sent: u64,
+    pub(crate) frames_sent: u64,
     pub(crate) delivered: u64,
 }
 
@@ -135,6 +138,8 @@ pub(crate) struct EndCount {
 pub(crate) struct Shard<P> {
     pub(crate) index: u32,
     pub(crate) vertices: Vec<Vertex>,
+    /// By vertex: the queues of a switch that has real ones.
+    pub(crate) switches: Vec<Option<Box<Switch>>>,
     /// Nothing happens at a vertex before this.
     pub(crate) due: Vec<u64>,
     pub(crate) ports: Vec<Port>,
@@ -160,6 +165,8 @@ pub(crate) struct Shard<P> {
 #[derive(Debug, Default)]
 struct Scratch {
     arrivals: Vec<Packet>,
+    /// By arrival: the place of its wire at the vertex.
+    ingress: Vec<u32>,
     /// Arrivals by output port, as time in the window (upper half) and index (lower half). The index
     /// grows with the number of the link, so sorting breaks ties by link.
     by_port: Vec<Vec<u64>>,
@@ -174,6 +181,7 @@ impl<P: Probe> Shard<P> {
         Self {
             index,
             vertices: Vec::new(),
+            switches: Vec::new(),
             due: Vec::new(),
             ports: Vec::new(),
             counts: Vec::new(),
@@ -225,7 +233,8 @@ impl<P: Probe> Shard<P> {
     pub(crate) fn in_flight(&self) -> u64 {
         let wires = self.wires.iter().map(|wire| wire.queue.len());
         let inboxes = self.inboxes.iter().map(|inbox| inbox.packets.len());
-        wires.chain(inboxes).sum::<usize>() as u64
+        let waiting = self.switches.iter().flatten().map(|switch| switch.waiting()).sum::<u64>();
+        wires.chain(inboxes).sum::<usize>() as u64 + waiting
     }
 
     /// Does everything that happens in `span`.
@@ -235,6 +244,8 @@ impl<P: Probe> Shard<P> {
             if self.due[vertex] < span.end {
                 if self.vertices[vertex].is_host {
                     self.advance_host(shared, vertex, span);
+                } else if let Some(switch) = self.switches[vertex].take() {
+                    self.advance_queued(shared, vertex, span, switch);
                 } else {
                     self.advance_switch(shared, vertex, span);
                 }
@@ -307,8 +318,96 @@ impl<P: Probe> Shard<P> {
         count.add(tally);
     }
 
+    /// A switch with real queues: works off arrivals and ends of transmissions in order of time.
+    fn advance_queued(
+        &mut self,
+        shared: &Shared,
+        index: usize,
+        span: Span,
+        mut switch: Box<Switch>,
+    ) {
+        self.collect_in_order(shared, index, span);
+        let vertex = self.vertices[index];
+        let keys = std::mem::take(&mut self.scratch.by_port[0]);
+        let mut next = 0;
+        loop {
+            let arrival = keys.get(next).map_or(u64::MAX, |key| span.start + (key >> 32));
+            let end = switch.next_end();
+            if end.min(arrival) >= span.end {
+                break;
+            }
+            if end <= arrival {
+                switch.end_transmission(&mut self.outlet(shared, index));
+                continue;
+            }
+            let place = keys[next] as u32 as usize;
+            let (packet, ingress) = (self.scratch.arrivals[place], self.scratch.ingress[place]);
+            next += 1;
+            if packet.is_pause_frame() {
+                self.ends.delivered += 1;
+                if self.ports[packet.endpoint() as usize].obey(&packet) {
+                    let port = packet.endpoint() - vertex.first_port;
+                    switch.send_next(port, packet.time, &mut self.outlet(shared, index));
+                }
+            } else {
+                let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
+                let out = &mut self.outlet(shared, index);
+                switch.enqueue((ingress, port), packet.advanced(), out);
+            }
+        }
+        self.scratch.by_port[0] = keys;
+        self.scratch.by_port[0].clear();
+        let arrivals = self.wires[vertex.wires()].iter().filter_map(|wire| wire.queue.front());
+        let due = arrivals.map(|packet| packet.time).min().unwrap_or(u64::MAX);
+        self.due[index] = due.min(switch.next_end());
+        self.switches[index] = Some(switch);
+    }
+
+    /// The ports of a vertex, for its queues.
+    fn outlet(&mut self, shared: &Shared, index: usize) -> VertexOutlet<'_> {
+        let ports = self.vertices[index].ports();
+        VertexOutlet {
+            shard: self.index,
+            header_bytes: shared.header_bytes,
+            ports: &mut self.ports[ports.clone()],
+            counts: &mut self.counts[ports],
+            wires: &mut self.wires,
+            due: &mut self.due,
+            outboxes: &mut self.outboxes,
+            ends: &mut self.ends,
+        }
+    }
+
+    /// The link behind a port has changed: what waits in its queues is lost, and what it has asked of
+    /// the far end is void.
+    pub(crate) fn cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
+        let Some(mut switch) = self.switches[vertex as usize].take() else { return };
+        let place = port - self.vertices[vertex as usize].first_port;
+        let out = &mut self.outlet(shared, vertex as usize);
+        let lost = switch.cut(place, now, out);
+        self.counts[port as usize].lost += lost;
+        self.keep(vertex, switch);
+    }
+
+    /// The link that comes in beside a port has changed: the pauses it has carried here are void.
+    pub(crate) fn forget_pauses(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
+        self.ports[port as usize].paused = 0;
+        let Some(mut switch) = self.switches[vertex as usize].take() else {
+            return self.wake(vertex, now);
+        };
+        let place = port - self.vertices[vertex as usize].first_port;
+        switch.send_next(place, now, &mut self.outlet(shared, vertex as usize));
+        self.keep(vertex, switch);
+    }
+
+    fn keep(&mut self, vertex: u32, switch: Box<Switch>) {
+        let due = &mut self.due[vertex as usize];
+        *due = (*due).min(switch.next_end());
+        self.switches[vertex as usize] = Some(switch);
+    }
+
     fn advance_host(&mut self, shared: &Shared, index: usize, span: Span) {
-        self.collect_at_host(shared, index, span);
+        self.collect_in_order(shared, index, span);
         let keys = std::mem::take(&mut self.scratch.by_port[0]);
         let mut next = 0;
         loop {
@@ -337,22 +436,26 @@ impl<P: Probe> Shard<P> {
     }
 
     /// Lists the arrivals of the window in order.
-    fn collect_at_host(&mut self, shared: &Shared, index: usize, span: Span) {
+    fn collect_in_order(&mut self, shared: &Shared, index: usize, span: Span) {
         let vertex = self.vertices[index];
-        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
+        let Scratch { arrivals, ingress, by_port, .. } = &mut self.scratch;
         let keys = &mut by_port[0];
         arrivals.clear();
+        ingress.clear();
         let mut sources = 0;
-        for wire in &mut self.wires[vertex.wires()] {
+        for (place, wire) in self.wires[vertex.wires()].iter_mut().enumerate() {
             let before = arrivals.len();
             while let Some(&packet) = wire.queue.front() {
                 if packet.time >= span.end {
                     break;
                 }
                 wire.queue.pop_front();
-                self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
+                if !packet.is_pause_frame() {
+                    self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
+                }
                 keys.push((packet.time - span.start) << 32 | arrivals.len() as u64);
                 arrivals.push(packet);
+                ingress.push(place as u32);
             }
             sources += usize::from(arrivals.len() > before);
         }
@@ -413,6 +516,14 @@ impl<P: Probe> Shard<P> {
     }
 
     fn arrive(&mut self, shared: &Shared, vertex: usize, packet: Packet) {
+        if packet.is_pause_frame() {
+            self.ends.delivered += 1;
+            if self.ports[packet.endpoint() as usize].obey(&packet) {
+                let host = &mut self.hosts[vertex];
+                host.pull_due = host.pull_due.min(packet.time);
+            }
+            return;
+        }
         let port = shared.routes[packet.cursor() as usize];
         if port != DELIVER {
             return self.transmit(port, packet.time, packet.advanced());
@@ -478,22 +589,42 @@ impl<P: Probe> Shard<P> {
     fn pull(&mut self, shared: &Shared, vertex: usize, now: u64) {
         let mut due = u64::MAX;
         for port in self.vertices[vertex].ports() {
-            if self.ready[port].is_empty() || !self.ports[port].up {
+            if !self.has_ready(port) || !self.ports[port].up {
                 continue;
             }
             if self.ports[port].free <= now {
                 self.pull_one(shared, vertex, port, now);
             }
-            if !self.ready[port].is_empty() {
+            if self.has_ready(port) {
                 due = due.min(self.ports[port].free.max(now));
             }
         }
         self.hosts[vertex].pull_due = due;
     }
 
+    /// Whether a flow whose priority is not paused waits for a port.
+    #[inline]
+    fn has_ready(&self, port: usize) -> bool {
+        let (ready, paused) = (&self.ready[port], self.ports[port].paused);
+        let may = |sender: &u32| paused & (1 << self.senders[*sender as usize].priority) == 0;
+        if paused == 0 { !ready.is_empty() } else { ready.iter().any(may) }
+    }
+
+    /// Takes the flow whose turn it is among those whose priority is not paused.
+    #[inline]
+    fn next_ready(&mut self, port: usize) -> Option<u32> {
+        let (ready, paused) = (&mut self.ready[port], self.ports[port].paused);
+        if paused == 0 {
+            return ready.pop_front();
+        }
+        let may = |sender: &u32| paused & (1 << self.senders[*sender as usize].priority) == 0;
+        let place = ready.iter().position(may)?;
+        ready.remove(place)
+    }
+
     /// Sends the next packet of the flow whose turn it is at a port.
     fn pull_one(&mut self, shared: &Shared, vertex: usize, port: usize, now: u64) {
-        while let Some(index) = self.ready[port].pop_front() {
+        while let Some(index) = self.next_ready(port) {
             let sender = &mut self.senders[index as usize];
             let first_port = shared.routes[sender.cursor as usize];
             sender.enlisted = false;
@@ -517,7 +648,8 @@ impl<P: Probe> Shard<P> {
                 cursor: outgoing.cursor + 1,
                 sequence: outgoing.sequence,
                 extra: outgoing.wire_bytes,
-                flags: if outgoing.resent { flag::RESENT } else { 0 },
+                flags: u16::from(sender.priority) << flag::PRIORITY_SHIFT
+                    | if outgoing.resent { flag::RESENT } else { 0 },
             });
             let host = &mut self.hosts[vertex];
             host.timer_due = host.timer_due.min(sender.deadline);
@@ -584,6 +716,40 @@ impl<P: Probe> Shard<P> {
         let lost = queue.len() as u64;
         queue.clear();
         lost
+    }
+}
+
+/// The ports of one vertex and the wires behind them.
+struct VertexOutlet<'s> {
+    shard: u32,
+    header_bytes: u16,
+    ports: &'s mut [Port],
+    counts: &'s mut [PortCount],
+    wires: &'s mut [Wire],
+    due: &'s mut [u64],
+    outboxes: &'s mut [Outbox],
+    ends: &'s mut EndCount,
+}
+
+impl Outlet for VertexOutlet<'_> {
+    fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount) {
+        (&mut self.ports[place as usize], &mut self.counts[place as usize])
+    }
+    fn launch(&mut self, place: u32, packet: Packet) {
+        let port = &self.ports[place as usize];
+        if port.shard == self.shard {
+            self.wires[port.wire as usize].queue.push_back(packet);
+            let due = &mut self.due[port.vertex as usize];
+            *due = (*due).min(packet.time);
+        } else {
+            self.outboxes[port.shard as usize].push(port.wire, packet);
+        }
+    }
+    fn frame_made(&mut self) {
+        self.ends.frames_sent += 1;
+    }
+    fn header_bytes(&self) -> u16 {
+        self.header_bytes
     }
 }
 

@@ -127,7 +127,8 @@ pub(super) fn tell(
     progress: &mut dyn Progress,
 ) -> Result<Told, ScenarioError> {
     let (network, installed) = Installed::build(fabric)?;
-    let settings = Settings { transport: scenario.transport, seed: scenario.seed, threads };
+    let settings =
+        Settings { transport: scenario.transport, seed: scenario.seed, queueing: None, threads };
     let engine = Engine::new(network, settings)?;
     let mut story = Story::new(fabric, scenario, installed, engine, layout, faults);
     story.darken_unlit();

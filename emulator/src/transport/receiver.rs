@@ -66,7 +66,14 @@ impl Receiver {
     #[inline]
     pub(crate) fn data(&mut self, packet: &Packet) -> (Packet, bool) {
         let mut flags = flag::ACKNOWLEDGEMENT;
-        if packet.sequence() == self.expected {
+        if packet.has(flag::TRIMMED) {
+            // Only its header has come: asks for the rest, if it is still missing.
+            if packet.sequence() >= self.expected {
+                let keeps = self.keeps.as_ref();
+                let kept = keeps.is_some_and(|keeps| keeps.contains(packet.sequence()));
+                flags |= if kept { flag::GAP } else { flag::GAP | flag::TRIMMED };
+            }
+        } else if packet.sequence() == self.expected {
             self.advance();
         } else if packet.sequence() > self.expected {
             flags |= flag::GAP;
@@ -79,7 +86,7 @@ impl Receiver {
         if packet.has(flag::MARKED) {
             flags |= flag::ECHO;
         }
-        let away = if flags & flag::GAP != 0 {
+        let away = if packet.sequence() >= self.expected {
             packet.sequence() - self.expected
         } else {
             self.expected - 1 - packet.sequence()

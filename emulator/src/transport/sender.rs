@@ -8,6 +8,8 @@
 //!                                  window)          gated by
 //! ```
 
+use std::collections::VecDeque;
+
 use super::{Balancer, Controller, Recovery, SequenceSet};
 use crate::engine::packet::{Packet, flag};
 
@@ -25,6 +27,8 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     pub(crate) flow: u32,
+    /// The priority of its data.
+    pub(crate) priority: u8,
     /// The receiving end, in its shard.
     pub(crate) peer: u32,
     /// The first path in the route table, and the only one without `balancer`.
@@ -51,6 +55,8 @@ pub(crate) struct Sender {
     repair: u32,
     repair_end: u32,
     held: SequenceSet,
+    /// Numbers of packets that were cut to their headers, to be sent again.
+    trimmed: VecDeque<u32>,
     timeout: u64,
     /// When everything in flight counts as lost; `u64::MAX` with nothing in flight.
     pub(crate) deadline: u64,
@@ -84,6 +90,7 @@ impl Sender {
         };
         Self {
             flow,
+            priority: 0,
             peer,
             cursor,
             balancer: None,
@@ -104,6 +111,7 @@ impl Sender {
             repair: 0,
             repair_end: 0,
             held,
+            trimmed: VecDeque::new(),
             timeout,
             deadline: u64::MAX,
             resent: 0,
@@ -125,6 +133,7 @@ impl Sender {
         self.released = self.acked;
         self.next = self.acked;
         self.repair_end = self.repair;
+        self.trimmed.clear();
         self.deadline = u64::MAX;
     }
 
@@ -136,6 +145,7 @@ impl Sender {
     #[inline]
     pub(crate) fn wants_to_send(&self) -> bool {
         self.repair < self.repair_end
+            || !self.trimmed.is_empty()
             || (self.next < self.released && self.next - self.acked < self.window)
     }
 
@@ -144,6 +154,9 @@ impl Sender {
     pub(crate) fn poll(&mut self, now: u64) -> Option<Outgoing> {
         if !self.wants_to_send() {
             return None;
+        }
+        if let Some(sequence) = self.trimmed.pop_front() {
+            return Some(self.send_again(now, sequence));
         }
         if self.repair < self.repair_end {
             return Some(self.poll_repair(now));
@@ -191,6 +204,10 @@ impl Sender {
         let sequence = self.repair;
         self.repair += 1;
         self.skip_held();
+        self.send_again(now, sequence)
+    }
+
+    fn send_again(&mut self, now: u64, sequence: u32) -> Outgoing {
         self.resent += 1;
         let last = (sequence + 1).is_multiple_of(self.per_message);
         let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
@@ -199,6 +216,10 @@ impl Sender {
 
     /// Passes over what has arrived already, so that what comes next is to be sent.
     fn skip_held(&mut self) {
+        if !self.trimmed.is_empty() {
+            let (acked, held) = (self.acked, &self.held);
+            self.trimmed.retain(|number| *number >= acked && !held.contains(*number));
+        }
         self.repair = self.repair.max(self.acked);
         while self.repair < self.repair_end && self.is_held(self.repair) {
             self.repair += 1;
@@ -236,7 +257,7 @@ impl Sender {
 
     /// Tells congestion control and load balancing what became of a packet.
     fn feed_back(&mut self, packet: &Packet, now: u64, newly: u32) {
-        let marked = packet.has(flag::ECHO);
+        let marked = packet.has(flag::ECHO | flag::TRIMMED);
         if let Some(balancer) = &mut self.balancer
             && marked
         {
@@ -282,6 +303,9 @@ impl Sender {
             Recovery::GoBackN => {}
             Recovery::SelectiveRepeat { reordering } => {
                 let arrived = packet.answered();
+                if packet.has(flag::TRIMMED) {
+                    return self.trimmed(arrived, now);
+                }
                 if arrived >= self.acked {
                     self.held.insert(arrived);
                 }
@@ -294,6 +318,14 @@ impl Sender {
         }
     }
 
+    /// Of this packet only the header has arrived.
+    fn trimmed(&mut self, number: u32, now: u64) {
+        if number >= self.acked && !self.held.contains(number) && !self.trimmed.contains(&number) {
+            self.trimmed.push_back(number);
+            self.count_loss(now);
+        }
+    }
+
     /// Nothing was acknowledged until the deadline: sends everything in flight again.
     #[cold]
     pub(crate) fn timed_out(&mut self, now: u64) {
@@ -302,6 +334,7 @@ impl Sender {
         self.answered = self.sent;
         self.repair = self.acked;
         self.repair_end = self.acked;
+        self.trimmed.clear();
         self.go_to(self.acked);
         self.skip_held();
         self.deadline = now + (self.timeout << self.backoff);

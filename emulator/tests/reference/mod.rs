@@ -5,10 +5,12 @@
 //! Order of events: time; then link changes, ends of transmissions, flow starts (by flow), arrivals
 //! (by link), timeouts (by flow), turns of the flows that wait for a host's free port (by link).
 
+mod queued;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use lightloom_emulator::engine::{FlowSpec, LinkChange, LinkId, Network};
+use lightloom_emulator::engine::{FlowSpec, LinkChange, LinkId, Network, Queueing};
 use lightloom_emulator::transport::{Balance, Recovery, Transport};
 use lightloom_fabric::units::{Bytes, SimTime};
 
@@ -24,6 +26,12 @@ struct Packet {
     echo: Option<u32>,
     wire_bytes: u64,
     marked: bool,
+    /// 7 for acknowledgements and what is trimmed.
+    priority: u8,
+    /// Cut to its header, or the acknowledgement of such a packet.
+    trimmed: bool,
+    /// A pause frame: whether it pauses or resumes its priority.
+    frame: Option<bool>,
     /// The links still to travel.
     way: VecDeque<LinkId>,
 }
@@ -73,6 +81,14 @@ struct Port {
     waiting: VecDeque<usize>,
 }
 
+/// Why a packet is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    Trimmed,
+    Repair,
+    Next,
+}
+
 struct Flow {
     spec: FlowSpec,
     paths: Vec<Vec<LinkId>>,
@@ -87,6 +103,7 @@ struct Flow {
     held: BTreeSet<u32>,
     repaired: BTreeSet<u32>,
     to_repair: BTreeSet<u32>,
+    trimmed: VecDeque<u32>,
     deadline: Option<u64>,
     backoff: u32,
     timer_generation: u64,
@@ -130,12 +147,16 @@ pub(crate) struct Totals {
     pub(crate) dropped: u64,
     pub(crate) lost: u64,
     pub(crate) marked: u64,
+    pub(crate) trimmed: u64,
+    pub(crate) pauses: u64,
 }
 
 pub(crate) struct Reference<'a> {
     network: &'a Network,
     transport: Transport,
     ports: Vec<Port>,
+    queueing: Option<Queueing>,
+    queues: Vec<queued::Queues>,
     flows: Vec<Flow>,
     events: BinaryHeap<Reverse<Event>>,
     planned: u64,
@@ -145,11 +166,17 @@ pub(crate) struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    pub(crate) fn new(network: &'a Network, transport: Transport) -> Self {
+    pub(crate) fn new(
+        network: &'a Network,
+        transport: Transport,
+        queueing: Option<Queueing>,
+    ) -> Self {
         Self {
             network,
             transport,
             ports: network.links().iter().map(|_| Port::default()).collect(),
+            queueing,
+            queues: network.links().iter().map(|_| queued::Queues::default()).collect(),
             flows: Vec::new(),
             events: BinaryHeap::new(),
             planned: 0,
@@ -175,6 +202,7 @@ impl<'a> Reference<'a> {
             held: BTreeSet::new(),
             repaired: BTreeSet::new(),
             to_repair: BTreeSet::new(),
+            trimmed: VecDeque::new(),
             deadline: None,
             backoff: 0,
             timer_generation: 0,
@@ -236,11 +264,12 @@ impl<'a> Reference<'a> {
     }
 
     fn change(&mut self, link: usize, change: LinkChange) {
-        let port = &mut self.ports[link];
-        let down = change == LinkChange::Down;
-        if port.down == down {
+        if self.ports[link].down == (change == LinkChange::Down) {
             return;
         }
+        self.change_queues(link, change == LinkChange::Down);
+        let port = &mut self.ports[link];
+        let down = change == LinkChange::Down;
         port.down = down;
         if down {
             self.totals.lost += port.queue.len() as u64 + u64::from(port.sending.is_some());
@@ -252,7 +281,10 @@ impl<'a> Reference<'a> {
         }
     }
 
-    fn enqueue(&mut self, link: LinkId, mut packet: Packet) {
+    fn enqueue(&mut self, link: LinkId, mut packet: Packet, ingress: Option<LinkId>) {
+        if self.has_queues(link) {
+            return self.queue_up(link, packet, ingress.expect("a switch makes no packets"));
+        }
         let spec = self.network.link(link).spec;
         let bounded = !self.network.role(self.network.link(link).from).is_host();
         let port = &mut self.ports[link.index()];
@@ -294,6 +326,9 @@ impl<'a> Reference<'a> {
     }
 
     fn sent(&mut self, link: usize) {
+        if self.has_queues(LinkId(link as u32)) {
+            return self.sent_from_queue(link);
+        }
         let port = &mut self.ports[link];
         let (packet, _) = port.sending.take().expect("something was being sent");
         let generation = port.generation;
@@ -303,6 +338,9 @@ impl<'a> Reference<'a> {
     }
 
     fn arrive(&mut self, link: LinkId, mut packet: Packet) {
+        if packet.frame.is_some() {
+            return self.obey(link, &packet);
+        }
         self.log.push(Seen {
             at: SimTime(self.now),
             link,
@@ -313,7 +351,7 @@ impl<'a> Reference<'a> {
             flow: packet.flow,
         });
         if let Some(next) = packet.way.pop_front() {
-            self.enqueue(next, packet);
+            self.enqueue(next, packet, Some(link));
         } else if packet.acknowledgement {
             self.totals.delivered += 1;
             self.acknowledged(&packet);
@@ -324,6 +362,9 @@ impl<'a> Reference<'a> {
     }
 
     fn data(&mut self, packet: &Packet) {
+        if packet.trimmed {
+            return self.answer_trimmed(packet);
+        }
         let go_back = self.transport.recovery == Recovery::GoBackN;
         let flow = &mut self.flows[packet.flow];
         let in_order = packet.sequence == flow.expected;
@@ -339,20 +380,7 @@ impl<'a> Reference<'a> {
             flow.end = Some(SimTime(self.now));
         }
         let new_message = flow.messages_delivered() > delivered_before;
-        let mut way: VecDeque<_> = flow.paths[0].iter().rev().map(|link| link.reverse()).collect();
-        let first = way.pop_front().expect("a path has links");
-        let acknowledgement = Packet {
-            flow: packet.flow,
-            acknowledgement: true,
-            sequence: flow.expected,
-            beyond_gap: after_gap.then_some(packet.sequence),
-            echo: packet.marked.then_some(packet.sequence),
-            wire_bytes: self.transport.acknowledgement.0,
-            marked: false,
-            way,
-        };
-        self.totals.sent += 1;
-        self.enqueue(first, acknowledgement);
+        self.acknowledge(packet, after_gap.then_some(packet.sequence), false);
         if new_message {
             let waiting = |flow: &Flow| {
                 flow.started && flow.spec.gates.iter().any(|gate| gate.flow.index() == packet.flow)
@@ -363,6 +391,27 @@ impl<'a> Reference<'a> {
                 }
             }
         }
+    }
+
+    fn acknowledge(&mut self, packet: &Packet, beyond_gap: Option<u32>, trimmed: bool) {
+        let flow = &self.flows[packet.flow];
+        let mut way: VecDeque<_> = flow.paths[0].iter().rev().map(|link| link.reverse()).collect();
+        let first = way.pop_front().expect("a path has links");
+        let acknowledgement = Packet {
+            flow: packet.flow,
+            acknowledgement: true,
+            sequence: flow.expected,
+            beyond_gap,
+            echo: (packet.marked || trimmed).then_some(packet.sequence),
+            wire_bytes: self.transport.acknowledgement.0,
+            marked: false,
+            priority: 7,
+            trimmed,
+            frame: None,
+            way,
+        };
+        self.totals.sent += 1;
+        self.enqueue(first, acknowledgement, None);
     }
 
     fn acknowledged(&mut self, packet: &Packet) {
@@ -393,6 +442,12 @@ impl<'a> Reference<'a> {
                         flow.next = flow.acked;
                     }
                 }
+                Recovery::SelectiveRepeat { .. } if packet.trimmed => {
+                    let missing = arrived >= flow.acked && !flow.held.contains(&arrived);
+                    if missing && !flow.trimmed.contains(&arrived) {
+                        flow.trimmed.push_back(arrived);
+                    }
+                }
                 Recovery::SelectiveRepeat { reordering } => {
                     if arrived >= flow.acked {
                         flow.held.insert(arrived);
@@ -418,6 +473,7 @@ impl<'a> Reference<'a> {
         flow.next = flow.acked;
         flow.repaired.clear();
         flow.to_repair.clear();
+        flow.trimmed.clear();
         let deadline = now + (self.transport.timeout.0 << flow.backoff);
         self.set_timer(number, Some(deadline));
         self.send(number);
@@ -463,9 +519,9 @@ impl<'a> Reference<'a> {
         if port.down || port.sending.is_some() || !port.queue.is_empty() {
             return;
         }
-        while let Some(number) = self.ports[link].waiting.pop_front() {
-            if let Some((sequence, repair)) = self.choose(number) {
-                self.send_now(number, sequence, repair);
+        while let Some(number) = self.next_waiting(link) {
+            if let Some((sequence, choice)) = self.choose(number) {
+                self.send_now(number, sequence, choice);
                 if self.choose(number).is_some() {
                     self.ports[link].waiting.push_back(number);
                 }
@@ -475,22 +531,28 @@ impl<'a> Reference<'a> {
     }
 
     /// What the flow would send next, and whether that is a repair.
-    fn choose(&self, number: usize) -> Option<(u32, bool)> {
+    fn choose(&self, number: usize) -> Option<(u32, Choice)> {
         let released = self.released(number).saturating_mul(self.flows[number].per_message);
         let flow = &self.flows[number];
         let missing = |sequence: &u32| *sequence >= flow.acked && !flow.held.contains(sequence);
+        if let Some(&trimmed) = flow.trimmed.iter().find(|sequence| missing(sequence)) {
+            return Some((trimmed, Choice::Trimmed));
+        }
         if let Some(&repair) = flow.to_repair.iter().find(|sequence| missing(sequence)) {
-            return Some((repair, true));
+            return Some((repair, Choice::Repair));
         }
         let resent_and_held =
             |sequence: &u32| *sequence < flow.sent && flow.held.contains(sequence);
         let next = (flow.next..released).find(|sequence| !resent_and_held(sequence))?;
-        (next - flow.acked < flow.window).then_some((next, false))
+        (next - flow.acked < flow.window).then_some((next, Choice::Next))
     }
 
-    fn send_now(&mut self, number: usize, sequence: u32, repair: bool) {
+    fn send_now(&mut self, number: usize, sequence: u32, choice: Choice) {
         let flow = &mut self.flows[number];
-        if repair {
+        if choice == Choice::Trimmed {
+            while flow.trimmed.pop_front().is_some_and(|first| first != sequence) {}
+            flow.resent += 1;
+        } else if choice == Choice::Repair {
             flow.to_repair.retain(|other| *other > sequence);
             flow.resent += 1;
         } else {
@@ -551,9 +613,12 @@ impl<'a> Reference<'a> {
             echo: None,
             wire_bytes,
             marked: false,
+            priority: flow.spec.priority,
+            trimmed: false,
+            frame: None,
             way,
         };
         self.totals.sent += 1;
-        self.enqueue(first, packet);
+        self.enqueue(first, packet, None);
     }
 }

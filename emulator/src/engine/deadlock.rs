@@ -1,0 +1,83 @@
+//! Finding ports that pause each other in a circle.
+//!
+//! A port that is paused waits until the far end has passed on enough of what came from it. If what
+//! is left there waits for ports that are themselves paused, and those wait for it in the end,
+//! nobody moves again: the circular buffer dependency of Hu et al. ("Deadlocks in datacenter networks:
+//! why do they form, and how to avoid them", HotNets 2016).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::layout::Place;
+use super::network::LinkId;
+use super::probe::Probe;
+use super::queued::Switch;
+use super::queueing::CONTROL_PRIORITY;
+use super::run::Engine;
+
+/// A paused priority of the port before a link.
+type Paused = (LinkId, u8);
+
+impl<P: Probe> Engine<P> {
+    /// Links whose ports wait for each other in a circle, each for the next one and the last for the
+    /// first, now and for ever unless a link changes or packets are dropped. `None`: there is no
+    /// such circle.
+    #[must_use]
+    pub fn deadlock(&self) -> Option<Vec<LinkId>> {
+        let resume_at = self.settings().queueing?.pause?.resume_at.0;
+        let mut stuck: BTreeMap<Paused, BTreeMap<Paused, u64>> =
+            self.paused().into_iter().map(|paused| (paused, self.waits_for(paused))).collect();
+        // Whoever waits for less than keeps it paused from ports that will move, moves too.
+        loop {
+            let known: BTreeSet<Paused> = stuck.keys().copied().collect();
+            stuck.retain(|_, waits_for| {
+                waits_for.retain(|other, _| known.contains(other));
+                waits_for.values().sum::<u64>() > resume_at
+            });
+            if stuck.len() == known.len() {
+                break;
+            }
+        }
+        let mut walk = vec![*stuck.keys().next()?];
+        loop {
+            let next = *stuck[walk.last()?].keys().next()?;
+            if let Some(begin) = walk.iter().position(|seen| *seen == next) {
+                return Some(walk[begin..].iter().map(|(link, _)| *link).collect());
+            }
+            walk.push(next);
+        }
+    }
+
+    /// Ports of switches that hold something of a priority that the far end has asked to pause.
+    fn paused(&self) -> Vec<Paused> {
+        let links = (0..self.network().links().len()).map(LinkId::from_index);
+        let all = links.flat_map(|link| (0..CONTROL_PRIORITY).map(move |p| (link, p)));
+        all.filter(|&(link, priority)| {
+            let Some((switch, place)) = self.switch_before(link) else { return false };
+            let Some((far, ingress)) = self.switch_before(link.reverse()) else { return false };
+            let paused = self.port(link).paused & (1 << priority) != 0;
+            paused && switch.has_waiting(place, priority) && far.has_asked(ingress, priority)
+        })
+        .collect()
+    }
+
+    /// The ports at the far end of a link that hold what came by it, and how much.
+    fn waits_for(&self, (link, priority): Paused) -> BTreeMap<Paused, u64> {
+        let Some((far, ingress)) = self.switch_before(link.reverse()) else {
+            return BTreeMap::new();
+        };
+        let out = self.network().outgoing(self.network().link(link).to);
+        let held = (0u32..).zip(out).map(|(place, &next)| {
+            ((next, priority), far.held(place, priority, ingress, self.port(next)))
+        });
+        held.filter(|(_, bytes)| *bytes > 0).collect()
+    }
+
+    /// The queues that the port before a link is part of, and its place there.
+    fn switch_before(&self, link: LinkId) -> Option<(&Switch, u32)> {
+        let vertex = self.layout().vertices[self.network().link(link).from.index()];
+        let shard = &self.shards()[vertex.shard as usize];
+        let switch = shard.switches[vertex.index as usize].as_deref()?;
+        let Place { index, .. } = self.layout().ports[link.index()];
+        Some((switch, index - shard.vertices[vertex.index as usize].first_port))
+    }
+}
