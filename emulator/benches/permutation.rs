@@ -14,8 +14,8 @@ use std::time::Instant;
 use lightloom_emulator::engine::{
     Engine, FlowSpec, LinkSpec, NetworkBuilder, Pause, Queueing, Settings,
 };
-use lightloom_emulator::transport::{CongestionControl, Dcqcn};
 use lightloom_emulator::topology::FatTree;
+use lightloom_emulator::transport::{CongestionControl, Dcqcn};
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rand::Rng;

@@ -8,8 +8,7 @@
 //! At one instant: ends of transmissions by port, then arrivals by link. A transmission is never
 //! broken off, so a packet is on its wire from the moment it begins.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use super::network::LinkSpec;
 use super::packet::{Contents, Packet, flag};
@@ -42,6 +41,8 @@ struct Sending {
 /// The queues of one port.
 #[derive(Debug, Default)]
 struct Queues {
+    /// By priority, one bit: something waits.
+    occupied: u8,
     frames: VecDeque<Packet>,
     queues: [VecDeque<Waiting>; PRIORITIES],
     bytes: [u64; PRIORITIES],
@@ -71,8 +72,9 @@ pub(crate) struct Switch {
     ingress: Vec<Ingress>,
     /// In the buffer, what is being sent included.
     used: u64,
-    /// When transmissions end, and at which place.
-    ends: BinaryHeap<Reverse<(u64, u32)>>,
+    /// By place: when its transmission ends; `u64::MAX`: nothing is being sent.
+    ends: Vec<u64>,
+    next_end: u64,
 }
 
 /// What the queues work on: the ports of the switch and where their packets go.
@@ -98,12 +100,13 @@ impl Switch {
             })
             .collect();
         let ingress = vec![Ingress::default(); ports.len()];
-        Self { queueing, ports, ingress, used: 0, ends: BinaryHeap::new() }
+        let ends = vec![u64::MAX; ports.len()];
+        Self { queueing, ports, ingress, used: 0, ends, next_end: u64::MAX }
     }
 
     /// When the next transmission ends; `u64::MAX`: none is under way.
     pub(crate) fn next_end(&self) -> u64 {
-        self.ends.peek().map_or(u64::MAX, |Reverse((time, _))| *time)
+        self.next_end
     }
 
     /// Packets that wait in queues, pause frames included.
@@ -116,12 +119,20 @@ impl Switch {
 
     /// Ends the transmission that is due and begins the next one there.
     pub(crate) fn end_transmission(&mut self, out: &mut impl Outlet) {
-        let Some(Reverse((now, place))) = self.ends.pop() else { return };
+        let now = self.next_end;
+        let Some(place) = self.ends.iter().position(|end| *end == now) else { return };
+        self.ends[place] = u64::MAX;
+        let place = place as u32;
         if let Some(Sending { from: Some(room) }) = self.ports[place as usize].sending.take() {
             self.give_back(room);
             self.resume_if_low(room, now, out);
         }
         self.send_next(place, now, out);
+        self.find_next_end();
+    }
+
+    fn find_next_end(&mut self) {
+        self.next_end = self.ends.iter().copied().min().unwrap_or(u64::MAX);
     }
 
     /// Takes a packet that came in at place `ingress` and leaves at place `place`.
@@ -157,12 +168,26 @@ impl Switch {
             packet = packet.sent(packet.time, true);
             out.port(place).1.marked += 1;
         }
-        queues.queues[class].push_back(Waiting { packet, ingress });
-        queues.bytes[class] += size;
         self.used += size;
         self.ingress[ingress as usize].bytes[class] += size;
+        if self.goes_at_once(place, priority, out) {
+            self.ask_to_pause(ingress, priority, now, out);
+            return self.send((place, now), packet, Some(Room { ingress, priority, size }), out);
+        }
+        let queues = &mut self.ports[place as usize];
+        queues.queues[class].push_back(Waiting { packet, ingress });
+        queues.occupied |= 1 << class;
+        queues.bytes[class] += size;
         self.ask_to_pause(ingress, priority, now, out);
         self.send_next(place, now, out);
+    }
+
+    /// Whether a packet of `priority` need not wait. Turns by weight are counted in the queues.
+    fn goes_at_once(&self, place: u32, priority: u8, out: &mut impl Outlet) -> bool {
+        let queues = &self.ports[place as usize];
+        let idle = queues.sending.is_none() && queues.frames.is_empty() && queues.occupied == 0;
+        idle && self.queueing.schedule == Schedule::Strict
+            && out.port(place).0.paused & (1 << priority) == 0
     }
 
     fn lossless(&self, priority: u8) -> Option<&Pause> {
@@ -234,38 +259,50 @@ impl Switch {
     /// Begins to send what is next at `place`, if the port is free and something may go.
     pub(crate) fn send_next(&mut self, place: u32, now: u64, out: &mut impl Outlet) {
         let queues = &mut self.ports[place as usize];
-        let (port, count) = out.port(place);
+        let port: &Port = out.port(place).0;
         if queues.sending.is_some() || !port.up {
             return;
         }
-        let (packet, sending) = if let Some(frame) = queues.frames.pop_front() {
-            (frame, Sending { from: None })
-        } else {
-            let size = |waiting: &Waiting| port.size(&waiting.packet);
-            let Some(class) = queues.choose(self.queueing.schedule, port.paused, size) else {
-                return;
-            };
-            let Some(Waiting { packet, ingress }) = queues.queues[class].pop_front() else {
-                return;
-            };
-            let size = port.size(&packet);
-            queues.bytes[class] -= size;
-            let room = Room { ingress, priority: class as u8, size };
-            (packet, Sending { from: Some(room) })
-        };
-        queues.sending = Some(sending);
+        if let Some(frame) = queues.frames.pop_front() {
+            return self.send((place, now), frame, None, out);
+        }
+        let size = |waiting: &Waiting| port.size(&waiting.packet);
+        let Some(class) = queues.choose(self.queueing.schedule, port.paused, size) else { return };
+        let Some(Waiting { packet, ingress }) = queues.queues[class].pop_front() else { return };
+        if queues.queues[class].is_empty() {
+            queues.occupied &= !(1 << class);
+        }
+        let size = port.size(&packet);
+        queues.bytes[class] -= size;
+        let room = Room { ingress, priority: class as u8, size };
+        self.send((place, now), packet, Some(room), out);
+    }
+
+    /// Begins to send `packet`, which gives back `from` when it is out.
+    #[inline]
+    fn send(
+        &mut self,
+        (place, now): (u32, u64),
+        packet: Packet,
+        from: Option<Room>,
+        out: &mut impl Outlet,
+    ) {
+        let (port, count) = out.port(place);
+        self.ports[place as usize].sending = Some(Sending { from });
         let until = now + port.occupies(&packet);
         count.packets += 1;
         count.bytes += port.size(&packet);
         let arrival = until + port.delay();
-        self.ends.push(Reverse((until, place)));
+        self.ends[place as usize] = until;
+        self.next_end = self.next_end.min(until);
         out.launch(place, packet.sent(arrival, false));
     }
 
     /// Loses what waits at `place`, whose link has gone down, and forgets what was asked by it.
     /// Returns how many packets that were.
     pub(crate) fn cut(&mut self, place: u32, now: u64, out: &mut impl Outlet) -> u64 {
-        self.ends.retain(|Reverse((_, other))| *other != place);
+        self.ends[place as usize] = u64::MAX;
+        self.find_next_end();
         self.ingress[place as usize].asked = 0;
         let queues = &mut self.ports[place as usize];
         let mut lost = queues.frames.len() as u64;
@@ -281,6 +318,7 @@ impl Switch {
                 size: port.size(&waiting.packet),
             }));
         }
+        queues.occupied = 0;
         queues.bytes = [0; PRIORITIES];
         queues.deficit = [0; PRIORITIES];
         (queues.turn, queues.granted) = (0, false);
@@ -316,37 +354,33 @@ impl Queues {
         size: impl Fn(&Waiting) -> u64,
     ) -> Option<usize> {
         let control = usize::from(CONTROL_PRIORITY);
-        if !self.queues[control].is_empty() {
+        if self.occupied & (1 << control) != 0 {
             return Some(control);
         }
-        let may = |queues: &Self, class: usize| {
-            !queues.queues[class].is_empty() && paused & (1 << class) == 0
-        };
+        let may = self.occupied & !paused;
+        if may == 0 {
+            return None;
+        }
         match schedule {
-            Schedule::Strict => (0..control).rev().find(|&class| may(self, class)),
-            Schedule::Weighted(weights) => {
-                if !(0..control).any(|class| may(self, class)) {
-                    return None;
-                }
-                loop {
-                    let class = usize::from(self.turn);
-                    if may(self, class) {
-                        if !self.granted {
-                            self.deficit[class] += u64::from(weights[class].max(1));
-                            self.granted = true;
-                        }
-                        let next = self.queues[class].front().map_or(0, &size);
-                        if next <= self.deficit[class] {
-                            self.deficit[class] -= next;
-                            return Some(class);
-                        }
-                    } else if self.queues[class].is_empty() {
-                        self.deficit[class] = 0;
+            Schedule::Strict => Some(may.ilog2() as usize),
+            Schedule::Weighted(weights) => loop {
+                let class = usize::from(self.turn);
+                if may & (1 << class) != 0 {
+                    if !self.granted {
+                        self.deficit[class] += u64::from(weights[class].max(1));
+                        self.granted = true;
                     }
-                    self.turn = (self.turn + 1) % CONTROL_PRIORITY;
-                    self.granted = false;
+                    let next = self.queues[class].front().map_or(0, &size);
+                    if next <= self.deficit[class] {
+                        self.deficit[class] -= next;
+                        return Some(class);
+                    }
+                } else if self.occupied & (1 << class) == 0 {
+                    self.deficit[class] = 0;
                 }
-            }
+                self.turn = (self.turn + 1) % CONTROL_PRIORITY;
+                self.granted = false;
+            },
         }
     }
 }

@@ -75,12 +75,12 @@ impl Pause {
     }
 
     /// The room that a link needs: what its sender puts on it until a pause has come through and
-    /// the packet then being sent is out. A round trip of the wire, the pause frame behind the packet
-    /// that holds its port, and the packet of the sender, at the link's rate.
+    /// the packet then being sent is out. The packet that crosses the bound, a round trip of the wire,
+    /// the pause frame behind the packet that holds its port, and the sender's last packet.
     #[must_use]
     pub fn headroom_for(link: &super::LinkSpec, packet: Bytes) -> Bytes {
         let wire = u128::from(link.delay.get()) * 2 * u128::from(link.rate.0);
         let on_the_wire = wire.div_ceil(8 * 1_000_000_000_000) as u64;
-        Bytes(on_the_wire) + packet + packet + PAUSE_FRAME
+        Bytes(on_the_wire) + packet * 3 + PAUSE_FRAME
     }
 }

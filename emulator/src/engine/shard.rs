@@ -438,6 +438,7 @@ impl<P: Probe> Shard<P> {
     /// Lists the arrivals of the window in order.
     fn collect_in_order(&mut self, shared: &Shared, index: usize, span: Span) {
         let vertex = self.vertices[index];
+        self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, ingress, by_port, .. } = &mut self.scratch;
         let keys = &mut by_port[0];
         arrivals.clear();
