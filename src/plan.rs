@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "at")]
     trace: Option<PathBuf>,
     /// The day of the trace.
-    #[arg(long, value_name = "DAYS", requires = "trace")]
+    #[arg(long, value_name = "DAYS", requires = "trace", allow_negative_numbers = true)]
     at: Option<f64>,
     /// Where the randomness comes from (which servers of a trace the nodes are).
     #[arg(long, value_name = "N", default_value_t = 1)]

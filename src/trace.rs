@@ -45,7 +45,7 @@ pub(crate) struct ObservationArguments {
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
     /// Days watched [default: the file's, or whole days up to the last event].
-    #[arg(long, value_name = "DAYS")]
+    #[arg(long, value_name = "DAYS", allow_negative_numbers = true)]
     days: Option<f64>,
 }
 

@@ -61,6 +61,7 @@ mod deserialize;
 mod diagnostic;
 mod door;
 mod in_order;
+mod json;
 mod parse;
 mod problem;
 mod render;
@@ -75,6 +76,7 @@ pub use crate::document_codes as codes;
 pub use diagnostic::{Code, Diagnostic, Excerpt, Place, Related, Severity, quote};
 pub use door::{Limits, take};
 pub use in_order::InOrder;
+pub use json::explain_json;
 pub use render::{Style, render, sarif};
 
 use problem::{Problem, Problems};

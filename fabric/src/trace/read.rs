@@ -21,6 +21,8 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::document::explain_json;
+
 use super::{Fault, FaultKind, FaultTrace, PUBLISHED_SERVERS, ServerId, TraceTime};
 
 /// Larger files are refused unread.
@@ -102,6 +104,14 @@ pub enum TraceProblem {
         node: String,
         /// How many there may be.
         servers: u32,
+    },
+    /// A fault that begins a day or more after the days watched.
+    #[error("a fault begins on day {start_days:.1}, but only {days} days are said to be watched")]
+    AfterTheWatch {
+        /// When it begins.
+        start_days: f64,
+        /// The days watched.
+        days: f64,
     },
     /// `servers`, `gpus_per_server` or `days` is not a positive number.
     #[error("`{field}` must be positive")]
@@ -215,20 +225,11 @@ fn open(bytes: &[u8]) -> Result<Described<'_>, TraceError> {
         })
     };
     read.map_err(|error| TraceError {
-        line: error.line(),
-        column: error.column(),
+        line: error.line().max(1),
+        column: error.column().max(1),
         record: None,
-        problem: TraceProblem::NotJson(reason(&error)),
+        problem: TraceProblem::NotJson(explain_json(&error)),
     })
-}
-
-/// The message of a JSON error without its own idea of the position.
-fn reason(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
 }
 
 /// An event that waits for its other half.
@@ -255,6 +256,8 @@ struct Pairing<'a> {
     ends: FxHashMap<(ServerId, u32), VecDeque<Half>>,
     faults: Vec<Fault>,
     last: TraceTime,
+    /// The latest start of a fault.
+    last_start: Option<Half>,
 }
 
 impl Pairing<'_> {
@@ -264,7 +267,7 @@ impl Pairing<'_> {
             Ok(record) => record,
             Err(error) => {
                 let at = offset + offset_of(raw.get().as_bytes(), error.line(), error.column());
-                return self.problem(index, at, TraceProblem::Record(reason(&error)));
+                return self.problem(index, at, TraceProblem::Record(explain_json(&error)));
             }
         };
         let days = record.event_time;
@@ -283,7 +286,12 @@ impl Pairing<'_> {
 
     /// Joins an event with the oldest unmatched event of the other type, or lets it wait.
     fn pair(&mut self, key: (ServerId, u32), event: EventType, half: Half) {
-        self.ever_started[key.0.index()] |= event == EventType::FaultStart;
+        if event == EventType::FaultStart {
+            self.ever_started[key.0.index()] = true;
+            if self.last_start.is_none_or(|last| last.time < half.time) {
+                self.last_start = Some(half);
+            }
+        }
         let (own, other) = match event {
             EventType::FaultStart => (&mut self.starts, &mut self.ends),
             EventType::FaultEnd => (&mut self.ends, &mut self.starts),
@@ -348,12 +356,14 @@ impl Pairing<'_> {
         let gpus_per_server = known.gpus_per_server.or(described.gpus_per_server).unwrap_or(8);
         let whole_days = self.last.as_days().floor();
         let implied = if whole_days > 0.0 { whole_days } else { self.last.as_days() };
-        let window = TraceTime::from_days(known.days.or(described.days).unwrap_or(implied));
+        let said = known.days.or(described.days);
+        let window = TraceTime::from_days(said.unwrap_or(implied));
         self.report_not_positive("servers", u64::from(servers));
         self.report_not_positive("gpus_per_server", u64::from(gpus_per_server));
         if self.errors.is_empty() {
             // Without known days they follow from the events, which were not all understood.
             self.report_not_positive("days", window.0);
+            self.report_late_start(said);
         }
         if !self.errors.is_empty() {
             self.errors.sort_by_key(|error| (error.line, error.column));
@@ -401,6 +411,16 @@ impl Pairing<'_> {
         if let Some(&(record, offset)) = self.first_named.get(servers as usize) {
             let node = self.names[servers as usize].clone();
             self.problem(record, offset, TraceProblem::TooManyServers { node, servers });
+        }
+    }
+
+    /// A watch is counted in whole days, so a fault of the day that was begun is no contradiction.
+    fn report_late_start(&mut self, days: Option<f64>) {
+        if let (Some(days), Some(last)) = (days, self.last_start)
+            && last.days >= days + 1.0
+        {
+            let problem = TraceProblem::AfterTheWatch { start_days: last.days, days };
+            self.problem(last.record, last.offset, problem);
         }
     }
 
@@ -501,10 +521,10 @@ mod tests {
         );
         assert_eq!(
             message(&[event("a", "\"soon\"", "fault_start")]),
-            "line 2, column 37: record 0: invalid type: string \"soon\", expected f64"
+            "line 2, column 37: record 0: expected a number, found the text `soon`"
         );
         assert!(message(&[event("a", "1e9", "fault_start")]).contains("not seconds"));
-        assert!(message(&[event("a", "1", "explosion")]).contains("unknown variant `explosion`"));
+        assert!(message(&[event("a", "1", "explosion")]).contains("unknown word `explosion`"));
     }
 
     #[test]
@@ -517,14 +537,31 @@ mod tests {
     fn what_is_not_a_trace_is_refused_with_a_position() {
         let refuse =
             |bytes: &[u8]| FaultTrace::read(bytes, Observation::default()).unwrap_err().to_string();
-        assert_eq!(refuse(b"[\n oops"), "line 2, column 2: expected value");
-        assert!(refuse(b"").contains("EOF"));
-        assert!(refuse(b"\xef\xbb\xbf[]").contains("expected value"));
-        assert!(refuse(b"3").contains("expected a sequence"));
-        assert!(refuse(br#"{"server": 4, "events": []}"#).contains("unknown field `server`"));
+        assert!(refuse(b"[\n oops").starts_with("line 2, column 2: this is not JSON"));
+        assert_eq!(refuse(b""), "line 1, column 1: the file is empty");
+        assert!(refuse(b"\xef\xbb\xbf[]").contains("this is not JSON"));
+        assert!(refuse(b"3").contains("expected a list"));
+        assert!(refuse(br#"{"server": 4, "events": []}"#).contains("unknown key `server`"));
         assert!(refuse(b"[]").contains("`days` must be positive"));
         let deep = "[".repeat(100_000);
-        assert!(refuse(deep.as_bytes()).contains("EOF"), "{}", refuse(deep.as_bytes()));
+        assert!(refuse(deep.as_bytes()).contains("the file ends"), "{}", refuse(deep.as_bytes()));
+    }
+
+    #[test]
+    fn a_fault_cannot_begin_after_the_days_that_were_watched() {
+        let events = [event("a", "1", "fault_start"), event("b", "9.5", "fault_start")];
+        let text = format!("[\n{}]", events.join(",\n"));
+        let read = |days: f64| {
+            let known = Observation { days: Some(days), ..Observation::default() };
+            FaultTrace::read(text.as_bytes(), known)
+        };
+        assert_eq!(
+            read(4.0).unwrap_err().to_string(),
+            "line 4, column 1: record 1: a fault begins on day 9.5, but only 4 days are said to \
+             be watched"
+        );
+        assert!(read(9.0).is_ok(), "days are counted whole");
+        assert!(read(30.0).is_ok());
     }
 
     #[test]

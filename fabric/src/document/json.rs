@@ -1,0 +1,167 @@
+//! What is wrong with a JSON file, in the words of whoever wrote the file and not of the parser.
+
+use serde_json::error::Category;
+
+/// The reason of a JSON error, without its position.
+#[must_use]
+pub fn explain_json(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
+    match error.classify() {
+        Category::Eof if error.column() == 0 => "the file is empty".to_owned(),
+        Category::Eof => format!("the file ends in the middle of {}", unfinished(text)),
+        Category::Data => data(text),
+        Category::Syntax | Category::Io => syntax(text),
+    }
+}
+
+fn unfinished(text: &str) -> &'static str {
+    match text.rsplit(' ').next() {
+        Some("list") => "a list: `]` is missing",
+        Some("object") => "a mapping: `}` is missing",
+        Some("string") => "a text: a closing `\"` is missing",
+        _ => "a value",
+    }
+}
+
+fn syntax(text: &str) -> String {
+    match text {
+        "expected value" => {
+            "this is not JSON: expected `{`, `[`, a number or a text in double quotes".to_owned()
+        }
+        "expected ident" => {
+            "this is no word of JSON: expected `true`, `false` or `null`".to_owned()
+        }
+        "trailing comma" => "nothing follows this comma: remove it".to_owned(),
+        "trailing characters" => "the JSON ends before this: remove what follows".to_owned(),
+        "key must be a string" => "a key must be a text in double quotes".to_owned(),
+        "invalid escape" => "a backslash in a text must be written `\\\\`".to_owned(),
+        "recursion limit exceeded" => "lists and mappings are nested too deeply".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// Values that are JSON and not what is wanted. The parser quotes with `"`, and names types of the program.
+fn data(text: &str) -> String {
+    let quoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
+    if let Some(rest) = text.strip_prefix("invalid type: ").or(text.strip_prefix("invalid value: "))
+        && let Some((found, expected)) = rest.split_once(", expected ")
+    {
+        return format!("expected {}, found {}", wanted(expected), found_value(found));
+    }
+    if text.starts_with("missing field")
+        && let Some(key) = quoted(text)
+    {
+        return format!("the key `{key}` is missing");
+    }
+    if text.starts_with("duplicate field")
+        && let Some(key) = quoted(text)
+    {
+        return format!("the key `{key}` stands here twice");
+    }
+    for (prefix, what) in [("unknown field", "unknown key"), ("unknown variant", "unknown word")] {
+        if let Some(rest) = text.strip_prefix(prefix)
+            && let Some((found, expected)) = rest.split_once(", expected ")
+        {
+            let expected = expected.trim_start_matches("one of ");
+            return format!("{what}{found}; there is {expected}");
+        }
+    }
+    text.to_owned()
+}
+
+fn wanted(expected: &str) -> String {
+    let name = match expected {
+        "f64" | "f32" => "a number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "a boolean" => "`true` or `false`",
+        "a string" | "a borrowed string" | "string or map" | "variant identifier" => "a text",
+        "a sequence" => "a list",
+        "a map" => "a mapping",
+        structure if structure.starts_with("struct ") => "a mapping",
+        other => other,
+    };
+    name.to_owned()
+}
+
+fn found_value(found: &str) -> String {
+    let of = |kind: &str| found.strip_prefix(kind).map(|rest| rest.trim_matches([' ', '`', '"']));
+    if let Some(text) = of("string") {
+        return format!("the text `{text}`");
+    }
+    if let Some(number) = of("integer").or(of("floating point")) {
+        return format!("the number `{number}`");
+    }
+    if let Some(word) = of("boolean") {
+        return format!("`{word}`");
+    }
+    match found {
+        "null" => "`null`".to_owned(),
+        "sequence" => "a list".to_owned(),
+        "map" => "a mapping".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Event {
+        #[serde(rename = "time")]
+        _time: f64,
+        #[serde(rename = "kind")]
+        _kind: Kind,
+        #[serde(default, rename = "count")]
+        _count: u32,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Kind {
+        Start,
+        End,
+    }
+
+    fn said(text: &str) -> String {
+        let events: Result<Vec<Event>, _> = serde_json::from_str(text);
+        let said = explain_json(&events.unwrap_err());
+        for word in ["EOF", "f64", "u32", "struct", "variant", "field", "ident", "Event"] {
+            assert!(!said.contains(word), "{text}: {said}");
+        }
+        said
+    }
+
+    #[test]
+    fn mistakes_are_told_in_the_words_of_the_file() {
+        assert_eq!(said(""), "the file is empty");
+        assert_eq!(said("[{"), "the file ends in the middle of a mapping: `}` is missing");
+        assert_eq!(said("["), "the file ends in the middle of a list: `]` is missing");
+        assert_eq!(
+            said("[{\"time"),
+            "the file ends in the middle of a text: a closing `\"` is missing"
+        );
+        assert_eq!(said("[{\"time\":"), "the file ends in the middle of a value");
+        assert!(said("hello").starts_with("this is not JSON: expected `{`, `[`"));
+        assert_eq!(said("[3]"), "expected a mapping, found the number `3`");
+        assert_eq!(said("{}"), "expected a list, found a mapping");
+        assert_eq!(said("[{\"time\": \"5\"}]"), "expected a number, found the text `5`");
+        assert_eq!(
+            said("[{\"count\": -1}]"),
+            "expected a whole number from 0, found the number `-1`"
+        );
+        assert_eq!(said("[{\"time\": null}]"), "expected a number, found `null`");
+        assert_eq!(said("[{}]"), "the key `time` is missing");
+        assert_eq!(said("[{\"time\": 1, \"time\": 1}]"), "the key `time` stands here twice");
+        assert_eq!(said("[{\"when\": 1}]"), "unknown key `when`; there is `time`, `kind`, `count`");
+        assert_eq!(
+            said("[{\"kind\": \"stop\"}]"),
+            "unknown word `stop`; there is `start` or `end`"
+        );
+        assert_eq!(said("[{\"time\": 1,}]"), "nothing follows this comma: remove it");
+        assert_eq!(said("[] []"), "the JSON ends before this: remove what follows");
+    }
+}
