@@ -232,12 +232,16 @@ fn describe(document: &Document<'_>, tp: &[u32]) -> String {
     );
     for &tp in tp {
         let rows: Vec<&Row> = document.rows.iter().filter(|row| row.tp == tp).collect();
-        text.push_str(&format!("\nTP-{tp}: GPUs wasted, % of all GPUs, and jobs\n\n"));
-        text.push_str(&waste_table(&rows).to_string());
-        text.push_str(&format!(
-            "\nTP-{tp}: % of the time that a job waits, by GPUs of the job\n\n"
-        ));
-        text.push_str(&waiting_table(&rows).to_string());
+        if held(&rows).next().is_some() {
+            text.push_str(&format!("\nTP-{tp}: GPUs wasted, % of all GPUs, and jobs\n\n"));
+            text.push_str(&waste_table(&rows).to_string());
+            text.push_str(&format!(
+                "\nTP-{tp}: % of the time that a job waits, by GPUs of the job\n\n"
+            ));
+            text.push_str(&waiting_table(&rows).to_string());
+        } else {
+            text.push_str(&format!("\nTP-{tp}: no design holds it\n"));
+        }
         text.push_str(&reasons(&rows));
     }
     for answer in &document.cross_tor {
@@ -277,16 +281,16 @@ fn cross_tor_text(answer: &CrossTor) -> String {
 fn waste_table(rows: &[&Row]) -> Table {
     let mut table = Table::new([
         "design",
-        "mean",
-        "±",
-        "P50",
-        "P99",
-        "max",
-        "arithmetic",
-        "faults",
-        "bound",
-        "job",
-        "job 1%",
+        "mean %",
+        "± %",
+        "P50 %",
+        "P99 %",
+        "max %",
+        "arithmetic %",
+        "faults %",
+        "bound %",
+        "job GPUs",
+        "job 1% GPUs",
     ]);
     for (row, figures) in held(rows) {
         let percent = |ratio: f64| format!("{:.3}", 100.0 * ratio + 0.0);

@@ -164,7 +164,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Format::Json => output::print_json(&document)?,
         Format::Text => output::print(&describe(&document, arguments.bill))?,
     }
-    Ok(Outcome::Good)
+    let none = !document.rows.iter().any(|row| priced(row).is_some());
+    Ok(if none { Outcome::Bad } else { Outcome::Good })
 }
 
 /// The price list of a file, or the shipped one.
@@ -221,7 +222,11 @@ fn describe(document: &Document<'_>, with_bill: bool) -> String {
         document.faults,
         document.samples,
         document.seed,
-        summary(document)
+        if document.rows.iter().any(|row| priced(row).is_some()) {
+            summary(document).to_string()
+        } else {
+            String::new()
+        }
     );
     for row in &document.rows {
         if let CostOutcome::CannotPrice { cannot_price } = &row.outcome {
@@ -236,6 +241,9 @@ fn describe(document: &Document<'_>, with_bill: bool) -> String {
             "\nAggregate: interconnect + ${gpu_usd:.0} · (wasted + faulty GPUs), $ for each GPU, by % of faulty nodes\n\n{}",
             aggregate_table(&document.aggregate)
         ));
+    }
+    if document.sensitivity.is_empty() {
+        return text;
     }
     text.push_str(&format!(
         "\nSensitivity of $ per GB/s to each price, others at their mean\n\n{}",

@@ -116,3 +116,43 @@ fn a_wrong_trace_is_refused_with_every_position() {
     assert!(text.contains("line 4, column 1: record 1: the fault of `a` ends at 4 days"), "{text}");
     assert!(text.contains("line 6, column 1: record 2: `event_time` is -1 days"), "{text}");
 }
+
+#[test]
+fn what_no_design_can_be_is_said_and_not_priced_or_counted() {
+    let tree = |more: &[&str]| lightloom(&[&["cost", "--samples", "2"], more].concat());
+    let alone = tree(&["--arch", "fat-tree:64", "--gpus", "131072"]);
+    let shown = String::from_utf8_lossy(&alone.stdout).into_owned();
+    assert_eq!(alone.status.code(), Some(1), "nothing could be priced: {shown}");
+    assert!(shown.contains("3 tiers of 64-port switches ends at 65536 end points"), "{shown}");
+    assert!(!shown.contains("Sensitivity"), "no empty tables: {shown}");
+    let beside = tree(&["--arch", "khop:2,fat-tree:64", "--gpus", "131072"]);
+    assert_eq!(beside.status.code(), Some(0), "the others are priced");
+
+    let never = lightloom(&["compare", "--samples", "2", "--arch", "khop:2,dgx", "--tp", "4096"]);
+    let shown = String::from_utf8_lossy(&never.stdout).into_owned();
+    assert!(shown.contains("TP-4096: no design holds it"), "{shown}");
+    assert!(shown.contains("khop:2: never: TP-4096 needs 4096 GPUs and the cluster has 2880"));
+}
+
+#[test]
+fn a_price_file_without_a_part_names_the_designs_that_need_it() {
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/prices.yaml");
+    let prices = std::fs::read_to_string(shipped).expect("the shipped prices");
+    let at = prices.find("- part: nvlink-switch").expect("a price of it");
+    let end = at + prices[at + 1..].find("- part:").expect("another price") + 1;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("prices.yaml");
+    std::fs::write(&path, format!("{}{}", &prices[..at], &prices[end..])).expect("written");
+    let text = error(&["cost", "--prices", &path.display().to_string()], 1);
+    assert!(text.contains("lacks `nvlink-switch`, needed by nvl:36"), "{text}");
+}
+
+#[test]
+fn a_day_before_the_trace_begins_is_a_bad_day_and_no_unknown_flag() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/traces/synthetic.json");
+    let fabric = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-2880.yaml");
+    let text = error(&["plan", fabric, "--trace", trace, "--at", "-1"], 1);
+    assert!(text.contains("day -1 is outside"), "{text}");
+    let text = error(&["trace", "info", trace, "--days", "4"], 1);
+    assert!(text.contains("but only 4 days are said to be watched"), "{text}");
+}

@@ -196,6 +196,9 @@ fn figures(study: &Study<'_>, tp: u32, tally: &Tally) -> Figures {
         u32::try_from(u64::from(study.cluster.gpus()) * u64::from(share) / 45).expect("a share")
     });
     let jobs = if study.jobs.is_empty() { &default_jobs[..] } else { study.jobs };
+    let mut jobs: Vec<u32> = jobs.iter().map(|job| job / tp * tp).collect();
+    // Large groups round several sizes to one.
+    jobs.dedup();
     Figures {
         samples: study.samples.len(),
         waste_mean,
@@ -211,8 +214,7 @@ fn figures(study: &Study<'_>, tp: u32, tally: &Tally) -> Figures {
         max_job_gpus: tally.largest_job(0.0),
         max_job_gpus_waiting_1pct: tally.largest_job(SMALL_WAIT),
         waiting_share: jobs
-            .iter()
-            .map(|job| job / tp * tp)
+            .into_iter()
             .map(|job_gpus| Waiting { job_gpus, share: tally.waiting_share(job_gpus) })
             .collect(),
         bounds: None,
