@@ -5,8 +5,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::ctl;
 use crate::output::{Colour, Outcome};
 use crate::{
-    compare, completions, cost, device, emulate, merge, mfu, plan, replan, report, reproduce,
-    schema, trace, validate,
+    compare, completions, cost, device, emulate, export, merge, mfu, plan, replan, report,
+    reproduce, schema, trace, validate,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -38,6 +38,7 @@ enum Verb {
     Completions(completions::Arguments),
     Cost(cost::Arguments),
     Device(device::Arguments),
+    Export(export::Arguments),
     Ctl(ctl::Arguments),
     Mfu(Box<mfu::Arguments>),
     Report(report::Arguments),
@@ -61,6 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Cost(arguments) => cost::run(arguments),
         Verb::Device(arguments) => device::run(arguments),
+        Verb::Export(arguments) => export::run(arguments),
         Verb::Ctl(arguments) => ctl::run(arguments),
         Verb::Mfu(arguments) => mfu::run(arguments),
         Verb::Report(arguments) => report::run(arguments),

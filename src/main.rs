@@ -10,6 +10,7 @@ mod cost;
 mod ctl;
 mod device;
 mod emulate;
+mod export;
 mod files;
 mod kinds;
 mod merge;

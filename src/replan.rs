@@ -103,7 +103,11 @@ fn change_faults(
     Ok(notes)
 }
 
-fn read_plan(path: &std::path::Path) -> anyhow::Result<Plan> {
+/// Reads the plan of a k-hop ring.
+///
+/// # Errors
+/// If the file cannot be read or is no such plan.
+pub(crate) fn read_plan(path: &std::path::Path) -> anyhow::Result<Plan> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_slice(&bytes).with_context(|| {
         let kind = kinds::of_keys(&documents::top_keys(&bytes));

@@ -161,8 +161,14 @@ fn text(document: &Document) -> String {
             table.row(std::iter::once(claim.claim.clone()).chain(cells));
         }
         let _ = write!(text, "{}\n\n{table}", section[0].section);
-        for (claim, note) in notes(section) {
-            let _ = writeln!(text, "  {claim}: {note}");
+        for (index, (claim, note)) in notes(section).enumerate() {
+            let same = notes(section).filter(|(_, other)| *other == note).count();
+            let first = notes(section).position(|(_, other)| other == note) == Some(index);
+            let _ = match (same, first) {
+                (1, _) => writeln!(text, "  {claim}: {note}"),
+                (_, true) => writeln!(text, "  {same} of these: {note}"),
+                (_, false) => Ok(()),
+            };
         }
         text.push('\n');
     }

@@ -1,0 +1,83 @@
+//! ASTRA-sim: the network of one job for its analytical back end.
+//!
+//! Source: `examples/network/analytical/` of astra-sim 2 and `common/NetworkParser` of its
+//! analytical back end: for each dimension a shape, a number of NPUs, GB/s a link and direction, ns
+//! a link. The first dimension is the ring of GPUs, the second the groups of the job over the
+//! data-centre network.
+
+use super::{Export, ExportError, Format, RingPlan};
+
+pub(super) const FORMAT: Format = Format {
+    name: "astra-sim",
+    about: "ASTRA-sim analytical network YAML of one job: rings, and a switch between them",
+    ring: Ok(export),
+    fat_tree: Err(
+        "its analytical back end knows rings, switches and full meshes, and the circuits of a \
+         phase are none of these",
+    ),
+};
+
+fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
+    let none = ExportError::NoRing { format: FORMAT.name };
+    let (job, groups) = plan.chosen_job().filter(|(_, groups)| *groups > 0).ok_or(none)?;
+    let crosses_nodes = job.tp > u32::from(plan.fabric.hbd.gpus_per_node());
+    let links = &plan.fabric.hbd_links;
+    let latency = if crosses_nodes { links.fibre_latency } else { links.inside_latency };
+    let mut dimensions = vec![Dimension {
+        shape: "Ring",
+        npus: job.tp as usize,
+        gbytes_per_s: links.edge_rate.bytes_per_second() / 1e9,
+        latency_ns: latency.0 as f64 / 1e3,
+    }];
+    if groups > 1 {
+        let dcn = &plan.fabric.dcn;
+        dimensions.push(Dimension {
+            shape: "Switch",
+            npus: groups,
+            gbytes_per_s: dcn.link_rate.bytes_per_second() / 1e9,
+            latency_ns: dcn.link_latency.0 as f64 / 1e3,
+        });
+    }
+    let row = |cell: &dyn Fn(&Dimension) -> String| {
+        dimensions.iter().map(cell).collect::<Vec<_>>().join(", ")
+    };
+    let text = format!(
+        "# Job {} of {}.\ntopology: [ {} ]\nnpus_count: [ {} ]\nbandwidth: [ {} ]  # GB/s\nlatency: [ {} ]  # ns\n",
+        super::write::quoted(&job.name),
+        super::write::quoted(&plan.fabric.name),
+        row(&|d| d.shape.to_owned()),
+        row(&|d| d.npus.to_string()),
+        row(&|d| format!("{:?}", d.gbytes_per_s)),
+        row(&|d| format!("{:?}", d.latency_ns)),
+    );
+    Ok(Export::one("network.yml", text, lost(plan, crosses_nodes)))
+}
+
+struct Dimension {
+    shape: &'static str,
+    npus: usize,
+    gbytes_per_s: f64,
+    latency_ns: f64,
+}
+
+fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
+    let mut lost = vec![
+        "which GPU is where, ToRs and aggregation domains: its groups hang on one switch"
+            .to_owned(),
+    ];
+    if crosses_nodes {
+        lost.push(format!(
+            "that hops inside a node take {} and not the {} of a fibre: a ring has one latency, \
+             here the slower",
+            plan.fabric.hbd_links.inside_latency, plan.fabric.hbd_links.fibre_latency
+        ));
+    }
+    if plan.fabric.dcn.oversubscription > 1 {
+        lost.push(format!("the oversubscription of {}:1", plan.fabric.dcn.oversubscription));
+    }
+    let others = plan.plan.jobs.len().saturating_sub(1);
+    if others > 0 {
+        lost.push(format!("{others} other jobs: it describes one (`--job` chooses)"));
+    }
+    lost
+}

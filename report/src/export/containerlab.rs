@@ -1,0 +1,84 @@
+//! containerlab: hosts (or leaves) as Linux containers, lit fibres (or circuits) as links.
+//!
+//! Source: containerlab's `schemas/clab.schema.json` and its manual, "Topology definition". An
+//! interface is named after the port it stands for; Linux takes 15 characters.
+
+use std::fmt::Write;
+
+use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::khop::Port;
+use lightloom_fabric::plan::Circuit;
+
+use super::write::quoted;
+use super::{Export, ExportError, FatTreePlan, Format, RingPlan, Seat};
+
+pub(super) const FORMAT: Format = Format {
+    name: "containerlab",
+    about: "containerlab topology: hosts as Linux containers, lit fibres as links",
+    ring: Ok(ring),
+    fat_tree: Ok(fat_tree),
+};
+
+const ANY_TEXT: &str = "a string takes any text";
+
+fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
+    let mut text = heading(&plan.fabric.name);
+    for node in plan.nodes().filter(|node| plan.seat(*node) != Seat::Broken) {
+        let name = quoted(plan.name(node));
+        match plan.seat(node) {
+            Seat::Ring { group, place } => writeln!(
+                text,
+                "    {name}: {{kind: linux, labels: {{ring: {group}, place: \"{place}\"}}}}"
+            ),
+            _ => writeln!(text, "    {name}: {{kind: linux}}"),
+        }
+        .expect(ANY_TEXT);
+    }
+    let ends = |circuit: &Circuit| [circuit.a, circuit.b].map(|port| endpoint(plan, port));
+    write_links(&mut text, plan.plan.circuits.iter().map(ends));
+    let dark = plan.fabric.hbd.fibres().count() - plan.plan.circuits.len();
+    let mut lost = vec![
+        format!("{dark} dark fibres: a container has the links that carry light"),
+        "GPUs, rates and delays, and that a bundle switches between paths".to_owned(),
+    ];
+    lost.extend(plan.lost_small_rings());
+    Ok(Export::one("plan.clab.yml", text, lost))
+}
+
+fn endpoint(plan: &RingPlan<'_>, port: Port) -> String {
+    let name = plan.name(port.bundle.node);
+    quoted(&format!("{name}:b{}p{}", port.bundle.bundle, port.path))
+}
+
+fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
+    let mut text = heading(plan.name);
+    for leaf in plan.leaves() {
+        writeln!(text, "    {}: {{kind: linux}}", quoted(plan.leaf_name(leaf))).expect(ANY_TEXT);
+    }
+    let ends = |circuit: &CrossConnect| {
+        let ends = [(circuit.a, circuit.a_port), (circuit.b, circuit.b_port)];
+        ends.map(|(leaf, port)| quoted(&format!("{}:{}p{port}", plan.leaf_name(leaf), circuit.ocs)))
+    };
+    write_links(&mut text, plan.one_phase().circuits.iter().map(ends));
+    let mut lost = plan.lost_beside_one_phase();
+    lost.push("the electrical core, the optical switches, rates and delays".to_owned());
+    Ok(Export::one("plan.clab.yml", text, lost))
+}
+
+/// The schema takes no empty list of links.
+fn write_links(text: &mut String, links: impl Iterator<Item = [String; 2]>) {
+    for (index, [a, b]) in links.enumerate() {
+        if index == 0 {
+            text.push_str("  links:\n");
+        }
+        writeln!(text, "    - endpoints: [{a}, {b}]").expect(ANY_TEXT);
+    }
+}
+
+/// The lab's name becomes part of container names, so it takes what those take.
+fn heading(name: &str) -> String {
+    format!(
+        "name: {}\ntopology:\n  kinds:\n    linux: {{image: \"alpine:3\"}}\n  nodes:\n",
+        quoted(&super::write::object_name(name))
+    )
+}

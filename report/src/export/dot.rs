@@ -1,0 +1,82 @@
+//! DOT: the lit plan as a picture for Graphviz, each ring a cluster, each phase a colour.
+//!
+//! Source: "DOT Language" (graphviz.org/doc/info/lang.html). Ports stand in the attributes `a` and
+//! `b`, which Graphviz keeps and does not draw.
+
+use std::fmt::Write;
+
+use super::write::quoted;
+use super::{Export, ExportError, FatTreePlan, Format, RingPlan, Seat};
+
+pub(super) const FORMAT: Format = Format {
+    name: "dot",
+    about: "DOT for Graphviz: rings as clusters and lit fibres (circuits of a fat-tree)",
+    ring: Ok(ring),
+    fat_tree: Ok(fat_tree),
+};
+
+const ANY_TEXT: &str = "a string takes any text";
+
+/// Colours that stay apart in print and for the colour-blind (Okabe and Ito, 2008).
+const COLOURS: [&str; 7] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
+
+fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
+    let mut text = heading(&plan.fabric.name);
+    for group in plan.plan.groups.iter().filter(|group| plan.is_of_whole_nodes(group)) {
+        let job = plan.job_of(group).map_or("spare", |job| &job.name);
+        let label = quoted(&format!("{} {job}", group.id));
+        write!(text, "  subgraph cluster_{} {{ label={label};", group.id).expect(ANY_TEXT);
+        for node in &group.nodes {
+            write!(text, " {};", quoted(plan.name(*node))).expect(ANY_TEXT);
+        }
+        text.push_str(" }\n");
+    }
+    for node in plan.nodes() {
+        let name = quoted(plan.name(node));
+        match plan.seat(node) {
+            Seat::Ring { .. } => continue,
+            Seat::Broken => writeln!(text, "  {name} [style=filled, fillcolor=\"#bbbbbb\"];"),
+            Seat::Idle => writeln!(text, "  {name} [style=dashed];"),
+            Seat::Inside { .. } => writeln!(text, "  {name};"),
+        }
+        .expect(ANY_TEXT);
+    }
+    for circuit in &plan.plan.circuits {
+        let [a, b] = [circuit.a, circuit.b].map(|port| quoted(plan.name(port.bundle.node)));
+        writeln!(text, "  {a} -- {b} [a=\"{}\", b=\"{}\"];", circuit.a, circuit.b).expect(ANY_TEXT);
+    }
+    text.push_str("}\n");
+    let dark = plan.fabric.hbd.fibres().count() - plan.plan.circuits.len();
+    let mut lost =
+        vec![format!("{dark} dark fibres and the GPUs inside a node: it shows what carries light")];
+    lost.extend(plan.lost_small_rings());
+    Ok(Export::one("plan.dot", text, lost))
+}
+
+fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
+    let mut text = heading(plan.name);
+    for leaf in plan.leaves() {
+        writeln!(text, "  {};", quoted(plan.leaf_name(leaf))).expect(ANY_TEXT);
+    }
+    for (phase, colour) in plan.phases().into_iter().zip(COLOURS.iter().cycle()) {
+        let name = quoted(&phase.name);
+        for circuit in &phase.circuits {
+            let [a, b] = [circuit.a, circuit.b].map(|leaf| quoted(plan.leaf_name(leaf)));
+            let (switch, a_port, b_port) = (circuit.ocs, circuit.a_port, circuit.b_port);
+            writeln!(
+                text,
+                "  {a} -- {b} [color=\"{colour}\", phase={name}, a=\"{switch}/{a_port}\", \
+                 b=\"{switch}/{b_port}\"];"
+            )
+            .expect(ANY_TEXT);
+        }
+    }
+    text.push_str("}\n");
+    let lost = "the electrical core, dark ports and the stages between phases";
+    Ok(Export::one("plan.dot", text, vec![lost.to_owned()]))
+}
+
+fn heading(name: &str) -> String {
+    format!("graph {} {{\n  node [shape=box];\n", quoted(name))
+}

@@ -1,0 +1,68 @@
+//! Kubernetes node labels: where each host stands and which ring it is part of.
+//!
+//! One `Node` a host, for `kubectl apply --server-side --field-manager=lightloom`, which sets these
+//! labels and removes those of the last plan that are no longer here, and touches nothing else.
+//! Source: Kubernetes 1.31 API, `Node` v1; Topograph's `docs/reference/node-labels.md` for its keys.
+//! Keys under [`PREFIX`] are ours.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use lightloom_fabric::id::NodeId;
+
+use super::topograph;
+use super::write::{label_value, quoted};
+use super::{Export, ExportError, Format, RingPlan, Seat};
+
+/// What our own labels begin with.
+pub(super) const PREFIX: &str = "lightloom.github.io/";
+
+pub(super) const FORMAT: Format = Format {
+    name: "kubernetes",
+    about: "Kubernetes node labels (YAML): ring, place in it, job, switches above",
+    ring: Ok(export),
+    fat_tree: Err("its file describes leaves and not the hosts below them"),
+};
+
+fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
+    let mut text = String::new();
+    for node in plan.nodes() {
+        write!(
+            text,
+            "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: {}\n  labels:\n",
+            quoted(plan.name(node))
+        )
+        .expect(ANY_TEXT);
+        for (key, value) in labels(plan, node) {
+            writeln!(text, "    {key}: {}", quoted(&value)).expect(ANY_TEXT);
+        }
+    }
+    let mut lost = plan.lost_below_nodes();
+    let renamed = plan.plan.jobs.iter().map(|job| job.name.as_str()).chain([&*plan.fabric.name]);
+    for name in renamed.filter(|name| label_value(name) != **name) {
+        lost.push(format!("the name `{name}`: as a label it is `{}`", label_value(name)));
+    }
+    Ok(Export::one("node-labels.yaml", text, lost))
+}
+
+const ANY_TEXT: &str = "a string takes any text";
+
+fn labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, String> {
+    let mut labels = topograph::labels(plan, node);
+    let mut ours = |key: &str, value: String| labels.insert(format!("{PREFIX}{key}"), value);
+    ours("fabric", label_value(&plan.fabric.name));
+    ours("state", plan.state(node).to_owned());
+    match plan.seat(node) {
+        Seat::Broken | Seat::Idle => {}
+        Seat::Inside { rings } => {
+            ours("rings-inside", rings.to_string());
+        }
+        Seat::Ring { group, place } => {
+            ours("place", place.to_string());
+            if let Some(job) = plan.job_of(plan.group(group)) {
+                ours("job", label_value(&job.name));
+            }
+        }
+    }
+    labels
+}

@@ -1,0 +1,35 @@
+//! Kueue: a `Topology` of rings and a `ResourceFlavor` that uses it.
+//!
+//! Source: `apis/kueue/v1beta2/topology_types.go` and `resourceflavor_types.go` of Kueue. A topology
+//! is one tree of node labels with the host at its end, and a flavour with a topology needs at least
+//! one node label. The labels themselves are those of the format `kubernetes`.
+
+use super::kubernetes::PREFIX;
+use super::topograph::DOMAIN_LABEL;
+use super::write::{label_value, object_name, quoted};
+use super::{Export, ExportError, Format, RingPlan};
+
+pub(super) const FORMAT: Format = Format {
+    name: "kueue",
+    about: "Kueue Topology and ResourceFlavor (v1beta2), on the labels of `kubernetes`",
+    ring: Ok(export),
+    fat_tree: Err("its file describes leaves and not the hosts below them"),
+};
+
+fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
+    let name = quoted(&object_name(&plan.fabric.name));
+    let fabric = quoted(&label_value(&plan.fabric.name));
+    let text = format!(
+        "---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: Topology\nmetadata:\n  name: {name}\n\
+         spec:\n  levels:\n  - nodeLabel: {DOMAIN_LABEL}\n  - nodeLabel: kubernetes.io/hostname\n\
+         ---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata:\n  name: {name}\n\
+         spec:\n  nodeLabels:\n    {PREFIX}fabric: {fabric}\n  topologyName: {name}\n"
+    );
+    let mut lost = vec![
+        "ToRs and aggregation domains: a Kueue topology is one tree, and rings cross ToRs"
+            .to_owned(),
+        "which node is in which ring: that stands in the labels (`--to kubernetes`)".to_owned(),
+    ];
+    lost.extend(plan.lost_below_nodes());
+    Ok(Export::one("kueue.yaml", text, lost))
+}

@@ -1,0 +1,184 @@
+//! What the machines are really called: schedulers know hosts by name, plans by number.
+
+use std::collections::BTreeMap;
+
+/// The name of every node of a k-hop ring, or of every leaf of a fat-tree, by number. All different,
+/// and all valid host names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names(Vec<String>);
+
+/// Why names cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// A template without exactly one number.
+    #[error("`{0}` does not say where the number goes: write `{{}}` once, or `{{:04}}` for 0017")]
+    Template(String),
+    /// A name that no scheduler takes.
+    #[error(
+        "`{0}` is no host name: write lower-case letters, digits, `-` and `.`, \
+         with a letter or digit at both ends, 253 characters at most (RFC 1123)"
+    )]
+    NotAHost(String),
+    /// A line that is no pair.
+    #[error("line {line}: write an id and a name, such as `{prefix}17 gpu-a-17`")]
+    NoPair {
+        /// The line, from 1.
+        line: usize,
+        /// What ids begin with.
+        prefix: &'static str,
+    },
+    /// An id that the fabric does not have.
+    #[error("line {line}: there is no `{id}`; the fabric has {prefix}0 to {prefix}{last}")]
+    NoSuchId {
+        /// The line, from 1.
+        line: usize,
+        /// As written.
+        id: String,
+        /// What ids begin with.
+        prefix: &'static str,
+        /// The last number.
+        last: u32,
+    },
+    /// An id or a name that stands in two lines.
+    #[error("line {line}: `{what}` stands in line {first} already")]
+    Twice {
+        /// The line, from 1.
+        line: usize,
+        /// The id or name.
+        what: String,
+        /// Where it stood first.
+        first: usize,
+    },
+    /// Ids without a name.
+    #[error("{count} have no name, the first `{first}`")]
+    Missing {
+        /// How many.
+        count: usize,
+        /// The first.
+        first: String,
+    },
+}
+
+impl Names {
+    /// The ids themselves: `n17`.
+    #[must_use]
+    pub fn ids(prefix: &'static str, count: u32) -> Self {
+        Self((0..count).map(|number| format!("{prefix}{number}")).collect())
+    }
+
+    /// Names made from numbers: `gpu{:04}` gives `gpu0017`.
+    ///
+    /// # Errors
+    /// If the template has not exactly one number in it or makes no host names.
+    pub fn from_template(template: &str, count: u32) -> Result<Self, NameError> {
+        let error = || NameError::Template(template.to_owned());
+        let (before, rest) = template.split_once('{').ok_or_else(error)?;
+        let (spec, after) = rest.split_once('}').ok_or_else(error)?;
+        if after.contains(['{', '}']) || before.contains('}') {
+            return Err(error());
+        }
+        let width = match spec.strip_prefix(":0") {
+            Some(digits) => digits.parse().ok().filter(|width| *width <= 20).ok_or_else(error)?,
+            None if spec.is_empty() => 0,
+            None => return Err(error()),
+        };
+        (0..count)
+            .map(|number| host(&format!("{before}{number:0width$}{after}")))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Names from a list, a line each: the id, blanks or a comma, the name. `#` begins a comment.
+    ///
+    /// # Errors
+    /// If a line is wrong, an id or a name is there twice, or an id is missing.
+    pub fn from_list(text: &str, prefix: &'static str, count: u32) -> Result<Self, NameError> {
+        let mut names = vec![String::new(); count as usize];
+        let mut seen = BTreeMap::new();
+        for (line, content) in (1..).zip(text.lines()) {
+            let content = content.split('#').next().unwrap_or_default();
+            let mut words = content.split([' ', '\t', ',']).filter(|word| !word.is_empty());
+            let (id, name) = match (words.next(), words.next(), words.next()) {
+                (None, ..) => continue,
+                (Some(id), Some(name), None) => (id, host(name)?),
+                _ => return Err(NameError::NoPair { line, prefix }),
+            };
+            let number = id.strip_prefix(prefix).and_then(|digits| digits.parse::<u32>().ok());
+            let number = number.filter(|number| *number < count).ok_or_else(|| {
+                let last = count.saturating_sub(1);
+                NameError::NoSuchId { line, id: id.to_owned(), prefix, last }
+            })?;
+            let keys = [(format!("id {number}"), id), (format!("name {name}"), name.as_str())];
+            for (key, what) in keys {
+                if let Some(first) = seen.insert(key, line) {
+                    return Err(NameError::Twice { line, what: what.to_owned(), first });
+                }
+            }
+            names[number as usize] = name;
+        }
+        let missing: Vec<usize> =
+            (0..names.len()).filter(|number| names[*number].is_empty()).collect();
+        match missing.first() {
+            None => Ok(Self(names)),
+            Some(first) => {
+                let first = format!("{prefix}{first}");
+                Err(NameError::Missing { count: missing.len(), first })
+            }
+        }
+    }
+
+    /// The name of number `index`.
+    ///
+    /// # Panics
+    /// If there is no such number.
+    #[must_use]
+    pub fn of(&self, index: usize) -> &str {
+        &self.0[index]
+    }
+}
+
+/// A host name after RFC 1123 (section 2.1), in lower case as Kubernetes wants it.
+fn host(name: &str) -> Result<String, NameError> {
+    let inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte != b'-' && inner(byte));
+    let label = |label: &str| {
+        label.len() <= 63
+            && label.bytes().all(inner)
+            && edge(label.bytes().next())
+            && edge(label.bytes().last())
+    };
+    let sound = name.len() <= 253 && name.split('.').all(label);
+    sound.then(|| name.to_owned()).ok_or_else(|| NameError::NotAHost(name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_numbers_hosts() {
+        let names = Names::from_template("gpu{:04}.pod-a", 18).unwrap();
+        assert_eq!(names.of(17), "gpu0017.pod-a");
+        assert_eq!(Names::from_template("n{}", 3).unwrap(), Names::ids("n", 3));
+        for template in ["gpu", "{}{}", "gpu{", "gpu{x}", "gpu{:4}", "{}}"] {
+            let error = Names::from_template(template, 3).unwrap_err();
+            assert_eq!(error, NameError::Template(template.into()));
+        }
+        for template in ["GPU{}", "gpu_{}", "-{}", "{}-"] {
+            let error = Names::from_template(template, 3).unwrap_err();
+            assert!(matches!(error, NameError::NotAHost(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_list_names_every_host_once() {
+        let names = Names::from_list("# mine\nn1, b\n\nn0\ta # first\n", "n", 2).unwrap();
+        assert_eq!((names.of(0), names.of(1)), ("a", "b"));
+        let error = |text: &str| Names::from_list(text, "n", 2).unwrap_err().to_string();
+        assert_eq!(error("n0 a\nn1"), "line 2: write an id and a name, such as `n17 gpu-a-17`");
+        assert_eq!(error("n0 a\nn2 b"), "line 2: there is no `n2`; the fabric has n0 to n1");
+        assert_eq!(error("n0 a\nn1 a"), "line 2: `a` stands in line 1 already");
+        assert_eq!(error("n0 a\nn0 b"), "line 2: `n0` stands in line 1 already");
+        assert_eq!(error("n1 a"), "1 have no name, the first `n0`");
+    }
+}

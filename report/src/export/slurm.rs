@@ -1,0 +1,135 @@
+//! Slurm's `topology.yaml`: the rings of a plan as blocks, or as rings of up to 16 nodes.
+//!
+//! Source: topology.yaml(5) of Slurm 25.05 (block) and `src/plugins/topology/ring/ring_record.c`
+//! (ring: 26.05). Slurm's own rules, kept here: names are unique, a block has at least as many
+//! nodes as the base block size, a ring has at most 16 nodes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use lightloom_fabric::id::NodeId;
+
+use super::write::{host_list, quoted};
+use super::{Export, ExportError, Format, RingPlan, Seat};
+
+/// The most nodes of one ring (`MAX_RING_SIZE`).
+const RING_NODES_MAX: usize = 16;
+
+const NO_HOSTS: &str = "its file describes leaves and not the hosts below them, and its circuits \
+                        change with every phase while Slurm's topology stays";
+
+pub(super) const BLOCK: Format = Format {
+    name: "slurm",
+    about: "Slurm topology.yaml (25.05 or later): each ring a block",
+    ring: Ok(|plan| export(plan, &BLOCK)),
+    fat_tree: Err(NO_HOSTS),
+};
+
+pub(super) const RING: Format = Format {
+    name: "slurm-ring",
+    about: "Slurm topology.yaml (26.05 or later): each ring a ring; blocks above 16 nodes",
+    ring: Ok(|plan| export(plan, &RING)),
+    fat_tree: Err(NO_HOSTS),
+};
+
+/// The nodes of one ring, or one node that holds rings smaller than itself.
+struct Unit {
+    name: String,
+    nodes: Vec<NodeId>,
+}
+
+fn export(plan: &RingPlan<'_>, format: &Format) -> Result<Export, ExportError> {
+    let as_rings = format.name == RING.name;
+    let mut text = format!(
+        "# Rings of {} that lightloom planned; nodes in the order of the line.\n",
+        quoted(&plan.fabric.name)
+    );
+    let mut lost = Vec::new();
+    let topologies = units_by_tp(plan);
+    if topologies.is_empty() {
+        // slurmctld does not start with an empty topology.
+        return Err(ExportError::NoRing { format: format.name });
+    }
+    let most = |(_, (_, units)): &(usize, &(usize, Vec<Unit>))| units.len();
+    let largest = topologies.iter().enumerate().max_by_key(most).map(|(index, _)| index);
+    for (index, (tp, units)) in topologies.iter().enumerate() {
+        let default = Some(index) == largest;
+        let nodes = units.iter().map(|unit| unit.nodes.len()).max().unwrap_or(0);
+        let is_ring = as_rings && (2..=RING_NODES_MAX).contains(&nodes);
+        if as_rings && nodes > RING_NODES_MAX {
+            lost.push(format!(
+                "which nodes of a TP-{tp} ring are neighbours: a Slurm ring has at most \
+                 {RING_NODES_MAX} nodes and these have {nodes}, so they are written as blocks"
+            ));
+        }
+        if is_ring {
+            lost.push(format!(
+                "that a TP-{tp} ring is a line of nodes closed at both ends: Slurm may lay a \
+                 smaller job over its last and first node, which are no neighbours"
+            ));
+        }
+        write_topology(&mut text, plan, *tp, default, units, is_ring);
+    }
+    if !as_rings && topologies.iter().any(|(_, units)| units.iter().any(|u| u.nodes.len() > 1)) {
+        lost.push("which nodes of a ring are neighbours: a block has no order".to_owned());
+    }
+    lost.extend(unreached(plan));
+    lost.extend(plan.lost_below_nodes());
+    Ok(Export::one("topology.yaml", text, lost))
+}
+
+/// What Slurm schedules, for each ring size: in the order of the plan, which is rank order.
+fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<Unit>)> {
+    let mut by_tp: BTreeMap<usize, BTreeMap<(usize, NodeId), Unit>> = BTreeMap::new();
+    for group in &plan.plan.groups {
+        let units = by_tp.entry(group.ring.len()).or_default();
+        if plan.is_of_whole_nodes(group) {
+            let unit = Unit { name: group.id.to_string(), nodes: group.nodes.clone() };
+            units.insert((group.id.index(), NodeId(0)), unit);
+        } else {
+            for node in &group.nodes {
+                let unit = Unit { name: node.to_string(), nodes: vec![*node] };
+                units.insert((0, *node), unit);
+            }
+        }
+    }
+    by_tp.into_iter().map(|(tp, units)| (tp, units.into_values().collect())).collect()
+}
+
+fn write_topology(
+    text: &mut String,
+    plan: &RingPlan<'_>,
+    tp: usize,
+    default: bool,
+    units: &[Unit],
+    is_ring: bool,
+) {
+    let put = |text: &mut String, line: std::fmt::Arguments<'_>| {
+        text.write_fmt(line).expect("a string takes any text");
+    };
+    put(text, format_args!("- topology: tp{tp}\n  cluster_default: {default}\n"));
+    let key = if is_ring {
+        put(text, format_args!("  ring:\n    rings:\n"));
+        "ring"
+    } else {
+        let base = units.iter().map(|unit| unit.nodes.len()).min().unwrap_or(1);
+        put(text, format_args!("  block:\n    block_sizes:\n      - {base}\n    blocks:\n"));
+        "block"
+    };
+    for unit in units {
+        let nodes = host_list(unit.nodes.iter().map(|node| plan.name(*node)));
+        put(text, format_args!("      - {key}: {}\n        nodes: {nodes:?}\n", unit.name));
+    }
+}
+
+/// Nodes that no ring reaches.
+fn unreached(plan: &RingPlan<'_>) -> Option<String> {
+    let count = |seat: Seat| plan.nodes().filter(|node| plan.seat(*node) == seat).count();
+    let (broken, idle) = (count(Seat::Broken), count(Seat::Idle));
+    (broken + idle > 0).then(|| {
+        format!(
+            "broken nodes ({broken}) and working nodes in no ring ({idle}): Slurm warns that the \
+             topology lacks them"
+        )
+    })
+}

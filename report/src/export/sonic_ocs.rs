@@ -1,0 +1,112 @@
+//! SONiC on an optical circuit switch: the CONFIG_DB of every switch in one phase.
+//!
+//! Source: SONiC OCS high-level design (tables OCS_PORT and OCS_CROSS_CONNECT, in review) and
+//! SAI's proposal for optical circuit switches. A duplex port `n` of ours, from 0, is port `n + 1` of
+//! SONiC with an A side, where light enters, and a B side, where it leaves; light goes from an A side
+//! to a B side, so a circuit is two cross-connects.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::id::OcsId;
+use serde::Serialize;
+
+use super::{Export, ExportError, ExportedFile, FatTreePlan, Format};
+
+pub(super) const FORMAT: Format = Format {
+    name: "sonic-ocs",
+    about: "SONiC CONFIG_DB JSON of every optical switch: ports and cross-connects of a phase",
+    ring: Err("a k-hop ring has no optical switches: light is switched inside the transceivers \
+         (`lightloom ctl apply` sets them)"),
+    fat_tree: Ok(export),
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+struct ConfigDb {
+    device_metadata: BTreeMap<&'static str, Metadata>,
+    ocs_port: InNumericOrder<Port>,
+    ocs_cross_connect: InNumericOrder<Connection>,
+}
+
+#[derive(Serialize)]
+struct Metadata {
+    hostname: String,
+    switch_type: &'static str,
+}
+
+#[derive(Serialize)]
+struct Port {
+    label: String,
+    state: &'static str,
+}
+
+#[derive(Serialize)]
+struct Connection {
+    a_side: String,
+    b_side: String,
+}
+
+/// A table whose keys are written by number: `2A` before `10A`.
+struct InNumericOrder<T>(Vec<(String, T)>);
+
+impl<T: Serialize> Serialize for InNumericOrder<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+fn export(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
+    let file = |ocs: OcsId| {
+        let mut text = serde_json::to_string_pretty(&config(plan, ocs)).expect("strings are JSON");
+        text.push('\n');
+        ExportedFile { name: format!("{ocs}.json"), text }
+    };
+    let mut lost = plan.lost_beside_one_phase();
+    lost.push(
+        "when it may be loaded: a leaf whose circuits change has to be drained first".to_owned(),
+    );
+    Ok(Export { files: plan.switches().map(file).collect(), lost })
+}
+
+fn config(plan: &FatTreePlan<'_>, ocs: OcsId) -> ConfigDb {
+    let metadata = Metadata { hostname: ocs.to_string(), switch_type: "ocs" };
+    ConfigDb {
+        device_metadata: BTreeMap::from([("localhost", metadata)]),
+        ocs_port: InNumericOrder(ports(plan, ocs)),
+        ocs_cross_connect: InNumericOrder(connections(plan, ocs)),
+    }
+}
+
+/// Both sides of every port, labelled with the leaf that is wired to it.
+fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
+    let per_leaf = plan.network.ports_per_leaf(ocs);
+    let wired = plan.leaves().flat_map(|leaf| {
+        (0..per_leaf).map(move |slot| (plan.network.switch_port(ocs, leaf, slot), leaf, slot))
+    });
+    wired
+        .flat_map(|(port, leaf, slot)| {
+            ['A', 'B'].map(|side| {
+                let label = format!("{} port {slot}", plan.leaf_name(leaf));
+                (format!("{}{side}", port + 1), Port { label, state: "normal" })
+            })
+        })
+        .collect()
+}
+
+/// The circuits of the phase and those of other jobs, which a new configuration must not cut.
+fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Connection)> {
+    let circuits = plan.one_phase().circuits.iter().chain(plan.held());
+    let mut directed: Vec<(u32, u32)> = circuits
+        .filter(|circuit| circuit.ocs == ocs)
+        .flat_map(|&CrossConnect { a_port, b_port, .. }| [(a_port, b_port), (b_port, a_port)])
+        .collect();
+    directed.sort_unstable();
+    directed
+        .into_iter()
+        .map(|(from, to)| {
+            let (a_side, b_side) = (format!("{}A", from + 1), format!("{}B", to + 1));
+            (format!("{a_side}-{b_side}"), Connection { a_side, b_side })
+        })
+        .collect()
+}
