@@ -4,16 +4,18 @@
 //! is 0 only when the daemon did what was asked.
 
 mod client;
+mod page;
 mod show;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::cli::{Format, FormatArgument};
+use crate::cli::Format;
 use crate::output::{self, Outcome, WrongUsage};
 use client::{Client, Response};
 
@@ -34,8 +36,9 @@ pub(crate) struct Arguments {
         value_name = "PATH"
     )]
     socket: PathBuf,
-    #[command(flatten)]
-    format: FormatArgument,
+    /// How to show the result.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -82,6 +85,18 @@ enum Verb {
     },
     /// Shows the status again with each change, until interrupted.
     Watch,
+    /// Waits until the daemon answers and has read every device.
+    Wait {
+        /// How long at most; exit status 1 after that.
+        #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = "30s")]
+        within: Duration,
+    },
+    /// Serves the live page to browsers of this machine, to look only.
+    Page {
+        /// Address and port, on the loopback interface.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8420")]
+        listen: SocketAddr,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -137,6 +152,8 @@ enum Mode {
 
 /// How long the end of a transaction is waited for at a time.
 const WAIT_MS: u64 = 30_000;
+/// How long a daemon that died in the middle of a transaction may take to be back.
+const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
 /// The largest plan file.
 const PLAN_BYTES_MAX: u64 = 64 << 20;
 
@@ -146,7 +163,7 @@ const PLAN_BYTES_MAX: u64 = 64 << 20;
 /// When the daemon cannot be reached or a file cannot be read.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let client = Client::new(&arguments.socket);
-    let session = Session { client, format: arguments.format.format };
+    let session = Session { client, format: arguments.format };
     match &arguments.verb {
         Verb::Status => session.look("/v1/status", show::status),
         Verb::Drift => session.drift(),
@@ -154,6 +171,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             session.look("/v1/journal", |journal| show::transactions(journal, *last))
         }
         Verb::Watch => session.watch(),
+        Verb::Wait { within } => session.wait(*within),
+        Verb::Page { listen } => page::serve(&session.client, *listen),
         Verb::Diff(wanted) => session.diff(wanted),
         Verb::Apply(apply) if apply.dry_run => session.diff(&apply.wanted),
         Verb::Apply(apply) => session.apply(apply),
@@ -234,6 +253,27 @@ impl Session {
         }
     }
 
+    /// A daemon that has only just been started has no socket yet.
+    fn wait(&self, within: Duration) -> anyhow::Result<Outcome> {
+        let until = Instant::now() + within;
+        loop {
+            let status = self.client.get("/v1/status");
+            let devices = status.as_ref().ok().and_then(|status| status.body["devices"].as_array());
+            let unseen = |device: &&Value| device["state"] == "unseen";
+            let left = devices.map(|devices| devices.iter().filter(unseen).count());
+            if left == Some(0) {
+                return Ok(Outcome::Good);
+            }
+            if Instant::now() >= until {
+                let status = status?;
+                let left = left.context("the daemon gives no status")?;
+                output::note(&format!("{left} devices have not been read yet"));
+                return self.show(&status, show::status).map(|_| Outcome::Bad);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     fn diff(&self, wanted: &Wanted) -> anyhow::Result<Outcome> {
         let response = self.client.post("/v1/diff", &body(wanted)?)?;
         self.show(&response, show::diff)
@@ -267,11 +307,28 @@ impl Session {
         }
     }
 
+    /// The transaction is journalled: a daemon that dies meanwhile brings it to an end when it is
+    /// started again, so that is waited for.
     fn wait_for(&self, txn: u64) -> anyhow::Result<Outcome> {
         output::note(&format!("transaction {txn} is on its way"));
+        let mut gone_since: Option<Instant> = None;
         loop {
             let path = format!("/v1/transactions/{txn}?wait_ms={WAIT_MS}");
-            let response = self.client.get(&path)?;
+            let response = match self.client.get(&path) {
+                Ok(response) => response,
+                Err(error) => {
+                    if gone_since.is_none() {
+                        let promise = "it is journalled and comes to its end with the daemon";
+                        output::note(&format!("{error:#}; transaction {txn}: {promise}"));
+                    }
+                    if gone_since.get_or_insert_with(Instant::now).elapsed() > DAEMON_BACK_WITHIN {
+                        return Err(error);
+                    }
+                    std::thread::sleep(Duration::from_millis(100));
+                    continue;
+                }
+            };
+            gone_since = None;
             if response.code == 404 {
                 continue;
             }

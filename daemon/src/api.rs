@@ -408,7 +408,7 @@ async fn read_apply(
             let plan = serde_json::from_value(document.clone()).ok().map(Box::new);
             (target, sha256(document), plan)
         }
-        (None, Some(target)) => (read_target(target), sha256(target), None),
+        (None, Some(target)) => (read_target(target), String::new(), None),
         _ => return Err(Problem::Refused(vec!["give either `plan` or `target`".into()])),
     };
     let apply = Apply {
@@ -432,7 +432,7 @@ fn read_target(target: &BTreeMap<String, BTreeMap<u32, u32>>) -> Fabric {
 
 /// What has to be typed for mode overwrite.
 fn confirmation(apply: &Apply) -> String {
-    format!("overwrite {} devices {}", apply.target.len(), &apply.plan_sha256[..8])
+    format!("overwrite {} devices {}", apply.target.len(), &sha256(&apply.target)[..8])
 }
 
 /// What an apply would do, down to the bytes. Changes nothing.

@@ -58,7 +58,7 @@ pub struct Apply {
     pub target: Fabric,
     /// Who should be seen at the far ends.
     pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    /// SHA-256 of the plan.
+    /// SHA-256 of the plan, empty where there is none.
     pub plan_sha256: String,
     /// How much it may disturb.
     pub mode: Mode,
@@ -456,7 +456,11 @@ impl Controller {
             let reasons = vec![format!("transaction {txn} is not in the history")];
             return Answer::Refused { reasons };
         };
-        let apply = Apply { target, mode: Mode::Update, cause: Some(cause), ..Default::default() };
+        // What is undone is known by its plan again, so that a fault afterwards finds its bypass.
+        let past = self.ledger.history.iter().find(|past| past.txn == txn);
+        let plan_sha256 = past.map(|past| past.plan_before.clone()).unwrap_or_default();
+        let (mode, cause) = (Mode::Update, Some(cause));
+        let apply = Apply { target, mode, cause, plan_sha256, ..Default::default() };
         match self.preview(&apply) {
             Err(reasons) => Answer::Refused { reasons },
             Ok(preview) => self.begin(now, asked, apply, preview.changes, actions),

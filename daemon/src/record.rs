@@ -207,6 +207,9 @@ pub struct Past {
     pub cause: Cause,
     /// Which plan.
     pub plan_sha256: String,
+    /// The plan that was on the devices before.
+    #[serde(default)]
+    pub plan_before: String,
     /// When, Unix time in milliseconds.
     pub wall_ms: u64,
     /// As a whole.
@@ -225,8 +228,10 @@ pub struct Ledger {
     pub version: u64,
     /// The last transaction number used.
     pub last_txn: Txn,
-    /// The plan last committed.
+    /// The plan that is on its devices; empty where none is known to be.
     pub plan_sha256: String,
+    /// The devices that plan speaks of.
+    pub plan_devices: BTreeSet<DeviceName>,
     /// What we set and answer for. Lit slots only.
     pub owned: Fabric,
     /// The transaction on its way.
@@ -307,6 +312,7 @@ impl Ledger {
     ) {
         use crate::drive::Verdict;
         let Some(Open { intent, .. }) = self.open.take() else { return };
+        let plan_before = self.plan_sha256.clone();
         for (device, end) in parts {
             match end.verdict {
                 Verdict::Applied => {
@@ -326,7 +332,7 @@ impl Ledger {
             }
         }
         if result == TxnResult::Committed {
-            self.plan_sha256.clone_from(&intent.plan_sha256);
+            self.take_plan(&intent);
             // A rollback of what was waiting for a confirm settles it too.
             self.pending.clone_from(pending);
         }
@@ -343,6 +349,7 @@ impl Ledger {
             actor: intent.asked.actor,
             cause: intent.cause,
             plan_sha256: intent.plan_sha256,
+            plan_before,
             wall_ms: intent.wall_ms,
             result,
             parts: parts.clone(),
@@ -350,6 +357,18 @@ impl Ledger {
         });
         if self.history.len() > HISTORY_MAX {
             self.history.pop_front();
+        }
+    }
+
+    /// Which plan is on the devices after a commit. A change without a plan leaves it there unless
+    /// it touches a device that the plan speaks of.
+    fn take_plan(&mut self, intent: &Intent) {
+        if !intent.plan_sha256.is_empty() {
+            self.plan_sha256.clone_from(&intent.plan_sha256);
+            self.plan_devices.extend(intent.goal.keys().cloned());
+        } else if intent.goal.keys().any(|device| self.plan_devices.contains(device)) {
+            self.plan_sha256.clear();
+            self.plan_devices.clear();
         }
     }
 
@@ -396,6 +415,40 @@ mod tests {
     fn pending(within_s: u64) -> Pending {
         let since = Now { mono: Micros::from_secs(100), wall_ms: 1_000_000, boot: "a".into() };
         Pending { txn: Txn(1), since, within: Micros::from_secs(within_s) }
+    }
+
+    fn committed(ledger: &mut Ledger, plan: &str, device: &str) {
+        let txn = Txn(ledger.last_txn.0 + 1);
+        let lit = Fabric::from([(device.into(), [(Slot(0), crate::state::Position(1))].into())]);
+        let request = format!("r{txn}");
+        let intent = Intent {
+            txn,
+            asked: Asked { actor: "a".into(), digest: request.clone(), request },
+            cause: Cause::Apply,
+            plan_sha256: plan.into(),
+            mode: Mode::Safe,
+            before: Fabric::new(),
+            after: lit.clone(),
+            goal: lit,
+            owned_before: Fabric::new(),
+            confirm_within: None,
+            on_failure: OnFailure::Rollback,
+            wall_ms: 0,
+        };
+        ledger.apply(&Record::Intent(Box::new(intent)));
+        let (result, parts) = (TxnResult::Committed, BTreeMap::new());
+        ledger.apply(&Record::End { txn, result, parts, pending: None });
+    }
+
+    #[test]
+    fn circuits_applied_beside_a_plan_leave_it_known_and_those_in_it_do_not() {
+        let mut ledger = Ledger::default();
+        committed(&mut ledger, "plan", "n0/b0");
+        committed(&mut ledger, "", "ocs0");
+        assert_eq!(ledger.plan_sha256, "plan");
+        committed(&mut ledger, "", "n0/b0");
+        assert_eq!(ledger.plan_sha256, "");
+        assert_eq!(ledger.history.back().map(|past| &*past.plan_before), Some("plan"));
     }
 
     #[test]

@@ -350,7 +350,11 @@ impl Runtime {
                 #[expect(clippy::cast_precision_loss, reason = "a metric")]
                 let slots = drift.len() as f64;
                 self.metrics.drifted_slots.with_label_values(&[device.as_str()]).set(slots);
-                tracing::warn!(%device, slots, "drift");
+                if drift.is_empty() {
+                    tracing::info!(%device, "no drift any more");
+                } else {
+                    tracing::warn!(%device, slots, "drift");
+                }
             }
             Note::Fired(txn) => {
                 if let Some(event_at) = self.event_at.take() {
@@ -421,7 +425,10 @@ impl Runtime {
         let refused = |why: String| Answer::Refused { reasons: vec![why] };
         let installed =
             self.installed.as_ref().ok_or_else(|| refused("no fabric is named".into()))?;
-        let plan = self.plan.as_ref().ok_or_else(|| refused("no plan is applied".into()))?;
+        let plan = self
+            .plan
+            .as_ref()
+            .ok_or_else(|| refused("no plan is known to be on the devices: apply one".into()))?;
         let next = bypass::next_plan(installed, plan, broken, repaired)
             .map_err(|reasons| Answer::Refused { reasons })?;
         let target =

@@ -14,6 +14,7 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
 /// The way to the daemon.
+#[derive(Clone)]
 pub(super) struct Client {
     socket: PathBuf,
 }
@@ -38,6 +39,11 @@ impl Client {
     }
 
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Response> {
+        parse(&self.raw_get(path)?)
+    }
+
+    /// The answer as it came, head and all.
+    pub(super) fn raw_get(&self, path: &str) -> anyhow::Result<Vec<u8>> {
         self.talk(
             &format!("GET {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n"),
             &[],
@@ -51,10 +57,10 @@ impl Client {
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        self.talk(&head, &body)
+        parse(&self.talk(&head, &body)?)
     }
 
-    fn talk(&self, head: &str, body: &[u8]) -> anyhow::Result<Response> {
+    fn talk(&self, head: &str, body: &[u8]) -> anyhow::Result<Vec<u8>> {
         let shown = self.socket.display();
         let mut stream = UnixStream::connect(&self.socket).with_context(|| {
             format!(
@@ -69,7 +75,7 @@ impl Client {
             .take(ANSWER_BYTES_MAX)
             .read_to_end(&mut answer)
             .context("the daemon does not answer")?;
-        parse(&answer)
+        Ok(answer)
     }
 }
 

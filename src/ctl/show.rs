@@ -143,7 +143,7 @@ pub(super) fn diff(diff: &Value) -> String {
     let count = moves.len();
     let _ = writeln!(
         page,
-        "{count} moves in {waves} waves, at most {dark} links dark at a time, against version {version}"
+        "moves: {count}, waves: {waves}, most links dark at a time: {dark}, against version {version}"
     );
     let dark = |value: &Value| if *value == 0 { "dark".to_owned() } else { text(value) };
     let mut table = Table::new(["device", "slot", "from", "to"]);

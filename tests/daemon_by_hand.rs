@@ -1,0 +1,149 @@
+//! The commands of the README and of docs/operations.md, typed as they stand into one shell: emulated
+//! transceivers and an optical switch, the real daemon, a plan, a dead node, a killed daemon. Only
+//! `/tmp/lightloom` is another folder here, so that a demonstration on the same machine goes on.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Where this repository's programs are. The daemon is no program of this package: a run of the
+/// workspace's tests has built it, else it is built here.
+fn programs() -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_lightloom")).parent().unwrap().to_owned();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("daemon/src");
+    let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+    let newest = std::fs::read_dir(sources).unwrap().map(|entry| changed(&entry.unwrap().path()));
+    if changed(&folder.join("lightloomd")) < newest.max().unwrap() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--offline", "--package", "lightloom-daemon"]);
+        build.args((!cfg!(debug_assertions)).then_some("--release"));
+        let build = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+        assert!(build.success(), "the daemon can be built");
+    }
+    folder
+}
+
+/// The `sh` blocks of a page's section, one after the other.
+fn commands(page: &str, section: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let text = std::fs::read_to_string(path).unwrap();
+    let section = text.split(&format!("\n## {section}\n")).nth(1).expect("the section is there");
+    let section = section.split("\n## ").next().unwrap();
+    let blocks = section.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap());
+    blocks.collect()
+}
+
+/// Ends everything that the shell started.
+struct Shell(std::process::Child);
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// Types the commands into a shell and returns what it showed. Every command has to succeed.
+fn typed(commands: &str, folder: &Path, within: Duration) -> String {
+    let programs = programs();
+    let folder_text = folder.join("lightloom").display().to_string();
+    let script = format!(
+        "set -ex\ncd {}\n{}",
+        folder.display(),
+        commands.replace("/tmp/lightloomd.log", &format!("{folder_text}.log"))
+    );
+    let script = script.replace("/tmp/lightloom", &folder_text);
+    let copied = folder.join("topologies");
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies"), &copied, &folder_text);
+    let (shown, out) = (folder.join("shown"), std::fs::File::create(folder.join("shown")).unwrap());
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script]).env("PATH", path).process_group(0).stdin(Stdio::null());
+    bash.stdout(out.try_clone().unwrap()).stderr(out);
+    let mut shell = Shell(bash.spawn().unwrap());
+    let until = Instant::now() + within;
+    let status = loop {
+        if let Some(status) = shell.0.try_wait().unwrap() {
+            break Some(status);
+        }
+        if Instant::now() > until {
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let shown = std::fs::read_to_string(shown).unwrap();
+    assert!(status.is_some_and(|status| status.success()), "{status:?}\n{shown}");
+    shown
+}
+
+/// Copies the files of a folder that a user starts from, with their state elsewhere.
+fn copy(from: &Path, to: &Path, state: &str) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &to, state);
+        } else {
+            let text = std::fs::read_to_string(path).unwrap();
+            std::fs::write(to, text.replace("/tmp/lightloom", state)).unwrap();
+        }
+    }
+}
+
+/// Why and how each transaction ended, oldest first, from the last JSON line shown.
+fn transactions(shown: &str) -> Vec<(String, String)> {
+    let start = shown.rfind("\n[\n").expect("the journal is shown as JSON");
+    let end = start + shown[start..].find("\n]").unwrap() + 2;
+    let journal: Value = serde_json::from_str(&shown[start..end]).unwrap();
+    let mut ends: Vec<(String, String)> = journal
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|past| {
+            let text = |key: &str| past[key].as_str().unwrap().to_owned();
+            (text("cause"), text("result"))
+        })
+        .collect();
+    ends.reverse();
+    ends
+}
+
+/// A new user's first quarter of an hour, then the night shift's commands.
+#[test]
+fn the_commands_of_the_readme_and_of_operations_do_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut script = commands("README.md", "The daemon, without hardware");
+    assert!(script.contains("kill -9 $DAEMON") && script.contains("ctl fault n17"));
+    script += &commands("docs/operations.md", "The night shift");
+    script +=
+        "lightloom ctl --format json status\nlightloom ctl journal --format json\nkill $DAEMON\n";
+    let started = Instant::now();
+    let shown = typed(&script, folder.path(), Duration::from_secs(120));
+    println!("typed in {:.1} s", started.elapsed().as_secs_f64());
+
+    let ends = transactions(&shown);
+    let expected = [
+        ("apply", "committed"),
+        ("bypass", "committed"),
+        ("bypass", "committed"),
+        ("apply", "committed"), // the daemon was killed in the middle of it
+        ("apply", "committed"),
+        ("rollback to before 5", "committed"),
+        ("apply", "committed"),
+        ("7 was not confirmed in time", "committed"),
+        ("bypass", "committed"),
+        ("bypass", "committed"),
+        ("bypass", "committed"), // by itself, after the heartbeat
+        ("bypass", "committed"),
+    ];
+    let expected: Vec<_> = expected.map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec();
+    assert_eq!(ends, expected, "{shown}");
+    assert!(shown.contains("transaction 4: it is journalled and comes to its end with the daemon"));
+    assert!(shown.contains("\"state\": \"as-wanted\"") && !shown.contains("\"state\": \"unseen\""));
+}
