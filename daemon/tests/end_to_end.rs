@@ -66,7 +66,7 @@ impl Switch {
         };
         if let Some(change) = line.strip_prefix("*cls;:oxc:swit:conn:") {
             let (verb, rest) = change.split_once(' ').unwrap();
-            let (a, b) = rest.strip_suffix(";*OPC?").unwrap().split_once("),(").unwrap();
+            let (a, b) = rest.strip_suffix(";*OPC?;:syst:err?").unwrap().split_once("),(").unwrap();
             thread::sleep(Duration::from_millis(self.switch_millis.load(Ordering::Relaxed)));
             if !self.lies.load(Ordering::Relaxed) {
                 let mut circuits = self.circuits.lock().unwrap();
@@ -79,12 +79,14 @@ impl Switch {
                     }
                 }
             }
-            return "1".into();
+            return "1;0, \"No error\"".into();
+        }
+        if let Some((first, second)) = line.split_once(';') {
+            return format!("{};{}", self.answer(first), self.answer(second));
         }
         match line {
             "*idn?" => "Polatis,N-OST-320x320,0001,6.5".into(),
             ":oxc:swit:size?" => "320,320".into(),
-            ":syst:err?" => "0, \"No error\"".into(),
             ":oxc:swit:conn:stat?" => {
                 let circuits = self.circuits.lock().unwrap();
                 let join = |ports: Vec<&u32>| {

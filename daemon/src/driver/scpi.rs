@@ -1,10 +1,11 @@
 //! SCPI as Polatis-style optical switches speak it (HUBER+SUHNER; TCP 5025 or a serial line).
 //!
-//! Set commands answer nothing, so each is followed by `*OPC?` as a barrier in the same line and
-//! then by `:syst:err?`; what it did is read back by the mover. `conn:only` drops every other
+//! An operation is one line, and so one round trip. Set commands answer nothing, so each is followed
+//! by `*OPC?` as a barrier and by `:syst:err?`; what it did is read back by the mover.
+//! Answers to the queries of one line come in one line, with `;` between them. `conn:only` drops every other
 //! circuit and is never sent. Ingress ports are 1 to N, egress ports N+1 to N+M.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::{Awaits, Dialect, Input, Progress, Request, take_line};
@@ -57,23 +58,30 @@ impl Scpi {
         let slots = list(moves.iter().map(|m| m.slot.0));
         let ports = list(moves.iter().map(|m| if dark { m.from.0 } else { m.to.0 }));
         let verb = if dark { "sub" } else { "add" };
-        let line = format!("*cls;:oxc:swit:conn:{verb} {slots},{ports};*OPC?\n");
+        let line = format!("*cls;:oxc:swit:conn:{verb} {slots},{ports};*OPC?;:syst:err?\n");
         self.believed.extend(moves.iter().map(|m| (m.slot, m.to)));
-        Ok(vec![ask(line, Awaits::Done), ask(":syst:err?\n".into(), Awaits::Errors)])
+        Ok(vec![ask(line, Awaits::Done)])
     }
 
     fn observe(&mut self, power: &[Slot]) -> Vec<Request> {
-        let mut requests = vec![ask(":oxc:swit:conn:stat?\n".into(), Awaits::Positions)];
+        let mut line = String::from(":oxc:swit:conn:stat?");
         let ports = power.iter().filter_map(|slot| self.believed.get(slot));
-        self.asked_power = ports.filter(|p| !p.is_dark()).map(|p| p.0).collect();
-        if self.power_monitor {
-            for (index, ports) in self.asked_power.chunks(POWER_PORTS_MAX).enumerate() {
-                let line = format!(":pmon:pow? {}\n", list(ports.iter().copied()));
-                let number = u32::try_from(index).unwrap_or(u32::MAX);
-                requests.push(Request { number, ..ask(line, Awaits::Power) });
-            }
+        let ports = ports.filter(|p| !p.is_dark() && self.power_monitor).map(|p| p.0);
+        self.asked_power = ports.collect();
+        for ports in self.asked_power.chunks(POWER_PORTS_MAX) {
+            let _ = write!(line, ";:pmon:pow? {}", list(ports.iter().copied()));
         }
-        requests
+        line.push('\n');
+        vec![ask(line, Awaits::Positions)]
+    }
+
+    fn take_observation(&mut self, line: &str) -> Option<()> {
+        let mut answers = line.split(';');
+        self.take_positions(answers.next()?)?;
+        for chunk in 0..self.asked_power.len().div_ceil(POWER_PORTS_MAX) {
+            self.take_power(answers.next()?, chunk)?;
+        }
+        answers.next().is_none().then_some(())
     }
 
     fn take_size(&mut self, line: &str) -> Option<()> {
@@ -103,12 +111,11 @@ impl Scpi {
         let asked = self.asked_power.chunks(POWER_PORTS_MAX).nth(chunk)?;
         let values: Option<Vec<i32>> = values.split(',').map(millis).collect();
         let values = values.filter(|values| values.len() == asked.len())?;
-        for (&port, power) in asked.iter().zip(values) {
-            let slot = self.seen.positions.iter().find(|(_, p)| p.0 == port);
-            if let Some((&slot, _)) = slot {
-                self.seen.power_mdbm.insert(slot, power);
-            }
-        }
+        let held: BTreeMap<u32, Slot> =
+            self.seen.positions.iter().map(|(&slot, position)| (position.0, slot)).collect();
+        let powers = asked.iter().zip(values);
+        let powers = powers.filter_map(|(port, power)| Some((*held.get(port)?, power)));
+        self.seen.power_mdbm.extend(powers);
         Some(())
     }
 }
@@ -143,10 +150,8 @@ impl Dialect for Scpi {
                 Some(())
             }
             Awaits::Size => self.take_size(&line),
-            Awaits::Positions => self.take_positions(&line),
-            Awaits::Power => self.take_power(&line, request.number as usize),
-            Awaits::Done | Awaits::Armed => (line.trim() == "1").then_some(()),
-            Awaits::Errors => match error_of(&line) {
+            Awaits::Positions => self.take_observation(&line),
+            Awaits::Done => match done_or_error(&line) {
                 Some((0, _)) => Some(()),
                 // The parser did not take the line: nothing was done.
                 Some((code @ -199..=-100, text)) => {
@@ -158,6 +163,7 @@ impl Dialect for Scpi {
                 }
                 None => None,
             },
+            Awaits::Power | Awaits::Armed | Awaits::Errors => None,
         };
         match understood {
             Some(()) => Progress::Answered,
@@ -210,8 +216,8 @@ pub(super) fn millis(text: &str) -> Option<i32> {
     (!value.is_nan()).then(|| (value * 1000.0).clamp(-99_000.0, 99_000.0).round() as i32)
 }
 
-/// `-113, "Undefined header"`.
-fn error_of(line: &str) -> Option<(i32, String)> {
-    let (code, text) = line.split_once(',')?;
+/// `1;-113, "Undefined header"`.
+fn done_or_error(line: &str) -> Option<(i32, String)> {
+    let (code, text) = line.trim().strip_prefix("1;")?.split_once(',')?;
     Some((code.trim().parse().ok()?, text.trim().trim_matches('"').to_owned()))
 }

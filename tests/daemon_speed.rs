@@ -1,0 +1,366 @@
+//! How fast the daemon is against emulated devices on real ptys and sockets, both in this process. The
+//! ordinary run is small and only asserts that all is done; the figures of docs/reliability.md come from
+//!
+//! ```sh
+//! cargo test --release --test daemon_speed -- --ignored --nocapture --test-threads 1
+//! LIGHTLOOM_STATE=. cargo test --release --test daemon_speed -- --ignored --nocapture --test-threads 1
+//! ```
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lightloom_daemon::controller::{Answer, Apply, Request};
+use lightloom_daemon::record::{Asked, TxnResult};
+use lightloom_daemon::runtime::{Call, Runtime};
+use lightloom_daemon::state::{DeviceName, Fabric, Position, Slot};
+use lightloom_daemon::{api::Shared, bypass, config, desired, start};
+use lightloom_emulator::device;
+use lightloom_emulator::device::serve::{Options, Server};
+use lightloom_fabric::fabric::Fabric as Installed;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::id::NodeId;
+use lightloom_fabric::plan::Plan;
+use lightloom_fabric::seed::Seed;
+use lightloom_planner::khop::{Method, plan, to_document};
+use tokio::sync::oneshot;
+
+/// Emulated modules on ptys, served by a thread until dropped.
+struct Modules(lightloom_emulator::device::serve::Stopper, Option<std::thread::JoinHandle<()>>);
+
+impl Modules {
+    fn serve(nodes: u32, bundles: u8, links: &Path) -> Self {
+        let (nodes, bundles) = (nodes - 1, bundles - 1);
+        let names = format!("n{{0..{nodes}}}/b{{0..{bundles}}}");
+        let list = format!("transceivers:\n  - {{names: \"{names}\", powered_for: 2s}}\n");
+        Self::of_list(&list, links).0
+    }
+
+    /// A switch of 320 by 320 that takes 20 ms to move any number of circuits, and where it is.
+    fn switch(links: &Path) -> (Self, String) {
+        let list = "switches:\n  - {name: ocs0, ingress: 320, egress: 320, scpi: '127.0.0.1:0', \
+                    switching: 20ms}\n";
+        let (serving, mut at) = Self::of_list(list, links);
+        (serving, at.remove(0))
+    }
+
+    fn of_list(list: &str, links: &Path) -> (Self, Vec<String>) {
+        std::fs::create_dir_all(links).unwrap();
+        let file = format!("seed: 1\n{list}");
+        let (devices, mistakes) = device::load("devices.yaml", file.as_bytes());
+        let devices = devices.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let options = Options { links: Some(links.to_owned()), control: None };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut server = Server::start(devices, &options).unwrap();
+            let at = server.addresses().iter().map(|address| address.at.clone()).collect();
+            sender.send((server.stopper(), at)).unwrap();
+            server.run().unwrap();
+        });
+        let (stopper, at) = receiver.recv().unwrap();
+        (Self(stopper, Some(thread)), at)
+    }
+}
+
+impl Drop for Modules {
+    fn drop(&mut self) {
+        self.0.stop();
+        let _ = self.1.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+fn installed(nodes: u32) -> Installed {
+    let file = format!(
+        "name: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
+         jobs:\n  - {{name: pretrain, gpus: {}, tp: 16}}\n",
+        nodes / 16 * 3 * 16
+    );
+    lightloom_fabric::file::load("ring.yaml", file.as_bytes()).0.unwrap()
+}
+
+fn first_plan(installed: &Installed) -> Plan {
+    let none = FaultSet::none();
+    let layout = plan(installed, &none, Method::Scan).unwrap();
+    to_document(installed, &none, Seed(1), &layout)
+}
+
+struct Rig {
+    shared: Shared,
+    config: config::Config,
+    requests: u32,
+}
+
+impl Rig {
+    /// Starts the daemon on this thread's runtime and waits until every module is seen.
+    async fn start(nodes: u32, folder: &Path, installed: Installed) -> Self {
+        let modules = format!(
+            "modules:\n- {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
+            nodes - 1,
+            folder.join("links").display()
+        );
+        Self::of_devices(&modules, folder, Some(installed)).await
+    }
+
+    async fn of_devices(devices: &str, folder: &Path, installed: Option<Installed>) -> Self {
+        let state = folder.join("state");
+        let policies = "policies: {poll_every: 60s}";
+        let file = format!("state_dir: {}\n{policies}\n{devices}", state.display());
+        let (config, mistakes) = config::load("daemon.yaml", file.as_bytes());
+        let config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let daemon = start::start(config.clone(), installed).unwrap();
+        tokio::spawn(daemon.runtime.run(daemon.calls, daemon.events));
+        let rig = Self { shared: daemon.shared, config, requests: 0 };
+        let all = |runtime: &Runtime| {
+            runtime.controller.devices().values().all(|d| d.up && d.observed.is_some())
+        };
+        let until = Instant::now() + Duration::from_secs(60);
+        while !rig.look(all).await {
+            assert!(Instant::now() < until, "not every module came up");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        rig
+    }
+
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Runtime) -> T + Send + 'static,
+    ) -> T {
+        let (sender, receiver) = oneshot::channel();
+        let look = Box::new(move |runtime: &Runtime| drop(sender.send(look(runtime))));
+        self.shared.calls.send(Call::Look(look)).await.ok().unwrap();
+        receiver.await.unwrap()
+    }
+
+    fn asked(&mut self) -> Asked {
+        self.requests += 1;
+        let request = format!("r{}", self.requests);
+        Asked { actor: "test".into(), digest: request.clone(), request }
+    }
+
+    async fn ask(&mut self, request: Request, plan: Option<Plan>) -> Answer {
+        let (answer, receiver) = oneshot::channel();
+        let (asked, plan) = (self.asked(), plan.map(Box::new));
+        self.shared.calls.send(Call::Ask { asked, request, plan, answer }).await.ok().unwrap();
+        receiver.await.unwrap()
+    }
+
+    /// Waits for the transaction and demands that it is committed.
+    async fn committed(&mut self, answer: &Answer) {
+        let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
+        loop {
+            self.shared.changes.mark_unchanged();
+            let find = move |runtime: &Runtime| {
+                let history = &runtime.controller.ledger().history;
+                history.iter().find(|past| past.txn == txn).cloned()
+            };
+            if let Some(past) = self.look(find).await {
+                assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+                return;
+            }
+            self.shared.changes.changed().await.unwrap();
+        }
+    }
+
+    /// How long the journal took to make records durable, on this disk.
+    fn show_journal(&self) {
+        let journal = &self.shared.metrics.journal_seconds;
+        let (count, sum) = (journal.get_sample_count(), journal.get_sample_sum());
+        println!("the journal: {count} syncs of {:.2} ms on average", sum * 1e3 / count as f64);
+    }
+
+    async fn adopt_all(&mut self) {
+        let devices: Vec<DeviceName> = self.config.drivers.keys().cloned().collect();
+        assert_eq!(self.ask(Request::Adopt(devices), None).await, Answer::Done);
+    }
+
+    async fn apply_plan(&mut self, plan: &Plan) {
+        let target = desired::paths(plan, &self.config).unwrap();
+        let plan_sha256 = bypass::sha256_of(plan);
+        let apply = Apply { target, plan_sha256, ..Apply::default() };
+        let answer = self.ask(Request::Apply(apply), Some(plan.clone())).await;
+        self.committed(&answer).await;
+    }
+}
+
+fn on_a_runtime(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
+/// Where the journal is: a folder in memory shows the daemon's own time, `LIGHTLOOM_STATE` names one on
+/// a disk, whose flush is then in every figure.
+fn state_folder() -> tempfile::TempDir {
+    let named = std::env::var_os("LIGHTLOOM_STATE").map(std::path::PathBuf::from);
+    let memory = Path::new("/dev/shm");
+    match named.or_else(|| memory.is_dir().then(|| memory.to_owned())) {
+        Some(folder) => tempfile::tempdir_in(folder).unwrap(),
+        None => tempfile::tempdir().unwrap(),
+    }
+}
+
+/// Times in milliseconds, shown by their median and their tail.
+struct Times(Vec<f64>);
+
+impl Times {
+    fn at(&self, share: f64) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+    }
+
+    fn show(&self, what: &str) {
+        let (median, tail, worst) = (self.at(0.5), self.at(0.99), self.at(1.0));
+        let count = self.0.len();
+        println!("{what}: median {median:.2} ms, p99 {tail:.2} ms, worst {worst:.2} ms of {count}");
+    }
+}
+
+/// Breaks and repairs nodes of a ring, and times each from the moment the daemon is told to the moment
+/// it sends the first module the command to move its light.
+fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
+    let folder = state_folder();
+    let _modules = Modules::serve(nodes, 2, &folder.path().join("links"));
+    let mut fired = Times(Vec::new());
+    on_a_runtime(async {
+        let installed = installed(nodes);
+        let mut rig = Rig::start(nodes, folder.path(), installed.clone()).await;
+        rig.adopt_all().await;
+        let plan = first_plan(&installed);
+        rig.apply_plan(&plan).await;
+        for round in 0..rounds {
+            let node = NodeId(2 + round * 7 % (nodes - 4));
+            let part = lightloom_fabric::fault::Part::Node(node);
+            for repaired in [false, true] {
+                let before = rig.shared.metrics.event_to_fired_seconds.get_sample_sum();
+                let (answer, receiver) = oneshot::channel();
+                let parts = vec![part];
+                let (broken, repaired) = if repaired { (vec![], parts) } else { (parts, vec![]) };
+                let asked = rig.asked();
+                let call = Call::Fault { asked, broken, repaired, answer };
+                rig.shared.calls.send(call).await.ok().unwrap();
+                let answer = receiver.await.unwrap();
+                if answer == Answer::Done {
+                    continue;
+                }
+                rig.committed(&answer).await;
+                let after = rig.shared.metrics.event_to_fired_seconds.get_sample_sum();
+                fired.0.push((after - before) * 1e3);
+            }
+        }
+        rig.show_journal();
+    });
+    fired
+}
+
+/// Each module changes once, several times over.
+fn time_of_changes(nodes: u32) -> Times {
+    let folder = state_folder();
+    let _modules = Modules::serve(nodes, 2, &folder.path().join("links"));
+    let mut times = Times(Vec::new());
+    on_a_runtime(async {
+        let mut rig = Rig::start(nodes, folder.path(), installed(nodes)).await;
+        rig.adopt_all().await;
+        for path in [1, 2, 1, 2, 1] {
+            let devices = rig.config.drivers.keys();
+            let target: Fabric = devices
+                .map(|device| (device.clone(), [(Slot(0), Position(path))].into()))
+                .collect();
+            assert_eq!(target.len(), 2 * nodes as usize);
+            let started = Instant::now();
+            let apply = Apply { target, plan_sha256: "none".into(), ..Apply::default() };
+            let answer = rig.ask(Request::Apply(apply), None).await;
+            rig.committed(&answer).await;
+            times.0.push(started.elapsed().as_secs_f64() * 1e3);
+        }
+        rig.show_journal();
+    });
+    times
+}
+
+/// What a bare client needs to remove and add circuits on the switch: the device's own time.
+fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
+    use std::io::{BufRead, BufReader, Write};
+    let stream = std::net::TcpStream::connect(at).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut ask = |verb: &str, shift: u32| {
+        let list = |ports: Vec<String>| format!("(@{})", ports.join(","));
+        let slots = list((1..=circuits).map(|port| port.to_string()).collect());
+        let ports = (0..circuits).map(|port| (321 + (port + shift) % 320).to_string());
+        let line = format!(":oxc:swit:conn:{verb} {slots},{};*OPC?\n", list(ports.collect()));
+        (&stream).write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        reader.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "1\n");
+    };
+    ask("add", 0);
+    let mut times = Times(Vec::new());
+    for round in 0..rounds {
+        let started = Instant::now();
+        ask("sub", round);
+        ask("add", round + 1);
+        times.0.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    ask("sub", rounds);
+    times
+}
+
+/// Changes all of these circuits of one switch at once, removed and then added.
+fn time_of_circuits(circuits: u32, rounds: u32) -> (Times, Times) {
+    let folder = state_folder();
+    let (_switch, at) = Modules::switch(&folder.path().join("links"));
+    let device = bare(&at, circuits, rounds);
+    let mut times = Times(Vec::new());
+    on_a_runtime(async {
+        let file = format!("devices:\n- {{name: ocs0, driver: {{scpi: {{tcp: \"{at}\"}}}}}}\n");
+        let mut rig = Rig::of_devices(&file, folder.path(), None).await;
+        for round in 0..=rounds {
+            let position = |slot| Position(321 + (slot - 1 + round) % 320);
+            let circuits = (1..=circuits).map(|slot| (Slot(slot), position(slot))).collect();
+            let target = Fabric::from([("ocs0".into(), circuits)]);
+            let started = Instant::now();
+            let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+            rig.committed(&answer).await;
+            // The first has nothing to remove.
+            let passed = started.elapsed().as_secs_f64() * 1e3;
+            times.0.extend((round > 0).then_some(passed));
+        }
+        rig.show_journal();
+    });
+    (device, times)
+}
+
+#[test]
+fn devices_of_every_kind_are_driven() {
+    assert!(time_of_bypasses(16, 2).0.len() >= 2);
+    assert_eq!(time_of_changes(8).0.len(), 5);
+    assert_eq!(time_of_circuits(16, 2).1.0.len(), 2);
+}
+
+#[test]
+#[ignore = "measures time"]
+fn a_node_breaks_and_its_bypass_is_fired_within_5_ms() {
+    let fired = time_of_bypasses(32, 100);
+    fired.show("fault known to bypass fired, 64 modules");
+    assert!(fired.0.len() >= 100);
+}
+
+#[test]
+#[ignore = "takes a thousand ptys and measures time"]
+fn a_thousand_modules_change_within_a_second() {
+    time_of_changes(500).show("1,000 modules, one change each");
+}
+
+#[test]
+#[ignore = "measures time"]
+fn circuits_change_in_the_time_the_switch_takes() {
+    for circuits in [320, 1] {
+        let (device, daemon) = time_of_circuits(circuits, 100);
+        device.show(&format!("{circuits} circuits, the device alone"));
+        daemon.show(&format!("{circuits} circuits, the daemon"));
+        let over = |share| daemon.at(share) - device.at(share);
+        let (median, tail) = (over(0.5), over(0.99));
+        println!("{circuits} circuits: over the device's time by {median:.2} ms, p99 {tail:.2} ms");
+        println!("{circuits} circuits: {:.3} ms a circuit, p99", tail / f64::from(circuits));
+    }
+}
