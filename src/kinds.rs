@@ -2,6 +2,7 @@
 //!
 //! To add a kind: one entry in [`KINDS`].
 
+use lightloom_daemon::config::{self, DaemonFile};
 use lightloom_emulator::device;
 use lightloom_emulator::scenario::{self, ScenarioFile};
 use lightloom_fabric::document::{self, Code, Diagnostic};
@@ -18,7 +19,7 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// What it describes, in one sentence.
     pub(crate) about: &'static str,
-    /// Top keys that only files of this kind have.
+    /// Top keys that files of this kind have and few others do.
     marks: &'static [&'static str],
     /// Every mistake of a file of this kind.
     pub(crate) check: fn(&str, &[u8]) -> Vec<Diagnostic>,
@@ -73,6 +74,14 @@ pub(crate) const KINDS: &[Kind] = &[
         schema: document::schema::<device::DeviceListFile>,
         codes: &[],
     },
+    Kind {
+        name: "daemon",
+        about: "The daemon: its devices and how to reach them, its policies, who may do what",
+        marks: &["state_dir", "socket", "tls", "policies", "devices", "modules"],
+        check: |file, bytes| config::load(file, bytes).1,
+        schema: document::schema::<DaemonFile>,
+        codes: config::codes::ALL,
+    },
 ];
 
 /// The kind of this name.
@@ -80,15 +89,18 @@ pub(crate) fn named(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// The only kind whose marks are among `keys`, which are allowed a slip of spelling.
+/// The kind that has the most of its marks among `keys`, which are allowed a slip of spelling.
 pub(crate) fn of_keys(keys: &[String]) -> Option<&'static Kind> {
     let exact = |mark: &str| keys.iter().any(|key| key == mark);
     let near = |mark: &str| document::closest(mark, keys.iter().map(String::as_str)).is_some();
-    only(KINDS.iter().filter(|kind| kind.marks.iter().any(|mark| exact(mark))))
-        .or_else(|| only(KINDS.iter().filter(|kind| kind.marks.iter().any(|mark| near(mark)))))
+    most(|kind| kind.marks.iter().filter(|mark| exact(mark)).count())
+        .or_else(|| most(|kind| kind.marks.iter().filter(|mark| near(mark)).count()))
 }
 
-fn only<'k>(mut kinds: impl Iterator<Item = &'k Kind>) -> Option<&'k Kind> {
+/// The kind for which `count` is greatest, if it is one.
+fn most(count: impl Fn(&Kind) -> usize) -> Option<&'static Kind> {
+    let most = KINDS.iter().map(&count).max().filter(|most| *most > 0)?;
+    let mut kinds = KINDS.iter().filter(|kind| count(kind) == most);
     let first = kinds.next()?;
     kinds.next().is_none().then_some(first)
 }
@@ -110,6 +122,8 @@ mod tests {
         assert_eq!(name(of_keys(&keys(&["name", "hbd"]))), Some("fabric"));
         assert_eq!(name(of_keys(&keys(&["name", "hdb"]))), Some("fabric"));
         assert_eq!(name(of_keys(&keys(&["name"]))), None);
+        let daemon = ["state_dir", "fabric", "devices"];
+        assert_eq!(name(of_keys(&keys(&daemon))), Some("daemon"));
     }
 
     #[test]

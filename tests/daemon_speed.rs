@@ -74,7 +74,7 @@ fn installed(nodes: u32) -> Installed {
     let file = format!(
         "name: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
          jobs:\n  - {{name: pretrain, gpus: {}, tp: 16}}\n",
-        nodes / 16 * 3 * 16
+        nodes * 3 / 16 * 16
     );
     lightloom_fabric::file::load("ring.yaml", file.as_bytes()).0.unwrap()
 }
@@ -215,6 +215,12 @@ impl Times {
     }
 }
 
+/// The processor time of this process, daemon and emulated devices together, in milliseconds.
+fn processor_ms() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
+}
+
 /// Breaks and repairs nodes of a ring, and times each from the moment the daemon is told to the moment
 /// it sends the first module the command to move its light.
 fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
@@ -260,6 +266,7 @@ fn time_of_changes(nodes: u32) -> Times {
     on_a_runtime(async {
         let mut rig = Rig::start(nodes, folder.path(), installed(nodes)).await;
         rig.adopt_all().await;
+        let processor = processor_ms();
         for path in [1, 2, 1, 2, 1] {
             let devices = rig.config.drivers.keys();
             let target: Fabric = devices
@@ -272,6 +279,8 @@ fn time_of_changes(nodes: u32) -> Times {
             rig.committed(&answer).await;
             times.0.push(started.elapsed().as_secs_f64() * 1e3);
         }
+        let processor = (processor_ms() - processor) / 5.0;
+        println!("processor time of daemon and modules: {processor:.1} ms a change of all");
         rig.show_journal();
     });
     times
@@ -314,6 +323,7 @@ fn time_of_circuits(circuits: u32, rounds: u32) -> (Times, Times) {
     on_a_runtime(async {
         let file = format!("devices:\n- {{name: ocs0, driver: {{scpi: {{tcp: \"{at}\"}}}}}}\n");
         let mut rig = Rig::of_devices(&file, folder.path(), None).await;
+        let processor = processor_ms();
         for round in 0..=rounds {
             let position = |slot| Position(321 + (slot - 1 + round) % 320);
             let circuits = (1..=circuits).map(|slot| (Slot(slot), position(slot))).collect();
@@ -325,6 +335,8 @@ fn time_of_circuits(circuits: u32, rounds: u32) -> (Times, Times) {
             let passed = started.elapsed().as_secs_f64() * 1e3;
             times.0.extend((round > 0).then_some(passed));
         }
+        let processor = (processor_ms() - processor) / f64::from(rounds + 1);
+        println!("processor time of daemon and switch: {processor:.2} ms a change");
         rig.show_journal();
     });
     (device, times)

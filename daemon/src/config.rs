@@ -9,6 +9,8 @@
 //!   - {nodes: [0, 719], bundles: 4, serial: "/run/lightloom/modules/{node}-{bundle}"}
 //! ```
 
+pub mod linux;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +21,6 @@ use lightloom_fabric::units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::chaos::Chances;
 use crate::inventory::{Device, Inventory, OnDrift, Recovery};
 use crate::mover::Limits;
 use crate::record::OnFailure;
@@ -211,6 +212,20 @@ pub struct DeviceFile {
     pub chaos: Option<Chances>,
 }
 
+/// Chances, each from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Chances {
+    /// Refused without reaching the device.
+    pub refuse: f64,
+    /// Done by the device, reported as failed.
+    pub fail: f64,
+    /// Lost on the way: the device never hears of it.
+    pub lose_request: f64,
+    /// Done, and the answer lost.
+    pub lose_reply: f64,
+}
+
 /// What takes traffic off a slot.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -252,7 +267,7 @@ pub enum DriverFile {
     /// A SONiC optical switch, through its database.
     Sonic(SonicFile),
     /// This machine's kernel: links, addresses, nexthop groups, rates.
-    Linux(crate::driver::linux::LinuxFile),
+    Linux(linux::LinuxFile),
 }
 
 /// A serial line.

@@ -1,19 +1,21 @@
 //! Listeners: a Unix socket, and TCP with mutual TLS. Who a client is and what it may do is known
 //! before its first byte of HTTP is read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -22,7 +24,8 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
 
 use crate::config::{ClientFile, Role, TlsFile};
 
-/// The most connections of a listener at a time; more wait in the kernel's queue.
+/// The most connections of a listener at a time. One more takes the place of the one that has been
+/// idle longest; when none is idle, it is closed.
 const CONNECTIONS_MAX: usize = 256;
 /// How long a client may take for a handshake, and for the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
@@ -56,11 +59,48 @@ impl Client {
     }
 }
 
+/// The connections of one listener, so that those who say nothing cannot keep others out.
+#[derive(Debug, Default)]
+struct Places(VecDeque<(AbortHandle, Busy)>);
+
+/// How many requests of a connection are being answered.
+type Busy = Arc<AtomicUsize>;
+
+impl Places {
+    /// Runs `serving` in a place of its own, if there is one to be had.
+    fn give(&mut self, serving: impl Future<Output = ()> + Send + 'static, busy: Busy) {
+        if self.0.len() >= CONNECTIONS_MAX {
+            self.0.retain(|(task, _)| !task.is_finished());
+        }
+        if self.0.len() >= CONNECTIONS_MAX {
+            let idle = self.0.iter().position(|(_, busy)| busy.load(Ordering::Relaxed) == 0);
+            let Some((task, _)) = idle.and_then(|idle| self.0.remove(idle)) else { return };
+            task.abort();
+        }
+        self.0.push_back((tokio::spawn(serving).abort_handle(), busy));
+    }
+}
+
+/// Counts a request as being answered until it is dropped.
+struct Answering(Busy);
+
+impl Answering {
+    fn new(busy: &Busy) -> Self {
+        busy.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(busy))
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Serves the Unix socket until the task is dropped.
 pub async fn unix(listener: UnixListener, router: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut places = Places::default();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
@@ -69,11 +109,8 @@ pub async fn unix(listener: UnixListener, router: Router) {
             Ok(credentials) => Client::of_user(credentials.uid()),
             Err(_) => continue,
         };
-        let router = router.clone();
-        tokio::spawn(async move {
-            connection(stream, router, client).await;
-            drop(place);
-        });
+        let (router, busy) = (router.clone(), Busy::default());
+        places.give(connection(stream, router, client, Arc::clone(&busy)), busy);
     }
 }
 
@@ -83,15 +120,16 @@ pub async fn tls(listener: TcpListener, tls: TlsFile, config: ServerConfig, rout
     let clients: BTreeMap<String, ClientFile> =
         tls.clients.iter().map(|c| (c.sha256.to_lowercase(), c.clone())).collect();
     let clients = Arc::new(clients);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut places = Places::default();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         let Ok((stream, address)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let (acceptor, clients, router) = (acceptor.clone(), clients.clone(), router.clone());
-        tokio::spawn(async move {
+        let busy = Busy::default();
+        let answering = Arc::clone(&busy);
+        let serving = async move {
             let stream = tokio::time::timeout(HEAD_WITHIN, acceptor.accept(stream)).await;
             let Ok(Ok(stream)) = stream else {
                 tracing::info!(%address, "no TLS handshake");
@@ -99,9 +137,9 @@ pub async fn tls(listener: TcpListener, tls: TlsFile, config: ServerConfig, rout
             };
             let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             let client = client_of(certificate, &clients);
-            connection(stream, router, client).await;
-            drop(place);
-        });
+            connection(stream, router, client, answering).await;
+        };
+        places.give(serving, busy);
     }
 }
 
@@ -119,12 +157,23 @@ fn client_of(
     }
 }
 
-async fn connection(
+/// Answers the requests of one client until it goes away or its time is up.
+pub async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     client: Client,
+    busy: Arc<AtomicUsize>,
 ) {
     let service = TowerToHyperService::new(router.layer(Extension(client)));
+    let service = service_fn(move |request| {
+        let answering = Answering::new(&busy);
+        let answer = service.call(request);
+        async move {
+            let answer = answer.await;
+            drop(answering);
+            answer
+        }
+    });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)

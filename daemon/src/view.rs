@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_fabric::khop::Port;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::controller::Preview;
 use crate::record::{Cause, Past};
 use crate::runtime::Runtime;
-use crate::state::{DeviceName, at};
+use crate::state::{DeviceName, Position, Slot, at};
 
 /// The daemon at one moment.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -31,6 +32,10 @@ pub struct Status {
     pub journal_records: u64,
     /// Why changes are refused, if they are.
     pub journal_failure: Option<String>,
+    /// The circuits of the plan between nodes, and whether both ends stand at them.
+    pub circuits: Vec<CircuitView>,
+    /// What the plan goes around.
+    pub broken: Vec<String>,
     /// Every device.
     pub devices: Vec<DeviceStatus>,
     /// The last transactions, newest first.
@@ -164,6 +169,17 @@ pub struct DeviceBytes {
     pub trouble: Option<String>,
 }
 
+/// A circuit of the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CircuitView {
+    /// One end, such as `n17/b0.2`.
+    pub a: String,
+    /// The other end.
+    pub b: String,
+    /// Both ends stand at it.
+    pub stands: bool,
+}
+
 /// How many past transactions a status lists.
 const TRANSACTIONS_SHOWN: usize = 20;
 
@@ -190,9 +206,26 @@ pub fn status(runtime: &Runtime) -> Status {
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
         journal_failure: runtime.failed.clone(),
+        circuits: circuits(runtime),
+        broken: runtime.plan.iter().flat_map(|p| &p.faults).map(ToString::to_string).collect(),
         devices: runtime.controller.devices().keys().map(|d| device(runtime, d)).collect(),
         transactions: ledger.history.iter().rev().take(TRANSACTIONS_SHOWN).map(past).collect(),
     }
+}
+
+fn circuits(runtime: &Runtime) -> Vec<CircuitView> {
+    let stands = |port: Port| {
+        let device = runtime.config.bundles.get(&port.bundle)?;
+        let seen = runtime.controller.devices().get(device)?;
+        let observed = seen.observed.as_ref().filter(|_| seen.up)?;
+        Some(at(&observed.positions, Slot(0)) == Position(u32::from(port.path)))
+    };
+    let of = |circuit: &lightloom_fabric::plan::Circuit| CircuitView {
+        a: circuit.a.to_string(),
+        b: circuit.b.to_string(),
+        stands: [circuit.a, circuit.b].into_iter().all(|port| stands(port) == Some(true)),
+    };
+    runtime.plan.iter().flat_map(|plan| &plan.circuits).map(of).collect()
 }
 
 fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {

@@ -432,3 +432,60 @@ fn the_daemon_adds_little_to_the_time_of_the_device() {
     let memory = std::fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
     println!("{}", memory.lines().find(|line| line.starts_with("VmRSS")).unwrap());
 }
+
+/// A confirm that never comes is undone, though the daemon that promised it is dead: by its next life.
+#[test]
+fn an_unconfirmed_apply_is_undone_after_kill_9() {
+    let (switch, port) = Switch::serve();
+    let mut daemon = Daemon::start(port);
+    let (first, second) = (circuits(0, 8), circuits(3, 8));
+    let (_, answer) = daemon.apply("first", &json!(first), &json!({}));
+    daemon.ends(&answer);
+    let within = json!({"confirm_within_ms": 1500});
+    let (_, answer) = daemon.apply("second", &json!(second), &within);
+    assert_eq!(daemon.ends(&answer)["result"], "committed");
+    daemon.kill();
+    assert_eq!(*switch.circuits.lock().unwrap(), second, "a dead daemon moves nothing");
+    thread::sleep(Duration::from_millis(2000));
+    assert_eq!(*switch.circuits.lock().unwrap(), second);
+    daemon.restart();
+    wait_for("the rollback", || (*switch.circuits.lock().unwrap() == first).then_some(()));
+    wait_for("its end", || daemon.get("/v1/status")["transaction"].is_null().then_some(()));
+    let cause = daemon.get("/v1/journal")[0]["cause"].clone();
+    assert_eq!(cause, format!("{} was not confirmed in time", answer["txn"]));
+}
+
+/// S9: 10,000 clients that say nothing, or half a request, keep nobody out and cost a bounded number of
+/// files. Of each the daemon sees at most the newest few hundred.
+#[test]
+fn ten_thousand_idle_clients_keep_nobody_out() {
+    let (_switch, port) = Switch::serve();
+    let daemon = Daemon::start(port);
+    let socket = daemon.folder.path().join("lightloomd.sock");
+    let mut idle = std::collections::VecDeque::new();
+    let mut waits = Vec::new();
+    for count in 0..10_000 {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        if count % 2 == 0 {
+            let _ = stream.write_all(b"GET /v1/sta");
+        }
+        idle.push_back(stream);
+        // As many as one process of the test may hold open.
+        if idle.len() > 400 {
+            idle.pop_front();
+        }
+        if count % 100 == 99 {
+            let started = Instant::now();
+            assert!(daemon.try_get("/v1/status").is_some());
+            waits.push(started.elapsed());
+        }
+    }
+    let files = std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).unwrap().count();
+    waits.sort();
+    let (median, worst) = (waits[waits.len() / 2], waits[waits.len() - 1]);
+    println!(
+        "10,000 idle clients: answers took {median:.1?}, worst {worst:.1?}; {files} files open"
+    );
+    assert!(files < 350, "{files} files are open");
+    assert!(worst < Duration::from_secs(2), "{waits:?}");
+}

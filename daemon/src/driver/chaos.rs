@@ -3,24 +3,10 @@
 
 use lightloom_fabric::seed::Stream;
 use rand::RngExt;
-use serde::{Deserialize, Serialize};
 
 use super::{Boxed, Driver};
+use crate::config::Chances;
 use crate::state::{Op, Outcome};
-
-/// Chances, each from 0 to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Chances {
-    /// Refused without reaching the device.
-    pub refuse: f64,
-    /// Done by the device, reported as failed.
-    pub fail: f64,
-    /// Lost on the way: the device never hears of it.
-    pub lose_request: f64,
-    /// Done, and the answer lost.
-    pub lose_reply: f64,
-}
 
 /// The driver.
 pub struct Chaos {

@@ -1,0 +1,112 @@
+//! What the fuzz targets of the daemon do with bytes; the stored corpus runs through the same functions
+//! as an ordinary test (`replay.rs`).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use lightloom_daemon::api::{self, Shared};
+use lightloom_daemon::audit::Audit;
+use lightloom_daemon::clock::Clock;
+use lightloom_daemon::config::Role;
+use lightloom_daemon::driver::scpi::Scpi;
+use lightloom_daemon::driver::tl1::Tl1;
+use lightloom_daemon::driver::{Dialect, Reached, Session};
+use lightloom_daemon::file_storage::FileStorage;
+use lightloom_daemon::journal::{Journal, read_all};
+use lightloom_daemon::metrics::Metrics;
+use lightloom_daemon::record::{Ledger, Record};
+use lightloom_daemon::serve::{Client, connection};
+use lightloom_daemon::state::{Op, Outcome};
+use lightloom_daemon::{config, desired};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Bytes as the daemon's file: it is taken, or it has a mistake that says why not.
+pub(crate) fn daemon_file(bytes: &[u8]) {
+    let (config, mistakes) = config::load("fuzz.yaml", bytes);
+    assert!(config.is_some() || !mistakes.is_empty());
+}
+
+/// Bytes as a plan document for a ring of four nodes: what is taken names only devices that exist.
+pub(crate) fn plan(bytes: &[u8]) {
+    let Ok(document) = serde_json::from_slice(bytes) else { return };
+    let fabric = b"name: r\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n";
+    let installed = lightloom_fabric::file::load("fabric.yaml", fabric).0;
+    let file = b"state_dir: /nowhere\nmodules: [{nodes: [0, 3], bundles: 2, serial: x}]\n";
+    let config = config::load("daemon.yaml", file).0.expect("the file is good");
+    match desired::target(&document, None, installed.as_ref(), &config) {
+        Ok(target) => assert!(target.keys().all(|device| config.drivers.contains_key(device))),
+        Err(reasons) => assert!(!reasons.is_empty()),
+    }
+}
+
+/// Bytes as a journal: the part that is good reads the same again, and folds.
+pub(crate) fn journal(bytes: &[u8]) {
+    let (records, good_bytes, _) = read_all::<Record>(bytes);
+    let again = read_all::<Record>(&bytes[..good_bytes]);
+    assert_eq!((&again.0, again.1), (&records, good_bytes));
+    assert!(again.2.is_none());
+    Ledger::fold(&records);
+}
+
+/// Bytes as what a SCPI switch says from its first word on.
+pub(crate) fn scpi_reply(bytes: &[u8]) {
+    heard(Scpi::new(true), bytes);
+}
+
+/// Bytes as what a TL1 switch says from its first word on.
+pub(crate) fn tl1_reply(bytes: &[u8]) {
+    heard(Tl1::new("user", "secret", true), bytes);
+}
+
+/// Whatever a device says, positions that are believed are held by one slot each.
+fn heard(dialect: impl Dialect, bytes: &[u8]) {
+    let mut session = Session::new(dialect);
+    let mut out = Vec::new();
+    session.connected(&mut out);
+    for piece in bytes.chunks(7) {
+        let reached = session.received(piece, &mut out);
+        if let Some(Reached::Ended(Outcome::Done(Some(seen)))) = &reached {
+            let mut held: Vec<_> = seen.positions.values().collect();
+            held.sort_unstable();
+            held.dedup();
+            assert_eq!(held.len(), seen.positions.len());
+        }
+        if reached.is_some() {
+            session.start(&Op::Observe { power: Vec::new() }, &mut out);
+        }
+    }
+}
+
+/// Bytes as what a client with every role sends, to a daemon whose controller is gone: answered or
+/// hung up on.
+pub(crate) fn api(bytes: &[u8]) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().start_paused(true).build().expect("a runtime can be built");
+    runtime.block_on(async {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let storage = FileStorage::open(&folder.path().join("audit.log")).expect("a new file");
+        let (audit, _) = Journal::open(storage).expect("a new journal");
+        let (calls, nobody) = tokio::sync::mpsc::channel(1);
+        let (_, changes) = tokio::sync::watch::channel(0);
+        let metrics = Metrics::new().expect("names differ");
+        let (audit, clock) = (Audit::new(audit), Clock::new());
+        drop(nobody);
+        let router = api::router(Shared { calls, audit, metrics, changes, clock });
+        let roles = [Role::Read, Role::Plan, Role::Apply, Role::Confirm, Role::Firmware];
+        let client = Client { name: "fuzz".into(), roles: roles.into() };
+        let (mut ours, theirs) = tokio::io::duplex(1 << 16);
+        let serving =
+            tokio::spawn(connection(theirs, router, client, Arc::new(AtomicUsize::new(0))));
+        let talk = async {
+            let _ = ours.write_all(bytes).await;
+            let _ = ours.shutdown().await;
+            let mut answer = Vec::new();
+            let _ = ours.read_to_end(&mut answer).await;
+            assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."));
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(300), talk).await;
+        assert!(ended.is_ok(), "a connection ends");
+        serving.abort();
+    });
+}
