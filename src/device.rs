@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::cli::{Format, FormatArgument};
 use crate::files;
 use crate::output::{self, Outcome, Refused};
+use crate::plan_rfabric;
 use crate::table::Table;
 
 /// Emulated transceivers and optical switches, with their faults.
@@ -54,13 +55,13 @@ struct Serve {
   lightloom device fault --control /tmp/faults n3/b0 reboot-in-commit
   lightloom device fault --control /tmp/faults n3/b0 clear
 
-Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, stuck [PORT], lie, misdirect,
+Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, dead, unplug PATH, stuck [PORT], lie, misdirect,
 slow TIMES, droop DECIBELS, reboot, reboot-in-commit, clear.")]
 struct Fault {
     /// The socket that `device serve` was given.
     #[arg(long, value_name = "SOCKET")]
     control: PathBuf,
-    /// The device.
+    /// The device, or a node such as `n17` for all of its devices.
     device: String,
     /// What goes wrong: a word and its argument.
     #[arg(required = true, value_name = "FAULT")]
@@ -76,7 +77,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 
 fn serve(arguments: &Serve) -> anyhow::Result<Outcome> {
     let (list, mistakes) = match files::read_document(&arguments.file) {
-        Ok(bytes) => device::load(&files::name(&arguments.file), &bytes),
+        Ok(bytes) => {
+            let mut read = |name: &str| plan_rfabric::read_beside(&arguments.file, name);
+            device::load_beside(&files::name(&arguments.file), &bytes, &mut read)
+        }
         Err(mistake) => (None, vec![*mistake]),
     };
     output::diagnostics(&mistakes);

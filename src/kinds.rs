@@ -69,8 +69,11 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "devices",
         about: "Emulated transceivers and optical switches, and what goes wrong with them",
-        marks: &["transceivers", "switches"],
-        check: |file, bytes| device::load(file, bytes).1,
+        marks: &["transceivers", "fabric", "switches"],
+        check: |file, bytes| {
+            let path = std::path::Path::new(file);
+            device::load_beside(file, bytes, &mut |name| plan_rfabric::read_beside(path, name)).1
+        },
         schema: document::schema::<device::DeviceListFile>,
         codes: &[],
     },

@@ -124,7 +124,7 @@ fn the_commands_of_the_readme_and_of_operations_do_what_they_say() {
     script +=
         "lightloom ctl --format json status\nlightloom ctl journal --format json\nkill $DAEMON\n";
     let started = Instant::now();
-    let shown = typed(&script, folder.path(), Duration::from_secs(120));
+    let shown = typed(&script, folder.path(), Duration::from_secs(180));
     println!("typed in {:.1} s", started.elapsed().as_secs_f64());
 
     let ends = transactions(&shown);
@@ -143,7 +143,11 @@ fn the_commands_of_the_readme_and_of_operations_do_what_they_say() {
         ("bypass", "committed"),
     ];
     let expected: Vec<_> = expected.map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec();
-    assert_eq!(ends, expected, "{shown}");
+    assert_eq!(ends[..expected.len()], expected, "{shown}");
+    // The bundles of a dead node may be found one after the other.
+    let rest = &ends[expected.len()..];
+    assert!((2..=3).contains(&rest.len()), "{rest:?}");
+    assert!(rest.iter().all(|(why, end)| why == "bypass" && end == "committed"), "{rest:?}");
     assert!(shown.contains("transaction 4: it is journalled and comes to its end with the daemon"));
     assert!(shown.contains("\"state\": \"as-wanted\"") && !shown.contains("\"state\": \"unseen\""));
 }

@@ -24,6 +24,10 @@ pub fn next_plan(
     }
     for part in repaired {
         faults.remove(&fabric.hbd, *part).map_err(|e| one(&e))?;
+        // A node that works again has its bundles back.
+        if let Part::Node(node) = part {
+            faults.bundles.retain(|bundle| bundle.node != *node);
+        }
     }
     let survey = Survey::new(&fabric.hbd, &faults);
     replan(fabric, &survey, &mut layout);

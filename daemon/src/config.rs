@@ -16,7 +16,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use lightloom_fabric::document::{self, Check, Code, Diagnostic};
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::id::{BundleId, NodeId, OcsId};
+use lightloom_fabric::khop::Port;
 use lightloom_fabric::units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::inventory::{Device, Inventory, OnDrift, Recovery};
 use crate::mover::Limits;
 use crate::record::OnFailure;
-use crate::state::{DeviceName, Micros, Sharing, Slot};
+use crate::state::{DeviceName, Micros, Position, Sharing, Slot};
 
 /// What can be wrong with a daemon file beyond its shape.
 pub mod codes {
@@ -435,6 +437,7 @@ fn lower(file: DaemonFile, check: &mut Check<'_>) -> Option<Config> {
 fn inventory(policies: &PoliciesFile) -> Inventory {
     Inventory {
         devices: BTreeMap::new(),
+        fibres: BTreeMap::new(),
         dark_links_max: policies.dark_links_max as usize,
         poll_every: micros(policies.poll_every),
         on_failure: policies.on_failure,
@@ -444,6 +447,21 @@ fn inventory(policies: &PoliciesFile) -> Inventory {
 }
 
 impl Config {
+    /// Takes in how the fabric's fibres join the modules, so that missing light can be told from
+    /// light that nobody sends.
+    pub fn cable(&mut self, installed: &Fabric) {
+        let hbd = &installed.hbd;
+        let end = |port: Port| {
+            let device = self.bundles.get(&port.bundle)?.clone();
+            Some((device, Slot(0), Position(u32::from(port.path))))
+        };
+        for (a, b) in hbd.fibres().map(|fibre| hbd.ports(fibre)) {
+            if let (Some(a), Some(b)) = (end(a), end(b)) {
+                self.inventory.fibres.extend([(a.clone(), b.clone()), (b, a)]);
+            }
+        }
+    }
+
     fn add(&mut self, path: &str, file: DeviceFile, check: &mut Check<'_>) {
         let name = DeviceName::from(file.name.as_str());
         let sharing = match file.driver {

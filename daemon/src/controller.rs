@@ -16,12 +16,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::{self, Known, Mode, Wave};
 use crate::drive::{Command, Drive, IN_USE, PartEnd, Site, Start, Verdict};
-use crate::inventory::{Inventory, OnDrift, Recovery};
+use crate::inventory::{FibreEnd, Inventory, OnDrift, Recovery};
 use crate::record::{Asked, Cause, Intent, Ledger, OnFailure, Open, Pending, Record, TxnResult};
 use crate::state::{
     DeviceName, Fabric, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Slot,
     Txn, at,
 };
+
+/// How often the daemon changes something without being asked within [`OWN_CHANGES_WINDOW`].
+pub const OWN_CHANGES_MAX: usize = 10;
+/// An hour.
+pub const OWN_CHANGES_WINDOW: Micros = Micros::from_secs(3600);
 
 /// Names one operation sent to one device; an answer with an old ticket counts for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,6 +196,9 @@ pub struct Seen {
     pub read_at: Micros,
     /// Where it differs from the ledger.
     pub drift: Vec<Drift>,
+    /// Slots that stand where we put them and see no light though the far end sends it, with the
+    /// reads in a row that said so and the time of the first.
+    dark: BTreeMap<Slot, (u32, Micros)>,
     in_flight: Option<Flight>,
     waiting: VecDeque<(Op, bool)>,
     next_poll: Micros,
@@ -213,6 +221,8 @@ pub struct Controller {
     drive: Option<Drive>,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     tickets: u64,
+    /// When the daemon last changed something without being asked.
+    own_changes: VecDeque<Micros>,
     /// The daemon's own transactions wait till then after one could not begin or changed nothing.
     own_not_before: Micros,
 }
@@ -231,6 +241,7 @@ impl Controller {
             drive: None,
             neighbours: BTreeMap::new(),
             tickets: 0,
+            own_changes: VecDeque::new(),
             own_not_before: Micros::default(),
         };
         let daemon = env!("CARGO_PKG_VERSION").to_owned();
@@ -392,6 +403,12 @@ impl Controller {
         changes: BTreeMap<DeviceName, Vec<Move>>,
         actions: &mut Vec<Action>,
     ) -> Answer {
+        let alone = matches!(apply.cause, Some(Cause::Bypass | Cause::Drift));
+        if alone && asked.actor.starts_with("policy:") {
+            self.own_changes.push_back(now.mono);
+            let surplus = self.own_changes.len().saturating_sub(OWN_CHANGES_MAX);
+            self.own_changes.drain(..surplus);
+        }
         let txn = Txn(self.ledger.last_txn.0 + 1);
         let side = |pick: fn(&Move) -> Position| -> Fabric {
             let of = |moves: &Vec<Move>| moves.iter().map(|m| (m.slot, pick(m))).collect();
@@ -546,10 +563,25 @@ impl Controller {
     fn run(&mut self, now: &Now, target: Fabric, start: Start, actions: &mut Vec<Action>) {
         let Some(open) = &self.ledger.open else { return };
         let (txn, held) = (open.intent.txn, self.ledger.held.clone());
-        let mut drive = Drive::new(txn, target, start, self.neighbours.clone(), held);
+        let standing = self.standing_opposite(&target);
+        let neighbours = self.neighbours.clone();
+        let mut drive = Drive::new(txn, target, start, neighbours, held, standing);
         let commands = drive.begin(now.mono, &self.inventory);
         self.drive = Some(drive);
         self.execute(now, commands, actions);
+    }
+
+    /// Where the devices stand that are at the far ends of these.
+    fn standing_opposite(&self, target: &Fabric) -> Fabric {
+        let ends = target.iter().flat_map(|(device, slots)| {
+            slots.iter().filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to))
+        });
+        let opposite: BTreeSet<&DeviceName> =
+            ends.map(|(far, ..)| far).filter(|far| !target.contains_key(*far)).collect();
+        let seen =
+            |far: &&DeviceName| self.devices.get(*far).filter(|seen| seen.up)?.observed.as_ref();
+        let stands = opposite.iter().filter_map(|far| Some(((*far).clone(), seen(far)?)));
+        stands.map(|(far, seen)| (far, seen.positions.clone())).collect()
     }
 
     fn execute(&mut self, now: &Now, commands: Vec<Command>, actions: &mut Vec<Action>) {
@@ -707,6 +739,7 @@ impl Controller {
                 seen.observed = Some(observation.clone());
                 seen.read_at = now.mono;
                 self.note_drift(device, actions);
+                self.note_darkness(now, device);
             }
             Outcome::Unknown(why) => {
                 actions.push(Action::Note(Note::Unknown(device.clone(), why.clone())));
@@ -826,8 +859,71 @@ impl Controller {
         }
     }
 
+    /// Counts the reads in which a slot saw no light that should. The first makes the daemon look
+    /// again at once, here and at the far end.
+    fn note_darkness(&mut self, now: &Now, device: &DeviceName) {
+        let limits = self.inventory.limits(device);
+        let Some(seen) = self.devices.get(device) else { return };
+        let Some(observed) = &seen.observed else { return };
+        let owned = self.ledger.owned.get(device);
+        let involved = |open: &Open| open.intent.after.contains_key(device);
+        let resting = !self.ledger.open.as_ref().is_some_and(involved);
+        let stands = owned.into_iter().flatten().filter(|_| resting).filter_map(|(&slot, &to)| {
+            let there = at(&observed.positions, slot) == to && !observed.tuning.contains(&slot);
+            let power = *observed.power_mdbm.get(&slot).filter(|_| there)?;
+            let far = self.inventory.far_end(device, slot, to)?;
+            let sends = self.ledger.owned.get(&far.0).is_some_and(|p| at(p, far.1) == far.2);
+            (sends && power < limits.power_min_mdbm).then(|| (slot, far.0.clone()))
+        });
+        let dark: BTreeMap<Slot, DeviceName> = stands.collect();
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        seen.dark.retain(|slot, _| dark.contains_key(slot));
+        for (slot, far) in dark {
+            let Some(seen) = self.devices.get_mut(device) else { return };
+            let (reads, _) = seen.dark.entry(slot).or_insert((0, now.mono));
+            *reads = reads.saturating_add(1);
+            if *reads < limits.power_samples {
+                seen.next_poll = now.mono + limits.settle_poll;
+                if let Some(far) = self.devices.get_mut(&far) {
+                    far.next_poll = now.mono;
+                }
+            }
+        }
+    }
+
+    /// Fibres that are known to carry no light, by the end that misses it: it has been looked at
+    /// again, and the far end stands where it should or cannot be talked to.
+    #[must_use]
+    pub fn dark_fibres(&self) -> Vec<(FibreEnd, FibreEnd)> {
+        let mut dark = Vec::new();
+        for (device, seen) in self.devices.iter().filter(|(_, seen)| seen.up) {
+            let sure = self.inventory.limits(device).power_samples;
+            let dark_for_sure = seen.dark.iter().filter(|(_, (reads, _))| *reads >= sure);
+            for (&slot, &(_, since)) in dark_for_sure {
+                let to = self.ledger.owned.get(device).map_or(Position::DARK, |p| at(p, slot));
+                let Some(far) = self.inventory.far_end(device, slot, to) else { continue };
+                let Some(other) = self.devices.get(&far.0) else { continue };
+                let faces = |seen: &Observation| at(&seen.positions, far.1) == far.2;
+                let read_since = other.observed.as_ref().filter(|_| other.read_at >= since);
+                if !other.up || read_since.is_some_and(faces) {
+                    dark.push(((device.clone(), slot, to), far.clone()));
+                }
+            }
+        }
+        dark
+    }
+
+    /// Whether the daemon may change anything without being asked: not when it has done so
+    /// [`OWN_CHANGES_MAX`] times within the last hour, for then something keeps coming and going.
+    #[must_use]
+    pub fn may_act_alone(&self, now: &Now) -> bool {
+        let recent = |at: &&Micros| **at + OWN_CHANGES_WINDOW > now.mono;
+        self.own_changes.iter().filter(recent).count() < OWN_CHANGES_MAX
+    }
+
     fn restore_drift(&mut self, now: &Now, actions: &mut Vec<Action>) {
-        if self.inventory.on_drift == OnDrift::Report || self.busy().is_some() {
+        let off = self.inventory.on_drift == OnDrift::Report;
+        if off || self.busy().is_some() || !self.may_act_alone(now) {
             return;
         }
         let ours = |seen: &Seen| seen.up && seen.drift.iter().any(|d| !d.wanted.is_dark());

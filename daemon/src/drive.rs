@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Domains, Step, Wave, waves};
+use crate::inventory::FibreEnd;
 use crate::mover::{Limits, Mover, Next, StepEnd};
 use crate::state::{
     DeviceName, Fabric, Micros, Move, Observation, Op, Outcome, Position, Positions, Slot, Txn, at,
@@ -25,6 +26,8 @@ pub trait Site: Domains {
     fn limits(&self, device: &DeviceName) -> Limits;
     /// What takes traffic off a slot: a slot of a Linux switch, 0 drained and 1 in use.
     fn lever(&self, device: &DeviceName, slot: Slot) -> Option<(DeviceName, Slot)>;
+    /// The other end of the fibre that a slot at this position looks into, where it is known.
+    fn far_end(&self, device: &DeviceName, slot: Slot, position: Position) -> Option<&FibreEnd>;
 }
 
 /// Traffic is on.
@@ -85,6 +88,8 @@ pub struct Drive {
     target: Fabric,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     held: BTreeSet<(DeviceName, Slot)>,
+    /// Where devices that this drive does not move stand.
+    standing: Fabric,
     start: Start,
     stage: Stage,
     /// Arming: the next try or `None` while one is in flight, and when to give up.
@@ -114,7 +119,7 @@ struct Arming {
 
 impl Drive {
     /// A drive to `target`. `neighbours` are who should be seen where; `held` are levers an operator
-    /// has drained by hand, which stay so.
+    /// has drained by hand, which stay so; `standing` is where other devices stand.
     #[must_use]
     pub fn new(
         txn: Txn,
@@ -122,12 +127,14 @@ impl Drive {
         start: Start,
         neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
         held: BTreeSet<(DeviceName, Slot)>,
+        standing: Fabric,
     ) -> Self {
         Self {
             txn,
             target,
             neighbours,
             held,
+            standing,
             start,
             stage: Stage::Arm,
             arming: BTreeMap::new(),
@@ -339,9 +346,38 @@ impl Drive {
         for (device, step) in steps {
             self.fired.insert(device.clone());
             let baseline = self.seen.get(&device).cloned();
-            self.start_mover(device, step, baseline, site, commands);
+            let unlit = self.unlit(&device, &step, wave, site);
+            self.start_mover(device, (step, unlit), baseline, site, commands);
         }
         Stage::Move(wave)
+    }
+
+    /// The slots of a step into which nobody sends light when this wave is done: the far end stands
+    /// elsewhere, for now or for good.
+    fn unlit(
+        &self,
+        device: &DeviceName,
+        step: &Step,
+        wave: usize,
+        site: &impl Site,
+    ) -> BTreeSet<Slot> {
+        let stands = |far: &DeviceName, slot: Slot| {
+            let moved = self.waves[..=wave]
+                .iter()
+                .rev()
+                .find_map(|wave| wave.get(far).and_then(|step| step.end().get(&slot).copied()));
+            let seen = self.seen.get(far).map(|seen| &seen.positions);
+            moved.or_else(|| Some(at(seen.or_else(|| self.standing.get(far))?, slot)))
+        };
+        let faces = |slot: Slot, to: Position| match site.far_end(device, slot, to) {
+            Some((far, far_slot, position)) => stands(far, *far_slot) == Some(*position),
+            None => true,
+        };
+        step.end()
+            .into_iter()
+            .filter(|&(slot, to)| !faces(slot, to))
+            .map(|(slot, _)| slot)
+            .collect()
     }
 
     fn start_undrain(
@@ -389,14 +425,14 @@ impl Drive {
             steps.entry(device).or_default().add.push(Move { slot, from, to });
         }
         for (device, step) in steps {
-            self.start_mover(device, step, None, site, commands);
+            self.start_mover(device, (step, BTreeSet::new()), None, site, commands);
         }
     }
 
     fn start_mover(
         &mut self,
         device: DeviceName,
-        step: Step,
+        (step, unlit): (Step, BTreeSet<Slot>),
         baseline: Option<Observation>,
         site: &impl Site,
         commands: &mut Vec<Command>,
@@ -404,6 +440,7 @@ impl Drive {
         let neighbours = self.neighbours.get(&device).cloned().unwrap_or_default();
         let (sharing, limits) = (site.sharing(&device), site.limits(&device));
         let mut mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
+        mover.expect_no_light(unlit);
         let next = mover.start();
         self.movers.insert(device.clone(), mover);
         self.take(device, next, commands);

@@ -7,7 +7,7 @@ use crate::change::Domains;
 use crate::drive::Site;
 use crate::mover::Limits;
 use crate::record::OnFailure;
-use crate::state::{DeviceName, Micros, Sharing, Slot};
+use crate::state::{DeviceName, Micros, Position, Sharing, Slot};
 
 /// One device.
 #[derive(Clone, Debug)]
@@ -60,11 +60,16 @@ pub enum OnDrift {
     Restore,
 }
 
+/// One end of a fibre: where a slot has to stand to look into it.
+pub type FibreEnd = (DeviceName, Slot, Position);
+
 /// Everything that is installed, and the operator's policies.
 #[derive(Clone, Debug)]
 pub struct Inventory {
     /// The devices.
     pub devices: BTreeMap<DeviceName, Device>,
+    /// Both directions of every fibre that joins two devices, where the cabling is known.
+    pub fibres: BTreeMap<FibreEnd, FibreEnd>,
     /// The most links of one failure domain that a transaction may darken at a time.
     pub dark_links_max: usize,
     /// How often an idle device is read.
@@ -81,6 +86,7 @@ impl Default for Inventory {
     fn default() -> Self {
         Self {
             devices: BTreeMap::new(),
+            fibres: BTreeMap::new(),
             dark_links_max: 1024,
             poll_every: Micros::from_secs(10),
             on_failure: OnFailure::default(),
@@ -106,6 +112,9 @@ impl Domains for Inventory {
 impl Site for Inventory {
     fn limits(&self, device: &DeviceName) -> Limits {
         self.devices.get(device).map(|d| d.limits.clone()).unwrap_or_default()
+    }
+    fn far_end(&self, device: &DeviceName, slot: Slot, position: Position) -> Option<&FibreEnd> {
+        self.fibres.get(&(device.clone(), slot, position))
     }
     fn lever(&self, device: &DeviceName, slot: Slot) -> Option<(DeviceName, Slot)> {
         self.devices.get(device)?.levers.get(&slot).cloned()

@@ -1,4 +1,5 @@
-//! The write-ahead journal: a text file that a person can read and only grows.
+//! The write-ahead journal: a text file that a person can read and that only grows, until it is long
+//! and begins anew with one record that says all that went before.
 //!
 //! ```text
 //!   <seq> <sha256 of the line before and this line's body> <body as JSON>\n
@@ -36,6 +37,11 @@ pub trait Storage {
     /// # Errors
     /// The device's; nothing may be assumed about what is durable.
     fn sync(&mut self) -> io::Result<()>;
+    /// Puts `bytes` in the place of everything there is, durably and at once or not at all.
+    ///
+    /// # Errors
+    /// The device's; then what was there is there still.
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Cuts the file to `length` bytes, durably.
     ///
     /// # Errors
@@ -52,6 +58,9 @@ impl<S: Storage + ?Sized> Storage for Box<S> {
     }
     fn sync(&mut self) -> io::Result<()> {
         (**self).sync()
+    }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (**self).replace(bytes)
     }
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         (**self).truncate(length)
@@ -174,6 +183,30 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.chain.seq
     }
 
+    /// The hash of its last line.
+    #[must_use]
+    pub fn head(&self) -> &str {
+        &self.chain.hash
+    }
+
+    /// Begins anew with one record that says all that those before it said.
+    ///
+    /// # Errors
+    /// When the storage cannot; the journal is as it was then and goes on.
+    pub fn restart(&mut self, first: &R) -> Result<(), JournalError> {
+        if let Some(why) = &self.poisoned {
+            return Err(JournalError::Poisoned(why.clone()));
+        }
+        let body = serde_json::to_string(first).map_err(io::Error::from)?;
+        if body.len() > BODY_BYTES_MAX {
+            return Err(JournalError::TooLong(body.len()));
+        }
+        let mut chain = Chain::new();
+        self.storage.replace(chain.push(&body).as_bytes())?;
+        self.chain = chain;
+        Ok(())
+    }
+
     /// Why it takes no more records, if so.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
@@ -280,6 +313,10 @@ mod tests {
         fn sync(&mut self) -> io::Result<()> {
             Ok(())
         }
+        fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+            self.0 = bytes.to_vec();
+            Ok(())
+        }
         fn truncate(&mut self, length: u64) -> io::Result<()> {
             self.0.truncate(usize::try_from(length).unwrap());
             Ok(())
@@ -329,6 +366,18 @@ mod tests {
             assert!(opened.damage.is_some(), "flip of bit {bit} went unnoticed");
             assert!(journal.append([&"more".to_owned()]).is_err());
         }
+    }
+
+    #[test]
+    fn a_journal_that_begins_anew_goes_on_from_there() {
+        let (mut journal, _) = Journal::<String, _>::open(Memory::default()).unwrap();
+        journal.append([&"one".to_owned(), &"two".to_owned()]).unwrap();
+        journal.restart(&"both".to_owned()).unwrap();
+        journal.append([&"three".to_owned()]).unwrap();
+        let (again, _, damage) = read_all::<String>(&journal.storage.0);
+        assert!(damage.is_none());
+        assert_eq!((again.len(), journal.length()), (2, 2));
+        assert_eq!(again, ["both", "three"]);
     }
 
     #[test]

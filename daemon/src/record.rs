@@ -14,6 +14,8 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 
 /// How many past transactions can be named in a rollback, and how many request ids are remembered.
 pub const HISTORY_MAX: usize = 1024;
+/// How many devices past transactions name together, so that memory stays small where each names many.
+const ENTRIES_MAX: usize = 32_768;
 
 /// Who asked, and the id under which asking again acts once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -133,6 +135,13 @@ pub enum Record {
         /// Unix time in milliseconds.
         wall_ms: u64,
     },
+    /// Everything that the records of an earlier journal said; this one begins with it.
+    Snapshot {
+        /// The hash of the earlier journal's last line.
+        after: String,
+        /// What it came to.
+        ledger: Box<Ledger>,
+    },
     /// A transaction begins: durable before any device hears of it.
     Intent(Box<Intent>),
     /// This wave is about to move light.
@@ -186,7 +195,7 @@ pub enum Record {
 }
 
 /// A transaction that has begun and not ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
     /// What it wants.
     pub intent: Intent,
@@ -217,12 +226,11 @@ pub struct Past {
     /// Device by device.
     pub parts: BTreeMap<DeviceName, PartEnd>,
     /// What we owned on its devices before it, and what else it moved out of the way.
-    #[serde(skip)]
     pub stood_before: Fabric,
 }
 
 /// Everything that survives a crash.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Counts the changes of what is owned; a client that plans against an old one is refused.
     pub version: u64,
@@ -263,6 +271,7 @@ impl Ledger {
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Started { .. } => {}
+            Record::Snapshot { ledger, .. } => self.clone_from(ledger),
             Record::Intent(intent) => self.begin(intent),
             Record::Fire { wave, .. } => {
                 if let Some(open) = &mut self.open {
@@ -355,8 +364,11 @@ impl Ledger {
             parts: parts.clone(),
             stood_before,
         });
-        if self.history.len() > HISTORY_MAX {
-            self.history.pop_front();
+        let devices = |past: &Past| past.parts.len().max(past.stood_before.len());
+        let mut entries: usize = self.history.iter().map(devices).sum();
+        while self.history.len() > HISTORY_MAX || (entries > ENTRIES_MAX && self.history.len() > 1)
+        {
+            entries -= self.history.pop_front().as_ref().map_or(0, devices);
         }
     }
 

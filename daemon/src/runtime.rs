@@ -9,12 +9,14 @@
 //! One task owns the controller and the journal, so there is nothing to lock. When the journal
 //! fails, the controller is asked nothing any more: reads go on, changes are refused, light stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lightloom_fabric::fabric::Fabric as Installed;
-use lightloom_fabric::fault::Part;
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::id::BundleId;
+use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
@@ -74,8 +76,6 @@ pub struct Contact {
     pub trouble: Option<String>,
     /// Since when, on the monotonic clock.
     pub down_since: Option<Micros>,
-    /// Its death has been acted on.
-    pub counted_dead: bool,
 }
 
 /// Everything that runs.
@@ -105,8 +105,18 @@ pub struct Runtime {
     plans: BTreeMap<String, Plan>,
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
+    /// A bypass that was not asked for waits till then after the last.
+    bypass_not_before: Micros,
+    /// The journal begins anew at this length.
+    shorten_at: u64,
     changes: watch::Sender<u64>,
 }
+
+/// A journal longer than this begins anew.
+const JOURNAL_RECORDS_MAX: u64 = 10_000;
+
+/// How long after one bypass of its own the daemon tries the next.
+const BYPASS_AGAIN_AFTER: Micros = Micros::from_secs(1);
 
 /// What a runtime is made of.
 pub struct Parts {
@@ -154,6 +164,8 @@ impl Runtime {
             plans: BTreeMap::new(),
             began: None,
             event_at: None,
+            bypass_not_before: Micros::default(),
+            shorten_at: JOURNAL_RECORDS_MAX,
             changes: parts.changes,
         };
         runtime.plan = runtime.load_plan(&runtime.controller.ledger().plan_sha256.clone());
@@ -198,6 +210,7 @@ impl Runtime {
             self.handle(Event::Tick);
         }
         self.notice_deaths();
+        self.shorten_journal();
         let pending = self.controller.ledger().pending.as_ref();
         let left = pending.map_or(Micros(0), |pending| pending.deadline(&now) - now.mono);
         self.metrics.confirm_pending_seconds.set(left.as_secs_f64());
@@ -329,6 +342,22 @@ impl Runtime {
         true
     }
 
+    /// A journal that has grown long begins anew with what it came to, so that neither the file nor
+    /// the time of a recovery grows for ever. When that fails, it goes on as it was.
+    fn shorten_journal(&mut self) {
+        if self.journal.length() < self.shorten_at || self.controller.is_busy() {
+            return;
+        }
+        let ledger = Box::new(self.controller.ledger().clone());
+        let first = Record::Snapshot { after: self.journal.head().to_owned(), ledger };
+        match self.journal.restart(&first) {
+            Ok(()) => tracing::info!("the journal begins anew; the old one is beside it"),
+            Err(error) => tracing::warn!(%error, "the journal could not be shortened"),
+        }
+        self.records = self.journal.length();
+        self.shorten_at = self.records + JOURNAL_RECORDS_MAX;
+    }
+
     fn note(&mut self, note: Note) {
         match note {
             Note::Up(device) => {
@@ -336,7 +365,6 @@ impl Runtime {
                 self.metrics.device_up.with_label_values(&[device.as_str()]).set(1.0);
                 let contact = self.contacts.entry(device).or_default();
                 (contact.trouble, contact.down_since) = (None, None);
-                contact.counted_dead = false;
             }
             Note::Down(device, why) => {
                 tracing::warn!(%device, why, "down");
@@ -431,8 +459,12 @@ impl Runtime {
             .ok_or_else(|| refused("no plan is known to be on the devices: apply one".into()))?;
         let next = bypass::next_plan(installed, plan, broken, repaired)
             .map_err(|reasons| Answer::Refused { reasons })?;
-        let target =
+        let mut target =
             desired::paths(&next, &self.config).map_err(|reasons| Answer::Refused { reasons })?;
+        // What cannot be reached and need not move is left for when it is back.
+        let ledger = self.controller.ledger();
+        let up = |device: &DeviceName| self.controller.devices().get(device).is_some_and(|d| d.up);
+        target.retain(|device, want| up(device) || ledger.owned.get(device) != Some(want));
         let apply = Apply {
             target,
             plan_sha256: bypass::sha256_of(&next),
@@ -443,33 +475,68 @@ impl Runtime {
         Ok((asked, apply, next))
     }
 
-    /// A module that cannot be talked to for longer than the heartbeat counts as dead.
+    /// Modules that are silent for longer than the heartbeat, or at once when the light of a fibre
+    /// of theirs is gone too; and fibres without light between modules that are well.
+    fn broken_by_itself(&self) -> Vec<Part> {
+        let (now, heartbeat) = (self.clock.now().mono, micros(self.config.file.policies.heartbeat));
+        let contact = |device: &DeviceName| self.contacts.get(device);
+        let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
+        let overdue = |c: &Contact| c.down_since.is_some_and(|since| since + heartbeat <= now);
+        let bundles = self.config.bundles.iter();
+        let silent = bundles.filter(|(_, device)| contact(device).is_some_and(overdue));
+        let mut broken: BTreeSet<Part> = silent.map(|(&bundle, _)| Part::Bundle(bundle)).collect();
+        for ((near, _, position), (far, ..)) in self.controller.dark_fibres() {
+            let down = contact(&far).is_some_and(|far| far.down_since.is_some());
+            broken.extend(match (down, bundle(&near), bundle(&far)) {
+                (true, _, Some(far)) => Some(Part::Bundle(far)),
+                (false, Some(bundle), Some(_)) => {
+                    let path = u8::try_from(position.0).unwrap_or(u8::MAX);
+                    Some(Part::Fibre(Port { bundle, path }))
+                }
+                _ => None,
+            });
+        }
+        broken.into_iter().collect()
+    }
+
+    /// Bypasses what broke by itself, if the policy is to do so, once it is not in the plan yet.
     fn notice_deaths(&mut self) {
+        let now = self.clock.now();
         if self.config.file.policies.on_fault != OnFault::Bypass
-            || self.plan.is_none()
             || self.controller.is_busy()
+            || self.controller.ledger().pending.is_some()
             || self.failed.is_some()
+            || now.mono < self.bypass_not_before
         {
             return;
         }
-        let (now, heartbeat) = (self.clock.now().mono, micros(self.config.file.policies.heartbeat));
-        let dead = |c: &Contact| c.down_since.is_some_and(|since| since + heartbeat <= now);
-        let mut broken = Vec::new();
-        for (bundle, device) in &self.config.bundles {
-            if let Some(contact) = self.contacts.get_mut(device)
-                && dead(contact)
-                && !contact.counted_dead
-            {
-                contact.counted_dead = true;
-                broken.push(Part::Bundle(*bundle));
-            }
-        }
+        let (Some(installed), Some(plan)) = (&self.installed, &self.plan) else { return };
+        let Ok(mut known) = FaultSet::of(&installed.hbd, plan.faults.iter().copied()) else {
+            return;
+        };
+        let mut news = |part: &Part| {
+            let covered = match part {
+                Part::Bundle(bundle) => known.nodes.contains(&bundle.node),
+                Part::Node(_) | Part::Fibre(_) => false,
+            };
+            !covered && known.insert(&installed.hbd, *part).unwrap_or(false)
+        };
+        let broken: Vec<Part> = self.broken_by_itself().into_iter().filter(|p| news(p)).collect();
         if broken.is_empty() {
             return;
         }
-        tracing::warn!(count = broken.len(), "modules are silent: bypassing them");
-        let request = format!("heartbeat-{}", self.controller.ledger().last_txn.0 + 1);
-        let actor = "policy:heartbeat".to_owned();
+        self.bypass_not_before = now.mono + BYPASS_AGAIN_AFTER;
+        let parts = broken.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if !self.controller.may_act_alone(&now) {
+            tracing::error!(
+                parts,
+                "broken, but too much was changed without being asked: `ctl fault`"
+            );
+            return;
+        }
+        tracing::warn!(parts, "broken: bypassing");
+        let request = format!("policy-{}-{}", now.wall_ms, self.controller.ledger().last_txn.0 + 1);
+        let actor = "policy:fault".to_owned();
         let asked = Asked { actor, digest: request.clone(), request };
         let (answer, _) = oneshot::channel();
         self.take_call(Call::Fault { asked, broken, repaired: Vec::new(), answer });

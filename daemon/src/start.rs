@@ -84,7 +84,10 @@ pub struct Daemon {
 ///
 /// # Errors
 /// What keeps the daemon from starting; nothing was sent to any device then.
-pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
+pub fn start(mut config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
+    if let Some(installed) = &installed {
+        config.cable(installed);
+    }
     let folder = config.file.state_dir.clone();
     fs::DirBuilder::new()
         .recursive(true)

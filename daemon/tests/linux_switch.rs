@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use lightloom_daemon::config::linux::LinuxFile;
 use lightloom_daemon::driver::Driver;
-use lightloom_daemon::driver::linux::{Linux, LinuxFile};
+use lightloom_daemon::driver::linux::Linux;
 use lightloom_daemon::state::{Move, Op, Outcome, Position, Slot, Txn, at};
 use lightloom_fabric::seed::Seed;
 use rand::RngExt;

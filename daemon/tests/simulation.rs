@@ -207,7 +207,13 @@ fn s16_hours_of_storm() {
     }
     println!("S16: {hours} simulated hours, {total:?}, 0 violations");
     assert!(total.committed > 0 && total.rolled_back > 0 && total.partial > 0);
-    assert!(total.crashes > 0 && total.unknown > 0 && total.drifts > 0 && total.conflicts > 0);
+    assert!(
+        total.shortened > 0
+            && total.crashes > 0
+            && total.unknown > 0
+            && total.drifts > 0
+            && total.conflicts > 0
+    );
 }
 
 // ---- the scorecard -----------------------------------------------------------------------------

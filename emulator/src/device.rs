@@ -30,7 +30,7 @@ mod transceiver;
 
 pub use fault::{Fault, FaultError, Share};
 pub use line::{Faulty, FaultyLight};
-pub use list::{DeviceList, DeviceListFile, Endpoint, load};
+pub use list::{DeviceList, DeviceListFile, Endpoint, load, load_beside};
 pub use optics::Optics;
 pub use rack::{AnyDevice, Rack, Slot};
 pub use switch::{OpticalSwitch, SwitchSpec};

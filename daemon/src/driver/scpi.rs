@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::{Awaits, Dialect, Input, Progress, Request, take_line};
+use super::{Awaits, Dialect, Input, Progress, Request, size_of, take_line};
 use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
 
 /// Ports that one power query may name.
@@ -86,7 +86,7 @@ impl Scpi {
 
     fn take_size(&mut self, line: &str) -> Option<()> {
         let (ingress, egress) = line.split_once(',')?;
-        self.size = Some((ingress.trim().parse().ok()?, egress.trim().parse().ok()?));
+        self.size = Some(size_of(ingress, egress)?);
         Some(())
     }
 

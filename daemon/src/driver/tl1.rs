@@ -6,7 +6,7 @@
 //! now, `SROF` may have moved something, the others changed nothing.
 
 use super::scpi::millis;
-use super::{Awaits, Dialect, Input, Progress, Request};
+use super::{Awaits, Dialect, Input, Progress, Request, size_of};
 use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
 
 /// The TL1 dialect.
@@ -91,7 +91,7 @@ impl Tl1 {
             Awaits::Size => {
                 let size = body.iter().find_map(|line| line.split_once("SIZE="))?.1;
                 let (ingress, egress) = size.split_once('x')?;
-                self.size = Some((ingress.trim().parse().ok()?, egress.trim().parse().ok()?));
+                self.size = Some(size_of(ingress, egress)?);
             }
             Awaits::Positions => {
                 let mut positions = Positions::new();

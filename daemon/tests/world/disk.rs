@@ -106,6 +106,15 @@ impl Storage for Disk {
         state.durable = state.written.clone();
         Ok(())
     }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.0.borrow_mut();
+        if state.capacity_bytes.is_some_and(|capacity| capacity < bytes.len()) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        state.written = bytes.to_vec();
+        state.durable = bytes.to_vec();
+        Ok(())
+    }
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
         state.written.truncate(usize::try_from(length).expect("disks in tests are small"));

@@ -103,6 +103,7 @@ pub struct Counts {
     pub unknown: u64,
     pub switches: u64,
     pub drifts: u64,
+    pub shortened: u64,
 }
 
 impl Counts {
@@ -118,6 +119,7 @@ impl Counts {
         self.unknown += other.unknown;
         self.switches += other.switches;
         self.drifts += other.drifts;
+        self.shortened += other.shortened;
     }
 }
 
@@ -360,6 +362,26 @@ impl World {
         let Some(controller) = &mut self.controller else { return };
         let actions = controller.handle(&self.now, event);
         self.perform(actions);
+        self.shorten_journal();
+    }
+
+    /// As the real runtime does, only sooner: a crash may come before it or after it.
+    fn shorten_journal(&mut self) {
+        const RECORDS_MAX: u64 = 100;
+        let (Some(journal), Some(controller)) = (&mut self.journal, &self.controller) else {
+            return;
+        };
+        if journal.length() < RECORDS_MAX || controller.is_busy() {
+            return;
+        }
+        let ledger = Box::new(controller.ledger().clone());
+        let first = Record::Snapshot { after: journal.head().to_owned(), ledger };
+        if journal.restart(&first).is_ok() {
+            self.counts.shortened += 1;
+        }
+        if self.crash_chance > 0.0 && self.rng.random_bool(0.1) {
+            self.crash("after the journal began anew");
+        }
     }
 
     /// Does what the controller says, in order, as the real runtime does.

@@ -31,6 +31,10 @@ pub enum Fault {
     Late(Picoseconds),
     /// The connection stays up and carries nothing, either way.
     HalfOpen,
+    /// No power: nothing is heard of the device and it sends no light.
+    Dead,
+    /// The fibre of this external path is pulled: no light either way.
+    Unplug(u8),
     /// The switch element of a port (a group of a transceiver) does not move; of all, without
     /// one. The device says so.
     Stuck(Option<u16>),
@@ -54,7 +58,7 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a fault: write one of `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, \
-     `half-open`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `reboot`, \
+     `half-open`, `dead`, `unplug 1`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `reboot`, \
      `reboot-in-commit`, `clear`"
 )]
 pub struct FaultError(String);
@@ -89,6 +93,10 @@ impl FromStr for Fault {
             ("garble", Some(share)) => share.parse().ok().map(Self::Garble),
             ("late", Some(span)) => span.parse().ok().map(Self::Late),
             ("half-open", None) => Some(Self::HalfOpen),
+            ("dead", None) => Some(Self::Dead),
+            ("unplug", Some(path)) => {
+                path.parse().ok().filter(|path| (1..=8).contains(path)).map(Self::Unplug)
+            }
             ("stuck", None) => Some(Self::Stuck(None)),
             ("stuck", Some(port)) => port.parse().ok().map(|port| Self::Stuck(Some(port))),
             ("lie", None) => Some(Self::Lie),
@@ -116,6 +124,8 @@ impl fmt::Display for Fault {
             Self::Garble(share) => write!(f, "garble {share}"),
             Self::Late(span) => write!(f, "late {}", span.to_string().replace(' ', "")),
             Self::HalfOpen => f.write_str("half-open"),
+            Self::Dead => f.write_str("dead"),
+            Self::Unplug(path) => write!(f, "unplug {path}"),
             Self::Stuck(None) => f.write_str("stuck"),
             Self::Stuck(Some(port)) => write!(f, "stuck {port}"),
             Self::Lie => f.write_str("lie"),
@@ -132,6 +142,9 @@ impl fmt::Display for Fault {
 /// The faults of the light that are in force, as a device keeps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LightFaults {
+    /// Without power.
+    pub(crate) dead: bool,
+    pub(crate) unplugged: Option<u8>,
     pub(crate) all_stuck: bool,
     pub(crate) stuck_port: Option<u16>,
     pub(crate) lies: bool,
@@ -146,6 +159,8 @@ impl LightFaults {
     /// Takes a fault of the light; others change nothing.
     pub(crate) fn apply(&mut self, fault: Fault) {
         match fault {
+            Fault::Dead => self.dead = true,
+            Fault::Unplug(path) => self.unplugged = Some(path),
             Fault::Stuck(None) => self.all_stuck = true,
             Fault::Stuck(port) => self.stuck_port = port,
             Fault::Lie => self.lies = true,
@@ -185,6 +200,8 @@ mod tests {
             "garble 100%",
             "late 5ms",
             "half-open",
+            "dead",
+            "unplug 2",
             "stuck",
             "stuck 3",
             "lie",

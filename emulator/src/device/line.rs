@@ -85,7 +85,7 @@ impl<D: Device + FaultyLight> Faulty<D> {
             Fault::Duplicate(share) => self.faults.duplicate = share,
             Fault::Garble(share) => self.faults.garble = share,
             Fault::Late(span) => self.faults.late = span,
-            Fault::HalfOpen => self.faults.half_open = true,
+            Fault::HalfOpen | Fault::Dead => self.faults.half_open = true,
             Fault::Clear => self.faults = LineFaults::default(),
             _ => {}
         }

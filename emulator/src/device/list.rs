@@ -19,6 +19,7 @@
 use std::net::SocketAddr;
 
 use lightloom_fabric::document::{self, Check, Diagnostic, codes};
+use lightloom_fabric::khop::Port;
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Picoseconds, SimTime, Text};
 use lightloom_firmware_api::module::{Profile, padded};
@@ -26,7 +27,7 @@ use lightloom_firmware_api::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Port;
+use super::Port as Entry;
 use super::fault::Fault;
 use super::line::Faulty;
 use super::rack::{AnyDevice, Rack, Slot};
@@ -46,6 +47,10 @@ pub struct DeviceListFile {
     /// Modules with a switch inside, each on a pty of its own.
     #[serde(default)]
     pub transceivers: Vec<TransceiversFile>,
+    /// The fabric file whose fibres join the transceivers, named after their bundles. Without it
+    /// light always arrives.
+    #[serde(default)]
+    pub fabric: Option<String>,
     /// Optical circuit switches.
     #[serde(default)]
     pub switches: Vec<SwitchFile>,
@@ -164,9 +169,9 @@ pub struct FaultFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// On a pty.
-    Pty(Port),
+    Pty(Entry),
     /// On a TCP port of its own; port 0 takes a free one.
-    Tcp(Port, SocketAddr),
+    Tcp(Entry, SocketAddr),
 }
 
 /// A rack built from a file, and how its devices are reached.
@@ -181,14 +186,31 @@ pub struct DeviceList {
 /// Reads a device list. The result is `None` exactly when some diagnostic is an error.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
-    document::load(file, bytes, build)
+    load_beside(file, bytes, &mut |name| Err(format!("{name}: no other file is read here")))
 }
 
-fn build(file: DeviceListFile, check: &mut Check<'_>) -> Option<DeviceList> {
+/// Reads a device list that may name its fabric, which `read` reads by its name in the list.
+#[must_use]
+pub fn load_beside(
+    file: &str,
+    bytes: &[u8],
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> (Option<DeviceList>, Vec<Diagnostic>) {
+    document::load(file, bytes, |list, check| build(list, read, check))
+}
+
+fn build(
+    file: DeviceListFile,
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+    check: &mut Check<'_>,
+) -> Option<DeviceList> {
     let seed = Seed(file.seed);
     let mut list = DeviceList::default();
     for (index, group) in file.transceivers.iter().enumerate() {
         add_transceivers(&mut list, seed, group, index, check);
+    }
+    if let Some(fabric) = &file.fabric {
+        join(&mut list, fabric, read, check);
     }
     for (index, switch) in file.switches.iter().enumerate() {
         add_switch(&mut list, seed, switch, index, check);
@@ -225,11 +247,42 @@ fn add_transceivers(
         let spec = transceiver_spec(group, number);
         let device = Faulty::new(Transceiver::new(&spec, seed, number), seed, number);
         match list.rack.add(&name, AnyDevice::Transceiver(Box::new(device))) {
-            Some(slot) => list.endpoints.push((slot, Endpoint::Pty(Port::Frames))),
+            Some(slot) => list.endpoints.push((slot, Endpoint::Pty(Entry::Frames))),
             None => {
                 check.error(codes::BAD_VALUE, &place, format!("two devices are called `{name}`"));
                 return;
             }
+        }
+    }
+}
+
+/// Joins the transceivers by the fibres of a fabric; those that are not of it are left alone.
+fn join(
+    list: &mut DeviceList,
+    fabric: &str,
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+    check: &mut Check<'_>,
+) {
+    let text = match read(fabric) {
+        Ok(text) => text,
+        Err(why) => {
+            check
+                .error(codes::BAD_VALUE, "/fabric", why)
+                .help("name a fabric file beside this one");
+            return;
+        }
+    };
+    let (Some(installed), _) = lightloom_fabric::file::load(fabric, text.as_bytes()) else {
+        let message = format!("{fabric} has mistakes");
+        let help = format!("`lightloom validate {fabric}` shows them");
+        check.error(codes::BAD_VALUE, "/fabric", message).help(help);
+        return;
+    };
+    for fibre in installed.hbd.fibres() {
+        let (a, b) = installed.hbd.ports(fibre);
+        let slot = |port: Port| Some((list.rack.slot(&port.bundle.to_string())?, port.path));
+        if let (Some(a), Some(b)) = (slot(a), slot(b)) {
+            list.rack.join(a, b);
         }
     }
 }
@@ -267,7 +320,7 @@ fn add_switch(
         }
     }
     let mut endpoints = Vec::new();
-    for (key, port, at) in [("scpi", Port::Scpi, &file.scpi), ("tl1", Port::Tl1, &file.tl1)] {
+    for (key, port, at) in [("scpi", Entry::Scpi, &file.scpi), ("tl1", Entry::Tl1, &file.tl1)] {
         match at.as_ref().map(|text| (text, text.parse())) {
             Some((_, Ok(address))) => endpoints.push(Endpoint::Tcp(port, address)),
             Some((text, Err(_))) => {
@@ -279,7 +332,7 @@ fn add_switch(
             None => {}
         }
     }
-    endpoints.extend(file.scpi_serial.then_some(Endpoint::Pty(Port::ScpiSerial)));
+    endpoints.extend(file.scpi_serial.then_some(Endpoint::Pty(Entry::ScpiSerial)));
     if check.has_errors() {
         return;
     }

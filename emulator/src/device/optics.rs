@@ -20,8 +20,11 @@ pub struct Optics {
     draws: Stream,
     at: [Path; GROUPS_MAX],
     going: [Option<(Path, Micros)>; GROUPS_MAX],
-    /// Light arriving on external paths 1 to 8, in tenths of a microwatt, before faults.
+    /// Light arriving on external paths 1 to 8, in tenths of a microwatt, before faults, while the
+    /// far end sends it.
     incoming: [f64; 8],
+    /// Whether it does.
+    far_end_sends: [bool; 8],
     /// What part of the launched light comes back over the loopback.
     loopback_transmission: f64,
     transmitters: u8,
@@ -43,6 +46,7 @@ impl Optics {
             at: [Path::DARK; GROUPS_MAX],
             going: [None; GROUPS_MAX],
             incoming,
+            far_end_sends: [true; 8],
             loopback_transmission,
             transmitters: 0,
             power_on,
@@ -57,6 +61,24 @@ impl Optics {
     /// If `number` is not 1 to 8.
     pub fn set_incoming(&mut self, number: u8, power: Power) {
         self.incoming[usize::from(number) - 1] = f64::from(power.0);
+    }
+
+    /// Whether the far end of external path `number` sends light this way from now on.
+    ///
+    /// # Panics
+    /// If `number` is not 1 to 8.
+    pub fn set_far_end(&mut self, number: u8, sends: bool) {
+        self.far_end_sends[usize::from(number) - 1] = sends;
+    }
+
+    /// Whether light leaves on external path `number`.
+    #[must_use]
+    pub fn sends(&self, now: Micros, number: u8) -> bool {
+        let there = self.true_path(now, 0).and_then(Path::external_number) == Some(number);
+        there
+            && self.transmitters != 0
+            && !self.faults.dead
+            && self.faults.unplugged != Some(number)
     }
 
     /// Where `group` really is: what a look into the module would find.
@@ -99,7 +121,11 @@ impl Hardware for Optics {
 
     fn tap(&self, _now: Micros, number: u8) -> Power {
         let index = usize::from(number).wrapping_sub(1);
-        self.incoming.get(index).map_or(Power::default(), |&light| self.weakened(light))
+        let light = self
+            .incoming
+            .get(index)
+            .filter(|_| self.far_end_sends[index] && self.faults.unplugged != Some(number));
+        light.map_or(Power::default(), |&light| self.weakened(light))
     }
 
     fn received(&self, now: Micros, lane: usize) -> Power {

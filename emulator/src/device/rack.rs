@@ -65,6 +65,8 @@ pub struct Rack {
     woken_at: Vec<Option<SimTime>>,
     wakeups: BTreeSet<(SimTime, Slot)>,
     faults: BTreeMap<SimTime, Vec<(Slot, Fault)>>,
+    /// Both directions of every fibre between two transceivers: external path to external path.
+    fibres: BTreeMap<(Slot, u8), (Slot, u8)>,
 }
 
 impl Rack {
@@ -87,6 +89,15 @@ impl Rack {
         self.by_name.get(name).copied()
     }
 
+    /// The device called `name`, or else all devices of the node of that name: `n17` is `n17/b0`,
+    /// `n17/b1` and so on.
+    #[must_use]
+    pub fn slots_of(&self, name: &str) -> Vec<Slot> {
+        let of_node = |of: &str| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+        let named = self.by_name.iter().filter(|(of, _)| *of == name || of_node(of));
+        named.map(|(_, slot)| *slot).collect()
+    }
+
     /// Names and devices in slot order.
     pub fn devices(&self) -> impl Iterator<Item = (&str, &AnyDevice)> {
         self.devices.iter().map(|(name, device)| (name.as_str(), device))
@@ -105,6 +116,27 @@ impl Rack {
         &mut self.devices[slot.0].1
     }
 
+    /// Joins two transceivers: light arrives at one end only while the other sends it.
+    pub fn join(&mut self, a: (Slot, u8), b: (Slot, u8)) {
+        self.fibres.extend([(a, b), (b, a)]);
+        for slot in [a.0, b.0] {
+            self.spread_light(SimTime::START, slot);
+        }
+    }
+
+    /// Tells the far ends of the fibres of `slot` whether it sends light now. A module is called at
+    /// the latest when its light has come to rest, so nobody is told late.
+    fn spread_light(&mut self, now: SimTime, slot: Slot) {
+        for number in 1..=2 {
+            let Some(&(far, far_number)) = self.fibres.get(&(slot, number)) else { continue };
+            let AnyDevice::Transceiver(near) = &self.devices[slot.0].1 else { return };
+            let sends = near.device().sends(now, number);
+            if let AnyDevice::Transceiver(far) = &mut self.devices[far.0].1 {
+                far.device_mut().optics_mut().set_far_end(far_number, sends);
+            }
+        }
+    }
+
     /// Lets a fault strike later.
     pub fn schedule(&mut self, at: SimTime, slot: Slot, fault: Fault) {
         self.faults.entry(at).or_default().push((slot, fault));
@@ -113,7 +145,7 @@ impl Rack {
     /// Lets a fault strike now.
     pub fn apply(&mut self, now: SimTime, slot: Slot, fault: Fault, out: &mut Vec<Output>) {
         self.devices[slot.0].1.apply(now, fault, out);
-        self.plan_wakeup(slot);
+        self.called(now, slot);
     }
 
     /// A client opened `line` of the device in `slot`.
@@ -125,7 +157,7 @@ impl Rack {
         out: &mut Vec<Output>,
     ) {
         self.devices[slot.0].1.as_device().open(now, line, port, out);
-        self.plan_wakeup(slot);
+        self.called(now, slot);
     }
 
     /// Bytes arrived on `line` of the device in `slot`.
@@ -138,7 +170,7 @@ impl Rack {
         out: &mut Vec<Output>,
     ) {
         self.devices[slot.0].1.as_device().on_bytes(now, line, input, out);
-        self.plan_wakeup(slot);
+        self.called(now, slot);
     }
 
     /// The client of `line` is gone.
@@ -156,7 +188,7 @@ impl Rack {
         }
         while let Some(&(at, slot)) = self.wakeups.first().filter(|(at, _)| *at <= now) {
             self.devices[slot.0].1.as_device().on_time(now.max(at), out);
-            self.plan_wakeup(slot);
+            self.called(now, slot);
         }
     }
 
@@ -165,6 +197,11 @@ impl Rack {
     pub fn next_wakeup(&self) -> Option<SimTime> {
         let device = self.wakeups.first().map(|(at, _)| *at);
         device.into_iter().chain(self.faults.keys().next().copied()).min()
+    }
+
+    fn called(&mut self, now: SimTime, slot: Slot) {
+        self.spread_light(now, slot);
+        self.plan_wakeup(slot);
     }
 
     fn plan_wakeup(&mut self, slot: Slot) {

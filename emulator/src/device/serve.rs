@@ -350,14 +350,17 @@ impl Server {
     /// Does what one control line says.
     fn obey(&mut self, line: &str) -> String {
         let (name, fault) = line.split_once(' ').unwrap_or((line, ""));
-        let Some(slot) = self.rack.slot(name) else {
+        let slots = self.rack.slots_of(name);
+        if slots.is_empty() {
             return format!("error: there is no device `{name}`");
-        };
+        }
         match fault.parse::<Fault>() {
             Ok(fault) => {
                 let now = self.now();
                 let mut out = Vec::new();
-                self.rack.apply(now, slot, fault, &mut out);
+                for slot in slots {
+                    self.rack.apply(now, slot, fault, &mut out);
+                }
                 self.send(out);
                 "ok".to_owned()
             }

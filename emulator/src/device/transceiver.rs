@@ -66,6 +66,12 @@ impl Transceiver {
         self.firmware.module_mut().hardware_mut()
     }
 
+    /// Whether light leaves on external path `number`.
+    #[must_use]
+    pub fn sends(&self, now: SimTime, number: u8) -> bool {
+        self.firmware.module().hardware().sends(self.micros(now), number)
+    }
+
     /// Where the light of `group` really goes; `None` while it moves.
     #[must_use]
     pub fn true_path(&self, now: SimTime, group: usize) -> Option<Path> {

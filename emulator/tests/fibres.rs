@@ -1,0 +1,60 @@
+//! Light travels the fibres of a fabric: it arrives where the far end sends it, and nowhere else.
+
+use lightloom_emulator::device::{AnyDevice, Device, Fault, Line, Port, Rack, load_beside};
+use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_firmware_api::module::Hardware;
+use lightloom_firmware_api::time::Micros;
+
+/// A line of four nodes, all modules but the first looking at their first fibre.
+fn rack() -> Rack {
+    let list =
+        "fabric: f.yaml\ntransceivers:\n  - names: n{0..3}/b{0..1}\n    power_on: external-1\n";
+    let fabric = "name: r\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n";
+    let (list, mistakes) = load_beside("d.yaml", list.as_bytes(), &mut |_| Ok(fabric.to_owned()));
+    list.unwrap_or_else(|| panic!("{mistakes:?}")).rack
+}
+
+fn light(rack: &mut Rack, name: &str, number: u8) -> u16 {
+    let slot = rack.slot(name).expect("a device");
+    let AnyDevice::Transceiver(module) = rack.device_mut(slot) else { panic!("a module") };
+    module.device_mut().optics_mut().tap(Micros(2_000_000), number).0
+}
+
+#[test]
+fn light_arrives_where_both_ends_look_at_one_fibre_until_one_dies() {
+    let mut rack = rack();
+    // +1 of n1 is path 1 of b0; -1 of n2 is path 1 of b1.
+    assert!(light(&mut rack, "n1/b0", 1) > 0 && light(&mut rack, "n2/b1", 1) > 0);
+    assert_eq!(light(&mut rack, "n1/b0", 2), 0, "nobody sends over +2");
+    let now = SimTime::START + Picoseconds::from_millis(10);
+    for slot in rack.slots_of("n2") {
+        rack.apply(now, slot, Fault::Dead, &mut Vec::new());
+    }
+    assert_eq!(light(&mut rack, "n1/b0", 1), 0);
+    assert!(light(&mut rack, "n0/b0", 1) > 0, "another fibre");
+    for slot in rack.slots_of("n2") {
+        rack.apply(now, slot, Fault::Clear, &mut Vec::new());
+    }
+    assert!(light(&mut rack, "n1/b0", 1) > 0);
+}
+
+#[test]
+fn a_node_is_all_its_devices_and_no_others() {
+    let rack = rack();
+    assert_eq!(rack.slots_of("n1").len(), 2);
+    assert_eq!(rack.slots_of("n1/b0").len(), 1);
+    assert!(rack.slots_of("n").is_empty() && rack.slots_of("n7").is_empty());
+}
+
+#[test]
+fn a_dead_module_answers_nothing() {
+    let mut rack = rack();
+    let slot = rack.slot("n0/b0").expect("a device");
+    let (now, mut out) = (SimTime::START, Vec::new());
+    rack.open(now, slot, (Line(0), Port::Frames), &mut out);
+    rack.apply(now, slot, Fault::Dead, &mut out);
+    rack.on_bytes(now, slot, Line(0), b"\x00hello\x00", &mut out);
+    assert!(out.is_empty());
+    let AnyDevice::Transceiver(module) = rack.device_mut(slot) else { panic!("a module") };
+    let _ = module.next_wakeup();
+}

@@ -1,0 +1,157 @@
+//! The daemon against emulated devices that fail, on real ptys and sockets: a node without power, a fibre
+//! without light, garbage on a line, somebody else's hand on a switch.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+mod daemon_rig;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
+use lightloom_daemon::controller::{Apply, Request};
+use lightloom_daemon::record::TxnResult;
+use lightloom_daemon::runtime::Runtime;
+use lightloom_daemon::state::{DeviceName, Fabric, Position, Slot};
+use lightloom_fabric::fault::Part;
+
+const NODES: u32 = 16;
+
+/// A ring whose fibres carry light only where both ends look at each other.
+fn ring(links: &Path) -> Modules {
+    let names = format!("n{{0..{}}}/b{{0..1}}", NODES - 1);
+    let list =
+        format!("fabric: ring.yaml\ntransceivers:\n  - {{names: \"{names}\", powered_for: 2s}}\n");
+    Modules::of_list(&list, links).0
+}
+
+/// A daemon that bypasses what breaks, on that ring, with a plan applied.
+async fn daemon(folder: &Path) -> Rig {
+    let links = folder.join("links");
+    let file = format!(
+        "policies: {{on_fault: bypass, heartbeat: 20s, poll_every: 200ms}}\nmodules:\n\
+         - {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\", limits: {{reply_within: 300ms}}}}\n",
+        NODES - 1,
+        links.display()
+    );
+    let mut rig = Rig::of_devices(&file, folder, Some(installed(NODES))).await;
+    rig.adopt_all().await;
+    rig.apply_plan(&first_plan(&installed(NODES))).await;
+    rig
+}
+
+fn faults(runtime: &Runtime) -> Vec<Part> {
+    runtime.plan.as_ref().map(|plan| plan.faults.clone()).unwrap_or_default()
+}
+
+/// A node of a ring that the plan uses.
+fn node_in_use() -> u32 {
+    first_plan(&installed(NODES)).circuits[1].a.bundle.node.0
+}
+
+#[test]
+fn a_node_without_power_is_bypassed_without_being_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let rig = daemon(folder.path()).await;
+        let node = node_in_use();
+        let died = Instant::now();
+        modules.fault(&format!("n{node} dead"));
+        let past = rig.bypass_of_its_own().await;
+        println!("n{node} lost its power; bypassed after {:.1?}", died.elapsed());
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        assert!(died.elapsed() < Duration::from_secs(15), "long before the heartbeat");
+        let broken = rig.look(faults).await;
+        let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
+        assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
+        // Its neighbours go on without drift: nobody looks at it any more.
+        let drifted = |runtime: &Runtime| {
+            runtime.controller.devices().values().filter(|d| d.up && !d.drift.is_empty()).count()
+        };
+        assert_eq!(rig.look(drifted).await, 0);
+    });
+}
+
+#[test]
+fn a_fibre_without_light_between_modules_that_are_well_is_bypassed() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let rig = daemon(folder.path()).await;
+        let port = first_plan(&installed(NODES)).circuits[1].a;
+        modules.fault(&format!("{} unplug {}", port.bundle, port.path));
+        let past = rig.bypass_of_its_own().await;
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        let broken = rig.look(faults).await;
+        assert!(matches!(broken[..], [Part::Fibre(_)]), "{broken:?}");
+    });
+}
+
+#[test]
+fn garbage_on_a_line_is_counted_and_survived() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        modules.fault("n3/b0 garble 3%");
+        let down = |runtime: &Runtime| {
+            let up = |d: &str| runtime.controller.devices()[&DeviceName::from(d)].up;
+            (!up("n3/b0") && up("n4/b0")).then_some(())
+        };
+        rig.find("the garbled module to be given up, and no other", down).await;
+        let noise = rig.shared.metrics.device_noise.with_label_values(&["n3/b0"]);
+        rig.find("the garbage to be counted", move |_| (noise.get() > 0.0).then_some(())).await;
+        modules.fault("n3/b0 clear");
+        let back = |runtime: &Runtime| {
+            let seen = &runtime.controller.devices()[&DeviceName::from("n3/b0")];
+            (seen.up && seen.observed.is_some() && seen.drift.is_empty()).then_some(())
+        };
+        rig.find("it to be seen again, as it stood", back).await;
+        let target = Fabric::from([("n3/b0".into(), [(Slot(0), Position(2))].into())]);
+        let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+        rig.committed(&answer).await;
+    });
+}
+
+#[test]
+fn a_circuit_that_somebody_else_makes_is_seen_within_one_poll() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0', \
+                tl1: '127.0.0.1:0', switching: 5ms}\n";
+    let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
+    on_a_runtime(async {
+        let file = format!(
+            "policies: {{poll_every: 300ms}}\ndevices:\n- {{name: ocs0, driver: {{scpi: {{tcp: \"{}\"}}}}}}\n",
+            at[0]
+        );
+        let mut rig = Rig::of_devices(&file, folder.path(), None).await;
+        let circuits = [(Slot(1), Position(9)), (Slot(2), Position(10))].into();
+        let target = Fabric::from([("ocs0".into(), circuits)]);
+        let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+        rig.committed(&answer).await;
+
+        let stream = TcpStream::connect(&at[1]).unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        for line in ["ACT-USER::root:1::root;", "ENT-PATCH::3,11:2:;"] {
+            (&stream).write_all(line.as_bytes()).unwrap();
+            // Messages that nobody asked for may come first.
+            let mut reply = Vec::new();
+            while !String::from_utf8_lossy(&reply).contains("COMPLD") {
+                assert!(reader.read_until(b';', &mut reply).unwrap() > 0);
+                assert!(reply.len() < 4096, "{}", String::from_utf8_lossy(&reply));
+            }
+        }
+        let moved = Instant::now();
+        let drift = |runtime: &Runtime| {
+            let drift = &runtime.controller.devices()[&DeviceName::from("ocs0")].drift;
+            (!drift.is_empty()).then(|| drift.clone())
+        };
+        let drift = rig.find("the drift", drift).await;
+        println!("drift seen {:.0?} after the move, polled every 300 ms", moved.elapsed());
+        assert_eq!((drift[0].slot, drift[0].observed), (Slot(3), Position(11)));
+        assert!(moved.elapsed() < Duration::from_secs(3), "one poll, and a busy machine");
+    });
+}
