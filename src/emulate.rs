@@ -2,6 +2,8 @@
 
 mod ci;
 mod junit;
+mod live;
+mod look;
 mod summary;
 mod sweep;
 mod text;
@@ -11,19 +13,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use lightloom_emulator::scenario::{
-    self, Outcome as Run, Progress as Watch, Scenario, SeedRange, Shard,
+    self, Finished, Loaded, Outcome as Run, Scenario, SeedRange, Settings, Shard,
 };
-use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::SimTime;
-use lightloom_planner::khop::{self, Method};
 
 use crate::cli::{Format, FormatArgument};
 use crate::output::{self, Outcome};
-use crate::progress::Progress;
 use crate::{files, plan};
 pub(crate) use ci::Reports;
+use live::Live;
 pub(crate) use sweep::show as show_sweep;
 
 /// Runs a scenario packet by packet: collectives, faults, what felt them.
@@ -51,6 +49,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     flows_out: Option<PathBuf>,
     #[command(flatten)]
+    look: look::Look,
+    #[command(flatten)]
     reports: Reports,
     #[command(flatten)]
     format: FormatArgument,
@@ -67,21 +67,31 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 fn run_once(arguments: &Arguments, source: &Source, seed: Option<Seed>) -> anyhow::Result<Outcome> {
-    let scenario = source.under(seed.unwrap_or(source.scenario.seed))?;
-    let fabric = &source.fabric;
+    let scenario = source.under(seed.unwrap_or(source.loaded.scenario.seed));
+    let fabric = &source.loaded.fabric;
+    let begun = Instant::now();
+    let mut start = scenario::plan(fabric, &scenario)?;
+    start.plan.metrics.plan_seconds = begun.elapsed().as_secs_f64();
     if arguments.format.format == Format::Text {
-        output::print(&describe_plan(fabric, &scenario)?)?;
+        output::print(&plan::describe(fabric, &start.plan, &start.verdict))?;
     }
-    let start = Instant::now();
-    let mut bar = Bar::new(if scenario.faults.is_empty() { 1 } else { 2 });
-    let mut result = scenario::run(fabric, &scenario, usize::from(arguments.threads), &mut bar)?;
-    drop(bar);
-    result.wall_seconds = start.elapsed().as_secs_f64();
+    let watch = arguments.look.watch(fabric)?;
+    let settings = Settings { threads: usize::from(arguments.threads), watch };
+    let begun = Instant::now();
+    let mut live = Live::new();
+    let Finished { outcome: mut result, engine, installed } =
+        scenario::run_from(fabric, &scenario, &start, settings, &mut live)?;
+    drop(live);
+    result.wall_seconds = begun.elapsed().as_secs_f64();
     result.packet_hops_per_second = result.packet_hops as f64 / result.wall_seconds;
     if let Some(path) = &arguments.flows_out {
         files::write(path, flows_csv(&result).as_bytes())?;
     }
+    arguments.look.write(&result, &engine, &installed)?;
     arguments.reports.write(&source.subject(), &[(&result).into()])?;
+    if result.never_ended {
+        output::note(&text::never_ended(&result));
+    }
     match arguments.format.format {
         Format::Json => output::print_json(&result)?,
         Format::Text => output::print(&text::describe(&result))?,
@@ -92,81 +102,34 @@ fn run_once(arguments: &Arguments, source: &Source, seed: Option<Seed>) -> anyho
 /// A scenario file that has been read, with its fabric.
 struct Source {
     path: PathBuf,
-    fabric: Fabric,
-    scenario: Scenario,
+    loaded: Loaded,
 }
 
 impl Source {
-    /// Reads the scenario and its fabric, showing every mistake.
+    /// Reads the scenario and all that it names, showing every mistake.
     fn read(path: &Path) -> anyhow::Result<Self> {
-        let (scenario, mistakes) = match files::read_document(path) {
-            Ok(bytes) => scenario::load(&files::name(path), &bytes),
+        let (loaded, mistakes) = match files::read_document(path) {
+            Ok(bytes) => {
+                scenario::load(&files::name(path), &bytes, &mut |name| files::beside(path, name))
+            }
             Err(mistake) => (None, vec![*mistake]),
         };
         output::diagnostics(&mistakes);
-        let scenario = scenario.ok_or(output::Refused)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let fabric = files::read_fabric(&folder.join(&scenario.fabric))?;
-        Ok(Self { path: path.to_owned(), fabric, scenario })
+        let loaded = loaded.ok_or(output::Refused)?;
+        Ok(Self { path: path.to_owned(), loaded })
     }
 
     /// The scenario under one seed, which also decides which servers of a trace the nodes are.
-    fn under(&self, seed: Seed) -> anyhow::Result<Scenario> {
-        let mut scenario = Scenario { seed, ..self.scenario.clone() };
-        if let Some(day) = &scenario.broken_by {
-            let folder = self.path.parent().unwrap_or(Path::new(""));
-            let trace = folder.join(&day.trace);
-            let broken = plan::broken_on(&self.fabric, &trace, day.day, seed)?;
-            scenario.broken.extend(broken);
-        }
-        Ok(scenario)
+    fn under(&self, seed: Seed) -> Scenario {
+        Scenario { seed, ..self.loaded.scenario.clone() }
     }
 
     fn subject(&self) -> scenario::Subject {
         scenario::Subject {
             file: files::name(&self.path),
-            scenario: self.scenario.name.clone(),
-            fabric_sha256: self.fabric.sha256.clone(),
+            scenario: self.loaded.scenario.name.clone(),
+            fabric_sha256: self.loaded.fabric.sha256.clone(),
         }
-    }
-}
-
-/// The plan that the run starts from.
-fn describe_plan(fabric: &Fabric, scenario: &Scenario) -> anyhow::Result<String> {
-    let faults = FaultSet::of(&fabric.hbd, scenario.broken.iter().copied())?;
-    let start = Instant::now();
-    let layout = khop::plan(fabric, &faults, Method::Scan)?;
-    let mut document = khop::to_document(fabric, &faults, scenario.seed, &layout);
-    document.metrics.plan_seconds = start.elapsed().as_secs_f64();
-    let verdict = plan::prove(fabric, &faults, &document)?;
-    Ok(plan::describe(fabric, &document, &verdict))
-}
-
-/// Progress over the runs of a scenario, each in thousandths.
-struct Bar {
-    progress: Progress,
-    /// Thousandths of the runs before this one.
-    before: u64,
-    /// Thousandths of this run.
-    this: u64,
-}
-
-impl Bar {
-    fn new(runs: u64) -> Self {
-        Self { progress: Progress::new("emulating", runs * 1000), before: 0, this: 0 }
-    }
-}
-
-impl Watch for Bar {
-    fn tell(&mut self, _: SimTime, _: u64, done: f64) {
-        let done = (done * 1000.0) as u64;
-        let told = self.before + self.this;
-        // A share that falls back means that the next run has begun.
-        if done < self.this {
-            self.before += 1000;
-        }
-        self.this = done;
-        self.progress.advance((self.before + done).saturating_sub(told));
     }
 }
 

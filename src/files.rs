@@ -5,10 +5,12 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use lightloom_emulator::scenario::Neighbour;
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::file;
 use lightloom_fabric::plan;
+use lightloom_fabric::trace::MAX_TRACE_BYTES;
 
 /// What the user calls a file: `-` is standard input.
 pub(crate) fn name(path: &Path) -> String {
@@ -53,6 +55,21 @@ pub(crate) fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
         .with_context(|| format!("cannot read {shown}"))?;
     anyhow::ensure!(bytes.len() as u64 <= LARGEST_RESULT, "{shown} is larger than 1 GiB");
     Ok(bytes)
+}
+
+/// Reads a file that stands beside `path`, as that file names it.
+///
+/// # Errors
+/// Why it cannot be read, in a sentence.
+pub(crate) fn beside(path: &Path, named: &str) -> Result<Neighbour, String> {
+    let folder = if is_standard_input(path) { None } else { path.parent() };
+    let beside = folder.unwrap_or(Path::new("")).join(named);
+    let name = name(&beside);
+    let message = |error: std::io::Error| format!("cannot read {name}: {error}");
+    let file = File::open(&beside).map_err(message)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_TRACE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(message)?;
+    Ok(Neighbour { name, bytes })
 }
 
 /// Reads a fabric file, showing its mistakes.

@@ -4,13 +4,14 @@
 
 use lightloom_daemon::config::{self, DaemonFile};
 use lightloom_emulator::device;
-use lightloom_emulator::scenario::{self, ScenarioFile};
+use lightloom_emulator::scenario::{self, FaultListFile, ScenarioFile};
 use lightloom_fabric::document::{self, Code, Diagnostic};
 use lightloom_fabric::file::{self, FabricFile};
 use lightloom_planner::cost::{self, PriceFile};
 use lightloom_planner::rfabric::file::{self as rfabric, RfabricFile};
 use serde_json::Value;
 
+use crate::files;
 use crate::plan_rfabric;
 
 /// A kind of file.
@@ -43,9 +44,20 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "scenario",
         about: "A run of the emulator: what jobs do, what breaks when, what is expected",
         marks: &["fabric", "collectives"],
-        check: |file, bytes| scenario::load(file, bytes).1,
+        check: |file, bytes| {
+            let path = std::path::Path::new(file);
+            scenario::load(file, bytes, &mut |name| files::beside(path, name)).1
+        },
         schema: document::schema::<ScenarioFile>,
         codes: scenario::codes::ALL,
+    },
+    Kind {
+        name: "faults",
+        about: "What breaks when, for any scenario that names the file",
+        marks: &["faults"],
+        check: |file, bytes| scenario::load_faults(file, bytes, None).1,
+        schema: document::schema::<FaultListFile>,
+        codes: &[],
     },
     Kind {
         name: "rfabric",

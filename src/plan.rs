@@ -199,8 +199,11 @@ fn broken_parts(count: usize) -> String {
     }
 }
 
-/// Why more is wasted than must be, where placement over ToRs is the reason.
+/// Why more is wasted than must be: no jobs, or placement over ToRs.
 fn reserve_note(plan: &Plan) -> &'static str {
+    if plan.jobs.is_empty() {
+        return "(the fabric has no `jobs`, so no GPU works for one: add `jobs: [{name: train, gpus: all, tp: 32}]`)\n";
+    }
     let constrained = plan.jobs.iter().any(|job| job.constraints_kept > 0);
     if constrained && plan.metrics.waste_ratio > plan.metrics.waste_ratio_lower_bound {
         "(keeping equal ranks under one ToR leaves working nodes idle; bypasses draw on them)\n"

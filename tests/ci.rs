@@ -173,3 +173,179 @@ fn the_paths_of_the_examples_are_those_of_the_repository() {
         }
     }
 }
+
+/// Every `lightloom` command line in a shipped CI file, as the words after the program's name.
+fn commands(text: &str) -> Vec<Vec<String>> {
+    let joined = text.replace("\\\n", " ");
+    let mut commands = Vec::new();
+    for part in joined.split("lightloom ").skip(1) {
+        let words = part.split_whitespace().map(|word| word.trim_matches(['"', '\'']).to_owned());
+        let command: Vec<String> = words.take_while(|word| !word.starts_with(['>', '#'])).collect();
+        if command.first().is_some_and(|verb| verb == "emulate" || verb == "merge") {
+            commands.push(command);
+        }
+    }
+    commands
+}
+
+#[test]
+fn the_shipped_ci_files_are_yaml_and_name_flags_and_files_that_exist() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let mut checked = 0;
+    for name in
+        ["action.yml", "ci/gitlab-ci.yml", "ci/slurm-array.sh", "ci/kubernetes-indexed-job.yaml"]
+    {
+        let file = read(&root, name);
+        if !name.ends_with(".sh") {
+            let (value, mistakes) =
+                lightloom_fabric::document::read::<Value>(name, file.as_bytes());
+            assert!(value.is_some_and(|value| value.is_object()), "{name}: {mistakes:?}");
+        }
+        for command in commands(&file) {
+            let help = lightloom(&root, &[&command[0], "--help"]);
+            let help = text(&help.stdout);
+            for word in &command {
+                let flag = word.trim_start_matches("${SEED:+").trim_start_matches("${SHARD:+");
+                if flag.starts_with("--") {
+                    assert!(help.contains(&format!("{flag} ")), "{name}: {flag}");
+                    checked += 1;
+                }
+                if word.starts_with("topologies/") {
+                    assert!(root.join(word).exists(), "{name}: {word}");
+                }
+            }
+        }
+    }
+    assert!(checked >= 12, "{checked} flags were found");
+}
+
+#[test]
+fn the_slurm_job_runs_its_shard_and_the_parts_merge() {
+    let folder = small("restored within 1ms");
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_lightloom"));
+    let path = format!(
+        "{}:{}",
+        program.parent().unwrap().display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    for task in ["0", "1"] {
+        let mut job = Command::new("bash");
+        job.arg(root.join("ci/slurm-array.sh")).args(["run.yaml", "0..3"]);
+        job.env("PATH", &path).env("SLURM_ARRAY_TASK_ID", task);
+        job.env("SLURM_ARRAY_TASK_COUNT", "2").current_dir(folder.path());
+        let output = job.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    let merged = lightloom(folder.path(), &["merge", "part-0.json", "part-1.json"]);
+    assert_eq!(merged.status.code(), Some(0), "{}", text(&merged.stdout));
+    assert!(text(&merged.stdout).contains("seeds 0..3: 4 runs, 4 passed"));
+}
+
+#[test]
+fn a_run_can_be_looked_into_with_perfetto_tshark_and_a_table_of_links() {
+    let folder = small("restored within 1ms");
+    let run = lightloom(
+        folder.path(),
+        &[
+            "emulate",
+            "run.yaml",
+            "--timeline",
+            "t.json",
+            "--pcap",
+            "p.pcapng",
+            "--pcap-port",
+            "n9/g1",
+            "--links-out",
+            "links.csv",
+            "--flows-out",
+            "flows.csv",
+        ],
+    );
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let timeline: Value = serde_json::from_str(&read(folder.path(), "t.json")).unwrap();
+    let events = timeline["traceEvents"].as_array().unwrap();
+    let names = |what: &str| -> Vec<&str> {
+        let of = events.iter().filter(|event| event["name"] == what);
+        of.map(|event| event["args"]["name"].as_str().unwrap()).collect()
+    };
+    assert_eq!(names("process_name"), ["groups", "faults", "ranks", "ports"]);
+    let tracks = names("thread_name");
+    for track in ["g0", "g3", "n4 down", "n9/g1", "n9/g1→n9/g2"] {
+        assert!(tracks.contains(&track), "{track} in {tracks:?}");
+    }
+    let slices: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
+    assert!(slices.iter().all(|s| s["ts"].as_f64() >= Some(0.0) && s["dur"].as_f64() >= Some(0.0)));
+    assert_eq!(slices.iter().filter(|slice| slice["name"] == "planning").count(), 1);
+
+    let links = read(folder.path(), "links.csv");
+    assert!(links.starts_with("link,bytes,packets,dropped,marked,lost\n"));
+    assert!(links.lines().count() > 24 * 4 * 2, "every link has a row");
+
+    let Ok(shown) = Command::new("tshark")
+        .arg("-r")
+        .arg(folder.path().join("p.pcapng"))
+        .args(["-T", "fields", "-e", "frame.time_epoch", "-e", "ip.src", "-e", "ip.dst"])
+        .args(["-e", "udp.dstport"])
+        .output()
+    else {
+        return;
+    };
+    let rows: Vec<Vec<&str>> =
+        text(&shown.stdout).lines().map(|l| l.split('\t').collect()).collect();
+    assert!(!rows.is_empty(), "{}", text(&shown.stderr));
+    // n9/g1 is vertex 9 × 4 + 1 = 37; whatever passes its links is RoCEv2 between GPUs.
+    assert!(
+        rows.iter().any(|row| row[1] == "10.0.0.37")
+            && rows.iter().any(|row| row[2] == "10.0.0.37")
+    );
+    assert!(rows.iter().all(|row| row[3] == "4791"));
+    let last: f64 = rows.last().unwrap()[0].parse().unwrap();
+    assert!(last > 0.0 && last < 1e-3, "within the run: {last} s");
+}
+
+#[test]
+fn progress_tells_simulated_time_packets_and_rate() {
+    let folder = small("drops == 0");
+    let run = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    let line = text(&run.stderr).lines().find(|line| line.starts_with("emulating: "));
+    let line = line.unwrap_or_else(|| panic!("{}", text(&run.stderr)));
+    assert!(line.contains(" %, "), "{line}");
+    assert!(line.contains(" simulated, ") && line.contains(" M packet-hops, "), "{line}");
+    assert!(line.contains(" M/s"), "{line}");
+}
+
+#[test]
+fn validate_shows_what_a_scenario_names_and_the_fabric_has_not() {
+    let folder = small("group g9 unaffected");
+    let shown = lightloom(folder.path(), &["validate", "run.yaml"]);
+    assert_eq!(shown.status.code(), Some(1));
+    assert!(text(&shown.stderr).contains("run.yaml:7:10"), "{}", text(&shown.stderr));
+    assert!(text(&shown.stderr).contains("g0 to g3"), "{}", text(&shown.stderr));
+    let faults = "faults:\n  - {part: n99, at: 1us}\n  - {part: n1, at: 1us, effect: stuck}\n";
+    std::fs::write(folder.path().join("faults.yaml"), faults).unwrap();
+    let alone = lightloom(folder.path(), &["validate", "faults.yaml"]);
+    assert!(text(&alone.stderr).contains("faults.yaml:3:12"), "{}", text(&alone.stderr));
+    let scenario = read(folder.path(), "run.yaml")
+        .replace("faults: [{part: n4, at: 20us}]", "faults_in: faults.yaml");
+    std::fs::write(folder.path().join("run.yaml"), scenario).unwrap();
+    let both = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    for place in ["faults.yaml:2:12", "faults.yaml:3:12"] {
+        assert!(text(&both.stderr).contains(place), "{place}: {}", text(&both.stderr));
+    }
+}
+
+#[test]
+fn a_run_that_never_ends_fails_and_says_what_waits_for_what() {
+    let folder = small("drops == 0");
+    let scenario = read(folder.path(), "run.yaml").replace(
+        "faults: [{part: n4, at: 20us}]",
+        "faults: [{part: n4, at: 20us}, {part: control, at: 1us}]",
+    );
+    std::fs::write(folder.path().join("run.yaml"), scenario).unwrap();
+    let run = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    assert_eq!(run.status.code(), Some(1));
+    let shown = text(&run.stderr);
+    assert!(shown.contains("stopped at its time limit of 10 s: it may never end"), "{shown}");
+    assert!(shown.contains("g0: `tensor` waits for n"), "{shown}");
+}

@@ -3,14 +3,16 @@
 //! Both write to anything that takes bytes; opening files is for the caller.
 
 mod pcapng;
+mod queues;
 mod timeline;
 
-use lightloom_fabric::units::SimTime;
+use lightloom_fabric::units::{Bytes, SimTime};
 
 use crate::engine::{Arrival, LinkId, Probe};
 
 pub use pcapng::write_pcapng;
-pub use timeline::write_timeline;
+pub use queues::Queues;
+pub use timeline::{Slice, Track, host_tracks, link_tracks, write_timeline};
 
 /// Keeps the packets that arrive over chosen links, up to a bound.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +52,56 @@ impl Probe for Tap {
             self.left -= 1;
             self.kept.push(arrival);
         }
+    }
+}
+
+/// What a run is watched with: the packets of chosen links, if any, and the queues of all.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    tap: Option<Tap>,
+    queues: Queues,
+}
+
+impl Watch {
+    /// Keeps the packets of `tap` besides.
+    #[must_use]
+    pub fn with_tap(tap: Tap) -> Self {
+        Self { tap: Some(tap), queues: Queues::default() }
+    }
+
+    /// Watches the queues before links of these classes, by link.
+    #[must_use]
+    pub(crate) fn over(mut self, classes: Vec<u8>) -> Self {
+        self.queues = Queues::new(classes);
+        self
+    }
+
+    /// What packets found in the queues.
+    #[must_use]
+    pub fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    /// The packets kept by several parts, in order of time, then link.
+    #[must_use]
+    pub fn packets<'a>(watches: impl IntoIterator<Item = &'a Self>) -> Vec<Arrival> {
+        Tap::merge(watches.into_iter().filter_map(|watch| watch.tap.as_ref()))
+    }
+}
+
+impl Probe for Watch {
+    const SEES_QUEUES: bool = true;
+
+    #[inline]
+    fn arrived(&mut self, arrival: Arrival) {
+        if let Some(tap) = &mut self.tap {
+            tap.arrived(arrival);
+        }
+    }
+
+    #[inline]
+    fn queued(&mut self, link: LinkId, backlog: Bytes) {
+        self.queues.record(link, backlog);
     }
 }
 

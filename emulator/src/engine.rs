@@ -31,7 +31,7 @@ mod route;
 mod run;
 mod shard;
 
-pub use control::{Event, LinkChange};
+pub use control::{BitErrors, Event, LinkChange};
 pub use flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 pub use network::{
     Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,

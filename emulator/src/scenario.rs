@@ -11,25 +11,38 @@
 
 mod collectives;
 mod expectation;
+mod fault;
+mod fault_file;
 mod file;
+mod groups;
 mod installed;
 mod judge;
+mod links;
 mod outcome;
 mod story;
 mod sweep;
 
+use std::sync::Arc;
+
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultError, FaultSet, Part};
+use lightloom_fabric::id::NodeId;
+use lightloom_fabric::plan::Plan;
 use lightloom_fabric::seed::Seed;
+use lightloom_fabric::trace::{FaultTrace, Health, NodesError, Timeline, TraceTime};
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
-use lightloom_planner::check::{Violation, check};
-use lightloom_planner::khop::{Layout, Method, PlanError, plan, to_document};
+use lightloom_planner::check::{Verdict, Violation, check};
+use lightloom_planner::khop::{self, Layout, Method, PlanError, to_document};
 
 pub use expectation::{Comparison, Expectation, ExpectationError, Figure};
-pub use file::{ScenarioFile, codes, load};
-pub use installed::{DCN, HBD, Installed};
+pub use fault::{Effect, Fault, Strike, Target, TargetError, TargetNameError};
+pub use fault_file::{FaultListFile, load as load_faults};
+pub use file::{Loaded, Neighbour, ReadNeighbour, ScenarioFile, codes, load};
+pub use installed::{Carrier, DCN, HBD, Installed};
+pub use links::{LinkClass, LinkResult, QueueResult};
 pub use outcome::{
-    CollectiveResult, ExpectationResult, FaultResult, FlowRow, Flows, Outcome, Packets, PlanResult,
+    CollectiveResult, ExpectationResult, FaultResult, FlowRow, Flows, GroupResult, Outcome,
+    Packets, PlanResult, Stop,
 };
 pub use story::Progress;
 pub use sweep::{
@@ -37,8 +50,9 @@ pub use sweep::{
     Sweep, Tally,
 };
 
+use crate::capture::Watch;
 use crate::collective::CollectiveError;
-use crate::engine::{EngineError, NetworkError};
+use crate::engine::{Engine, EngineError, NetworkError};
 use crate::transport::Transport;
 
 /// A run to be made.
@@ -56,26 +70,44 @@ pub struct Scenario {
     pub broken_by: Option<TraceDay>,
     /// What every job does, in order.
     pub collectives: Vec<Collective>,
-    /// What breaks during the run.
+    /// What breaks during the run, as far as the seed lets it.
     pub faults: Vec<Fault>,
+    /// Days of a fault trace, as more of what breaks.
+    pub replay: Option<Replay>,
     /// How fast the control plane is.
     pub control: Control,
     /// How data is cut into packets and repaired.
     pub transport: Transport,
     /// The run is stopped here.
     pub time_limit: SimTime,
+    /// Whether the scenario asks for that, rather than nobody having said anything.
+    pub ends_at_limit: bool,
+    /// The run is stopped after so many packets on a wire.
+    pub packet_limit: u64,
     /// What must be true in the end.
     pub expectations: Vec<Expectation>,
 }
 
-/// One moment of a fault trace. Whoever reads the trace adds the nodes it has out to
-/// [`Scenario::broken`].
+/// One moment of a fault trace: the nodes it has out are broken from the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceDay {
-    /// The trace, relative to the scenario file.
-    pub trace: String,
+    /// The trace.
+    pub trace: Arc<FaultTrace>,
     /// The day, counted from its start.
     pub day: f64,
+}
+
+/// Some days of a fault trace, in compressed time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replay {
+    /// The trace.
+    pub trace: Arc<FaultTrace>,
+    /// The first day; what is broken then is broken from the start.
+    pub from_day: f64,
+    /// Where it ends.
+    pub to_day: f64,
+    /// Simulated time of one day.
+    pub day_takes: Picoseconds,
 }
 
 /// A collective operation that every group of every job performs.
@@ -122,17 +154,6 @@ impl Kind {
     }
 }
 
-/// A part that breaks during the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// What breaks.
-    pub part: Part,
-    /// When.
-    pub at: SimTime,
-    /// When it works again, if it does.
-    pub repaired_at: Option<SimTime>,
-}
-
 /// How fast the control plane is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
@@ -171,6 +192,12 @@ pub enum ScenarioError {
     /// A collective that cannot be laid out.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+    /// A target that does not exist.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A trace that does not fit the fabric.
+    #[error("the fault trace does not fit this fabric: {0}")]
+    Trace(#[from] NodesError),
     /// An expectation about a group that does not exist.
     #[error("the scenario expects something of {group}, but the plan has {groups} groups")]
     NoSuchGroup {
@@ -184,6 +211,135 @@ pub enum ScenarioError {
     NothingRuns,
 }
 
+/// Where a run begins: what is broken, what will break, and the plan for it.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Broken from the start.
+    pub faults: FaultSet,
+    /// What the seed lets happen; what a replay has broken from the start comes last.
+    pub strikes: Vec<Strike>,
+    /// The plan, as the fabric reads it.
+    pub plan: Plan,
+    /// What the checker found.
+    pub verdict: Verdict,
+    layout: Layout,
+}
+
+impl Start {
+    /// Groups of jobs in the plan.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.layout.groups.iter().filter(|group| group.job.is_some()).count()
+    }
+}
+
+/// Draws the faults of `scenario` and plans `fabric` as it is at the start; the plan is proven.
+///
+/// # Errors
+/// If a part does not exist, the trace does not fit, or no group can be formed.
+pub fn plan(fabric: &Fabric, scenario: &Scenario) -> Result<Start, ScenarioError> {
+    let mut faults = FaultSet::of(&fabric.hbd, scenario.broken.iter().copied())?;
+    if let Some(TraceDay { trace, day }) = &scenario.broken_by {
+        let timeline = on_nodes(fabric, scenario, trace)?;
+        for node in timeline.faulty_at(TraceTime::from_days(*day)) {
+            faults.insert(&fabric.hbd, Part::Node(node))?;
+        }
+    }
+    let from_start = scenario.replay.as_ref().map(|replay| replay.strikes(fabric, scenario));
+    let from_start = from_start.transpose()?.unwrap_or_default();
+    let mut strikes = drawn(fabric, scenario, &faults)?;
+    let (old, new): (Vec<Strike>, Vec<Strike>) =
+        from_start.into_iter().partition(|strike| strike.from_start);
+    strikes.extend(new);
+    for strike in old {
+        for part in strike.parts(fabric) {
+            faults.insert(&fabric.hbd, part)?;
+        }
+        strikes.push(strike);
+    }
+    let layout = khop::plan(fabric, &faults, Method::Scan)?;
+    let plan = to_document(fabric, &faults, scenario.seed, &layout);
+    let verdict = check(fabric, &faults, &plan).map_err(ScenarioError::Unsound)?;
+    if layout.groups.iter().all(|group| group.job.is_none()) {
+        return Err(ScenarioError::NothingRuns);
+    }
+    Ok(Start { faults, strikes, plan, verdict, layout })
+}
+
+fn on_nodes(
+    fabric: &Fabric,
+    scenario: &Scenario,
+    trace: &FaultTrace,
+) -> Result<Timeline, NodesError> {
+    let per_node = u32::from(fabric.hbd.gpus_per_node());
+    trace.on_nodes(fabric.hbd.nodes(), per_node, scenario.seed, 0)
+}
+
+/// What the seed makes of the declared faults.
+fn drawn(
+    fabric: &Fabric,
+    scenario: &Scenario,
+    faults: &FaultSet,
+) -> Result<Vec<Strike>, ScenarioError> {
+    let working: Vec<NodeId> =
+        (0..fabric.hbd.nodes()).map(NodeId).filter(|node| !faults.nodes.contains(node)).collect();
+    let mut strikes = Vec::new();
+    for (index, fault) in scenario.faults.iter().enumerate() {
+        for target in &fault.targets {
+            target.require(fabric)?;
+        }
+        strikes.extend(fault.draw(scenario.seed, index as u64, &working));
+    }
+    Ok(strikes)
+}
+
+impl Replay {
+    /// Every outage between the two days, in compressed time.
+    fn strikes(&self, fabric: &Fabric, scenario: &Scenario) -> Result<Vec<Strike>, ScenarioError> {
+        let timeline = on_nodes(fabric, scenario, &self.trace)?;
+        let (from, to) = (TraceTime::from_days(self.from_day), TraceTime::from_days(self.to_day));
+        let when = |at: TraceTime| {
+            let days = at.ms_since(from) as f64 / 86_400_000.0;
+            SimTime((days * self.day_takes.get() as f64) as u64)
+        };
+        let down = |node: NodeId, at: SimTime, from_start: bool| Strike {
+            targets: vec![Target::Part(Part::Node(node))],
+            effect: Effect::Down,
+            at,
+            repaired_at: None,
+            from_start,
+        };
+        let mut strikes: Vec<Strike> = timeline
+            .faulty_at(from)
+            .into_iter()
+            .map(|node| down(node, SimTime::START, true))
+            .collect();
+        let inside = timeline.changes().iter().filter(|change| change.at > from && change.at < to);
+        for change in inside {
+            let at = when(change.at);
+            match change.health {
+                Health::Faulty => strikes.push(down(change.node, at, false)),
+                Health::Healthy => {
+                    let node = Target::Part(Part::Node(change.node));
+                    let open = strikes.iter_mut().rev().find(|strike| strike.targets == [node]);
+                    open.expect("what comes back has gone").repaired_at = Some(at);
+                }
+            }
+        }
+        Ok(strikes)
+    }
+}
+
+/// A run that has come to its end: its result, and the engine to look into.
+pub struct Finished {
+    /// The result.
+    pub outcome: Outcome,
+    /// The engine after the run with faults.
+    pub engine: Engine<Watch>,
+    /// What its links are.
+    pub installed: Installed,
+}
+
 /// Plans `fabric` and runs `scenario` on it, with its faults and without.
 ///
 /// # Errors
@@ -194,24 +350,48 @@ pub fn run(
     threads: usize,
     progress: &mut dyn Progress,
 ) -> Result<Outcome, ScenarioError> {
-    let faults = FaultSet::of(&fabric.hbd, scenario.broken.iter().copied())?;
-    for fault in &scenario.faults {
-        FaultSet::of(&fabric.hbd, [fault.part])?;
-    }
-    let layout = plan(fabric, &faults, Method::Scan)?;
-    prove(fabric, &faults, &layout)?;
-    if layout.groups.iter().all(|group| group.job.is_none()) {
-        return Err(ScenarioError::NothingRuns);
-    }
-    judge::require_groups(scenario, &layout)?;
-    let told = story::tell(fabric, scenario, faults.clone(), layout.clone(), threads, progress)?;
-    let undisturbed = if scenario.faults.is_empty() {
+    let start = plan(fabric, scenario)?;
+    run_from(fabric, scenario, &start, Settings { threads, watch: Watch::default() }, progress)
+        .map(|finished| finished.outcome)
+}
+
+/// How to run a scenario, besides what it says.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Threads; the result does not depend on it.
+    pub threads: usize,
+    /// What to look at.
+    pub watch: Watch,
+}
+
+/// Runs `scenario` from its start on, with its faults and without.
+///
+/// # Errors
+/// If a later plan cannot be made, or the engine refuses something.
+pub fn run_from(
+    fabric: &Fabric,
+    scenario: &Scenario,
+    start: &Start,
+    settings: Settings,
+    progress: &mut dyn Progress,
+) -> Result<Finished, ScenarioError> {
+    judge::require_groups(scenario, &start.layout)?;
+    let Settings { threads, watch } = settings;
+    let begin = |strikes, watch| story::Beginning {
+        strikes,
+        faults: start.faults.clone(),
+        layout: start.layout.clone(),
+        watch,
+        threads,
+    };
+    let told = story::tell(fabric, scenario, begin(&start.strikes, watch), progress)?;
+    let undisturbed = if start.strikes.is_empty() {
         None
     } else {
-        let calm = Scenario { faults: Vec::new(), ..scenario.clone() };
-        Some(story::tell(fabric, &calm, faults, layout, threads, progress)?)
+        Some(story::tell(fabric, scenario, begin(&[], Watch::default()), progress)?)
     };
-    Ok(judge::outcome(fabric, scenario, threads, told, undisturbed))
+    let run = judge::Run { fabric, scenario, strikes: &start.strikes, threads };
+    Ok(judge::finish(&run, told, undisturbed))
 }
 
 /// Holds a layout against the independent checker.

@@ -4,7 +4,9 @@
 use std::io::Write;
 use std::process::Command;
 
-use lightloom_emulator::capture::{Tap, write_pcapng, write_timeline};
+use lightloom_emulator::capture::{
+    Slice, Tap, Track, host_tracks, link_tracks, write_pcapng, write_timeline,
+};
 use lightloom_emulator::engine::{
     Arrival, Engine, FlowSpec, LinkId, LinkSpec, NetworkBuilder, Role, Settings,
 };
@@ -71,29 +73,47 @@ fn tshark_reads_addresses_sizes_marks_and_times() {
 #[test]
 fn the_timeline_shows_flows_and_busy_links() {
     let (engine, arrivals) = run();
+    let mut tracks = host_tracks(&engine, &|vertex| format!("v{}", vertex.0));
+    tracks.extend(link_tracks(&engine, &arrivals, &|link| format!("link \"{}\"", link.0)));
     let mut text = Vec::new();
-    write_timeline(&mut text, &engine, &arrivals).unwrap();
+    write_timeline(&mut text, &tracks).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    let slices: Vec<_> = value["traceEvents"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|event| event["ph"] == "X")
-        .map(|event| (event["pid"].as_u64().unwrap(), event["name"].as_str().unwrap()))
-        .collect();
-    assert_eq!(slices.iter().filter(|(process, _)| *process == 1).count(), 2, "two flows");
-    let data: Vec<_> = slices.iter().filter(|(_, name)| name.starts_with("v3 to v0")).collect();
-    // The short packet goes first, then three full ones with or without a pause.
-    assert!(!data.is_empty() && data.len() <= 4, "{data:?}");
-    let busy: f64 = value["traceEvents"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|event| event["name"].as_str().unwrap().starts_with("v3 to v0"))
-        .map(|event| event["dur"].as_f64().unwrap())
-        .sum();
+    let events = value["traceEvents"].as_array().unwrap();
+    let tracks_of = |process: &str| -> Vec<(u64, String)> {
+        let is = |event: &&serde_json::Value| {
+            event["name"] == "process_name" && event["args"]["name"] == process
+        };
+        let pid = &events.iter().find(is).unwrap()["pid"];
+        let named = events.iter().filter(|e| e["name"] == "thread_name" && e["pid"] == *pid);
+        named
+            .map(|e| (e["tid"].as_u64().unwrap(), e["args"]["name"].as_str().unwrap().to_owned()))
+            .collect()
+    };
+    let slices_of =
+        |thread: u64| events.iter().filter(move |e| e["ph"] == "X" && e["tid"] == thread);
+    let ranks = tracks_of("ranks");
+    assert_eq!(ranks.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>(), ["v1", "v2"]);
+    assert!(ranks.iter().all(|(thread, _)| slices_of(*thread).count() == 1), "a flow each");
+    let ports = tracks_of("ports");
+    assert_eq!(ports.len(), 2, "data one way, acknowledgements the other: {ports:?}");
+    let (data, _) = ports.iter().find(|(_, name)| name == "link \"0\"").unwrap();
+    let busy: f64 = slices_of(*data).map(|event| event["dur"].as_f64().unwrap()).sum();
     let sent = (3 * 4_096 + 164) as f64 * 20e-6;
     assert!((busy - sent).abs() < 1e-9, "{busy} {sent}");
+}
+
+#[test]
+fn slices_of_a_track_that_overlap_are_drawn_in_rows_of_their_own() {
+    let slice = |begin, end| Slice { name: "x".into(), begin: SimTime(begin), end: SimTime(end) };
+    let slices = vec![slice(0, 10), slice(5, 15), slice(10, 20), slice(15, 16)];
+    let track = Track { process: "p", name: "t".into(), slices };
+    let mut text = Vec::new();
+    write_timeline(&mut text, &[track]).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let events = value["traceEvents"].as_array().unwrap();
+    let threads: Vec<u64> =
+        events.iter().filter(|e| e["ph"] == "X").map(|e| e["tid"].as_u64().unwrap()).collect();
+    assert_eq!(threads, [1, 1, 2, 2]);
 }
 
 #[test]

@@ -3,23 +3,29 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use lightloom_emulator::scenario::{self, Outcome, Scenario};
-use lightloom_fabric::fabric::Fabric;
+use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome};
+use lightloom_fabric::document::Diagnostic;
 use lightloom_fabric::id::GroupId;
 use lightloom_fabric::units::Picoseconds;
 
-fn fabric(text: &str) -> Fabric {
-    let (fabric, mistakes) = lightloom_fabric::file::load("fabric.yaml", text.as_bytes());
-    fabric.unwrap_or_else(|| panic!("{mistakes:?}"))
+fn load(fabric: &str, text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
+    let bytes = fabric.as_bytes().to_vec();
+    let read = &mut |name: &str| Ok(Neighbour { name: name.to_owned(), bytes: bytes.clone() });
+    scenario::load("scenario.yaml", text.as_bytes(), read)
 }
 
-fn scenario(text: &str) -> Scenario {
-    let (scenario, mistakes) = scenario::load("scenario.yaml", text.as_bytes());
-    scenario.unwrap_or_else(|| panic!("{mistakes:?}"))
+fn loaded(fabric: &str, text: &str) -> Loaded {
+    let (loaded, mistakes) = load(fabric, text);
+    loaded.unwrap_or_else(|| panic!("{mistakes:?}"))
 }
 
-fn run(fabric_text: &str, scenario_text: &str) -> Outcome {
-    scenario::run(&fabric(fabric_text), &scenario(scenario_text), 1, &mut ()).unwrap()
+fn run_on(fabric: &str, text: &str, threads: usize) -> Outcome {
+    let Loaded { fabric, scenario } = loaded(fabric, text);
+    scenario::run(&fabric, &scenario, threads, &mut ()).unwrap()
+}
+
+fn run(fabric: &str, text: &str) -> Outcome {
+    run_on(fabric, text, 1)
 }
 
 const FABRIC: &str = "
@@ -99,7 +105,7 @@ fn one_seed_gives_one_result_and_another_seed_another() {
     assert_eq!(run(FABRIC, FAULT), run(FABRIC, FAULT));
     let other = run(FABRIC, &FAULT.replace("seed: 7", "seed: 8"));
     assert_ne!(other.faults[0].dark, run(FABRIC, FAULT).faults[0].dark);
-    let threads = scenario::run(&fabric(FABRIC), &scenario(FAULT), 2, &mut ()).unwrap();
+    let threads = run_on(FABRIC, FAULT, 2);
     assert_eq!(Outcome { threads: 1, ..threads }, run(FABRIC, FAULT));
 }
 

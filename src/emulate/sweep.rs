@@ -17,14 +17,14 @@ pub(super) fn run(
     source: &Source,
     seeds: SeedRange,
 ) -> anyhow::Result<Outcome> {
-    if arguments.flows_out.is_some() {
-        let message = "--flows-out writes the flows of one run: give one seed";
+    if arguments.flows_out.is_some() || arguments.look.is_asked_for() {
+        let message = "--flows-out, --timeline, --pcap and --links-out show one run: give one seed";
         return Err(WrongUsage(message.to_owned()).into());
     }
     let mine: Vec<Seed> = seeds.share(arguments.shard).collect();
     let progress = Progress::new("seeds", mine.len() as u64);
     let one = |seed: &Seed| -> anyhow::Result<SeedRun> {
-        let outcome = scenario::run(&source.fabric, &source.under(*seed)?, 1, &mut ())?;
+        let outcome = scenario::run(&source.loaded.fabric, &source.under(*seed), 1, &mut ())?;
         progress.advance(1);
         Ok(SeedRun::from(&outcome))
     };

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use lightloom_emulator::scenario::{FaultResult, Outcome as Run};
+use lightloom_emulator::scenario::{
+    CollectiveResult, Expectation, ExpectationResult, FaultResult, Outcome as Run,
+};
 use lightloom_fabric::id::GroupId;
 use lightloom_fabric::units::Picoseconds;
 
@@ -45,11 +47,75 @@ pub(crate) fn describe(result: &Run) -> String {
         result.packet_hops_per_second / 1e6,
         if result.faults.is_empty() { "" } else { " (the run without faults comes on top)" },
     );
+    let _ = writeln!(
+        text,
+        "availability {}, goodput {}",
+        percent(result.availability),
+        percent(result.goodput)
+    );
+    if let Some(stop) = &result.stop {
+        let _ = writeln!(text, "stopped at {stop} with work left:");
+        for sentence in &result.waiting {
+            let _ = writeln!(text, "  {sentence}");
+        }
+    }
+    text.push_str(&format!("\n{}", links(result)));
     for expectation in &result.expectations {
         let verdict = if expectation.passed { "passed" } else { "FAILED" };
-        let _ = writeln!(text, "{verdict}: {} ({})", expectation.expect, expectation.value);
+        let _ = writeln!(text, "{verdict}: {} ({})", expectation.expect, found(expectation));
     }
     text
+}
+
+/// What was found, with shares in per cent.
+fn found(result: &ExpectationResult) -> String {
+    let figure = match result.expect.parse() {
+        Ok(Expectation::Figure { figure, .. }) if figure.is_share() => figure,
+        _ => return result.value.clone(),
+    };
+    let share = result.value.rsplit(' ').next().and_then(|number| number.parse::<f64>().ok());
+    share.map_or(result.value.clone(), |share| format!("{} = {}", figure.name(), percent(share)))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.3} %", share * 100.0)
+}
+
+/// Why a run that nobody bounded was stopped.
+pub(crate) fn never_ended(result: &Run) -> String {
+    let stop = result.stop.as_ref().map(ToString::to_string).unwrap_or_default();
+    let waiting: Vec<String> = result.waiting.iter().map(|line| format!("\n  {line}")).collect();
+    format!(
+        "the scenario was stopped at {stop}: it may never end (write `time_limit` if it should end there){}",
+        waiting.concat()
+    )
+}
+
+/// One line for each class of links.
+fn links(result: &Run) -> String {
+    let mut table = Table::new([
+        "links",
+        "used",
+        "mean use",
+        "highest use",
+        "busiest",
+        "queue P50",
+        "queue P99",
+        "longest",
+    ]);
+    for class in &result.links {
+        table.row([
+            class.class.to_owned(),
+            format!("{} of {}", class.links_used, class.links),
+            percent(class.utilisation_mean),
+            percent(class.utilisation_max),
+            class.busiest.first().map_or(String::new(), |link| link.link.clone()),
+            class.queue.p50_bytes.to_string(),
+            class.queue.p99_bytes.to_string(),
+            class.queue.max_bytes.to_string(),
+        ]);
+    }
+    format!("{table}\n")
 }
 
 /// One line for each collective of the scenario, over all groups.
@@ -58,6 +124,7 @@ fn collectives(result: &Run) -> String {
         "collective",
         "kind",
         "size",
+        "ranks",
         "runs",
         "groups",
         "fastest",
@@ -67,15 +134,17 @@ fn collectives(result: &Run) -> String {
         "bus GB/s",
         "restarts",
     ]);
-    let mut names: Vec<&str> = result.collectives.iter().map(|c| c.name.as_str()).collect();
-    names.dedup();
-    let mut seen = Vec::new();
-    for name in names {
-        if seen.contains(&name) {
-            continue;
+    // Groups of different sizes have different bounds: a row for each size.
+    let mut kinds: Vec<(&str, u32)> = Vec::new();
+    for collective in &result.collectives {
+        let kind = (collective.name.as_str(), collective.ranks);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
         }
-        seen.push(name);
-        let all: Vec<_> = result.collectives.iter().filter(|c| c.name == name).collect();
+    }
+    for (name, ranks) in kinds {
+        let is_of_kind = |c: &&CollectiveResult| c.name == name && c.ranks == ranks;
+        let all: Vec<_> = result.collectives.iter().filter(is_of_kind).collect();
         let mut times: Vec<Picoseconds> =
             all.iter().filter_map(|c| c.end.map(|end| end.since(c.start))).collect();
         times.sort_unstable();
@@ -86,6 +155,7 @@ fn collectives(result: &Run) -> String {
             name.to_owned(),
             all[0].kind.to_owned(),
             all[0].bytes.to_string(),
+            ranks.to_string(),
             all.len().to_string(),
             if groups.is_empty() { "all".to_owned() } else { groups.len().to_string() },
             show(times.first()),

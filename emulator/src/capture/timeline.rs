@@ -1,63 +1,174 @@
-//! A run as a timeline in the Trace Event Format, which Perfetto and Chrome open: a track for each host
-//! with the flows it sends, and one for each watched link with the times at which it was busy.
+//! A run as a timeline in the Trace Event Format, which Perfetto and Chrome open: tracks with slices,
+//! one for each host with the flows it sends, one for each watched link with the times at which it was
+//! busy, and whatever else the caller has.
 
 use std::io::{self, Write};
 
 use lightloom_fabric::units::{Bytes, SimTime};
 
-use crate::engine::{Arrival, Engine, FlowId, LinkId, Probe};
+use crate::engine::{Arrival, Engine, LinkId, Probe, VertexId};
 
-const HOSTS: u32 = 1;
-const LINKS: u32 = 2;
+/// A line of the timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Track {
+    /// What it stands among: `ranks`, `ports`, ….
+    pub process: &'static str,
+    /// Its name.
+    pub name: String,
+    /// What happened on it; slices may overlap.
+    pub slices: Vec<Slice>,
+}
 
-/// Writes all flows of `engine` that have ended, and the busy times of the links of `arrivals`, which
-/// must be in order of time.
+/// A stretch of time with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// What happened.
+    pub name: String,
+    /// From when.
+    pub begin: SimTime,
+    /// Until when.
+    pub end: SimTime,
+}
+
+/// A track for each host with the flows it sends that have ended.
+pub fn host_tracks<P: Probe>(engine: &Engine<P>, name: &dyn Fn(VertexId) -> String) -> Vec<Track> {
+    let mut by_host: Vec<Vec<Slice>> = vec![Vec::new(); engine.network().vertex_count()];
+    for (index, record) in engine.records().enumerate() {
+        if let Some(end) = record.end {
+            let name = format!("flow {index} to {}", name(record.destination));
+            by_host[record.source.index()].push(Slice { name, begin: record.start, end });
+        }
+    }
+    let used = by_host.into_iter().enumerate().filter(|(_, slices)| !slices.is_empty());
+    let track = |(index, slices): (usize, Vec<Slice>)| Track {
+        process: "ranks",
+        name: name(VertexId::from_index(index)),
+        slices,
+    };
+    used.map(track).collect()
+}
+
+/// A track for each link of `arrivals`, which must be in order of time, with the times at which it was
+/// sending without a pause.
+pub fn link_tracks<P: Probe>(
+    engine: &Engine<P>,
+    arrivals: &[Arrival],
+    name: &dyn Fn(LinkId) -> String,
+) -> Vec<Track> {
+    let mut by_link: Vec<&Arrival> = arrivals.iter().collect();
+    by_link.sort_by_key(|arrival| arrival.link);
+    let of_link = |arrivals: &[&Arrival]| Track {
+        process: "ports",
+        name: name(arrivals[0].link),
+        slices: busy_times(engine, arrivals),
+    };
+    by_link.chunk_by(|a, b| a.link == b.link).map(of_link).collect()
+}
+
+fn busy_times<P: Probe>(engine: &Engine<P>, arrivals: &[&Arrival]) -> Vec<Slice> {
+    let spec = engine.network().link(arrivals[0].link).spec;
+    let mut busy: Vec<(SimTime, SimTime, u64)> = Vec::new();
+    for arrival in arrivals {
+        let sent = SimTime(arrival.at.0 - spec.delay.get());
+        let occupied = spec.rate.time_for(Bytes(u64::from(arrival.wire_bytes)));
+        let begun = SimTime(sent.0 - occupied.get());
+        match busy.last_mut() {
+            Some((_, end, packets)) if *end >= begun => {
+                *end = sent;
+                *packets += 1;
+            }
+            _ => busy.push((begun, sent, 1)),
+        }
+    }
+    let slice = |(begin, end, packets)| Slice { name: format!("{packets} packets"), begin, end };
+    busy.into_iter().map(slice).collect()
+}
+
+/// Writes tracks. Slices that overlap are drawn below each other under the same name.
 ///
 /// # Errors
 /// What `out` reports.
-pub fn write_timeline<P: Probe>(
-    out: &mut impl Write,
-    engine: &Engine<P>,
-    arrivals: &[Arrival],
-) -> io::Result<()> {
-    write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
-    write_process(out, HOSTS, "hosts")?;
-    write!(out, ",")?;
-    write_process(out, LINKS, "links")?;
-    for (index, record) in engine.records().enumerate() {
-        if let Some(end) = record.end {
-            let name = format!("flow {} to v{}", FlowId::from_index(index).0, record.destination.0);
-            let track = (HOSTS, record.source.0);
-            write_slice(out, track, &name, (record.start, end))?;
+pub fn write_timeline(out: &mut impl Write, tracks: &[Track]) -> io::Result<()> {
+    let mut processes: Vec<&str> = tracks.iter().map(|track| track.process).collect();
+    processes.dedup();
+    let mut events = Events { out, first: true };
+    write!(events.out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+    for (number, process) in processes.iter().enumerate() {
+        events.name("process_name", (number + 1, 0), process)?;
+    }
+    let mut thread = 0;
+    for track in tracks {
+        let process = processes.iter().position(|name| *name == track.process);
+        let process = process.expect("every process is listed") + 1;
+        for row in rows(&track.slices) {
+            thread += 1;
+            events.name("thread_name", (process, thread), &track.name)?;
+            for slice in row {
+                events.slice((process, thread), slice)?;
+            }
         }
     }
-    for (link, begin, end, packets) in busy_times(engine, arrivals) {
-        let ends = engine.network().link(link);
-        let name = format!("v{} to v{}: {packets} packets", ends.from.0, ends.to.0);
-        write_slice(out, (LINKS, link.0), &name, (begin, end))?;
+    write!(events.out, "]}}")
+}
+
+/// Slices in as few rows as it takes for those of a row not to overlap.
+fn rows(slices: &[Slice]) -> Vec<Vec<&Slice>> {
+    let mut sorted: Vec<&Slice> = slices.iter().collect();
+    sorted.sort_by_key(|slice| (slice.begin, slice.end));
+    let mut rows: Vec<Vec<&Slice>> = Vec::new();
+    for slice in sorted {
+        let is_free = |row: &&mut Vec<&Slice>| row.last().is_none_or(|l| l.end <= slice.begin);
+        match rows.iter_mut().find(is_free) {
+            Some(row) => row.push(slice),
+            None => rows.push(vec![slice]),
+        }
     }
-    write!(out, "]}}")
+    rows
 }
 
-fn write_process(out: &mut impl Write, process: u32, name: &str) -> io::Result<()> {
-    write!(
-        out,
-        "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{process},\"args\":{{\"name\":\"{name}\"}}}}"
-    )
+struct Events<'a, W> {
+    out: &'a mut W,
+    first: bool,
 }
 
-fn write_slice(
-    out: &mut impl Write,
-    (process, track): (u32, u32),
-    name: &str,
-    (begin, end): (SimTime, SimTime),
-) -> io::Result<()> {
-    write!(
-        out,
-        ",{{\"ph\":\"X\",\"name\":\"{name}\",\"pid\":{process},\"tid\":{track},\"ts\":{},\"dur\":{}}}",
-        Microseconds(begin.0),
-        Microseconds(end.0 - begin.0),
-    )
+impl<W: Write> Events<'_, W> {
+    fn comma(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.first) { Ok(()) } else { write!(self.out, ",") }
+    }
+
+    fn name(&mut self, what: &str, (pid, tid): (usize, usize), name: &str) -> io::Result<()> {
+        self.comma()?;
+        let name = quoted(name);
+        write!(
+            self.out,
+            "{{\"ph\":\"M\",\"name\":\"{what}\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{name}}}}}"
+        )
+    }
+
+    fn slice(&mut self, (pid, tid): (usize, usize), slice: &Slice) -> io::Result<()> {
+        self.comma()?;
+        write!(
+            self.out,
+            "{{\"ph\":\"X\",\"name\":{},\"pid\":{pid},\"tid\":{tid},\"ts\":{},\"dur\":{}}}",
+            quoted(&slice.name),
+            Microseconds(slice.begin.0),
+            Microseconds(slice.end.0 - slice.begin.0),
+        )
+    }
+}
+
+/// A text as JSON.
+fn quoted(text: &str) -> String {
+    let mut json = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => json.extend(['\\', character]),
+            control if control.is_control() => json.push(' '),
+            other => json.push(other),
+        }
+    }
+    json.push('"');
+    json
 }
 
 /// Picoseconds written as microseconds, exactly.
@@ -67,28 +178,4 @@ impl std::fmt::Display for Microseconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
     }
-}
-
-/// When each link was sending without a pause, and how many packets: link, begin, end, packets.
-fn busy_times<P: Probe>(
-    engine: &Engine<P>,
-    arrivals: &[Arrival],
-) -> Vec<(LinkId, SimTime, SimTime, u64)> {
-    let mut by_link: Vec<&Arrival> = arrivals.iter().collect();
-    by_link.sort_by_key(|arrival| arrival.link);
-    let mut busy: Vec<(LinkId, SimTime, SimTime, u64)> = Vec::new();
-    for arrival in by_link {
-        let spec = engine.network().link(arrival.link).spec;
-        let sent = SimTime(arrival.at.0 - spec.delay.get());
-        let occupied = spec.rate.time_for(Bytes(u64::from(arrival.wire_bytes)));
-        let begun = SimTime(sent.0 - occupied.get());
-        match busy.last_mut() {
-            Some((link, _, end, packets)) if *link == arrival.link && *end >= begun => {
-                *end = sent;
-                *packets += 1;
-            }
-            _ => busy.push((arrival.link, begun, sent, 1)),
-        }
-    }
-    busy
 }

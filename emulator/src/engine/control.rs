@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use lightloom_fabric::units::SimTime;
+use lightloom_fabric::units::{BitsPerSecond, SimTime};
 
 use super::flow::BatchId;
 use super::network::LinkId;
@@ -37,12 +37,35 @@ pub enum LinkChange {
     Down,
     /// It carries packets again, from an empty queue.
     Up,
+    /// It sends at this rate, whatever it was built for. What is queued before it already leaves as it
+    /// would have.
+    Rate(BitsPerSecond),
+    /// Bits arrive wrong, and a packet with a wrong bit is lost at the end of the link.
+    BitErrors(BitErrors),
+    /// It sends at the rate it was built for, without errors.
+    Healthy,
+}
+
+/// The share of bits that arrive wrong, in units of 2⁻⁶⁴.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BitErrors(pub u64);
+
+impl BitErrors {
+    /// From a share between 0 and 1.
+    #[must_use]
+    pub fn from_share(share: f64) -> Self {
+        // The cast saturates.
+        Self((share * 2.0_f64.powi(64)) as u64)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Act {
     LinkDown(LinkId),
     LinkUp(LinkId),
+    LinkRate(LinkId, BitsPerSecond),
+    LinkErrors(LinkId, BitErrors),
+    LinkHealthy(LinkId),
     BatchDone(BatchId, SimTime),
     Timer(u64),
 }

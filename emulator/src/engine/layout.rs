@@ -70,6 +70,7 @@ impl Layout {
             let index = shard.ports.len() as u32;
             self.ports[out.index()] = Place { shard: shard.index, index };
             self.links[shard.index as usize].push(out);
+            shard.port_links.push(out);
             shard.ports.push(Port::new(network.link(out), role, &settings.transport));
             // In order of link: ties between arrivals are broken by it.
             let link = out.reverse();

@@ -37,6 +37,10 @@ pub(crate) struct Port {
     /// By priority, one bit: the far end has asked to pause.
     pub(crate) paused: u8,
     rate: BitsPerSecond,
+    /// Share of bits that arrive wrong, in units of 2⁻⁶⁴.
+    pub(crate) errors: u64,
+    /// What the draws for wrong bits begin from.
+    pub(crate) salt: u64,
 }
 
 /// What an output port has done so far.
@@ -95,7 +99,38 @@ impl Port {
             back: 0,
             paused: 0,
             rate: link.spec.rate,
+            errors: 0,
+            salt: 0,
         }
+    }
+
+    /// Sends as `like` does from now on; what is queued keeps its departure.
+    pub(crate) fn take_rate(&mut self, like: &Self) {
+        self.rate = like.rate;
+        self.capacity = like.capacity;
+        self.mark_from = like.mark_from;
+        self.full_time = like.full_time;
+        self.acknowledgement_time = like.acknowledgement_time;
+    }
+
+    /// What stands before a packet that comes at `now`.
+    #[inline]
+    pub(crate) fn backlog(&self, now: u64) -> Bytes {
+        let waiting = u128::from(self.free.saturating_sub(now));
+        Bytes((waiting * u128::from(self.rate.0) / 8_000_000_000_000) as u64)
+    }
+
+    /// Whether a bit of the `number`-th packet on the wire is wrong. The chance is that of one bit times
+    /// the bits, which is exact enough below one in a thousand.
+    #[inline]
+    pub(crate) fn corrupts(&self, packet: &Packet, number: u64) -> bool {
+        if self.errors == 0 {
+            return false;
+        }
+        let bytes =
+            if packet.is_acknowledgement() { self.acknowledgement_bytes } else { packet.extra() };
+        let chance = self.errors.saturating_mul(u64::from(bytes) * 8);
+        mix(self.salt.wrapping_add(number)) < chance
     }
 
     /// How long `packet` occupies the port.
@@ -154,6 +189,14 @@ impl Port {
         count.bytes += u64::from(if data { packet.extra() } else { self.acknowledgement_bytes });
         Some(packet.sent(self.free + self.delay, marked))
     }
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
 /// A packet's size as packets carry it.

@@ -1,6 +1,6 @@
 //! Looking at packets as they arrive. The default probe sees nothing and costs nothing.
 
-use lightloom_fabric::units::SimTime;
+use lightloom_fabric::units::{Bytes, SimTime};
 
 use super::network::LinkId;
 
@@ -31,8 +31,15 @@ pub struct Way(pub(crate) u32);
 /// Sees every arrival of one shard, in the order in which the shard handles its links. Arrivals
 /// on one link come in order of time; sort by (time, link) to get the order of the whole network.
 pub trait Probe: Clone + Send {
+    /// Whether it wants to know what packets find in queues.
+    const SEES_QUEUES: bool = false;
+
     /// Called for each packet at the end of each link.
     fn arrived(&mut self, arrival: Arrival);
+
+    /// Called for each packet that comes to the output port before `link`, with what stands before it.
+    #[inline(always)]
+    fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 }
 
 /// Sees nothing.

@@ -1,10 +1,11 @@
 //! The engine itself: holds the shards, opens windows, keeps the records.
 
 use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_fabric::units::{BitsPerSecond, Bytes, SimTime};
+use rand::Rng;
 use rayon::prelude::*;
 
-use super::control::{Act, ControlQueue, Event, LinkChange};
+use super::control::{Act, BitErrors, ControlQueue, Event, LinkChange};
 use super::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 use super::layout::{Layout, Place};
 use super::network::{LinkId, Network, VertexId};
@@ -266,6 +267,9 @@ impl<P: Probe> Engine<P> {
         let act = match change {
             LinkChange::Down => Act::LinkDown(link),
             LinkChange::Up => Act::LinkUp(link),
+            LinkChange::Rate(rate) => Act::LinkRate(link, rate),
+            LinkChange::BitErrors(errors) => Act::LinkErrors(link, errors),
+            LinkChange::Healthy => Act::LinkHealthy(link),
         };
         self.control.plan(at.max(self.now), act);
     }
@@ -564,6 +568,20 @@ impl<P: Probe> Engine<P> {
         total
     }
 
+    /// Packets put on a wire so far.
+    #[must_use]
+    pub fn hops(&self) -> u64 {
+        self.shards.iter().flat_map(|shard| &shard.counts).map(|count| count.packets).sum()
+    }
+
+    /// When something happens next; nothing if nothing is left to do.
+    #[must_use]
+    pub fn next_due(&self) -> Option<SimTime> {
+        let packets = self.shards.iter().map(Shard::next_due).min().unwrap_or(u64::MAX);
+        let next = packets.min(self.control.next_due());
+        (next != u64::MAX).then(|| SimTime(next).max(self.now))
+    }
+
     /// The flow of a packet that a probe saw.
     #[must_use]
     pub fn flow_of(&self, arrival: &Arrival) -> FlowId {
@@ -673,7 +691,40 @@ impl<P: Probe> Engine<P> {
                 self.set_link(link, true);
                 None
             }
+            Act::LinkRate(link, rate) => {
+                self.set_rate(link, rate);
+                None
+            }
+            Act::LinkErrors(link, errors) => {
+                self.set_errors(link, errors);
+                None
+            }
+            Act::LinkHealthy(link) => {
+                self.set_rate(link, self.network.link(link).spec.rate);
+                self.set_errors(link, BitErrors(0));
+                None
+            }
         }
+    }
+
+    fn port_of(&mut self, link: LinkId) -> &mut Port {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        &mut self.shards[shard as usize].ports[index as usize]
+    }
+
+    fn set_rate(&mut self, link: LinkId, rate: BitsPerSecond) {
+        let mut wanted = *self.network.link(link);
+        wanted.spec.rate = rate;
+        let role = self.network.role(wanted.from);
+        let like = Port::new(&wanted, role, &self.settings.transport);
+        self.port_of(link).take_rate(&like);
+    }
+
+    fn set_errors(&mut self, link: LinkId, errors: BitErrors) {
+        let salt = self.settings.seed.stream("bit errors", u64::from(link.0)).next_u64();
+        let port = self.port_of(link);
+        port.errors = errors.0;
+        port.salt = salt;
     }
 
     fn set_link(&mut self, link: LinkId, up: bool) {

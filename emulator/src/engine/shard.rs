@@ -143,6 +143,8 @@ pub(crate) struct Shard<P> {
     /// Nothing happens at a vertex before this.
     pub(crate) due: Vec<u64>,
     pub(crate) ports: Vec<Port>,
+    /// By port: its link.
+    pub(crate) port_links: Vec<LinkId>,
     pub(crate) counts: Vec<PortCount>,
     /// By port of a host: sending ends that have data for it, the next one first.
     ready: Vec<VecDeque<u32>>,
@@ -184,6 +186,7 @@ impl<P: Probe> Shard<P> {
             switches: Vec::new(),
             due: Vec::new(),
             ports: Vec::new(),
+            port_links: Vec::new(),
             counts: Vec::new(),
             ready: Vec::new(),
             wires: Vec::new(),
@@ -291,6 +294,7 @@ impl<P: Probe> Shard<P> {
     fn forward(&mut self, port: usize, place: usize, start: u64) {
         let Scratch { arrivals, by_port, departures, .. } = &mut self.scratch;
         let keys = &mut by_port[place];
+        let link = self.port_links[port];
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
         if !port.up {
             count.lost += keys.len() as u64;
@@ -300,9 +304,19 @@ impl<P: Probe> Shard<P> {
         keys.sort_unstable();
         // Worked on as copies, which the compiler keeps in registers.
         let (mut state, mut tally) = (port.clone(), PortCount::default());
+        let sent_before = count.packets;
+        let probe = &mut self.probe;
         let admitted = keys.drain(..).filter_map(|key| {
-            let packet = arrivals[key as u32 as usize];
-            state.admit(start + (key >> 32), packet, &mut tally)
+            let (packet, now) = (arrivals[key as u32 as usize], start + (key >> 32));
+            if P::SEES_QUEUES {
+                probe.queued(link, state.backlog(now));
+            }
+            let sent = state.admit(now, packet, &mut tally)?;
+            if state.corrupts(&sent, sent_before + tally.packets) {
+                tally.lost += 1;
+                return None;
+            }
+            Some(sent)
         });
         if port.shard == self.index {
             departures.clear();
@@ -690,12 +704,20 @@ impl<P: Probe> Shard<P> {
     /// Puts a packet into an output port of a host at `now`.
     #[inline]
     fn transmit(&mut self, port: u32, now: u64, packet: Packet) {
+        let place = port as usize;
         let (port, count) = (&mut self.ports[port as usize], &mut self.counts[port as usize]);
         if !port.up {
             count.lost += 1;
             return;
         }
+        if P::SEES_QUEUES {
+            self.probe.queued(self.port_links[place], port.backlog(now));
+        }
         let Some(packet) = port.admit(now, packet, count) else { return };
+        if port.corrupts(&packet, count.packets) {
+            count.lost += 1;
+            return;
+        }
         if port.shard == self.index {
             self.wires[port.wire as usize].queue.push_back(packet);
             let due = &mut self.due[port.vertex as usize];

@@ -5,7 +5,7 @@ use lightloom_fabric::units::{Picoseconds, SimTime};
 use super::installed::{DCN, HBD};
 use super::{Collective, Kind};
 use crate::collective::{self, CollectiveError, Directions, Hierarchical, RingCollective};
-use crate::engine::{Engine, Route, VertexId};
+use crate::engine::{Engine, Probe, Route, VertexId};
 
 /// A collective under way: one for a group, or one for each rank between groups.
 pub(super) struct Running {
@@ -39,8 +39,8 @@ pub(super) fn bus_factor(kind: Kind, ranks: u32) -> f64 {
 }
 
 /// Begins a collective on the ring of one group, both ways round, now.
-pub(super) fn start_ring(
-    engine: &mut Engine,
+pub(super) fn start_ring<P: Probe>(
+    engine: &mut Engine<P>,
     collective: &Collective,
     members: Vec<VertexId>,
 ) -> Result<Running, CollectiveError> {
@@ -59,8 +59,8 @@ pub(super) fn start_ring(
 ///
 /// Groups are taken in sets of `per_set`, the nodes under a ToR: first inside each set, then between
 /// sets. Where they do not fill whole sets, or there is one set only, it is one flat ring.
-pub(super) fn start_between(
-    engine: &mut Engine,
+pub(super) fn start_between<P: Probe>(
+    engine: &mut Engine<P>,
     collective: &Collective,
     groups: &[Vec<VertexId>],
     per_set: usize,

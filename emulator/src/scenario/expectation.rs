@@ -73,6 +73,22 @@ figures! {
     Retransmissions = "retransmissions",
     /// Bundles switched in all.
     BundlesSwitched = "bundles_switched",
+    /// Groups that were lost and never formed again.
+    GroupsLost = "groups_lost",
+    /// Share of the groups' time in which no fault kept them still.
+    Availability = "availability",
+    /// Share of the groups' time that the same work takes without faults.
+    Goodput = "goodput",
+    /// Packets lost on links that were dark or wrong.
+    Lost = "packets_lost",
+}
+
+impl Figure {
+    /// Whether it is a share of something.
+    #[must_use]
+    pub const fn is_share(self) -> bool {
+        matches!(self, Self::WasteRatio | Self::CrossTorShare | Self::Availability | Self::Goodput)
+    }
 }
 
 /// How a figure compares with its bound.

@@ -1,16 +1,23 @@
 //! The scenario file: which fabric, which collectives, what breaks when, what is expected.
+//!
+//! Reading it reads the fabric too, so that every part and group it names is known to exist.
 
-use lightloom_fabric::document::{self, Check, Diagnostic};
-use lightloom_fabric::fault::Part;
+use std::sync::Arc;
+
+use lightloom_fabric::document::{self, Check, Diagnostic, Severity};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::seed::Seed;
+use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Collective, Control, Fault, Kind, Scenario, TraceDay};
+use super::fault_file::{FaultFile, lower_faults};
+use super::{Collective, Control, Expectation, Fault, Kind, Replay, Scenario, TraceDay, plan};
 use crate::transport::{Recovery, Transport, Window};
 
-/// The mistakes that only a scenario file can have.
+/// The mistakes that only scenario and fault files can have.
 pub mod codes {
     lightloom_fabric::document::codes! {
         /// A sentence that is no expectation.
@@ -23,7 +30,38 @@ pub mod codes {
         BAD_PACKET = "LL0304", "packets cannot have this size";
         /// Two collectives of one name.
         COLLECTIVE_TWICE = "LL0305", "two collectives have the same name";
+        /// A fabric, trace or fault file that cannot be read.
+        BAD_NEIGHBOUR = "LL0306", "a file that is named here cannot be used";
+        /// A part that the fabric does not have, or a group that the plan does not have.
+        NO_SUCH_THING = "LL0307", "something is named that the fabric does not have";
+        /// An effect that this part cannot suffer, or that is written wrongly.
+        BAD_FAULT = "LL0308", "a fault that cannot happen to this part";
+        /// An expectation that is true whatever happens.
+        SAYS_NOTHING = "LL0309", "an expectation about faults where there are none";
+        /// No plan for the fabric as it is at the start.
+        NO_PLAN = "LL0310", "the fabric cannot be planned as it is at the start";
     }
+}
+
+/// A file that another one names.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    /// What the user would call it.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// Reads the file of a name that stands in another file, or says why not.
+pub type ReadNeighbour<'a> = dyn FnMut(&str) -> Result<Neighbour, String> + 'a;
+
+/// A scenario with the fabric it names.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The fabric.
+    pub fabric: Fabric,
+    /// The scenario.
+    pub scenario: Scenario,
 }
 
 /// A run of the emulator: a fabric, what its jobs do, what breaks, and what is expected.
@@ -50,15 +88,26 @@ pub struct ScenarioFile {
     /// What breaks during the run, and when.
     #[serde(default)]
     pub faults: Vec<FaultFile>,
+    /// A file with more of what breaks, relative to this file.
+    #[serde(default)]
+    pub faults_in: Option<String>,
+    /// Some days of a fault trace, in compressed time, as more of what breaks.
+    #[serde(default)]
+    pub replay: Option<ReplayFile>,
     /// How fast the control plane is.
     #[serde(default)]
     pub control: ControlFile,
     /// How data is cut into packets and repaired.
     #[serde(default)]
     pub transport: TransportFile,
-    /// The run is stopped at this simulated time.
+    /// The run ends at this simulated time. Left out, a run that comes so far is taken for one that
+    /// never ends: it fails, and what was waiting for what is told.
     #[serde(default = "time_limit")]
     pub time_limit: Text<Picoseconds>,
+    /// A run that puts more packets than this on a wire is stopped and fails.
+    #[serde(default = "packet_limit")]
+    #[schemars(range(min = 1))]
+    pub packet_limit: u64,
     /// What must be true in the end: `waste_ratio < 0.01`, `restored within 5ms`,
     /// `completes within 20ms`, `group g3 unaffected`.
     #[serde(default)]
@@ -67,6 +116,27 @@ pub struct ScenarioFile {
 
 fn time_limit() -> Text<Picoseconds> {
     Text(Picoseconds::from_millis(10_000))
+}
+
+fn packet_limit() -> u64 {
+    10_000_000_000
+}
+
+/// Some days of a fault trace, in compressed time. What is broken on the first of them is broken from
+/// the start.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayFile {
+    /// The trace, relative to this file: see `lightloom trace`.
+    pub trace: String,
+    /// The first day, counted from the start of the trace.
+    #[schemars(range(min = 0, max = 36525))]
+    pub from_day: f64,
+    /// Where it ends.
+    #[schemars(range(min = 0, max = 36525))]
+    pub to_day: f64,
+    /// Simulated time that a day of the trace takes.
+    pub day_takes: Text<Picoseconds>,
 }
 
 /// One moment of a fault trace.
@@ -111,19 +181,6 @@ pub struct RingFile {
 
 fn once() -> u32 {
     1
-}
-
-/// A part that breaks during the run.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FaultFile {
-    /// What breaks: a node `n17`, a bundle `n17/b0` or a fibre `n17/b0.2`.
-    pub part: Part,
-    /// When, counted from the start of the run.
-    pub at: Text<Picoseconds>,
-    /// When it works again; left out, it stays broken.
-    #[serde(default)]
-    pub repaired_at: Option<Text<Picoseconds>>,
 }
 
 /// How fast the control plane is.
@@ -174,45 +231,215 @@ impl Default for TransportFile {
     }
 }
 
-/// Reads a scenario file: the scenario, or every mistake in it.
+/// Reads a scenario file, the fabric it names and the other files it names: both, or every mistake in
+/// them.
 #[must_use]
-pub fn load(file: &str, bytes: &[u8]) -> (Option<Scenario>, Vec<Diagnostic>) {
-    document::load(file, bytes, lower)
+pub fn load(
+    file: &str,
+    bytes: &[u8],
+    read: &mut ReadNeighbour<'_>,
+) -> (Option<Loaded>, Vec<Diagnostic>) {
+    let mut beside = Vec::new();
+    let (loaded, mut mistakes) = document::load(file, bytes, |raw: ScenarioFile, check| {
+        lower(raw, check, &mut Neighbours { read, mistakes: &mut beside })
+    });
+    mistakes.extend(beside);
+    (loaded, mistakes)
 }
 
-fn lower(raw: ScenarioFile, check: &mut Check<'_>) -> Option<Scenario> {
+/// Reads what a scenario names, and gathers the mistakes found there.
+struct Neighbours<'a, 'r> {
+    read: &'a mut ReadNeighbour<'r>,
+    mistakes: &'a mut Vec<Diagnostic>,
+}
+
+impl Neighbours<'_, '_> {
+    fn read(&mut self, name: &str, path: &str, check: &mut Check<'_>) -> Option<Neighbour> {
+        (self.read)(name)
+            .map_err(|message| drop(check.error(codes::BAD_NEIGHBOUR, path, message)))
+            .ok()
+    }
+
+    fn fabric(&mut self, raw: &ScenarioFile, check: &mut Check<'_>) -> Option<Fabric> {
+        let Neighbour { name, bytes } = self.read(&raw.fabric, "/fabric", check)?;
+        let (fabric, mistakes) = lightloom_fabric::file::load(&name, &bytes);
+        if fabric.is_none() {
+            let message = format!("{name} has mistakes, which are listed too");
+            check.error(codes::BAD_NEIGHBOUR, "/fabric", message);
+        }
+        self.mistakes.extend(mistakes);
+        fabric
+    }
+
+    fn trace(&mut self, name: &str, path: &str, check: &mut Check<'_>) -> Option<Arc<FaultTrace>> {
+        let Neighbour { name, bytes } = self.read(name, path, check)?;
+        let unknown = Observation { servers: None, gpus_per_server: None, days: None };
+        let trace = FaultTrace::read(&bytes, unknown);
+        let first = |errors: &lightloom_fabric::trace::TraceErrors| {
+            errors.0.first().map(ToString::to_string).unwrap_or_default()
+        };
+        trace
+            .map_err(|errors| {
+                let message = format!("{name} is not a fault trace: {}", first(&errors));
+                check.error(codes::BAD_NEIGHBOUR, path, message);
+            })
+            .ok()
+            .map(Arc::new)
+    }
+}
+
+fn lower(
+    raw: ScenarioFile,
+    check: &mut Check<'_>,
+    neighbours: &mut Neighbours<'_, '_>,
+) -> Option<Loaded> {
+    let fabric = neighbours.fabric(&raw, check);
     let transport = lower_transport(&raw.transport, check);
     let collectives = lower_collectives(&raw.collectives, check);
-    let faults = lower_faults(&raw.faults, check);
-    let mut expectations = Vec::new();
-    for (index, sentence) in raw.expect.iter().enumerate() {
-        match sentence.parse() {
-            Ok(expectation) => expectations.push(expectation),
-            Err(error) => {
-                let error: super::ExpectationError = error;
-                check.error(codes::BAD_EXPECTATION, &format!("/expect/{index}"), error.to_string());
-            }
-        }
+    let mut faults = lower_faults(&raw.faults, fabric.as_ref(), check);
+    faults.extend(faults_beside(&raw, fabric.as_ref(), check, neighbours));
+    let broken_by = raw.broken_by.as_ref().and_then(|day| lower_day(day, check, neighbours));
+    let replay = raw.replay.as_ref().and_then(|days| lower_replay(days, check, neighbours));
+    let has_faults = !raw.faults.is_empty() || raw.faults_in.is_some() || raw.replay.is_some();
+    let expectations = lower_expectations(&raw, has_faults, check);
+    if let Some(fabric) = &fabric {
+        require_broken(&raw.broken, fabric, check);
     }
-    if check.has_errors() {
+    if check.has_errors()
+        || neighbours.mistakes.iter().any(|mistake| mistake.severity == Severity::Error)
+    {
         return None;
     }
-    Some(Scenario {
+    let scenario = Scenario {
         name: raw.name,
         fabric: raw.fabric,
         seed: Seed(raw.seed),
         broken: raw.broken,
-        broken_by: raw.broken_by.map(|file| TraceDay { trace: file.trace, day: file.day }),
+        broken_by,
         collectives,
         faults,
+        replay,
         control: Control {
             detection_delay: raw.control.detection_delay.0,
             planning_delay: raw.control.planning_delay.0,
         },
         transport,
         time_limit: SimTime(raw.time_limit.0.get()),
+        ends_at_limit: check.is_written("/time_limit"),
+        packet_limit: raw.packet_limit,
         expectations,
-    })
+    };
+    let fabric = fabric?;
+    require_plan(&fabric, &scenario, check);
+    (!check.has_errors()).then_some(Loaded { fabric, scenario })
+}
+
+fn lower_expectations(
+    raw: &ScenarioFile,
+    has_faults: bool,
+    check: &mut Check<'_>,
+) -> Vec<Expectation> {
+    let mut expectations = Vec::new();
+    for (index, sentence) in raw.expect.iter().enumerate() {
+        let path = format!("/expect/{index}");
+        match sentence.parse() {
+            Ok(Expectation::RestoredWithin(_)) if !has_faults => {
+                let message = "nothing breaks in this scenario, so this is true whatever happens";
+                check
+                    .error(codes::SAYS_NOTHING, &path, message)
+                    .help("declare what breaks under `faults`, or leave the sentence out");
+            }
+            Ok(expectation) => expectations.push(expectation),
+            Err(error) => {
+                let error: super::ExpectationError = error;
+                check.error(codes::BAD_EXPECTATION, &path, error.to_string());
+            }
+        }
+    }
+    expectations
+}
+
+fn require_broken(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) {
+    for (index, part) in broken.iter().enumerate() {
+        if let Err(error) = FaultSet::of(&fabric.hbd, [*part]) {
+            check.error(codes::NO_SUCH_THING, &format!("/broken/{index}"), error.to_string());
+        }
+    }
+}
+
+/// Plans the fabric as it is at the start, and holds the groups that are named against the plan.
+fn require_plan(fabric: &Fabric, scenario: &Scenario, check: &mut Check<'_>) {
+    let start = match plan(fabric, scenario) {
+        Ok(start) => start,
+        Err(error) => {
+            check.error(codes::NO_PLAN, "/fabric", error.to_string());
+            return;
+        }
+    };
+    let groups = start.groups();
+    for (index, expectation) in scenario.expectations.iter().enumerate() {
+        if let Expectation::Unaffected(group) = expectation
+            && group.index() >= groups
+        {
+            let message =
+                format!("{group} does not exist: the plan has groups g0 to g{}", groups - 1);
+            check.error(codes::NO_SUCH_THING, &format!("/expect/{index}"), message);
+        }
+    }
+}
+
+fn faults_beside(
+    raw: &ScenarioFile,
+    fabric: Option<&Fabric>,
+    check: &mut Check<'_>,
+    neighbours: &mut Neighbours<'_, '_>,
+) -> Vec<Fault> {
+    let Some(name) = &raw.faults_in else { return Vec::new() };
+    let Some(Neighbour { name, bytes }) = neighbours.read(name, "/faults_in", check) else {
+        return Vec::new();
+    };
+    let (faults, mistakes) = super::fault_file::load(&name, &bytes, fabric);
+    neighbours.mistakes.extend(mistakes);
+    faults.unwrap_or_default()
+}
+
+fn lower_day(
+    raw: &TraceDayFile,
+    check: &mut Check<'_>,
+    neighbours: &mut Neighbours<'_, '_>,
+) -> Option<TraceDay> {
+    let trace = neighbours.trace(&raw.trace, "/broken_by/trace", check)?;
+    require_day(&trace, raw.day, "/broken_by/day", check);
+    Some(TraceDay { trace, day: raw.day })
+}
+
+fn require_day(trace: &FaultTrace, day: f64, path: &str, check: &mut Check<'_>) {
+    let last = trace.window.as_days();
+    if !(0.0..=last).contains(&day) {
+        let message = format!("the trace has days 0 to {last}, not {day}");
+        check.error(codes::NO_SUCH_THING, path, message);
+    }
+}
+
+fn lower_replay(
+    raw: &ReplayFile,
+    check: &mut Check<'_>,
+    neighbours: &mut Neighbours<'_, '_>,
+) -> Option<Replay> {
+    let trace = neighbours.trace(&raw.trace, "/replay/trace", check)?;
+    require_day(&trace, raw.from_day, "/replay/from_day", check);
+    require_day(&trace, raw.to_day, "/replay/to_day", check);
+    if raw.from_day >= raw.to_day {
+        check
+            .error(codes::BAD_FAULT, "/replay/to_day", "the replay ends before it begins")
+            .also("/replay/from_day", "it begins here");
+    }
+    if raw.day_takes.0 == Picoseconds::ZERO {
+        let message = "a day of the trace takes no time";
+        check.error(codes::BAD_FAULT, "/replay/day_takes", message).help("write `1ms`");
+    }
+    let day_takes = raw.day_takes.0;
+    Some(Replay { trace, from_day: raw.from_day, to_day: raw.to_day, day_takes })
 }
 
 fn lower_transport(raw: &TransportFile, check: &mut Check<'_>) -> Transport {
@@ -281,22 +508,4 @@ fn lower_collectives(raw: &[CollectiveFile], check: &mut Check<'_>) -> Vec<Colle
         });
     }
     collectives
-}
-
-fn lower_faults(raw: &[FaultFile], check: &mut Check<'_>) -> Vec<Fault> {
-    let lower = |(index, fault): (usize, &FaultFile)| {
-        let (at, repaired_at) = (fault.at.0, fault.repaired_at.map(|time| time.0));
-        if repaired_at.is_some_and(|repaired| repaired <= at) {
-            check
-                .error(
-                    codes::REPAIR_BEFORE_FAULT,
-                    &format!("/faults/{index}/repaired_at"),
-                    format!("{} is repaired before it breaks", fault.part),
-                )
-                .help(format!("write a time after {at}"));
-        }
-        let time = |span: Picoseconds| SimTime(span.get());
-        Fault { part: fault.part, at: time(at), repaired_at: repaired_at.map(time) }
-    };
-    raw.iter().enumerate().map(lower).collect()
 }

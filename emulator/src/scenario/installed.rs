@@ -5,11 +5,12 @@
 //! down. Switching a transceiver is then nothing but links going down and up.
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::id::{BundleId, GpuId, NodeId};
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::id::{BundleId, GpuId, NodeId, TorId};
 use lightloom_fabric::khop::{Fibre, Path, Port};
 use lightloom_fabric::units::Bytes;
-use lightloom_planner::khop::Layout;
 
+use super::fault::{Target, nodes_under};
 use crate::engine::{
     LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
 };
@@ -23,15 +24,28 @@ pub const DCN: Plane = Plane(1);
 /// eighth of it, the order of a 100 µs buffer share of a 51.2 Tb/s switch. An assumption.
 const DCN_QUEUE: (Bytes, Bytes) = (Bytes(1 << 20), Bytes(1 << 17));
 
+/// What decides whether a cable carries light, as long as nothing is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Nothing: copper between GPUs, the data-centre network.
+    Always,
+    /// The ring edge under a bundle: lit when the bundle holds loopback.
+    Loopback(BundleId),
+    /// A fibre: lit when the bundles at both ends select it.
+    Fibre(Port, Port),
+}
+
 /// A network with the meaning of its links.
 pub struct Installed {
+    /// By cable.
+    carriers: Vec<Carrier>,
+    /// By ToR: its switch.
+    tors: Vec<VertexId>,
     /// By GPU: node × R + GPU.
     gpus: Vec<VertexId>,
     gpus_per_node: u8,
     /// By GPU: the ring edge that starts there, from GPU g to GPU g + 1 of its node.
     ring_edges: Vec<LinkId>,
-    /// By GPU: its network interface, towards the ToR.
-    interfaces: Vec<LinkId>,
     /// Every fibre with its two cables: between the lower halves, and between the upper ones, each
     /// from the lower end up.
     fibres: Vec<(Fibre, [LinkId; 2])>,
@@ -48,10 +62,11 @@ impl Installed {
         let gpus: Vec<VertexId> =
             (0..hbd.gpus()).map(|_| builder.add(Role::ForwardingHost)).collect();
         let mut installed = Self {
+            carriers: Vec::new(),
+            tors: Vec::new(),
             gpus,
             gpus_per_node: hbd.gpus_per_node(),
             ring_edges: Vec::new(),
-            interfaces: Vec::new(),
             fibres: Vec::new(),
         };
         installed.cable_nodes(fabric, &mut builder);
@@ -64,7 +79,11 @@ impl Installed {
         let inside = LinkSpec::new(fabric.hbd_links.edge_rate, fabric.hbd_links.inside_latency)
             .in_plane(HBD);
         for node in (0..fabric.hbd.nodes()).map(NodeId) {
+            let bundles = (0..fabric.hbd.k()).map(|bundle| BundleId { node, bundle });
             for gpu in 0..self.gpus_per_node {
+                let over = |bundle: &BundleId| fabric.hbd.ring_edge(bundle.bundle) == gpu;
+                let bundle = bundles.clone().find(over);
+                self.carriers.push(bundle.map_or(Carrier::Always, Carrier::Loopback));
                 let next = GpuId { node, gpu: (gpu + 1) % self.gpus_per_node };
                 let edge =
                     builder.connect(self.vertex(GpuId { node, gpu }), self.vertex(next), inside);
@@ -78,6 +97,7 @@ impl Installed {
             LinkSpec::new(fabric.hbd_links.edge_rate, fabric.hbd_links.fibre_latency).in_plane(HBD);
         for fibre in fabric.hbd.fibres() {
             let (a, b) = fabric.hbd.ports(fibre);
+            self.carriers.extend([Carrier::Fibre(a, b); 2]);
             let cables = [0, 1].map(|half| {
                 let [a, b] = [a, b].map(|port| self.vertex(self.half(fabric, port, half)));
                 builder.connect(a, b, fibre_spec)
@@ -101,10 +121,11 @@ impl Installed {
             .in_plane(DCN);
         let tors = dcn.tors(fabric.hbd.nodes());
         let tor_vertices: Vec<VertexId> = (0..tors).map(|_| builder.add(Role::Switch)).collect();
+        self.tors.clone_from(&tor_vertices);
         for (place, gpu) in self.gpus.iter().enumerate() {
             let node = NodeId::from_index(place / usize::from(self.gpus_per_node));
             let tor = tor_vertices[dcn.tor_of(node).index()];
-            self.interfaces.push(builder.connect(*gpu, tor, link));
+            builder.connect(*gpu, tor, link);
         }
         let uplinks =
             (dcn.nodes_per_tor * u32::from(self.gpus_per_node)).div_ceil(dcn.oversubscription);
@@ -158,39 +179,68 @@ impl Installed {
         Some(self.fibres[index].1)
     }
 
-    /// The links, both directions, that go dark when all of `node` dies: its edges, the fibres that
-    /// end there and its network interfaces.
+    /// The GPU at a vertex; nothing for a switch.
     #[must_use]
-    pub fn links_of_node(&self, fabric: &Fabric, node: NodeId) -> Vec<LinkId> {
-        let gpus = (0..self.gpus_per_node).map(|gpu| self.place(GpuId { node, gpu }));
-        let inside = gpus
-            .flat_map(|place| [self.ring_edges[place], self.interfaces[place]])
-            .flat_map(both_ways);
-        let bundles = (0..fabric.hbd.k()).map(|bundle| BundleId { node, bundle });
-        let fibres = bundles.flat_map(|bundle| {
-            [Path::External1, Path::External2]
-                .into_iter()
-                .flat_map(move |path| self.links_of(fabric, bundle, path))
-        });
-        inside.chain(fibres).collect()
+    pub fn gpu(&self, vertex: VertexId) -> Option<GpuId> {
+        let per_node = usize::from(self.gpus_per_node);
+        let index = vertex.index();
+        (index < self.gpus.len()).then(|| GpuId {
+            node: NodeId::from_index(index / per_node),
+            gpu: (index % per_node) as u8,
+        })
     }
 
-    /// Links, both directions, that no bundle of `layout` selects at every end: dark from the start.
+    /// How a link is called: by the GPUs and ToRs at its ends, `n4/g3→t2`.
     #[must_use]
-    pub fn dark_links(&self, fabric: &Fabric, layout: &Layout) -> Vec<LinkId> {
-        let mut dark = Vec::new();
-        for (bundle, path) in layout.paths() {
-            if path != Path::Loopback {
-                dark.extend(self.links_of(fabric, bundle, Path::Loopback));
+    pub fn link_name(&self, network: &Network, link: LinkId) -> String {
+        let name = |vertex: VertexId| match self.gpu(vertex) {
+            Some(gpu) => gpu.to_string(),
+            None => match self.tors.binary_search(&vertex) {
+                Ok(tor) => TorId::from_index(tor).to_string(),
+                Err(_) => format!("switch {}", vertex.0),
+            },
+        };
+        let ends = network.link(link);
+        format!("{}→{}", name(ends.from), name(ends.to))
+    }
+
+    /// What decides whether a link carries light.
+    #[must_use]
+    pub fn carrier(&self, link: LinkId) -> Carrier {
+        self.carriers.get(link.index() / 2).copied().unwrap_or(Carrier::Always)
+    }
+
+    /// The links, both directions, that go dark when `target` does.
+    #[must_use]
+    pub fn links_of_target(
+        &self,
+        fabric: &Fabric,
+        network: &Network,
+        target: Target,
+    ) -> Vec<LinkId> {
+        let around =
+            |vertex: VertexId| network.outgoing(vertex).iter().copied().flat_map(both_ways);
+        let of_node = |node: NodeId| {
+            (0..self.gpus_per_node).flat_map(move |gpu| around(self.vertex(GpuId { node, gpu })))
+        };
+        let paths = [Path::External1, Path::External2, Path::Loopback];
+        match target {
+            Target::Part(Part::Node(node)) => of_node(node).collect(),
+            Target::Part(Part::Bundle(bundle)) => {
+                paths.iter().flat_map(|path| self.links_of(fabric, bundle, *path)).collect()
             }
+            Target::Part(Part::Fibre(port)) => self.links_of(fabric, port.bundle, port.selects()),
+            Target::Gpu(gpu) => around(self.vertex(gpu)).collect(),
+            Target::Nic(gpu) => around(self.vertex(gpu))
+                .filter(|link| network.link(*link).spec.plane == DCN)
+                .collect(),
+            Target::Tor(tor) => around(self.tors[tor.index()]).collect(),
+            Target::Rack(tor) => nodes_under(fabric, tor)
+                .flat_map(of_node)
+                .chain(around(self.tors[tor.index()]))
+                .collect(),
+            Target::AnyNode | Target::Control => Vec::new(),
         }
-        for (fibre, cables) in &self.fibres {
-            let (a, b) = fabric.hbd.ports(*fibre);
-            if layout.path(a.bundle) != a.selects() || layout.path(b.bundle) != b.selects() {
-                dark.extend(cables.iter().copied().flat_map(both_ways));
-            }
-        }
-        dark
     }
 }
 

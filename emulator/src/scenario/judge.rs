@@ -1,8 +1,8 @@
 //! From what happened to the result: what felt which fault, and whether it was as expected.
 //!
-//! A group felt a fault if it was stopped for it, or if one of its collectives ended at another
-//! picosecond than in the run without faults. A group that was moved but not stopped is put down to
-//! the last fault before its first moved ending.
+//! A group felt a fault if one of its collectives ended at another picosecond than in the run without
+//! faults. Which fault: the ones that hit its links or moved it to other nodes; else the last before
+//! its first moved ending.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,13 @@ use lightloom_planner::khop::{Layout, to_document};
 
 use super::collectives::bus_factor;
 use super::outcome::{
-    CollectiveResult, ExpectationResult, FaultResult, FlowRow, Flows, Outcome, Packets, PlanResult,
+    CollectiveResult, ExpectationResult, FaultResult, FlowRow, Flows, GroupResult, Outcome,
+    Packets, PlanResult, Stop,
 };
-use super::story::{Healing, StepRun, Told};
-use super::{Comparison, Expectation, Figure, Scenario, ScenarioError};
+use super::story::{Healing, Lane, StepRun, Told};
+use super::{
+    Comparison, Expectation, Figure, Finished, Scenario, ScenarioError, Strike, groups, links,
+};
 use crate::engine::{FlowRecord, VertexId};
 
 /// Refuses expectations about groups that do not exist.
@@ -30,19 +33,27 @@ pub(super) fn require_groups(scenario: &Scenario, layout: &Layout) -> Result<(),
     missing.map_or(Ok(()), |group| Err(ScenarioError::NoSuchGroup { group, groups }))
 }
 
+/// What was run.
+pub(super) struct Run<'a> {
+    pub(super) fabric: &'a Fabric,
+    pub(super) scenario: &'a Scenario,
+    pub(super) strikes: &'a [Strike],
+    pub(super) threads: usize,
+}
+
 /// The result of a run, given the same run without faults.
-pub(super) fn outcome(
-    fabric: &Fabric,
-    scenario: &Scenario,
-    threads: usize,
-    told: Told,
-    calm: Option<Told>,
-) -> Outcome {
-    let calm = calm.as_ref().unwrap_or(&told);
-    let moved = moved_lanes(&told, calm);
+pub(super) fn finish(run: &Run<'_>, told: Told, calm: Option<Told>) -> Finished {
+    let outcome = outcome(run, &told, calm.as_ref().unwrap_or(&told));
+    Finished { outcome, engine: told.engine, installed: told.installed }
+}
+
+fn outcome(run: &Run<'_>, told: &Told, calm: &Told) -> Outcome {
+    let Run { fabric, scenario, strikes, threads } = *run;
+    let moved = moved_lanes(told, calm);
     let metrics = to_document(fabric, &told.faults, scenario.seed, &told.layout).metrics;
-    let faults = fault_results(&told, &moved);
-    let flows = flow_times(&told);
+    let groups = groups::results(told, calm);
+    let flows: Vec<FlowRecord> = told.engine.records().collect();
+    let packets = told.engine.packets();
     let mut outcome = Outcome {
         scenario: scenario.name.clone(),
         fabric_sha256: fabric.sha256.clone(),
@@ -50,87 +61,139 @@ pub(super) fn outcome(
         threads,
         wall_seconds: 0.0,
         simulated: told.ended,
-        packet_hops: told.packets.hops,
+        packet_hops: packets.hops,
         packet_hops_per_second: 0.0,
         packets: Packets {
-            sent: told.packets.sent,
-            delivered: told.packets.delivered,
-            dropped: told.packets.dropped,
-            lost: told.packets.lost,
-            in_flight: told.packets.in_flight,
-            marked: told.packets.marked,
-            retransmitted: told.packets.retransmitted,
+            sent: packets.sent,
+            delivered: packets.delivered,
+            dropped: packets.dropped,
+            lost: packets.lost,
+            in_flight: packets.in_flight,
+            marked: packets.marked,
+            retransmitted: packets.retransmitted,
         },
-        collectives: collective_results(scenario, &told, calm),
-        flows,
-        faults,
+        collectives: collective_results(scenario, told, calm),
+        flows: flow_times(&flows),
+        faults: fault_results(strikes, told, &moved, &groups),
+        availability: groups::availability(&groups, told),
+        goodput: groups::goodput(told, calm),
+        groups,
         plan: PlanResult {
             gpus_used: metrics.gpus_used,
             waste_ratio: metrics.waste_ratio,
             waste_ratio_lower_bound: metrics.waste_ratio_lower_bound,
             cross_tor_share: metrics.cross_tor_share,
         },
+        links: links::results(told),
+        never_ended: match told.stop {
+            Some(Stop::Time { .. }) => !scenario.ends_at_limit,
+            Some(Stop::Packets { .. }) => true,
+            None => false,
+        },
+        stop: told.stop,
+        waiting: told.waiting.clone(),
         expectations: Vec::new(),
-        flow_records: flow_rows(fabric, &told),
+        flow_records: flow_rows(fabric, &flows),
     };
-    let felt = Felt { told: &told, moved: &moved, metrics: &metrics };
+    let felt = Felt { told, strikes, moved: &moved, metrics: &metrics };
     outcome.expectations =
         scenario.expectations.iter().map(|expectation| felt.judge(expectation, &outcome)).collect();
     outcome
 }
 
-/// For each lane that did not end everything as in the calm run: when it first differed.
+/// For each lane that did not end everything as in the calm run: when it first differed. A group that
+/// only a repair made possible has nothing to differ from.
 fn moved_lanes(told: &Told, calm: &Told) -> Vec<Option<SimTime>> {
     let differs = |here: &[StepRun], there: &[StepRun]| {
-        let pairs = here.iter().zip(there).filter(|(here, there)| here.end != there.end);
-        let first = pairs.map(|(here, there)| here.end.or(there.end).unwrap_or(told.ended)).next();
+        let calm_end = |step: &StepRun| at_place(there, step.place).and_then(|step| step.end);
+        let mut moved = here.iter().filter(|step| step.end != calm_end(step));
+        let first = moved.next().map(|step| step.end.or(calm_end(step)).unwrap_or(told.ended));
         first.or((here.len() != there.len()).then_some(told.ended))
     };
-    let first_difference = |(lane, calm_lane): (&super::story::Lane, &super::story::Lane)| {
+    let first_difference = |(lane, calm_lane): (&Lane, &Lane)| {
         let job = lane.job as usize;
         let between = differs(&told.between[job].steps, &calm.between[job].steps);
         differs(&lane.steps, &calm_lane.steps).into_iter().chain(between).min()
     };
-    told.lanes.iter().zip(&calm.lanes).map(first_difference).collect()
+    let mut moved: Vec<_> = told.lanes.iter().zip(&calm.lanes).map(first_difference).collect();
+    moved.resize(told.lanes.len(), None);
+    moved
 }
 
-fn fault_results(told: &Told, moved: &[Option<SimTime>]) -> Vec<FaultResult> {
-    let stopped: BTreeSet<usize> =
-        told.healings.iter().flat_map(|healing| healing.lanes.clone()).collect();
-    let felt_indirectly = |healing: &Healing| -> BTreeSet<usize> {
-        let next =
-            told.healings.iter().filter(|other| other.at > healing.at).map(|other| other.at).min();
-        let mine = |(lane, at): (usize, &Option<SimTime>)| {
-            let at = (*at)?;
-            let is_mine = at >= healing.at && next.is_none_or(|next| at < next);
-            (is_mine && !stopped.contains(&lane)).then_some(lane)
-        };
-        moved.iter().enumerate().filter_map(mine).collect()
-    };
-    let result = |healing: &Healing| {
-        let lanes: BTreeSet<usize> =
-            healing.lanes.union(&felt_indirectly(healing)).copied().collect();
-        FaultResult {
-            what: healing.part,
-            at: healing.at,
-            detected: healing.detected,
-            replanned: healing.replanned,
-            restored: healing.restored,
-            bundles_switched: healing.bundles,
-            dark: healing.dark,
-            gpus_affected: lanes.iter().map(|lane| u64::from(told.lanes[*lane].gpus)).sum(),
-            groups_affected: lanes.into_iter().map(GroupId::from_index).collect(),
-            gpus_lost: healing.gpus_lost,
+/// The step at a place of the program.
+fn at_place(steps: &[StepRun], place: usize) -> Option<&StepRun> {
+    steps.binary_search_by_key(&place, |step| step.place).ok().map(|index| &steps[index])
+}
+
+/// What each fault did. A lane that moved felt the faults that hit its links or moved it; a lane that no
+/// fault hit felt the last ones before its first moved ending: of those that struck at the same
+/// instant, the ones that hit its job, if any did.
+fn fault_results(
+    strikes: &[Strike],
+    told: &Told,
+    moved: &[Option<SimTime>],
+    groups: &[GroupResult],
+) -> Vec<FaultResult> {
+    let hit: BTreeSet<usize> =
+        told.healings.iter().flat_map(|healing| healing.lanes.iter().copied()).collect();
+    let mut felt: Vec<BTreeSet<usize>> = told
+        .healings
+        .iter()
+        .map(|healing| {
+            let moved = |lane: &&usize| moved[**lane].is_some() || told.lanes[**lane].lost;
+            healing.lanes.iter().filter(moved).copied().collect()
+        })
+        .collect();
+    for (lane, at) in moved.iter().enumerate() {
+        let Some(at) = at.filter(|_| !hit.contains(&lane)) else { continue };
+        for fault in causes(told, strikes, lane, at) {
+            felt[fault].insert(lane);
         }
+    }
+    let result = |((healing, strike), lanes): ((&Healing, &Strike), BTreeSet<usize>)| FaultResult {
+        what: strike.what(),
+        effect: strike.effect_name().to_owned(),
+        at: healing.at,
+        detected: healing.detected,
+        replanned: healing.replanned,
+        restored: healing.restored,
+        bundles_switched: healing.bundles,
+        dark: healing.dark,
+        gpus_affected: lanes.iter().map(|lane| u64::from(told.lanes[*lane].gpus)).sum(),
+        delay: lanes
+            .iter()
+            .map(|lane| groups[*lane].delay)
+            .collect::<Option<Vec<_>>>()
+            .and_then(|delays| delays.into_iter().max().or(Some(Picoseconds::ZERO))),
+        groups_affected: lanes.into_iter().map(GroupId::from_index).collect(),
+        gpus_lost: healing.gpus_lost,
     };
-    told.healings.iter().map(result).collect()
+    let healings = told.healings.iter().zip(strikes).filter(|(_, strike)| !strike.from_start);
+    healings.zip(felt).map(result).collect()
+}
+
+/// The faults that a lane which none of them hit is put down to, when it first differed at `at`.
+fn causes(told: &Told, strikes: &[Strike], lane: usize, at: SimTime) -> Vec<usize> {
+    let struck = |fault: &usize| {
+        told.healings[*fault].felt.is_some_and(|felt| felt <= at) && !strikes[*fault].from_start
+    };
+    let before: Vec<usize> = (0..told.healings.len()).filter(struck).collect();
+    let last = before.iter().filter_map(|fault| told.healings[*fault].felt).max();
+    let latest: Vec<usize> =
+        before.into_iter().filter(|fault| told.healings[*fault].felt == last).collect();
+    let job = told.lanes[lane].job;
+    let hits_job =
+        |fault: &usize| told.healings[*fault].lanes.iter().any(|hit| told.lanes[*hit].job == job);
+    let mine: Vec<usize> = latest.iter().copied().filter(hits_job).collect();
+    if mine.is_empty() { latest } else { mine }
 }
 
 fn collective_results(scenario: &Scenario, told: &Told, calm: &Told) -> Vec<CollectiveResult> {
     let mut results = Vec::new();
-    for (index, (lane, calm)) in told.lanes.iter().zip(&calm.lanes).enumerate() {
+    for (index, lane) in told.lanes.iter().enumerate() {
         let group = Some(GroupId::from_index(index));
-        results.extend(results_of(scenario, group, &lane.steps, &calm.steps));
+        let calm = calm.lanes.get(index).map_or(&[][..], |calm| &calm.steps);
+        results.extend(results_of(scenario, group, &lane.steps, calm));
     }
     for (between, calm) in told.between.iter().zip(&calm.between) {
         results.extend(results_of(scenario, None, &between.steps, &calm.steps));
@@ -144,7 +207,7 @@ fn results_of<'a>(
     steps: &'a [StepRun],
     calm: &'a [StepRun],
 ) -> impl Iterator<Item = CollectiveResult> + 'a {
-    steps.iter().enumerate().map(move |(place, step)| {
+    steps.iter().map(move |step| {
         let collective = &scenario.collectives[step.collective];
         let took =
             step.end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
@@ -157,7 +220,8 @@ fn results_of<'a>(
             start: step.start,
             end: step.end,
             ideal: step.ideal,
-            end_without_faults: calm.get(place).and_then(|step| step.end),
+            end_without_faults: at_place(calm, step.place).and_then(|step| step.end),
+            ranks: step.ranks,
             algbw_bytes_per_s: algbw,
             busbw_bytes_per_s: algbw * bus_factor(collective.kind, step.ranks),
             restarts: step.restarts,
@@ -165,9 +229,9 @@ fn results_of<'a>(
     })
 }
 
-fn flow_times(told: &Told) -> Flows {
+fn flow_times(flows: &[FlowRecord]) -> Flows {
     let mut times: Vec<Picoseconds> =
-        told.flows.iter().filter_map(|flow| flow.end.map(|end| end.since(flow.start))).collect();
+        flows.iter().filter_map(|flow| flow.end.map(|end| end.since(flow.start))).collect();
     times.sort_unstable();
     // Nearest rank: the smallest value that so many of all do not exceed.
     let at = |per_cent: usize| {
@@ -176,7 +240,7 @@ fn flow_times(told: &Told) -> Flows {
     };
     Flows {
         count: times.len() as u64,
-        cancelled: told.flows.iter().filter(|flow| flow.cancelled).count() as u64,
+        cancelled: flows.iter().filter(|flow| flow.cancelled).count() as u64,
         fct_p50: at(50),
         fct_p99: at(99),
         fct_max: at(100),
@@ -184,7 +248,7 @@ fn flow_times(told: &Told) -> Flows {
 }
 
 /// GPUs are the first vertices of the network, in order.
-fn flow_rows(fabric: &Fabric, told: &Told) -> Vec<FlowRow> {
+fn flow_rows(fabric: &Fabric, flows: &[FlowRecord]) -> Vec<FlowRow> {
     let per_node = fabric.hbd.gpus_per_node();
     let gpu = |vertex: VertexId| GpuId {
         node: NodeId(vertex.0 / u32::from(per_node)),
@@ -197,11 +261,12 @@ fn flow_rows(fabric: &Fabric, told: &Told) -> Vec<FlowRow> {
         start: flow.start,
         end: flow.end,
     };
-    told.flows.iter().map(row).collect()
+    flows.iter().map(row).collect()
 }
 
 struct Felt<'a> {
     told: &'a Told,
+    strikes: &'a [Strike],
     moved: &'a [Option<SimTime>],
     metrics: &'a Metrics,
 }
@@ -253,27 +318,45 @@ impl Felt<'_> {
             Figure::BundlesSwitched => {
                 outcome.faults.iter().map(|f| f.bundles_switched).sum::<usize>() as f64
             }
+            Figure::GroupsLost => lanes.iter().filter(|lane| lane.lost).count() as f64,
+            Figure::Availability => outcome.availability,
+            Figure::Goodput => outcome.goodput,
+            Figure::Lost => outcome.packets.lost as f64,
         }
+    }
+
+    /// Faults that there is something to heal of: not those of the control plane itself, nor those that
+    /// nobody has noticed because they did nothing yet.
+    fn patients(&self) -> impl Iterator<Item = (usize, &Healing)> {
+        let is_patient = |(index, healing): &(usize, &Healing)| {
+            let strike = &self.strikes[*index];
+            healing.felt.is_some() && !strike.is_of_control() && !strike.from_start
+        };
+        self.told.healings.iter().enumerate().filter(is_patient)
     }
 
     /// Faults that were not healed in the time an expectation gives them.
     fn breached_by(&self, expectation: &Expectation) -> Vec<usize> {
         let Expectation::RestoredWithin(span) = expectation else { return Vec::new() };
-        let late = |healing: &Healing| {
-            healing.restored.is_none_or(|restored| restored.since(healing.at) > *span)
-        };
-        let healings = self.told.healings.iter().enumerate();
-        healings.filter(|(_, healing)| late(healing)).map(|(index, _)| index).collect()
+        let late =
+            |(_, healing): &(usize, &Healing)| healing.took().is_none_or(|took| took > *span);
+        self.patients().filter(late).map(|(index, _)| index).collect()
     }
 
     fn restored(&self, span: Picoseconds) -> Found {
-        let mut longest = Picoseconds::ZERO;
-        for healing in &self.told.healings {
-            match healing.restored {
-                None => return (false, format!("{} was never healed", healing.part), None),
-                Some(at) => longest = longest.max(at.since(healing.at)),
+        let mut longest = None;
+        for (index, healing) in self.patients() {
+            match healing.took() {
+                None => {
+                    let what = self.strikes[index].what();
+                    return (false, format!("{what} was never healed"), None);
+                }
+                Some(took) => longest = longest.max(Some(took)),
             }
         }
+        let Some(longest) = longest else {
+            return (true, "nothing struck in this run".to_owned(), None);
+        };
         (longest <= span, format!("the slowest took {longest}"), Some(time_margin(longest, span)))
     }
 }

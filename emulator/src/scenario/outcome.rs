@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use lightloom_fabric::fault::Part;
 use lightloom_fabric::id::{GpuId, GroupId};
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
+
+use super::links::LinkClass;
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.
@@ -37,8 +38,22 @@ pub struct Outcome {
     pub flows: Flows,
     /// What each fault did.
     pub faults: Vec<FaultResult>,
+    /// Every group of every job: what it lost, and by how much it was late.
+    pub groups: Vec<GroupResult>,
     /// What the plan is worth at the end.
     pub plan: PlanResult,
+    /// Share of the groups' time, weighted by their GPUs, in which no fault kept them still.
+    pub availability: f64,
+    /// Share of the groups' time, weighted by their GPUs, that the same work takes without faults.
+    pub goodput: f64,
+    /// How busy the links were, and how full their queues.
+    pub links: Vec<LinkClass>,
+    /// Why the run was stopped before its work was done; nothing when it came to its end.
+    pub stop: Option<Stop>,
+    /// Whether it was stopped by a limit that its scenario does not write: it would never have ended.
+    pub never_ended: bool,
+    /// What was waiting for what when it was stopped.
+    pub waiting: Vec<String>,
     /// What was expected, and whether it came true.
     pub expectations: Vec<ExpectationResult>,
     /// Every flow, for `--flows-out`.
@@ -62,10 +77,10 @@ pub struct FlowRow {
 }
 
 impl Outcome {
-    /// Whether every expectation came true.
+    /// Whether every expectation came true and no limit that was not asked for stopped the run.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.expectations.iter().all(|expectation| expectation.passed)
+        !self.never_ended && self.expectations.iter().all(|expectation| expectation.passed)
     }
 }
 
@@ -117,6 +132,8 @@ pub struct CollectiveResult {
     pub busbw_bytes_per_s: f64,
     /// How often it was begun again.
     pub restarts: u32,
+    /// Ranks of the ring; between groups, groups.
+    pub ranks: u32,
 }
 
 /// Flow completion times.
@@ -140,8 +157,10 @@ pub struct Flows {
 /// What one fault did, and how it was healed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FaultResult {
-    /// The part that broke.
-    pub what: Part,
+    /// What broke.
+    pub what: String,
+    /// How: `down`, `flapping`, `stuck`, `rate`, `bit_errors`, `slower`.
+    pub effect: String,
     /// When it broke.
     #[serde(rename = "at_ps")]
     pub at: SimTime,
@@ -165,6 +184,59 @@ pub struct FaultResult {
     pub gpus_affected: u64,
     /// GPUs that went out of service: those of the part that broke, and of groups that were lost.
     pub gpus_lost: u64,
+    /// How much later than without faults the slowest of these groups ended; nothing if one of them has
+    /// work left.
+    #[serde(rename = "delay_ps")]
+    pub delay: Option<Picoseconds>,
+}
+
+/// What faults did to one group.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupResult {
+    /// The group.
+    pub group: GroupId,
+    /// GPUs in it.
+    pub gpus: u32,
+    /// When its last collective ended; nothing if it has some left.
+    #[serde(rename = "end_ps")]
+    pub end: Option<SimTime>,
+    /// When it ended in the run without faults; nothing for a group that only a repair made possible.
+    #[serde(rename = "end_without_faults_ps")]
+    pub end_without_faults: Option<SimTime>,
+    /// How much later it ended; nothing if it has work left.
+    #[serde(rename = "delay_ps")]
+    pub delay: Option<Picoseconds>,
+    /// For how long faults kept it still.
+    #[serde(rename = "down_ps")]
+    pub down: Picoseconds,
+    /// Whether it was lost and never formed again.
+    pub lost: bool,
+}
+
+/// Why a run was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// The time limit of the scenario.
+    Time {
+        /// The limit.
+        #[serde(rename = "limit_ps")]
+        limit: SimTime,
+    },
+    /// The packet limit of the scenario.
+    Packets {
+        /// The limit, in packets put on a wire.
+        limit: u64,
+    },
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time { limit } => write!(f, "its time limit of {limit}"),
+            Self::Packets { limit } => write!(f, "its limit of {limit} packet-hops"),
+        }
+    }
 }
 
 /// What the plan is worth at the end of the run.
@@ -205,8 +277,9 @@ impl fmt::Display for FaultResult {
         };
         write!(
             f,
-            "{} at {}: detected {}, replanned {}, restored {}; {}",
+            "{}{} at {}: detected {}, replanned {}, restored {}; {}",
             self.what,
+            if self.effect == "down" { String::new() } else { format!(" ({})", self.effect) },
             self.at,
             since(self.detected),
             since(self.replanned),
@@ -223,7 +296,12 @@ impl fmt::Display for FaultResult {
             "; felt by {groups} ({}; {} out of service)",
             count(self.gpus_affected, "GPU", "GPUs"),
             self.gpus_lost
-        )
+        )?;
+        match (self.delay, self.groups_affected.is_empty()) {
+            (_, true) => Ok(()),
+            (Some(delay), _) => write!(f, ", {delay} late at most"),
+            (None, _) => write!(f, ", work left undone"),
+        }
     }
 }
 

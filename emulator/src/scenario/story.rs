@@ -12,21 +12,27 @@
 //! engine does the rest.
 
 mod healing;
+mod light;
+mod moving;
+mod waiting;
 
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::id::{BundleId, GpuId, NodeId};
-use lightloom_fabric::khop::Path;
+use lightloom_fabric::id::{GpuId, NodeId};
 use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_planner::khop::{Layout, RingGroup};
 
 pub(super) use healing::Healing;
 
 use super::collectives::{self, Running};
-use super::{Collective, Installed, Scenario, ScenarioError};
-use crate::engine::{BatchId, Engine, Event, FlowRecord, PacketCount, Settings, VertexId};
+use super::outcome::Stop;
+use super::{Collective, Installed, Scenario, ScenarioError, Strike, links};
+use crate::capture::Watch;
+use crate::engine::{BatchId, Engine, Event, LinkId, Settings, VertexId};
+use healing::{Act, Control};
+use light::Light;
 
 /// Told how far a run is.
 pub trait Progress {
@@ -34,16 +40,24 @@ pub trait Progress {
     fn tell(&mut self, now: SimTime, packet_hops: u64, done: f64);
 }
 
+/// How much simulated time passes between two looks at the packet limit, where packets move.
+const SLICE: Picoseconds = Picoseconds::from_micros(20);
+
 /// What happened in one run.
 pub(super) struct Told {
     pub(super) lanes: Vec<Lane>,
     pub(super) between: Vec<Between>,
     pub(super) healings: Vec<Healing>,
     pub(super) layout: Layout,
+    /// What the control plane held for broken at the end.
     pub(super) faults: FaultSet,
     pub(super) ended: SimTime,
-    pub(super) packets: PacketCount,
-    pub(super) flows: Vec<FlowRecord>,
+    pub(super) stop: Option<Stop>,
+    pub(super) waiting: Vec<String>,
+    /// Collectives of a job, repetitions unrolled.
+    pub(super) program_length: usize,
+    pub(super) engine: Engine<Watch>,
+    pub(super) installed: Installed,
 }
 
 /// The way of one group through the collectives of its job.
@@ -58,20 +72,31 @@ pub(super) struct Lane {
     pub(super) steps: Vec<StepRun>,
     /// Nothing was left to rebuild it from.
     pub(super) lost: bool,
+    /// Time it stood still because of faults, until now.
+    pub(super) down: Picoseconds,
+    down_since: Option<SimTime>,
+    /// Place in the job's program of what it does now or next.
+    next: usize,
     running: Option<Running>,
     /// Dark until somebody relights it.
     stopped: bool,
+    /// Links that its collectives use.
+    links: Vec<LinkId>,
 }
 
 /// The way of one job through the collectives between its groups.
 pub(super) struct Between {
     pub(super) steps: Vec<StepRun>,
     running: Option<Running>,
+    /// Place in the program after the last one that ended.
+    passed: usize,
 }
 
 /// One collective of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StepRun {
+    /// Place in the job's program, repetitions unrolled.
+    pub(super) place: usize,
     /// Index of the collective in the scenario.
     pub(super) collective: usize,
     pub(super) start: SimTime,
@@ -81,32 +106,23 @@ pub(super) struct StepRun {
     pub(super) restarts: u32,
 }
 
-/// What the control queue will do.
-enum Act {
-    Strike(usize),
-    Repair(usize),
-    Detect(usize),
-    Replan(Option<usize>),
-    Dark(BundleId),
-    Lit(BundleId, Path),
-    Resume(usize),
-}
-
 struct Story<'a> {
     fabric: &'a Fabric,
     scenario: &'a Scenario,
+    strikes: &'a [Strike],
     installed: Installed,
-    engine: Engine,
+    engine: Engine<Watch>,
     layout: Layout,
-    faults: FaultSet,
-    /// The path each switched bundle holds in hardware; nothing while it is dark.
-    held: BTreeMap<BundleId, Option<Path>>,
+    light: Light,
+    control: Control,
     acts: Vec<Act>,
     lanes: Vec<Lane>,
     between: Vec<Between>,
     healings: Vec<Healing>,
     owner: BTreeMap<BatchId, Owner>,
     switches: u64,
+    /// Collectives of a job, repetitions unrolled.
+    program_length: usize,
     total_steps: usize,
     done_steps: usize,
 }
@@ -117,67 +133,76 @@ enum Owner {
     Between(usize),
 }
 
-/// Runs `scenario` from `layout` on.
+/// What a run begins from.
+pub(super) struct Beginning<'a> {
+    pub(super) strikes: &'a [Strike],
+    pub(super) faults: FaultSet,
+    pub(super) layout: Layout,
+    pub(super) watch: Watch,
+    pub(super) threads: usize,
+}
+
+/// Runs `scenario` from a beginning on.
 pub(super) fn tell(
     fabric: &Fabric,
     scenario: &Scenario,
-    faults: FaultSet,
-    layout: Layout,
-    threads: usize,
+    beginning: Beginning<'_>,
     progress: &mut dyn Progress,
 ) -> Result<Told, ScenarioError> {
-    let (network, installed) = Installed::build(fabric)?;
-    let settings =
-        Settings { transport: scenario.transport, seed: scenario.seed, queueing: None, threads };
-    let engine = Engine::new(network, settings)?;
-    let mut story = Story::new(fabric, scenario, installed, engine, layout, faults);
-    story.darken_unlit();
-    story.plan_faults();
+    let mut story = Story::new(fabric, scenario, beginning)?;
+    story.light_the_plan();
+    story.plan_strikes();
     story.begin()?;
-    story.run(progress)?;
-    Ok(story.finish())
+    let stop = story.run(progress)?;
+    Ok(story.finish(stop))
 }
 
 impl<'a> Story<'a> {
     fn new(
         fabric: &'a Fabric,
         scenario: &'a Scenario,
-        installed: Installed,
-        engine: Engine,
-        layout: Layout,
-        faults: FaultSet,
-    ) -> Self {
-        let lane = |group: &RingGroup| Lane {
-            job: group.job.expect("only groups of jobs have lanes"),
-            ranks: group.ranks.clone(),
-            gpus: group.gpus(fabric.hbd.gpus_per_node()),
-            steps: Vec::new(),
-            lost: false,
-            running: None,
-            stopped: false,
+        beginning: Beginning<'a>,
+    ) -> Result<Self, ScenarioError> {
+        let Beginning { strikes, faults, layout, watch, threads } = beginning;
+        let passing = strikes.iter().filter(|strike| strike.from_start);
+        let mut for_good = faults.clone();
+        for part in passing.flat_map(|strike| strike.parts(fabric)) {
+            for_good.remove(&fabric.hbd, part)?;
+        }
+        let (network, installed) = Installed::build(fabric)?;
+        let settings = Settings {
+            transport: scenario.transport,
+            seed: scenario.seed,
+            queueing: None,
+            threads,
         };
+        let watch = watch.over(links::classes(&network, &installed));
+        let engine = Engine::with_probe(network, settings, watch)?;
+        let per_node = fabric.hbd.gpus_per_node();
         let lanes: Vec<Lane> =
-            layout.groups.iter().filter(|group| group.job.is_some()).map(lane).collect();
-        let between =
-            layout.jobs.iter().map(|_| Between { steps: Vec::new(), running: None }).collect();
+            layout.groups.iter().filter_map(|group| Lane::of(group, per_node)).collect();
+        let empty = || Between { steps: Vec::new(), running: None, passed: 0 };
+        let between = layout.jobs.iter().map(|_| empty()).collect();
         let repeats: usize = scenario.collectives.iter().map(|c| c.repeat as usize).sum();
-        Self {
+        Ok(Self {
+            program_length: repeats,
             total_steps: (repeats * lanes.len()).max(1),
             done_steps: 0,
+            light: Light::default(),
+            control: Control::new(faults, for_good, strikes.len()),
             fabric,
             scenario,
+            strikes,
             installed,
             engine,
             layout,
-            faults,
-            held: BTreeMap::new(),
             acts: Vec::new(),
             lanes,
             between,
             healings: Vec::new(),
             owner: BTreeMap::new(),
             switches: 0,
-        }
+        })
     }
 
     /// The collectives of a job in order, repetitions unrolled.
@@ -190,6 +215,7 @@ impl<'a> Story<'a> {
 
     fn begin(&mut self) -> Result<(), ScenarioError> {
         for lane in 0..self.lanes.len() {
+            self.lanes[lane].links = self.links_of_lane(lane);
             self.advance_lane(lane)?;
         }
         for job in 0..self.between.len() {
@@ -198,19 +224,14 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
-    /// Steps of the job's program that are over for a lane: its own and those between groups.
-    fn steps_over(&self, lane: &Lane) -> usize {
-        let over = |steps: &[StepRun]| steps.iter().filter(|step| step.end.is_some()).count();
-        over(&lane.steps) + over(&self.between[lane.job as usize].steps)
-    }
-
     /// Begins (or begins again) the next collective of a lane, if it may.
     fn advance_lane(&mut self, index: usize) -> Result<(), ScenarioError> {
         let lane = &self.lanes[index];
         if lane.lost || lane.stopped || lane.running.is_some() {
             return Ok(());
         }
-        let next = self.program().nth(self.steps_over(lane));
+        let place = lane.next;
+        let next = self.program().nth(place);
         let Some((number, collective)) = next.filter(|(_, next)| !next.kind.is_between_groups())
         else {
             return Ok(());
@@ -225,7 +246,8 @@ impl<'a> Story<'a> {
         let members = ring.iter().map(|gpu| self.installed.vertex(*gpu)).collect();
         let running = collectives::start_ring(&mut self.engine, collective, members)?;
         self.own(&running, Owner::Lane(index));
-        note_start(&mut self.lanes[index].steps, number, &running, ranks, self.engine.now());
+        let begun = Begun { place, collective: number, ranks, now: self.engine.now() };
+        note_start(&mut self.lanes[index].steps, &begun, &running);
         self.lanes[index].running = Some(running);
         Ok(())
     }
@@ -255,25 +277,27 @@ impl<'a> Story<'a> {
         let mine: Vec<usize> = (0..self.lanes.len())
             .filter(|lane| self.lanes[*lane].job as usize == job && !self.lanes[*lane].lost)
             .collect();
-        let waiting = |lane: &usize| {
+        let Some(&first) = mine.first() else { return Ok(()) };
+        let place = self.lanes[first].next;
+        let next = self.program().nth(place).filter(|(_, next)| next.kind.is_between_groups());
+        let Some((number, collective)) = next else { return Ok(()) };
+        let has_come = |lane: &usize| {
             let lane = &self.lanes[*lane];
-            let next = self.program().nth(self.steps_over(lane));
-            let (number, _) = next.filter(|(_, next)| next.kind.is_between_groups())?;
-            (!lane.stopped && lane.running.is_none()).then_some(number)
+            lane.next == place && !lane.stopped && lane.running.is_none()
         };
-        let numbers: Vec<usize> = mine.iter().filter_map(waiting).collect();
-        if mine.is_empty() || numbers.len() < mine.len() {
+        if !mine.iter().all(has_come) {
             return Ok(());
         }
-        let collective = &self.scenario.collectives[numbers[0]];
         let ranks = self.ranks_of(&mine);
         let sets = self.fabric.dcn.nodes_per_tor as usize;
         let running = collectives::start_between(&mut self.engine, collective, &ranks, sets)?;
         self.own(&running, Owner::Between(job));
-        let groups = u32::try_from(mine.len()).expect("bounded");
-        note_start(&mut self.between[job].steps, numbers[0], &running, groups, self.engine.now());
+        let ranks = u32::try_from(mine.len()).expect("bounded");
+        let begun = Begun { place, collective: number, ranks, now: self.engine.now() };
+        note_start(&mut self.between[job].steps, &begun, &running);
+        let alone = running.parts.is_empty();
         self.between[job].running = Some(running);
-        Ok(())
+        if alone { self.between_done(job, self.engine.now()) } else { Ok(()) }
     }
 
     /// For each lane, its GPUs as vertices in rank order.
@@ -302,7 +326,6 @@ impl<'a> Story<'a> {
         if running.open > 0 {
             return Ok(());
         }
-        *slot = None;
         match owner {
             Owner::Lane(lane) => self.lane_done(lane, at),
             Owner::Between(job) => self.between_done(job, at),
@@ -311,15 +334,24 @@ impl<'a> Story<'a> {
 
     fn lane_done(&mut self, index: usize, at: SimTime) -> Result<(), ScenarioError> {
         self.done_steps += 1;
-        finish_step(&mut self.lanes[index].steps, at);
+        let lane = &mut self.lanes[index];
+        lane.running = None;
+        lane.next += 1;
+        finish_step(&mut lane.steps, at);
+        let job = lane.job as usize;
         self.advance_lane(index)?;
-        self.advance_between(self.lanes[index].job as usize)
+        self.advance_between(job)
     }
 
     fn between_done(&mut self, job: usize, at: SimTime) -> Result<(), ScenarioError> {
-        finish_step(&mut self.between[job].steps, at);
+        let between = &mut self.between[job];
+        between.running = None;
+        finish_step(&mut between.steps, at);
+        let passed = between.steps.last().expect("what ends has begun").place + 1;
+        between.passed = passed;
         for lane in 0..self.lanes.len() {
-            if self.lanes[lane].job as usize == job {
+            if self.lanes[lane].job as usize == job && !self.lanes[lane].lost {
+                self.lanes[lane].next = passed;
                 self.done_steps += 1;
                 self.advance_lane(lane)?;
             }
@@ -327,41 +359,99 @@ impl<'a> Story<'a> {
         self.advance_between(job)
     }
 
-    fn run(&mut self, progress: &mut dyn Progress) -> Result<(), ScenarioError> {
-        let mut told = None;
-        while let Some(event) = self.engine.next_event(self.scenario.time_limit) {
-            match event {
-                Event::Timer { token, .. } => self.perform(token)?,
-                Event::BatchDone { batch, at } => self.done(batch, at)?,
+    /// Runs until nothing is left to do or a limit is reached.
+    fn run(&mut self, progress: &mut dyn Progress) -> Result<Option<Stop>, ScenarioError> {
+        let limit = self.scenario.time_limit;
+        while let Some(next) = self.engine.next_due() {
+            if next > limit {
+                return Ok(self.has_work().then_some(Stop::Time { limit }));
             }
-            // Counting packets takes time: tell in steps of a thousandth.
-            let thousandths = self.done_steps * 1000 / self.total_steps;
-            if told.replace(thousandths) != Some(thousandths) {
-                let hops = self.engine.packets().hops;
-                progress.tell(self.engine.now(), hops, thousandths as f64 / 1000.0);
+            let horizon = (next.max(self.engine.now()) + SLICE).min(limit);
+            while let Some(event) = self.engine.next_event(horizon) {
+                match event {
+                    Event::Timer { token, .. } => self.perform(token)?,
+                    Event::BatchDone { batch, at } => self.done(batch, at)?,
+                }
+            }
+            let hops = self.engine.hops();
+            let done = self.done_steps as f64 / self.total_steps as f64;
+            progress.tell(self.engine.now(), hops, done.min(1.0));
+            if hops > self.scenario.packet_limit {
+                return Ok(Some(Stop::Packets { limit: self.scenario.packet_limit }));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn finish(self) -> Told {
-        let ends = self
+    /// Whether a group that is not lost has something left to do.
+    fn has_work(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.lost && !lane.is_through(self.program_length))
+    }
+
+    fn finish(mut self, stop: Option<Stop>) -> Told {
+        let steps = self
             .lanes
             .iter()
             .flat_map(|lane| &lane.steps)
-            .chain(self.between.iter().flat_map(|b| &b.steps));
-        let last = ends.filter_map(|step| step.end).max().unwrap_or(self.engine.now());
-        let healed =
-            self.healings.iter().filter_map(|healing| healing.restored).max().unwrap_or(last);
+            .chain(self.between.iter().flat_map(|between| &between.steps));
+        let ends = steps.filter_map(|step| step.end);
+        let happened = self.healings.iter().flat_map(Healing::times);
+        let last = ends.chain(happened).max().unwrap_or_default();
+        let waiting = if stop.is_some() { self.waiting() } else { Vec::new() };
+        let ended = if stop.is_some() { last.max(self.engine.now()) } else { last };
+        for lane in &mut self.lanes {
+            lane.comes_back(ended);
+        }
         Told {
-            ended: last.max(healed),
-            packets: self.engine.packets(),
-            flows: self.engine.records().collect(),
+            ended,
+            stop,
+            waiting,
+            program_length: self.program_length,
             lanes: self.lanes,
             between: self.between,
             healings: self.healings,
             layout: self.layout,
-            faults: self.faults,
+            faults: self.control.known,
+            engine: self.engine,
+            installed: self.installed,
+        }
+    }
+}
+
+impl Lane {
+    /// The lane of a group of a job.
+    fn of(group: &RingGroup, gpus_per_node: u8) -> Option<Self> {
+        Some(Self {
+            job: group.job?,
+            ranks: group.ranks.clone(),
+            gpus: group.gpus(gpus_per_node),
+            steps: Vec::new(),
+            lost: false,
+            down: Picoseconds::ZERO,
+            down_since: None,
+            next: 0,
+            running: None,
+            stopped: false,
+            links: Vec::new(),
+        })
+    }
+
+    /// Whether it has done everything.
+    pub(super) fn is_through(&self, program_length: usize) -> bool {
+        self.next >= program_length
+    }
+
+    /// It stands still from now on, if it has work left.
+    fn goes_down(&mut self, now: SimTime, program_length: usize) {
+        if !self.is_through(program_length) {
+            self.down_since.get_or_insert(now);
+        }
+    }
+
+    /// It goes on from now on.
+    fn comes_back(&mut self, now: SimTime) {
+        if let Some(since) = self.down_since.take() {
+            self.down += now.since(since);
         }
     }
 }
@@ -371,22 +461,25 @@ fn finish_step(steps: &mut [StepRun], at: SimTime) {
     steps.last_mut().expect("what ends has begun").end = Some(at);
 }
 
-/// Notes that a collective begins; where it was begun before and given up, that it begins again.
-fn note_start(
-    steps: &mut Vec<StepRun>,
+/// Which collective begins, over how many ranks, and when.
+struct Begun {
+    place: usize,
     collective: usize,
-    running: &Running,
     ranks: u32,
     now: SimTime,
-) {
+}
+
+/// Notes that a collective begins; where it was begun before and given up, that it begins again.
+fn note_start(steps: &mut Vec<StepRun>, begun: &Begun, running: &Running) {
     match steps.last_mut() {
-        Some(step) if step.end.is_none() => step.restarts += 1,
+        Some(step) if step.end.is_none() && step.place == begun.place => step.restarts += 1,
         _ => steps.push(StepRun {
-            collective,
-            start: now,
+            place: begun.place,
+            collective: begun.collective,
+            start: begun.now,
             end: None,
             ideal: running.ideal,
-            ranks,
+            ranks: begun.ranks,
             restarts: 0,
         }),
     }

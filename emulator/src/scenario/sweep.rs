@@ -114,6 +114,10 @@ pub struct SeedRun {
     pub simulated: SimTime,
     /// Packets put on a wire.
     pub packet_hops: u64,
+    /// Share of the groups' time in which no fault kept them still.
+    pub availability: f64,
+    /// Share of the groups' time that the same work takes without faults.
+    pub goodput: f64,
     /// What each fault did.
     pub faults: Vec<FaultResult>,
     /// What was expected, and whether it came true.
@@ -127,6 +131,8 @@ impl From<&Outcome> for SeedRun {
             passed: outcome.passed(),
             simulated: outcome.simulated,
             packet_hops: outcome.packet_hops,
+            availability: outcome.availability,
+            goodput: outcome.goodput,
             faults: outcome.faults.clone(),
             expectations: outcome.expectations.clone(),
         }
@@ -335,6 +341,8 @@ mod tests {
             passed: margin >= 0.0,
             simulated: SimTime(1),
             packet_hops: 1,
+            availability: 1.0,
+            goodput: 1.0,
             faults: Vec::new(),
             expectations: vec![ExpectationResult {
                 expect: "restored within 5 ms".into(),

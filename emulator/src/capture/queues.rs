@@ -1,0 +1,102 @@
+//! What packets find in the queues before links: one histogram (HdrHistogram) for each class of links.
+
+use std::sync::Arc;
+
+use hdrhistogram::Histogram;
+use lightloom_fabric::units::Bytes;
+
+use crate::engine::LinkId;
+
+/// Largest backlog that is told apart, in bytes; larger ones count as this.
+const MOST_BYTES: u64 = 1 << 32;
+/// Digits that are kept of a backlog.
+const DIGITS: u8 = 3;
+
+/// Histograms of the bytes that stand before each packet when it comes to an output port.
+#[derive(Clone, Debug, Default)]
+pub struct Queues {
+    /// By link: its class.
+    classes: Arc<[u8]>,
+    /// By class: packets that found an empty queue, which is most.
+    empty: Vec<u64>,
+    /// By class: the others; made when the first comes.
+    waiting: Vec<Option<Box<Histogram<u64>>>>,
+}
+
+impl Queues {
+    /// No packet seen, over links of these classes.
+    pub(crate) fn new(classes: Vec<u8>) -> Self {
+        let count = classes.iter().max().map_or(0, |class| usize::from(*class) + 1);
+        Self { classes: classes.into(), empty: vec![0; count], waiting: vec![None; count] }
+    }
+
+    /// Notes a packet that found `backlog` before it.
+    #[inline]
+    pub(crate) fn record(&mut self, link: LinkId, backlog: Bytes) {
+        let Some(class) = self.classes.get(link.index()) else { return };
+        let class = usize::from(*class);
+        if backlog == Bytes::ZERO {
+            self.empty[class] += 1;
+        } else {
+            self.waiting[class]
+                .get_or_insert_with(|| Box::new(empty_histogram()))
+                .saturating_record(backlog.0);
+        }
+    }
+
+    /// Everything that several parts have seen.
+    #[must_use]
+    pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().cloned().unwrap_or_default();
+        for part in parts {
+            for (class, empty) in part.empty.iter().enumerate() {
+                all.empty[class] += empty;
+                if let Some(more) = &part.waiting[class] {
+                    let sum = all.waiting[class].get_or_insert_with(|| Box::new(empty_histogram()));
+                    sum.add(&**more).expect("all histograms have the same bounds");
+                }
+            }
+        }
+        all
+    }
+
+    /// The histogram of a class, empty queues included; nothing if no packet came.
+    #[must_use]
+    pub fn of_class(&self, class: usize) -> Option<Histogram<u64>> {
+        let empty = *self.empty.get(class)?;
+        let waiting = self.waiting[class].as_deref();
+        if empty == 0 && waiting.is_none() {
+            return None;
+        }
+        let mut all = waiting.cloned().unwrap_or_else(empty_histogram);
+        all.saturating_record_n(0, empty);
+        Some(all)
+    }
+}
+
+fn empty_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MOST_BYTES, DIGITS).expect("the bounds are sound")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up_and_classes_stay_apart() {
+        let mut one = Queues::new(vec![0, 1, 1]);
+        let mut other = one.clone();
+        for bytes in 0..100 {
+            one.record(LinkId(0), Bytes(0));
+            one.record(LinkId(1), Bytes(bytes));
+            other.record(LinkId(2), Bytes(4_096 * bytes));
+        }
+        let all = Queues::merge([&one, &other]);
+        assert_eq!(all.of_class(0).unwrap().max(), 0);
+        let second = all.of_class(1).unwrap();
+        assert_eq!((second.len(), second.value_at_quantile(0.5)), (200, 98));
+        assert!(second.max().abs_diff(4_096 * 99) < 500, "three digits: {}", second.max());
+        assert!(all.of_class(2).is_none());
+    }
+}

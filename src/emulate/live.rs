@@ -1,0 +1,85 @@
+//! A run while it goes on: simulated time, packets and rate, on standard error.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lightloom_emulator::scenario::Progress;
+use lightloom_fabric::units::SimTime;
+
+use crate::output;
+
+/// Elsewhere than on a terminal, a line is written at each tenth and at least so often.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Tells how far the runs of a scenario have come: one with its faults, one without.
+pub(super) struct Live {
+    bar: Option<ProgressBar>,
+    begun: Instant,
+    /// When somebody told last: where one run ends, the next begins.
+    told: Instant,
+    /// The run: 0 with the faults, 1 without.
+    run: usize,
+    last: Last,
+}
+
+/// What was told last.
+struct Last {
+    at: Instant,
+    tenth: u64,
+    done: f64,
+}
+
+impl Live {
+    pub(super) fn new() -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{wide_bar} {percent:>3} % {msg}")
+                .expect("the template is well-formed");
+            ProgressBar::new(1000).with_style(style)
+        });
+        let now = Instant::now();
+        Self { bar, begun: now, told: now, run: 0, last: Last { at: now, tenth: 0, done: 0.0 } }
+    }
+
+    fn line(&self, now: SimTime, packet_hops: u64) -> String {
+        let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
+        let millions = packet_hops as f64 / 1e6;
+        let which = if self.run == 0 { "" } else { " (without faults)" };
+        format!(
+            "{now} simulated, {millions:.1} M packet-hops, {:.1} M/s{which}",
+            millions / seconds
+        )
+    }
+}
+
+impl Progress for Live {
+    fn tell(&mut self, now: SimTime, packet_hops: u64, done: f64) {
+        if done < self.last.done {
+            self.run += 1;
+            self.begun = self.told;
+            self.last = Last { at: self.begun, tenth: 0, done };
+        }
+        self.last.done = done;
+        self.told = Instant::now();
+        if let Some(bar) = &self.bar {
+            bar.set_position((done * 1000.0) as u64);
+            bar.set_message(self.line(now, packet_hops));
+            return;
+        }
+        let tenth = (done * 10.0) as u64;
+        if tenth > self.last.tenth || self.last.at.elapsed() >= LINE_EVERY {
+            let percent = (done * 100.0) as u64;
+            output::note(&format!("emulating: {percent} %, {}", self.line(now, packet_hops)));
+            self.last.at = Instant::now();
+            self.last.tenth = tenth;
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
