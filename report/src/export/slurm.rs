@@ -47,7 +47,7 @@ fn export(plan: &RingPlan<'_>, format: &Format) -> Result<Export, ExportError> {
     let mut lost = Vec::new();
     let topologies = units_by_tp(plan);
     if topologies.is_empty() {
-        // slurmctld does not start with an empty topology.
+        // Slurm stops at a ring topology without rings and complains about one without blocks.
         return Err(ExportError::NoRing { format: format.name });
     }
     let most = |(_, (_, units)): &(usize, &(usize, Vec<Unit>))| units.len();

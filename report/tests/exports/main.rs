@@ -242,13 +242,29 @@ proptest! {
 
 }
 
-/// Two processes and two moments give the same bytes: nothing here has an order of its own.
 #[test]
 fn the_same_plan_gives_the_same_bytes() {
     let text = format!("{RING}{{name: a, gpus: all, tp: 32}}]\n");
     let case = || Case::new(&text, &["n7".parse().unwrap()], "n{}").unwrap();
     for format in FORMATS {
         assert_eq!(case().export(format.name), case().export(format.name));
+    }
+}
+
+/// Every format of one small plan, byte for byte: what changes here changes for users.
+#[test]
+fn what_is_written_stays_as_it_is() {
+    let text = "name: small\nhbd: {khop: {nodes: 9, gpus_per_node: 4, k: 2, shape: line}}\n\
+                dcn: {fat_tree: {nodes_per_tor: 2}}\n\
+                jobs: [{name: a, gpus: 8, tp: 8}, {name: b, gpus: 12, tp: 12}]\n";
+    let parts: Vec<Part> = ["n2", "n7/b0"].map(|part| part.parse().unwrap()).to_vec();
+    let case = Case::new(text, &parts, "gpu{:02}").unwrap();
+    for format in FORMATS.iter().filter(|format| format.ring.is_ok()) {
+        let export = case.export(format.name).unwrap();
+        let lost: String = export.lost.iter().map(|lost| format!("lost: {lost}\n")).collect();
+        let file = &export.files[0];
+        let name = format.name.replace('-', "_");
+        insta::assert_snapshot!(name, format!("{}\n{lost}\n{}", file.name, file.text));
     }
 }
 
