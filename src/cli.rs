@@ -6,7 +6,7 @@ use crate::ctl;
 use crate::output::{Colour, Outcome};
 use crate::{
     compare, completions, cost, device, emulate, export, merge, mfu, plan, replan, report,
-    reproduce, schema, trace, validate,
+    reproduce, schema, trace, validate, workload,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -44,6 +44,7 @@ enum Verb {
     Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Trace(trace::Arguments),
+    Workload(workload::Arguments),
 }
 
 /// Runs the chosen verb.
@@ -68,6 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Report(arguments) => report::run(arguments),
         Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
+        Verb::Workload(arguments) => workload::run(arguments),
     }
 }
 

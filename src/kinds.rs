@@ -5,6 +5,8 @@
 use lightloom_daemon::config::{self, DaemonFile};
 use lightloom_emulator::device;
 use lightloom_emulator::scenario::{self, FaultListFile, ScenarioFile};
+use lightloom_emulator::training::cards::{self, Accelerator};
+use lightloom_emulator::training::model::Model;
 use lightloom_fabric::document::{self, Code, Diagnostic};
 use lightloom_fabric::file::{self, FabricFile};
 use lightloom_planner::cost::{self, PriceFile};
@@ -96,6 +98,22 @@ pub(crate) const KINDS: &[Kind] = &[
         check: |file, bytes| config::load(file, bytes).1,
         schema: document::schema::<DaemonFile>,
         codes: config::codes::ALL,
+    },
+    Kind {
+        name: "model",
+        about: "The dimensions of a model to train",
+        marks: &["vocabulary", "feed_forward"],
+        check: |file, bytes| cards::read_model(file, bytes).1,
+        schema: document::schema::<Model>,
+        codes: &[],
+    },
+    Kind {
+        name: "accelerator",
+        about: "What an accelerator computes, holds and sends",
+        marks: &["peak_tflops", "best_gemm_efficiency"],
+        check: |file, bytes| cards::read_accelerator(file, bytes).1,
+        schema: document::schema::<Accelerator>,
+        codes: &[],
     },
 ];
 

@@ -26,6 +26,7 @@ mod schema;
 mod table;
 mod trace;
 mod validate;
+mod workload;
 
 use std::process::ExitCode;
 

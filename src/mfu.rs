@@ -1,28 +1,32 @@
 //! `lightloom mfu`: how fast a model trains on a fabric, and which cut of it is fastest.
 
+mod limits;
 mod operation;
+pub(crate) mod packets;
 pub(crate) mod study;
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use lightloom_emulator::training::architecture::architecture;
-use lightloom_emulator::training::calibration::{Calibration, Precision};
+use lightloom_emulator::training::calibration::{Calibration, Precision, Software};
 use lightloom_emulator::training::cards::{self, Accelerator};
 use lightloom_emulator::training::goodput::Goodput;
-use lightloom_emulator::training::mapping::{Batch, Recompute};
+use lightloom_emulator::training::mapping::Batch;
 use lightloom_emulator::training::mfu::Convention;
 use lightloom_emulator::training::model::Model;
 use lightloom_emulator::training::network::Network;
-use lightloom_emulator::training::search::{Found, Limits, Outcome as SearchOutcome, Search};
-use lightloom_fabric::document::{self, Style};
+use lightloom_emulator::training::packets::PacketStep;
+use lightloom_emulator::training::search::{Found, Outcome as SearchOutcome, Search};
+use lightloom_fabric::document::Diagnostic;
 use serde::Serialize;
 
+use limits::LimitArguments;
 use operation::{Faults, OperationArguments};
+use packets::PacketArguments;
 
 use crate::cli::{Format, FormatArgument};
+use crate::files;
 use crate::output::{self, Outcome};
 use crate::progress::Progress;
 use crate::table::Table;
@@ -33,7 +37,9 @@ use crate::table::Table;
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72,dgx
   lightloom mfu --model llama-3.1-405b --gpus 1024,8192,131072 --arch khop:3 --tp 16,32,64 --cp 1
   lightloom mfu --model mixtral-8x7b --gpus 64 --arch dgx --batch 256 --seq 4096 --tp 1 --pp 4 --ep 8 --format json
-  lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72 --faults synthetic")]
+  lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72 --faults synthetic
+  lightloom mfu --model llama-3.1-405b --gpus 16384 --tp 32 --cp 1 --virtual-stages 1 --packets --prove
+  lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2")]
 pub(crate) struct Arguments {
     /// A model that comes with lightloom, or a YAML file with its dimensions.
     #[arg(long, value_name = "NAME|FILE")]
@@ -50,9 +56,12 @@ pub(crate) struct Arguments {
     /// Tokens of a sequence.
     #[arg(long, default_value_t = 8192, value_name = "N")]
     seq: u64,
-    /// Accelerator.
-    #[arg(long, default_value = "h100", value_name = "NAME")]
+    /// An accelerator that comes with lightloom, or a YAML file of its figures.
+    #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
+    /// Multi-token-prediction depths [default: the model's].
+    #[arg(long, value_name = "N")]
+    prediction_depths: Option<u32>,
     /// Number format of the linear layers.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     precision: PrecisionArgument,
@@ -68,45 +77,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     limits: LimitArguments,
     #[command(flatten)]
+    packets: PacketArguments,
+    #[command(flatten)]
     operation: OperationArguments,
     #[command(flatten)]
     format: FormatArgument,
-}
-
-/// Degrees to try; all that divide, where none are given.
-#[derive(Debug, Args)]
-struct LimitArguments {
-    /// Tensor-parallel degrees to try.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
-    tp: Vec<u32>,
-    /// Context-parallel degrees to try.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
-    cp: Vec<u32>,
-    /// Pipeline stages to try.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
-    pp: Vec<u32>,
-    /// Expert-parallel degrees to try.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
-    ep: Vec<u32>,
-    /// Micro-batches to try, in sequences.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
-    micro_batch: Vec<u32>,
-    /// Virtual stages to try.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
-    virtual_stages: Vec<u32>,
-    /// Recomputations to try.
-    #[arg(long, value_delimiter = ',', value_enum, value_name = "WHAT")]
-    recompute: Vec<RecomputeArgument>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum RecomputeArgument {
-    /// Nothing.
-    None,
-    /// The attention core.
-    Selective,
-    /// Whole layers.
-    Full,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -144,6 +119,7 @@ struct Row {
     micro_batch: u32,
     virtual_stages: u32,
     recompute: &'static str,
+    schedule: &'static str,
     step_seconds: f64,
     mfu: f64,
     mfu_convention: &'static str,
@@ -158,6 +134,8 @@ struct Row {
     optimizer_seconds: f64,
     jitter_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    packets: Option<PacketStep>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     goodput: Option<Goodput>,
 }
 
@@ -168,6 +146,7 @@ struct Report {
     precision: Precision,
     constants: &'static str,
     constants_fitted_on_this_accelerator: bool,
+    software: Software,
     batch_sequences: u64,
     sequence_tokens: u64,
     mappings_tried: usize,
@@ -175,13 +154,14 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let Some(model) = read_model(&arguments.model)? else { return Ok(Outcome::Bad) };
-    let card = cards::accelerator(&arguments.accelerator)?;
+    let mut model = card(&arguments.model, cards::model, cards::read_model)?;
+    model.prediction_depths = arguments.prediction_depths.unwrap_or(model.prediction_depths);
+    let card = card(&arguments.accelerator, cards::accelerator, cards::read_accelerator)?;
     let networks: Vec<Network> =
         arguments.arch.iter().map(|name| architecture(name)).collect::<Result<_, _>>()?;
     let job = JobArguments::new(arguments, &model, &card)?;
     let progress = Progress::new("searches", (networks.len() * arguments.gpus.len()) as u64);
-    let (mut rows, mut tried, mut is_good) = (Vec::new(), 0, true);
+    let (mut found, mut tried, mut is_good) = (Vec::new(), 0, true);
     for network in &networks {
         for &gpus in &arguments.gpus {
             let search = job.search(gpus, network);
@@ -191,19 +171,44 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
                 explain(&search, &outcome);
                 is_good = false;
             }
-            rows.extend(
-                outcome.found.iter().take(arguments.top).map(|found| job.row(&search, found)),
-            );
+            found.extend(outcome.found.into_iter().take(arguments.top).map(|f| (gpus, network, f)));
             progress.advance(1);
         }
     }
     drop(progress);
-    rows.sort_by(|a, b| a.gpus.cmp(&b.gpus).then(a.step_seconds.total_cmp(&b.step_seconds)));
+    found.sort_by(|a, b| {
+        a.0.cmp(&b.0).then(a.2.step.step_seconds.total_cmp(&b.2.step.step_seconds))
+    });
+    let mut rows: Vec<Row> = found
+        .iter()
+        .map(|(gpus, network, found)| job.row(&job.search(*gpus, network), found))
+        .collect();
+    if arguments.packets.packets {
+        is_good &= add_packets(&mut rows, &found, &job)?;
+    }
     if let Some(faults) = arguments.operation.faults()? {
         add_goodput(&mut rows, &model, faults)?;
     }
     job.show(rows, tried, arguments.format.format)?;
     Ok(if is_good { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Runs the step of each row packet by packet; whether all could be run.
+fn add_packets(
+    rows: &mut [Row],
+    found: &[(u64, &Network, Found)],
+    job: &JobArguments<'_>,
+) -> anyhow::Result<bool> {
+    let packets = &job.arguments.packets;
+    for (place, (row, (gpus, network, found))) in rows.iter_mut().zip(found).enumerate() {
+        let search = job.search(*gpus, network);
+        let ran = search.with_job(found.mapping, |job| packets.run(job, &network.name));
+        if let Some(ran) = ran.as_ref().filter(|_| place == 0) {
+            packets.write_traces(ran)?;
+        }
+        row.packets = ran.map(|ran| ran.step);
+    }
+    Ok(rows.iter().all(|row| row.packets.is_some()))
 }
 
 fn add_goodput(rows: &mut [Row], model: &Model, mut faults: Faults<'_>) -> anyhow::Result<()> {
@@ -213,19 +218,22 @@ fn add_goodput(rows: &mut [Row], model: &Model, mut faults: Faults<'_>) -> anyho
     Ok(())
 }
 
-/// The model of a name or of a file; nothing after the file's mistakes were shown.
-fn read_model(name: &str) -> anyhow::Result<Option<Model>> {
+/// The card of a name, or of a file, whose mistakes are shown.
+fn card<T, E: std::error::Error + Send + Sync + 'static>(
+    name: &str,
+    shipped: fn(&str) -> Result<T, E>,
+    read: fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>),
+) -> anyhow::Result<T> {
     let path = Path::new(name);
     if !path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
-        return Ok(Some(cards::model(name)?));
+        return Ok(shipped(name)?);
     }
-    let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
-    let (model, mistakes) = cards::read_model(name, &bytes);
-    if !mistakes.is_empty() {
-        let style = if output::coloured() { Style::Coloured } else { Style::Plain };
-        output::note(&document::render(&mistakes, style));
-    }
-    Ok(model)
+    let (card, mistakes) = match files::read_document(path) {
+        Ok(bytes) => read(name, &bytes),
+        Err(mistake) => (None, vec![*mistake]),
+    };
+    output::diagnostics(&mistakes);
+    card.ok_or(output::Refused.into())
 }
 
 /// What all searches of a command have in common.
@@ -268,7 +276,7 @@ impl<'a> JobArguments<'a> {
             model,
             card,
             compute: card.compute(),
-            calibration: card.calibration(),
+            calibration: arguments.limits.software(card.calibration()),
             precision,
             convention: match arguments.convention {
                 ConventionArgument::MfuFull => Convention::MfuFull,
@@ -281,12 +289,6 @@ impl<'a> JobArguments<'a> {
     }
 
     fn search<'s>(&'s self, gpus: u64, network: &'s Network) -> Search<'s> {
-        let limits = &self.arguments.limits;
-        let recompute = limits.recompute.iter().map(|recompute| match recompute {
-            RecomputeArgument::None => Recompute::None,
-            RecomputeArgument::Selective => Recompute::Selective,
-            RecomputeArgument::Full => Recompute::Full,
-        });
         Search {
             model: self.model,
             batch: self.batch,
@@ -296,16 +298,7 @@ impl<'a> JobArguments<'a> {
             calibration: &self.calibration,
             precision: self.precision,
             expert_imbalance: self.arguments.imbalance,
-            limits: Limits {
-                tensor: limits.tp.clone(),
-                context: limits.cp.clone(),
-                pipeline: limits.pp.clone(),
-                expert: limits.ep.clone(),
-                micro_batch: limits.micro_batch.clone(),
-                virtual_stages: limits.virtual_stages.clone(),
-                recompute: recompute.collect(),
-                schedule: Vec::new(),
-            },
+            limits: self.arguments.limits.limits(),
         }
     }
 
@@ -323,6 +316,7 @@ impl<'a> JobArguments<'a> {
             micro_batch: mapping.micro_batch,
             virtual_stages: mapping.virtual_stages,
             recompute: mapping.recompute.label(),
+            schedule: mapping.schedule.label(),
             step_seconds: step.step_seconds,
             mfu: self.convention.utilisation(
                 self.model,
@@ -343,6 +337,7 @@ impl<'a> JobArguments<'a> {
             pp_transfer_seconds: step.transfer_seconds,
             optimizer_seconds: step.optimizer_seconds,
             jitter_seconds: step.jitter_seconds,
+            packets: None,
             goodput: None,
         }
     }
@@ -354,6 +349,7 @@ impl<'a> JobArguments<'a> {
             precision: self.precision,
             constants: self.calibration.name,
             constants_fitted_on_this_accelerator: self.card.name == "h100",
+            software: self.calibration.software.clone(),
             batch_sequences: self.batch.sequences,
             sequence_tokens: self.batch.tokens,
             mappings_tried: tried,
@@ -378,6 +374,7 @@ fn text(report: &Report, convention: Convention) -> String {
         "micro",
         "virtual",
         "recompute",
+        "schedule",
         "step s",
         convention.label(),
         "memory GB",
@@ -403,6 +400,7 @@ fn text(report: &Report, convention: Convention) -> String {
             row.micro_batch.to_string(),
             row.virtual_stages.to_string(),
             row.recompute.to_owned(),
+            row.schedule.to_owned(),
             seconds(row.step_seconds),
             format!("{:.2} %", 100.0 * row.mfu),
             format!("{:.1}", row.memory_bytes as f64 / 1e9),
@@ -430,8 +428,14 @@ fn text(report: &Report, convention: Convention) -> String {
         .filter_map(|row| Some((&row.arch[..], row.gpus, row.tp, row.goodput.as_ref()?)))
         .peekable();
     let left = if left.peek().is_some() { operation::table(left) } else { String::new() };
+    let mut run = report
+        .rows
+        .iter()
+        .filter_map(|row| Some((&row.arch[..], row.gpus, row.packets.as_ref()?)))
+        .peekable();
+    let run = if run.peek().is_some() { packets::table(run) } else { String::new() };
     format!(
-        "{} on {}, {} sequences of {} tokens a step\nconstants {} ({fitted}); {} mappings tried\n\n{table}{left}",
+        "{} on {}, {} sequences of {} tokens a step\nconstants {} ({fitted}); {} mappings tried\n\n{table}{run}{left}",
         report.model,
         report.accelerator,
         report.batch_sequences,

@@ -94,3 +94,45 @@ fn the_training_study_prints_every_claim_with_its_verdict() {
     let all_agree = with("reproduced") + with("added") == claims.len();
     assert_eq!(output.status.code(), Some(if all_agree { 0 } else { 1 }));
 }
+
+#[test]
+fn both_modes_stand_side_by_side_with_their_proof() {
+    let output = mfu(&words(
+        "--model llama-3.1-8b --gpus 16 --batch 16 --seq 256 --tp 4 --pp 2 --cp 1 --virtual-stages 1 \
+         --micro-batch 1 --recompute none --packets --prove --format json",
+    ));
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    let packets = &report["rows"][0]["packets"];
+    assert_eq!((&packets["gpus"], &packets["replicas"]), (&16.into(), &2.into()), "{packets}");
+    let seconds = |name: &str| packets[name].as_f64().unwrap();
+    let difference = seconds("analytic_seconds") / seconds("packet_seconds") - 1.0;
+    assert!((difference - seconds("difference")).abs() < 1e-12 && difference.abs() < 0.1);
+    assert_eq!(packets["proof"]["kind"], "both-ways", "{packets}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("packets, khop:3 16 GPUs: 50 %"));
+}
+
+#[test]
+fn other_schedules_and_software_change_the_step() {
+    let step = |flags: &str| {
+        let line = format!(
+            "--model llama-3.1-70b --gpus 256 --batch 64 --tp 8 --cp 2 --pp 8 --virtual-stages 1 \
+             --micro-batch 1 --recompute full --format json {flags}"
+        );
+        let output = mfu(&words(&line));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+        report["rows"][0].clone()
+    };
+    let seconds = |row: &Value, name: &str| row[name].as_f64().unwrap();
+    let plain = step("");
+    let zero = step("--schedule 1f1b,zero-bubble");
+    assert_eq!((&plain["schedule"], &zero["schedule"]), (&"1f1b".into(), &"zero-bubble".into()));
+    assert!(seconds(&zero, "pp_bubble_seconds") < seconds(&plain, "pp_bubble_seconds"));
+    let memory = |flags| seconds(&step(flags), "memory_bytes");
+    assert!(memory("--zero 3") < memory("--zero 2") && memory("--zero 2") < memory("--zero 1"));
+    assert!(memory("--prediction-depths 1") > memory(""));
+    let depth = step("--prediction-depths 1");
+    assert!(seconds(&depth, "step_seconds") > seconds(&plain, "step_seconds"));
+    let gathered = step("--cp-exchange all-gather");
+    assert!(seconds(&gathered, "cp_exposed_seconds") > seconds(&plain, "cp_exposed_seconds"));
+}

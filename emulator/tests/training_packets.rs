@@ -2,12 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_emulator::engine::LinkSpec;
+use lightloom_emulator::training::architecture::architecture;
 use lightloom_emulator::training::calibrated::H100_NEMO_25_02;
-use lightloom_emulator::training::calibration::{Calibration, Precision, Sharding};
+use lightloom_emulator::training::calibration::{
+    Calibration, ContextExchange, Precision, Sharding,
+};
 use lightloom_emulator::training::cards;
 use lightloom_emulator::training::mapping::{Batch, Mapping, Recompute};
 use lightloom_emulator::training::model::Model;
 use lightloom_emulator::training::network::{Efficiency, Network, Shape};
+use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove};
 use lightloom_emulator::training::replay::{ReplayError, Reuse, Timeline, replay};
 use lightloom_emulator::training::schedule::Schedule;
 use lightloom_emulator::training::step::{Compute, Job, step_time};
@@ -182,4 +186,121 @@ fn a_shared_ring_is_not_reused() {
     // Together they move twice the bytes over the same cables, and fill each other's pauses.
     let ratio = shared.end.0 as f64 / alone.end.0 as f64;
     assert!((1.5..=2.0).contains(&ratio), "{ratio}");
+}
+
+/// Both modes of one job, as the command line runs them.
+fn both(
+    model: &str,
+    arch: &str,
+    layers: u32,
+    mapping: Mapping,
+    batch: Batch,
+    prove: Prove,
+) -> PacketStep {
+    let mut model = cards::model(model).unwrap();
+    model.layers = layers;
+    let card = cards::accelerator("h100").unwrap();
+    let job = Job {
+        model: &model,
+        mapping,
+        batch,
+        compute: &card.compute(),
+        network: &architecture(arch).unwrap(),
+        calibration: &card.calibration(),
+        precision: Precision::Bf16,
+        expert_imbalance: 0.0,
+    };
+    packets::run(&job, prove, &mut |_| ()).unwrap().step
+}
+
+#[test]
+fn experts_and_contexts_take_packet_by_packet_what_the_formula_says() {
+    let with = |tensor, context, pipeline, data, expert| Mapping {
+        context,
+        expert,
+        ..mapping(tensor, pipeline, data)
+    };
+    let sequences = |sequences| Batch { sequences, tokens: 2048 };
+    for (model, arch, mapping, batch) in [
+        ("mixtral-8x7b", "khop:3", with(4, 1, 2, 4, 4), sequences(32)),
+        ("mixtral-8x7b", "dgx", with(4, 1, 1, 2, 2), sequences(8)),
+        ("mixtral-8x7b", "dgx", with(8, 1, 2, 2, 2), sequences(16)),
+        ("mixtral-8x7b", "nvl:72", with(8, 1, 2, 4, 4), sequences(32)),
+        ("llama-3.1-8b", "khop:3", with(8, 2, 1, 2, 1), sequences(8)),
+        ("llama-3.1-8b", "dgx", with(4, 4, 1, 1, 1), sequences(4)),
+    ] {
+        let step = both(model, arch, 4, mapping, batch, Prove::Reuse);
+        assert!(step.difference.abs() < 0.02, "{model} on {arch}, {mapping}: {step:?}");
+        assert!(
+            matches!(step.proof, Some(Proof::BothWays { packet_hops }) if packet_hops > step.packet_hops)
+        );
+    }
+}
+
+#[test]
+fn interleaved_and_zero_bubble_steps_take_what_the_formula_says() {
+    let batch = Batch { sequences: 8, tokens: 1024 };
+    let plain = mapping(4, 4, 1);
+    let interleaved = Mapping { virtual_stages: 2, ..plain };
+    let zero = Mapping { schedule: Schedule::ZeroBubble, ..plain };
+    let [plain, interleaved, zero] = [plain, interleaved, zero].map(|mapping| {
+        let step = both("llama-3.1-8b", "khop:3", 16, mapping, batch, Prove::Nothing);
+        assert!(step.difference.abs() < 0.05, "{mapping}: {step:?}");
+        step.packet_seconds
+    });
+    assert!(interleaved < plain && zero < plain, "{plain} {interleaved} {zero}");
+}
+
+#[test]
+fn every_way_to_exchange_contexts_runs() {
+    let mut model = cards::model("llama-3.1-8b").unwrap();
+    model.layers = 2;
+    let card = cards::accelerator("h100").unwrap();
+    let network = architecture("khop:3").unwrap();
+    for exchange in [ContextExchange::Ring, ContextExchange::AllGather, ContextExchange::AllToAll] {
+        let mut calibration = card.calibration();
+        calibration.software.context_exchange = exchange;
+        let mapping = Mapping { context: 4, ..mapping(2, 1, 1) };
+        let batch = Batch { sequences: 2, tokens: 16_384 };
+        let job = Job {
+            model: &model,
+            mapping,
+            batch,
+            compute: &card.compute(),
+            network: &network,
+            calibration: &calibration,
+            precision: Precision::Bf16,
+            expert_imbalance: 0.0,
+        };
+        let step = packets::run(&job, Prove::Nothing, &mut |_| ()).unwrap().step;
+        assert!(step.difference.abs() < 0.02, "{exchange:?}: {step:?}");
+    }
+}
+
+#[test]
+fn a_large_job_is_run_as_an_excerpt_whose_reuse_is_sampled() {
+    let large = Mapping { data: 64, ..mapping(32, 8, 64) };
+    let batch = Batch { sequences: 1024, tokens: 1024 };
+    let step = both("llama-3.1-405b", "khop:3", 16, large, batch, Prove::Reuse);
+    assert_eq!((step.gpus, step.replicas, step.layers), (512, 2, 16));
+    assert!(matches!(step.proof, Some(Proof::Sampled { checked }) if checked > 10), "{step:?}");
+    assert!(step.difference.abs() < 0.05, "{step:?}");
+}
+
+#[test]
+fn a_group_beyond_a_domain_has_no_packet_mode() {
+    let model = cards::model("llama-3.1-8b").unwrap();
+    let card = cards::accelerator("h100").unwrap();
+    let job = Job {
+        model: &model,
+        mapping: mapping(16, 1, 1),
+        batch: Batch { sequences: 1, tokens: 1024 },
+        compute: &card.compute(),
+        network: &architecture("dgx").unwrap(),
+        calibration: &card.calibration(),
+        precision: Precision::Bf16,
+        expert_imbalance: 0.0,
+    };
+    let refusal = packets::run(&job, Prove::Nothing, &mut |_| ()).err().unwrap().to_string();
+    assert!(refusal.contains("TP 16 does not fit 8 GPUs of dgx"), "{refusal}");
 }

@@ -11,7 +11,7 @@ use lightloom_fabric::units::{BitsPerSecond, Bytes, Text};
 
 use super::calibrated::H100_NEMO_25_02;
 use super::calibration::{Calibration, Precision};
-use super::model::{Attention, Model};
+use super::model::{Attention, Experts, Model};
 use super::step::Compute;
 
 /// An accelerator, as its file writes it.
@@ -48,6 +48,15 @@ pub enum Format {
     Bf16,
     /// Eight bits.
     Fp8,
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+        }
+    }
 }
 
 impl Accelerator {
@@ -134,6 +143,11 @@ pub fn read_model(file: &str, bytes: &[u8]) -> (Option<Model>, Vec<Diagnostic>) 
     document::load(file, bytes, check_model)
 }
 
+/// Reads an accelerator file that a user wrote; every mistake at once.
+pub fn read_accelerator(file: &str, bytes: &[u8]) -> (Option<Accelerator>, Vec<Diagnostic>) {
+    document::load(file, bytes, check_accelerator)
+}
+
 /// What the shape of a model file cannot say: nothing is zero, and what must divide divides.
 fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
     let mut positive = vec![
@@ -142,32 +156,26 @@ fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
         ("/vocabulary", model.vocabulary),
         ("/feed_forward/width", model.feed_forward.width),
     ];
-    if let Attention::Grouped { query_heads, key_value_heads, head_size, .. } = model.attention {
-        positive.push(("/attention/grouped/query_heads", query_heads));
-        positive.push(("/attention/grouped/key_value_heads", key_value_heads));
-        positive.push(("/attention/grouped/head_size", head_size));
-        if key_value_heads > 0 && !query_heads.is_multiple_of(key_value_heads) {
-            let message =
-                format!("{query_heads} query heads do not share {key_value_heads} evenly");
-            check
-                .error(codes::BAD_VALUE, "/attention/grouped/key_value_heads", message)
-                .help("write a divisor of the query heads");
+    match model.attention {
+        Attention::Grouped { query_heads, key_value_heads, head_size, .. } => {
+            positive.push(("/attention/grouped/query_heads", query_heads));
+            positive.push(("/attention/grouped/key_value_heads", key_value_heads));
+            positive.push(("/attention/grouped/head_size", head_size));
+            check_heads(query_heads, key_value_heads, check);
+        }
+        Attention::Latent { heads, query_rank, key_value_rank, plain_size, value_size, .. } => {
+            positive.push(("/attention/latent/heads", heads));
+            positive.push(("/attention/latent/query_rank", query_rank));
+            positive.push(("/attention/latent/key_value_rank", key_value_rank));
+            positive.push(("/attention/latent/plain_size", plain_size));
+            positive.push(("/attention/latent/value_size", value_size));
         }
     }
     if let Some(experts) = &model.feed_forward.experts {
         positive.push(("/feed_forward/experts/count", experts.count));
         positive.push(("/feed_forward/experts/top_k", experts.top_k));
         positive.push(("/feed_forward/experts/width", experts.width));
-        if experts.top_k > experts.count {
-            let message = format!("a token cannot visit {} of {}", experts.top_k, experts.count);
-            check
-                .error(codes::BAD_VALUE, "/feed_forward/experts/top_k", message)
-                .help(format!("write at most {}", experts.count));
-        }
-        if experts.dense_layers > model.layers {
-            let message = format!("there are only {} layers", model.layers);
-            check.error(codes::BAD_VALUE, "/feed_forward/experts/dense_layers", message);
-        }
+        check_experts(experts, model.layers, check);
     }
     for (path, value) in positive {
         if value == 0 {
@@ -175,6 +183,64 @@ fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
         }
     }
     Some(model)
+}
+
+fn check_heads(query_heads: u32, key_value_heads: u32, check: &mut Check<'_>) {
+    if key_value_heads > 0 && !query_heads.is_multiple_of(key_value_heads) {
+        let message = format!("{query_heads} query heads do not share {key_value_heads} evenly");
+        check
+            .error(codes::BAD_VALUE, "/attention/grouped/key_value_heads", message)
+            .help("write a divisor of the query heads");
+    }
+}
+
+fn check_experts(experts: &Experts, layers: u32, check: &mut Check<'_>) {
+    if experts.top_k > experts.count {
+        let message = format!("a token cannot visit {} of {}", experts.top_k, experts.count);
+        check
+            .error(codes::BAD_VALUE, "/feed_forward/experts/top_k", message)
+            .help(format!("write at most {}", experts.count));
+    }
+    if experts.dense_layers > layers {
+        let message = format!("there are only {layers} layers");
+        check.error(codes::BAD_VALUE, "/feed_forward/experts/dense_layers", message);
+    }
+}
+
+/// What the shape of an accelerator file cannot say: sixteen bits are there, nothing is zero, shares are shares.
+fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Accelerator> {
+    if !card.peak_tflops.contains_key(&Format::Bf16) {
+        check
+            .error(codes::BAD_VALUE, "/peak_tflops", "there is no peak for `bf16`")
+            .help("attention and output layer run in sixteen bits: write `bf16`");
+    }
+    for (format, peak) in &card.peak_tflops {
+        if !(peak.is_finite() && *peak > 0.0) {
+            let path = format!("/peak_tflops/{}", format.name());
+            check.error(codes::BAD_VALUE, &path, format!("{peak} TFLOP/s compute nothing"));
+        }
+    }
+    for (format, share) in &card.best_gemm_efficiency {
+        if !(*share > 0.0 && *share <= 1.0) {
+            let path = format!("/best_gemm_efficiency/{}", format.name());
+            let message = format!("{share} is no share of peak");
+            check
+                .error(codes::BAD_VALUE, &path, message)
+                .help("write a share above 0 and at most 1, such as 0.8");
+        }
+    }
+    for (path, value) in [
+        ("/memory", card.memory.0.get()),
+        ("/memory_rate", card.memory_rate.0.get()),
+        ("/scale_up_rate", card.scale_up_rate.0.get()),
+        ("/scale_out_rate", card.scale_out_rate.0.get()),
+        ("/domain_gpus", card.domain_gpus.into()),
+    ] {
+        if value == 0 {
+            check.error(codes::BAD_VALUE, path, "0 makes no accelerator").help("write at least 1");
+        }
+    }
+    Some(card)
 }
 
 fn card<T: DeserializeOwned + JsonSchema>(
@@ -232,6 +298,26 @@ mod tests {
         let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("a token cannot visit 9 of 8")), "{lines:?}");
+    }
+
+    #[test]
+    fn an_accelerator_file_shows_all_its_mistakes() {
+        for (name, text) in ACCELERATOR_FILES {
+            let (card, mistakes) = read_accelerator(name, text.as_bytes());
+            assert!(card.is_some() && mistakes.is_empty(), "{name}: {mistakes:?}");
+        }
+        let text = ACCELERATOR_FILES.iter().find(|(name, _)| *name == "h100").unwrap().1;
+        let text = text
+            .replace("{bf16: 989, fp8: 1979}", "{fp8: 0}")
+            .replace("fp8: 0.71", "fp8: 71")
+            .replace("domain_gpus: 8", "domain_gpus: 0");
+        let (card, mistakes) = read_accelerator("mine.yaml", text.as_bytes());
+        assert!(card.is_none());
+        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        for part in ["no peak for `bf16`", "compute nothing", "71 is no share", "0 makes no acc"] {
+            assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:?}");
+        }
     }
 
     #[test]

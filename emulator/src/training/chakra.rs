@@ -112,13 +112,14 @@ fn code(kind: Kind) -> Option<i64> {
     match kind {
         Kind::AllReduce => Some(0),
         Kind::AllGather => Some(2),
+        Kind::AllToAll => Some(6),
         Kind::ReduceScatter => Some(7),
-        _ => None,
+        Kind::Broadcast => None,
     }
 }
 
 fn kind_of(code: u64) -> Option<Kind> {
-    [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter]
+    [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter, Kind::AllToAll]
         .into_iter()
         .find(|kind| self::code(*kind) == i64::try_from(code).ok())
 }
@@ -291,7 +292,7 @@ impl Reader {
             COMM_COLL_NODE => {
                 let code = number("comm_type")?;
                 let kind = kind_of(code).ok_or_else(|| {
-                    wrong("only all-reduce, all-gather and reduce-scatter can be run")
+                    wrong(&format!("`comm_type` {code} cannot be run: all-reduce 0, all-gather 2, all-to-all 6 and reduce-scatter 7 can"))
                 })?;
                 let bytes = Bytes(number("comm_size")?);
                 let group = text(&node.attr, "pg_name").unwrap_or_default();
@@ -365,8 +366,10 @@ impl Reader {
                 sorted == ranks
             });
             task.work = match ring {
-                Some(ring) => Work::Ring { kind, ring: ring as u32, bytes },
-                None => Work::Across { kind, ranks, bytes },
+                Some(ring) if kind != Kind::AllToAll => {
+                    Work::Ring { kind, ring: ring as u32, bytes }
+                }
+                _ => Work::Across { kind, ranks, bytes },
             };
         }
         Ok(TaskGraph::new(self.tasks)?)

@@ -49,23 +49,28 @@ pub fn weights_per_gpu(model: &Model, mapping: &Mapping) -> (f64, f64) {
     (dense / tensor, experts / tensor)
 }
 
-/// Bytes of activations that one layer keeps for one micro-batch.
+/// Bytes of activations that one layer keeps for one micro-batch, the fullest rank of EP getting `expert_imbalance` more
+/// than its share of tokens.
 #[must_use]
 pub fn activations_per_layer(
     model: &Model,
     mapping: &Mapping,
     batch: Batch,
     software: &Software,
+    expert_imbalance: f64,
 ) -> f64 {
     let (h, t) = (f64::from(model.hidden), f64::from(mapping.tensor));
     let tokens = f64::from(mapping.micro_batch) * batch.tokens as f64 / f64::from(mapping.context);
     if mapping.recompute == Recompute::Full {
         return 2.0 * tokens * h / if software.sequence_parallel { t } else { 1.0 };
     }
+    // The fullest of the ranks that share experts keeps more than its share of what they are given.
+    let fullest = if mapping.expert > 1 { 1.0 + expert_imbalance } else { 1.0 };
     let feed_forward = model.feed_forward.experts.as_ref().map_or(
         f64::from(model.feed_forward.width),
         |experts| {
-            f64::from(experts.top_k) * f64::from(experts.width) + f64::from(experts.shared_width)
+            fullest * f64::from(experts.top_k) * f64::from(experts.width)
+                + f64::from(experts.shared_width)
         },
     );
     let is_selective = mapping.recompute == Recompute::Selective;
@@ -90,9 +95,15 @@ pub fn activations_per_layer(
     split + whole + scores
 }
 
-/// What the fullest GPU holds.
+/// What the fullest GPU holds, the fullest rank of EP getting `expert_imbalance` more than its share of tokens.
 #[must_use]
-pub fn memory(model: &Model, mapping: &Mapping, batch: Batch, software: &Software) -> Memory {
+pub fn memory(
+    model: &Model,
+    mapping: &Mapping,
+    batch: Batch,
+    software: &Software,
+    expert_imbalance: f64,
+) -> Memory {
     let (dense, experts) = weights_per_gpu(model, mapping);
     let replicas = f64::from(mapping.data) * f64::from(mapping.context);
     let expert_replicas = (replicas / f64::from(mapping.expert)).max(1.0);
@@ -104,7 +115,9 @@ pub fn memory(model: &Model, mapping: &Mapping, batch: Batch, software: &Softwar
     let in_flight = m.min(p) * interleaving;
     let layers = (f64::from(model.layers) / p).ceil();
     let mut activations_bytes =
-        activations_per_layer(model, mapping, batch, software) * layers * in_flight;
+        activations_per_layer(model, mapping, batch, software, expert_imbalance)
+            * layers
+            * in_flight;
     if mapping.pipeline == 1 {
         let tokens =
             f64::from(mapping.micro_batch) * batch.tokens as f64 / f64::from(mapping.context);
@@ -138,10 +151,11 @@ mod tests {
         };
         let batch = Batch { sequences: 64, tokens: 2048 };
         let software = &A100_MEGATRON_LM_2022.software;
-        let kept = activations_per_layer(&model, &mapping, batch, software);
+        let kept = activations_per_layer(&model, &mapping, batch, software, 0.0);
         assert!((kept / (34.0 * 2048.0 * 12288.0 / 8.0) - 1.0).abs() < 1e-12);
         // Calculon gives 54.1 GiB for the whole of it.
-        let total = memory(&model, &mapping, batch, software).total_bytes() / f64::from(1 << 30);
+        let total =
+            memory(&model, &mapping, batch, software, 0.0).total_bytes() / f64::from(1 << 30);
         assert!((total / 54.1 - 1.0).abs() < 0.1, "{total} GiB");
     }
 }

@@ -191,15 +191,14 @@ impl Search<'_> {
             .collect()
     }
 
-    /// What `mapping` reaches, whether it fits or not.
-    #[must_use]
-    pub fn evaluate(&self, mapping: Mapping) -> Found {
+    /// Shows `look` the job that `mapping` makes of this search.
+    pub fn with_job<T>(&self, mapping: Mapping, look: impl FnOnce(&Job<'_>) -> T) -> T {
         let mut calibration = self.calibration.clone();
         // Where layers do not divide and two more would, the ends hold a layer less each.
         let pieces = mapping.pipeline * mapping.virtual_stages;
         calibration.software.balanced_ends = !self.model.layers.is_multiple_of(pieces)
             && (self.model.layers + 2).is_multiple_of(pieces);
-        let step = step_time(&Job {
+        look(&Job {
             model: self.model,
             mapping,
             batch: self.batch,
@@ -208,9 +207,23 @@ impl Search<'_> {
             calibration: &calibration,
             precision: self.precision,
             expert_imbalance: self.expert_imbalance,
-        });
-        let memory = memory(self.model, &mapping, self.batch, &calibration.software);
-        Found { mapping, step, memory }
+        })
+    }
+
+    /// What `mapping` reaches, whether it fits or not.
+    #[must_use]
+    pub fn evaluate(&self, mapping: Mapping) -> Found {
+        self.with_job(mapping, |job| Found {
+            mapping,
+            step: step_time(job),
+            memory: memory(
+                self.model,
+                &mapping,
+                self.batch,
+                &job.calibration.software,
+                self.expert_imbalance,
+            ),
+        })
     }
 
     /// Bytes that a job may fill.

@@ -8,7 +8,8 @@
 //! ```
 //! The step is `ga` forward and backward passes, layers backwards in the backward pass. Exchange of the forward and
 //! input-gradient columns runs round the first `model_parallel_NPU_group` ranks, exchange of the weight-gradient column over
-//! the data-centre network between the equal ranks of all such groups, after the last pass only.
+//! the data-centre network between the equal ranks of all such groups, after the last pass only. Exchange marked `_EP`, and every
+//! all-to-all, runs over the data-centre network between the equal ranks of the first `ep` groups.
 
 use lightloom_fabric::units::{Bytes, Picoseconds};
 
@@ -49,6 +50,8 @@ const MOST_TASKS: usize = 10_000_000;
 struct Part {
     took: Picoseconds,
     exchange: Option<(Kind, Bytes)>,
+    /// Between experts, not inside the group.
+    is_expert: bool,
 }
 
 struct Layer {
@@ -77,6 +80,12 @@ pub fn read(text: &str) -> Result<Workload, SimaiError> {
     };
     let (tensor, ranks) = (needed("model_parallel_NPU_group:")?, needed("all_gpus:")?);
     let passes = setting("ga:").unwrap_or(1).max(1);
+    let experts = setting("ep:").unwrap_or(1).max(1);
+    if !(ranks / tensor).is_multiple_of(experts) {
+        let reason =
+            format!("ep {experts} is no divisor of the {} groups of {tensor}", ranks / tensor);
+        return Err(wrong(1, reason));
+    }
     if setting("pp:").unwrap_or(1) > 1 {
         return Err(wrong(1, "pipeline stages (`pp:` above 1) cannot be run yet".into()));
     }
@@ -103,7 +112,7 @@ pub fn read(text: &str) -> Result<Workload, SimaiError> {
     if layers.len().saturating_mul(passes as usize) > MOST_TASKS {
         return Err(wrong(1, format!("more than {MOST_TASKS} layers and passes")));
     }
-    let graph = graph(&layers, passes, tensor, ranks)?;
+    let graph = graph(&layers, passes, [tensor, experts], ranks)?;
     Ok(Workload { tensor, ranks, graph })
 }
 
@@ -134,17 +143,29 @@ fn part(words: &[&str]) -> Result<Part, String> {
         "ALLREDUCE" => Some(Kind::AllReduce),
         "ALLGATHER" => Some(Kind::AllGather),
         "REDUCESCATTER" => Some(Kind::ReduceScatter),
+        "ALLTOALL" => Some(Kind::AllToAll),
         _ => {
             return Err(format!(
-                "exchange `{}` cannot be run: all-reduce, all-gather and reduce-scatter can",
+                "exchange `{}` cannot be run: all-reduce, all-gather, reduce-scatter and all-to-all can",
                 words[1]
             ));
         }
     };
-    Ok(Part { took, exchange: kind.filter(|_| bytes > 0).map(|kind| (kind, Bytes(bytes))) })
+    let is_expert =
+        kind == Some(Kind::AllToAll) || words[1].ends_with("_EP") && !words[1].ends_with("_DP_EP");
+    Ok(Part {
+        took,
+        is_expert,
+        exchange: kind.filter(|_| bytes > 0).map(|kind| (kind, Bytes(bytes))),
+    })
 }
 
-fn graph(layers: &[Layer], passes: u32, tensor: u32, ranks: u32) -> Result<TaskGraph, GraphError> {
+fn graph(
+    layers: &[Layer],
+    passes: u32,
+    [tensor, experts]: [u32; 2],
+    ranks: u32,
+) -> Result<TaskGraph, GraphError> {
     let peers: Vec<u32> = (0..ranks).step_by(tensor as usize).collect();
     let mut tasks: Vec<Task> = Vec::new();
     let mut last: Option<TaskId> = None;
@@ -166,6 +187,11 @@ fn graph(layers: &[Layer], passes: u32, tensor: u32, ranks: u32) -> Result<TaskG
                 if pass + 1 == passes && peers.len() > 1 {
                     let work = Work::Across { kind, ranks: peers.clone(), bytes };
                     add(&mut tasks, name, last, work);
+                }
+            } else if part.is_expert {
+                if experts > 1 {
+                    let ranks = peers[..experts as usize].to_vec();
+                    last = add(&mut tasks, name, last, Work::Across { kind, ranks, bytes });
                 }
             } else if tensor > 1 {
                 last = add(&mut tasks, name, last, Work::Ring { kind, ring: 0, bytes });
@@ -200,14 +226,25 @@ mod tests {
     }
 
     #[test]
+    fn experts_exchange_between_groups() {
+        let line = "moe -1 9 ALLTOALL_EP 4096 9 ALLTOALL_EP 4096 0 NONE 0 1";
+        let text = format!("{}\n1\n{line}\n", HEADER.replace("ep: 1", "ep: 2"));
+        let workload = read(&text).unwrap();
+        let exchange = Work::Across { kind: Kind::AllToAll, ranks: vec![0, 8], bytes: Bytes(4096) };
+        let count = workload.graph.tasks().iter().filter(|task| task.work == exchange).count();
+        assert_eq!(count, 4, "forward and backward of two passes");
+    }
+
+    #[test]
     fn what_is_not_understood_is_named_with_its_line() {
-        let line = "moe -1 1 ALLTOALL_EP 4096 1 NONE 0 1 NONE 0 1";
+        let line = "moe -1 1 BROADCAST 4096 1 NONE 0 1 NONE 0 1";
         for (text, expected) in [
-            (format!("{HEADER}\n1\n{line}\n"), "line 3: exchange `ALLTOALL_EP`"),
+            (format!("{HEADER}\n1\n{line}\n"), "line 3: exchange `BROADCAST`"),
             (format!("{HEADER}\n2\n"), "line 2: 2 layers are announced, 0 follow"),
             (format!("{HEADER}\n1\nshort -1 1\n"), "line 3: a layer has 12 columns"),
             (HEADER.replace("pp: 1", "pp: 4"), "line 1: pipeline stages"),
             (HEADER.replace("all_gpus: 16", "all_gpus: 15"), "line 1: 15 ranks"),
+            (HEADER.replace("ep: 1", "ep: 3"), "line 1: ep 3 is no divisor"),
             (String::new(), "line 1: the file is empty"),
         ] {
             let error = read(&text).unwrap_err().to_string();

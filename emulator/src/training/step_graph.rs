@@ -283,7 +283,11 @@ impl Maker<'_> {
             if took == Picoseconds::ZERO && after.len() == 1 {
                 return after;
             }
-            let name = format!("{kind:?} {what} s{stage} lane {lane} m{micro}");
+            let name = match kind {
+                PassKind::Forward => format!("forward {what} s{stage} lane {lane} m{micro}"),
+                PassKind::WeightGradient => format!("{what} s{stage} lane {lane} m{micro}"),
+                _ => format!("backward {what} s{stage} lane {lane} m{micro}"),
+            };
             let rank = self.rank(stage, lane as u32, 0);
             vec![self.add(name, after, Work::Compute { rank, took })]
         });

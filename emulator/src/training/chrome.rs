@@ -1,0 +1,66 @@
+//! A step that was run, as a Chrome trace: Perfetto shows it, and [`super::recorded`] reads it back.
+//!
+//! Every rank that takes part in a task has an event for it. What computes, what exchanges in the domain and what goes
+//! between domains are streams of their own.
+
+use lightloom_fabric::units::SimTime;
+use serde_json::{Value, json};
+
+use super::graph::{Task, TaskGraph, Work};
+use super::replay::Machine;
+
+/// The trace of `graph`, run on `machine` with these beginnings and ends.
+#[must_use]
+pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)]) -> Value {
+    let shares = |task: &Task| -> Vec<u32> {
+        match &task.work {
+            Work::Compute { rank, .. } => vec![*rank],
+            Work::Ring { ring, .. } => machine.rings[*ring as usize].clone(),
+            Work::Across { ranks, .. } => ranks.clone(),
+            Work::Transfer { from, to, .. } => vec![*from, *to],
+        }
+    };
+    let all: Vec<Vec<u32>> = graph.tasks().iter().map(shares).collect();
+    let micros = |at: SimTime| at.since(SimTime::START).0 as f64 / 1e6;
+    let mut events = Vec::new();
+    for (place, task) in graph.tasks().iter().enumerate() {
+        let (start, end) = spans[place];
+        for rank in &all[place] {
+            let is_own = |id: &&super::graph::TaskId| all[id.index()].contains(rank);
+            let after: Vec<String> =
+                task.after.iter().filter(is_own).map(|id| id.0.to_string()).collect();
+            let (stream, mut arguments) = described(task, &all[place], *rank);
+            arguments["id"] = json!(place.to_string());
+            arguments["after"] = json!(after);
+            events.push(json!({
+                "name": task.name,
+                "ph": "X",
+                "pid": rank,
+                "tid": stream,
+                "ts": micros(start),
+                "dur": micros(end) - micros(start),
+                "args": arguments,
+            }));
+        }
+    }
+    json!({ "displayTimeUnit": "ms", "traceEvents": events })
+}
+
+/// The stream of a task on a rank, and what a reader must know of it.
+fn described(task: &Task, ranks: &[u32], rank: u32) -> (&'static str, Value) {
+    match &task.work {
+        Work::Compute { .. } => ("compute", json!({})),
+        Work::Ring { kind, bytes, .. } => {
+            ("domain", json!({ "collective": kind.name(), "group": ranks, "bytes": bytes.0 }))
+        }
+        Work::Across { kind, bytes, .. } => {
+            ("network", json!({ "collective": kind.name(), "group": ranks, "bytes": bytes.0 }))
+        }
+        Work::Transfer { from, to, bytes } if *from == rank => {
+            ("send", json!({ "send_to": to, "bytes": bytes.0 }))
+        }
+        Work::Transfer { from, bytes, .. } => {
+            ("receive", json!({ "receive_from": from, "bytes": bytes.0 }))
+        }
+    }
+}

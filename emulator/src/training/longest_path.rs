@@ -1,0 +1,136 @@
+//! The time of a task graph whose tasks take known times, and the path that decides it.
+//!
+//! [`play`] starts every task when all that it waits for has ended: the end of a task is the longest path to it.
+//! [`critical_path`] walks back from the last end, through the task that ended last before each start.
+
+use lightloom_fabric::units::{Picoseconds, SimTime};
+use serde::Serialize;
+
+use super::graph::{TaskGraph, TaskId, Work};
+
+/// Beginning and end of each task when task `i` takes `took[i]`.
+///
+/// # Panics
+/// If there are not as many times as tasks.
+#[must_use]
+pub fn play(graph: &TaskGraph, took: &[Picoseconds]) -> Vec<(SimTime, SimTime)> {
+    assert_eq!(took.len(), graph.tasks().len(), "a time for each task");
+    let (mut waiting, dependents) = (graph.waits(), graph.dependents());
+    let mut ready: Vec<usize> = (0..took.len()).filter(|task| waiting[*task] == 0).collect();
+    let mut spans = vec![(SimTime::START, SimTime::START); took.len()];
+    while let Some(task) = ready.pop() {
+        let end = spans[task].0 + took[task];
+        spans[task].1 = end;
+        for next in &dependents[task] {
+            let next = next.index();
+            spans[next].0 = spans[next].0.max(end);
+            waiting[next] -= 1;
+            if waiting[next] == 0 {
+                ready.push(next);
+            }
+        }
+    }
+    spans
+}
+
+/// The tasks that decide when the last one ends, first to last; of several that end at once, the first by id.
+#[must_use]
+pub fn critical_path(graph: &TaskGraph, spans: &[(SimTime, SimTime)]) -> Vec<TaskId> {
+    let last_of = |tasks: &mut dyn Iterator<Item = TaskId>| {
+        tasks.reduce(
+            |best, task| {
+                if spans[task.index()].1 > spans[best.index()].1 { task } else { best }
+            },
+        )
+    };
+    let mut path = Vec::new();
+    let mut at = last_of(&mut (0..spans.len() as u32).map(TaskId));
+    while let Some(task) = at {
+        path.push(task);
+        at = last_of(&mut graph.tasks()[task.index()].after.iter().copied());
+    }
+    path.reverse();
+    path
+}
+
+/// What a path consists of. Seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Shares {
+    /// Computing.
+    pub compute_seconds: f64,
+    /// Exchange in the high-bandwidth domain.
+    pub domain_seconds: f64,
+    /// Collectives over the data-centre network.
+    pub network_seconds: f64,
+    /// Transfers from one rank to another.
+    pub transfer_seconds: f64,
+    /// Between the end of a task and the start of the next.
+    pub waiting_seconds: f64,
+}
+
+impl Shares {
+    /// Of `path`, which begins at the start.
+    #[must_use]
+    pub fn of(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> Self {
+        let mut shares = Self::default();
+        let mut before = SimTime::START;
+        for task in path {
+            let (start, end) = spans[task.index()];
+            let seconds = end.since(start).as_secs_f64();
+            match graph.tasks()[task.index()].work {
+                Work::Compute { .. } => shares.compute_seconds += seconds,
+                Work::Ring { .. } => shares.domain_seconds += seconds,
+                Work::Across { .. } => shares.network_seconds += seconds,
+                Work::Transfer { .. } => shares.transfer_seconds += seconds,
+            }
+            shares.waiting_seconds += start.since(before).as_secs_f64();
+            before = end;
+        }
+        shares
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::graph::Task;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The end of a task by its definition: the latest end of what it waits for, and its own time.
+    fn naive_end(after: &[Vec<usize>], took: &[u64], task: usize) -> u64 {
+        let before = after[task].iter().map(|before| naive_end(after, took, *before)).max();
+        before.unwrap_or(0) + took[task]
+    }
+
+    proptest! {
+        #[test]
+        fn the_end_is_the_longest_path(
+            took in prop::collection::vec(0u64..1000, 1..12),
+            edges in prop::collection::vec((0usize..12, 0usize..12), 0..30),
+        ) {
+            let mut after = vec![Vec::new(); took.len()];
+            for (a, b) in edges {
+                let (low, high) = (a.min(b), a.max(b));
+                if low < high && high < took.len() && !after[high].contains(&low) {
+                    after[high].push(low);
+                }
+            }
+            let tasks = after.iter().map(|after| Task {
+                name: String::new(),
+                after: after.iter().map(|id| TaskId(*id as u32)).collect(),
+                work: Work::Compute { rank: 0, took: Picoseconds::ZERO },
+            });
+            let graph = TaskGraph::new(tasks.collect()).unwrap();
+            let times: Vec<Picoseconds> = took.iter().copied().map(Picoseconds).collect();
+            let spans = play(&graph, &times);
+            for (task, span) in spans.iter().enumerate() {
+                prop_assert_eq!(span.1.0, naive_end(&after, &took, task));
+            }
+            // A path without waiting, whose times add up to the end.
+            let path = critical_path(&graph, &spans);
+            let sum: u64 = path.iter().map(|task| took[task.index()]).sum();
+            let end = spans.iter().map(|span| span.1.0).max().unwrap();
+            prop_assert_eq!(sum, end);
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! A step in both modes: packet by packet, and by formula under the same assumptions.
+//!
+//! A job of thousands of GPUs repeats itself: replicas do the same, layers do the same, micro-batches do the
+//! same. An [`Excerpt`] keeps the mapping of a replica and cuts what repeats (replicas first, then micro-batches, then
+//! layers) until the packets it needs fit a budget. Both modes then compute the excerpt: nothing hidden,
+//! no stragglers, links at the fitted shares of their data-sheet rates. What is left between them is what a
+//! formula cannot see: flows that meet on a card, pieces that wait for each other, packets that have headers.
+
+use lightloom_fabric::units::{BitsPerSecond, Picoseconds, SimTime};
+use serde::Serialize;
+
+use super::calibration::Calibration;
+use super::graph::{TaskGraph, TaskId, Work};
+use super::mapping::{Batch, Mapping};
+use super::model::Model;
+use super::network::{Efficiency, Network, Shape};
+use super::replay::{Domain, Machine, ReplayError, Reuse, Timeline, replay_watched};
+use super::schedule::Pipeline;
+use super::step::{Job, step_time};
+use super::step_graph::{Rails, step_graph};
+use crate::engine::LinkSpec;
+use crate::transport::Transport;
+
+/// Packet-hops that an excerpt may need when times of idle rings are reused.
+pub const HOPS_BUDGET: f64 = 6e8;
+/// Packet-hops up to which a proof runs the whole excerpt without reuse, too.
+pub const PROOF_BUDGET: f64 = 5e8;
+/// Tasks that an excerpt may have.
+const TASKS_BUDGET: f64 = 2e6;
+
+/// Why a job has no packet mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketsError {
+    /// A TP group that spans domains.
+    #[error(
+        "packet by packet, a TP group lies in one domain: TP {tensor} does not fit {domain} GPUs of {network} (take --tp {domain} or less)"
+    )]
+    SpansDomains {
+        /// TP.
+        tensor: u32,
+        /// GPUs of a domain.
+        domain: u32,
+        /// The architecture.
+        network: String,
+    },
+    /// Stages of an interleaved schedule would wait for each other.
+    #[error(
+        "packet by packet, interleaved stages need micro-batches in whole rounds: {micro_batches} are no multiple of {stages} stages (nearest: {nearest})"
+    )]
+    PartialRound {
+        /// Micro-batches of a replica.
+        micro_batches: u64,
+        /// Stages.
+        stages: u32,
+        /// The multiple that comes nearest.
+        nearest: u64,
+    },
+    /// Even the smallest excerpt is too large.
+    #[error(
+        "even {layers} layers and {micro_batches} micro-batches need {needed:.1e} packet-hops, more than the {budget:.1e} that are run at once: take a shorter --seq or a smaller --ep",
+        needed = *hops as f64, budget = HOPS_BUDGET
+    )]
+    TooLarge {
+        /// Layers that are left.
+        layers: u32,
+        /// Micro-batches that are left.
+        micro_batches: u64,
+        /// What they need.
+        hops: u64,
+    },
+    /// The engine refuses.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+}
+
+/// The part of a job that is run.
+#[derive(Clone, Debug)]
+pub struct Excerpt {
+    /// The model with the layers that are left.
+    pub model: Model,
+    /// The mapping with the replicas that are left.
+    pub mapping: Mapping,
+    /// The work of those replicas.
+    pub batch: Batch,
+    network: Network,
+    calibration: Calibration,
+}
+
+/// What both modes say.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PacketStep {
+    /// GPUs that are emulated.
+    pub gpus: u64,
+    /// Replicas that are emulated.
+    pub replicas: u32,
+    /// Layers that are emulated.
+    pub layers: u32,
+    /// Micro-batches of a replica.
+    pub micro_batches: u64,
+    /// Tasks of the graph.
+    pub tasks: usize,
+    /// The step by formula, nothing hidden.
+    pub analytic_seconds: f64,
+    /// The step packet by packet.
+    pub packet_seconds: f64,
+    /// `analytic ÷ packets − 1`.
+    pub difference: f64,
+    /// Packets put on wires.
+    pub packet_hops: u64,
+    /// Collectives whose time was reused.
+    pub reused: u64,
+    /// What shows that reuse changed nothing, where that was asked for.
+    pub proof: Option<Proof>,
+}
+
+/// An excerpt that was run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What both modes say.
+    pub step: PacketStep,
+    /// What was run.
+    pub graph: TaskGraph,
+    /// What it ran on.
+    pub machine: Machine,
+    /// Beginning and end of each task.
+    pub spans: Vec<(SimTime, SimTime)>,
+}
+
+/// How it was shown that reuse is exact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Proof {
+    /// All of it ran without reuse, too: every task begins and ends at the same picosecond.
+    BothWays {
+        /// Packets put on wires without reuse.
+        packet_hops: u64,
+    },
+    /// The second, fourth, eighth … use of each time ran again, in place, and took the same time to the picosecond.
+    Sampled {
+        /// Collectives that ran again.
+        checked: u64,
+    },
+}
+
+/// Whether exactness of reuse is to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prove {
+    /// No.
+    Nothing,
+    /// Yes: both ways where that fits [`PROOF_BUDGET`], sampled otherwise.
+    Reuse,
+}
+
+/// Where a run stands, for whoever shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Tasks that have ended.
+    pub done: usize,
+    /// All tasks, of all runs.
+    pub total: usize,
+}
+
+impl Excerpt {
+    /// The excerpt of `job` that fits the budget.
+    ///
+    /// # Errors
+    /// If the job has no packet mode.
+    pub fn of(job: &Job<'_>) -> Result<Self, PacketsError> {
+        let mapping = job.mapping;
+        let domain = job.network.domain_gpus;
+        if mapping.tensor > domain {
+            let network = job.network.name.clone();
+            return Err(PacketsError::SpansDomains { tensor: mapping.tensor, domain, network });
+        }
+        // EP needs its lanes; a second replica shows the exchange between replicas.
+        let lanes_of_experts = mapping.expert / gcd(mapping.expert, mapping.context);
+        let replicas = lanes_of_experts.max(2).min(mapping.data).max(lanes_of_experts);
+        let micro_batches = mapping.micro_batches(job.batch).max(1);
+        let mut excerpt = Self {
+            model: job.model.clone(),
+            mapping: Mapping { data: replicas, ..mapping },
+            batch: job.batch,
+            network: bare_network(job),
+            calibration: bare(job.calibration),
+        };
+        excerpt.set_micro_batches(micro_batches);
+        excerpt.refuse_partial_rounds(micro_batches)?;
+        excerpt.shrink(job)?;
+        Ok(excerpt)
+    }
+
+    fn set_micro_batches(&mut self, count: u64) {
+        let (data, each) = (u64::from(self.mapping.data), u64::from(self.mapping.micro_batch));
+        self.batch.sequences = count * data * each;
+    }
+
+    fn micro_batches(&self) -> u64 {
+        self.mapping.micro_batches(self.batch)
+    }
+
+    fn refuse_partial_rounds(&self, micro_batches: u64) -> Result<(), PacketsError> {
+        let mapping = &self.mapping;
+        let pipeline = Pipeline {
+            schedule: mapping.schedule,
+            stages: mapping.pipeline as usize,
+            pieces: mapping.virtual_stages as usize,
+            micro_batches: micro_batches as usize,
+        };
+        if mapping.virtual_stages == 1 || pipeline.walk(|_, _| ()) {
+            return Ok(());
+        }
+        let stages = u64::from(mapping.pipeline);
+        let nearest = ((micro_batches + stages / 2) / stages).max(1) * stages;
+        Err(PacketsError::PartialRound { micro_batches, stages: mapping.pipeline, nearest })
+    }
+
+    /// Fewer micro-batches, whole rounds of the pipeline, then fewer layers, as many for each piece.
+    fn shrink(&mut self, job: &Job<'_>) -> Result<(), PacketsError> {
+        let round = u64::from(self.mapping.pipeline);
+        let places = self.mapping.pipeline * self.mapping.virtual_stages;
+        loop {
+            let hops = self.with_job(job, |cut| cut_hops(cut));
+            let tasks = self.with_job(job, |cut| cut_tasks(cut));
+            if hops <= HOPS_BUDGET && tasks <= TASKS_BUDGET {
+                return Ok(());
+            }
+            let micro_batches = self.micro_batches();
+            let layers = self.model.layers;
+            if micro_batches > 2 * round {
+                self.set_micro_batches((micro_batches / 2).div_ceil(round) * round);
+            } else if layers > places {
+                self.model.layers = (layers / 2).div_ceil(places) * places;
+                let dense = self.model.feed_forward.experts.as_mut();
+                if let Some(experts) = dense.filter(|e| e.dense_layers >= layers / 2) {
+                    experts.dense_layers = 0;
+                }
+            } else if micro_batches > round {
+                self.set_micro_batches(round);
+            } else {
+                let hops = hops as u64;
+                return Err(PacketsError::TooLarge { layers, micro_batches, hops });
+            }
+        }
+    }
+
+    fn with_job<T>(&self, job: &Job<'_>, look: impl FnOnce(&Job<'_>) -> T) -> T {
+        look(&Job {
+            model: &self.model,
+            mapping: self.mapping,
+            batch: self.batch,
+            network: &self.network,
+            calibration: &self.calibration,
+            ..*job
+        })
+    }
+
+    /// The graph and its machine.
+    fn graph(&self, job: &Job<'_>) -> (TaskGraph, Machine) {
+        let links = links(&self.network, &self.calibration.network);
+        self.with_job(job, |cut| {
+            step_graph(cut, self.mapping.data, Rails::First, links).expect("tasks stand in order")
+        })
+    }
+}
+
+/// Runs the excerpt of `job` in both modes; `seen` hears how far it is, for each task that ends.
+///
+/// # Errors
+/// If the job has no packet mode.
+pub fn run(
+    job: &Job<'_>,
+    prove: Prove,
+    seen: &mut dyn FnMut(Watched),
+) -> Result<Ran, PacketsError> {
+    let excerpt = Excerpt::of(job)?;
+    let (graph, machine) = excerpt.graph(job);
+    let without = hops_without_reuse(&graph, &machine);
+    let is_whole = prove == Prove::Reuse && without <= PROOF_BUDGET;
+    let tasks = graph.tasks().len();
+    let total = if is_whole { 2 * tasks } else { tasks };
+    let mut done = 0;
+    let mut watch = |_: TaskId| {
+        done += 1;
+        seen(Watched { done, total });
+    };
+    let sampled = prove == Prove::Reuse && !is_whole;
+    let reuse = if sampled { Reuse::Checked } else { Reuse::IdleRings };
+    let timeline = replay_watched(&graph, &machine, reuse, &mut watch)?;
+    let proof = if is_whole {
+        let other = replay_watched(&graph, &machine, Reuse::Never, &mut watch)?;
+        Some(both_ways(&graph, &timeline, &other)?)
+    } else {
+        sampled.then_some(Proof::Sampled { checked: timeline.checked })
+    };
+    let analytic_seconds = excerpt.with_job(job, |cut| step_time(cut).step_seconds);
+    let packet_seconds = timeline.end.0 as f64 * 1e-12;
+    let step = PacketStep {
+        gpus: excerpt.mapping.gpus(),
+        replicas: excerpt.mapping.data,
+        layers: excerpt.model.layers,
+        micro_batches: excerpt.micro_batches(),
+        tasks,
+        analytic_seconds,
+        packet_seconds,
+        difference: analytic_seconds / packet_seconds - 1.0,
+        packet_hops: timeline.packet_hops,
+        reused: timeline.reused,
+        proof,
+    };
+    Ok(Ran { step, graph, machine, spans: timeline.spans })
+}
+
+/// Every instant must be the same.
+fn both_ways(
+    graph: &TaskGraph,
+    reused: &Timeline,
+    packets: &Timeline,
+) -> Result<Proof, ReplayError> {
+    let differs = reused.spans.iter().zip(&packets.spans).position(|(a, b)| a != b);
+    match differs {
+        None => Ok(Proof::BothWays { packet_hops: packets.packet_hops }),
+        Some(task) => Err(ReplayError::Changed {
+            task: graph.tasks()[task].name.clone(),
+            first: reused.spans[task].1.since(reused.spans[task].0),
+            now: packets.spans[task].1.since(packets.spans[task].0),
+        }),
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// The constants without what packets do not show.
+fn bare(calibration: &Calibration) -> Calibration {
+    let mut bare = Calibration {
+        tensor_exposed: 1.0,
+        expert_exposed: 1.0,
+        pipeline_exposed: 0.0,
+        jitter_per_doubling: 0.0,
+        launch_seconds: 0.0,
+        ..calibration.clone()
+    };
+    bare.software.data_overlap = false;
+    bare
+}
+
+/// The network as the graph runs it: rings and tori carry TP alone.
+fn bare_network(job: &Job<'_>) -> Network {
+    let mut network = job.network.clone();
+    if network.shape == Shape::Torus {
+        network.shape = Shape::Ring;
+    }
+    if network.shape == Shape::Ring && job.mapping.tensor == 1 {
+        network.domain_gpus = 1;
+    }
+    network
+}
+
+/// Cables whose data moves at the shares of the rates that the formulas take, and whose delays are theirs.
+fn links(network: &Network, efficiency: &Efficiency) -> [LinkSpec; 2] {
+    let transport = Transport::default();
+    let data = transport.payload.0 as f64 / (transport.payload.0 + transport.header.0) as f64;
+    let link = |bytes_per_second: f64, seconds: f64| {
+        let rate = BitsPerSecond((bytes_per_second * 8.0 / data) as u64);
+        LinkSpec::new(rate, Picoseconds(((seconds * 1e12) as u64).max(1)))
+    };
+    let (domain_rate, domain_step) =
+        (network.domain_rate * efficiency.domain, efficiency.domain_step_seconds);
+    let domain = match network.shape {
+        // Half each way round.
+        Shape::Ring | Shape::Torus => link(domain_rate / 2.0, domain_step),
+        Shape::Switch => link(domain_rate, domain_step / 2.0),
+    };
+    let rail = link(
+        network.scale_out_rate * efficiency.scale_out,
+        efficiency.scale_out_step_seconds / 2.0,
+    );
+    [domain, rail]
+}
+
+/// The machine of a workload on `network`: `ranks` in TP groups of `tensor` in a row, one switch beyond the domains.
+///
+/// # Errors
+/// If a group does not fit a domain.
+pub fn machine(
+    network: &Network,
+    efficiency: &Efficiency,
+    ranks: u32,
+    tensor: u32,
+) -> Result<Machine, PacketsError> {
+    let domain = network.domain_gpus;
+    if tensor > domain {
+        let network = network.name.clone();
+        return Err(PacketsError::SpansDomains { tensor, domain, network });
+    }
+    let [ring_link, rail_link] = links(network, efficiency);
+    let rows = |size: u32| -> Vec<Vec<u32>> {
+        let starts = (0..ranks).step_by(size as usize);
+        starts.map(|first| (first..(first + size).min(ranks)).collect()).collect()
+    };
+    let rings = rows(tensor).into_iter().filter(|ring| tensor > 1 && ring.len() == tensor as usize);
+    Ok(Machine {
+        ranks,
+        rings: rings.collect(),
+        domain: match network.shape {
+            Shape::Switch => {
+                Domain::Switches { groups: rows((domain / tensor * tensor).min(ranks.max(1))) }
+            }
+            Shape::Ring | Shape::Torus => Domain::Cables,
+        },
+        ring_link,
+        rails: vec![(0..ranks).collect()],
+        rail_link,
+        expert_imbalance: 0.0,
+    })
+}
+
+/// Packets and acknowledgements of `bytes` over one link.
+fn hops_of(bytes: f64) -> f64 {
+    2.0 * (bytes / Transport::default().payload.0 as f64).ceil()
+}
+
+/// Packet-hops of the step between domains, and of the first collective of each kind on a ring; rounded up.
+fn cut_hops(job: &Job<'_>) -> f64 {
+    let (mapping, pieces) = (&job.mapping, job.pieces());
+    let lanes = f64::from(mapping.data * mapping.context);
+    let rounds = mapping.micro_batches(job.batch) as f64;
+    let passes = if pieces.is_recomputed { 3.0 } else { 2.0 };
+    let layers = f64::from(job.model.layers);
+    let expert_layers = f64::from(job.model.expert_layers().min(job.model.layers));
+    let experts = if mapping.expert > 1 { 2.0 * passes * expert_layers } else { 0.0 };
+    let blocks = f64::from(mapping.context - 1) * (passes + 1.0) * layers;
+    let transfers = 2.0 * f64::from(mapping.pipeline * mapping.virtual_stages);
+    let each = experts * hops_of(pieces.expert_bytes)
+        + blocks * hops_of(pieces.context_block_bytes)
+        + transfers * hops_of(pieces.transfer_bytes);
+    let weights = (pieces.weights.0 + pieces.weights.1) * 4.0;
+    let replicas = if lanes > 1.0 { f64::from(mapping.pipeline) * hops_of(weights) } else { 0.0 };
+    let rings = 2.0 * f64::from(mapping.tensor) * hops_of(pieces.exchange_bytes);
+    2.0 * lanes * (rounds * each + replicas) + rings
+}
+
+fn cut_tasks(job: &Job<'_>) -> f64 {
+    let mapping = &job.mapping;
+    let lanes = f64::from(mapping.data * mapping.context);
+    let of_layer = 12.0 + 4.0 * f64::from(mapping.context);
+    lanes * mapping.micro_batches(job.batch) as f64 * f64::from(job.model.layers) * of_layer
+}
+
+/// Packet-hops of all collectives on rings.
+fn hops_without_reuse(graph: &TaskGraph, machine: &Machine) -> f64 {
+    let rings = graph.tasks().iter().filter_map(|task| match &task.work {
+        Work::Ring { ring, bytes, .. } => {
+            Some(machine.rings[*ring as usize].len() as f64 * hops_of(bytes.0 as f64))
+        }
+        _ => None,
+    });
+    rings.sum()
+}

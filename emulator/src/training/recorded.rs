@@ -1,0 +1,392 @@
+//! A recorded step, replayed in the manner of dPRO (Hu et al., MLSys 2022, "dPRO: A Generic Performance Diagnosis and
+//! Optimization Toolkit for Expediting Distributed DNN Training", sections 3 and 4).
+//!
+//! dPRO puts the operations of all ranks into one global graph: each with its measured time, the dependencies
+//! of the model, and the order in which each device took its operations. Communication is one node for all
+//! ranks that take part; its time is what the last of them to arrive saw, because the others' includes waiting. The
+//! step of a changed job is the longest path through that graph with changed times.
+//!
+//! The input is a Chrome trace (`chrome://tracing`, Perfetto): `{"traceEvents": […]}`, of which complete events (`"ph": "X"`)
+//! count. `pid` is the rank, `tid` the stream, `ts` and `dur` are microseconds. In `args`: `id` (text, of this
+//! rank), `after` (ids of this rank), and for communication `bytes` with `collective` and `group` (ranks),
+//! or `send_to`, or `receive_from`. An operation waits for `after` and for the one before it on its stream, if that had
+//! ended when it began; [`super::chrome`] writes such traces.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::units::{Bytes, Picoseconds};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
+use crate::collective::Kind;
+
+/// A recorded step as a graph, with the times that were measured.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Its tasks. Collectives whose ranks are those of a TP group run on its ring.
+    pub graph: TaskGraph,
+    /// What each task took.
+    pub took: Vec<Picoseconds>,
+    /// Ranks: one more than the largest that is named.
+    pub ranks: u32,
+    /// From the first beginning to the last end, as recorded.
+    pub recorded: Picoseconds,
+}
+
+/// Why a recording cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordedError {
+    /// Not the JSON of a trace.
+    #[error("line {}, column {}: {reason}", line, column)]
+    Json {
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+        /// What the parser says.
+        reason: String,
+    },
+    /// An event that cannot be understood.
+    #[error("traceEvents[{event}] `{name}` of rank {rank}: {reason}")]
+    Event {
+        /// Its place in the list, from 0.
+        event: usize,
+        /// Its name.
+        name: String,
+        /// Its `pid`.
+        rank: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Nothing was recorded.
+    #[error("the trace has no complete events (`\"ph\": \"X\"`)")]
+    Empty,
+    /// The operations wait for each other.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+}
+
+#[derive(Deserialize)]
+struct Document {
+    #[serde(rename = "traceEvents")]
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(default)]
+    name: String,
+    ph: String,
+    #[serde(default)]
+    pid: serde_json::Value,
+    #[serde(default)]
+    tid: serde_json::Value,
+    #[serde(default)]
+    ts: f64,
+    #[serde(default)]
+    dur: f64,
+    #[serde(default)]
+    args: Arguments,
+}
+
+#[derive(Default, Deserialize)]
+struct Arguments {
+    id: Option<String>,
+    #[serde(default)]
+    after: Vec<String>,
+    collective: Option<String>,
+    group: Option<Vec<u32>>,
+    send_to: Option<u32>,
+    receive_from: Option<u32>,
+    bytes: Option<u64>,
+    #[serde(flatten)]
+    _other: BTreeMap<String, IgnoredAny>,
+}
+
+/// What ranks share one task.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Shared {
+    Collective { group: Vec<u32>, kind: String, nth: usize },
+    Transfer { from: u32, to: u32, nth: usize },
+}
+
+/// An operation of one rank.
+struct Operation<'e> {
+    event: usize,
+    source: &'e Event,
+    rank: u32,
+    shared: Option<Shared>,
+    work: Work,
+}
+
+/// What the clocks of a trace may be off: a nanosecond, its resolution.
+const CLOCK_MICROS: f64 = 1e-3;
+/// Most events that are read.
+const MOST_EVENTS: usize = 5_000_000;
+const MOST_RANK: u32 = 1_000_000;
+
+/// Reads a recording; `tensor` ranks in a row are a TP group.
+///
+/// # Errors
+/// Text that is no trace, and events that lack what they need, with their place.
+pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
+    let document: Document = serde_json::from_slice(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let reason = error.to_string();
+        let reason = reason.split(" at line ").next().unwrap_or_default().to_owned();
+        RecordedError::Json { line, column, reason }
+    })?;
+    let mut counts = BTreeMap::new();
+    let mut events: Vec<(usize, &Event)> =
+        document.events.iter().enumerate().filter(|(_, event)| event.ph == "X").collect();
+    if events.is_empty() || events.len() > MOST_EVENTS {
+        return Err(RecordedError::Empty);
+    }
+    events.sort_by(|a, b| a.1.ts.total_cmp(&b.1.ts));
+    let operations: Vec<Operation<'_>> = events
+        .into_iter()
+        .map(|(place, event)| operation(place, event, tensor, &mut counts))
+        .collect::<Result<_, _>>()?;
+    join(&operations)
+}
+
+fn operation<'e>(
+    event: usize,
+    source: &'e Event,
+    tensor: u32,
+    counts: &mut BTreeMap<(u32, Shared), usize>,
+) -> Result<Operation<'e>, RecordedError> {
+    let rank = source.pid.as_u64().and_then(|rank| u32::try_from(rank).ok()).unwrap_or(u32::MAX);
+    let wrong = |reason: String| {
+        let (name, rank) = (source.name.clone(), source.pid.to_string());
+        RecordedError::Event { event, name, rank, reason }
+    };
+    if rank >= MOST_RANK {
+        return Err(wrong("`pid` is no rank: write a whole number".to_owned()));
+    }
+    if !(source.ts.is_finite() && source.dur.is_finite() && source.dur >= 0.0 && source.dur < 1e12)
+    {
+        return Err(wrong(format!("`dur` {} is no time in microseconds", source.dur)));
+    }
+    let arguments = &source.args;
+    let bytes = || {
+        let bytes = arguments.bytes.filter(|bytes| *bytes > 0);
+        bytes.map(Bytes).ok_or_else(|| wrong("communication needs `bytes` above 0".to_owned()))
+    };
+    let mut nth = |shared: Shared| {
+        let count = counts.entry((rank, shared)).or_insert(0);
+        *count += 1;
+        *count - 1
+    };
+    let peer = |peer: u32| {
+        if peer == rank || peer >= MOST_RANK {
+            return Err(wrong(format!("rank {peer} is no other rank")));
+        }
+        Ok(peer)
+    };
+    let (shared, work) = if let Some(name) = &arguments.collective {
+        let kind = kind_of(name).ok_or_else(|| {
+            let known = KINDS.map(Kind::name).join(", ");
+            wrong(format!("`collective` {name} is not known (there are: {known})"))
+        })?;
+        let mut group = arguments.group.clone().unwrap_or_default();
+        group.sort_unstable();
+        group.dedup();
+        if group.len() < 2 || !group.contains(&rank) || group.iter().any(|rank| *rank >= MOST_RANK)
+        {
+            return Err(wrong(
+                "`group` is not a list of ranks with this one among them".to_owned(),
+            ));
+        }
+        let shared = |nth| Shared::Collective { group: group.clone(), kind: name.clone(), nth };
+        let nth = nth(shared(0));
+        (Some(shared(nth)), exchange(kind, &group, tensor, bytes()?))
+    } else if let Some(to) = arguments.send_to {
+        let (from, to) = (rank, peer(to)?);
+        let nth = nth(Shared::Transfer { from, to, nth: 0 });
+        (Some(Shared::Transfer { from, to, nth }), Work::Transfer { from, to, bytes: bytes()? })
+    } else if let Some(from) = arguments.receive_from {
+        let (from, to) = (peer(from)?, rank);
+        let nth = nth(Shared::Transfer { from, to, nth: 0 });
+        (Some(Shared::Transfer { from, to, nth }), Work::Transfer { from, to, bytes: bytes()? })
+    } else {
+        (None, Work::Compute { rank, took: microseconds(source.dur) })
+    };
+    Ok(Operation { event, source, rank, shared, work })
+}
+
+const KINDS: [Kind; 4] = [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter, Kind::AllToAll];
+
+fn kind_of(name: &str) -> Option<Kind> {
+    KINDS.into_iter().find(|kind| kind.name() == name)
+}
+
+/// On the ring of a TP group, or over the data-centre network.
+fn exchange(kind: Kind, group: &[u32], tensor: u32, bytes: Bytes) -> Work {
+    let first = group[0];
+    let is_row = group.len() == tensor as usize && group[group.len() - 1] - first + 1 == tensor;
+    if is_row && first.is_multiple_of(tensor) && kind != Kind::AllToAll {
+        return Work::Ring { kind, ring: first / tensor, bytes };
+    }
+    Work::Across { kind, ranks: group.to_vec(), bytes }
+}
+
+fn microseconds(micros: f64) -> Picoseconds {
+    Picoseconds((micros * 1e6).round() as u64)
+}
+
+/// One task for each computation, and one for all ends of each communication.
+fn join(operations: &[Operation<'_>]) -> Result<Recorded, RecordedError> {
+    let (mut tasks, mut took, mut task_of) = (Vec::<Task>::new(), Vec::new(), Vec::new());
+    let mut known: BTreeMap<&Shared, usize> = BTreeMap::new();
+    for operation in operations {
+        let duration = microseconds(operation.source.dur);
+        let task = match operation.shared.as_ref().and_then(|shared| known.get(shared)) {
+            Some(task) => *task,
+            None => {
+                let name = operation.source.name.clone();
+                tasks.push(Task { name, after: Vec::new(), work: operation.work.clone() });
+                took.push(duration);
+                tasks.len() - 1
+            }
+        };
+        // The others' times include waiting for the last to arrive.
+        took[task] = took[task].min(duration);
+        if let Some(shared) = &operation.shared {
+            known.insert(shared, task);
+        }
+        task_of.push(task);
+    }
+    wait(operations, &task_of, &mut tasks)?;
+    let first = operations.iter().map(|operation| operation.source.ts).fold(f64::MAX, f64::min);
+    let ends = operations.iter().map(|operation| operation.source.ts + operation.source.dur);
+    let named = operations.iter().flat_map(|operation| match &operation.work {
+        Work::Across { ranks, .. } => ranks.clone(),
+        Work::Transfer { from, to, .. } => vec![*from, *to],
+        Work::Compute { .. } | Work::Ring { .. } => vec![operation.rank],
+    });
+    Ok(Recorded {
+        ranks: named.max().unwrap_or(0) + 1,
+        graph: TaskGraph::new(tasks)?,
+        took,
+        recorded: microseconds(ends.fold(first, f64::max) - first),
+    })
+}
+
+/// Adds what operations wait for: what they name, and what their stream did before.
+fn wait(
+    operations: &[Operation<'_>],
+    task_of: &[usize],
+    tasks: &mut [Task],
+) -> Result<(), RecordedError> {
+    let mut by_id: BTreeMap<(u32, &str), usize> = BTreeMap::new();
+    for (place, operation) in operations.iter().enumerate() {
+        let Some(id) = &operation.source.args.id else { continue };
+        if by_id.insert((operation.rank, id), place).is_some() {
+            return Err(event_error(operation, format!("the id `{id}` stands twice on this rank")));
+        }
+    }
+    let mut streams: BTreeMap<(u32, String), usize> = BTreeMap::new();
+    for (place, operation) in operations.iter().enumerate() {
+        let task = task_of[place];
+        for id in &operation.source.args.after {
+            let Some(before) = by_id.get(&(operation.rank, id.as_str())) else {
+                return Err(event_error(
+                    operation,
+                    format!("it waits for `{id}`, which is not on this rank"),
+                ));
+            };
+            tasks[task].after.push(TaskId(task_of[*before] as u32));
+        }
+        let stream = (operation.rank, operation.source.tid.to_string());
+        let before = streams.insert(stream, place);
+        // What overlaps was not in order: a stream may have several operations under way.
+        let ended = |before: &usize| {
+            let source = operations[*before].source;
+            source.ts + source.dur <= operation.source.ts + CLOCK_MICROS
+        };
+        if let Some(before) = before.filter(ended) {
+            tasks[task].after.push(TaskId(task_of[before] as u32));
+        }
+    }
+    for (index, task) in tasks.iter_mut().enumerate() {
+        task.after.sort_unstable();
+        task.after.dedup();
+        // Two ends of one communication may follow each other on a stream.
+        task.after.retain(|before| before.index() != index);
+    }
+    Ok(())
+}
+
+fn event_error(operation: &Operation<'_>, reason: String) -> RecordedError {
+    RecordedError::Event {
+        event: operation.event,
+        name: operation.source.name.clone(),
+        rank: operation.rank.to_string(),
+        reason,
+    }
+}
+
+impl Recorded {
+    /// The same step with TP groups of `to` ranks instead of `from`: matrix products and everything beyond the group divide
+    /// by the size of the group, exchange inside it keeps its size. Ranks are numbered anew; of the equal rails of a
+    /// group those that remain carry what all carried.
+    ///
+    /// # Errors
+    /// Never for a recording that exists: what waited for each other still does.
+    pub fn with_tensor(&self, from: u32, to: u32) -> Result<Self, GraphError> {
+        let ratio = f64::from(from) / f64::from(to);
+        let renumber = |rank: u32| {
+            let rail = rank % from;
+            (rail < to).then_some(rank / from * to + rail)
+        };
+        let scaled = |bytes: Bytes| Bytes(((bytes.0 as f64 * ratio) as u64).max(1));
+        let nothing = |rank: u32| Work::Compute { rank, took: Picoseconds::ZERO };
+        let (mut tasks, mut times) = (self.graph.tasks().to_vec(), self.took.clone());
+        for (task, took) in tasks.iter_mut().zip(&mut times) {
+            task.work = match &task.work {
+                Work::Compute { rank, took: own } => {
+                    let shorter = Picoseconds((own.0 as f64 * ratio) as u64);
+                    let rank = rank / from * to + (rank % from).min(to - 1);
+                    *took = shorter;
+                    Work::Compute { rank, took: shorter }
+                }
+                Work::Ring { .. } if to > 1 => task.work.clone(),
+                Work::Ring { ring, .. } => nothing(*ring),
+                Work::Across { kind, ranks, bytes } => {
+                    let kept: Option<Vec<u32>> = ranks.iter().map(|rank| renumber(*rank)).collect();
+                    match kept {
+                        Some(ranks) => Work::Across { kind: *kind, ranks, bytes: scaled(*bytes) },
+                        None => nothing(ranks[0] / from * to),
+                    }
+                }
+                Work::Transfer { from: sender, to: receiver, bytes } => {
+                    match (renumber(*sender), renumber(*receiver)) {
+                        (Some(from), Some(to)) => {
+                            Work::Transfer { from, to, bytes: scaled(*bytes) }
+                        }
+                        _ => nothing(sender / from * to),
+                    }
+                }
+            };
+        }
+        let ranks = self.ranks.div_ceil(from) * to;
+        Ok(Self { graph: TaskGraph::new(tasks)?, took: times, ranks, recorded: self.recorded })
+    }
+
+    /// The same step on a chip that computes `factor` times as long.
+    ///
+    /// # Errors
+    /// Never for a recording that exists.
+    pub fn with_compute(&self, factor: f64) -> Result<Self, GraphError> {
+        let (mut tasks, mut times) = (self.graph.tasks().to_vec(), self.took.clone());
+        for (task, took) in tasks.iter_mut().zip(&mut times) {
+            if let Work::Compute { took: own, .. } = &mut task.work {
+                *own = Picoseconds((own.0 as f64 * factor).round() as u64);
+                *took = *own;
+            }
+        }
+        Ok(Self { graph: TaskGraph::new(tasks)?, took: times, ..self.clone() })
+    }
+}

@@ -1,0 +1,129 @@
+//! The flags of `lightloom mfu` that say which mappings are tried and how the training software works.
+
+use clap::ValueEnum;
+use lightloom_emulator::training::calibration::{Calibration, ContextExchange, Sharding};
+use lightloom_emulator::training::mapping::Recompute;
+use lightloom_emulator::training::schedule::Schedule;
+use lightloom_emulator::training::search::Limits;
+
+/// Degrees to try; all that divide, where none are given.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LimitArguments {
+    /// Tensor-parallel degrees to try.
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    tp: Vec<u32>,
+    /// Context-parallel degrees to try.
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    cp: Vec<u32>,
+    /// Pipeline stages to try.
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    pp: Vec<u32>,
+    /// Expert-parallel degrees to try.
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    ep: Vec<u32>,
+    /// Micro-batches to try, in sequences.
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    micro_batch: Vec<u32>,
+    /// Virtual stages to try.
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    virtual_stages: Vec<u32>,
+    /// Recomputations to try.
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "WHAT")]
+    recompute: Vec<RecomputeArgument>,
+    /// Orders of passes to try [default: 1f1b, interleaved where --virtual-stages is above 1].
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "ORDER")]
+    schedule: Vec<ScheduleArgument>,
+    /// What replicas hold of the training state: 0 all, 1 their share of the optimizer, 2 and of the gradients, 3 of
+    /// everything (FSDP) [default: that of the constants, 1].
+    #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3))]
+    zero: Option<u8>,
+    /// How keys and values travel in context parallelism [default: that of the constants, ring].
+    #[arg(long, value_enum, value_name = "HOW")]
+    cp_exchange: Option<ContextArgument>,
+    /// Split tokens over TP outside the matrix products: all-gather and reduce-scatter instead of all-reduce
+    /// [default: that of the constants, yes].
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    sequence_parallel: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RecomputeArgument {
+    /// Nothing.
+    None,
+    /// The attention core.
+    Selective,
+    /// Whole layers.
+    Full,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ScheduleArgument {
+    /// One forward, one backward; interleaved where a stage has several virtual stages.
+    #[value(name = "1f1b")]
+    OneForwardOneBackward,
+    /// Weight gradients fill the bubble (ZB-H1).
+    ZeroBubble,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ContextArgument {
+    /// Block by block, behind the attention core.
+    Ring,
+    /// All at once before it.
+    AllGather,
+    /// All-to-all, whole sequences of few heads.
+    Ulysses,
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("`yes` or `no`".to_owned()),
+    }
+}
+
+impl LimitArguments {
+    /// What the search may try.
+    pub(crate) fn limits(&self) -> Limits {
+        let recompute = self.recompute.iter().map(|recompute| match recompute {
+            RecomputeArgument::None => Recompute::None,
+            RecomputeArgument::Selective => Recompute::Selective,
+            RecomputeArgument::Full => Recompute::Full,
+        });
+        let schedule = self.schedule.iter().map(|schedule| match schedule {
+            ScheduleArgument::OneForwardOneBackward => Schedule::OneForwardOneBackward,
+            ScheduleArgument::ZeroBubble => Schedule::ZeroBubble,
+        });
+        Limits {
+            tensor: self.tp.clone(),
+            context: self.cp.clone(),
+            pipeline: self.pp.clone(),
+            expert: self.ep.clone(),
+            micro_batch: self.micro_batch.clone(),
+            virtual_stages: self.virtual_stages.clone(),
+            recompute: recompute.collect(),
+            schedule: schedule.collect(),
+        }
+    }
+
+    /// `constants` with the software that the flags ask for.
+    pub(crate) fn software(&self, mut constants: Calibration) -> Calibration {
+        let software = &mut constants.software;
+        software.sharding = match self.zero {
+            None => software.sharding,
+            Some(0) => Sharding::Replicated,
+            Some(1) => Sharding::Optimizer,
+            Some(2) => Sharding::Gradients,
+            Some(_) => Sharding::Everything,
+        };
+        software.context_exchange = match self.cp_exchange {
+            None => software.context_exchange,
+            Some(ContextArgument::Ring) => ContextExchange::Ring,
+            Some(ContextArgument::AllGather) => ContextExchange::AllGather,
+            Some(ContextArgument::Ulysses) => ContextExchange::AllToAll,
+        };
+        software.sequence_parallel = self.sequence_parallel.unwrap_or(software.sequence_parallel);
+        constants
+    }
+}

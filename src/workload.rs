@@ -1,0 +1,300 @@
+//! `lightloom workload`: steps that other tools describe or recorded, run or replayed on a fabric.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use lightloom_emulator::training::architecture::architecture;
+use lightloom_emulator::training::calibrated::H100_NEMO_25_02;
+use lightloom_emulator::training::graph::{TaskGraph, TaskId};
+use lightloom_emulator::training::longest_path::{Shares, critical_path, play};
+use lightloom_emulator::training::packets::machine;
+use lightloom_emulator::training::recorded::{self, Recorded};
+use lightloom_emulator::training::replay::{Machine, Reuse, replay_watched};
+use lightloom_emulator::training::{chakra, simai};
+use lightloom_fabric::units::{Picoseconds, SimTime};
+use serde::Serialize;
+
+use crate::cli::{Format, FormatArgument};
+use crate::mfu::packets::write_chakra;
+use crate::output::{self, Outcome, WrongUsage};
+use crate::progress::Progress;
+use crate::table::Table;
+
+/// Runs training steps that other tools describe (Chakra, SimAI) or recorded (Chrome traces).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom workload run topologies/workloads/simai-layer.txt --arch dgx
+  lightloom workload run step.0.et step.1.et step.2.et step.3.et --arch khop:3 --tp 4
+  lightloom workload replay topologies/workloads/recorded-step.json --tp 4
+  lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch nvl:72 --what-if-tp 8")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    Run(RunArguments),
+    Replay(ReplayArguments),
+}
+
+/// Runs a described step packet by packet: Chakra execution traces, a file a rank, or one SimAI text.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  lightloom workload run topologies/workloads/simai-layer.txt --arch khop:3 --chakra-out traces")]
+struct RunArguments {
+    /// Chakra traces in the order of ranks, or one SimAI text (`.txt`).
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    fabric: FabricArguments,
+    /// Also write the step as Chakra execution traces, one file a rank, into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    chakra_out: Option<PathBuf>,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+/// Replays a recorded step: the longest path through what was measured, and what would change it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom workload replay topologies/workloads/recorded-step.json --tp 4
+  lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch khop:3 --compute-scale 0.5")]
+struct ReplayArguments {
+    /// A Chrome trace with the ids and bytes that docs/mfu.md names.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    fabric: FabricArguments,
+    /// What if computing took so many times as long: 0.5 is a chip twice as fast.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    compute_scale: f64,
+    /// What if TP groups had so many ranks; needs --arch.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    what_if_tp: Option<u32>,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+/// What communication runs on.
+#[derive(Debug, clap::Args)]
+struct FabricArguments {
+    /// Run communication packet by packet on khop:K, nvl:36|72|576, dgx, tpuv4 or big-switch [default: run: khop:3;
+    /// replay: as recorded].
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+    /// Ranks of a TP group: so many in a row share a high-bandwidth domain [default: SimAI: its own; otherwise 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    tp: Option<u32>,
+}
+
+/// What became of a step.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    communication: String,
+    ranks: u32,
+    tp: u32,
+    tasks: usize,
+    step_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded_seconds: Option<f64>,
+    packet_hops: u64,
+    collectives_reused: u64,
+    critical_path: Shares,
+    critical_tasks: Vec<Critical>,
+}
+
+/// Tasks of one name on the critical path.
+#[derive(Debug, Serialize)]
+struct Critical {
+    name: String,
+    times: u64,
+    seconds: f64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    match &arguments.action {
+        Action::Run(arguments) => run_described(arguments),
+        Action::Replay(arguments) => replay_recorded(arguments),
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn run_described(arguments: &RunArguments) -> anyhow::Result<Outcome> {
+    let arch = arguments.fabric.arch.as_deref().unwrap_or("khop:3");
+    let (graph, ranks, tensor) = described(arguments)?;
+    let machine = fabric(arch, ranks, tensor)?;
+    let report = emulate(&graph, &machine, arch, tensor, None)?;
+    if let Some(folder) = &arguments.chakra_out {
+        write_chakra(folder, &graph, &machine)?;
+    }
+    show(&report, arguments.format.format)
+}
+
+/// The graph, its ranks and the ranks of a TP group.
+fn described(arguments: &RunArguments) -> anyhow::Result<(TaskGraph, u32, u32)> {
+    let names = &arguments.files;
+    let is_text = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "txt");
+    if names.iter().any(is_text) {
+        if names.len() > 1 {
+            return Err(
+                WrongUsage("a SimAI text stands alone: it describes all ranks".into()).into()
+            );
+        }
+        let text = String::from_utf8(read(&names[0])?)
+            .with_context(|| format!("{} is no text", names[0].display()))?;
+        let workload = simai::read(&text).with_context(|| names[0].display().to_string())?;
+        if arguments.fabric.tp.is_some_and(|tp| tp != workload.tensor) {
+            let own = workload.tensor;
+            return Err(WrongUsage(format!("the workload is for TP {own}: leave out --tp")).into());
+        }
+        return Ok((workload.graph, workload.ranks, workload.tensor));
+    }
+    let streams: Vec<Vec<u8>> = names.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    let streams: Vec<&[u8]> = streams.iter().map(Vec::as_slice).collect();
+    let ranks = streams.len() as u32;
+    let tensor = arguments.fabric.tp.unwrap_or(8).min(ranks);
+    let rings: Vec<Vec<u32>> =
+        (0..ranks / tensor).map(|ring| (ring * tensor..(ring + 1) * tensor).collect()).collect();
+    let graph = chakra::import(&streams, &rings).with_context(|| match names.len() {
+        1 => names[0].display().to_string(),
+        count => format!("{} and {} more", names[0].display(), count - 1),
+    })?;
+    Ok((graph, ranks, tensor))
+}
+
+fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<Outcome> {
+    let tensor = arguments.fabric.tp.unwrap_or(8);
+    let name = || arguments.file.display().to_string();
+    let recorded = recorded::read(&read(&arguments.file)?, tensor).with_context(name)?;
+    let scale = arguments.compute_scale;
+    anyhow::ensure!(scale > 0.0 && scale <= 1000.0, "--compute-scale is above 0, such as 0.5");
+    let recorded = recorded.with_compute(scale)?;
+    let taken = recorded.recorded.as_secs_f64();
+    let Some(arch) = &arguments.fabric.arch else {
+        if arguments.what_if_tp.is_some() {
+            let message = "--what-if-tp needs --arch: no exchange of other groups was recorded";
+            return Err(WrongUsage(message.into()).into());
+        }
+        return show(&longest(&recorded, tensor, taken), arguments.format.format);
+    };
+    let (recorded, tensor) = match arguments.what_if_tp {
+        Some(to) => (recorded.with_tensor(tensor, to)?, to),
+        None => (recorded, tensor),
+    };
+    let machine = fabric(arch, recorded.ranks.next_multiple_of(tensor), tensor)?;
+    let report = emulate(&recorded.graph, &machine, arch, tensor, Some(taken))?;
+    show(&report, arguments.format.format)
+}
+
+fn fabric(arch: &str, ranks: u32, tensor: u32) -> anyhow::Result<Machine> {
+    Ok(machine(&architecture(arch)?, &H100_NEMO_25_02.network, ranks, tensor)?)
+}
+
+/// The step with every time as recorded.
+fn longest(recorded: &Recorded, tensor: u32, taken: f64) -> Report {
+    let spans = play(&recorded.graph, &recorded.took);
+    let communication = "as recorded".to_owned();
+    let empty = (0, 0);
+    report(&recorded.graph, &spans, communication, (recorded.ranks, tensor), empty, Some(taken))
+}
+
+/// The step with communication packet by packet.
+fn emulate(
+    graph: &TaskGraph,
+    machine: &Machine,
+    arch: &str,
+    tensor: u32,
+    taken: Option<f64>,
+) -> anyhow::Result<Report> {
+    let total = graph.tasks().len() as u64;
+    let progress = Progress::new("tasks", total);
+    let timeline = replay_watched(graph, machine, Reuse::Never, &mut |_| progress.advance(1))?;
+    drop(progress);
+    let communication = format!("packets on {arch}");
+    let counts = (timeline.packet_hops, timeline.reused);
+    Ok(report(graph, &timeline.spans, communication, (machine.ranks, tensor), counts, taken))
+}
+
+fn report(
+    graph: &TaskGraph,
+    spans: &[(SimTime, SimTime)],
+    communication: String,
+    (ranks, tp): (u32, u32),
+    (packet_hops, collectives_reused): (u64, u64),
+    recorded_seconds: Option<f64>,
+) -> Report {
+    let path = critical_path(graph, spans);
+    let end = spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START);
+    Report {
+        schema: "lightloom.workload/v1",
+        communication,
+        ranks,
+        tp,
+        tasks: graph.tasks().len(),
+        step_seconds: end.since(SimTime::START).as_secs_f64(),
+        recorded_seconds,
+        packet_hops,
+        collectives_reused,
+        critical_path: Shares::of(graph, spans, &path),
+        critical_tasks: by_name(graph, spans, &path),
+    }
+}
+
+/// The ten names that take the most of the path.
+fn by_name(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> Vec<Critical> {
+    let mut sums = std::collections::BTreeMap::<&str, (u64, Picoseconds)>::new();
+    for task in path {
+        let (start, end) = spans[task.index()];
+        let sum = sums.entry(&graph.tasks()[task.index()].name).or_default();
+        *sum = (sum.0 + 1, sum.1 + end.since(start));
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(name, (_, took))| (std::cmp::Reverse(*took), *name));
+    sums.truncate(10);
+    let critical = |(name, (times, took)): (&str, (u64, Picoseconds))| Critical {
+        name: name.to_owned(),
+        times,
+        seconds: took.as_secs_f64(),
+    };
+    sums.into_iter().map(critical).collect()
+}
+
+fn show(report: &Report, format: Format) -> anyhow::Result<Outcome> {
+    match format {
+        Format::Json => output::print_json(report)?,
+        Format::Text => output::print(&text(report))?,
+    }
+    Ok(Outcome::Good)
+}
+
+fn text(report: &Report) -> String {
+    let mut text = format!(
+        "{} tasks on {} ranks, TP {}; communication {}\nstep {:.6} s",
+        report.tasks, report.ranks, report.tp, report.communication, report.step_seconds
+    );
+    if let Some(recorded) = report.recorded_seconds {
+        let change = 100.0 * (report.step_seconds / recorded - 1.0);
+        text.push_str(&format!("; recorded {recorded:.6} s: {change:+.2} %"));
+    }
+    let mut shares = Table::new(["on the critical path", "s", "of the step"]);
+    for (what, seconds) in [
+        ("computing", report.critical_path.compute_seconds),
+        ("exchange in the domain", report.critical_path.domain_seconds),
+        ("collectives between domains", report.critical_path.network_seconds),
+        ("transfers", report.critical_path.transfer_seconds),
+        ("waiting", report.critical_path.waiting_seconds),
+    ] {
+        let share = 100.0 * seconds / report.step_seconds.max(f64::MIN_POSITIVE);
+        shares.row([what.to_owned(), format!("{seconds:.6}"), format!("{share:.1} %")]);
+    }
+    let mut tasks = Table::new(["longest tasks on it", "times", "s"]);
+    for task in &report.critical_tasks {
+        tasks.row([task.name.clone(), task.times.to_string(), format!("{:.6}", task.seconds)]);
+    }
+    format!("{text}\n\n{shares}\n{tasks}")
+}
