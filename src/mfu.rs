@@ -218,11 +218,14 @@ fn add_goodput(rows: &mut [Row], model: &Model, mut faults: Faults<'_>) -> anyho
     Ok(())
 }
 
+/// Reads a card from a file of this name and contents, or tells its mistakes.
+type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
+
 /// The card of a name, or of a file, whose mistakes are shown.
 fn card<T, E: std::error::Error + Send + Sync + 'static>(
     name: &str,
     shipped: fn(&str) -> Result<T, E>,
-    read: fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>),
+    read: Reader<T>,
 ) -> anyhow::Result<T> {
     let path = Path::new(name);
     if !path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
@@ -460,6 +463,9 @@ fn explain(search: &Search<'_>, outcome: &SearchOutcome) {
     let wanted = outcome.closest.as_ref().map_or_else(|| search.asked(), |(mapping, _)| *mapping);
     output::note(&match search.nearest(wanted) {
         Some(near) => format!("  nearest that works: {}", near.mapping),
-        None => "  nothing else fits either: take more GPUs or a smaller model".to_owned(),
+        None => match search.nearest_gpus() {
+            Some((gpus, near)) => format!("  nearest that works: {gpus} GPUs, {}", near.mapping),
+            None => "  nothing fits any number of GPUs: take a smaller model".to_owned(),
+        },
     });
 }

@@ -59,8 +59,59 @@ fn a_mapping_that_cannot_be_names_the_constraint_and_the_nearest_that_works() {
     assert!(text.contains("remainder 2") && text.contains("nearest that works: TP 8"), "{text}");
 
     let text = complaint("--model llama-3.1-405b --gpus 1024 --tp 8 --pp 1 --cp 1");
-    assert!(text.contains("B more than its 75200000000 B"), "{text}");
-    assert!(text.contains("nearest that works: TP"), "{text}");
+    let expected = "\
+1024 GPUs on khop:3: no mapping works
+  TP 8 CP 1 PP 1 DP 128 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b: needs 314.0 GB on the fullest GPU, 238.8 GB more than the 75.2 GB of its memory that a job may fill
+  nearest that works: TP 8 CP 1 PP 8 DP 16 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b
+";
+    assert!(text.contains(expected), "{text}");
+}
+
+/// What is said for each constraint: which, by how much, the nearest that works.
+#[test]
+fn every_constraint_has_its_message() {
+    for (line, expected) in [
+        (
+            "--model llama-3.1-70b --gpus 1000 --tp 8",
+            "2048 sequences of a step cannot be divided by DP×micro-batch 125 (remainder 48): the nearest DP×micro-batch that divides it is 128\n  nearest that works: 1024 GPUs, TP 8",
+        ),
+        (
+            "--model llama-3.1-70b --gpus 64 --tp 8 --pp 8 --batch 30 --micro-batch 4",
+            "30 sequences of a step cannot be divided by DP×micro-batch 4 (remainder 2): the nearest DP×micro-batch that divides it is 3\n  nearest that works: TP 8 CP 1 PP 8 DP 1 EP 1, micro-batch 2",
+        ),
+        (
+            "--model mixtral-8x7b --gpus 64 --tp 1 --ep 3",
+            "8 experts cannot be divided by EP 3 (remainder 2): the nearest EP that divides it is 2",
+        ),
+        (
+            "--model llama-3.1-8b --gpus 64 --tp 64",
+            "32 attention heads cannot be divided by TP 64 (remainder 32): the nearest TP that divides it is 32",
+        ),
+        (
+            "--model llama-3.1-8b --gpus 8 --virtual-stages 3 --pp 4",
+            "32 layers cannot be divided by PP×virtual stages 12 (remainder 8): the nearest PP×virtual stages that divides it is 8",
+        ),
+        (
+            "--model llama-3.1-8b --gpus 8 --pp 2 --schedule zero-bubble --virtual-stages 2",
+            "zero-bubble is not interleaved, and there are 2 virtual stages: the nearest that works is 1",
+        ),
+        ("--model llama-3.1-8b --gpus 8 --tp 0", "TP×CP×PP is 0: every degree is at least 1"),
+        (
+            "--model deepseek-v3 --gpus 8",
+            "on the fullest GPU, 1436.1 GB more than the 75.2 GB of its memory that a job may fill\n  nearest that works: 256 GPUs, TP",
+        ),
+        (
+            "--model llama-3.1-8b --gpus 8 --arch nvl:7",
+            "no architecture is called `nvl:7` (there are: khop:2",
+        ),
+        (
+            "--model llama-3.1-8b --gpus 8 --accelerator h1000",
+            "no accelerator is called `h1000`: did you mean `h100`?",
+        ),
+    ] {
+        let text = complaint(line);
+        assert!(text.contains(expected), "{line}: {text}");
+    }
 }
 
 #[test]

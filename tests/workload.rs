@@ -27,7 +27,7 @@ fn complaint(line: &str) -> (Option<i32>, String) {
 }
 
 fn step(report: &Value) -> f64 {
-    report["step_seconds"].as_f64().unwrap()
+    report["step_seconds"].as_f64().expect("seconds")
 }
 
 #[test]

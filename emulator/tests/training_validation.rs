@@ -64,3 +64,55 @@ fn no_constant_exceeds_what_the_chip_was_measured_at() {
         }
     }
 }
+
+/// The cells of a row of a table in Markdown.
+fn cells(line: &str) -> Vec<&str> {
+    line.trim().trim_matches('|').split('|').map(str::trim).collect()
+}
+
+/// Operations of a step from what stands on the page alone; shares no code with the model.
+fn operations(dimensions: &[&str], layers: f64, sequences: f64, tokens: f64) -> f64 {
+    let number = |cell: &str| cell.parse::<f64>().expect("a number");
+    let [h, a, k, d, f] = [1, 2, 3, 4, 5].map(|cell| number(dimensions[cell]));
+    let top_k = dimensions[7].split(", ").nth(1).map_or(1.0, number);
+    let matrices = if dimensions[6] == "GELU" { 4.0 } else { 6.0 };
+    let layer = 2.0 * h * d * (a + 2.0 * k)
+        + 2.0 * a * d * h
+        + 4.0 * tokens * a * d
+        + top_k * matrices * h * f;
+    3.0 * (layers * layer + 2.0 * h * number(dimensions[8])) * sequences * tokens
+}
+
+#[test]
+fn a_reader_can_recompute_every_utilisation_from_the_page() {
+    let page = std::fs::read_to_string(PAGE).expect("the page is part of the project");
+    let is_row = |line: &&str| line.starts_with("| m0");
+    let models: Vec<Vec<&str>> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("## Dimensions"))
+        .filter(|line| line.starts_with('|'))
+        .map(cells)
+        .take_while(|cells| cells.len() == 9)
+        .collect();
+    let mut rows = 0;
+    for line in page.lines().filter(is_row) {
+        let row = cells(line);
+        let number = |cell: usize| row[cell].parse::<f64>().expect("a number");
+        let (sequences, tokens) = row[7].split_once(" × ").expect("sequences and tokens");
+        let [sequences, tokens] =
+            [sequences, tokens].map(|text| text.parse::<f64>().expect("a number"));
+        let stated = number(10);
+        let known = models.iter().filter(|model| model[0] == row[1]).any(|model| {
+            (operations(model, number(2), sequences, tokens) / stated - 1.0).abs() < 1e-4
+        });
+        assert!(known, "{line}");
+        for (seconds, share) in [(12, 15), (13, 16)] {
+            let ours = 100.0 * stated / (number(seconds) * number(3) * number(11) * 1e12);
+            let printed: f64 =
+                row[share].trim_end_matches(" %").parse().expect("a share in per cent");
+            assert!((ours - printed).abs() < 0.06, "{line}: {ours}");
+        }
+        rows += 1;
+    }
+    assert_eq!(rows, 118);
+}

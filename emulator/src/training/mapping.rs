@@ -84,9 +84,18 @@ pub enum Refusal {
         /// The divisor nearest to `by`.
         nearest: u64,
     },
+    /// A schedule that has no virtual stages.
+    #[error(
+        "zero-bubble is not interleaved, and there are {virtual_stages} virtual stages: the nearest that works is 1"
+    )]
+    Interleaved {
+        /// Virtual stages.
+        virtual_stages: u32,
+    },
     /// The memory of a GPU is too small.
     #[error(
-        "needs {needed_bytes} B on the fullest GPU, {over_bytes} B more than its {available_bytes} B"
+        "needs {:.1} GB on the fullest GPU, {:.1} GB more than the {:.1} GB of its memory that a job may fill",
+        *needed_bytes as f64 / 1e9, *over_bytes as f64 / 1e9, *available_bytes as f64 / 1e9
     )]
     Memory {
         /// Needed on the fullest GPU.
@@ -204,16 +213,14 @@ impl Mapping {
             divide("experts", experts.count.into(), "EP", self.expert.into());
         }
         divide("DP×CP", data * u64::from(self.context), "EP", self.expert.into());
-        if pieces > u64::from(model.layers) + 2 {
-            let (of, whole, what) = ("layers", model.layers.into(), "PP×virtual stages");
-            refusals.push(Refusal::Division {
-                of,
-                whole,
-                what,
-                by: pieces,
-                remainder: whole,
-                nearest: whole,
-            });
+        // Embedding and output layer may stand for a layer each.
+        let layers = u64::from(model.layers);
+        let is_even = layers.is_multiple_of(pieces) || (layers + 2).is_multiple_of(pieces);
+        if pieces > layers + 2 || (self.virtual_stages > 1 && !is_even) {
+            divide("layers", layers, "PP×virtual stages", pieces);
+        }
+        if self.is_zero_bubble() && self.virtual_stages > 1 {
+            refusals.push(Refusal::Interleaved { virtual_stages: self.virtual_stages });
         }
         refusals
     }

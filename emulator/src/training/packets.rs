@@ -219,8 +219,8 @@ impl Excerpt {
         let round = u64::from(self.mapping.pipeline);
         let places = self.mapping.pipeline * self.mapping.virtual_stages;
         loop {
-            let hops = self.with_job(job, |cut| cut_hops(cut));
-            let tasks = self.with_job(job, |cut| cut_tasks(cut));
+            let hops = self.with_job(job, cut_hops);
+            let tasks = self.with_job(job, cut_tasks);
             if hops <= HOPS_BUDGET && tasks <= TASKS_BUDGET {
                 return Ok(());
             }

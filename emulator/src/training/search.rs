@@ -95,6 +95,9 @@ const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recomp
 /// The order of passes that is tried when none is given.
 const SCHEDULE: [Schedule; 1] = [Schedule::OneForwardOneBackward];
 
+/// Numbers of GPUs that are tried when none of a job's mappings works.
+const MOST_COUNTS: usize = 40;
+
 fn or_all(given: &[u32], all: impl IntoIterator<Item = u32>) -> Vec<u32> {
     if given.is_empty() { all.into_iter().collect() } else { given.to_vec() }
 }
@@ -309,6 +312,24 @@ impl Search<'_> {
         }
     }
 
+    /// The number of GPUs nearest to this search's for which its limits leave a mapping that fits, and the fastest of
+    /// those. Tried are the numbers that cut the batch evenly over replicas of the degrees that are asked for, times powers of two.
+    #[must_use]
+    pub fn nearest_gpus(&self) -> Option<(u64, Found)> {
+        let asked = self.asked();
+        let cut: u64 =
+            [asked.tensor, asked.context, asked.pipeline].map(u64::from).iter().product();
+        let mut counts: Vec<u64> = divisors(self.batch.sequences, u64::MAX)
+            .flat_map(|replicas| (0..=12).map(move |k| (u64::from(replicas) * cut.max(1)) << k))
+            .filter(|gpus| *gpus != self.gpus)
+            .collect();
+        counts.sort_unstable_by_key(|gpus| (gpus.abs_diff(self.gpus), *gpus));
+        counts.dedup();
+        counts.truncate(MOST_COUNTS);
+        let best = |gpus| Self { gpus, ..self.clone() }.run().found.first().copied();
+        counts.into_iter().find_map(|gpus| Some((gpus, best(gpus)?)))
+    }
+
     /// The possible mapping nearest to `wanted`: the fewest doublings of degrees away, the faster of two.
     #[must_use]
     pub fn nearest(&self, wanted: Mapping) -> Option<Found> {
@@ -398,6 +419,16 @@ mod tests {
             assert_eq!(needed_bytes - available_bytes, over_bytes);
             let near = search.nearest(mapping).unwrap();
             assert!(search.refusals(near.mapping).is_empty());
+        });
+    }
+
+    #[test]
+    fn a_number_of_gpus_that_does_not_divide_points_to_one_that_does() {
+        let limits = Limits { tensor: vec![8], ..Limits::default() };
+        search_on(1000, limits, |search| {
+            assert!(search.run().found.is_empty());
+            let (gpus, found) = search.nearest_gpus().unwrap();
+            assert_eq!((gpus, found.mapping.gpus(), found.mapping.tensor), (1024, 1024, 8));
         });
     }
 

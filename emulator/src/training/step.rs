@@ -635,12 +635,18 @@ pub fn step_time(job: &Job<'_>) -> StepTime {
     let micro_batches = mapping.micro_batches(job.batch);
     let (m, p, v) =
         (micro_batches as f64, f64::from(mapping.pipeline), f64::from(mapping.virtual_stages));
+    // The mean of the stages beside the slowest: with it, the pipeline takes the sum of all stages and no more.
+    let others = if mapping.pipeline > 1 {
+        mean.times(p / (p - 1.0)).plus(&slowest.times(-1.0 / (p - 1.0)))
+    } else {
+        mean
+    };
     let PipelineTime { bubble_seconds, .. } = pipeline_time(
         mapping.schedule,
         mapping.pipeline,
         mapping.virtual_stages,
         micro_batches,
-        mean.stage_time(),
+        others.stage_time(),
         slowest.stage_time(),
     );
     let transfer = job.transfer();

@@ -3,10 +3,15 @@
 use std::fmt::Write;
 
 use super::claims::{BATCH, Claim, Hiding, claims, sweep};
+use super::flops::{self, Mask};
 use super::mapping::Recompute;
 use super::mfu::Convention;
+use super::model::{Activation, Attention};
 use super::search::Found;
 use super::validation::{Case, Errors, Source};
+
+/// The row that is computed by hand on the page: GPT-3 175B with selective recomputation, where all four conventions differ.
+const EXAMPLE: &str = "m0026";
 
 const HEAD: &str = "\
 # How far the training step is from published measurements
@@ -25,6 +30,8 @@ Where a source prints only TFLOP/s (Llama 3, table 4), its seconds follow from t
 pub fn page(cases: &[Case]) -> String {
     let mut page = String::from(HEAD);
     summary(&mut page, cases);
+    by_hand(&mut page, cases);
+    models(&mut page, cases);
     study(&mut page);
     for source in Source::ALL {
         rows(&mut page, source, cases);
@@ -74,6 +81,91 @@ fn summary(page: &mut String, cases: &[Case]) {
             100.0 * bias,
         )
         .expect("a string takes every line");
+    }
+}
+
+/// One row with every step of the calculation, in each convention.
+fn by_hand(page: &mut String, cases: &[Case]) {
+    let Some(case) = cases.iter().find(|case| case.id == EXAMPLE) else { return };
+    let (model, batch) = (&case.model, case.batch);
+    let Attention::Grouped { query_heads, key_value_heads, head_size, .. } = model.attention else {
+        return;
+    };
+    let (l, h, s) = (model.layers, model.hidden, batch.tokens);
+    let (a, k, d) = (query_heads, key_value_heads, head_size);
+    let (f, v) = (model.feed_forward.width, model.vocabulary);
+    let products = flops::attention_projections(model) + flops::dense_feed_forward(model);
+    let output = flops::output_layer(model);
+    let core = |mask| flops::attention_core(model, s, mask);
+    let (gpus, peak) = (case.mapping.gpus(), case.peak_flops() / 1e12);
+    write!(
+        page,
+        "\n## One row by hand\n\n\
+         Row {EXAMPLE}: {}, L = {l} layers, h = {h}, a = {a} heads, k = {k} key-value heads of d = {d}, f = {f} (GELU), V = {v}; {} sequences of s = {s} tokens \
+         in {:.3} s on {gpus} GPUs of {peak:.0} TFLOP/s; recomputed: {:?} (the attention core again).\n\n\
+         * projections and feed-forward, forward, a token and layer: 2·h·d·(a + 2k) + 2·a·d·h + 4·h·f = {products:.6e}\n\
+         * attention core: full 4·s·a·d = {:.6e}; causal, half of it, {:.6e}\n\
+         * output layer: 2·h·V = {output:.6e}\n\
+         * forward, a token: L·(products + core) + output; a step is three forward passes, and the core of every layer once more where recomputation counts, for {} · {s} tokens\n\n\
+         | convention | forward, a token | recomputed, a token | operations of the step | ÷ (seconds · GPUs · peak) |\n| --- | --- | --- | --- | --- |\n",
+        model.name,
+        batch.sequences,
+        case.measured_seconds,
+        case.mapping.recompute,
+        core(Mask::Full),
+        core(Mask::Causal),
+        batch.sequences,
+    )
+    .expect("a string takes every line");
+    for convention in Convention::ALL {
+        let mask = match convention {
+            Convention::MfuFull | Convention::HfuFull => Mask::Full,
+            Convention::MfuCausal | Convention::HfuCausal => Mask::Causal,
+        };
+        let forward = flops::forward_per_token(model, s, mask);
+        let all = convention.step_flops(model, batch, case.mapping.recompute);
+        let again = all / batch.total_tokens() - 3.0 * forward;
+        let share = all / (case.measured_seconds * gpus as f64 * peak * 1e12);
+        writeln!(
+            page,
+            "| {} | {forward:.6e} | {again:.6e} | {all:.6e} | {:.2} % |",
+            convention.label(),
+            100.0 * share
+        )
+        .expect("a string takes every line");
+    }
+}
+
+/// The dimensions behind the operations of every row.
+fn models(page: &mut String, cases: &[Case]) {
+    page.push_str(
+        "\n## Dimensions of the models\n\n\
+         Layers stand in the row. Operations of a step = 3 · (layers · (2·h·d·(a + 2k) + 2·a·d·h + 4·s·a·d + feed-forward) + 2·h·V) · sequences · s, with feed-forward 4·h·f (GELU), \
+         6·h·f (SwiGLU), or top_k·6·h·f of the experts.\n\n\
+         | model | h | a | k | d | f | activation | experts, top_k | V |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    let mut seen = std::collections::BTreeSet::new();
+    for case in cases {
+        let model = &case.model;
+        let Attention::Grouped { query_heads, key_value_heads, head_size, .. } = model.attention
+        else {
+            continue;
+        };
+        let (width, experts) = match &model.feed_forward.experts {
+            Some(experts) => (experts.width, format!("{}, {}", experts.count, experts.top_k)),
+            None => (model.feed_forward.width, "-".to_owned()),
+        };
+        let activation = match model.feed_forward.activation {
+            Activation::Gelu => "GELU",
+            Activation::Swiglu => "SwiGLU",
+        };
+        let line = format!(
+            "| {} | {} | {query_heads} | {key_value_heads} | {head_size} | {width} | {activation} | {experts} | {} |\n",
+            model.name, model.hidden, model.vocabulary
+        );
+        if seen.insert(line.clone()) {
+            page.push_str(&line);
+        }
     }
 }
 
