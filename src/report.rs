@@ -159,6 +159,7 @@ fn ring_page(arguments: &Arguments, inputs: &Inputs, form: Form) -> anyhow::Resu
         faults: fault_source(inputs),
         trace: inputs.trace.as_ref().map(|(_, trace)| trace),
         samples: &samples,
+        planned_day: planned.as_ref().and_then(|planned| planned.day),
         seed,
     };
     let comparison = study::comparison(&question);
@@ -271,6 +272,8 @@ struct Planned {
     verdict: Verdict,
     /// What is broken in it, in words.
     faults: String,
+    /// The day of the trace that it is made for.
+    day: Option<f64>,
 }
 
 /// The plan that was given, proven; or a new one around the faults.
@@ -296,9 +299,9 @@ fn planned(
         let verdict = plan::prove(fabric, &faults, plan).with_context(|| name.clone())?;
         let faults =
             format!("The plan is that of {name}, with {} broken parts.", plan.faults.len());
-        return Ok(Planned { plan: plan.clone(), verdict, faults });
+        return Ok(Planned { plan: plan.clone(), verdict, faults, day: None });
     }
-    let (mut broken, when) = broken(arguments, inputs, timeline)?;
+    let (mut broken, when, day) = broken(arguments, inputs, timeline)?;
     broken.extend(&arguments.fault);
     let faults = FaultSet::of(&fabric.hbd, broken)?;
     let layout = khop::plan(fabric, &faults, Method::Scan).with_context(|| when.clone())?;
@@ -309,7 +312,7 @@ fn planned(
         (count, true) => format!("{count} parts are broken, as --fault says."),
         (_, false) => when,
     };
-    Ok(Planned { plan, verdict, faults })
+    Ok(Planned { plan, verdict, faults, day })
 }
 
 /// The nodes that the trace has out at the chosen moment, and which moment that is.
@@ -317,13 +320,13 @@ fn broken(
     arguments: &Arguments,
     inputs: &Inputs,
     timeline: &Timeline,
-) -> anyhow::Result<(Vec<Part>, String)> {
+) -> anyhow::Result<(Vec<Part>, String, Option<f64>)> {
     let Some((name, _)) = &inputs.trace else {
         ensure!(
             arguments.at.is_none(),
             "--at is a day of a fault trace: give one among the inputs"
         );
-        return Ok((Vec::new(), String::new()));
+        return Ok((Vec::new(), String::new(), None));
     };
     let last = timeline.window().as_days();
     let (at, which) = match arguments.at {
@@ -338,12 +341,13 @@ fn broken(
     };
     let broken: Vec<Part> = timeline.faulty_at(at).into_iter().map(Part::Node).collect();
     let when = format!(
-        "Planned for day {:.1} of {name}, {which}: {} of {} nodes.",
+        "Planned for day {:.1} of {}, {which}: {} of {} nodes.",
         at.as_days(),
+        short(name),
         broken.len(),
         timeline.nodes()
     );
-    Ok((broken, when))
+    Ok((broken, when, Some(at.as_days())))
 }
 
 /// The cluster of the fabric or the plan, else of the size asked for.
@@ -396,15 +400,15 @@ fn design_names(arguments: &Arguments, own: Option<&str>, usual: &[&str]) -> Vec
     own.iter().cloned().chain(others).collect()
 }
 
+/// The name of a file without its folder.
+fn short(path: &str) -> String {
+    Path::new(path).file_name().map_or(path.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
 fn fault_source(inputs: &Inputs) -> String {
-    let name = |path: &str| {
-        Path::new(path)
-            .file_name()
-            .map_or(path.to_owned(), |name| name.to_string_lossy().into_owned())
-    };
     inputs.trace.as_ref().map_or(
         "a synthetic trace with the published rate, durations and months".to_owned(),
-        |(path, _)| name(path),
+        |(path, _)| short(path),
     )
 }
 

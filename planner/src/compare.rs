@@ -27,7 +27,7 @@ use tally::Tally;
 pub use cross_tor::{CrossTorPoint, CrossTorQuestion, aligned_limit, cross_tor_shares};
 pub use fault_ratio::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 pub use faults::{FaultSource, NodeFaultRatio, snapshots};
-pub use history::{Moment, history};
+pub use history::{Moment, history, share_of_time_above};
 
 /// Samples that one task replays; small, so that few designs keep many threads busy.
 const SAMPLES_PER_TASK: usize = 8;

@@ -230,6 +230,13 @@ proptest! {
             let naive = history(design, cluster, tp, &intervals);
             let moments = compare::history(parse(design).unwrap().as_ref(), cluster, tp, &samples[0]);
             if let (Ok(moments), Some(naive)) = (&moments, &naive) {
+                let bound = parse("big-switch").unwrap();
+                if let Ok(bound) = compare::history(bound.as_ref(), cluster, tp, &samples[0]) {
+                    let share = compare::share_of_time_above(moments, &bound, TraceTime(WINDOW_MS));
+                    let least = history("big-switch", cluster, tp, &intervals).unwrap();
+                    let above = naive.iter().zip(&least).filter(|(ours, least)| ours.0 > least.0).count();
+                    prop_assert!((share - above as f64 / WINDOW_MS as f64).abs() < 1e-12);
+                }
                 assert_same_history(design, moments, naive, &|now| healthy_at(&intervals, nodes, now));
             }
             prop_assert_eq!(moments.is_ok(), naive.is_some(), "{}", design);

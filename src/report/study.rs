@@ -31,6 +31,7 @@ pub(super) struct Question<'a> {
     pub(super) faults: String,
     pub(super) trace: Option<&'a FaultTrace>,
     pub(super) samples: &'a [Timeline],
+    pub(super) planned_day: Option<f64>,
     pub(super) seed: Seed,
 }
 
@@ -79,6 +80,7 @@ pub(super) fn comparison(question: &Question<'_>) -> Comparison {
         rows: compare(&study, &|_| ()),
         histories: histories.collect(),
         window: samples[0].window(),
+        planned_day: question.planned_day,
         curves: against_fault_ratio(designs, &ratios),
         snapshots: u64::from(snapshots),
         trace: question.trace.map(FaultTrace::statistics),

@@ -19,8 +19,10 @@ pub(super) struct Curve {
     pub(super) ink: u8,
     /// In order of x.
     pub(super) points: Vec<(f64, f64)>,
-    /// Where it ends.
+    /// Its name, where it ends.
     pub(super) label: String,
+    /// Its value there, where there is room to say it.
+    pub(super) value: String,
     /// On hover.
     pub(super) hover: String,
 }
@@ -43,7 +45,12 @@ pub(super) struct Plot {
     pub(super) heights_px: [u32; 2],
     /// Whether the space below the curves is filled.
     pub(super) is_filled: bool,
+    /// An x to remark, and what on.
+    pub(super) remark: Option<(f64, String)>,
 }
+
+/// Where curves end, and where the remark stands, in pixels.
+type Ends = (Vec<(i32, i32)>, Option<(i32, i32, String)>);
 
 const WIDTHS_PX: [u32; 2] = [960, 340];
 const VARIANTS: [&str; 2] = ["wide", "narrow"];
@@ -60,7 +67,8 @@ impl Plot {
     fn variant(&self, variant: usize) -> String {
         let (width, height) = (WIDTHS_PX[variant], self.heights_px[variant]);
         let mut body = String::new();
-        let ends = self.draw(&mut body, variant).expect("writing to a text does not fail");
+        let (ends, remark) =
+            self.draw(&mut body, variant).expect("writing to a text does not fail");
         let left = 2;
         let _ = write!(
             body,
@@ -74,16 +82,23 @@ impl Plot {
             r#"<text class="axis-title" x="{middle}" y="{bottom}" text-anchor="middle">{}</text>"#,
             escaped(self.x.title)
         );
-        label_ends(&mut body, &self.curves, &ends, height);
+        label_ends(&mut body, &self.curves, &ends, variant, height);
+        if let Some((x, y, text)) = remark {
+            // On the side where there is more room.
+            let is_left = x > i32::try_from(width / 2).unwrap_or(0);
+            let (x, anchor) = if is_left { (x - 5, "end") } else { (x + 5, "start") };
+            let _ = write!(
+                body,
+                r#"<text class="remark" x="{x}" y="{}" text-anchor="{anchor}">{}</text>"#,
+                y + 4,
+                escaped(&text)
+            );
+        }
         framed(VARIANTS[variant], width, height, &body)
     }
 
     /// Draws axes and curves; returns where each curve ends, in pixels.
-    fn draw(
-        &self,
-        out: &mut String,
-        variant: usize,
-    ) -> Result<Vec<(i32, i32)>, Box<dyn std::error::Error>> {
+    fn draw(&self, out: &mut String, variant: usize) -> Result<Ends, Box<dyn std::error::Error>> {
         let px = |px: u32| px * PER_PX.unsigned_abs();
         let (width, height) = (WIDTHS_PX[variant], self.heights_px[variant]);
         let area = Surface::new(out, width, height).into_drawing_area();
@@ -107,7 +122,7 @@ impl Plot {
             .set_all_tick_mark_size(px(4))
             .draw()?;
         let columns = f64::from(2 * (width - LABELS_PX[variant]));
-        let mut ends = Vec::new();
+        let (mut ends, mut remark) = (Vec::new(), None);
         for curve in &self.curves {
             let points = thinned(&curve.points, &self.x.range, columns);
             let Some(&last) = points.last() else { continue };
@@ -122,7 +137,13 @@ impl Plot {
             let (x, y) = chart.backend_coord(&last);
             ends.push((x / PER_PX, y / PER_PX));
         }
-        Ok(ends)
+        if let Some((x, text)) = &self.remark {
+            let line = vec![(*x, self.y.range.start), (*x, self.y.range.end)];
+            chart.draw_series(std::iter::once(PathElement::new(line, ink(AXIS))))?;
+            let (x, y) = chart.backend_coord(&(*x, self.y.range.end));
+            remark = Some((x / PER_PX, y / PER_PX, text.clone()));
+        }
+        Ok((ends, remark))
     }
 }
 
@@ -134,11 +155,17 @@ fn framed(variant: &str, width: u32, height: u32, body: &str) -> String {
 
 /// Labels at the ends of curves, moved apart so that none covers another, each with a thin line to its
 /// curve.
-fn label_ends(out: &mut String, curves: &[Curve], ends: &[(i32, i32)], height: u32) {
+fn label_ends(
+    out: &mut String,
+    curves: &[Curve],
+    ends: &[(i32, i32)],
+    variant: usize,
+    height: u32,
+) {
     let mut order: Vec<usize> = (0..ends.len()).collect();
     order.sort_by_key(|index| (ends[*index].1, *index));
     let mut places: Vec<i32> = order.iter().map(|index| ends[*index].1).collect();
-    spread(&mut places, 14, i32::try_from(height).unwrap_or(i32::MAX) - 40);
+    spread(&mut places, 14, i32::try_from(height).unwrap_or(i32::MAX) - 52);
     for (index, place) in order.into_iter().zip(places) {
         let (curve, (x, y)) = (&curves[index], ends[index]);
         let (near, far) = (x + 3, x + 13);
@@ -147,7 +174,11 @@ fn label_ends(out: &mut String, curves: &[Curve], ends: &[(i32, i32)], height: u
             r#"<path class="leader line ink-{0}" d="M{near},{y}L{far},{place}"/><text class="end ink-text-{0}" x="{1}" y="{place}" dy=".34em">{2}<title>{3}</title></text>"#,
             curve.ink,
             far + 3,
-            escaped(&curve.label),
+            if variant == 0 {
+                escaped(format!("{} {}", curve.label, curve.value).trim_end())
+            } else {
+                escaped(&curve.label)
+            },
             escaped(&curve.hover),
         );
     }
@@ -220,7 +251,16 @@ pub(super) struct Bars {
 }
 
 const BAR_PX: u32 = 30;
-const NAMES_PX: u32 = 78;
+const NAMES_PX: u32 = 104;
+const MOST_NAME_CHARS: usize = 13;
+
+/// A name that fits beside its bar.
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= MOST_NAME_CHARS {
+        return name.to_owned();
+    }
+    name.chars().take(MOST_NAME_CHARS - 1).chain(['…']).collect()
+}
 
 impl Bars {
     /// One drawing; it is narrow enough for every screen.
@@ -276,7 +316,7 @@ impl Bars {
                 out,
                 r#"<text class="label" x="{}" y="{y}" dy=".34em" text-anchor="end">{}</text><text class="end" x="{}" y="{y}" dy=".34em">{}</text>"#,
                 NAMES_PX - 8,
-                escaped(&bar.name),
+                escaped(&shortened(&bar.name)),
                 x + 8,
                 escaped(&bar.label),
             );

@@ -63,7 +63,11 @@ pub(super) fn table(used: &[(&'static str, String)]) -> Table {
         .words("defined in");
     for (name, here) in used {
         let found = definition(name);
-        let (text, page) = found.map_or((String::new(), ""), |found| (found.text, found.page));
+        // What no page defines in a table of its own is defined by how it came about here.
+        let (text, here, page) = match found {
+            Some(found) => (found.text, here.as_str(), found.page),
+            None => (here.clone(), "–", "–"),
+        };
         table.row([Cell::text(*name), Cell::text(text), Cell::text(here), Cell::text(page)]);
     }
     table

@@ -93,6 +93,8 @@ pub struct Comparison {
     pub histories: Vec<History>,
     /// Where the history ends.
     pub window: TraceTime,
+    /// The day of the history that the plan is drawn for.
+    pub planned_day: Option<f64>,
     /// Waste against independent faults.
     pub curves: Vec<RatioCurve>,
     /// Snapshots for each point of the curves.

@@ -7,19 +7,17 @@ use super::escaped;
 use super::states::{Line, State};
 
 /// Nodes shown on wide and on narrow screens.
-const SHOWN: [u32; 2] = [24, 8];
-const NODE_PX: u32 = 40;
+const SHOWN: [u32; 2] = [20, 7];
+const NODE_PX: u32 = 48;
 const BOX_PX: u32 = 30;
 const HEIGHT_PX: u32 = 172;
 const TOP_PX: u32 = 84;
 
-/// The drawings, and the first place and the number of places of the wide one.
-pub(in super::super) fn draw(line: &Line<'_>) -> (String, u32, u32) {
+/// The drawings.
+pub(in super::super) fn draw(line: &Line<'_>) -> String {
     let shown = SHOWN.map(|shown| shown.min(line.nodes()));
-    let starts = shown.map(|shown| worst(line, shown));
-    let svg =
-        variant(line, "wide", starts[0], shown[0]) + &variant(line, "narrow", starts[1], shown[1]);
-    (svg, starts[0], shown[0])
+    let of = |name, shown| variant(line, name, worst(line, shown), shown);
+    of("wide", shown[0]) + &of("narrow", shown[1])
 }
 
 /// Where a stretch of so many places has the most broken nodes, with those near its middle.
@@ -37,7 +35,7 @@ fn worst(line: &Line<'_>, length: u32) -> u32 {
             best.2 = start;
         }
     }
-    best.1.midpoint(best.2)
+    if best.0 == 0 { 0 } else { best.1.midpoint(best.2) }
 }
 
 fn variant(line: &Line<'_>, name: &str, start: u32, length: u32) -> String {

@@ -29,6 +29,13 @@ pub(in super::super) fn tree(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> S
         body,
         r#"<g class="node"><rect class="core" x="300" y="6" width="360" height="34" rx="5"/><text class="label" x="480" y="23" dy=".34em" text-anchor="middle">packet core, always up</text></g>"#,
     );
+    let uplinks: String = (0..boxes)
+        .map(|index| {
+            let x = step * (f64::from(index) + 0.5);
+            format!("M{},226L{},40", px(x), px(320.0 + 320.0 * x / WIDTH))
+        })
+        .collect();
+    let _ = writeln!(body, r#"<path class="uplink" d="{uplinks}"/>"#);
     let banks = spec.banks.len();
     let bank_x = |bank: usize| WIDTH * (bank as f64 + 0.5) / banks as f64;
     let most = ends.values().copied().max().unwrap_or(1).max(1);
@@ -48,9 +55,9 @@ pub(in super::super) fn tree(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> S
         let x = bank_x(bank);
         let _ = writeln!(
             body,
-            r#"<g class="node"><rect class="bank-{}" x="{}" y="84" width="240" height="42" rx="5"/><text class="on-colour" x="{}" y="105" dy=".34em" text-anchor="middle">{}: {} optical switches</text></g>"#,
+            r#"<g class="node"><rect class="bank-{}" x="{}" y="84" width="290" height="42" rx="5"/><text class="on-colour" x="{}" y="105" dy=".34em" text-anchor="middle">{}: {} optical switches</text></g>"#,
             bank % 4,
-            px(x - 120.0),
+            px(x - 145.0),
             px(x),
             escaped(&spec.name),
             spec.switches,

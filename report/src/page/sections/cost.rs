@@ -85,7 +85,7 @@ fn conclusion(cost: &Cost, own: Option<&str>) -> String {
 
 fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> Block {
     let money = Bars {
-        title: "US dollars for each GB/s of a GPU; whiskers: low to high prices",
+        title: "US dollars for each GB/s",
         bars: priced(&cost.rows)
             .map(|(arch, figures)| Bar {
                 name: arch.to_owned(),
@@ -100,7 +100,7 @@ fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> Block {
             .collect(),
     };
     let power = Bars {
-        title: "watts for each GB/s of a GPU",
+        title: "watts for each GB/s",
         bars: priced(&cost.rows)
             .filter_map(|(arch, figures)| {
                 let watts = figures.power_per_gbytes_per_s_w?;
@@ -114,13 +114,15 @@ fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> Block {
             })
             .collect(),
     };
-    let svg = format!("<div class=\"pair\">{}{}</div>", money.svg(), power.svg());
+    // Prices of networks often come without watts.
+    let power = if power.bars.is_empty() { String::new() } else { power.svg() };
+    let svg = format!("<div class=\"pair\">{}{power}</div>", money.svg());
     Block::Figure(Figure {
         id: "cost-bars",
         svg,
         caption: format!(
             "Interconnect cost and power for each GB/s of bandwidth, so that designs of different bandwidth can be \
-             compared. Prices: {}.",
+             compared; whiskers reach from low to high prices. Prices: {}.",
             cost.prices
         ),
         data: vec![],
@@ -135,7 +137,7 @@ fn table(cost: &Cost) -> Table {
         .numbers("low")
         .numbers("high")
         .defined("usable GPU", "cost_per_usable_gpu_usd")
-        .defined("cost", "cost_per_gbytes_per_s_usd")
+        .defined("for bandwidth", "cost_per_gbytes_per_s_usd")
         .defined("power", "power_per_gpu_w")
         .words("least sure price");
     for (arch, figures) in priced(&cost.rows) {
@@ -174,7 +176,8 @@ fn aggregate(cost: &Cost, own: Option<&str>, names: &[String]) -> Option<Block> 
             Curve {
                 ink: ink_of(&curve.arch, own, names),
                 points,
-                label: format!("{} ${}k", curve.arch, fixed(last / 1e3, 1)),
+                label: curve.arch.clone(),
+                value: format!("${}k", fixed(last / 1e3, 1)),
                 hover: format!("{} at the right end", Quantity::new(last, Unit::Usd).show()),
             }
         })
@@ -199,6 +202,7 @@ fn aggregate(cost: &Cost, own: Option<&str>, names: &[String]) -> Option<Block> 
         curves,
         heights_px: [320, 300],
         is_filled: false,
+        remark: None,
     };
     Some(Block::Figure(Figure {
         id: "aggregate-cost",

@@ -3,7 +3,7 @@
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::khop::Shape;
-use lightloom_fabric::plan::{Metrics, Plan};
+use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::Verdict;
 use lightloom_planner::rfabric::RfabricPlan;
 
@@ -18,12 +18,12 @@ use super::super::results::Subject;
 pub(in super::super) fn add(report: &mut Report, used: &mut Used, subject: &Subject<'_>) {
     match subject {
         Subject::Ring { fabric, plan, verdict, .. } => {
-            plan_headlines(report, used, &plan.metrics);
+            plan_headlines(report, used, plan);
             parts(used, fabric);
             report.sections.push(ring_section(fabric, plan, *verdict));
         }
         Subject::PlanAlone { plan } => {
-            plan_headlines(report, used, &plan.metrics);
+            plan_headlines(report, used, plan);
             let conclusion = plan_conclusion(plan);
             let mut section = Section::new("fabric", "The plan", conclusion);
             section.blocks.push(Block::Table(jobs(plan)));
@@ -55,7 +55,8 @@ pub(in super::super) fn lead(fabric: &Fabric, faults: &str) -> String {
     )
 }
 
-fn plan_headlines(report: &mut Report, used: &mut Used, metrics: &Metrics) {
+fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
+    let metrics = &plan.metrics;
     let total = metrics.gpus_total as f64;
     let of = |count: u64| format!("{} of {} GPUs", fixed(count as f64, 0), fixed(total, 0));
     let share = |count: u64| count as f64 / total;
@@ -71,7 +72,11 @@ fn plan_headlines(report: &mut Report, used: &mut Used, metrics: &Metrics) {
         report,
         "GPUs wasted",
         (metrics.waste_ratio, Unit::Share),
-        format!("nobody can go below {bound}"),
+        if keeps_reserve(plan) {
+            format!("bound {bound}; keeping ranks under one ToR makes the rest a reserve")
+        } else {
+            format!("nobody can go below {bound}")
+        },
         "waste_ratio",
     );
     headline(
@@ -137,23 +142,46 @@ fn parts(used: &mut Used, fabric: &Fabric) {
     ));
 }
 
+/// Whether working nodes are idle because equal ranks are kept under one ToR.
+fn keeps_reserve(plan: &Plan) -> bool {
+    let metrics = &plan.metrics;
+    metrics.waste_ratio > metrics.waste_ratio_lower_bound
+        && plan.jobs.iter().any(|job| job.constraints_kept > 0)
+}
+
 fn plan_conclusion(plan: &Plan) -> String {
     let metrics = &plan.metrics;
-    let out = metrics.gpus_faulty;
-    let wasted = metrics.waste_ratio - metrics.waste_ratio_lower_bound;
-    let reason = if wasted > 0.0 && plan.jobs.iter().any(|job| job.constraints_kept > 0) {
-        " Working nodes beside broken ones stay idle where equal ranks are kept under one ToR: the reserve that bypasses draw on."
+    let gpus = |count: u64| Quantity::new(count as f64, Unit::Gpus).show();
+    if plan.jobs.is_empty() {
+        return format!(
+            "The fabric file names no job, so no ring is lit: {} stand idle and {} are out of service.",
+            gpus(metrics.gpus_wasted),
+            gpus(metrics.gpus_faulty)
+        );
+    }
+    let rings = plan.groups.iter().filter(|group| group.job.is_some()).count();
+    let jobs = if plan.jobs.len() == 1 {
+        "one job".to_owned()
+    } else {
+        format!("{} jobs", plan.jobs.len())
+    };
+    let reason = if keeps_reserve(plan) {
+        " Working nodes beside broken ones stay idle where equal ranks are kept under one ToR: the reserve that bypasses \
+         draw on."
     } else {
         ""
     };
+    let out = if metrics.gpus_faulty == 0 {
+        "Nothing is out of service".to_owned()
+    } else {
+        format!("{} are out of service", gpus(metrics.gpus_faulty))
+    };
     format!(
-        "With {} GPUs out of service, {} work for {} jobs in {} rings, {} stand ready in spare rings and {} are wasted.{reason}",
-        fixed(out as f64, 0),
-        fixed(metrics.gpus_used as f64, 0),
-        plan.jobs.len(),
-        fixed(plan.groups.iter().filter(|group| group.job.is_some()).count() as f64, 0),
-        fixed(metrics.gpus_spare as f64, 0),
-        fixed(metrics.gpus_wasted as f64, 0),
+        "{out}; {} work for {jobs} in {} rings, {} stand ready in spare rings, and {} are wasted.{reason}",
+        gpus(metrics.gpus_used),
+        fixed(rings as f64, 0),
+        gpus(metrics.gpus_spare),
+        gpus(metrics.gpus_wasted),
     )
 }
 
@@ -186,18 +214,12 @@ fn ring_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> Section {
         caption,
         data: vec![gpus(plan)],
     }));
-    let (svg, first, count) = stretch::draw(&line);
-    let out = line.states[first as usize..(first + count) as usize]
-        .iter()
-        .filter(|state| **state == super::super::drawing::states::State::Faulty)
-        .count();
     section.blocks.push(Block::Figure(Figure {
         id: "stretch",
-        svg,
-        caption: format!(
-            "The stretch with the most broken nodes ({out} of {count} from place {first}), node by node. Bows are lit fibres, \
-             the high ones bypasses; bars below are the rings that the nodes belong to."
-        ),
+        svg: stretch::draw(&line),
+        caption: "The stretch with the most broken nodes, node by node. Bows are lit fibres, the high ones bypasses; bars \
+                  below are the rings that the nodes belong to."
+            .to_owned(),
         data: vec![],
     }));
     section.blocks.push(Block::Table(jobs(plan)));
@@ -277,7 +299,11 @@ fn jobs(plan: &Plan) -> Table {
             Cell::number(f64::from(job.tp), Unit::Count),
             Cell::number(job.gpus as f64, Unit::Gpus),
             Cell::number(rings as f64, Unit::Count),
-            Cell::text(format!("{} of {}", job.constraints_kept, job.constraints_total)),
+            Cell::text(format!(
+                "{} of {}",
+                fixed(f64::from(job.constraints_kept), 0),
+                fixed(f64::from(job.constraints_total), 0)
+            )),
             Cell::share(job.cross_tor_share),
             Cell::share(job.cross_tor_share_greedy),
             Cell::share(0.0),

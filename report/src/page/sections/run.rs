@@ -100,7 +100,7 @@ fn against_bound(run: &Run) -> Block {
         }
         bar("bound", 9, ideal);
     }
-    let bars = Bars { title: "time of a collective: fastest and slowest group, closed form", bars };
+    let bars = Bars { title: "time of a collective", bars };
     Block::Figure(Figure {
         id: "run-collectives",
         svg: format!("<div class=\"pair\">{}</div>", bars.svg()),

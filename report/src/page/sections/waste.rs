@@ -1,6 +1,6 @@
 //! The designs under faults: waste over time, against the fault ratio, jobs and waiting.
 
-use lightloom_planner::compare::{Figures, Row, RowOutcome};
+use lightloom_planner::compare::{Figures, Row, RowOutcome, share_of_time_above};
 
 use super::super::chart::{Axis, Curve, Plot, steps};
 use super::super::compose::{Used, headline};
@@ -42,6 +42,7 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, comparison: &C
     let mut section =
         Section::new("waste", "GPUs wasted under faults", conclusion(own, &others, comparison));
     section.blocks.push(over_time(comparison));
+    section.blocks.extend(near_bound(comparison));
     section.blocks.push(nodes_out(comparison));
     section.blocks.push(Block::Table(waste_table(comparison)));
     for reason in cannot_hold(comparison) {
@@ -81,7 +82,8 @@ fn conclusion(own: Option<Named<'_>>, others: &[Named<'_>], comparison: &Compari
         return format!("No design of the list holds groups of {tp} GPUs.");
     };
     let times = if figures.waste_mean > 0.0 && most.waste_mean > figures.waste_mean {
-        format!(", {} times as much", fixed(most.waste_mean / figures.waste_mean, 1))
+        let times = most.waste_mean / figures.waste_mean;
+        format!(", {} times as much", fixed(times, if times < 100.0 { 1 } else { 0 }))
     } else {
         String::new()
     };
@@ -138,6 +140,7 @@ fn curve_over_time(comparison: &Comparison, history: &History) -> Curve {
         ink: ink(comparison, &history.arch),
         points: steps(&values, comparison.window.as_days()),
         label: history.arch.clone(),
+        value: String::new(),
         hover: format!(
             "{}: {} on average over all samples",
             history.arch,
@@ -160,6 +163,7 @@ fn over_time(comparison: &Comparison) -> Block {
         curves,
         heights_px: [340, 320],
         is_filled: false,
+        remark: None,
     };
     let mut data = Table::new("waste_over_time", "Waste over time")
         .words("design")
@@ -190,6 +194,34 @@ fn over_time(comparison: &Comparison) -> Block {
     })
 }
 
+/// The fabric's own design and the bound alone: on the scale of all designs they are one line.
+fn near_bound(comparison: &Comparison) -> Option<Block> {
+    let own = comparison.own.as_deref()?;
+    let of = |arch: &str| comparison.histories.iter().find(|history| history.arch == arch);
+    let (ours, bound) = (of(own)?, of(BOUND)?);
+    let curves = vec![curve_over_time(comparison, ours), curve_over_time(comparison, bound)];
+    let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, y)| *y).fold(0.0, f64::max);
+    let above = share_of_time_above(&ours.moments, &bound.moments, comparison.window);
+    let plot = Plot {
+        x: Axis { range: 0.0..comparison.window.as_days(), title: "day", show: day },
+        y: Axis { range: up_to(most), title: "wasted GPUs, share of all", show: percent },
+        curves,
+        heights_px: [230, 220],
+        is_filled: false,
+        remark: None,
+    };
+    Some(Block::Figure(Figure {
+        id: "waste-near-bound",
+        svg: plot.svg(),
+        caption: format!(
+            "The same, {own} and the ideal switch alone. {own} wastes more than the ideal switch during {} of the time: only \
+             when broken nodes stand so close together that no fibre spans them, or a remainder is cut off.",
+            Quantity::share(above).show()
+        ),
+        data: vec![],
+    }))
+}
+
 /// Nodes out of service, under the same axis of time.
 fn nodes_out(comparison: &Comparison) -> Block {
     let nodes = f64::from(comparison.cluster.nodes);
@@ -204,6 +236,7 @@ fn nodes_out(comparison: &Comparison) -> Block {
         ink: 10,
         points: steps(&values, comparison.window.as_days()),
         label: "nodes out".to_owned(),
+        value: String::new(),
         hover: format!("{} on average", Quantity::share(ratio.mean).show()),
     };
     let plot = Plot {
@@ -212,6 +245,7 @@ fn nodes_out(comparison: &Comparison) -> Block {
         curves: vec![curve],
         heights_px: [190, 190],
         is_filled: true,
+        remark: comparison.planned_day.map(|day| (day, format!("day {day:.1}: the plan above"))),
     };
     let trace = comparison.trace.as_ref().map_or(String::new(), |trace| {
         format!(
@@ -292,7 +326,8 @@ fn against_ratio(comparison: &Comparison) -> Block {
             Curve {
                 ink: ink(comparison, &curve.arch),
                 points,
-                label: format!("{} {}", curve.arch, percent(last)),
+                label: curve.arch.clone(),
+                value: percent(last),
                 hover: format!("{} at the right end", Quantity::share(last).show()),
             }
         })
@@ -310,6 +345,7 @@ fn against_ratio(comparison: &Comparison) -> Block {
         curves,
         heights_px: [340, 320],
         is_filled: false,
+        remark: None,
     };
     Block::Figure(Figure {
         id: "waste-against-faults",
