@@ -4,6 +4,7 @@ mod ci;
 mod junit;
 mod live;
 mod look;
+pub(crate) mod rfabric;
 mod summary;
 mod sweep;
 mod text;
@@ -28,11 +29,13 @@ pub(crate) use sweep::show as show_sweep;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom emulate topologies/scenarios/node-fault.yaml
+  lightloom emulate topologies/rfabric-2048.yaml
+  lightloom emulate topologies/rfabric-faults.yaml
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 7 --flows-out flows.csv --format json
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..9 --junit junit.xml --summary summary.md
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..99 --shard 3/8 --format json > part-3.json")]
 pub(crate) struct Arguments {
-    /// The scenario file; it names the fabric file, relative to itself.
+    /// The scenario file, which names the fabric file relative to itself; or a reconfigurable fat-tree.
     scenario: PathBuf,
     /// Seed of every random draw [default: the scenario's]; `0..99` runs a hundred seeds and tells
     /// which was the worst.
@@ -57,6 +60,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    if let Some(bytes) = rfabric::claims(&arguments.scenario) {
+        return rfabric::run(arguments, &bytes);
+    }
     let source = Source::read(&arguments.scenario)?;
     match arguments.seed {
         Some(seeds) if seeds.is_many() || arguments.shard.is_some() => {

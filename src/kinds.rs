@@ -4,6 +4,7 @@
 
 use lightloom_daemon::config::{self, DaemonFile};
 use lightloom_emulator::device;
+use lightloom_emulator::phases::{self, PhaseScenarioFile};
 use lightloom_emulator::scenario::{self, FaultListFile, ScenarioFile};
 use lightloom_emulator::training::cards::{self, Accelerator};
 use lightloom_emulator::training::model::Model;
@@ -13,6 +14,7 @@ use lightloom_planner::cost::{self, PriceFile};
 use lightloom_planner::rfabric::file::{self as rfabric, RfabricFile};
 use serde_json::Value;
 
+use crate::emulate;
 use crate::files;
 use crate::plan_rfabric;
 
@@ -71,6 +73,14 @@ pub(crate) const KINDS: &[Kind] = &[
         },
         schema: document::schema::<RfabricFile>,
         codes: &[],
+    },
+    Kind {
+        name: "rfabric-scenario",
+        about: "A packet run of a reconfigurable fat-tree",
+        marks: &["rfabric", "steps"],
+        check: emulate::rfabric::check,
+        schema: document::schema::<PhaseScenarioFile>,
+        codes: phases::codes::ALL,
     },
     Kind {
         name: "prices",

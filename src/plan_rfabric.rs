@@ -51,11 +51,7 @@ pub(crate) fn run(
     let start = Instant::now();
     let plan = rfabric::plan(&input.fabric, &input.phases, &[], input.options)?;
     let plan_seconds = start.elapsed().as_secs_f64();
-    let demands: Vec<Demand> = input.phases.iter().map(|phase| phase.demand.clone()).collect();
-    let findings = check(input.fabric.spec(), &demands, &plan);
-    for finding in &findings {
-        output::note(&format!("the checker refuses the plan: {finding}"));
-    }
+    prove(&input, &plan)?;
     let spec = input.fabric.spec();
     let document = PlanDocument {
         schema: lightloom_fabric::plan::SCHEMA,
@@ -73,7 +69,18 @@ pub(crate) fn run(
         Format::Json => output::print_json(&document)?,
         Format::Text => output::print(&text(&input, &plan, plan_seconds))?,
     }
-    Ok(if findings.is_empty() { Outcome::Good } else { Outcome::Bad })
+    Ok(Outcome::Good)
+}
+
+/// Holds a plan against the independent checker.
+///
+/// # Errors
+/// If the checker refuses it, which is a mistake of this program.
+pub(crate) fn prove(input: &RfabricInput, plan: &RfabricPlan) -> anyhow::Result<()> {
+    let demands: Vec<Demand> = input.phases.iter().map(|phase| phase.demand.clone()).collect();
+    let findings = check(input.fabric.spec(), &demands, plan);
+    let Some(first) = findings.first() else { return Ok(()) };
+    anyhow::bail!("the plan is not sound (a mistake in the planner, please report it): {first}")
 }
 
 /// Reads the file and shows what is wrong with it.
@@ -94,18 +101,26 @@ pub(crate) fn read_beside(path: &Path, name: &str) -> Result<String, String> {
 }
 
 fn text(input: &RfabricInput, plan: &RfabricPlan, plan_seconds: f64) -> String {
+    format!(
+        "{}{}\n{}\n{}",
+        heading(input),
+        phase_table(plan),
+        transition_table(plan),
+        summary(plan, plan_seconds),
+    )
+}
+
+/// What the fabric is, in a line.
+pub(crate) fn heading(input: &RfabricInput) -> String {
     let spec = input.fabric.spec();
     format!(
-        "{}: {} leaves of {} GPUs, {} optical ports each on {} switches, {} a circuit\n\n{}\n{}\n{}",
+        "{}: {} leaves of {} GPUs, {} optical ports each on {} switches, {} a circuit\n\n",
         input.name,
         spec.leaves,
         spec.gpus_per_leaf,
         input.fabric.optical_ports(),
         input.fabric.switches(),
         spec.circuit_rate,
-        phase_table(plan),
-        transition_table(plan),
-        summary(plan, plan_seconds),
     )
 }
 
@@ -165,7 +180,7 @@ fn summary(plan: &RfabricPlan, plan_seconds: f64) -> String {
 }
 
 /// A time in seconds or milliseconds, to four digits.
-fn rounded(time: Picoseconds) -> String {
+pub(crate) fn rounded(time: Picoseconds) -> String {
     let seconds = time.as_secs_f64();
     if seconds >= 1.0 { format!("{seconds:.3} s") } else { format!("{:.3} ms", seconds * 1e3) }
 }

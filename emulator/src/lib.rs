@@ -4,6 +4,7 @@ pub mod capture;
 pub mod collective;
 pub mod device;
 pub mod engine;
+pub mod phases;
 pub mod scenario;
 pub mod topology;
 pub mod training;

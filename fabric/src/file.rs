@@ -34,12 +34,12 @@ use crate::fabric::Fabric;
 /// `file` is what the user calls it, for messages.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<Fabric>, Vec<Diagnostic>) {
-    document::load(file, bytes, |raw: FabricFile, check| {
-        let digest: [u8; 32] = Sha256::digest(bytes).into();
-        lower::lower(raw, hex(&digest), check)
-    })
+    document::load(file, bytes, |raw: FabricFile, check| lower::lower(raw, sha256(bytes), check))
 }
 
-fn hex(digest: &[u8]) -> String {
+/// The SHA-256 of a file as results name it: 64 hexadecimal digits.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
+    let digest: [u8; 32] = Sha256::digest(bytes).into();
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

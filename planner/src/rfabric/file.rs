@@ -40,6 +40,8 @@ use super::workload::shapes;
 pub struct RfabricInput {
     /// Its name in reports.
     pub name: String,
+    /// SHA-256 of the file it was read from.
+    pub sha256: String,
     /// The network.
     pub fabric: ReconfigurableFatTree,
     /// The phases of the step.
@@ -55,7 +57,8 @@ pub fn load(
     bytes: &[u8],
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> (Option<RfabricInput>, Vec<Diagnostic>) {
-    document::load(file, bytes, |raw: RfabricFile, check| lower(raw, read, check))
+    let sha256 = lightloom_fabric::file::sha256(bytes);
+    document::load(file, bytes, |raw: RfabricFile, check| lower(raw, sha256, read, check))
 }
 
 /// Whether a file with these top-level keys is of this kind.
@@ -365,6 +368,7 @@ const FAT_TREE: &str = "/dcn/reconfigurable_fat_tree";
 
 fn lower(
     raw: RfabricFile,
+    sha256: String,
     read: &mut dyn FnMut(&str) -> Result<String, String>,
     check: &mut Check<'_>,
 ) -> Option<RfabricInput> {
@@ -376,7 +380,13 @@ fn lower(
         StepFile::Phases(phases) => lower_phases(phases, leaves as usize, read, check),
     };
     let options = Options { floor: raw.planning.floor, ..Options::default() };
-    (!check.has_errors()).then_some(RfabricInput { name: raw.name, fabric, phases, options })
+    (!check.has_errors()).then_some(RfabricInput {
+        name: raw.name,
+        sha256,
+        fabric,
+        phases,
+        options,
+    })
 }
 
 fn lower_fabric(raw: FatTreeFile, check: &mut Check<'_>) -> Option<ReconfigurableFatTree> {

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::evaluate::Evaluator;
 use super::realise::topology_of;
+use super::topology::Topology;
 
 /// Cross-connects to remove and then to add, all in one failure domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +103,23 @@ pub fn stage_lambdas(
             let lambda = progress.lambda_without(&stage.remove);
             progress.apply(stage);
             lambda
+        })
+        .collect()
+}
+
+/// The circuits that carry traffic in each stage, while what the stage touches is dark.
+#[must_use]
+pub fn stage_topologies(leaves: usize, before: &[CrossConnect], stages: &[Stage]) -> Vec<Topology> {
+    let mut now: BTreeSet<CrossConnect> = before.iter().copied().collect();
+    stages
+        .iter()
+        .map(|stage| {
+            for circuit in &stage.remove {
+                now.remove(circuit);
+            }
+            let lit: Vec<CrossConnect> = now.iter().copied().collect();
+            now.extend(&stage.add);
+            topology_of(leaves, &lit)
         })
         .collect()
 }

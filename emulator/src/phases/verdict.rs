@@ -1,0 +1,187 @@
+//! From what happened to the result: times beside those of the models, and what felt which fault.
+
+use std::collections::BTreeSet;
+
+use lightloom_fabric::units::Picoseconds;
+use lightloom_planner::rfabric::fluid;
+
+use super::Run;
+use super::outcome::{FaultResult, FlowRow, Outcome, PhaseResult, PortTime, StepResult};
+use super::story::Told;
+use crate::engine::VertexId;
+use crate::scenario::{Flows, Packets};
+use lightloom_fabric::id::LeafId;
+
+/// The result of a run, given the same without faults and, where there are several, with each alone.
+pub(super) fn outcome(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -> Outcome {
+    let phases = phase_results(run, told, calm);
+    let faults = fault_results(run, told, calm, alone);
+    let scenario = run.scenario;
+    let packets = &told.packets;
+    Outcome {
+        scenario: scenario.name.clone(),
+        fabric_sha256: run.input.sha256.clone(),
+        seed: scenario.seed,
+        threads: run.threads,
+        wall_seconds: 0.0,
+        simulated: run.moment(told.ended),
+        packet_hops: packets.hops,
+        packet_hops_per_second: 0.0,
+        packets: Packets {
+            sent: packets.sent,
+            delivered: packets.delivered,
+            dropped: packets.dropped,
+            lost: packets.lost,
+            in_flight: packets.in_flight,
+            marked: packets.marked,
+            retransmitted: packets.retransmitted,
+        },
+        scale: run.scale,
+        payload_bytes: scenario.transport.payload,
+        in_flight: scenario.in_flight,
+        steps: (0..scenario.steps).map(|step| step_result(step, &phases, run)).collect(),
+        phases,
+        ports: port_time(run, told),
+        flows: flow_times(told),
+        faults,
+        collectives: Vec::new(),
+        expectations: Vec::new(),
+        flow_records: told.flows.iter().map(flow_row).collect(),
+    }
+}
+
+fn phase_results(run: &Run<'_>, told: &Told, calm: &Told) -> Vec<PhaseResult> {
+    let count = run.plan.phases.len();
+    let fluid = fluid::plan_seconds(run.fabric(), &run.input.phases, run.plan);
+    told.phases
+        .iter()
+        .enumerate()
+        .map(|(at, phase)| {
+            let planned = &run.plan.phases[at % count];
+            let seconds = fluid[at % count];
+            PhaseResult {
+                step: (at / count) as u32,
+                name: planned.name.clone(),
+                demand_bytes: planned.demand_bytes,
+                circuits_up: phase.circuits_up,
+                circuits_planned: planned.circuits.len(),
+                start: run.moment(phase.start),
+                packets: phase.time.map(|time| run.longer(time)),
+                packets_without_faults: calm
+                    .phases
+                    .get(at)
+                    .and_then(|phase| phase.time)
+                    .map(|time| run.longer(time)),
+                fluid: seconds.is_finite().then(|| Picoseconds((seconds * 1e12).round() as u64)),
+                closed_form: planned.time_ps,
+                transition: run.longer(phase.transition),
+                resent_bytes: phase.resent * run.scale,
+                packets_lost: phase.packets_lost,
+                held_bytes: phase.held * run.scale,
+                change_missed: phase.change_missed,
+            }
+        })
+        .collect()
+}
+
+fn step_result(step: u32, phases: &[PhaseResult], run: &Run<'_>) -> StepResult {
+    let mine: Vec<&PhaseResult> = phases.iter().filter(|phase| phase.step == step).collect();
+    let whole = mine.len() == run.plan.phases.len();
+    let sum = |pick: fn(&PhaseResult) -> Option<Picoseconds>| {
+        mine.iter().map(|phase| pick(phase)).sum::<Option<Picoseconds>>().filter(|_| whole)
+    };
+    StepResult {
+        step,
+        packets: sum(|phase| phase.packets),
+        packets_without_faults: sum(|phase| phase.packets_without_faults),
+        fluid: sum(|phase| phase.fluid),
+        closed_form: run.plan.step_time_ps,
+    }
+}
+
+fn port_time(run: &Run<'_>, told: &Told) -> PortTime {
+    let ports = u128::from(run.fabric().optical_ports()) * run.fabric().leaves() as u128;
+    let all = (ports * u128::from(told.ended.0)).max(1) as f64;
+    PortTime { switching_share: told.switching as f64 / all, fault_share: told.broken as f64 / all }
+}
+
+fn flow_times(told: &Told) -> Flows {
+    let mut times: Vec<Picoseconds> =
+        told.flows.iter().filter_map(|flow| flow.end.map(|end| end.since(flow.start))).collect();
+    times.sort_unstable();
+    // Nearest rank: the smallest value that so many of all do not exceed.
+    let at = |per_cent: usize| {
+        let rank = (times.len() * per_cent).div_ceil(100);
+        times.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+    };
+    Flows {
+        count: times.len() as u64,
+        cancelled: told.flows.iter().filter(|flow| flow.cancelled).count() as u64,
+        fct_p50: at(50),
+        fct_p99: at(99),
+        fct_max: at(100),
+    }
+}
+
+/// Hosts and leaves were made in turns, so the hosts of leaf i are vertex 2i.
+fn flow_row(flow: &crate::engine::FlowRecord) -> FlowRow {
+    let leaf = |vertex: VertexId| LeafId::from_index(vertex.index() / 2);
+    FlowRow {
+        source: leaf(flow.source),
+        destination: leaf(flow.destination),
+        size: flow.size,
+        start: flow.start,
+        end: flow.end.filter(|_| !flow.cancelled),
+    }
+}
+
+fn fault_results(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -> Vec<FaultResult> {
+    run.scenario
+        .faults
+        .iter()
+        .zip(&told.faults)
+        .enumerate()
+        .map(|(at, (fault, felt))| {
+            let only = alone.get(at).unwrap_or(told);
+            let leaves: BTreeSet<LeafId> = felt.leaves.clone();
+            FaultResult {
+                what: fault.kind,
+                phase: fault.phase_name.clone(),
+                step: fault.step,
+                at: felt.at.map(|at| run.moment(at)),
+                repaired: felt.repaired.map(|at| run.moment(at)),
+                circuits_lost: felt.circuits.len(),
+                changes_missed: felt.changes_missed,
+                leaves_affected: leaves.into_iter().collect(),
+                packets_lost: only.packets.lost.saturating_sub(calm.packets.lost),
+                phases_slowed: slowed(run, only, calm),
+                delay: delay(only, calm).map(|time| run.longer(time)),
+            }
+        })
+        .collect()
+}
+
+fn slowed(run: &Run<'_>, only: &Told, calm: &Told) -> Vec<String> {
+    let count = run.plan.phases.len();
+    let longer = |(with, without): (Option<Picoseconds>, Option<Picoseconds>)| match (with, without)
+    {
+        (Some(with), Some(without)) => with.0 > without.0 + without.0 / 1000,
+        (None, Some(_)) => true,
+        _ => false,
+    };
+    (0..calm.phases.len())
+        .filter(|at| {
+            longer((only.phases.get(*at).and_then(|phase| phase.time), calm.phases[*at].time))
+        })
+        .map(|at| format!("{}/{}", at / count, run.plan.phases[at % count].name))
+        .collect()
+}
+
+fn delay(only: &Told, calm: &Told) -> Option<Picoseconds> {
+    let whole = |told: &Told| -> Option<Picoseconds> {
+        (told.phases.len() == calm.phases.len())
+            .then(|| told.phases.iter().map(|phase| phase.time).sum())
+            .flatten()
+    };
+    Some(whole(only)?.saturating_sub(whole(calm)?))
+}

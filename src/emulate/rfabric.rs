@@ -1,0 +1,296 @@
+//! `lightloom emulate` on a reconfigurable fat-tree: the phase sequence of its plan, packet by packet.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use lightloom_emulator::phases::{self, FaultResult, Outcome as Run, PhaseScenario};
+use lightloom_emulator::scenario::Progress as Watch;
+use lightloom_fabric::document::{self, Diagnostic};
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_planner::rfabric;
+use lightloom_planner::rfabric::file::{self as rfabric_file, RfabricInput};
+
+use super::Arguments;
+use crate::cli::Format;
+use crate::output::{self, Outcome};
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::{files, plan_rfabric};
+
+/// The contents of the file if it is run here. Standard input is not: it can be read only once.
+pub(crate) fn claims(path: &Path) -> Option<Vec<u8>> {
+    let bytes = path.is_file().then(|| files::read_document(path).ok())??;
+    let keys = document::top_keys(&bytes);
+    (rfabric_file::is_kind(&keys) || is_scenario(&keys)).then_some(bytes)
+}
+
+fn is_scenario(keys: &[String]) -> bool {
+    keys.iter().any(|key| key == "rfabric")
+}
+
+/// Every mistake of a phase scenario, and of the fabric it names.
+pub(crate) fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
+    load_scenario(Path::new(file), bytes).1
+}
+
+type Loaded = (Option<(PhaseScenario, RfabricInput)>, Vec<Diagnostic>);
+
+fn load_scenario(path: &Path, bytes: &[u8]) -> Loaded {
+    let mut mistakes_there = Vec::new();
+    let mut named: Option<RfabricInput> = None;
+    let mut read = |name: &str| {
+        let fabric = path.parent().unwrap_or(Path::new("")).join(name);
+        let input = match files::read_document(&fabric) {
+            Ok(bytes) => {
+                let mut beside = |matrix: &str| plan_rfabric::read_beside(&fabric, matrix);
+                let (input, found) = rfabric_file::load(&files::name(&fabric), &bytes, &mut beside);
+                mistakes_there.extend(found);
+                input
+            }
+            Err(mistake) => {
+                mistakes_there.push(*mistake);
+                None
+            }
+        };
+        named.clone_from(&input);
+        input
+    };
+    let (scenario, mut mistakes) = phases::load(&files::name(path), bytes, &mut read);
+    mistakes.extend(mistakes_there);
+    (scenario.zip(named), mistakes)
+}
+
+/// Plans the fabric, runs its phases with packets and shows what they took.
+///
+/// # Errors
+/// If a file has mistakes, the step cannot be planned or the run cannot be made.
+pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome> {
+    let path = arguments.scenario.as_path();
+    let one_seed = arguments.seed.is_none_or(|seeds| !seeds.is_many());
+    if !one_seed || arguments.shard.is_some() || arguments.reports.are_wanted() {
+        let message = "a phase sequence has no expectations and draws nothing: run one seed, without \
+                       `--shard`, `--junit` and `--summary`";
+        return Err(output::WrongUsage(message.into()).into());
+    }
+    let (mut scenario, input) = if is_scenario(&document::top_keys(bytes)) {
+        let (loaded, mistakes) = load_scenario(path, bytes);
+        output::diagnostics(&mistakes);
+        loaded.ok_or(output::Refused)?
+    } else {
+        let input = plan_rfabric::load(path, bytes)?;
+        (PhaseScenario::undisturbed(&files::name(path)), input)
+    };
+    if let Some(seed) = arguments.seed {
+        scenario.seed = Seed(seed.first);
+    }
+    let plan = rfabric::plan(&input.fabric, &input.phases, &[], input.options)?;
+    plan_rfabric::prove(&input, &plan)?;
+    let text = arguments.format.format == Format::Text;
+    if text {
+        output::print(&plan_rfabric::heading(&input))?;
+    }
+    let mut bar = Bar::new(phases::runs(&scenario));
+    let start = Instant::now();
+    let mut result =
+        phases::run(&input, &plan, &scenario, usize::from(arguments.threads), &mut bar)?;
+    drop(bar);
+    result.wall_seconds = start.elapsed().as_secs_f64();
+    result.packet_hops_per_second = result.packet_hops as f64 / result.wall_seconds;
+    if let Some(path) = &arguments.flows_out {
+        files::write(path, flows_csv(&result).as_bytes())?;
+    }
+    if text {
+        output::print(&describe(&result))?;
+    } else {
+        output::print_json(&result)?;
+    }
+    let arrived = result.steps.iter().all(|step| step.packets.is_some());
+    Ok(if arrived { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Progress over the runs of a scenario, each in thousandths.
+struct Bar {
+    progress: Progress,
+    /// Thousandths of the runs before this one.
+    before: u64,
+    /// Thousandths of this run.
+    this: u64,
+}
+
+impl Bar {
+    fn new(runs: u64) -> Self {
+        Self { progress: Progress::new("emulating", runs * 1000), before: 0, this: 0 }
+    }
+}
+
+impl Watch for Bar {
+    fn tell(&mut self, _: SimTime, _: u64, done: f64) {
+        let done = (done * 1000.0) as u64;
+        let told = self.before + self.this;
+        // A share that falls back means that the next run has begun.
+        if done < self.this {
+            self.before += 1000;
+        }
+        self.this = done;
+        self.progress.advance((self.before + done).saturating_sub(told));
+    }
+}
+
+fn flows_csv(result: &Run) -> String {
+    let mut csv = String::from("flow,src,dst,bytes,start_ps,end_ps\n");
+    for (number, flow) in result.flow_records.iter().enumerate() {
+        let end = flow.end.map_or(String::new(), |end| end.0.to_string());
+        let (source, destination) = (flow.source, flow.destination);
+        let _ =
+            writeln!(csv, "{number},{source},{destination},{},{},{end}", flow.size.0, flow.start.0);
+    }
+    csv
+}
+
+fn describe(result: &Run) -> String {
+    let mut text = format!(
+        "run `{}`, seed {}, packets of {} of data\n{}\n{}\n{}",
+        result.scenario,
+        result.seed.0,
+        result.payload_bytes,
+        scale(result),
+        phase_table(result),
+        step_table(result),
+    );
+    let faulty = !result.faults.is_empty();
+    for fault in &result.faults {
+        text.push_str(&describe_fault(fault));
+    }
+    let _ = writeln!(
+        text,
+        "optical ports: {:.3} % of their time in changes{}",
+        100.0 * result.ports.switching_share,
+        if faulty {
+            format!(", {:.3} % dark for faults", 100.0 * result.ports.fault_share)
+        } else {
+            String::new()
+        },
+    );
+    let packets = &result.packets;
+    let _ = writeln!(
+        text,
+        "packets: {} sent, {} delivered, {} dropped, {} lost on dark circuits, {} sent again\n\
+         simulated {} in {:.2} s: {} packet-hops",
+        packets.sent,
+        packets.delivered,
+        packets.dropped,
+        packets.lost,
+        packets.retransmitted,
+        time(Some(Picoseconds(result.simulated.0))),
+        result.wall_seconds,
+        result.packet_hops,
+    );
+    text
+}
+
+fn scale(result: &Run) -> String {
+    match result.scale {
+        1 => "at full size".to_owned(),
+        scale => format!(
+            "scaled down: sizes and times were divided by {scale}, the figures below are multiplied by it again"
+        ),
+    }
+}
+
+fn phase_table(result: &Run) -> Table {
+    let faulty = !result.faults.is_empty();
+    let mut headings = vec!["step", "phase", "bytes", "circuits", "change", "packets"];
+    if faulty {
+        headings.push("no faults");
+    }
+    headings.extend(["fluid", "closed form", "÷", "sent twice"]);
+    let mut table = Table::with_headings(headings.into_iter().map(str::to_owned));
+    for phase in &result.phases {
+        let mut row = vec![
+            phase.step.to_string(),
+            phase.name.clone(),
+            phase.demand_bytes.to_string(),
+            format!("{} of {}", phase.circuits_up, phase.circuits_planned),
+            if phase.change_missed { "missed".to_owned() } else { time(Some(phase.transition)) },
+            time(phase.packets),
+        ];
+        if faulty {
+            row.push(time(phase.packets_without_faults));
+        }
+        row.extend([
+            time(phase.fluid),
+            time(Some(phase.closed_form)),
+            ratio(phase.packets, phase.closed_form),
+            phase.resent_bytes.to_string(),
+        ]);
+        table.row(row);
+    }
+    table
+}
+
+fn step_table(result: &Run) -> String {
+    let faulty = !result.faults.is_empty();
+    let mut text = String::new();
+    for step in &result.steps {
+        let _ = write!(text, "step {}: packets {}", step.step, time(step.packets));
+        if faulty {
+            let _ = write!(text, " (without faults {})", time(step.packets_without_faults));
+        }
+        let _ = writeln!(
+            text,
+            ", fluid {}, closed form {}; packets ÷ closed form {}",
+            time(step.fluid),
+            time(Some(step.closed_form)),
+            ratio(step.packets, step.closed_form),
+        );
+    }
+    text
+}
+
+fn describe_fault(fault: &FaultResult) -> String {
+    let mut counts = BTreeMap::new();
+    for phase in &fault.phases_slowed {
+        *counts
+            .entry(phase.split_once('/').map_or(phase.as_str(), |(_, name)| name))
+            .or_insert(0) += 1;
+    }
+    let slowed: Vec<String> = counts
+        .into_iter()
+        .map(
+            |(name, times)| if times > 1 { format!("{name} ({times} times)") } else { name.into() },
+        )
+        .collect();
+    format!(
+        "fault: {} in {} of step {}{}: {} circuits lost, {} leaves affected, {} changes missed, {} packets lost; \
+         slowed {}; the run took {} longer\n",
+        fault.what,
+        fault.phase,
+        fault.step,
+        match (fault.at, fault.repaired) {
+            (None, _) => ", never reached".to_owned(),
+            (Some(at), None) => format!(" at {}, not repaired", time(Some(Picoseconds(at.0)))),
+            (Some(at), Some(repaired)) => format!(
+                " at {}, repaired after {}",
+                time(Some(Picoseconds(at.0))),
+                time(Some(repaired.since(at)))
+            ),
+        },
+        fault.circuits_lost,
+        fault.leaves_affected.len(),
+        fault.changes_missed,
+        fault.packets_lost,
+        if slowed.is_empty() { "nothing".to_owned() } else { slowed.join(", ") },
+        fault.delay.map_or("for ever".to_owned(), |delay| time(Some(delay))),
+    )
+}
+
+fn time(time: Option<Picoseconds>) -> String {
+    time.map_or("never".to_owned(), plan_rfabric::rounded)
+}
+
+fn ratio(time: Option<Picoseconds>, reference: Picoseconds) -> String {
+    time.map_or("-".to_owned(), |time| format!("{:.3}", time.0 as f64 / reference.0.max(1) as f64))
+}
