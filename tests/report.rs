@@ -246,8 +246,21 @@ fn runs_and_training_steps_are_shown() {
         fs::write(folder.path().join(name), run.stdout).unwrap();
     }
     let file = |name: &str| folder.path().join(name).display().to_string();
+    let csv = page(&[RING, &file("run.json"), "--format", "csv"]);
+    let seconds = |column: &str| -> Vec<f64> {
+        let cells = csv.lines().map(|line| line.split(',').collect::<Vec<&str>>());
+        let cells = cells.filter(|cells| cells[0] == "collectives" && cells[2] == column);
+        cells.map(|cells| cells[3].parse().unwrap()).collect()
+    };
+    let (fastest, bound) = (seconds("fastest"), seconds("bound"));
+    assert_eq!((fastest.len(), bound.len()), (2, 2), "groups of 32 and of 16 have a bound each");
+    assert!(
+        fastest.iter().zip(&bound).all(|(fastest, bound)| fastest >= bound),
+        "nobody beats the bound"
+    );
     let html = page(&[RING, TRACE, &file("run.json"), &file("mfu.json")]);
     let required = [
+        "training-step",
         "run",
         "run-collectives",
         "table-collectives",

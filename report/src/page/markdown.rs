@@ -51,7 +51,10 @@ fn add(out: &mut String, block: &Block) {
 }
 
 fn add_table(out: &mut String, table: &Table) {
-    let _ = writeln!(out, "\n**{}**\n", escaped(&table.title));
+    out.push('\n');
+    if !table.title.is_empty() {
+        let _ = writeln!(out, "**{}**\n", escaped(&table.title));
+    }
     for column in &table.columns {
         let _ = write!(out, "| {} ", escaped(&column.heading));
     }

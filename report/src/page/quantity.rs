@@ -103,9 +103,9 @@ impl Quantity {
     }
 }
 
-/// Shares below a thousandth keep digits that say something.
+/// Shares below a ten-thousandth keep digits that say something.
 fn share_decimals(share: f64) -> usize {
-    if share != 0.0 && share.abs() < 1e-3 { 4 } else { 2 }
+    if share != 0.0 && share.abs() < 1e-4 { 4 } else { 2 }
 }
 
 /// A number with a comma between thousands; minus zero is zero.
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(show(131_072.0, Unit::Gpus), "131,072\u{a0}GPUs");
         assert_eq!(show(0.005_37, Unit::Share), "0.54\u{a0}%");
         assert_eq!(show(-0.0, Unit::Share), "0.00\u{a0}%");
-        assert_eq!(show(0.000_117, Unit::Share), "0.0117\u{a0}%");
+        assert_eq!(show(0.000_017, Unit::Share), "0.0017\u{a0}%");
         assert_eq!(show(-0.000_01, Unit::Points), "−0.001\u{a0}pp");
         assert_eq!(show(0.000_5, Unit::Points), "+0.050\u{a0}pp");
         assert_eq!(show(-1234.5, Unit::Usd), "$−1,234.50");

@@ -271,6 +271,16 @@ pub struct TrainingRow {
     pub memory_bytes: u64,
     pub compute_seconds: f64,
     pub tp_exposed_seconds: f64,
+    #[serde(default)]
+    pub cp_exposed_seconds: f64,
+    #[serde(default)]
+    pub ep_exposed_seconds: f64,
     pub dp_exposed_seconds: f64,
     pub pp_bubble_seconds: f64,
+    #[serde(default)]
+    pub pp_transfer_seconds: f64,
+    #[serde(default)]
+    pub optimizer_seconds: f64,
+    #[serde(default)]
+    pub jitter_seconds: f64,
 }

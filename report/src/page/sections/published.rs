@@ -31,6 +31,8 @@ pub(in super::super) fn add(report: &mut Report, claims: &[Claim]) {
         } else {
             let summary =
                 format!("{} ({reproduced} of {} reproduced)", claims[0].section, claims.len());
+            // The summary names the table.
+            let table = Table { title: String::new(), ..table };
             section.blocks.push(Block::Folded { summary, tables: vec![table] });
         }
     }

@@ -52,24 +52,39 @@ fn conclusion(run: &Run) -> String {
     if run.faults.is_empty() {
         return format!("{} rings ran without a fault.{verdict}", fixed(groups.len() as f64, 0));
     }
+    let faults = match run.faults.len() {
+        1 => "fault".to_owned(),
+        count => format!("{count} faults"),
+    };
     format!(
-        "{} of {} rings felt the {} faults of the run; the others ended as if nothing had broken.{verdict}",
+        "{} of {} rings felt the {faults} of the run; the others ended as if nothing had broken.{verdict}",
         fixed(felt.len() as f64, 0),
-        fixed(groups.len() as f64, 0),
-        run.faults.len()
+        fixed(groups.len() as f64, 0)
     )
 }
 
-/// The collectives of one name, in order of first appearance.
-fn by_name(run: &Run) -> Vec<(&str, Vec<&Collective>)> {
-    let mut names: Vec<(&str, Vec<&Collective>)> = Vec::new();
+/// Collectives of one name and one bound, in order of first appearance. Groups of several sizes have several
+/// bounds: their later names get a number.
+fn alike(run: &Run) -> Vec<(String, Vec<&Collective>)> {
+    let mut sets: Vec<Vec<&Collective>> = Vec::new();
     for collective in &run.collectives {
-        match names.iter_mut().find(|(name, _)| *name == collective.name) {
-            Some((_, all)) => all.push(collective),
-            None => names.push((&collective.name, vec![collective])),
+        let is_alike = |set: &&mut Vec<&Collective>| {
+            (&set[0].name, set[0].ideal_ps) == (&collective.name, collective.ideal_ps)
+        };
+        match sets.iter_mut().find(is_alike) {
+            Some(set) => set.push(collective),
+            None => sets.push(vec![collective]),
         }
     }
-    names
+    let named = |(index, set): (usize, &Vec<&Collective>)| {
+        let name = &set[0].name;
+        match sets[..index].iter().filter(|before| before[0].name == *name).count() {
+            0 => name.clone(),
+            before => format!("{name} {}", before + 1),
+        }
+    };
+    let names: Vec<String> = sets.iter().enumerate().map(named).collect();
+    names.into_iter().zip(sets).collect()
 }
 
 /// Seconds that the collectives took, in order.
@@ -82,7 +97,7 @@ fn times(all: &[&Collective]) -> Vec<f64> {
 
 fn against_bound(run: &Run) -> Block {
     let mut bars = Vec::new();
-    for (name, all) in by_name(run) {
+    for (name, all) in alike(run) {
         let ideal = all[0].ideal_ps as f64 * SECONDS_PER_PS;
         let times = times(&all);
         let mut bar = |what: &str, ink, seconds: f64| {
@@ -95,7 +110,7 @@ fn against_bound(run: &Run) -> Block {
             });
         };
         if let (Some(&fastest), Some(&slowest)) = (times.first(), times.last()) {
-            bar(name, 1, fastest);
+            bar(&name, 1, fastest);
             bar("slowest", 4, slowest);
         }
         bar("bound", 9, ideal);
@@ -121,7 +136,7 @@ fn collectives(run: &Run) -> Table {
         .numbers("bound")
         .numbers("bus bandwidth")
         .numbers("restarts");
-    for (name, all) in by_name(run) {
+    for (name, all) in alike(run) {
         let times = times(&all);
         let seconds = |time: Option<&f64>| Cell::maybe(time.copied(), Unit::Seconds);
         let bandwidth =

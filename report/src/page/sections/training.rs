@@ -1,8 +1,9 @@
 //! A result of the training model: where the time of a step goes.
 
-use super::super::document::{Block, Cell, Report, Section, Table};
+use super::super::chart::{Bar, Bars};
+use super::super::document::{Block, Cell, Figure, Report, Section, Table};
 use super::super::quantity::{Quantity, Unit, fixed};
-use super::super::results::Training;
+use super::super::results::{Training, TrainingRow};
 
 /// Rows that are shown.
 const MOST_ROWS: usize = 20;
@@ -26,6 +27,7 @@ pub(in super::super) fn add(report: &mut Report, training: &Training, index: usi
     let title = format!("Training {} on {}", training.model, training.accelerator);
     let id = if index == 0 { "training" } else { "more-training" };
     let mut section = Section::new(id, title, conclusion);
+    section.blocks.extend(training.rows.first().map(|best| step(best, index)));
     section.blocks.push(Block::Table(mappings(training)));
     section.blocks.push(Block::Note(format!(
         "A step is {} sequences of {} tokens.",
@@ -35,11 +37,40 @@ pub(in super::super) fn add(report: &mut Report, training: &Training, index: usi
     report.sections.push(section);
 }
 
+/// Where the time of the best mapping's step goes.
+fn step(best: &TrainingRow, index: usize) -> Block {
+    let parts = [
+        ("compute", 1, best.compute_seconds),
+        ("TP exposed", 3, best.tp_exposed_seconds),
+        ("CP exposed", 3, best.cp_exposed_seconds),
+        ("EP exposed", 3, best.ep_exposed_seconds),
+        ("DP exposed", 3, best.dp_exposed_seconds),
+        ("PP bubble", 4, best.pp_bubble_seconds),
+        ("PP transfer", 3, best.pp_transfer_seconds),
+        ("optimizer", 6, best.optimizer_seconds),
+        ("jitter", 7, best.jitter_seconds),
+    ];
+    let bar = |(name, ink, seconds): (&str, u8, f64)| Bar {
+        name: name.to_owned(),
+        ink,
+        value: seconds,
+        spread: None,
+        label: Quantity::new(seconds, Unit::Seconds).show(),
+    };
+    let bars = parts.into_iter().filter(|(_, _, seconds)| *seconds > 0.0).map(bar).collect();
+    Block::Figure(Figure {
+        id: if index == 0 { "training-step" } else { "more-training-step" },
+        svg: Bars { title: "time of a step", bars }.svg(),
+        caption: "Where the time of the best mapping's step goes: what is exposed is not hidden behind computing.".to_owned(),
+        data: vec![],
+    })
+}
+
 fn mappings(training: &Training) -> Table {
     let mut table = Table::new("training", "Best mappings")
         .words("design")
         .numbers("GPUs")
-        .words("TP · PP · DP · CP · EP")
+        .words("TP·PP·DP·CP·EP")
         .numbers("MFU")
         .numbers("step")
         .numbers("compute")
@@ -51,7 +82,7 @@ fn mappings(training: &Training) -> Table {
         table.row([
             Cell::text(&row.arch),
             Cell::number(row.gpus as f64, Unit::Gpus),
-            Cell::text(format!("{} · {} · {} · {} · {}", row.tp, row.pp, row.dp, row.cp, row.ep)),
+            Cell::text(format!("{}·{}·{}·{}·{}", row.tp, row.pp, row.dp, row.cp, row.ep)),
             Cell::share(row.mfu),
             Cell::number(row.step_seconds, Unit::Seconds),
             Cell::number(row.compute_seconds, Unit::Seconds),

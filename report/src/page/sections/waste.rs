@@ -213,11 +213,18 @@ fn near_bound(comparison: &Comparison) -> Option<Block> {
     Some(Block::Figure(Figure {
         id: "waste-near-bound",
         svg: plot.svg(),
-        caption: format!(
-            "The same, {own} and the ideal switch alone. {own} wastes more than the ideal switch during {} of the time: only \
-             when broken nodes stand so close together that no fibre spans them, or a remainder is cut off.",
-            Quantity::share(above).show()
-        ),
+        caption: if above > 0.0 {
+            format!(
+                "The same, {own} and the ideal switch alone. {own} wastes more than the ideal switch during {} of the time: \
+                 where broken nodes stand so close together that no fibre spans them.",
+                Quantity::share(above).show()
+            )
+        } else {
+            format!(
+                "The same, {own} and the ideal switch alone: the lines lie on each other. In this draw {own} never wastes \
+                 more than the bound; what is left is the remainder of healthy GPUs that makes no full group."
+            )
+        },
         data: vec![],
     }))
 }
