@@ -226,6 +226,7 @@ const LABELS: &str = "\
 | label | meaning |
 | --- | --- |
 | read | read in a public source (abstract, data sheet) |
+| read in words, range ours | a statement read in a public source; the range that counts as agreeing is ours |
 | from the public trace | computed from the authors' public fault trace by another program |
 | recalled, reproduced | recalled from the paper, whose full text was not available, and reproduced by an independent calculation before it became a target here |
 | derived, not the paper's | an earlier derivation or simulation of our own, by another program |

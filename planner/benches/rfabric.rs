@@ -7,16 +7,14 @@
 
 use std::process::ExitCode;
 
-use lightloom_fabric::fat_tree::{
-    ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
-};
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_planner::rfabric::exact::{self, Limits, Solver};
 use lightloom_planner::rfabric::one_hop::{self, Effort};
 use lightloom_planner::rfabric::realise::realise;
+use lightloom_planner::rfabric::testing::{fabric, wired};
 use lightloom_planner::rfabric::topology::Topology;
 use lightloom_planner::rfabric::workload::shapes;
 use rand::RngExt;
@@ -124,38 +122,4 @@ fn cpu_seconds() -> f64 {
         after_name.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     // The name is field 2 and the state (a letter, not parsed) field 3: utime and stime follow as 14, 15.
     ticks.get(10).zip(ticks.get(11)).map_or(0.0, |(user, system)| (user + system) / 100.0)
-}
-
-fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
-    wired(leaves, ports, 2)
-}
-
-fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
-    let spec = FatTreeSpec {
-        leaves,
-        gpus_per_leaf: 2 * ports,
-        gpu_rate: BitsPerSecond::from_gbps(400),
-        circuit_rate: BitsPerSecond::from_gbps(400),
-        electrical: ElectricalCore {
-            rate_per_leaf: BitsPerSecond::from_gbps(40 * u64::from(ports)),
-            oversubscription: 1.0,
-        },
-        banks: vec![OcsBank {
-            name: "core".into(),
-            switches: ports / ports_per_leaf,
-            ports_per_switch: ports_per_leaf * leaves,
-            ports_per_leaf,
-            insertion_loss_db: 1.0,
-        }],
-        timing: SwitchTiming {
-            control: Picoseconds::ZERO,
-            switching: Picoseconds::from_millis(10),
-            bring_up: Picoseconds::ZERO,
-        },
-        loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![] },
-        forbidden: vec![],
-        held: vec![],
-        failure_domains: 4.min(ports / 2),
-    };
-    ReconfigurableFatTree::new(spec).expect("a sound fabric")
 }

@@ -56,7 +56,8 @@ fn the_acceptance_list_says_what_comes_out_and_what_does_not() {
     assert_eq!(agrees("planned ÷ uniform mesh"), [true, true]);
     assert_eq!(agrees("MixNet's delay curve"), [true, true, true, true]);
     assert_eq!(agrees("with 5.7 s"), [true]);
-    assert_eq!(agrees("ACTINA"), [true]);
+    // 100 µs is ACTINA's; our break-even on 4 MiB shifts is several times longer.
+    assert_eq!(agrees("ACTINA"), [false]);
     // Price alone does not give RFabric's 2.2 to 3.1 against a tree that blocks nothing; an
     // oversubscribed one is slow enough. docs/rfabric.md says so; this test notices when it changes.
     assert_eq!(agrees("RFabric: performance per cost against fat-tree, 100 %"), [false]);

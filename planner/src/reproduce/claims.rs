@@ -10,6 +10,8 @@ use serde::Serialize;
 pub enum Label {
     /// Read in a public source.
     Read,
+    /// A statement in words, read in a public source; the figures that count as agreeing are ours.
+    ReadBandOurs,
     /// Computed before by others from the authors' public fault trace.
     Trace,
     /// Recalled from the paper, and reproduced by an independent calculation before.
@@ -24,6 +26,7 @@ impl Label {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
+            Self::ReadBandOurs => "read in words, range ours",
             Self::Trace => "from the public trace",
             Self::RecalledReproduced => "recalled, reproduced",
             Self::Derived => "derived, not the paper's",

@@ -2,26 +2,32 @@
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
 use crate::cost::PriceList;
-use crate::rfabric::claims::{RfabricClaim, rfabric as acceptance_list};
+use crate::rfabric::claims::{RfabricClaim, Source, rfabric as acceptance_list};
 use crate::rfabric::file::RfabricInput;
 
 /// The acceptance list on the fabric and step of `input`.
 #[must_use]
 pub fn rfabric(input: &RfabricInput, prices: &PriceList) -> Vec<Claim> {
-    let mut papers = Section::new("Reconfigurable fabrics, as papers report them", Label::Read);
+    let mut read = Section::new("Reconfigurable fabrics, as papers report them", Label::Read);
+    let mut bands =
+        Section::new("Reconfigurable fabrics, what papers say in words", Label::ReadBandOurs);
     let mut ours = Section::new("Reconfigurable fabrics, derived before", Label::Derived);
     for claim in acceptance_list(&input.fabric, &input.phases, prices) {
-        let from_paper =
-            ["RFabric", "MixNet", "ACTINA"].iter().any(|name| claim.claim.contains(name));
-        add(if from_paper { &mut papers } else { &mut ours }, claim);
+        let section = match claim.source {
+            Source::Read => &mut read,
+            Source::BandOurs => &mut bands,
+            Source::Derived => &mut ours,
+        };
+        add(section, claim);
     }
-    [papers.claims, ours.claims].concat()
+    [read.claims, bands.claims, ours.claims].concat()
 }
 
 fn add(section: &mut Section, claim: RfabricClaim) {
-    let RfabricClaim { claim, low, high, ours, note } = claim;
+    let RfabricClaim { claim, low, high, ours, note, .. } = claim;
     let published = match high {
-        Some(high) => near(f64::midpoint(low, high), (high - low) / 2.0),
+        Some(high) if low > 0.0 => near(f64::midpoint(low, high), (high - low) / 2.0),
+        Some(high) => Published::AtMost { value: high },
         None => Published::AtLeast { value: low },
     };
     let is_ratio = claim.contains('÷') || claim.contains("per cost") || claim.contains("the same");

@@ -5,6 +5,7 @@
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::units::BitsPerSecond;
+use serde::Serialize;
 
 use super::evaluate::Evaluator;
 use super::one_hop::Effort;
@@ -23,7 +24,8 @@ pub enum Baseline {
     },
     /// A two-tier electrical tree, non-blocking, one rail a GPU of a node.
     RailOptimised,
-    /// One rail switch tier and nothing above. Assumes that all traffic stays in its rail.
+    /// One rail switch tier and nothing above. A simplification in its favour: demand is known by leaf, not
+    /// by rail, so all traffic is taken to stay in its rail.
     RailOnly,
     /// Our fabric with the same share of circuits to every leaf, never changed.
     UniformMesh,
@@ -32,7 +34,8 @@ pub enum Baseline {
     /// Our fabric with one topology hedged against every phase.
     Hedged,
     /// Our fabric, each phase greedily: the next circuit to the pair that would finish last, blind to the
-    /// electrical core (as MixNet), changed for nothing.
+    /// electrical core (as MixNet), changed for nothing. Over all leaves, where MixNet's regions are
+    /// smaller: a simplification in its favour.
     GreedyBlind,
 }
 
@@ -92,6 +95,23 @@ impl Baseline {
     }
 }
 
+/// What a port of an optical switch is taken to cost: sources are furthest apart on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OcsPrice {
+    /// The lowest that is likely.
+    Low,
+    /// The mean.
+    Mean,
+    /// The highest that is likely.
+    High,
+}
+
+impl OcsPrice {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Low, Self::Mean, Self::High];
+}
+
 /// Network parts for one GPU, all of the rate of its one network card.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
@@ -119,16 +139,22 @@ impl Parts {
         Self::new(1.0 + optical + 3.0 * core, 2.0 + optical + 3.0 * core, optical)
     }
 
-    /// Dollars for one GPU at mean prices, the network card included; none where a price is missing.
+    /// Dollars for one GPU at mean prices but for optical switches, the network card included; none where
+    /// a price is missing.
     #[must_use]
-    pub fn dollars(&self, prices: &PriceList, rate: NicRate) -> Option<f64> {
+    pub fn dollars(&self, prices: &PriceList, rate: NicRate, ocs: OcsPrice) -> Option<f64> {
         let mean = |part: &str| prices.quote(part).map(|quote| quote.usd.mean);
+        let ocs_port = prices.quote("ocs-port").map(|quote| match ocs {
+            OcsPrice::Low => quote.usd.low,
+            OcsPrice::Mean => quote.usd.mean,
+            OcsPrice::High => quote.usd.high,
+        });
         let of_rate = |part: &str| mean(&format!("{part}-{}g", rate.gbps()));
         Some(
             of_rate("nic")?
                 + self.switch_ports * of_rate("switch-port")?
                 + self.modules * of_rate("dcn-optical")?
-                + self.ocs_ports * mean("ocs-port")?,
+                + self.ocs_ports * ocs_port?,
         )
     }
 }

@@ -36,6 +36,13 @@ pub enum Solver {
     Highs,
 }
 
+/// The best solver of this build.
+#[cfg(feature = "highs")]
+pub const SOLVER: Solver = Solver::Highs;
+/// The best solver of this build.
+#[cfg(not(feature = "highs"))]
+pub const SOLVER: Solver = Solver::Microlp;
+
 /// When a solver may stop short of the optimum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
@@ -332,6 +339,56 @@ mod tests {
                 let gap = one_hop::gap(heuristic.lambda, exact.plan.lambda_upper_bound);
                 assert!(gap <= 0.01, "{leaves} leaves, seed {seed}: gap {gap}");
             }
+        }
+    }
+
+    /// HiGHS as oracle where microlp takes too long: up to 64 leaves, one thread, a limit on time.
+    #[cfg(feature = "highs")]
+    #[test]
+    fn the_heuristic_is_within_one_per_cent_of_what_highs_proves_up_to_64_leaves() {
+        for leaves in [16, 32, 64] {
+            for (shape, seed) in [shapes::moe, shapes::weight_sync]
+                .into_iter()
+                .flat_map(|shape| (0..3).map(move |seed| (shape, seed)))
+            {
+                let fabric = fabric(leaves, leaves / 2);
+                let demand = shape(leaves as usize, Seed(seed));
+                let limits = Limits { gap: 1e-3, seconds: 30.0 };
+                let exact = plan(&fabric, &demand, Solver::Highs, limits).unwrap();
+                let heuristic = one_hop::plan(&fabric, &demand, Effort::default());
+                assert!(heuristic.lambda <= exact.plan.lambda_upper_bound * (1.0 + 1e-6));
+                if !exact.hit_time_limit {
+                    let gap = one_hop::gap(heuristic.lambda, exact.plan.lambda_upper_bound);
+                    assert!(gap <= 0.01, "{leaves} leaves, seed {seed}: gap {gap}");
+                }
+            }
+        }
+    }
+
+    #[cfg(feature = "highs")]
+    #[test]
+    fn both_solvers_find_the_same_optimum() {
+        let fabric = fabric(12, 8);
+        for seed in 0..3 {
+            let demand = shapes::weight_sync(12, Seed(seed));
+            let solve = |solver| plan(&fabric, &demand, solver, Limits::default()).unwrap();
+            let (ours, theirs) = (solve(Solver::Microlp), solve(Solver::Highs));
+            let ratio = ours.plan.lambda / theirs.plan.lambda;
+            assert!((ratio - 1.0).abs() < 1e-3, "seed {seed}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn a_solver_that_runs_out_of_time_gives_its_incumbent_and_says_so() {
+        let fabric = fabric(24, 12);
+        let demand = shapes::dense(24, Seed(1));
+        let limits = Limits { gap: 1e-6, seconds: 1.0 };
+        match plan(&fabric, &demand, Solver::Microlp, limits) {
+            Ok(exact) => {
+                assert!(exact.hit_time_limit, "a dense demand on 24 leaves takes longer");
+                assert!(exact.plan.lambda <= exact.plan.lambda_upper_bound);
+            }
+            Err(error) => assert!(error.to_string().contains("raise its time limit"), "{error}"),
         }
     }
 

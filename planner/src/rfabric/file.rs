@@ -17,23 +17,17 @@
 //!     - {name: sync, slack: 200ms, demand: {shape: {weight_sync: {}}}}
 //! ```
 
-use lightloom_fabric::document::{self, Check, Diagnostic, codes};
-use lightloom_fabric::fat_tree::{
-    CrossConnect, ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree,
-    SwitchTiming,
-};
+mod lower;
+
+use lightloom_fabric::document::{self, Diagnostic};
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::id::{LeafId, OcsId};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds, Text};
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::demand::{Demand, DemandError};
 use super::phases::Phase;
 use super::plan::Options;
-use super::workload::card::ModelCard;
-use super::workload::rl_step::{RlStep, Slack};
-use super::workload::shapes;
 
 /// A checked file: what is installed, and what runs on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +52,7 @@ pub fn load(
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> (Option<RfabricInput>, Vec<Diagnostic>) {
     let sha256 = lightloom_fabric::file::sha256(bytes);
-    document::load(file, bytes, |raw: RfabricFile, check| lower(raw, sha256, read, check))
+    document::load(file, bytes, |raw: RfabricFile, check| lower::lower(raw, sha256, read, check))
 }
 
 /// Whether a file with these top-level keys is of this kind.
@@ -327,6 +321,22 @@ pub enum DemandFile {
     Matrix(Vec<Vec<f64>>),
     /// A synthetic shape, about 1 GB a pair.
     Shape(ShapeFile),
+    /// An all-reduce whose rings the planner chooses: strides without a common divisor with the number of
+    /// leaves, as many as suit the circuits.
+    AllReduce(AllReduceFile),
+}
+
+/// An all-reduce over consecutive leaves.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AllReduceFile {
+    /// The first leaf.
+    #[serde(default)]
+    pub first_leaf: LeafId,
+    /// How many leaves take part, at least 2.
+    pub leaves: u32,
+    /// What each of them contributes.
+    pub bytes: Text<Bytes>,
 }
 
 /// A synthetic shape.
@@ -362,188 +372,6 @@ impl Default for PlanningFile {
     fn default() -> Self {
         Self { floor: Options::default().floor }
     }
-}
-
-const FAT_TREE: &str = "/dcn/reconfigurable_fat_tree";
-
-fn lower(
-    raw: RfabricFile,
-    sha256: String,
-    read: &mut dyn FnMut(&str) -> Result<String, String>,
-    check: &mut Check<'_>,
-) -> Option<RfabricInput> {
-    let DcnFile::ReconfigurableFatTree(fat_tree) = raw.dcn;
-    let (leaves, gpus_per_leaf) = (fat_tree.leaves, fat_tree.gpus_per_leaf);
-    let fabric = lower_fabric(fat_tree, check)?;
-    let phases = match raw.step {
-        StepFile::Rl(rl) => lower_rl(rl, gpus_per_leaf, leaves as usize, check)?,
-        StepFile::Phases(phases) => lower_phases(phases, leaves as usize, read, check),
-    };
-    let options = Options { floor: raw.planning.floor, ..Options::default() };
-    (!check.has_errors()).then_some(RfabricInput {
-        name: raw.name,
-        sha256,
-        fabric,
-        phases,
-        options,
-    })
-}
-
-fn lower_fabric(raw: FatTreeFile, check: &mut Check<'_>) -> Option<ReconfigurableFatTree> {
-    let spec = FatTreeSpec {
-        leaves: raw.leaves,
-        gpus_per_leaf: raw.gpus_per_leaf,
-        gpu_rate: raw.gpu_rate.unwrap_or(raw.circuit_rate).0,
-        circuit_rate: raw.circuit_rate.0,
-        electrical: ElectricalCore {
-            rate_per_leaf: raw.electrical.rate_per_leaf.0,
-            oversubscription: raw.electrical.oversubscription,
-        },
-        banks: raw.banks.into_iter().map(bank).collect(),
-        timing: SwitchTiming {
-            control: raw.timing.control.0,
-            switching: raw.timing.switching.0,
-            bring_up: raw.timing.bring_up.0,
-        },
-        loss: LossBudget {
-            budget_db: raw.loss.budget_db,
-            path_db: raw.loss.path_db,
-            extra_db: raw.loss.extra_db.iter().map(|extra| (extra.leaf, extra.db)).collect(),
-        },
-        forbidden: raw.forbidden.iter().map(|pair| (pair.a, pair.b)).collect(),
-        held: raw.held.into_iter().map(held).collect(),
-        failure_domains: raw.failure_domains,
-    };
-    ReconfigurableFatTree::new(spec)
-        .map_err(|problems| {
-            for problem in problems {
-                let pointer = problem.field.replace(['.', '['], "/").replace(']', "");
-                let place = format!("{FAT_TREE}/{pointer}");
-                check.error(codes::BAD_VALUE, &place, problem.problem).help(problem.fix);
-            }
-        })
-        .ok()
-}
-
-fn bank(raw: BankFile) -> OcsBank {
-    OcsBank {
-        name: raw.name,
-        switches: raw.switches,
-        ports_per_switch: raw.ports_per_switch,
-        ports_per_leaf: raw.ports_per_leaf,
-        insertion_loss_db: raw.insertion_loss_db,
-    }
-}
-
-fn held(raw: HeldFile) -> CrossConnect {
-    CrossConnect { ocs: raw.ocs, a_port: raw.a_port, b_port: raw.b_port, a: raw.a, b: raw.b }
-}
-
-fn lower_rl(
-    raw: RlFile,
-    gpus_per_leaf: u32,
-    leaves: usize,
-    check: &mut Check<'_>,
-) -> Option<Vec<Phase>> {
-    let Some(card) = ModelCard::named(&raw.model) else {
-        check
-            .error(codes::UNKNOWN_WORD, "/step/rl/model", format!("no model `{}`", raw.model))
-            .help("write qwen2.5-72b, llama-3.1-405b or deepseek-v3-like");
-        return None;
-    };
-    let step = RlStep {
-        card,
-        gpus_per_leaf,
-        trainer_gpus: raw.trainer_gpus,
-        generation_gpus: raw.generation_gpus,
-        tp: raw.tp,
-        pp: raw.pp,
-        ep: raw.ep,
-        expert_skew: raw.expert_skew,
-        samples: raw.samples,
-        tokens_per_sample: raw.tokens_per_sample,
-        replica_gpus: raw.replica_gpus,
-        tail_replica_gpus: raw.tail_replica_gpus.unwrap_or(raw.replica_gpus),
-        migrated_share: raw.migrated_share,
-        slack: Slack {
-            train: raw.slack.train.0,
-            gradients: raw.slack.gradients.0,
-            weight_sync: raw.slack.weight_sync.0,
-            parallelism_switch: raw.slack.parallelism_switch.0,
-        },
-        seed: Seed(raw.seed),
-    };
-    step.phases(leaves)
-        .map_err(|error| {
-            let place = format!("/step/rl/{}", error.field());
-            check.error(codes::BAD_VALUE, &place, error.to_string());
-        })
-        .ok()
-}
-
-fn lower_phases(
-    raw: Vec<PhaseFile>,
-    leaves: usize,
-    read: &mut dyn FnMut(&str) -> Result<String, String>,
-    check: &mut Check<'_>,
-) -> Vec<Phase> {
-    if raw.is_empty() {
-        check.error(codes::WRONG_LENGTH, "/step/phases", "the step has no phases");
-    }
-    let mut phases: Vec<Phase> = Vec::new();
-    for (at, phase) in raw.into_iter().enumerate() {
-        let place = format!("/step/phases/{at}");
-        if phases.iter().any(|other| other.name == phase.name) {
-            let message = format!("two phases are called `{}`", phase.name);
-            check.error(codes::BAD_VALUE, &format!("{place}/name"), message);
-        }
-        match lower_demand(phase.demand, leaves, read) {
-            Ok(demand) => {
-                phases.push(Phase { name: phase.name, demand, slack: phase.slack.0 });
-            }
-            Err(messages) => {
-                for message in messages {
-                    check.error(codes::BAD_VALUE, &format!("{place}/demand"), message);
-                }
-            }
-        }
-    }
-    phases
-}
-
-fn lower_demand(
-    raw: DemandFile,
-    leaves: usize,
-    read: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> Result<Demand, Vec<String>> {
-    let named = |file: &str, errors: Vec<DemandError>| -> Vec<String> {
-        errors.into_iter().map(|error| format!("{file}: {error}")).collect()
-    };
-    let demand = match raw {
-        DemandFile::Csv(file) => {
-            let text = read(&file).map_err(|error| vec![error])?;
-            Demand::from_csv(&text).map_err(|errors| named(&file, errors))?
-        }
-        DemandFile::Json(file) => {
-            let text = read(&file).map_err(|error| vec![error])?;
-            Demand::from_json(&text).map_err(|errors| named(&file, errors))?
-        }
-        DemandFile::Matrix(rows) => {
-            Demand::from_numbers(&rows).map_err(|errors| named("matrix", errors))?
-        }
-        DemandFile::Shape(ShapeFile::Moe(from)) => shapes::moe(leaves, Seed(from.seed)),
-        DemandFile::Shape(ShapeFile::WeightSync(from)) => {
-            shapes::weight_sync(leaves, Seed(from.seed))
-        }
-        DemandFile::Shape(ShapeFile::Dense(from)) => shapes::dense(leaves, Seed(from.seed)),
-    };
-    demand.must_fit(leaves).map_err(|error| vec![error.to_string()])?;
-    if demand.total().0 == 0 {
-        return Err(vec![
-            "the phase sends nothing; remove it and add its slack to the next".into(),
-        ]);
-    }
-    Ok(demand)
 }
 
 #[cfg(test)]
@@ -594,6 +422,27 @@ step:
         assert_eq!(input.phases[1].demand.total().0, 16 * 15 * 5);
         assert_eq!(input.phases[1].slack, Picoseconds::from_millis(200));
         assert!(is_kind(&document::top_keys(SOUND.as_bytes())));
+    }
+
+    #[test]
+    fn an_all_reduce_is_spread_over_rings_of_coprime_strides() {
+        let text = SOUND
+            .replace("{csv: sync.csv}", "{all_reduce: {first_leaf: leaf1, leaves: 7, bytes: 7GB}}");
+        let (input, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));
+        assert!(mistakes.is_empty(), "{mistakes:?}");
+        let demand = &input.unwrap().phases[1].demand;
+        // Seven ranks send 2·6/7 of 7 GB each, however many rings share it.
+        assert!(demand.total().0.abs_diff(7 * 12_000_000_000) < 1_000, "{}", demand.total());
+        assert!(
+            demand.flows().all(|(from, to, _)| (1..8).contains(&from.0) && (1..8).contains(&to.0))
+        );
+        let far = mistakes_of_all_reduce("leaves: 16");
+        assert!(far.contains("f.yaml:15:") && far.contains("among leaf0 to leaf15"), "{far}");
+    }
+
+    fn mistakes_of_all_reduce(leaves: &str) -> String {
+        let demand = format!("{{all_reduce: {{first_leaf: leaf1, {leaves}, bytes: 7GB}}}}");
+        mistakes(&SOUND.replace("{csv: sync.csv}", &demand), "")
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub mod plan;
 pub mod realise;
 pub mod rings;
 pub mod templates;
-#[cfg(test)]
-mod testing;
+#[doc(hidden)]
+pub mod testing;
 pub mod topology;
 pub mod transition;
 pub mod workload;

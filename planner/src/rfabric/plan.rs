@@ -11,9 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::demand::DemandError;
 use super::evaluate::Evaluator;
+use super::exact::{self, Limits, SOLVER};
+use super::multi_hop;
 use super::one_hop::{self, Effort};
 use super::phases::{self, Candidate, Phase, Schedule, seconds_in_steps};
 use super::realise::{Realisation, realise, topology_of};
+use super::topology::Topology;
 use super::transition::{self, Stage};
 
 /// What a planner may be told.
@@ -23,11 +26,13 @@ pub struct Options {
     pub effort: Effort,
     /// Share of the live demand's rate that no stage of a transition may go below.
     pub floor: f64,
+    /// Solve every phase by integer programming as well, within these limits.
+    pub exact: Option<Limits>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { effort: Effort::default(), floor: 0.75 }
+        Self { effort: Effort::default(), floor: 0.75, exact: None }
     }
 }
 
@@ -65,6 +70,23 @@ pub struct PhasePlan {
     pub gap: f64,
     /// 1 / lambda, with the switching before it that no slack hides.
     pub time_ps: Picoseconds,
+    /// What a solver said, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub solver: Option<SolverReport>,
+}
+
+/// What integer and linear programming say about a phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SolverReport {
+    /// The rate of the best topology that the solver found; nothing where it found none in time.
+    pub lambda: Option<f64>,
+    /// What no topology exceeds: the solver's bound where it finished, else that of the closed form.
+    pub lambda_upper_bound: f64,
+    /// Whether it stopped at its time limit: then `lambda` is its incumbent, and depends on the machine.
+    pub hit_time_limit: bool,
+    /// The rate on the phase's planned circuits when traffic may pass through other leaves, on fabrics
+    /// small enough for it.
+    pub lambda_multi_hop: Option<f64>,
 }
 
 /// How the circuits of one phase become those of the next.
@@ -134,19 +156,49 @@ pub fn plan(
     options: Options,
 ) -> Result<RfabricPlan, PlanError> {
     refuse_bad_phases(fabric, phases)?;
-    let candidates = phases::candidates(fabric, phases, options.effort);
+    let mut candidates = phases::candidates(fabric, phases, options.effort);
+    let solved = solve(fabric, phases, options.exact, &mut candidates);
     let fixed = phases::best_static(fabric, phases, &candidates);
     if fixed.seconds == f64::INFINITY {
         return Err(unservable(fabric, phases, &candidates[fixed.choice[0]]));
     }
     let moving = phases::schedule(fabric, phases, &candidates);
-    let planner = Planner { fabric, phases, candidates: &candidates, options };
+    let planner = Planner { fabric, phases, candidates: &candidates, solved, options };
     let fixed = planner.realise(&fixed, existing)?;
     let static_step_time_ps = fixed.step_time_ps;
     let moving = planner.realise(&moving, existing)?;
     // The schedule was chosen on logical circuits; what the switches keep decides.
     let best = if moving.step_time_ps < fixed.step_time_ps { moving } else { fixed };
     Ok(RfabricPlan { static_step_time_ps, ..best })
+}
+
+/// Solves every phase and offers what comes out as candidates.
+fn solve(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    limits: Option<Limits>,
+    candidates: &mut Vec<Candidate>,
+) -> Option<Vec<SolverReport>> {
+    let limits = limits?;
+    let solve_one = |phase: &Phase| match exact::plan(fabric, &phase.demand, SOLVER, limits) {
+        Ok(exact) => {
+            let name = format!("solved for {}", phase.name);
+            candidates.push(Candidate { name, topology: exact.plan.topology });
+            SolverReport {
+                lambda: Some(exact.plan.lambda),
+                lambda_upper_bound: exact.plan.lambda_upper_bound,
+                hit_time_limit: exact.hit_time_limit,
+                lambda_multi_hop: None,
+            }
+        }
+        Err(_) => SolverReport {
+            lambda: None,
+            lambda_upper_bound: Evaluator::new(fabric, &phase.demand).upper_bound(fabric),
+            hit_time_limit: true,
+            lambda_multi_hop: None,
+        },
+    };
+    Some(phases.iter().map(solve_one).collect())
 }
 
 fn refuse_bad_phases(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Result<(), PlanError> {
@@ -184,6 +236,7 @@ struct Planner<'a> {
     fabric: &'a ReconfigurableFatTree,
     phases: &'a [Phase],
     candidates: &'a [Candidate],
+    solved: Option<Vec<SolverReport>>,
     options: Options,
 }
 
@@ -208,7 +261,11 @@ impl Planner<'_> {
                 seconds = self.seconds_of(&change, at, &circuits[before], &evaluator, lambda);
                 transitions.push(change);
             }
-            let lambda_upper_bound = evaluator.upper_bound(self.fabric);
+            let solver = self.report(at, &topology);
+            let lambda_upper_bound = evaluator
+                .upper_bound(self.fabric)
+                .min(solver.as_ref().map_or(f64::MAX, |solver| solver.lambda_upper_bound))
+                .max(lambda);
             phases.push(PhasePlan {
                 name: phase.name.clone(),
                 topology: self.candidates[schedule.choice[at]].name.clone(),
@@ -218,6 +275,7 @@ impl Planner<'_> {
                 lambda_upper_bound,
                 gap: one_hop::gap(lambda, lambda_upper_bound),
                 time_ps: picoseconds(seconds),
+                solver,
             });
         }
         let step_time_ps: Picoseconds = phases.iter().map(|phase| phase.time_ps).sum();
@@ -230,6 +288,14 @@ impl Planner<'_> {
             static_step_time_ps,
             dark_port_time_share,
         })
+    }
+
+    /// What the solver said of a phase, and what free routes reach on the circuits it gets.
+    fn report(&self, at: usize, topology: &Topology) -> Option<SolverReport> {
+        let report = self.solved.as_ref()?[at].clone();
+        let routed = multi_hop::route(self.fabric, &self.phases[at].demand, topology);
+        let lambda_multi_hop = routed.ok().map(|routed| routed.lambda);
+        Some(SolverReport { lambda_multi_hop, ..report })
     }
 
     /// Cross-connects of every phase; phases with one topology share them.

@@ -1,17 +1,36 @@
-//! Fabrics for tests.
+//! Fabrics on which tests and benches compare planners.
 
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
 };
 use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
 
-/// A fabric of `leaves` with `ports` 400G optical ports each, two on a switch, and an electrical core of
-/// a tenth of the optical rate.
-pub(crate) fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
-    ReconfigurableFatTree::new(spec(leaves, ports)).expect("a sound fabric")
+/// [`spec`], checked.
+///
+/// # Panics
+/// If it is not sound.
+#[must_use]
+pub fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
+    wired(leaves, ports, 2)
 }
 
-pub(crate) fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
+/// The same with so many ports of a leaf on each switch.
+///
+/// # Panics
+/// If it is not sound.
+#[must_use]
+pub fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
+    let mut spec = spec(leaves, ports);
+    spec.banks[0].switches = ports / ports_per_leaf;
+    spec.banks[0].ports_per_switch = ports_per_leaf * leaves;
+    spec.banks[0].ports_per_leaf = ports_per_leaf;
+    ReconfigurableFatTree::new(spec).expect("a sound fabric")
+}
+
+/// A fabric of `leaves` with `ports` 400G optical ports each, two on a switch, and an electrical core of
+/// a tenth of the optical rate.
+#[must_use]
+pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     FatTreeSpec {
         leaves,
         gpus_per_leaf: 2 * ports,

@@ -1,0 +1,174 @@
+//! Step 1 of a realisation: which end of a circuit is its tail, so that every leaf is the tail of at most
+//! half of its ports and the head of at most half, agreeing with circuits that exist.
+
+use std::collections::VecDeque;
+
+use lightloom_fabric::fat_tree::LeafPair;
+
+use super::super::topology::Topology;
+use super::{Oriented, Sides, Switch};
+
+/// A tail for every circuit.
+pub(super) fn orient(topology: &Topology, wiring: &[Switch]) -> Oriented {
+    let leaves = topology.leaves();
+    let sum = |pick: fn(&Sides) -> &Vec<u32>| -> Vec<u32> {
+        (0..leaves)
+            .map(|leaf| wiring.iter().map(|switch| pick(&switch.sides)[leaf]).sum())
+            .collect()
+    };
+    let mut orientation = Orientation {
+        tails_max: sum(|side| &side.tails),
+        heads_max: sum(|side| &side.heads),
+        tails: vec![0; leaves],
+        heads: vec![0; leaves],
+        all: Oriented::default(),
+        agreed: Oriented::default(),
+    };
+    let mut undecided = Vec::new();
+    for (LeafPair { a, b }, count) in topology.pairs() {
+        let (a, b) = (a.index(), b.index());
+        let present = |tail, head| -> u32 {
+            wiring.iter().map(|switch| switch.present.count(tail, head)).sum()
+        };
+        let there = present(a, b).min(count);
+        let back = present(b, a).min(count - there);
+        orientation.agree(a, b, there);
+        orientation.agree(b, a, back);
+        undecided.push((a, b, count - there - back));
+    }
+    for (a, b, count) in undecided {
+        orientation.balance(a, b, count);
+    }
+    orientation.repair();
+    orientation.all
+}
+
+struct Orientation {
+    tails_max: Vec<u32>,
+    heads_max: Vec<u32>,
+    tails: Vec<u32>,
+    heads: Vec<u32>,
+    all: Oriented,
+    /// Those of `all` that agree with circuits that exist: turning one costs a kept circuit.
+    agreed: Oriented,
+}
+
+impl Orientation {
+    fn put(&mut self, tail: usize, head: usize, count: u32) {
+        self.all.put(tail, head, count);
+        self.tails[tail] += count;
+        self.heads[head] += count;
+    }
+
+    fn agree(&mut self, tail: usize, head: usize, count: u32) {
+        self.put(tail, head, count);
+        self.agreed.put(tail, head, count);
+    }
+
+    /// Orients circuits that are new, each from the end with more room for a tail.
+    fn balance(&mut self, a: usize, b: usize, count: u32) {
+        let room = |leaf: usize, this: &Self| {
+            i64::from(this.tails_max[leaf])
+                - i64::from(this.tails[leaf])
+                - (i64::from(this.heads_max[leaf]) - i64::from(this.heads[leaf]))
+        };
+        for _ in 0..count {
+            if room(a, self) >= room(b, self) {
+                self.put(a, b, 1);
+            } else {
+                self.put(b, a, 1);
+            }
+        }
+    }
+
+    /// Turns paths of circuits around until no leaf has too many tails or heads. Euler's theorem
+    /// says the paths exist where other jobs hold nothing.
+    fn repair(&mut self) {
+        for leaf in 0..self.tails.len() {
+            while self.tails[leaf] > self.tails_max[leaf] && self.turn_path(leaf, Ends::Tails) {}
+            while self.heads[leaf] > self.heads_max[leaf] && self.turn_path(leaf, Ends::Heads) {}
+        }
+    }
+
+    /// Finds the path that turns the fewest agreed circuits and turns it around.
+    fn turn_path(&mut self, from: usize, ends: Ends) -> bool {
+        let Some(path) = self.cheapest_path(from, ends) else { return false };
+        for step in path.windows(2) {
+            let (tail, head) = match ends {
+                Ends::Tails => (step[0], step[1]),
+                Ends::Heads => (step[1], step[0]),
+            };
+            self.turn(tail, head);
+        }
+        true
+    }
+
+    fn turn(&mut self, tail: usize, head: usize) {
+        if self.agreed.count(tail, head) == self.all.count(tail, head) {
+            self.agreed.take(tail, head, 1);
+        }
+        self.all.take(tail, head, 1);
+        self.tails[tail] -= 1;
+        self.heads[head] -= 1;
+        self.put(head, tail, 1);
+    }
+
+    /// 0-1 breadth-first search from a leaf with too many ends of one kind to one with room.
+    fn cheapest_path(&self, from: usize, ends: Ends) -> Option<Vec<usize>> {
+        let next = self.neighbours(ends);
+        let leaves = self.tails.len();
+        let mut before = vec![None; leaves];
+        let mut cost = vec![u32::MAX; leaves];
+        let mut queue = VecDeque::from([from]);
+        cost[from] = 0;
+        while let Some(leaf) = queue.pop_front() {
+            let has_room = match ends {
+                Ends::Tails => self.tails[leaf] < self.tails_max[leaf],
+                Ends::Heads => self.heads[leaf] < self.heads_max[leaf],
+            };
+            if leaf != from && has_room {
+                return Some(walk_back(&before, leaf));
+            }
+            for &(peer, step) in &next[leaf] {
+                if cost[leaf] + step < cost[peer] {
+                    cost[peer] = cost[leaf] + step;
+                    before[peer] = Some(leaf);
+                    if step == 0 {
+                        queue.push_front(peer);
+                    } else {
+                        queue.push_back(peer);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// From each leaf, where turning one circuit around leads, and whether that circuit is agreed.
+    fn neighbours(&self, ends: Ends) -> Vec<Vec<(usize, u32)>> {
+        let mut next = vec![Vec::new(); self.tails.len()];
+        for (&(tail, head), count) in &self.all.0 {
+            let step = u32::from(self.agreed.count(tail, head) == *count);
+            match ends {
+                Ends::Tails => next[tail].push((head, step)),
+                Ends::Heads => next[head].push((tail, step)),
+            }
+        }
+        next
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Ends {
+    Tails,
+    Heads,
+}
+
+fn walk_back(before: &[Option<usize>], end: usize) -> Vec<usize> {
+    let mut path = vec![end];
+    while let Some(previous) = before[path[path.len() - 1]] {
+        path.push(previous);
+    }
+    path.reverse();
+    path
+}

@@ -1,0 +1,120 @@
+//! What a reconfigurable fat-tree file is refused with: place, reason, fix, word for word.
+
+use lightloom_fabric::document::{Style, render};
+use lightloom_planner::rfabric::file;
+
+const SOUND: &str = "name: example
+dcn:
+  reconfigurable_fat_tree:
+    leaves: 3
+    gpus_per_leaf: 8
+    circuit_rate: 400Gbps
+    electrical: {rate_per_leaf: 3.2Tbps, oversubscription: 8}
+    banks:
+      - {name: core, switches: 4, ports_per_switch: 64, ports_per_leaf: 2, insertion_loss_db: 1.5}
+    timing: {switching: 10ms}
+step:
+  phases:
+    - {name: train, demand: {csv: train.csv}}
+";
+
+fn refusal(text: &str, matrix: &str) -> String {
+    let (input, mistakes) = file::load("f.yaml", text.as_bytes(), &mut |_| Ok(matrix.to_owned()));
+    assert!(input.is_none(), "refused");
+    render(&mistakes, Style::Plain)
+}
+
+/// The refusal says all of this, in this order.
+fn says(refusal: &str, parts: &[&str]) {
+    let mut rest = refusal;
+    for part in parts {
+        let at = rest.find(part).unwrap_or_else(|| panic!("no `{part}` in order in\n{refusal}"));
+        rest = &rest[at + part.len()..];
+    }
+}
+
+const GOOD: &str = "0,5,5\n5,0,5\n5,5,0";
+
+#[test]
+fn the_sound_file_is_accepted() {
+    let (input, mistakes) = file::load("f.yaml", SOUND.as_bytes(), &mut |_| Ok(GOOD.to_owned()));
+    assert!(input.is_some() && mistakes.is_empty(), "{mistakes:?}");
+}
+
+#[test]
+fn odd_ports_per_leaf() {
+    let text = SOUND.replace("ports_per_leaf: 2", "ports_per_leaf: 3");
+    says(
+        &refusal(&text, GOOD),
+        &[
+            "error[LL0110]: 3 ports per leaf on each switch: with an odd number some topologies cannot be \
+             realised although every leaf has ports enough",
+            "f.yaml:9:73",
+            "help: wire an even number to each switch; half as many switches with twice the ports per \
+             leaf keeps the fibre count",
+        ],
+    );
+}
+
+#[test]
+fn a_loss_budget_that_no_path_meets() {
+    let text = SOUND.replace("insertion_loss_db: 1.5", "insertion_loss_db: 5");
+    says(
+        &refusal(&text, GOOD),
+        &[
+            "error[LL0110]: no pair of leaves can be joined: a path loses at least 6.0 dB and 4.0 dB are allowed",
+            "f.yaml:3:3",
+            "help: use optics with a budget above 6.0 dB or a switch with less loss",
+        ],
+    );
+    let text = text.replace("    timing", "    loss: {budget_db: 2, path_db: 1}\n    timing");
+    says(&refusal(&text, GOOD), &["6.0 dB and 2.0 dB are allowed", "f.yaml:10:23", "help:"]);
+}
+
+#[test]
+fn numbers_that_are_no_bytes() {
+    says(
+        &refusal(SOUND, "0,-5,nan\ninf,0,x\n1,1,0"),
+        &[
+            "train.csv: row 1, column 2: `-5` is not a number of bytes; write a number of at least 0",
+            "f.yaml:13:29",
+            "row 1, column 3: `nan`",
+            "row 2, column 1: `inf`",
+            "row 2, column 3: `x`",
+        ],
+    );
+    let inline = SOUND.replace("{csv: train.csv}", "{matrix: [[0, 1, 2], [-3, 0, 1], [1, 1, 0]]}");
+    says(&refusal(&inline, ""), &["matrix: row 2, column 1: `-3`", "f.yaml:13:29"]);
+    let inline = inline.replace("-3", ".nan");
+    says(&refusal(&inline, ""), &["expected a number, found the text `.nan`", "f.yaml:13:"]);
+}
+
+#[test]
+fn a_matrix_that_is_not_square_or_of_other_leaves() {
+    says(
+        &refusal(SOUND, "0,1,1\n1,0\n1,1,0"),
+        &[
+            "train.csv: row 2 has 2 entries and there are 3 rows; a demand matrix is square, one row and one \
+             column a leaf",
+            "f.yaml:13:29",
+        ],
+    );
+    says(
+        &refusal(SOUND, "0,1\n1,0"),
+        &[
+            "the matrix has 2 leaves and the fabric 3; write one row and one column for each of leaf0 to leaf2",
+            "f.yaml:13:29",
+        ],
+    );
+}
+
+#[test]
+fn leaves_that_do_not_exist() {
+    let text = SOUND.replace("    timing", "    forbidden: [{a: leaf0, b: leaf7}]\n    timing");
+    says(
+        &refusal(&text, GOOD),
+        &["leaf7 does not exist", "f.yaml:10:17", "help: leaves run from leaf0 to leaf2"],
+    );
+    let text = SOUND.replace("{csv: train.csv}", "{all_reduce: {leaves: 9, bytes: 1GB}}");
+    says(&refusal(&text, ""), &["9 leaves from leaf0 on", "among leaf0 to leaf2", "f.yaml:13:29"]);
+}
