@@ -25,31 +25,40 @@ use crate::trace;
   lightloom plan topologies/ring-2880.yaml --fault n17,n42/b1,n7/b0.2 -o plan.json
   lightloom plan topologies/ring-2880.yaml --trace topologies/traces/synthetic.json --at 75
   lightloom plan topologies/explicit-8.yaml --exact
-  lightloom plan topologies/rfabric-2048.yaml")]
+  lightloom plan topologies/rfabric-2048.yaml --sensitivity
+  lightloom plan topologies/rfabric-shapes.yaml --exact")]
 pub(crate) struct Arguments {
     /// The fabric file; `-` is standard input.
-    fabric: PathBuf,
+    pub(crate) fabric: PathBuf,
     /// What is broken: nodes `n17`, bundles `n17/b0`, fibres by one of their ports `n17/b0.2`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
-    fault: Vec<Part>,
+    pub(crate) fault: Vec<Part>,
     /// Take the broken nodes from this fault trace.
     #[arg(long, value_name = "FILE", requires = "at")]
-    trace: Option<PathBuf>,
+    pub(crate) trace: Option<PathBuf>,
     /// The day of the trace.
     #[arg(long, value_name = "DAYS", requires = "trace", allow_negative_numbers = true)]
     at: Option<f64>,
     /// Where the randomness comes from (which servers of a trace the nodes are).
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub(crate) seed: u64,
     /// Find the true maximum number of rings by integer programming: for fabrics with up to 2,000
-    /// candidate rings; ignores where ToRs are.
+    /// candidate rings; ignores where ToRs are. On a reconfigurable fat-tree: solve every phase too, with
+    /// at most 20 s each, and route over several hops where there are up to 24 leaves.
     #[arg(long)]
-    exact: bool,
+    pub(crate) exact: bool,
+    /// Reconfigurable fat-tree: performance per cost against every baseline, over rates, prices, core
+    /// sizes and shares of communication.
+    #[arg(long)]
+    pub(crate) sensitivity: bool,
+    /// Price file for its cost [default: the one that ships as topologies/prices.yaml].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
     /// Where to write the plan.
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
-    format: FormatArgument,
+    pub(crate) format: FormatArgument,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -57,8 +66,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if let Ok(bytes) = &document
         && plan_rfabric::is_kind(bytes)
     {
-        let output = arguments.output.as_deref();
-        return plan_rfabric::run(&arguments.fabric, bytes, arguments.format.format, output);
+        return plan_rfabric::run(arguments, bytes);
+    }
+    if arguments.sensitivity || arguments.prices.is_some() {
+        let message =
+            "`--sensitivity` and `--prices` are for reconfigurable fat-trees; see `lightloom cost`";
+        return Err(output::WrongUsage(message.into()).into());
     }
     let fabric = files::fabric_in(&arguments.fabric, document)?;
     let seed = Seed(arguments.seed);

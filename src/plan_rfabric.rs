@@ -1,19 +1,28 @@
 //! `lightloom plan` on a reconfigurable fat-tree: the phase table and the changes between phases.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use anyhow::Context;
 use lightloom_fabric::document;
 use lightloom_fabric::units::Picoseconds;
+use lightloom_planner::architecture::NicRate;
+use lightloom_planner::cost::PriceList;
+use lightloom_planner::rfabric::baselines::{OcsPrice, Parts};
 use lightloom_planner::rfabric::check::check;
+use lightloom_planner::rfabric::claims::{self, Comparison};
 use lightloom_planner::rfabric::demand::Demand;
+use lightloom_planner::rfabric::exact::Limits;
 use lightloom_planner::rfabric::file::{self, RfabricInput};
-use lightloom_planner::rfabric::{self, RfabricPlan};
+use lightloom_planner::rfabric::{self, Options, RfabricPlan};
 use serde::Serialize;
 
 use crate::cli::Format;
+use crate::cost;
 use crate::output::{self, Outcome, Refused};
+use crate::plan::Arguments;
 use crate::table::Table;
 
 /// The plan as programs read it.
@@ -21,14 +30,20 @@ use crate::table::Table;
 struct PlanDocument<'a> {
     schema: &'static str,
     name: &'a str,
+    fabric_sha256: &'a str,
+    seed: u64,
     #[serde(flatten)]
     plan: &'a RfabricPlan,
     metrics: Metrics,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sensitivity: Option<&'a [Comparison]>,
 }
 
 #[derive(Serialize)]
 struct Metrics {
     gpus_total: u64,
+    /// Network, cards included; null where the price file lacks a part of the GPUs' rate.
+    cost_per_gpu_usd: Option<f64>,
     plan_seconds: f64,
 }
 
@@ -37,39 +52,67 @@ pub(crate) fn is_kind(bytes: &[u8]) -> bool {
     file::is_kind(&document::top_keys(bytes))
 }
 
-/// Plans the file's step and shows the plan; writes it to `plan_file` as JSON where one is named.
+/// Solvers stop here, phase by phase.
+const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
+
+/// Plans the file's step and shows the plan; writes it as JSON where a file is named.
 ///
 /// # Errors
 /// If the step cannot be planned or the plan cannot be written.
-pub(crate) fn run(
-    path: &Path,
-    bytes: &[u8],
-    format: Format,
-    plan_file: Option<&Path>,
-) -> anyhow::Result<Outcome> {
-    let input = load(path, bytes)?;
+pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome> {
+    if !arguments.fault.is_empty() || arguments.trace.is_some() {
+        let message =
+            "a reconfigurable fat-tree is planned whole; its faults are run by `lightloom emulate`";
+        return Err(output::WrongUsage(message.into()).into());
+    }
+    let input = load(&arguments.fabric, bytes)?;
+    let prices = cost::prices(arguments.prices.as_deref())?;
     let start = Instant::now();
-    let plan = rfabric::plan(&input.fabric, &input.phases, &[], input.options)?;
+    let exact = arguments.exact.then_some(SOLVER_LIMITS);
+    let options = Options { exact, ..input.options };
+    let plan = rfabric::plan(&input.fabric, &input.phases, &[], options)?;
     let plan_seconds = start.elapsed().as_secs_f64();
     prove(&input, &plan)?;
+    let sensitivity = arguments.sensitivity.then(|| compare(&input, &prices)).transpose()?;
     let spec = input.fabric.spec();
     let document = PlanDocument {
         schema: lightloom_fabric::plan::SCHEMA,
         name: &input.name,
+        fabric_sha256: &input.sha256,
+        seed: arguments.seed,
         plan: &plan,
         metrics: Metrics {
             gpus_total: u64::from(spec.leaves) * u64::from(spec.gpus_per_leaf),
+            cost_per_gpu_usd: cost_per_gpu(&input, &prices),
             plan_seconds,
         },
+        sensitivity: sensitivity.as_deref(),
     };
-    if let Some(plan_file) = plan_file {
+    if let Some(plan_file) = &arguments.output {
         crate::files::write(plan_file, &serde_json::to_vec_pretty(&document)?)?;
     }
-    match format {
+    match arguments.format.format {
         Format::Json => output::print_json(&document)?,
-        Format::Text => output::print(&text(&input, &plan, plan_seconds))?,
+        Format::Text => {
+            output::print(&text(&input, &plan, &document.metrics))?;
+            if let Some(rows) = &sensitivity {
+                output::print(&sensitivity_text(rows))?;
+            }
+        }
     }
     Ok(Outcome::Good)
+}
+
+/// What the network costs for one GPU at mean prices, its card included.
+fn cost_per_gpu(input: &RfabricInput, prices: &PriceList) -> Option<f64> {
+    let gbps = input.fabric.spec().gpu_rate.0 / 1_000_000_000;
+    let nic = NicRate::ALL.into_iter().find(|nic| u64::from(nic.gbps()) == gbps)?;
+    Parts::of(&input.fabric).dollars(prices, nic, OcsPrice::Mean)
+}
+
+fn compare(input: &RfabricInput, prices: &PriceList) -> anyhow::Result<Vec<Comparison>> {
+    claims::sensitivity(&input.fabric, &input.phases, prices)
+        .context("the price file lacks a network card, switch port, module or `ocs-port`")
 }
 
 /// Holds a plan against the independent checker.
@@ -100,13 +143,85 @@ pub(crate) fn read_beside(path: &Path, name: &str) -> Result<String, String> {
     fs::read_to_string(beside).map_err(|error| format!("cannot read {name}: {error}"))
 }
 
-fn text(input: &RfabricInput, plan: &RfabricPlan, plan_seconds: f64) -> String {
+fn text(input: &RfabricInput, plan: &RfabricPlan, metrics: &Metrics) -> String {
     format!(
-        "{}{}\n{}\n{}",
+        "{}{}{}\n{}\n{}",
         heading(input),
         phase_table(plan),
+        solver_lines(plan),
         transition_table(plan),
-        summary(plan, plan_seconds),
+        summary(plan, metrics),
+    )
+}
+
+/// What a solver said of each phase, where one was asked.
+fn solver_lines(plan: &RfabricPlan) -> String {
+    let mut lines = String::new();
+    for phase in &plan.phases {
+        let Some(solver) = &phase.solver else { continue };
+        let found = solver.lambda.map_or("nothing".to_owned(), |lambda| format!("{lambda:.4}/s"));
+        let ended = if solver.hit_time_limit {
+            format!("stopped at its limit of {} s with {found}", SOLVER_LIMITS.seconds)
+        } else {
+            format!("proves {found} within {} %", 100.0 * SOLVER_LIMITS.gap)
+        };
+        let routed = solver.lambda_multi_hop.map_or(String::new(), |lambda| {
+            format!("; {lambda:.4}/s with routes over several circuits")
+        });
+        let _ = writeln!(
+            lines,
+            "{}: the solver {ended}, bound {:.4}/s{routed}",
+            phase.name, solver.lambda_upper_bound
+        );
+    }
+    lines
+}
+
+/// Performance per cost: a row for each baseline and core, shares of communication in columns.
+fn sensitivity_text(rows: &[Comparison]) -> String {
+    let mut table = Table::new([
+        "baseline",
+        "core",
+        "100G",
+        "200G",
+        "400G",
+        "800G",
+        "400G, cheap OCS",
+        "400G, dear OCS",
+        "400G, half",
+        "400G, a fifth",
+    ]);
+    for first in rows.iter().filter(|row| {
+        row.nic_gbps == 100 && row.ocs_price == OcsPrice::Mean && row.communication_share > 0.99
+    }) {
+        let cell = |gbps: u32, price: OcsPrice, share: f64| {
+            rows.iter()
+                .find(|row| {
+                    row.baseline == first.baseline
+                        && (row.core_oversubscription - first.core_oversubscription).abs() < 1e-9
+                        && row.nic_gbps == gbps
+                        && row.ocs_price == price
+                        && (row.communication_share - share).abs() < 1e-9
+                })
+                .map_or("-".to_owned(), |row| format!("{:.2}", row.performance_per_cost))
+        };
+        let mean = OcsPrice::Mean;
+        table.row([
+            first.baseline.to_owned(),
+            format!("{}:1", first.core_oversubscription),
+            cell(100, mean, 1.0),
+            cell(200, mean, 1.0),
+            cell(400, mean, 1.0),
+            cell(800, mean, 1.0),
+            cell(400, OcsPrice::Low, 1.0),
+            cell(400, OcsPrice::High, 1.0),
+            cell(400, mean, 0.5),
+            cell(400, mean, 0.2),
+        ]);
+    }
+    format!(
+        "\nPerformance per cost, this fabric ÷ baseline, for a step that is all communication (half, a fifth \
+         of it); `core` is the oversubscription of this fabric's packet core:\n\n{table}"
     )
 }
 
@@ -168,11 +283,15 @@ fn transition_table(plan: &RfabricPlan) -> String {
     table.to_string()
 }
 
-fn summary(plan: &RfabricPlan, plan_seconds: f64) -> String {
+fn summary(plan: &RfabricPlan, metrics: &Metrics) -> String {
+    let plan_seconds = metrics.plan_seconds;
+    let cost = metrics
+        .cost_per_gpu_usd
+        .map_or(String::new(), |dollars| format!("Network and card cost ${dollars:.0} a GPU. "));
     format!(
         "A step communicates for {}; with one topology for all phases {}.\n\
          Optical ports are dark for {:.3} % of the step's communication and slack.\n\
-         Planned in {plan_seconds:.2} s.\n",
+         {cost}Planned in {plan_seconds:.2} s.\n",
         rounded(plan.step_time_ps),
         rounded(plan.static_step_time_ps),
         100.0 * plan.dark_port_time_share,

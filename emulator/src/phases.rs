@@ -58,7 +58,7 @@ pub struct PhaseScenario {
 }
 
 /// Data packets in a run whose scale nobody chose.
-pub const PACKETS_MAX: u64 = 4_000_000;
+pub const PACKETS_MAX: u64 = 12_000_000;
 
 /// Large packets, since a phase is long: 60 KiB of data, a tenth of what a circuit holds in a round trip.
 const PAYLOAD: Bytes = Bytes(60 << 10);

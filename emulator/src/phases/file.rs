@@ -33,7 +33,7 @@ pub struct PhaseScenarioFile {
     #[serde(default)]
     pub seed: u64,
     /// Divide all sizes and times of the run by this; results are given in the fabric's time. Left
-    /// out: as much as keeps the run within about 4 million packets.
+    /// out: as much as keeps the run within about 12 million packets.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub scale: Option<u64>,

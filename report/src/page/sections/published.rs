@@ -50,6 +50,7 @@ const fn meaning(label: Label) -> &'static str {
             "recalled from the paper, whose full text was not available, and reproduced by an independent calculation \
              before it became a target here"
         }
+        Label::ReadBandOurs => "a statement read in a public source; the range that agrees is ours",
         Label::Derived => "an earlier derivation or simulation of our own, by another program",
     }
 }
