@@ -196,7 +196,8 @@ fn markdown(document: &Document) -> String {
     let mut text = format!(
         "# Published figures and ours: {study}\n\n\
          Generated: `lightloom reproduce {study} --faults fault_trace.json --samples {} --seed {} --format markdown`. \
-         Do not edit.\n\n{}.\n\n{LABELS}",
+         Do not edit.\n\n\
+         Training steps against measured ones, with their conventions: [validation-mfu](validation-mfu.md).\n\n{}.\n\n{LABELS}",
         document.samples,
         document.seed,
         counts(&document.claims)
