@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use lightloom_emulator::scenario::{
-    self, Finished, Loaded, Outcome as Run, Scenario, SeedRange, Settings, Shard,
+    self, Finished, FlowRow, Loaded, Scenario, SeedRange, Settings, Shard,
 };
 use lightloom_fabric::seed::Seed;
 
@@ -91,7 +91,7 @@ fn run_once(arguments: &Arguments, source: &Source, seed: Option<Seed>) -> anyho
     result.wall_seconds = begun.elapsed().as_secs_f64();
     result.packet_hops_per_second = result.packet_hops as f64 / result.wall_seconds;
     if let Some(path) = &arguments.flows_out {
-        files::write(path, flows_csv(&result).as_bytes())?;
+        files::write(path, flows_csv(&result.flow_records).as_bytes())?;
     }
     arguments.look.write(&result, &engine, &installed)?;
     arguments.reports.write(&source.subject(), &[(&result).into()])?;
@@ -139,11 +139,11 @@ impl Source {
     }
 }
 
-fn flows_csv(result: &Run) -> String {
+fn flows_csv<End: std::fmt::Display>(flows: &[FlowRow<End>]) -> String {
     let mut csv = String::from("flow,src,dst,bytes,start_ps,end_ps\n");
-    for (number, flow) in result.flow_records.iter().enumerate() {
+    for (number, flow) in flows.iter().enumerate() {
         let end = flow.end.map_or(String::new(), |end| end.0.to_string());
-        let (source, destination) = (flow.source, flow.destination);
+        let (source, destination) = (&flow.source, &flow.destination);
         let _ =
             writeln!(csv, "{number},{source},{destination},{},{},{end}", flow.size.0, flow.start.0);
     }

@@ -29,7 +29,7 @@ use lightloom_planner::rfabric::file::RfabricInput;
 use serde::Serialize;
 
 pub use file::{PhaseScenarioFile, codes, load};
-pub use outcome::{FaultResult, FlowRow, Outcome, PhaseResult, PortTime, StepResult};
+pub use outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult};
 
 use crate::engine::{EngineError, NetworkError};
 use crate::scenario::Progress;

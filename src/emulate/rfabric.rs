@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
     result.wall_seconds = start.elapsed().as_secs_f64();
     result.packet_hops_per_second = result.packet_hops as f64 / result.wall_seconds;
     if let Some(path) = &arguments.flows_out {
-        files::write(path, flows_csv(&result).as_bytes())?;
+        files::write(path, super::flows_csv(&result.flow_records).as_bytes())?;
     }
     if text {
         output::print(&describe(&result))?;
@@ -137,17 +137,6 @@ impl Watch for Bar {
         self.this = done;
         self.progress.advance((self.before + done).saturating_sub(told));
     }
-}
-
-fn flows_csv(result: &Run) -> String {
-    let mut csv = String::from("flow,src,dst,bytes,start_ps,end_ps\n");
-    for (number, flow) in result.flow_records.iter().enumerate() {
-        let end = flow.end.map_or(String::new(), |end| end.0.to_string());
-        let (source, destination) = (flow.source, flow.destination);
-        let _ =
-            writeln!(csv, "{number},{source},{destination},{},{},{end}", flow.size.0, flow.start.0);
-    }
-    csv
 }
 
 fn describe(result: &Run) -> String {

@@ -7,7 +7,7 @@ use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::{FaultKind, InFlight};
-use crate::scenario::{ExpectationResult, Flows, Packets};
+use crate::scenario::{ExpectationResult, FlowRow, Flows, Packets};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the files and the
 /// seed alone.
@@ -54,22 +54,7 @@ pub struct Outcome {
     pub expectations: Vec<ExpectationResult>,
     /// Every flow, for `--flows-out`.
     #[serde(skip)]
-    pub flow_records: Vec<FlowRow>,
-}
-
-/// One flow, as `--flows-out` writes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowRow {
-    /// The leaf it came from.
-    pub source: LeafId,
-    /// The leaf it went to.
-    pub destination: LeafId,
-    /// Its size in the run, scaled down.
-    pub size: Bytes,
-    /// When it could begin.
-    pub start: SimTime,
-    /// When its last byte arrived; nothing if its bytes were given to other lanes.
-    pub end: Option<SimTime>,
+    pub flow_records: Vec<FlowRow<LeafId>>,
 }
 
 /// One phase of one step. Times of a phase run from the end of its slack.

@@ -6,10 +6,10 @@ use lightloom_fabric::units::Picoseconds;
 use lightloom_planner::rfabric::fluid;
 
 use super::Run;
-use super::outcome::{FaultResult, FlowRow, Outcome, PhaseResult, PortTime, StepResult};
+use super::outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult};
 use super::story::Told;
 use crate::engine::VertexId;
-use crate::scenario::{Flows, Packets};
+use crate::scenario::{FlowRow, Flows, Packets};
 use lightloom_fabric::id::LeafId;
 
 /// The result of a run, given the same without faults and, where there are several, with each alone.
@@ -27,26 +27,18 @@ pub(super) fn outcome(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -
         simulated: run.moment(told.ended),
         packet_hops: packets.hops,
         packet_hops_per_second: 0.0,
-        packets: Packets {
-            sent: packets.sent,
-            delivered: packets.delivered,
-            dropped: packets.dropped,
-            lost: packets.lost,
-            in_flight: packets.in_flight,
-            marked: packets.marked,
-            retransmitted: packets.retransmitted,
-        },
+        packets: Packets::from(packets),
         scale: run.scale,
         payload_bytes: scenario.transport.payload,
         in_flight: scenario.in_flight,
         steps: (0..scenario.steps).map(|step| step_result(step, &phases, run)).collect(),
         phases,
         ports: port_time(run, told),
-        flows: flow_times(told),
+        flows: Flows::new(&told.flows),
         faults,
         collectives: Vec::new(),
         expectations: Vec::new(),
-        flow_records: told.flows.iter().map(flow_row).collect(),
+        flow_records: told.flows.iter().map(|flow| FlowRow::new(flow, leaf)).collect(),
     }
 }
 
@@ -105,34 +97,9 @@ fn port_time(run: &Run<'_>, told: &Told) -> PortTime {
     PortTime { switching_share: told.switching as f64 / all, fault_share: told.broken as f64 / all }
 }
 
-fn flow_times(told: &Told) -> Flows {
-    let mut times: Vec<Picoseconds> =
-        told.flows.iter().filter_map(|flow| flow.end.map(|end| end.since(flow.start))).collect();
-    times.sort_unstable();
-    // Nearest rank: the smallest value that so many of all do not exceed.
-    let at = |per_cent: usize| {
-        let rank = (times.len() * per_cent).div_ceil(100);
-        times.get(rank.saturating_sub(1)).copied().unwrap_or_default()
-    };
-    Flows {
-        count: times.len() as u64,
-        cancelled: told.flows.iter().filter(|flow| flow.cancelled).count() as u64,
-        fct_p50: at(50),
-        fct_p99: at(99),
-        fct_max: at(100),
-    }
-}
-
 /// Hosts and leaves were made in turns, so the hosts of leaf i are vertex 2i.
-fn flow_row(flow: &crate::engine::FlowRecord) -> FlowRow {
-    let leaf = |vertex: VertexId| LeafId::from_index(vertex.index() / 2);
-    FlowRow {
-        source: leaf(flow.source),
-        destination: leaf(flow.destination),
-        size: flow.size,
-        start: flow.start,
-        end: flow.end.filter(|_| !flow.cancelled),
-    }
+fn leaf(vertex: VertexId) -> LeafId {
+    LeafId::from_index(vertex.index() / 2)
 }
 
 fn fault_results(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -> Vec<FaultResult> {

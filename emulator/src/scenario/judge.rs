@@ -63,17 +63,9 @@ fn outcome(run: &Run<'_>, told: &Told, calm: &Told) -> Outcome {
         simulated: told.ended,
         packet_hops: packets.hops,
         packet_hops_per_second: 0.0,
-        packets: Packets {
-            sent: packets.sent,
-            delivered: packets.delivered,
-            dropped: packets.dropped,
-            lost: packets.lost,
-            in_flight: packets.in_flight,
-            marked: packets.marked,
-            retransmitted: packets.retransmitted,
-        },
+        packets: Packets::from(&packets),
         collectives: collective_results(scenario, told, calm),
-        flows: flow_times(&flows),
+        flows: Flows::new(&flows),
         faults: fault_results(strikes, told, &moved, &groups),
         availability: groups::availability(&groups, told),
         goodput: groups::goodput(told, calm),
@@ -229,24 +221,6 @@ fn results_of<'a>(
     })
 }
 
-fn flow_times(flows: &[FlowRecord]) -> Flows {
-    let mut times: Vec<Picoseconds> =
-        flows.iter().filter_map(|flow| flow.end.map(|end| end.since(flow.start))).collect();
-    times.sort_unstable();
-    // Nearest rank: the smallest value that so many of all do not exceed.
-    let at = |per_cent: usize| {
-        let rank = (times.len() * per_cent).div_ceil(100);
-        times.get(rank.saturating_sub(1)).copied().unwrap_or_default()
-    };
-    Flows {
-        count: times.len() as u64,
-        cancelled: flows.iter().filter(|flow| flow.cancelled).count() as u64,
-        fct_p50: at(50),
-        fct_p99: at(99),
-        fct_max: at(100),
-    }
-}
-
 /// GPUs are the first vertices of the network, in order.
 fn flow_rows(fabric: &Fabric, flows: &[FlowRecord]) -> Vec<FlowRow> {
     let per_node = fabric.hbd.gpus_per_node();
@@ -254,14 +228,7 @@ fn flow_rows(fabric: &Fabric, flows: &[FlowRecord]) -> Vec<FlowRow> {
         node: NodeId(vertex.0 / u32::from(per_node)),
         gpu: u8::try_from(vertex.0 % u32::from(per_node)).expect("below R"),
     };
-    let row = |flow: &FlowRecord| FlowRow {
-        source: gpu(flow.source),
-        destination: gpu(flow.destination),
-        size: flow.size,
-        start: flow.start,
-        end: flow.end,
-    };
-    flows.iter().map(row).collect()
+    flows.iter().map(|flow| FlowRow::new(flow, gpu)).collect()
 }
 
 struct Felt<'a> {

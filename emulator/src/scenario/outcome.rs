@@ -8,6 +8,7 @@ use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
 use super::links::LinkClass;
+use crate::engine::{FlowRecord, PacketCount, VertexId};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.
@@ -63,17 +64,30 @@ pub struct Outcome {
 
 /// One flow, as `--flows-out` writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowRow {
-    /// The GPU it came from.
-    pub source: GpuId,
-    /// The GPU it went to.
-    pub destination: GpuId,
-    /// Its size.
+pub struct FlowRow<End = GpuId> {
+    /// Where it came from.
+    pub source: End,
+    /// Where it went to.
+    pub destination: End,
+    /// Its size in the run.
     pub size: Bytes,
     /// When it could begin.
     pub start: SimTime,
     /// When its last byte arrived; nothing if it was given up.
     pub end: Option<SimTime>,
+}
+
+impl<End> FlowRow<End> {
+    /// The row of a flow between vertices that users know as `name` calls them.
+    pub(crate) fn new(flow: &FlowRecord, name: impl Fn(VertexId) -> End) -> Self {
+        Self {
+            source: name(flow.source),
+            destination: name(flow.destination),
+            size: flow.size,
+            start: flow.start,
+            end: flow.end,
+        }
+    }
 }
 
 impl Outcome {
@@ -101,6 +115,20 @@ pub struct Packets {
     pub marked: u64,
     /// Data packets sent again.
     pub retransmitted: u64,
+}
+
+impl From<&PacketCount> for Packets {
+    fn from(count: &PacketCount) -> Self {
+        Self {
+            sent: count.sent,
+            delivered: count.delivered,
+            dropped: count.dropped,
+            lost: count.lost,
+            in_flight: count.in_flight,
+            marked: count.marked,
+            retransmitted: count.retransmitted,
+        }
+    }
 }
 
 /// One collective of one group (or, between groups, of one job).
@@ -152,6 +180,27 @@ pub struct Flows {
     /// None took longer.
     #[serde(rename = "fct_max_ps")]
     pub fct_max: Picoseconds,
+}
+
+impl Flows {
+    /// The times of `flows`.
+    pub(crate) fn new(flows: &[FlowRecord]) -> Self {
+        let mut times: Vec<Picoseconds> =
+            flows.iter().filter_map(|flow| flow.end.map(|end| end.since(flow.start))).collect();
+        times.sort_unstable();
+        // Nearest rank: the smallest value that so many of all do not exceed.
+        let at = |per_cent: usize| {
+            let rank = (times.len() * per_cent).div_ceil(100);
+            times.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+        };
+        Self {
+            count: times.len() as u64,
+            cancelled: flows.iter().filter(|flow| flow.cancelled).count() as u64,
+            fct_p50: at(50),
+            fct_p99: at(99),
+            fct_max: at(100),
+        }
+    }
 }
 
 /// What one fault did, and how it was healed.
