@@ -19,7 +19,8 @@ mod tree;
 
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 
-use crate::engine::{BatchId, Engine, EngineError, FlowId, Probe};
+use crate::engine::{BatchId, EngineError, FlowId};
+use crate::steady::Stage;
 
 pub use all_to_all::{AllToAll, Exchange};
 pub use halving_doubling::HalvingDoubling;
@@ -121,14 +122,14 @@ pub enum CollectiveError {
 impl Collective {
     /// When the last byte of its last flow arrived, or nothing yet.
     #[must_use]
-    pub fn end<P: Probe>(&self, engine: &Engine<P>) -> Option<SimTime> {
+    pub fn end<S: Stage>(&self, engine: &S) -> Option<SimTime> {
         self.flows
             .iter()
             .map(|flow| engine.record(*flow).end)
             .try_fold(self.start, |last, end| end.map(|end| last.max(end)))
     }
     /// Stops all its flows.
-    pub fn cancel<P: Probe>(&self, engine: &mut Engine<P>) {
+    pub fn cancel<S: Stage>(&self, engine: &mut S) {
         for flow in &self.flows {
             engine.cancel_flow(*flow);
         }

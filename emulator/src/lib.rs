@@ -6,6 +6,7 @@ pub mod device;
 pub mod engine;
 pub mod phases;
 pub mod scenario;
+pub mod steady;
 pub mod topology;
 pub mod training;
 pub mod transport;

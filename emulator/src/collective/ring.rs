@@ -13,7 +13,8 @@ use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 
 use super::ideal::{message_time, wire_time};
 use super::{Collective, CollectiveError, Kind, part_of};
-use crate::engine::{BatchId, Engine, FlowId, FlowSpec, Gate, Probe, Route, VertexId};
+use crate::engine::{BatchId, FlowId, FlowSpec, Gate, Route, VertexId};
+use crate::steady::Stage;
 
 /// Which ways round the ring is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl RingCollective {
     ///
     /// # Errors
     /// Fewer than two members, or flows that the engine refuses.
-    pub fn start<P: Probe>(&self, engine: &mut Engine<P>) -> Result<Collective, CollectiveError> {
+    pub fn start<S: Stage>(&self, engine: &mut S) -> Result<Collective, CollectiveError> {
         let batch = engine.add_batch();
         let waits = vec![Vec::new(); self.members.len()];
         let laid = self.lay_out(engine, batch, &waits)?;
@@ -81,9 +82,9 @@ impl RingCollective {
     }
 
     /// Adds the flows; those of rank `r` wait for all of `waits[r]`.
-    pub(super) fn lay_out<P: Probe>(
+    pub(super) fn lay_out<S: Stage>(
         &self,
-        engine: &mut Engine<P>,
+        engine: &mut S,
         batch: BatchId,
         waits: &[Vec<FlowId>],
     ) -> Result<Laid, CollectiveError> {
@@ -120,9 +121,9 @@ impl RingCollective {
     }
 
     /// The longest of: a piece passed on step by step from any rank; all pieces over any one edge.
-    fn ideal<P: Probe>(
+    fn ideal<S: Stage>(
         &self,
-        engine: &Engine<P>,
+        engine: &S,
         flows: &[FlowId],
         next: impl Fn(usize) -> usize,
     ) -> Picoseconds {

@@ -30,7 +30,7 @@ pub enum Event {
 }
 
 /// What happens to one direction of a cable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkChange {
     /// Everything queued before it or on it is lost, and everything that comes until it is up. A
     /// host keeps its data back while its own link is down.
@@ -47,7 +47,7 @@ pub enum LinkChange {
 }
 
 /// The share of bits that arrive wrong, in units of 2⁻⁶⁴.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitErrors(pub u64);
 
 impl BitErrors {
@@ -71,7 +71,7 @@ pub(crate) enum Act {
 }
 
 /// Acts by time; those of one instant in the order in which they were planned.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ControlQueue {
     heap: BinaryHeap<Reverse<(u64, u64, Act)>>,
     planned: u64,

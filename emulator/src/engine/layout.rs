@@ -17,7 +17,7 @@ pub(crate) struct Place {
 }
 
 /// The places of vertices, ports and wires.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) vertices: Vec<Place>,
     /// By link: its output port.

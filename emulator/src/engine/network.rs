@@ -49,7 +49,7 @@ impl LinkId {
 }
 
 /// What a vertex does with packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Sends and receives flows.
     Host,
@@ -78,7 +78,7 @@ impl Role {
 pub struct Plane(pub u8);
 
 /// One direction of a cable with the queue before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkSpec {
     /// How fast bits go onto the wire.
     pub rate: BitsPerSecond,

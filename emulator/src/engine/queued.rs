@@ -39,7 +39,7 @@ struct Sending {
 }
 
 /// The queues of one port.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Queues {
     /// By priority, one bit: something waits.
     occupied: u8,
@@ -65,7 +65,7 @@ struct Ingress {
 }
 
 /// Queues of a switch. Place `k` is its `k`th port, and the link that comes in by the same cable.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Switch {
     queueing: Queueing,
     ports: Vec<Queues>,

@@ -54,7 +54,7 @@ pub(crate) struct FlowName {
 const FAR: u16 = u16::MAX;
 
 /// Finds routes over the links that are up.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Router {
     seed: Seed,
     up: Vec<bool>,

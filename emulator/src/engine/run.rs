@@ -116,7 +116,7 @@ pub struct PacketCount {
     pub hops: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct FlowState {
     name: FlowName,
     size: Bytes,
@@ -130,7 +130,7 @@ struct FlowState {
     cancelled: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Batch {
     open: u32,
     latest: SimTime,
@@ -141,7 +141,7 @@ struct Batch {
 /// The caller adds flows and timers, then asks for [`next_event`](Self::next_event) again and again;
 /// at each event time stands still and flows, timers and link changes may be added. One seed gives
 /// one result, whatever the number of threads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Engine<P = NoProbe> {
     network: Network,
     settings: Settings,
@@ -580,6 +580,13 @@ impl<P: Probe> Engine<P> {
         let packets = self.shards.iter().map(Shard::next_due).min().unwrap_or(u64::MAX);
         let next = packets.min(self.control.next_due());
         (next != u64::MAX).then(|| SimTime(next).max(self.now))
+    }
+
+    /// Whether nothing will happen any more unless somebody adds something: no packet is on its way,
+    /// and every flow is done and knows it, or was cancelled.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.control.next_due() == u64::MAX && self.shards.iter().all(Shard::is_quiet)
     }
 
     /// The flow of a packet that a probe saw.

@@ -32,7 +32,7 @@ use crate::transport::{Receiver, Sender};
 pub(crate) const DELIVER: u32 = u32::MAX;
 
 /// What all shards read and none writes while a window runs.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     /// Output ports, as indices in the shard that owns them, of all ways one after another, each
     /// way ended by [`DELIVER`].
@@ -68,7 +68,7 @@ impl Vertex {
 }
 
 /// Packets under way on one link, first to arrive first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
     pub(crate) queue: VecDeque<Packet>,
     pub(crate) link: LinkId,
@@ -77,7 +77,7 @@ pub(crate) struct Wire {
 }
 
 /// Things that happen at a host besides arrivals.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Host {
     /// Sending ends that have not finished.
     active: Vec<u32>,
@@ -104,7 +104,7 @@ pub(crate) struct Completion {
 }
 
 /// Packets for another shard, with the wire they are on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Outbox {
     packets: Vec<(u32, Packet)>,
     earliest: u64,
@@ -134,7 +134,7 @@ pub(crate) struct EndCount {
 }
 
 /// A part of the network.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Shard<P> {
     pub(crate) index: u32,
     pub(crate) vertices: Vec<Vertex>,
@@ -164,7 +164,7 @@ pub(crate) struct Shard<P> {
 }
 
 /// Arrivals of one vertex in one window; kept to reuse the memory.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Scratch {
     arrivals: Vec<Packet>,
     /// By arrival: the place of its wire at the vertex.
@@ -238,6 +238,12 @@ impl<P: Probe> Shard<P> {
         let inboxes = self.inboxes.iter().map(|inbox| inbox.packets.len());
         let waiting = self.switches.iter().flatten().map(|switch| switch.waiting()).sum::<u64>();
         wires.chain(inboxes).sum::<usize>() as u64 + waiting
+    }
+
+    /// Whether nothing is on its way here, and no flow that begins here has anything to send any more.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let idle = |host: &Host| host.active.is_empty() && host.starts.is_empty();
+        self.in_flight() == 0 && self.hosts.iter().all(idle)
     }
 
     /// Does everything that happens in `span`.

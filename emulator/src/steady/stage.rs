@@ -1,0 +1,117 @@
+//! What traffic is put on: one engine, or many small ones that answer like one.
+
+use lightloom_fabric::units::SimTime;
+
+use crate::engine::{
+    BatchId, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate, LinkChange, LinkId,
+    Network, PacketCount, PortCount, Probe,
+};
+use crate::transport::Transport;
+
+/// What can run flows over a network. Who drives it cannot tell an [`Engine`] from
+/// [`Islands`](super::Islands) by anything but the time it takes; every method is that of [`Engine`].
+pub trait Stage {
+    /// See [`Engine::network`].
+    fn network(&self) -> &Network;
+    /// See [`Engine::transport`].
+    fn transport(&self) -> &Transport;
+    /// See [`Engine::now`].
+    fn now(&self) -> SimTime;
+    /// See [`Engine::add_batch`].
+    fn add_batch(&mut self) -> BatchId;
+    /// See [`Engine::add_flow`].
+    ///
+    /// # Errors
+    /// Those of [`Engine::add_flow`].
+    fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError>;
+    /// See [`Engine::add_gate`].
+    ///
+    /// # Errors
+    /// Those of [`Engine::add_gate`].
+    fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError>;
+    /// See [`Engine::cancel_flow`].
+    fn cancel_flow(&mut self, flow: FlowId);
+    /// See [`Engine::set_timer`].
+    fn set_timer(&mut self, at: SimTime, token: u64);
+    /// See [`Engine::change_link`].
+    fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange);
+    /// See [`Engine::next_due`].
+    fn next_due(&self) -> Option<SimTime>;
+    /// See [`Engine::next_event`].
+    fn next_event(&mut self, limit: SimTime) -> Option<Event>;
+    /// See [`Engine::path`].
+    fn path(&self, flow: FlowId) -> &[LinkId];
+    /// See [`Engine::record`].
+    fn record(&self, flow: FlowId) -> FlowRecord;
+    /// How many flows were added.
+    fn flow_count(&self) -> usize;
+    /// See [`Engine::port_count`].
+    fn port_count(&self, link: LinkId) -> PortCount;
+    /// See [`Engine::packets`].
+    fn packets(&self) -> PacketCount;
+    /// See [`Engine::hops`].
+    fn hops(&self) -> u64;
+
+    /// See [`Engine::records`].
+    fn records(&self) -> impl Iterator<Item = FlowRecord> {
+        (0..self.flow_count()).map(|index| self.record(FlowId::from_index(index)))
+    }
+    /// See [`Engine::run`].
+    fn run(&mut self, limit: SimTime) {
+        while self.next_event(limit).is_some() {}
+    }
+}
+
+impl<P: Probe> Stage for Engine<P> {
+    fn network(&self) -> &Network {
+        Self::network(self)
+    }
+    fn transport(&self) -> &Transport {
+        Self::transport(self)
+    }
+    fn now(&self) -> SimTime {
+        Self::now(self)
+    }
+    fn add_batch(&mut self) -> BatchId {
+        Self::add_batch(self)
+    }
+    fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
+        Self::add_flow(self, spec)
+    }
+    fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError> {
+        Self::add_gate(self, flow, gate)
+    }
+    fn cancel_flow(&mut self, flow: FlowId) {
+        Self::cancel_flow(self, flow);
+    }
+    fn set_timer(&mut self, at: SimTime, token: u64) {
+        Self::set_timer(self, at, token);
+    }
+    fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
+        Self::change_link(self, at, link, change);
+    }
+    fn next_due(&self) -> Option<SimTime> {
+        Self::next_due(self)
+    }
+    fn next_event(&mut self, limit: SimTime) -> Option<Event> {
+        Self::next_event(self, limit)
+    }
+    fn path(&self, flow: FlowId) -> &[LinkId] {
+        Self::path(self, flow)
+    }
+    fn record(&self, flow: FlowId) -> FlowRecord {
+        Self::record(self, flow)
+    }
+    fn flow_count(&self) -> usize {
+        self.records().size_hint().0
+    }
+    fn port_count(&self, link: LinkId) -> PortCount {
+        Self::port_count(self, link)
+    }
+    fn packets(&self) -> PacketCount {
+        Self::packets(self)
+    }
+    fn hops(&self) -> u64 {
+        Self::hops(self)
+    }
+}
