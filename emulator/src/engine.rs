@@ -25,11 +25,12 @@ mod network;
 pub(crate) mod packet;
 mod port;
 mod probe;
-mod queued;
 mod queueing;
+mod queues;
 mod route;
 mod run;
 mod shard;
+mod switch;
 
 pub use control::{BitErrors, Event, LinkChange};
 pub use flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};

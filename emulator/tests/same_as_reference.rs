@@ -223,9 +223,11 @@ fn queueing() -> impl Strategy<Value = Queueing> {
         Just(Schedule::Strict),
         prop::array::uniform8(0u32..4_000).prop_map(Schedule::Weighted),
     ];
-    let buffer = (3_000u64..30_000, 20u32..400)
+    let buffer = (prop_oneof![3_000u64..30_000, 30_000u64..200_000], 20u32..400)
         .prop_map(|(size, alpha_percent)| Buffer { size: Bytes(size), alpha_percent });
-    let pause = (any::<u8>(), 0u64..7_000, 0u64..100, 0u64..12_000).prop_map(
+    // Some that are met all the time and some that are met now and then.
+    let above = prop_oneof![0u64..7_000, 7_000u64..40_000];
+    let pause = (any::<u8>(), above, 0u64..100, 0u64..12_000).prop_map(
         |(priorities, above, resume_percent, headroom)| Pause {
             priorities,
             pause_above: Bytes(above),

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::layout::Place;
 use super::network::LinkId;
 use super::probe::Probe;
-use super::queued::Switch;
 use super::queueing::CONTROL_PRIORITY;
 use super::run::Engine;
+use super::switch::Switch;
 
 /// A paused priority of the port before a link.
 type Paused = (LinkId, u8);

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::network::{LinkId, Network, VertexId};
 use super::port::Port;
 use super::probe::Probe;
-use super::queued::Switch;
 use super::run::Settings;
 use super::shard::{Shard, Vertex, Wire};
+use super::switch::Switch;
 
 /// A place in one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -70,10 +70,6 @@ pub struct Pause {
 }
 
 impl Pause {
-    pub(crate) fn covers(&self, priority: u8) -> bool {
-        priority != CONTROL_PRIORITY && self.priorities & (1 << priority) != 0
-    }
-
     /// The room that a link needs: what its sender puts on it until a pause has come through and
     /// the packet then being sent is out. The packet that crosses the bound, a round trip of the wire,
     /// the pause frame behind the packet that holds its port, and the sender's last packet.

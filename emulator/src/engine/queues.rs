@@ -1,0 +1,144 @@
+//! The queues of one port: a class for each priority and one for pause frames, and whose turn it is.
+
+use std::collections::VecDeque;
+
+use super::packet::Packet;
+use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Schedule};
+
+/// The class of pause frames: beyond all priorities, so that they go first.
+pub(super) const FRAMES: usize = PRIORITIES;
+
+/// Packets of one priority. While a packet waits, the place it came in by stands where its time of
+/// arrival was.
+#[derive(Clone, Debug, Default)]
+struct Class {
+    queue: VecDeque<Packet>,
+    bytes: u64,
+    /// Weighted schedule: what is left of its share.
+    deficit: u64,
+}
+
+/// The queues of one port. Only what is used is touched: an idle class lies in nobody's cache.
+#[derive(Clone, Debug)]
+pub(super) struct Queues {
+    /// By class, one bit: something waits.
+    occupied: u16,
+    /// Weighted schedule: whose turn it is, and whether it has got its share for this turn.
+    turn: u8,
+    granted: bool,
+    /// Bound of each class in bytes.
+    pub(super) capacity: u64,
+    /// Backlog of a class in bytes from which it marks.
+    pub(super) mark_from: u64,
+    classes: [Class; PRIORITIES + 1],
+}
+
+impl Queues {
+    pub(super) fn new(capacity: u64, mark_from: u64) -> Self {
+        let classes = Default::default();
+        Self { occupied: 0, turn: 0, granted: false, capacity, mark_from, classes }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.occupied == 0
+    }
+
+    /// Whether something waits that a port paused like this may send.
+    #[inline]
+    pub(super) fn has_something(&self, paused: u8) -> bool {
+        self.occupied & !u16::from(paused) != 0
+    }
+
+    /// What waits in a class, in bytes.
+    #[inline]
+    pub(super) fn bytes(&self, class: usize) -> u64 {
+        self.classes[class].bytes
+    }
+
+    pub(super) fn packets(&self) -> usize {
+        self.classes.iter().map(|class| class.queue.len()).sum()
+    }
+
+    /// What waits in a class, the next one first, each with the place it came in by.
+    pub(super) fn waiting(&self, class: usize) -> impl Iterator<Item = (u32, &Packet)> {
+        self.classes[class].queue.iter().map(|packet| (packet.time as u32, packet))
+    }
+
+    /// Takes a packet of `bytes` that came in at place `ingress`.
+    #[inline]
+    pub(super) fn push(&mut self, class: usize, packet: Packet, ingress: u32, bytes: u64) {
+        let queue = &mut self.classes[class];
+        queue.queue.push_back(packet.sent(u64::from(ingress), false));
+        queue.bytes += bytes;
+        self.occupied |= 1 << class;
+    }
+
+    /// The packet whose turn it is and its class. It takes `size` bytes off the class.
+    #[inline]
+    pub(super) fn pop(
+        &mut self,
+        schedule: &Schedule,
+        paused: u8,
+        size: impl Fn(&Packet) -> u64,
+    ) -> Option<(usize, Packet)> {
+        let may = self.occupied & !u16::from(paused);
+        if may == 0 {
+            return None;
+        }
+        let class = match schedule {
+            Schedule::Weighted(weights) if may < 1 << CONTROL_PRIORITY => {
+                self.choose_by_weight(may, weights, &size)
+            }
+            _ => may.ilog2() as usize,
+        };
+        let queue = &mut self.classes[class];
+        let packet = queue.queue.pop_front()?;
+        if queue.queue.is_empty() {
+            self.occupied &= !(1 << class);
+            // Begins at the front of its memory again, which is still in the cache.
+            queue.queue.clear();
+        }
+        if class != FRAMES {
+            queue.bytes -= size(&packet);
+        }
+        Some((class, packet))
+    }
+
+    /// The class whose turn it is among those in `may`, of which there is one.
+    fn choose_by_weight(
+        &mut self,
+        may: u16,
+        weights: &[u32; PRIORITIES],
+        size: &impl Fn(&Packet) -> u64,
+    ) -> usize {
+        loop {
+            let place = usize::from(self.turn);
+            let class = &mut self.classes[place];
+            if may & (1 << place) != 0 {
+                if !self.granted {
+                    class.deficit += u64::from(weights[place].max(1));
+                    self.granted = true;
+                }
+                let next = class.queue.front().map_or(0, size);
+                if next <= class.deficit {
+                    class.deficit -= next;
+                    return place;
+                }
+            } else if self.occupied & (1 << place) == 0 {
+                class.deficit = 0;
+            }
+            self.turn = (self.turn + 1) % CONTROL_PRIORITY;
+            self.granted = false;
+        }
+    }
+
+    /// Throws everything away, frames first, then by class: calls `lost` with class, place and packet.
+    pub(super) fn cut(&mut self, mut lost: impl FnMut(usize, u32, Packet)) {
+        for (place, class) in self.classes.iter_mut().enumerate() {
+            class.queue.drain(..).for_each(|packet| lost(place, packet.time as u32, packet));
+            (class.bytes, class.deficit) = (0, 0);
+        }
+        (self.occupied, self.turn, self.granted) = (0, 0, false);
+    }
+}

@@ -1,0 +1,76 @@
+//! Switches with one first-in first-out queue a port: departures are known on arrival.
+
+use super::{Probe, Scratch, Shard, Shared, Span, put_on_wire, seen, touch};
+use crate::engine::port::PortCount;
+
+impl<P: Probe> Shard<P> {
+    pub(super) fn advance_switch(&mut self, shared: &Shared, index: usize, span: Span) {
+        let vertex = self.vertices[index];
+        self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
+        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
+        arrivals.clear();
+        let mut due = u64::MAX;
+        for wire in &mut self.wires[vertex.wires()] {
+            let mut taken = 0;
+            let (head, tail) = wire.queue.as_slices();
+            'wire: for part in [head, tail] {
+                for &packet in part {
+                    if packet.time >= span.end {
+                        due = due.min(packet.time);
+                        break 'wire;
+                    }
+                    self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
+                    let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
+                    let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
+                    by_port[port as usize].push(key);
+                    arrivals.push(packet.advanced());
+                    taken += 1;
+                }
+            }
+            wire.queue.drain(..taken);
+        }
+        self.due[index] = due;
+        self.worked += arrivals.len() as u64;
+        for (place, port) in vertex.ports().enumerate() {
+            if !self.scratch.by_port[place].is_empty() {
+                self.forward(port, place, span.start);
+            }
+        }
+    }
+
+    /// Sends the arrivals listed for one output port, in order.
+    fn forward(&mut self, port: usize, place: usize, start: u64) {
+        let Scratch { arrivals, by_port, departures, .. } = &mut self.scratch;
+        let keys = &mut by_port[place];
+        let link = self.port_links[port];
+        let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
+        if !port.up {
+            count.lost += keys.len() as u64;
+            keys.clear();
+            return;
+        }
+        keys.sort_unstable();
+        // Worked on as copies, which the compiler keeps in registers.
+        let (mut state, mut tally) = (port.clone(), PortCount::default());
+        let sent_before = count.packets;
+        let probe = &mut self.probe;
+        let admitted = keys.drain(..).filter_map(|key| {
+            let (packet, now) = (arrivals[key as u32 as usize], start + (key >> 32));
+            if P::SEES_QUEUES {
+                probe.queued(link, state.backlog(now));
+            }
+            let sent = state.admit(now, packet, &mut tally)?;
+            if state.corrupts(&sent, sent_before + tally.packets) {
+                tally.lost += 1;
+                return None;
+            }
+            Some(sent)
+        });
+        departures.clear();
+        departures.extend(admitted);
+        port.free = state.free;
+        count.add(tally);
+        let to = (&mut *self.wires, &mut *self.due, &mut *self.outboxes);
+        put_on_wire(port, self.index, departures, to);
+    }
+}

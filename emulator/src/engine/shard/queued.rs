@@ -1,0 +1,256 @@
+//! Switches with real queues: each port on its own while nothing that ports share can matter, otherwise
+//! arrivals and ends of transmissions of all ports in order of time.
+
+use super::{
+    EndCount, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, put_on_wire, seen, touch,
+};
+use crate::engine::packet::Packet;
+use crate::engine::port::{Port, PortCount};
+use crate::engine::switch::{Outlet, Switch};
+
+impl<P: Probe> Shard<P> {
+    pub(super) fn advance_queued(
+        &mut self,
+        shared: &Shared,
+        index: usize,
+        span: Span,
+        mut switch: Box<Switch>,
+    ) {
+        let due = self.sort_out(shared, index, span);
+        let ports = self.vertices[index].ports();
+        if switch.ports_are_apart(&self.scratch.came) {
+            for (place, port) in (0..).zip(ports.clone()) {
+                let arrives = !self.scratch.by_port[place as usize].is_empty();
+                if arrives || switch.has_work(place, span.end) {
+                    self.advance_port(shared, (place, port), span, &mut switch);
+                }
+            }
+        } else {
+            self.advance_together(shared, index, span, &mut switch);
+        }
+        self.due[index] = due.min(switch.next_due(&self.ports[ports]));
+        self.switches[index] = Some(switch);
+    }
+
+    /// Lists the arrivals of the window by port. Returns when the next one comes after it.
+    fn sort_out(&mut self, shared: &Shared, index: usize, span: Span) -> u64 {
+        let vertex = self.vertices[index];
+        self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
+        let Scratch { arrivals, through, came, by_port, .. } = &mut self.scratch;
+        arrivals.clear();
+        through.clear();
+        came.clear();
+        let least = shared.acknowledgement_bytes;
+        let mut due = u64::MAX;
+        for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
+            let (mut taken, mut bytes) = (0, 0);
+            let (head, tail) = wire.queue.as_slices();
+            'wire: for part in [head, tail] {
+                for packet in part {
+                    if packet.time >= span.end {
+                        due = due.min(packet.time);
+                        break 'wire;
+                    }
+                    let port = if packet.is_pause_frame() {
+                        packet.endpoint()
+                    } else {
+                        self.probe.arrived(seen(packet, wire.link, shared.acknowledgement_bytes));
+                        shared.routes[packet.cursor() as usize]
+                    };
+                    let place = port - vertex.first_port;
+                    let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
+                    by_port[place as usize].push(key);
+                    arrivals.push(packet.advanced());
+                    through.push((ingress, place));
+                    let acknowledgement = packet.is_acknowledgement();
+                    let size = packet.extra();
+                    bytes += u64::from(if acknowledgement { least } else { size });
+                    taken += 1;
+                }
+            }
+            wire.queue.drain(..taken);
+            came.push(bytes);
+        }
+        self.worked += arrivals.len() as u64;
+        due
+    }
+
+    /// Works off one port, whatever the others do.
+    fn advance_port(
+        &mut self,
+        shared: &Shared,
+        (place, port): (u32, usize),
+        span: Span,
+        switch: &mut Switch,
+    ) {
+        let Scratch { arrivals, through, by_port, departures, .. } = &mut self.scratch;
+        let keys = &mut by_port[place as usize];
+        keys.sort_unstable();
+        departures.clear();
+        let mut out = OnePort {
+            place,
+            port: self.ports[port].clone(),
+            count: PortCount::default(),
+            departures,
+            header_bytes: shared.header_bytes,
+        };
+        for key in keys.drain(..) {
+            let (at, now) = (key as u32 as usize, span.start + (key >> 32));
+            switch.serve_until(place, now, &mut out);
+            let packet = arrivals[at];
+            if packet.is_pause_frame() {
+                self.ends.delivered += 1;
+                if out.port.obey(&packet) {
+                    switch.send_next(place, now, &mut out);
+                }
+            } else {
+                switch.enqueue(through[at], packet, &mut out);
+            }
+        }
+        switch.serve_until(place, span.end - 1, &mut out);
+        self.counts[port].add(out.count);
+        self.ports[port].paused = out.port.paused;
+        let to = (&mut *self.wires, &mut *self.due, &mut *self.outboxes);
+        put_on_wire(&self.ports[port], self.index, departures, to);
+    }
+
+    /// Works off all ports in order of time.
+    fn advance_together(&mut self, shared: &Shared, index: usize, span: Span, switch: &mut Switch) {
+        let mut keys = std::mem::take(&mut self.scratch.all);
+        for place in 0..self.vertices[index].ports().len() {
+            keys.append(&mut self.scratch.by_port[place]);
+        }
+        keys.sort_unstable();
+        let mut arrivals = keys.iter().map(|key| (span.start + (key >> 32), *key as u32 as usize));
+        let mut next = arrivals.next();
+        switch.find_next_end();
+        loop {
+            let arrival = next.map_or(u64::MAX, |(now, _)| now);
+            let end = switch.next_end();
+            if end.min(arrival) >= span.end {
+                break;
+            }
+            if end <= arrival {
+                switch.end_next(&mut self.outlet(shared, index));
+                continue;
+            }
+            let Some((now, at)) = std::mem::replace(&mut next, arrivals.next()) else { break };
+            let (packet, through) = (self.scratch.arrivals[at], self.scratch.through[at]);
+            if packet.is_pause_frame() {
+                self.ends.delivered += 1;
+                if self.ports[packet.endpoint() as usize].obey(&packet) {
+                    switch.send_next(through.1, now, &mut self.outlet(shared, index));
+                }
+            } else {
+                switch.enqueue(through, packet, &mut self.outlet(shared, index));
+            }
+        }
+        keys.clear();
+        self.scratch.all = keys;
+    }
+
+    /// The ports of a vertex, for its queues.
+    fn outlet(&mut self, shared: &Shared, index: usize) -> VertexOutlet<'_> {
+        let ports = self.vertices[index].ports();
+        VertexOutlet {
+            shard: self.index,
+            header_bytes: shared.header_bytes,
+            ports: &mut self.ports[ports.clone()],
+            counts: &mut self.counts[ports],
+            wires: &mut self.wires,
+            due: &mut self.due,
+            outboxes: &mut self.outboxes,
+            ends: &mut self.ends,
+        }
+    }
+
+    /// The link behind a port has changed: what waits in its queues is lost, and what it has asked of
+    /// the far end is void.
+    pub(crate) fn cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
+        let Some(mut switch) = self.switches[vertex as usize].take() else { return };
+        let place = port - self.vertices[vertex as usize].first_port;
+        let out = &mut self.outlet(shared, vertex as usize);
+        let lost = switch.cut(place, now, out);
+        self.counts[port as usize].lost += lost;
+        self.keep(vertex, switch);
+    }
+
+    /// The link that comes in beside a port has changed: the pauses it has carried here are void.
+    pub(crate) fn forget_pauses(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
+        self.ports[port as usize].paused = 0;
+        let Some(mut switch) = self.switches[vertex as usize].take() else {
+            return self.wake(vertex, now);
+        };
+        let place = port - self.vertices[vertex as usize].first_port;
+        switch.go_on(place, now, &mut self.outlet(shared, vertex as usize));
+        self.keep(vertex, switch);
+    }
+
+    fn keep(&mut self, vertex: u32, switch: Box<Switch>) {
+        let ports = self.vertices[vertex as usize].ports();
+        let due = &mut self.due[vertex as usize];
+        *due = (*due).min(switch.next_due(&self.ports[ports]));
+        self.switches[vertex as usize] = Some(switch);
+    }
+}
+
+/// The ports of one vertex and the wires behind them.
+struct VertexOutlet<'s> {
+    shard: u32,
+    header_bytes: u16,
+    ports: &'s mut [Port],
+    counts: &'s mut [PortCount],
+    wires: &'s mut [Wire],
+    due: &'s mut [u64],
+    outboxes: &'s mut [Outbox],
+    ends: &'s mut EndCount,
+}
+
+impl Outlet for VertexOutlet<'_> {
+    fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount) {
+        (&mut self.ports[place as usize], &mut self.counts[place as usize])
+    }
+    fn launch(&mut self, place: u32, packet: Packet) {
+        let port = &self.ports[place as usize];
+        if port.shard == self.shard {
+            self.wires[port.wire as usize].queue.push_back(packet);
+            let due = &mut self.due[port.vertex as usize];
+            *due = (*due).min(packet.time);
+        } else {
+            self.outboxes[port.shard as usize].push(port.wire, packet);
+        }
+    }
+    fn frame_made(&mut self) {
+        self.ends.frames_sent += 1;
+    }
+    fn header_bytes(&self) -> u16 {
+        self.header_bytes
+    }
+}
+
+/// One port, worked on as a copy, and what it sends.
+struct OnePort<'s> {
+    place: u32,
+    port: Port,
+    count: PortCount,
+    departures: &'s mut Vec<Packet>,
+    header_bytes: u16,
+}
+
+impl Outlet for OnePort<'_> {
+    #[inline(always)]
+    fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount) {
+        debug_assert_eq!(place, self.place, "ports are apart");
+        (&mut self.port, &mut self.count)
+    }
+    #[inline(always)]
+    fn launch(&mut self, _: u32, packet: Packet) {
+        self.departures.push(packet);
+    }
+    fn frame_made(&mut self) {
+        debug_assert!(false, "ports are apart: nobody is asked to pause");
+    }
+    fn header_bytes(&self) -> u16 {
+        self.header_bytes
+    }
+}
