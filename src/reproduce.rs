@@ -197,7 +197,8 @@ fn markdown(document: &Document) -> String {
         "# Published figures and ours: {study}\n\n\
          Generated: `lightloom reproduce {study} --faults fault_trace.json --samples {} --seed {} --format markdown`. \
          Do not edit.\n\n\
-         Training steps against measured ones, with their conventions: [validation-mfu](validation-mfu.md).\n\n{}.\n\n{LABELS}",
+         Training steps against measured ones, with their conventions: [validation-mfu](validation-mfu.md). \
+         The packet engine against closed forms, a second engine and ns-3: [validation-engine](validation-engine.md).\n\n{}.\n\n{LABELS}",
         document.samples,
         document.seed,
         counts(&document.claims)
