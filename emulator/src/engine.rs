@@ -40,5 +40,6 @@ pub use network::{
 pub use port::PortCount;
 pub use probe::{Arrival, ArrivalLog, NoProbe, Probe, Way};
 pub use queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Pause, Queueing, Schedule};
+pub(crate) use route::Router;
 pub use route::{Route, RouteError};
 pub use run::{Engine, EngineError, PacketCount, Settings};

@@ -1,6 +1,17 @@
 //! Exact shortcuts: parts of a run that cannot feel each other are run one by one, and of parts that are
 //! the same only one is run.
 
+mod apart;
+mod class;
+mod description;
+mod islands;
+mod landing;
+mod log;
+mod queue;
 mod stage;
 
+pub use islands::{Islands, LocalProbe, Reuse};
+pub use log::OtherEvent;
 pub use stage::Stage;
+
+use islands::Entangled;

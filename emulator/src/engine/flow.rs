@@ -19,7 +19,7 @@ dense_index! {
 }
 
 /// Makes the messages of a flow wait for those of another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gate {
     /// The flow waited for. It must end where the waiting flow begins: a host knows only what has
     /// arrived at itself.
@@ -38,7 +38,7 @@ impl Gate {
 }
 
 /// A flow to be added.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowSpec {
     /// The sending host.
     pub source: VertexId,

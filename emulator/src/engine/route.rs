@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::network::{Link, LinkId, Network, Plane, VertexId};
 
 /// How a flow finds its way.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Route {
     /// One of the shortest paths, picked by the flow's hash (ECMP per flow).
     #[default]

@@ -43,6 +43,21 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether packets of these sizes can be emulated.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        let transport = &self.transport;
+        let sizes = [transport.packet(), transport.acknowledgement];
+        if let Some(&size) = sizes.iter().find(|size| **size > LARGEST_PACKET || size.0 == 0) {
+            return Err(EngineError::PacketSize { size });
+        }
+        if transport.payload == Bytes::ZERO {
+            return Err(EngineError::PacketSize { size: Bytes::ZERO });
+        }
+        Ok(())
+    }
+}
+
 /// Why the engine refuses something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
@@ -184,14 +199,8 @@ impl<P: Probe> Engine<P> {
     /// # Errors
     /// Packet sizes that cannot be emulated.
     pub fn with_probe(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
+        settings.check()?;
         let transport = &settings.transport;
-        let sizes = [transport.packet(), transport.acknowledgement];
-        if let Some(&size) = sizes.iter().find(|size| **size > LARGEST_PACKET || size.0 == 0) {
-            return Err(EngineError::PacketSize { size });
-        }
-        if transport.payload == Bytes::ZERO {
-            return Err(EngineError::PacketSize { size: Bytes::ZERO });
-        }
         let (layout, shards) = Layout::new(&network, &settings, &probe);
         let acknowledgement_bytes = wire_bytes(transport.acknowledgement);
         let header_bytes = wire_bytes(transport.header).max(1);
@@ -580,6 +589,12 @@ impl<P: Probe> Engine<P> {
         let packets = self.shards.iter().map(Shard::next_due).min().unwrap_or(u64::MAX);
         let next = packets.min(self.control.next_due());
         (next != u64::MAX).then(|| SimTime(next).max(self.now))
+    }
+
+    /// When something happens next besides packets: a link changes, an event is told.
+    pub(crate) fn control_due(&self) -> Option<SimTime> {
+        let due = self.control.next_due();
+        (due != u64::MAX).then_some(SimTime(due))
     }
 
     /// Whether nothing will happen any more unless somebody adds something: no packet is on its way,

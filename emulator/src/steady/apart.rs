@@ -1,0 +1,434 @@
+//! The run as islands: who holds what, and what is still to be handed over to engines.
+
+use lightloom_fabric::units::{Bytes, SimTime};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::class::{Class, News};
+use super::log::{Call, Log};
+use super::queue::{Planned, Queue};
+use super::{Entangled, LocalProbe};
+use crate::engine::{
+    BatchId, BitErrors, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate, LinkChange,
+    LinkId, LinkSpec, Network, NetworkBuilder, PacketCount, PortCount, Role, Router, Settings,
+    VertexId,
+};
+
+/// A flow in the numbers of the whole network.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) spec: FlowSpec,
+    pub(super) path: Vec<LinkId>,
+    /// Where it runs, once it has been handed over.
+    pub(super) place: Option<FlowPlace>,
+    pub(super) cancelled: bool,
+}
+
+/// An island and a flow of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FlowPlace {
+    pub(super) island: u32,
+    pub(super) flow: FlowId,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) flows: Vec<FlowId>,
+    /// The island and the batch of it.
+    pub(super) place: Option<(u32, BatchId)>,
+    /// Its end came by cancelling, and is told by us and not by an engine.
+    pub(super) given_up: bool,
+}
+
+/// Traffic that shares links, gates or batches, and so nothing with other traffic.
+#[derive(Debug)]
+pub(super) struct Island {
+    pub(super) class: u32,
+    /// By link of the island: the link.
+    pub(super) links: Vec<LinkId>,
+    pub(super) flows: Vec<FlowId>,
+    pub(super) batches: Vec<BatchId>,
+    /// Nothing happens there any more, and its links are free for other islands.
+    pub(super) retired: bool,
+}
+
+/// A cable as part of an island: the link of the island that the cable's even link is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) island: u32,
+    pub(super) link: LinkId,
+}
+
+/// What the caller has asked for at the present instant, to be handed over before time goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked {
+    Flow(FlowId),
+    Gate(FlowId, Gate),
+    Cancel(FlowId),
+    Change(LinkId, LinkChange),
+}
+
+/// A path's links in both directions, a message and how many: what decides whether a flow fits an engine.
+type Sizes = (Vec<(LinkSpec, LinkSpec)>, Bytes, u32);
+
+#[derive(Debug)]
+pub(super) struct Apart<P> {
+    pub(super) network: Network,
+    pub(super) settings: Settings,
+    pub(super) probe: P,
+    pub(super) router: Router,
+    /// Links that do not send at the rate they were built for.
+    pub(super) rates: FxHashMap<LinkId, LinkChange>,
+    pub(super) queue: Queue,
+    pub(super) flows: Vec<Flow>,
+    pub(super) batches: Vec<Batch>,
+    pub(super) islands: Vec<Island>,
+    pub(super) classes: Vec<Class<P>>,
+    /// By cable: the islands it was part of, the last of which may still hold it.
+    pub(super) spots: FxHashMap<u32, Vec<Spot>>,
+    pub(super) asked: Vec<Asked>,
+    pub(super) now: SimTime,
+    /// What happens now has happened, and not only what was before.
+    through: bool,
+    pub(super) log: Log,
+    fits: FxHashMap<Sizes, Result<(), EngineError>>,
+}
+
+impl<P: LocalProbe> Apart<P> {
+    pub(super) fn new(network: Network, settings: Settings, probe: P) -> Self {
+        Self {
+            router: Router::new(settings.seed, network.links().len()),
+            network,
+            settings,
+            probe,
+            rates: FxHashMap::default(),
+            queue: Queue::default(),
+            flows: Vec::new(),
+            batches: Vec::new(),
+            islands: Vec::new(),
+            classes: Vec::new(),
+            spots: FxHashMap::default(),
+            asked: Vec::new(),
+            now: SimTime::START,
+            through: false,
+            log: Log::default(),
+            fits: FxHashMap::default(),
+        }
+    }
+
+    /// One engine for everything, that has done all that was asked for so far.
+    pub(super) fn together(&self) -> Engine<P> {
+        let mut engine =
+            Engine::with_probe(self.network.clone(), self.settings, self.probe.clone())
+                .expect("its packet sizes were checked");
+        self.log.replay(&mut engine).expect("islands answer like one engine");
+        engine
+    }
+
+    pub(super) fn add_batch(&mut self) -> BatchId {
+        self.log.note(Call::Batch);
+        self.batches.push(Batch::default());
+        BatchId::from_index(self.batches.len() - 1)
+    }
+
+    pub(super) fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
+        self.log.note(Call::Flow(Box::new(spec.clone())));
+        let id = FlowId::from_index(self.flows.len());
+        self.check(&spec)?;
+        let name = self.router.name_flow((spec.source, spec.destination));
+        let paths = self.router.find(&self.network, name, &spec.route, 1)?;
+        let path = paths.into_iter().next().expect("a path was asked for");
+        self.check_fit(&spec, &path)?;
+        if let Some(batch) = spec.batch {
+            self.batches[batch.index()].flows.push(id);
+        }
+        let start = spec.start.max(self.now);
+        let spec = FlowSpec { start, ..spec };
+        self.flows.push(Flow { spec, path, place: None, cancelled: false });
+        self.asked.push(Asked::Flow(id));
+        Ok(id)
+    }
+
+    fn check(&self, spec: &FlowSpec) -> Result<(), EngineError> {
+        for vertex in [spec.source, spec.destination] {
+            let exists = vertex.index() < self.network.vertex_count();
+            if !exists || !self.network.role(vertex).is_host() {
+                return Err(EngineError::NotAHost { vertex });
+            }
+        }
+        if spec.source == spec.destination {
+            return Err(EngineError::ToItself { vertex: spec.source });
+        }
+        spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))
+    }
+
+    fn check_gate(&self, source_vertex: VertexId, gate: FlowId) -> Result<(), EngineError> {
+        match self.flows.get(gate.index()) {
+            Some(flow) if flow.spec.destination == source_vertex => Ok(()),
+            _ => Err(EngineError::GateElsewhere { source_vertex, gate }),
+        }
+    }
+
+    /// Asks an engine that has nothing but the path whether the flow fits.
+    fn check_fit(&mut self, spec: &FlowSpec, path: &[LinkId]) -> Result<(), EngineError> {
+        let both =
+            |link: &LinkId| (self.network.link(*link).spec, self.network.link(link.reverse()).spec);
+        let sizes = (path.iter().map(both).collect::<Vec<_>>(), spec.message, spec.messages);
+        if let Some(fits) = self.fits.get(&sizes) {
+            return fits.clone();
+        }
+        let mut builder = NetworkBuilder::new();
+        let stops: Vec<VertexId> =
+            (0..=path.len()).map(|_| builder.add(Role::ForwardingHost)).collect();
+        let (ends, pairs) = (stops.windows(2), sizes.0.iter());
+        let links = ends
+            .zip(pairs)
+            .map(|(ends, pair)| builder.connect_unequal(ends[0], ends[1], pair.0, pair.1));
+        let links: Vec<LinkId> = links.collect();
+        let line = builder.build().expect("its links are those of a network that was built");
+        let mut engine = Engine::new(line, self.settings)?;
+        let alone = FlowSpec {
+            messages: spec.messages,
+            ..FlowSpec::new(stops[0], stops[path.len()], spec.message)
+                .over(crate::engine::Route::Links(links))
+        };
+        let fits = engine.add_flow(alone).map(|_| ());
+        self.fits.insert(sizes, fits.clone());
+        fits
+    }
+
+    pub(super) fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError> {
+        self.check_gate(self.flows[flow.index()].spec.source, gate.flow)?;
+        self.log.note(Call::Gate(flow, gate));
+        self.asked.push(Asked::Gate(flow, gate));
+        Ok(())
+    }
+
+    pub(super) fn set_timer(&mut self, at: SimTime, token: u64) {
+        self.log.note(Call::Timer(at, token));
+        self.queue.plan(self.now, at.max(self.now), Planned::Timer(token));
+    }
+
+    pub(super) fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
+        self.log.note(Call::Change(at, link, change));
+        self.queue.plan(self.now, at.max(self.now), Planned::Change(link, change));
+    }
+
+    pub(super) fn cancel_flow(&mut self, id: FlowId) {
+        self.log.note(Call::Cancel(id));
+        if !self.is_open(id) {
+            return;
+        }
+        self.flows[id.index()].cancelled = true;
+        self.asked.push(Asked::Cancel(id));
+        let Some(batch) = self.flows[id.index()].spec.batch else { return };
+        if !self.batches[batch.index()].flows.iter().any(|flow| self.is_open(*flow)) {
+            self.batches[batch.index()].given_up = true;
+            let act = Planned::BatchDone { batch, at: self.now, held: false };
+            self.queue.plan(self.now, self.now + self.network.shortest_delay(), act);
+        }
+    }
+
+    /// Whether a flow has neither arrived until now nor been cancelled.
+    fn is_open(&self, id: FlowId) -> bool {
+        let flow = &self.flows[id.index()];
+        let end = flow.place.and_then(|place| self.local(place).record(place.flow).end);
+        !flow.cancelled && end.is_none_or(|end| end.0 >= self.present())
+    }
+
+    /// Everything before this has happened, and nothing that any caller may still do belongs there.
+    pub(super) fn present(&self) -> u64 {
+        self.now.0 + u64::from(self.through)
+    }
+
+    pub(super) fn local(&self, place: FlowPlace) -> &Engine<P> {
+        let island = &self.islands[place.island as usize];
+        &self.classes[island.class as usize].engine
+    }
+
+    /// As an engine does it: control first at every instant, then packets until the next control.
+    pub(super) fn next_event(&mut self, limit: SimTime) -> Result<Option<Event>, Entangled> {
+        let answer = self.until_event(limit)?;
+        self.log.note(Call::Until(limit, answer));
+        Ok(answer)
+    }
+
+    fn until_event(&mut self, limit: SimTime) -> Result<Option<Event>, Entangled> {
+        loop {
+            let control = self.queue.next_due();
+            if control > self.now.0 {
+                self.land()?;
+                self.advance(limit.min(SimTime(control - 1)));
+            }
+            let next = self.queue.next_due();
+            if next == u64::MAX || next > limit.0 {
+                let packets = self.classes.iter().map(|class| class.due).min();
+                let left = next != u64::MAX || packets.is_some_and(|due| due != u64::MAX);
+                if left {
+                    self.through |= self.now <= limit;
+                    self.now = self.now.max(limit);
+                }
+                return Ok(None);
+            }
+            let Some((at, act)) = self.queue.take() else { return Ok(None) };
+            self.through &= at <= self.now;
+            self.now = self.now.max(at);
+            match act {
+                Planned::Timer(token) => return Ok(Some(Event::Timer { at, token })),
+                Planned::BatchDone { batch, at, held } => {
+                    if held {
+                        self.release(batch);
+                    }
+                    return Ok(Some(Event::BatchDone { batch, at }));
+                }
+                Planned::Change(link, change) => self.change(link, change)?,
+            }
+        }
+    }
+
+    /// Runs every class to its next event, or until what happens at `bound` has happened.
+    fn advance(&mut self, bound: SimTime) {
+        loop {
+            let run = |(index, class): (usize, &mut Class<P>)| {
+                class.may_advance(bound).then(|| (index, class.advance(bound)))
+            };
+            let waiting = self.classes.iter().filter(|class| class.may_advance(bound)).count();
+            let classes = self.classes.iter_mut().enumerate();
+            let news: Vec<(usize, Vec<News>)> = if self.settings.threads > 1 && waiting > 1 {
+                self.classes.par_iter_mut().enumerate().filter_map(run).collect()
+            } else {
+                classes.filter_map(run).collect()
+            };
+            if news.is_empty() {
+                return;
+            }
+            for (class, news) in news {
+                news.into_iter().for_each(|news| self.spread(class, news));
+            }
+        }
+    }
+
+    /// Plans the end of a batch in every island of a class.
+    fn spread(&mut self, class: usize, news: News) {
+        let class = &mut self.classes[class];
+        for member in &class.members {
+            let island = &self.islands[*member as usize];
+            let batch = island.batches[news.batch.index()];
+            if !self.batches[batch.index()].given_up {
+                class.untold += 1;
+                let last = island.flows[news.last.index()];
+                self.queue.plan_end(news.told, news.at, last, batch);
+            }
+        }
+    }
+
+    /// The end of a batch is told.
+    fn release(&mut self, batch: BatchId) {
+        let (island, _) = self.batches[batch.index()].place.expect("its flows have run");
+        let class = self.islands[island as usize].class;
+        self.classes[class as usize].untold -= 1;
+    }
+
+    fn change(&mut self, link: LinkId, change: LinkChange) -> Result<(), Entangled> {
+        match change {
+            LinkChange::Down => self.router.set_up(link, false),
+            LinkChange::Up => self.router.set_up(link, true),
+            LinkChange::Rate(_) => drop(self.rates.insert(link, change)),
+            LinkChange::Healthy => drop(self.rates.remove(&link)),
+            // Which packets are lost is drawn from the link's number in the whole network.
+            LinkChange::BitErrors(errors) if errors != BitErrors(0) => return Err(Entangled),
+            LinkChange::BitErrors(_) => {}
+        }
+        if self.spot(link).is_some() {
+            self.asked.push(Asked::Change(link, change));
+        }
+        Ok(())
+    }
+
+    /// The island that holds a link, and what the link is called there.
+    pub(super) fn spot(&self, link: LinkId) -> Option<Spot> {
+        let spot = self.spots.get(&(link.0 >> 1))?.last()?;
+        let held = !self.islands[spot.island as usize].retired;
+        held.then_some(Spot { link: LinkId(spot.link.0 ^ (link.0 & 1)), ..*spot })
+    }
+
+    pub(super) fn next_due(&self) -> Option<SimTime> {
+        let packets = self.classes.iter().map(|class| class.due);
+        let starts = self.asked.iter().filter_map(|asked| match asked {
+            Asked::Flow(flow) => Some(self.flows[flow.index()].spec.start.0),
+            _ => None,
+        });
+        let due = packets.chain(starts).min().unwrap_or(u64::MAX).min(self.queue.next_due());
+        (due != u64::MAX).then(|| SimTime(due).max(self.now))
+    }
+
+    pub(super) fn record(&self, id: FlowId) -> FlowRecord {
+        let flow = &self.flows[id.index()];
+        let FlowSpec { source, destination, message, messages, start, .. } = flow.spec;
+        match flow.place {
+            Some(place) => {
+                FlowRecord { source, destination, ..self.local(place).record(place.flow) }
+            }
+            None => FlowRecord {
+                source,
+                destination,
+                size: message * u64::from(messages),
+                delivered: Bytes::ZERO,
+                start,
+                end: None,
+                retransmitted: 0,
+                cancelled: flow.cancelled,
+            },
+        }
+    }
+
+    pub(super) fn port_count(&self, link: LinkId) -> PortCount {
+        let mut count = PortCount::default();
+        for spot in self.spots.get(&(link.0 >> 1)).into_iter().flatten() {
+            let class = self.islands[spot.island as usize].class;
+            let local = LinkId(spot.link.0 ^ (link.0 & 1));
+            count.add(self.classes[class as usize].engine.port_count(local));
+        }
+        count
+    }
+
+    pub(super) fn packets(&self) -> PacketCount {
+        let mut total = PacketCount::default();
+        for class in &self.classes {
+            add_times(&mut total, class.engine.packets(), class.members.len() as u64);
+        }
+        total
+    }
+
+    pub(super) fn hops(&self) -> u64 {
+        self.classes.iter().map(|class| class.engine.hops() * class.members.len() as u64).sum()
+    }
+}
+
+/// Counts the packets of several islands that are the same.
+fn add_times(total: &mut PacketCount, one: PacketCount, times: u64) {
+    let PacketCount {
+        sent,
+        data_sent,
+        delivered,
+        dropped,
+        trimmed,
+        pauses,
+        lost,
+        in_flight,
+        marked,
+        retransmitted,
+        hops,
+    } = one;
+    total.sent += sent * times;
+    total.data_sent += data_sent * times;
+    total.delivered += delivered * times;
+    total.dropped += dropped * times;
+    total.trimmed += trimmed * times;
+    total.pauses += pauses * times;
+    total.lost += lost * times;
+    total.in_flight += in_flight * times;
+    total.marked += marked * times;
+    total.retransmitted += retransmitted * times;
+    total.hops += hops * times;
+}

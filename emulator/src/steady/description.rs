@@ -1,0 +1,161 @@
+//! An island in numbers of its own: all that its simulation reads, and nothing else.
+//!
+//! Two islands with equal descriptions are the same run: the engine that runs them is made from the
+//! description alone. So nothing that matters can be forgotten when islands are compared.
+//!
+//! Links are numbered so that at every vertex they keep the order they have in the whole network, because
+//! the engine breaks ties between links of one vertex by their numbers. Besides that they are numbered as
+//! the traffic comes to them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use lightloom_fabric::units::Picoseconds;
+use rustc_hash::FxHashMap;
+
+use crate::engine::{
+    FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, Role, VertexId,
+};
+
+/// Something that is done to an island, in its own numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Act {
+    Flow(FlowSpec),
+    Gate(FlowId, Gate),
+    Cancel(FlowId),
+    Change(LinkId, LinkChange),
+}
+
+/// All that the simulation of an island reads, from its beginning on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Description {
+    pub(super) roles: Vec<Role>,
+    pub(super) cables: Vec<Cable>,
+    /// What is done at its beginning.
+    pub(super) acts: Vec<Act>,
+}
+
+/// Both directions of a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Cable {
+    ends: (VertexId, VertexId),
+    there: LinkSpec,
+    back: LinkSpec,
+    /// What the probe tells the two directions apart by.
+    kinds: [u8; 2],
+}
+
+/// The names that the vertices and links of an island have in the whole network.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    /// By link.
+    pub(super) links: Vec<LinkId>,
+    /// By vertex.
+    pub(super) vertices: Vec<VertexId>,
+}
+
+impl Names {
+    /// Numbers the cables of `links`, which stand in the order in which traffic comes to them.
+    pub(super) fn of(network: &Network, links: &[LinkId]) -> Self {
+        let mut names = Self::default();
+        let mut places: FxHashMap<VertexId, ()> = FxHashMap::default();
+        for cable in ordered(network, links) {
+            names.links.extend([links[cable], links[cable].reverse()]);
+            for vertex in ends(network, links[cable]) {
+                if places.insert(vertex, ()).is_none() {
+                    names.vertices.push(vertex);
+                }
+            }
+        }
+        names
+    }
+
+    /// The roles and cables of the island.
+    pub(super) fn describe(
+        &self,
+        network: &Network,
+        kind: impl Fn(LinkId) -> u8,
+    ) -> (Vec<Role>, Vec<Cable>) {
+        let place = |vertex: &VertexId| {
+            let index = self.vertices.iter().position(|other| other == vertex);
+            VertexId::from_index(index.expect("links end at vertices of the island"))
+        };
+        let places: FxHashMap<VertexId, VertexId> = match self.vertices.len() {
+            // Looking through a few is cheap; a table for each of many islands is not.
+            0..=8 => FxHashMap::default(),
+            _ => (0u32..).zip(&self.vertices).map(|(i, v)| (*v, VertexId(i))).collect(),
+        };
+        let place =
+            |vertex: VertexId| places.get(&vertex).copied().unwrap_or_else(|| place(&vertex));
+        let cable = |link: &LinkId| {
+            let (there, back) = (network.link(*link), network.link(link.reverse()));
+            Cable {
+                ends: (place(there.from), place(there.to)),
+                there: there.spec,
+                back: back.spec,
+                kinds: [kind(*link), kind(link.reverse())],
+            }
+        };
+        let roles = self.vertices.iter().map(|vertex| network.role(*vertex)).collect();
+        (roles, self.links.iter().step_by(2).map(cable).collect())
+    }
+}
+
+fn ends(network: &Network, link: LinkId) -> [VertexId; 2] {
+    let ends = network.link(link);
+    [ends.from, ends.to]
+}
+
+/// The places of `links` in an order that agrees, at every vertex, with the numbers of the cables;
+/// of several such orders the one in which what stands first comes first.
+fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
+    let mut at: FxHashMap<VertexId, Vec<usize>> = FxHashMap::default();
+    for (place, link) in links.iter().enumerate() {
+        for vertex in ends(network, *link) {
+            at.entry(vertex).or_default().push(place);
+        }
+    }
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); links.len()];
+    let mut before = vec![0_u32; links.len()];
+    for places in at.values_mut() {
+        places.sort_unstable_by_key(|place| links[*place]);
+        for pair in places.windows(2) {
+            after[pair[0]].push(pair[1]);
+            before[pair[1]] += 1;
+        }
+    }
+    let free = (0..links.len()).filter(|place| before[*place] == 0);
+    let mut free: BinaryHeap<Reverse<usize>> = free.map(Reverse).collect();
+    let mut order = Vec::with_capacity(links.len());
+    while let Some(Reverse(place)) = free.pop() {
+        order.push(place);
+        for next in &after[place] {
+            before[*next] -= 1;
+            if before[*next] == 0 {
+                free.push(Reverse(*next));
+            }
+        }
+    }
+    order
+}
+
+impl Description {
+    /// The network of the island. News of a batch comes after the shortest delay of the whole network:
+    /// where the island has no link that short, a cable that nobody uses is added beside it.
+    pub(super) fn network(&self, shortest: Picoseconds) -> Network {
+        let mut builder = NetworkBuilder::new();
+        for role in &self.roles {
+            builder.add(*role);
+        }
+        for Cable { ends: (a, b), there, back, .. } in &self.cables {
+            builder.connect_unequal(*a, *b, *there, *back);
+        }
+        let own = self.cables.iter().flat_map(|cable| [cable.there, cable.back]);
+        if own.clone().all(|spec| spec.delay > shortest) {
+            let spec = self.cables.first().expect("an island has cables").there;
+            let [a, b] = [Role::Host, Role::Host].map(|role| builder.add(role));
+            builder.connect(a, b, LinkSpec { delay: shortest, ..spec });
+        }
+        builder.build().expect("its links are those of a network that was built")
+    }
+}

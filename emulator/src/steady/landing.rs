@@ -1,0 +1,379 @@
+//! Hands over what was asked for at one instant: finds the islands, makes new ones, splits classes whose
+//! members go different ways.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::apart::{Apart, Asked, FlowPlace, Island, Spot};
+use super::class::Class;
+use super::description::{Act, Description, Names};
+use super::{Entangled, LocalProbe};
+use crate::engine::{
+    BatchId, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, Route, Settings, VertexId,
+};
+
+/// What ties flows together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Tie {
+    Cable(u32),
+    Batch(BatchId),
+    Flow(FlowId),
+    Island(u32),
+}
+
+/// Sets of ties that grow together.
+#[derive(Debug, Default)]
+struct Knots {
+    places: FxHashMap<Tie, u32>,
+    /// By place: another one of the same set, or itself.
+    towards: Vec<u32>,
+}
+
+impl Knots {
+    fn place(&mut self, tie: Tie) -> u32 {
+        let new = self.towards.len() as u32;
+        let place = *self.places.entry(tie).or_insert(new);
+        if place == new {
+            self.towards.push(new);
+        }
+        self.root(place)
+    }
+    fn root(&mut self, mut place: u32) -> u32 {
+        while self.towards[place as usize] != place {
+            let next = self.towards[self.towards[place as usize] as usize];
+            self.towards[place as usize] = next;
+            place = next;
+        }
+        place
+    }
+    fn tie(&mut self, one: Tie, other: Tie) {
+        let (one, other) = (self.place(one), self.place(other));
+        self.towards[other as usize] = one;
+    }
+}
+
+impl<P: LocalProbe> Apart<P> {
+    /// Hands over all that was asked for.
+    pub(super) fn land(&mut self) -> Result<(), Entangled> {
+        if self.asked.is_empty() {
+            return Ok(());
+        }
+        let asked = std::mem::take(&mut self.asked);
+        self.refuse_switches(&asked)?;
+        self.retire(&asked);
+        let mut knots = self.tie(&asked);
+        let homes = self.homes(&mut knots)?;
+        let mut begun: Vec<Vec<Asked>> = Vec::new();
+        let mut new: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut going_on: Vec<(u32, Asked)> = Vec::new();
+        for asked in asked {
+            let home = match asked {
+                Asked::Change(link, _) => match self.spot(link) {
+                    Some(spot) => Some(spot.island),
+                    // Its island has been retired since.
+                    None => continue,
+                },
+                Asked::Flow(flow) | Asked::Gate(flow, _) | Asked::Cancel(flow) => {
+                    match self.flows[flow.index()].place {
+                        Some(place) => Some(place.island),
+                        None => homes.get(&knots.place(Tie::Flow(flow))).copied(),
+                    }
+                }
+            };
+            match (home, asked) {
+                (Some(island), asked) => going_on.push((island, asked)),
+                (None, Asked::Flow(flow) | Asked::Gate(flow, _) | Asked::Cancel(flow)) => {
+                    let place = *new.entry(knots.place(Tie::Flow(flow))).or_insert(begun.len());
+                    if place == begun.len() {
+                        begun.push(Vec::new());
+                    }
+                    begun[place].push(asked);
+                }
+                (None, Asked::Change(..)) => {}
+            }
+        }
+        self.go_on(going_on)?;
+        self.begin(begun);
+        Ok(())
+    }
+
+    /// Real queues of a switch share its buffer, and so flows feel each other that share no link.
+    fn refuse_switches(&self, asked: &[Asked]) -> Result<(), Entangled> {
+        let over_switch = |asked: &Asked| match asked {
+            Asked::Flow(flow) => self.flows[flow.index()]
+                .path
+                .iter()
+                .any(|link| !self.network.role(self.network.link(*link).from).is_host()),
+            _ => false,
+        };
+        if self.settings.queueing.is_some() && asked.iter().any(over_switch) {
+            return Err(Entangled);
+        }
+        Ok(())
+    }
+
+    /// Frees the links of islands where nothing happens any more and new flows come.
+    fn retire(&mut self, asked: &[Asked]) {
+        let mut looked_at = FxHashSet::default();
+        let present = self.present();
+        let new = asked.iter().filter_map(|asked| match asked {
+            Asked::Flow(flow) => Some(*flow),
+            _ => None,
+        });
+        for flow in new {
+            for place in 0..self.flows[flow.index()].path.len() {
+                let Some(spot) = self.spot(self.flows[flow.index()].path[place]) else { continue };
+                if looked_at.insert(spot.island) {
+                    let island = &mut self.islands[spot.island as usize];
+                    let class = &self.classes[island.class as usize];
+                    island.retired = class.until <= present && class.engine.is_quiet();
+                }
+            }
+        }
+    }
+
+    /// Ties new flows by what they share: cables, batches, gates.
+    fn tie(&self, asked: &[Asked]) -> Knots {
+        let mut knots = Knots::default();
+        let flow_tie = |flow: FlowId| match self.flows[flow.index()].place {
+            Some(place) => Tie::Island(place.island),
+            None => Tie::Flow(flow),
+        };
+        for asked in asked {
+            match asked {
+                Asked::Flow(id) => {
+                    let flow = &self.flows[id.index()];
+                    for link in &flow.path {
+                        let cable = match self.spot(*link) {
+                            Some(spot) => Tie::Island(spot.island),
+                            None => Tie::Cable(link.0 >> 1),
+                        };
+                        knots.tie(Tie::Flow(*id), cable);
+                    }
+                    if let Some(batch) = flow.spec.batch {
+                        let batch = match self.batches[batch.index()].place {
+                            Some((island, _)) => Tie::Island(island),
+                            None => Tie::Batch(batch),
+                        };
+                        knots.tie(Tie::Flow(*id), batch);
+                    }
+                    for gate in &flow.spec.gates {
+                        knots.tie(Tie::Flow(*id), flow_tie(gate.flow));
+                    }
+                }
+                Asked::Gate(flow, gate) => knots.tie(flow_tie(*flow), flow_tie(gate.flow)),
+                Asked::Cancel(_) | Asked::Change(..) => {}
+            }
+        }
+        knots
+    }
+
+    /// By set: the island it belongs to, if there is one.
+    fn homes(&self, knots: &mut Knots) -> Result<FxHashMap<u32, u32>, Entangled> {
+        let islands: Vec<u32> = knots
+            .places
+            .keys()
+            .filter_map(|tie| match tie {
+                Tie::Island(island) => Some(*island),
+                _ => None,
+            })
+            .collect();
+        let mut homes = FxHashMap::default();
+        for island in islands {
+            let root = knots.place(Tie::Island(island));
+            let second = homes.insert(root, island).is_some();
+            if second || self.islands[island as usize].retired {
+                return Err(Entangled);
+            }
+        }
+        // An island does not grow.
+        let cables: Vec<Tie> =
+            knots.places.keys().filter(|tie| matches!(tie, Tie::Cable(_))).copied().collect();
+        for cable in cables {
+            if homes.contains_key(&knots.place(cable)) {
+                return Err(Entangled);
+            }
+        }
+        Ok(homes)
+    }
+
+    /// Hands over what was asked of islands that are there, splitting classes where their members are
+    /// asked for different things.
+    fn go_on(&mut self, asked: Vec<(u32, Asked)>) -> Result<(), Entangled> {
+        let mut by_island: FxHashMap<u32, Vec<Act>> = FxHashMap::default();
+        let mut touched: Vec<u32> = Vec::new();
+        for (island, asked) in asked {
+            let class = self.islands[island as usize].class;
+            if self.classes[class as usize].until > self.present() {
+                return Err(Entangled);
+            }
+            let act = self.act_on(island, asked);
+            by_island.entry(island).or_default().push(act);
+            if !touched.contains(&class) {
+                touched.push(class);
+            }
+        }
+        for class in touched {
+            let members = std::mem::take(&mut self.classes[class as usize].members);
+            let mut ways: Vec<(Vec<Act>, Vec<u32>)> = Vec::new();
+            let mut places: FxHashMap<Vec<Act>, usize> = FxHashMap::default();
+            for member in members {
+                let acts = by_island.remove(&member).unwrap_or_default();
+                let place = *places.entry(acts).or_insert_with_key(|acts| {
+                    ways.push((acts.clone(), Vec::new()));
+                    ways.len() - 1
+                });
+                ways[place].1.push(member);
+            }
+            self.part(class, ways);
+        }
+        Ok(())
+    }
+
+    /// Lets the members of a class go their ways: each way has an engine of its own.
+    fn part(&mut self, class: u32, ways: Vec<(Vec<Act>, Vec<u32>)>) {
+        for place in (0..ways.len()).rev() {
+            let (acts, members) = &ways[place];
+            let index = if place == 0 { class as usize } else { self.classes.len() };
+            if place > 0 {
+                let split = self.classes[class as usize].split(Vec::new());
+                self.classes.push(split);
+            }
+            for member in members {
+                self.islands[*member as usize].class = index as u32;
+            }
+            let class = &mut self.classes[index];
+            class.members.clone_from(members);
+            class.apply(self.now, acts.clone());
+        }
+    }
+
+    /// What was asked for, in the numbers of an island; numbers what is new there.
+    fn act_on(&mut self, island: u32, asked: Asked) -> Act {
+        match asked {
+            Asked::Flow(id) => {
+                let spots = self.flows[id.index()].path.iter().map(|link| self.spot(*link));
+                let links: Vec<LinkId> =
+                    spots.map(|spot| spot.expect("an island does not grow").link).collect();
+                let class = self.islands[island as usize].class;
+                let network = self.classes[class as usize].engine.network();
+                let source = network.link(links[0]).from;
+                let destination = network.link(links[links.len() - 1]).to;
+                self.flow_on(island, id, links, (source, destination))
+            }
+            Asked::Gate(flow, gate) => {
+                Act::Gate(self.local_flow(flow), Gate { flow: self.local_flow(gate.flow), ..gate })
+            }
+            Asked::Cancel(flow) => Act::Cancel(self.local_flow(flow)),
+            Asked::Change(link, change) => {
+                Act::Change(self.spot(link).expect("the island holds it").link, change)
+            }
+        }
+    }
+
+    fn local_flow(&self, flow: FlowId) -> FlowId {
+        self.flows[flow.index()].place.expect("it was added before").flow
+    }
+
+    /// A new flow over links of an island.
+    fn flow_on(
+        &mut self,
+        island: u32,
+        id: FlowId,
+        links: Vec<LinkId>,
+        (source, destination): (VertexId, VertexId),
+    ) -> Act {
+        let home = &mut self.islands[island as usize];
+        let flow = FlowId::from_index(home.flows.len());
+        home.flows.push(id);
+        self.flows[id.index()].place = Some(FlowPlace { island, flow });
+        let batch = self.flows[id.index()].spec.batch.map(|id| {
+            let batch = &mut self.batches[id.index()];
+            let (_, local) = *batch.place.get_or_insert_with(|| {
+                home.batches.push(id);
+                (island, BatchId::from_index(home.batches.len() - 1))
+            });
+            local
+        });
+        let spec = self.flows[id.index()].spec.clone();
+        let gates = spec.gates.iter();
+        let gates = gates.map(|gate| Gate { flow: self.local_flow(gate.flow), ..*gate }).collect();
+        let route = Route::Links(links);
+        Act::Flow(FlowSpec { source, destination, route, gates, batch, ..spec })
+    }
+
+    /// Makes new islands, and one class for those that are the same.
+    fn begin(&mut self, begun: Vec<Vec<Asked>>) {
+        let mut places: FxHashMap<Description, u32> = FxHashMap::default();
+        for asked in begun {
+            let island = self.islands.len() as u32;
+            let description = self.describe(island, asked);
+            let new = self.classes.len() as u32;
+            let class = *places.entry(description).or_insert_with_key(|description| {
+                let links = &self.islands[island as usize].links;
+                let network = description.network(self.network.shortest_delay());
+                let settings = Settings { threads: 1, ..self.settings };
+                let probe = self.probe.local(links);
+                let engine = Engine::with_probe(network, settings, probe);
+                let engine = engine.expect("its packet sizes were checked");
+                let mut class = Class::new(engine, Vec::new());
+                class.until = self.now.0;
+                class.apply(self.now, description.acts.clone());
+                self.classes.push(class);
+                new
+            });
+            self.islands[island as usize].class = class;
+            self.classes[class as usize].members.push(island);
+        }
+    }
+
+    fn describe(&mut self, island: u32, asked: Vec<Asked>) -> Description {
+        let mut seen = FxHashSet::default();
+        let mut links: Vec<LinkId> = Vec::new();
+        for asked in &asked {
+            if let Asked::Flow(flow) = asked {
+                let path = self.flows[flow.index()].path.iter();
+                links.extend(path.filter(|link| seen.insert(link.0 >> 1)));
+            }
+        }
+        let names = Names::of(&self.network, &links);
+        let (roles, cables) = names.describe(&self.network, |link| self.probe.kind(link));
+        for (index, link) in names.links.iter().enumerate().step_by(2) {
+            // The even link of the cable may be the odd one of the island.
+            let link_there = LinkId((index as u32) ^ (link.0 & 1));
+            self.spots.entry(link.0 >> 1).or_default().push(Spot { island, link: link_there });
+        }
+        let mut acts = Vec::new();
+        for (index, link) in names.links.iter().enumerate() {
+            let local = LinkId::from_index(index);
+            if !self.router.is_up(*link) {
+                acts.push(Act::Change(local, LinkChange::Down));
+            }
+            if let Some(rate) = self.rates.get(link) {
+                acts.push(Act::Change(local, *rate));
+            }
+        }
+        let vertex_of: FxHashMap<VertexId, VertexId> =
+            (0..).zip(&names.vertices).map(|(index, vertex)| (*vertex, VertexId(index))).collect();
+        self.islands.push(Island {
+            class: 0,
+            links: names.links,
+            flows: Vec::new(),
+            batches: Vec::new(),
+            retired: false,
+        });
+        for asked in asked {
+            let act = match asked {
+                Asked::Flow(id) => {
+                    let path = self.flows[id.index()].path.clone();
+                    let spots = path.iter().map(|link| self.spot(*link));
+                    let links = spots.map(|spot| spot.expect("it was just named").link).collect();
+                    let FlowSpec { source, destination, .. } = self.flows[id.index()].spec;
+                    self.flow_on(island, id, links, (vertex_of[&source], vertex_of[&destination]))
+                }
+                other => self.act_on(island, other),
+            };
+            acts.push(act);
+        }
+        Description { roles, cables, acts }
+    }
+}

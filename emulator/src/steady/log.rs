@@ -1,0 +1,66 @@
+//! Everything the caller asked and was told, so that one engine for all can be asked the same.
+
+use lightloom_fabric::units::SimTime;
+
+use super::stage::Stage;
+use crate::engine::{Event, FlowId, FlowSpec, Gate, LinkChange, LinkId};
+
+/// One call.
+#[derive(Clone, Debug)]
+pub(super) enum Call {
+    Batch,
+    Flow(Box<FlowSpec>),
+    Gate(FlowId, Gate),
+    Timer(SimTime, u64),
+    Change(SimTime, LinkId, LinkChange),
+    Cancel(FlowId),
+    /// Asked for the next event until a time, and told this.
+    Until(SimTime, Option<Event>),
+}
+
+/// All calls, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Log(Vec<Call>);
+
+/// Another answer than was given before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("asked for the next event until {limit}: islands say {islands:?}, one engine {whole:?}")]
+pub struct OtherEvent {
+    /// Until when.
+    pub limit: SimTime,
+    /// What was told.
+    pub islands: Option<Event>,
+    /// What one engine says.
+    pub whole: Option<Event>,
+}
+
+impl Log {
+    pub(super) fn note(&mut self, call: Call) {
+        self.0.push(call);
+    }
+
+    /// Asks `stage` for everything again.
+    ///
+    /// # Errors
+    /// The first other answer.
+    pub(super) fn replay(&self, stage: &mut impl Stage) -> Result<(), OtherEvent> {
+        for call in &self.0 {
+            match call {
+                Call::Batch => drop(stage.add_batch()),
+                // What was refused is refused again.
+                Call::Flow(spec) => drop(stage.add_flow(FlowSpec::clone(spec))),
+                Call::Gate(flow, gate) => drop(stage.add_gate(*flow, *gate)),
+                Call::Timer(at, token) => stage.set_timer(*at, *token),
+                Call::Change(at, link, change) => stage.change_link(*at, *link, *change),
+                Call::Cancel(flow) => stage.cancel_flow(*flow),
+                Call::Until(limit, islands) => {
+                    let whole = stage.next_event(*limit);
+                    if whole != *islands {
+                        return Err(OtherEvent { limit: *limit, islands: *islands, whole });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! What happens beside the packets, in the order in which one engine for all would do it.
+//!
+//! Acts of one instant come in the order in which they were planned. A batch's end is planned when its
+//! last byte arrives, after everything that the caller plans at that instant, and of several at one
+//! instant first that whose last flow is the oldest.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use lightloom_fabric::units::SimTime;
+
+use crate::engine::{BatchId, FlowId, LinkChange, LinkId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Planned {
+    Change(LinkId, LinkChange),
+    Timer(u64),
+    /// Whether a class stands still for it.
+    BatchDone {
+        batch: BatchId,
+        at: SimTime,
+        held: bool,
+    },
+}
+
+/// When it happens; when it was planned; by whom, the caller (0) or the packets (1); number.
+type Key = (u64, u64, u8, u64);
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    heap: BinaryHeap<Reverse<(Key, u64)>>,
+    acts: Vec<Planned>,
+    /// Places in `acts` that are free.
+    free: Vec<u64>,
+    calls: u64,
+}
+
+impl Queue {
+    /// The caller plans something, at `now`.
+    pub(super) fn plan(&mut self, now: SimTime, at: SimTime, act: Planned) {
+        self.calls += 1;
+        self.push((at.0, now.0, 0, self.calls), act);
+    }
+
+    /// The last byte of a batch arrived at `at`, with the flow `last`.
+    pub(super) fn plan_end(&mut self, told: SimTime, at: SimTime, last: FlowId, batch: BatchId) {
+        let act = Planned::BatchDone { batch, at, held: true };
+        self.push((told.0, at.0, 1, u64::from(last.0)), act);
+    }
+
+    fn push(&mut self, key: Key, act: Planned) {
+        let place = self.free.pop().unwrap_or(self.acts.len() as u64);
+        match self.acts.get_mut(place as usize) {
+            Some(free) => *free = act,
+            None => self.acts.push(act),
+        }
+        self.heap.push(Reverse((key, place)));
+    }
+
+    pub(super) fn next_due(&self) -> u64 {
+        self.heap.peek().map_or(u64::MAX, |Reverse(((due, ..), _))| *due)
+    }
+
+    pub(super) fn take(&mut self) -> Option<(SimTime, Planned)> {
+        let Reverse(((due, ..), place)) = self.heap.pop()?;
+        self.free.push(place);
+        Some((SimTime(due), self.acts[place as usize]))
+    }
+}

@@ -1,0 +1,333 @@
+//! Islands answer like one engine, to the picosecond, whatever is asked of them.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+use lightloom_emulator::collective::{Collective, Directions, Kind, RingCollective};
+use lightloom_emulator::engine::{
+    Arrival, ArrivalLog, BatchId, Engine, Event, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId,
+    LinkSpec, Network, NetworkBuilder, PacketCount, PortCount, Role, Route, Settings, VertexId,
+};
+use lightloom_emulator::steady::{Islands, Stage};
+use lightloom_emulator::transport::{Recovery, Transport, Window};
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
+/// Rings of hosts, with chords that lead around a member, and cables between rings.
+#[derive(Clone, Debug)]
+struct World {
+    /// By ring: members, and the kind of each cable.
+    rings: Vec<(usize, Vec<u8>)>,
+    /// Cables between members of any rings.
+    bridges: Vec<(usize, usize, u8)>,
+    transport: Transport,
+}
+
+/// Something the driver does at a time.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    /// Begins a ring over all members of a ring, or all but the second.
+    Begin {
+        ring: usize,
+        bypass: bool,
+        bytes: u64,
+        both: bool,
+        repeat: u8,
+    },
+    /// Gives up what it began `n`-th.
+    GiveUp(usize),
+    Change(usize, LinkChange),
+    /// A flow of its own between any two hosts.
+    Flow(usize, usize, u64),
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    world: World,
+    deeds: Vec<(u64, Deed)>,
+    slice: u64,
+}
+
+fn spec(kind: u8) -> LinkSpec {
+    let [rate, delay] = [[40, 700], [40, 300], [100, 700]][usize::from(kind % 3)];
+    LinkSpec::new(BitsPerSecond::from_gbps(rate), Picoseconds::from_nanos(delay))
+}
+
+fn build(world: &World) -> (Network, Vec<Vec<VertexId>>) {
+    let mut builder = NetworkBuilder::new();
+    let mut rings = Vec::new();
+    for (members, kinds) in &world.rings {
+        let ring: Vec<VertexId> =
+            (0..*members).map(|_| builder.add(Role::ForwardingHost)).collect();
+        for place in 0..*members {
+            builder.connect(ring[place], ring[(place + 1) % members], spec(kinds[place]));
+        }
+        builder.connect(ring[0], ring[2], spec(kinds[0]));
+        rings.push(ring);
+    }
+    let all: Vec<VertexId> = rings.concat();
+    for (one, other, kind) in &world.bridges {
+        let (one, other) = (all[one % all.len()], all[other % all.len()]);
+        if one != other {
+            builder.connect(one, other, spec(*kind));
+        }
+    }
+    (builder.build().unwrap(), rings)
+}
+
+/// What anybody can see of a run.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    events: Vec<(Event, SimTime)>,
+    records: Vec<FlowRecord>,
+    ports: Vec<PortCount>,
+    packets: PacketCount,
+    hops: u64,
+}
+
+struct Begun {
+    ring: RingCollective,
+    now: Collective,
+    left: u8,
+}
+
+fn drive<S: Stage>(stage: &mut S, case: &Case, rings: &[Vec<VertexId>]) -> Seen {
+    let all: Vec<VertexId> = rings.concat();
+    for (token, (at, _)) in case.deeds.iter().enumerate() {
+        stage.set_timer(SimTime(*at), token as u64);
+    }
+    let mut begun: Vec<Begun> = Vec::new();
+    let mut events = Vec::new();
+    let mut limit = SimTime(0);
+    while stage.next_due().is_some() && limit.0 < 40_000_000_000 {
+        limit = SimTime(limit.0 + case.slice);
+        while let Some(event) = stage.next_event(limit) {
+            events.push((event, stage.now()));
+            match event {
+                Event::Timer { token, .. } => {
+                    act(stage, case.deeds[token as usize].1, rings, &all, &mut begun)
+                }
+                Event::BatchDone { batch, .. } => go_on(stage, batch, &mut begun),
+            }
+        }
+    }
+    let links = stage.network().links().len();
+    Seen {
+        events,
+        records: stage.records().collect(),
+        ports: (0..links).map(|link| stage.port_count(LinkId::from_index(link))).collect(),
+        packets: stage.packets(),
+        hops: stage.hops(),
+    }
+}
+
+fn act<S: Stage>(
+    stage: &mut S,
+    deed: Deed,
+    rings: &[Vec<VertexId>],
+    all: &[VertexId],
+    begun: &mut Vec<Begun>,
+) {
+    let now = stage.now();
+    match deed {
+        Deed::Begin { ring, bypass, bytes, both, repeat } => {
+            let mut members = rings[ring % rings.len()].clone();
+            if bypass {
+                members.remove(1);
+            }
+            let ring = RingCollective {
+                kind: Kind::AllReduce,
+                members,
+                size: Bytes(bytes),
+                directions: if both { Directions::Both } else { Directions::One },
+                route: Route::Shortest,
+                start: now,
+            };
+            if let Ok(collective) = ring.start(stage) {
+                begun.push(Begun { ring, now: collective, left: repeat });
+            }
+        }
+        Deed::GiveUp(which) => {
+            if let Some(given_up) = begun.get(which) {
+                given_up.now.cancel(stage);
+            }
+        }
+        Deed::Change(link, change) => {
+            let link = LinkId::from_index(link % stage.network().links().len());
+            stage.change_link(now, link, change);
+        }
+        Deed::Flow(from, to, bytes) => {
+            let (from, to) = (all[from % all.len()], all[to % all.len()]);
+            // Refused where both ends are one, or nothing leads there: by both.
+            drop(stage.add_flow(FlowSpec::new(from, to, Bytes(bytes))));
+        }
+    }
+}
+
+fn go_on<S: Stage>(stage: &mut S, batch: BatchId, begun: &mut [Begun]) {
+    let now = stage.now();
+    let Some(mine) = begun.iter_mut().find(|begun| begun.now.batch == batch) else { return };
+    if mine.left > 0 && mine.now.end(stage).is_some() {
+        mine.left -= 1;
+        mine.ring.start = now;
+        if let Ok(collective) = mine.ring.start(stage) {
+            mine.now = collective;
+        }
+    }
+}
+
+/// Arrivals with their flows, in order of time, then link.
+fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(Arrival, FlowId)> {
+    let seen = engine.probes().flat_map(|log| &log.0);
+    let mut all: Vec<_> = seen.map(|arrival| (*arrival, engine.flow_of(arrival))).collect();
+    all.sort_unstable_by_key(|(arrival, _)| (arrival.at, arrival.link));
+    all
+}
+
+/// Arrivals without the numbers by which an engine finds their flows.
+fn comparable(all: &[(Arrival, FlowId)]) -> Vec<(SimTime, LinkId, u32, [bool; 2], u16, FlowId)> {
+    let one = |(a, flow): &(Arrival, FlowId)| {
+        (a.at, a.link, a.sequence, [a.acknowledgement, a.marked], a.wire_bytes, *flow)
+    };
+    all.iter().map(one).collect()
+}
+
+fn both_ways(case: &Case, threads: usize) -> (Islands<ArrivalLog>, usize) {
+    let (network, rings) = build(&case.world);
+    let settings = Settings { transport: case.world.transport, threads, ..Settings::default() };
+    let mut islands = Islands::new(network.clone(), settings, ArrivalLog::default()).unwrap();
+    let ours = drive(&mut islands, case, &rings);
+    let mut engine = Engine::with_probe(network, settings, ArrivalLog::default()).unwrap();
+    let theirs = drive(&mut engine, case, &rings);
+    assert_eq!(ours.events, theirs.events);
+    assert_eq!(ours, theirs);
+    let seen = comparable(&islands.arrivals());
+    assert_eq!(seen, comparable(&arrivals(&engine)));
+    let arrivals = seen.len();
+    let proven = islands.prove().unwrap();
+    assert_eq!(proven.is_none(), islands.reuse().is_none());
+    (islands, arrivals)
+}
+
+fn change() -> impl Strategy<Value = LinkChange> {
+    prop_oneof![
+        3 => Just(LinkChange::Down),
+        3 => Just(LinkChange::Up),
+        2 => (1u64..80).prop_map(|gbps| LinkChange::Rate(BitsPerSecond::from_gbps(gbps))),
+        1 => Just(LinkChange::Healthy),
+    ]
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        6 => (0usize..5, any::<bool>(), 1u64..40_000, any::<bool>(), 0u8..3).prop_map(
+            |(ring, bypass, bytes, both, repeat)| Deed::Begin { ring, bypass, bytes, both, repeat }
+        ),
+        1 => (0usize..6).prop_map(Deed::GiveUp),
+        4 => (0usize..80, change()).prop_map(|(link, change)| Deed::Change(link, change)),
+        1 => (0usize..30, 0usize..30, 1u64..20_000).prop_map(|(a, b, c)| Deed::Flow(a, b, c)),
+    ]
+}
+
+fn world() -> impl Strategy<Value = World> {
+    let ring = (4usize..6, prop::collection::vec(0u8..3, 6));
+    // Rings that are alike are what it is about.
+    let rings = (prop::collection::vec(ring, 1..3), prop::collection::vec(0usize..2, 2..6))
+        .prop_map(|(kinds, places)| {
+            places.iter().map(|place| kinds[place % kinds.len()].clone()).collect()
+        });
+    let bridges = prop::collection::vec((0usize..30, 0usize..30, 0u8..3), 0..2);
+    let recovery =
+        prop_oneof![Just(Recovery::GoBackN), Just(Recovery::SelectiveRepeat { reordering: 1 })];
+    let window = prop_oneof![
+        (1u32..9).prop_map(Window::Packets),
+        Just(Window::BandwidthDelay { percent: 100 })
+    ];
+    (rings, bridges, recovery, window).prop_map(|(rings, bridges, recovery, window)| World {
+        rings,
+        bridges,
+        transport: Transport {
+            payload: Bytes(960),
+            recovery,
+            window,
+            timeout: Picoseconds::from_micros(20),
+            ..Transport::default()
+        },
+    })
+}
+
+/// Times that fall together now and then.
+fn time() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), (0u64..8).prop_map(|t| t * 2_000_000), 0u64..30_000_000]
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let all_begin = any::<bool>();
+    let deeds = prop::collection::vec((time(), deed()), 1..9);
+    let slice = prop_oneof![Just(40_000_000_000), 500_000u64..20_000_000];
+    (world(), all_begin, deeds, slice).prop_map(|(world, all_begin, mut deeds, slice)| {
+        if all_begin {
+            let begin =
+                |ring| Deed::Begin { ring, bypass: false, bytes: 9_000, both: true, repeat: 2 };
+            deeds.splice(0..0, (0..world.rings.len()).map(|ring| (0, begin(ring))));
+        }
+        Case { world, deeds, slice }
+    })
+}
+
+proptest! {
+    #[test]
+    fn islands_answer_like_one_engine(case in case(), threads in 1usize..3) {
+        both_ways(&case, threads);
+    }
+}
+
+fn alike(rings: usize) -> World {
+    World {
+        rings: vec![(5, vec![0, 1, 0, 1, 0, 0]); rings],
+        bridges: Vec::new(),
+        transport: Transport { payload: Bytes(960), ..Transport::default() },
+    }
+}
+
+fn begin(ring: usize) -> (u64, Deed) {
+    (0, Deed::Begin { ring, bypass: false, bytes: 100_000, both: false, repeat: 1 })
+}
+
+#[test]
+fn of_rings_that_are_alike_one_is_simulated() {
+    let deeds = (0..6).map(begin).collect();
+    let (islands, arrivals) = both_ways(&Case { world: alike(6), deeds, slice: 1 << 40 }, 1);
+    let reuse = islands.reuse().unwrap();
+    assert_eq!((reuse.islands, reuse.simulated), (6, 1));
+    assert!(arrivals > 1_000, "{arrivals}");
+}
+
+#[test]
+fn a_ring_that_is_struck_goes_its_own_way_from_there() {
+    let mut deeds: Vec<_> = (0..6).map(begin).collect();
+    deeds.push((30_000_000, Deed::Change(8, LinkChange::Down)));
+    deeds.push((60_000_000, Deed::GiveUp(0)));
+    let again = Deed::Begin { ring: 0, bypass: true, bytes: 100_000, both: false, repeat: 1 };
+    deeds.push((90_000_000, again));
+    let (islands, _) = both_ways(&Case { world: alike(6), deeds, slice: 1 << 40 }, 1);
+    let reuse = islands.reuse().unwrap();
+    assert_eq!((reuse.islands, reuse.simulated), (7, 3), "all; the struck one; its next ring");
+}
+
+#[test]
+fn the_cases_contain_what_they_are_meant_to_test() {
+    let mut runner = TestRunner::deterministic();
+    let (mut apart, mut twins, mut many) = (0, 0, 0);
+    for _ in 0..200 {
+        let case = case().new_tree(&mut runner).unwrap().current();
+        let (islands, _) = both_ways(&case, 1);
+        let Some(reuse) = islands.reuse() else { continue };
+        apart += 1;
+        twins += usize::from(reuse.simulated < reuse.islands);
+        many += usize::from(reuse.simulated > 2);
+    }
+    println!("of 200: {apart} apart, {twins} with twins, {many} with three simulated or more");
+    assert!(apart > 100 && apart < 200 && twins > 30 && many > 30, "{apart} {twins} {many}");
+}
