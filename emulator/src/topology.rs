@@ -1,7 +1,17 @@
 //! Networks in the shapes people build, as graphs for the engine.
 
+mod domain;
+mod dragonfly;
 mod fat_tree;
+mod measure;
+mod rail;
 mod ring;
+mod torus;
 
+pub use domain::{ExchangeFibres, SwitchedDomain};
+pub use dragonfly::Dragonfly;
 pub use fat_tree::{FatTree, LeafSpine};
+pub use measure::diameter;
+pub use rail::{RailOnly, RailOptimised};
 pub use ring::{Ring, RingShape};
+pub use torus::{CubeTorus, Grid, Torus};

@@ -1,0 +1,63 @@
+//! Dragonflies: groups of routers that are all joined to each other, and every two groups joined once
+//! (Kim, Dally, Scott, Abts: "Technology-driven, highly-scalable dragonfly topology", ISCA 2008,
+//! section 3.1).
+
+use crate::engine::{LinkSpec, NetworkBuilder, Role, VertexId};
+
+/// A dragonfly of the largest size: `a·h + 1` groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dragonfly {
+    /// Hosts on each router (`p`).
+    pub hosts_per_router: u32,
+    /// Routers in each group (`a`).
+    pub routers_per_group: u32,
+    /// Cables to other groups on each router (`h`).
+    pub global_per_router: u32,
+    /// Cables to hosts and inside groups.
+    pub local: LinkSpec,
+    /// Cables between groups.
+    pub global: LinkSpec,
+}
+
+impl Dragonfly {
+    /// Groups: one more than a group has cables to others.
+    #[must_use]
+    pub const fn groups(&self) -> u32 {
+        self.routers_per_group * self.global_per_router + 1
+    }
+
+    /// Adds the network to `builder`. Returns the hosts, group by group and router by router.
+    pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
+        let mut hosts = Vec::new();
+        let groups: Vec<Vec<VertexId>> =
+            (0..self.groups()).map(|_| self.group(builder, &mut hosts)).collect();
+        for (i, here) in groups.iter().enumerate() {
+            for (j, there) in groups.iter().enumerate().skip(i + 1) {
+                // The k-th cable of group i leads to group i + 1 + k, around the circle of groups.
+                let router = |cable: usize| cable / self.global_per_router as usize;
+                let (from, back) = (router(j - i - 1), router(groups.len() - (j - i) - 1));
+                builder.connect(here[from], there[back], self.global);
+            }
+        }
+        hosts
+    }
+
+    fn group(&self, builder: &mut NetworkBuilder, hosts: &mut Vec<VertexId>) -> Vec<VertexId> {
+        let mut routers = Vec::new();
+        for _ in 0..self.routers_per_group {
+            let own: Vec<_> = (0..self.hosts_per_router).map(|_| builder.add(Role::Host)).collect();
+            let router = builder.add(Role::Switch);
+            for &host in &own {
+                builder.connect(host, router, self.local);
+            }
+            hosts.extend(own);
+            routers.push(router);
+        }
+        for (place, &router) in routers.iter().enumerate() {
+            for &other in &routers[place + 1..] {
+                builder.connect(router, other, self.local);
+            }
+        }
+        routers
+    }
+}

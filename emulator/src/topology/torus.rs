@@ -1,0 +1,112 @@
+//! Tori: hosts in a grid of any number of dimensions, each joined to the next one in each, and the last
+//! to the first. Hosts pass packets on; there are no switches.
+
+use crate::engine::{LinkId, LinkSpec, NetworkBuilder, Role, VertexId};
+
+/// A torus. A dimension of two has one cable between the two, one of one has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torus {
+    /// Hosts along each dimension.
+    pub sides: Vec<u32>,
+    /// Every cable.
+    pub link: LinkSpec,
+}
+
+/// A torus that has been laid out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Hosts along each dimension.
+    pub sides: Vec<u32>,
+    /// The hosts; the first dimension moves fastest.
+    pub hosts: Vec<VertexId>,
+    /// Cables with their dimension and the place of the host they start at.
+    pub cables: Vec<(usize, usize, LinkId)>,
+}
+
+impl Torus {
+    /// Adds the network to `builder`.
+    pub fn build_into(&self, builder: &mut NetworkBuilder) -> Grid {
+        let count: u32 = self.sides.iter().product();
+        let hosts = (0..count).map(|_| builder.add(Role::ForwardingHost)).collect();
+        let mut grid = Grid { sides: self.sides.clone(), hosts, cables: Vec::new() };
+        for dimension in 0..self.sides.len() {
+            let side = self.sides[dimension];
+            for place in 0..grid.hosts.len() {
+                let last = grid.coordinate(place, dimension) + 1 == side;
+                if side == 1 || (side == 2 && last) {
+                    continue;
+                }
+                let next = grid.hosts[grid.next(place, dimension)];
+                let cable = builder.connect(grid.hosts[place], next, self.link);
+                grid.cables.push((dimension, place, cable));
+            }
+        }
+        grid
+    }
+}
+
+impl Grid {
+    fn stride(&self, dimension: usize) -> usize {
+        self.sides[..dimension].iter().map(|side| *side as usize).product()
+    }
+    /// Where along a dimension the host at `place` stands.
+    #[must_use]
+    pub fn coordinate(&self, place: usize, dimension: usize) -> u32 {
+        (place / self.stride(dimension) % self.sides[dimension] as usize) as u32
+    }
+    /// The place after `place` along a dimension, around the end.
+    #[must_use]
+    pub fn next(&self, place: usize, dimension: usize) -> usize {
+        let (side, stride) = (self.sides[dimension] as usize, self.stride(dimension));
+        let here = place / stride % side;
+        place - here * stride + (here + 1) % side * stride
+    }
+    /// The rings along a dimension, as places.
+    #[must_use]
+    pub fn rings(&self, dimension: usize) -> Vec<Vec<usize>> {
+        let first = (0..self.hosts.len()).filter(|place| self.coordinate(*place, dimension) == 0);
+        let ring = |place| {
+            let around = std::iter::successors(Some(place), |at| Some(self.next(*at, dimension)));
+            around.take(self.sides[dimension] as usize).collect()
+        };
+        first.map(ring).collect()
+    }
+}
+
+/// Cubes of 4 × 4 × 4 chips joined to one torus by optical switches (Jouppi et al.: "TPU v4: an
+/// optically reconfigurable supercomputer for machine learning with hardware support for embeddings",
+/// ISCA 2023, section 2.2): the cables through a face of a cube, sixteen in each of three dimensions,
+/// each have their own switch, the same for all cubes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CubeTorus {
+    /// Cubes along each dimension.
+    pub cubes: [u32; 3],
+    /// Every cable.
+    pub link: LinkSpec,
+}
+
+/// Chips along the side of a cube.
+const CUBE: u32 = 4;
+
+impl CubeTorus {
+    /// Optical switches: one for each cable through three faces of a cube.
+    pub const SWITCHES: u32 = 3 * CUBE * CUBE;
+
+    /// Adds the network to `builder`. Returns it with the cables by optical switch.
+    pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Grid, Vec<Vec<LinkId>>) {
+        let sides = self.cubes.iter().map(|cubes| cubes * CUBE).collect();
+        let grid = Torus { sides, link: self.link }.build_into(builder);
+        let mut switches = vec![Vec::new(); Self::SWITCHES as usize];
+        for &(dimension, place, cable) in &grid.cables {
+            if grid.coordinate(place, dimension) % CUBE == CUBE - 1 {
+                let on_face: Vec<u32> = (0..3)
+                    .filter(|other| *other != dimension)
+                    .map(|other| grid.coordinate(place, other) % CUBE)
+                    .collect();
+                let switch = dimension as u32 * CUBE * CUBE + on_face[0] + on_face[1] * CUBE;
+                switches[switch as usize].push(cable);
+            }
+        }
+        (grid, switches)
+    }
+}
