@@ -10,11 +10,13 @@
 //! whole bytes.
 
 mod all_to_all;
+mod bag;
 mod draft;
 mod halving_doubling;
 mod hierarchical;
 mod ideal;
 mod ring;
+mod torus;
 mod tree;
 
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
@@ -22,11 +24,13 @@ use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use crate::engine::{BatchId, EngineError, FlowId};
 use crate::steady::Stage;
 
-pub use all_to_all::{AllToAll, Exchange};
+pub use all_to_all::{AllToAll, Exchange, Shift};
+pub use bag::start_bag;
 pub use halving_doubling::HalvingDoubling;
 pub use hierarchical::Hierarchical;
 pub use ideal::{message_time, wire_time};
 pub use ring::{Directions, RingCollective};
+pub use torus::TorusAllReduce;
 pub use tree::{Tree, TreeOperation};
 
 /// What a collective computes.
@@ -42,6 +46,8 @@ pub enum Kind {
     AllToAll,
     /// Everybody ends with what one had.
     Broadcast,
+    /// Flows without order among them; the size is that of all together.
+    Flows,
 }
 
 impl Kind {
@@ -54,6 +60,7 @@ impl Kind {
             Self::AllGather => "all-gather",
             Self::AllToAll => "all-to-all",
             Self::Broadcast => "broadcast",
+            Self::Flows => "flows",
         }
     }
     /// Bytes that every rank must send, as a share of the size: NCCL's factor from algorithm to bus
@@ -64,7 +71,7 @@ impl Kind {
         match self {
             Self::AllReduce => 2.0 * share,
             Self::ReduceScatter | Self::AllGather | Self::AllToAll => share,
-            Self::Broadcast => 1.0,
+            Self::Broadcast | Self::Flows => 1.0,
         }
     }
 }

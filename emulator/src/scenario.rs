@@ -21,6 +21,8 @@ mod links;
 mod outcome;
 mod story;
 mod sweep;
+mod switches;
+mod transport_file;
 
 use std::sync::Arc;
 
@@ -49,6 +51,8 @@ pub use sweep::{
     MergeError, SWEEP_SCHEMA, SeedRange, SeedRangeError, SeedRun, Shard, ShardError, Subject,
     Sweep, Tally,
 };
+pub use switches::{Switches, SwitchesFile};
+pub use transport_file::TransportFile;
 
 use crate::capture::Watch;
 use crate::collective::CollectiveError;
@@ -78,6 +82,8 @@ pub struct Scenario {
     pub control: Control,
     /// How data is cut into packets and repaired.
     pub transport: Transport,
+    /// How the switches of the data-centre network queue.
+    pub switches: Switches,
     /// The run is stopped here.
     pub time_limit: SimTime,
     /// Whether the scenario asks for that, rather than nobody having said anything.
@@ -121,6 +127,8 @@ pub struct Collective {
     pub bytes: Bytes,
     /// How often, one after the other.
     pub repeat: u32,
+    /// Its priority at switches with real queues.
+    pub priority: u8,
 }
 
 /// What a collective does.

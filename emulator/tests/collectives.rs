@@ -1,14 +1,16 @@
 //! Collectives against their closed forms, and what holds of every run.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
+use std::collections::BTreeSet;
+
 use lightloom_emulator::collective::{
     AllToAll, Collective, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical,
-    Kind, RingCollective, Tree, TreeOperation, message_time,
+    Kind, RingCollective, Shift, TorusAllReduce, Tree, TreeOperation, message_time, start_bag,
 };
 use lightloom_emulator::engine::{
     Engine, Event, FlowSpec, LinkSpec, NetworkBuilder, Plane, Role, Route, Settings, VertexId,
 };
-use lightloom_emulator::topology::{LeafSpine, Ring, RingShape};
+use lightloom_emulator::topology::{LeafSpine, Ring, RingShape, Torus};
 use lightloom_emulator::transport::{Transport, Window};
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
@@ -18,6 +20,10 @@ const DCN: Plane = Plane(1);
 
 fn gbps(rate: u64, delay_ns: u64) -> LinkSpec {
     LinkSpec::new(BitsPerSecond::from_gbps(rate), Picoseconds::from_nanos(delay_ns))
+}
+
+fn link() -> LinkSpec {
+    gbps(400, 1_000)
 }
 
 fn ring_engine(ranks: usize, edge: impl Fn(usize) -> LinkSpec) -> (Engine, Vec<VertexId>) {
@@ -40,6 +46,7 @@ fn collective(
         size,
         directions,
         route: Route::Shortest,
+        priority: 0,
         start,
     }
 }
@@ -128,8 +135,13 @@ fn two_hops(packets: u64) -> u64 {
 fn halving_and_doubling_takes_the_sum_of_its_steps() {
     let (mut engine, members) = star_engine(8);
     let size = Bytes(8 * 100 * 4_032);
-    let collective =
-        HalvingDoubling { members, size, route: Route::Shortest, start: SimTime::START };
+    let collective = HalvingDoubling {
+        members,
+        size,
+        route: Route::Shortest,
+        priority: 0,
+        start: SimTime::START,
+    };
     let running = collective.start(&mut engine).unwrap();
     engine.run(LIMIT);
     let steps: u64 = [400, 200, 100, 100, 200, 400].into_iter().map(two_hops).sum();
@@ -146,8 +158,14 @@ fn a_pairwise_all_to_all_keeps_every_port_busy_and_at_once_is_no_faster() {
     let run = |exchange| {
         let (mut engine, members) = star_engine(16);
         let size = Bytes(16 * 50 * 4_032);
-        let all =
-            AllToAll { members, size, exchange, route: Route::Shortest, start: SimTime::START };
+        let all = AllToAll {
+            members,
+            size,
+            exchange,
+            route: Route::Shortest,
+            priority: 0,
+            start: SimTime::START,
+        };
         let running = all.start(&mut engine).unwrap();
         engine.run(LIMIT);
         assert_eq!(running.flows.len(), 16 * 15);
@@ -171,6 +189,7 @@ fn a_broadcast_down_a_tree_takes_its_depth_and_its_pieces() {
         size: Bytes(pieces * 10 * 4_032),
         pieces: pieces as u32,
         route: Route::Shortest,
+        priority: 0,
         start: SimTime::START,
     };
     let running = tree.start(&mut engine).unwrap();
@@ -192,6 +211,7 @@ fn two_trees_reduce_faster_than_one() {
             size: Bytes(32 << 20),
             pieces: 64,
             route: Route::Shortest,
+            priority: 0,
             start: SimTime::START,
         };
         let running = tree.start(&mut engine).unwrap();
@@ -234,6 +254,7 @@ fn the_hierarchical_all_reduce_goes_through_its_three_phases() {
         size,
         inside: Route::Within(Plane(0)),
         between: Route::Within(DCN),
+        priority: 0,
         start: SimTime::START,
     };
     let running = hierarchical.start(&mut engine).unwrap();
@@ -306,4 +327,137 @@ proptest! {
         let expected = message_time(engine.network(), &transport, engine.path(flow), Bytes(size));
         prop_assert_eq!(engine.record(flow).end, Some(SimTime(expected.get())));
     }
+}
+
+/// Pieces that each rank holds after the steps of an exchange, moved one by one.
+fn exchanged(exchange: Exchange, ranks: usize) -> Vec<BTreeSet<(usize, usize)>> {
+    let mut held: Vec<BTreeSet<(usize, usize)>> =
+        (0..ranks).map(|own| (0..ranks).map(|to| (own, to)).collect()).collect();
+    for step in exchange.steps(ranks).unwrap() {
+        let mut next = held.clone();
+        for (rank, pieces) in held.iter().enumerate() {
+            for &(first, last) in pieces {
+                let way = match exchange {
+                    Exchange::Binary => first ^ last,
+                    _ => (last + ranks - first) % ranks,
+                };
+                if step.ways.contains(&way) {
+                    next[rank].remove(&(first, last));
+                    next[exchange.partner(rank, step.distance, ranks)].insert((first, last));
+                }
+            }
+        }
+        held = next;
+    }
+    held
+}
+
+#[test]
+fn every_exchange_brings_every_piece_where_it_belongs() {
+    for ranks in 2..=33_usize {
+        for exchange in [Exchange::Pairwise, Exchange::AtOnce, Exchange::Bruck, Exchange::Binary] {
+            if exchange == Exchange::Binary && !ranks.is_power_of_two() {
+                assert!(exchange.steps(ranks).is_err());
+                continue;
+            }
+            for (rank, pieces) in exchanged(exchange, ranks).into_iter().enumerate() {
+                let wanted: BTreeSet<_> = (0..ranks).map(|first| (first, rank)).collect();
+                assert_eq!(pieces, wanted, "{exchange:?} over {ranks}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bruck_and_binary_exchanges_take_their_closed_form_between_equal_hosts() {
+    // One switch: a host sends to one other a step, and nobody waits.
+    for (exchange, ranks) in [(Exchange::Bruck, 16), (Exchange::Binary, 16), (Exchange::Bruck, 12)]
+    {
+        let mut builder = NetworkBuilder::new();
+        let members: Vec<_> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
+        let switch = builder.add(Role::Switch);
+        for &member in &members {
+            builder.connect(member, switch, link());
+        }
+        let mut engine = Engine::new(builder.build().unwrap(), Settings::default()).unwrap();
+        let size = Bytes(ranks as u64 * 64 * 4_032);
+        let all = AllToAll {
+            members,
+            size,
+            exchange,
+            route: Route::Shortest,
+            priority: 0,
+            start: SimTime::START,
+        };
+        let running = all.start(&mut engine).unwrap();
+        engine.run(LIMIT);
+        let packet = link().rate.time_for(Bytes(4_096));
+        let step = |step: &Shift| {
+            let packets = step.ways.len() as u64 * 64;
+            packet * (packets + 1) + link().delay * 2
+        };
+        let closed: Picoseconds = exchange.steps(ranks).unwrap().iter().map(step).sum();
+        assert_eq!(running.ideal, closed, "{exchange:?} over {ranks}");
+        let ratio = took(&running, &engine).as_secs_f64() / closed.as_secs_f64();
+        // Acknowledgements take 1/64 of both links of a host.
+        assert!((1.0..1.05).contains(&ratio), "{exchange:?} over {ranks}: {ratio}");
+    }
+}
+
+#[test]
+fn the_torus_all_reduce_uses_every_dimension_all_the_time() {
+    for sides in [vec![4, 4, 4], vec![4, 4], vec![3, 5, 2], vec![8]] {
+        let torus = Torus { sides: sides.clone(), link: link() };
+        let mut builder = NetworkBuilder::new();
+        let grid = torus.build_into(&mut builder);
+        let mut engine = Engine::new(builder.build().unwrap(), Settings::default()).unwrap();
+        let hosts = grid.hosts.len() as u64;
+        let size = Bytes(hosts * 4_032 * 2 * 3 * 16);
+        let rings = (0..sides.len()).map(|dimension| {
+            let rings = grid.rings(dimension).into_iter();
+            rings.map(|ring| ring.into_iter().map(|place| grid.hosts[place]).collect()).collect()
+        });
+        let all_reduce = TorusAllReduce {
+            rings: rings.collect(),
+            size,
+            route: Route::Shortest,
+            priority: 0,
+            start: SimTime::START,
+        };
+        let running = all_reduce.start(&mut engine).unwrap();
+        engine.run(LIMIT);
+        // Each rank sends 2(N-1)/N of the size, whatever the order of dimensions.
+        let data: u64 = running.flows.iter().map(|flow| engine.record(*flow).size.0).sum();
+        let least = size.0 * 2 * (hosts - 1);
+        assert!(data >= least && (data as f64) < least as f64 * 1.001, "{sides:?}: {data}");
+        let ratio = took(&running, &engine).as_secs_f64() / running.ideal.as_secs_f64();
+        let most = if sides.iter().all(|side| *side == sides[0]) { 1.05 } else { 2.0 };
+        assert!((1.0..most).contains(&ratio), "{sides:?}: {ratio}");
+        // A cube has 2·D links a rank, all busy: the time is that of 2(N-1)/N of the size over them.
+        if sides == [4, 4, 4] {
+            let on_wire = Bytes(least / hosts / 4_032 * 4_096);
+            let bound = link().rate.time_for(on_wire).as_secs_f64() / 6.0;
+            let over = took(&running, &engine).as_secs_f64() / bound;
+            assert!((1.0..1.15).contains(&over), "{over} of the bound by bandwidth");
+        }
+    }
+}
+
+#[test]
+fn an_incast_takes_what_the_last_link_takes() {
+    let mut builder = NetworkBuilder::new();
+    let hosts: Vec<_> = (0..9).map(|_| builder.add(Role::Host)).collect();
+    let switch = builder.add(Role::Switch);
+    for &host in &hosts {
+        builder.connect(host, switch, link());
+    }
+    let mut engine = Engine::new(builder.build().unwrap(), Settings::default()).unwrap();
+    let size = Bytes(4_032 * 100);
+    let specs = hosts[1..].iter().map(|host| FlowSpec::new(*host, hosts[0], size)).collect();
+    let running = start_bag(&mut engine, specs).unwrap();
+    engine.run(LIMIT);
+    let busy = link().rate.time_for(Bytes(4_096)) * 800;
+    assert_eq!(running.ideal, busy);
+    let first = link().rate.time_for(Bytes(4_096)) + link().delay * 2;
+    assert_eq!(took(&running, &engine), busy + first, "and the way of the first packet");
 }

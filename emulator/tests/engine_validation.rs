@@ -89,6 +89,7 @@ fn ring(ranks: u64, kind: Kind, directions: Directions) -> Row {
         size: Bytes(ranks * ways * piece * PAYLOAD),
         directions,
         route: Route::Shortest,
+        priority: 0,
         start: SimTime::START,
     };
     let running = ring.start(&mut engine).unwrap();
@@ -119,8 +120,13 @@ fn star(hosts: u64) -> (Engine, Vec<VertexId>) {
 fn halving_doubling(ranks: u64) -> Row {
     let (mut engine, members) = star(ranks);
     let size = Bytes(ranks * 64 * PAYLOAD);
-    let collective =
-        HalvingDoubling { members, size, route: Route::Shortest, start: SimTime::START };
+    let collective = HalvingDoubling {
+        members,
+        size,
+        route: Route::Shortest,
+        priority: 0,
+        start: SimTime::START,
+    };
     let running = collective.start(&mut engine).unwrap();
     engine.run(LIMIT);
     let halves = (1..=ranks.ilog2()).map(|step| message((ranks * 64) >> step, 2));
@@ -140,6 +146,7 @@ fn pairwise(ranks: u64) -> Row {
         size: Bytes(ranks * 64 * PAYLOAD),
         exchange: Exchange::Pairwise,
         route: Route::Shortest,
+        priority: 0,
         start: SimTime::START,
     };
     let running = all.start(&mut engine).unwrap();

@@ -142,6 +142,7 @@ fn act<S: Stage>(
                 size: Bytes(bytes),
                 directions: if both { Directions::Both } else { Directions::One },
                 route: Route::Shortest,
+                priority: 0,
                 start: now,
             };
             if let Ok(collective) = ring.start(stage) {

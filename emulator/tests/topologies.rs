@@ -153,9 +153,9 @@ fn tori_and_cubes_of_tpus() {
             let cut = hosts / last * if last > 2 { 2 } else { 1 };
             assert_eq!(max_flow(&network, one, other) as u32, cut);
         }
-        for dimension in 0..sides.len() {
+        for (dimension, side) in sides.iter().enumerate() {
             let rings = grid.rings(dimension);
-            assert_eq!(rings.len() as u32, hosts / sides[dimension]);
+            assert_eq!(rings.len() as u32, hosts / side);
             let mut all: Vec<usize> = rings.into_iter().flatten().collect();
             all.sort_unstable();
             assert_eq!(all, (0..grid.hosts.len()).collect::<Vec<_>>(), "every host once");

@@ -34,6 +34,7 @@ fn bus_bandwidth(ranks: usize, gbytes_per_s: f64) -> f64 {
         size: Bytes(512 << 20),
         directions: Directions::Both,
         route: Route::Shortest,
+        priority: 0,
         start: SimTime::START,
     };
     let running = ring.start(&mut engine).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use lightloom_emulator::scenario::{
-    CollectiveResult, Expectation, ExpectationResult, FaultResult, Outcome as Run,
+    CollectiveResult, Expectation, ExpectationResult, FaultResult, Outcome as Run, Stop,
 };
 use lightloom_fabric::id::GroupId;
 use lightloom_fabric::units::Picoseconds;
@@ -29,6 +29,9 @@ pub(crate) fn describe(result: &Run) -> String {
         packets.retransmitted,
         packets.marked,
     );
+    if !result.drops_by_priority.is_empty() {
+        let _ = writeln!(text, "{}", queues(result));
+    }
     let _ = writeln!(
         text,
         "flows: {} ended (median {}, P99 {}, longest {}), {} given up for a restart",
@@ -81,9 +84,29 @@ fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
 }
 
+/// What switches with priorities did.
+fn queues(result: &Run) -> String {
+    let drops = result.drops_by_priority.iter().enumerate().filter(|(_, drops)| **drops > 0);
+    let drops: Vec<String> =
+        drops.map(|(priority, drops)| format!("{drops} on priority {priority}")).collect();
+    format!(
+        "switches: {} pauses asked, {} packets trimmed, {}",
+        result.packets.pauses,
+        result.packets.trimmed,
+        if drops.is_empty() {
+            "no drops".to_owned()
+        } else {
+            format!("drops: {}", drops.join(", "))
+        },
+    )
+}
+
 /// Why a run that nobody bounded was stopped.
 pub(crate) fn never_ended(result: &Run) -> String {
     let stop = result.stop.as_ref().map(ToString::to_string).unwrap_or_default();
+    if let Some(Stop::Deadlock { .. }) = &result.stop {
+        return format!("the scenario ran into {stop}");
+    }
     let waiting: Vec<String> = result.waiting.iter().map(|line| format!("\n  {line}")).collect();
     format!(
         "the scenario was stopped at {stop}: it may never end (write `time_limit` if it should end there){}",

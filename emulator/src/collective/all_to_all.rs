@@ -1,14 +1,21 @@
 //! All-to-all: every rank has a piece for every other.
 //!
-//! Pairwise exchange, as MPI libraries do it for large pieces (Thakur, Rabenseifner, Gropp, IJHPCA 2005,
-//! section 4.2): in step `s` rank `r` sends to `r + s` and receives from `r - s`, and goes on when it has
-//! received. Or everything at once, which leaves the order to the network.
+//! ```text
+//!   pairwise   step s = 1 … N-1: rank r sends its piece for r + s there (Thakur, Rabenseifner, Gropp,
+//!              IJHPCA 2005, section 4.2)
+//!   Bruck      step k = 0 … ⌈log N⌉-1: to r + 2^k go all pieces whose remaining way has bit k (Bruck et
+//!              al.: "Efficient algorithms for all-to-all communications in multiport message-passing
+//!              systems", IEEE TPDS 1997, section 3): few steps, pieces travel several times
+//!   binary     step k: with r xor 2^k half of everything is exchanged; N is a power of two
+//! ```
+//! Or everything at once, which leaves the order to the network. A rank goes on to its next step when it
+//! has received what it may have to pass on.
 
 use lightloom_fabric::units::{Bytes, SimTime};
 
 use super::draft::Draft;
 use super::{Collective, CollectiveError, Kind, part_of};
-use crate::engine::{Engine, FlowId, Gate, Probe, Route, VertexId};
+use crate::engine::{Engine, Gate, Probe, Route, VertexId};
 
 /// In which order the pieces go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +24,53 @@ pub enum Exchange {
     Pairwise,
     /// All pieces are offered to the network when the collective starts.
     AtOnce,
+    /// Over powers of two, in the logarithm of N steps.
+    Bruck,
+    /// With the rank whose number differs in one bit, in the logarithm of N steps; N is a power of two.
+    Binary,
+}
+
+/// What every rank does in one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shift {
+    /// How far its partner is: added to its number, or by bits ([`Exchange::Binary`]).
+    pub distance: usize,
+    /// Pieces that go there: those whose way from their first rank to their last is one of these.
+    pub ways: Vec<usize>,
+}
+
+impl Exchange {
+    /// The rank at a distance from another one of `ranks`.
+    #[must_use]
+    pub fn partner(self, rank: usize, distance: usize, ranks: usize) -> usize {
+        match self {
+            Self::Binary => rank ^ distance,
+            Self::Pairwise | Self::AtOnce | Self::Bruck => (rank + distance) % ranks,
+        }
+    }
+
+    /// The steps over `ranks` ranks.
+    ///
+    /// # Errors
+    /// A number of ranks that is no power of two, where one is needed.
+    pub fn steps(self, ranks: usize) -> Result<Vec<Shift>, CollectiveError> {
+        if self == Self::Binary && !ranks.is_power_of_two() {
+            return Err(CollectiveError::NoPowerOfTwo { ranks });
+        }
+        Ok(match self {
+            Self::Pairwise | Self::AtOnce => {
+                (1..ranks).map(|way| Shift { distance: way, ways: vec![way] }).collect()
+            }
+            Self::Bruck | Self::Binary => {
+                let powers = std::iter::successors(Some(1), |power| Some(power * 2));
+                let shift = |distance: usize| Shift {
+                    distance,
+                    ways: (1..ranks).filter(|way| way & distance != 0).collect(),
+                };
+                powers.take_while(|power| *power < ranks).map(shift).collect()
+            }
+        })
+    }
 }
 
 /// An all-to-all.
@@ -30,6 +84,8 @@ pub struct AllToAll {
     pub exchange: Exchange,
     /// How flows find their way.
     pub route: Route,
+    /// Their priority at switches with real queues.
+    pub priority: u8,
     /// Not before this.
     pub start: SimTime,
 }
@@ -38,24 +94,31 @@ impl AllToAll {
     /// Adds the collective's flows to `engine`.
     ///
     /// # Errors
-    /// Fewer than two ranks, or flows that the engine refuses.
+    /// Fewer than two ranks, a number of them that the order does not allow, or flows that the engine
+    /// refuses.
     pub fn start<P: Probe>(&self, engine: &mut Engine<P>) -> Result<Collective, CollectiveError> {
         let ranks = self.members.len();
-        let mut draft = Draft::new(engine, &self.members, &self.route, self.start)?;
+        let steps = self.exchange.steps(ranks)?;
+        let mut draft =
+            Draft::new(engine, &self.members, (&self.route, self.priority), self.start)?;
         let piece = part_of(self.size, ranks as u64);
-        let mut incoming: Vec<Option<FlowId>> = vec![None; ranks];
-        for step in 1..ranks {
-            let mut next = vec![None; ranks];
-            for (rank, received) in incoming.into_iter().enumerate() {
-                let waits = match self.exchange {
-                    Exchange::Pairwise => received,
-                    Exchange::AtOnce => None,
-                };
-                let gates = waits.map(Gate::after).into_iter().collect();
-                let to = (rank + step) % ranks;
-                next[to] = Some(draft.flow((rank, to), (piece, 1), gates)?);
+        // By rank: what it waits for before its next step.
+        let mut awaited: Vec<Vec<Gate>> = vec![Vec::new(); ranks];
+        for Shift { distance, ways } in steps {
+            let mut came = vec![None; ranks];
+            for (rank, gates) in awaited.iter().enumerate() {
+                let to = self.exchange.partner(rank, distance, ranks);
+                let load = (piece * ways.len() as u64, 1);
+                came[to] = Some(Gate::after(draft.flow((rank, to), load, gates.clone())?));
             }
-            incoming = next;
+            for (gates, came) in awaited.iter_mut().zip(came) {
+                match self.exchange {
+                    Exchange::AtOnce => {}
+                    Exchange::Pairwise => *gates = came.into_iter().collect(),
+                    // Any earlier piece may be among those to pass on.
+                    Exchange::Bruck | Exchange::Binary => gates.extend(came),
+                }
+            }
         }
         Ok(draft.finish(Kind::AllToAll, self.size))
     }

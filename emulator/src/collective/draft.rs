@@ -12,6 +12,7 @@ pub(super) struct Draft<'a, P> {
     engine: &'a mut Engine<P>,
     members: &'a [VertexId],
     route: &'a Route,
+    priority: u8,
     start: SimTime,
     batch: BatchId,
     flows: Vec<Drawn>,
@@ -28,14 +29,14 @@ impl<'a, P: Probe> Draft<'a, P> {
     pub(super) fn new(
         engine: &'a mut Engine<P>,
         members: &'a [VertexId],
-        route: &'a Route,
+        (route, priority): (&'a Route, u8),
         start: SimTime,
     ) -> Result<Self, CollectiveError> {
         if members.len() < 2 {
             return Err(CollectiveError::TooFewRanks { ranks: members.len() });
         }
         let batch = engine.add_batch();
-        Ok(Self { engine, members, route, start, batch, flows: Vec::new() })
+        Ok(Self { engine, members, route, priority, start, batch, flows: Vec::new() })
     }
 
     /// Adds `messages` messages of `message` from one rank to another.
@@ -47,6 +48,7 @@ impl<'a, P: Probe> Draft<'a, P> {
     ) -> Result<FlowId, CollectiveError> {
         let flow = self.engine.add_flow(FlowSpec {
             messages,
+            priority: self.priority,
             gates: gates.clone(),
             batch: Some(self.batch),
             ..FlowSpec::new(self.members[from], self.members[to], message)

@@ -19,6 +19,8 @@ pub struct HalvingDoubling {
     pub size: Bytes,
     /// How flows find their way.
     pub route: Route,
+    /// Their priority at switches with real queues.
+    pub priority: u8,
     /// Not before this.
     pub start: SimTime,
 }
@@ -33,7 +35,8 @@ impl HalvingDoubling {
         if !ranks.is_power_of_two() {
             return Err(CollectiveError::NoPowerOfTwo { ranks });
         }
-        let mut draft = Draft::new(engine, &self.members, &self.route, self.start)?;
+        let mut draft =
+            Draft::new(engine, &self.members, (&self.route, self.priority), self.start)?;
         let steps = ranks.trailing_zeros();
         let halving = (1..=steps).map(|step| (ranks >> step, 1u64 << step));
         let schedule: Vec<_> = halving.clone().chain(halving.rev()).collect();

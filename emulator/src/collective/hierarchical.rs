@@ -26,6 +26,8 @@ pub struct Hierarchical {
     pub inside: Route,
     /// How flows find their way between groups.
     pub between: Route,
+    /// The priority of all flows at switches with real queues.
+    pub priority: u8,
     /// Not before this.
     pub start: SimTime,
 }
@@ -58,6 +60,7 @@ impl Hierarchical {
                 size: part_of(self.size, ranks as u64),
                 directions: Directions::One,
                 route: self.between.clone(),
+                priority: self.priority,
                 start: self.start,
             };
             let waits: Vec<_> = done.iter().map(|group| group[rank].clone()).collect();
@@ -105,6 +108,7 @@ impl Hierarchical {
             size: self.size,
             directions: Directions::Both,
             route: self.inside.clone(),
+            priority: self.priority,
             start: self.start,
         }
     }

@@ -47,6 +47,8 @@ pub struct RingCollective {
     pub directions: Directions,
     /// How flows between neighbours find their way.
     pub route: Route,
+    /// Their priority at switches with real queues.
+    pub priority: u8,
     /// Not before this.
     pub start: SimTime,
 }
@@ -101,6 +103,7 @@ impl RingCollective {
             for (rank, waits) in waits.iter().enumerate() {
                 let flow = FlowSpec {
                     messages: self.steps(),
+                    priority: self.priority,
                     batch: Some(batch),
                     gates: waits.iter().map(|flow| Gate::after(*flow)).collect(),
                     ..FlowSpec::new(self.members[rank], self.members[next(rank)], self.piece())

@@ -43,6 +43,8 @@ pub struct Tree {
     pub pieces: u32,
     /// How flows find their way.
     pub route: Route,
+    /// Their priority at switches with real queues.
+    pub priority: u8,
     /// Not before this.
     pub start: SimTime,
 }
@@ -53,7 +55,8 @@ impl Tree {
     /// # Errors
     /// Fewer than two ranks, or flows that the engine refuses.
     pub fn start<P: Probe>(&self, engine: &mut Engine<P>) -> Result<Collective, CollectiveError> {
-        let mut draft = Draft::new(engine, &self.members, &self.route, self.start)?;
+        let mut draft =
+            Draft::new(engine, &self.members, (&self.route, self.priority), self.start)?;
         let trees = if self.operation == TreeOperation::DoubleAllReduce { 2 } else { 1 };
         let pieces = self.pieces.max(1);
         let piece = part_of(self.size, u64::from(pieces) * trees as u64);

@@ -11,7 +11,7 @@ use super::layout::{Layout, Place};
 use super::network::{LinkId, Network, VertexId};
 use super::port::{Port, PortCount, wire_bytes};
 use super::probe::{Arrival, NoProbe, Probe};
-use super::queueing::{CONTROL_PRIORITY, Queueing};
+use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Queueing};
 use super::route::{FlowName, Route, RouteError, Router};
 use super::shard::{DELIVER, Shard, Shared, Span};
 use crate::transport::{Balancer, Controller, Load, Path, Receiver, Sender, Transport, Window};
@@ -573,6 +573,18 @@ impl<P: Probe> Engine<P> {
                 total.marked += count.marked;
                 total.hops += count.packets;
             }
+        }
+        total
+    }
+
+    /// Packets that found no room in switches with real queues, by priority; acknowledgements and trimmed
+    /// packets have the last one. Without such queues there are no priorities, and nothing is counted.
+    #[must_use]
+    pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
+        let mut total = [0; PRIORITIES];
+        let switches = self.shards.iter().flat_map(|shard| shard.switches.iter().flatten());
+        for (class, dropped) in switches.flat_map(|switch| switch.dropped.iter().enumerate()) {
+            total[class] += dropped;
         }
         total
     }

@@ -67,6 +67,8 @@ pub(crate) struct Switch {
     sending: Vec<Room>,
     /// The earliest of `ends`, while ports are worked off together.
     next_end: u64,
+    /// Packets that found no room, by priority.
+    pub(crate) dropped: [u64; PRIORITIES],
 }
 
 /// What the queues work on: the ports of the switch and where their packets go.
@@ -103,6 +105,7 @@ impl Switch {
             ends: vec![IDLE; ports.len()],
             sending: vec![Room::default(); ports.len()],
             next_end: IDLE,
+            dropped: [0; PRIORITIES],
             ports,
         }
     }
@@ -246,7 +249,7 @@ impl Switch {
     /// room for more. Nothing: it is dropped.
     #[inline]
     fn admit(
-        &self,
+        &mut self,
         (ingress, place): (u32, u32),
         packet: Packet,
         size: u64,
@@ -260,6 +263,7 @@ impl Switch {
         let count = out.port(place).1;
         if !can_trim || !self.has_room(place, ingress, CONTROL_PRIORITY, u64::from(header)) {
             count.dropped += 1;
+            self.dropped[usize::from(packet.priority())] += 1;
             return None;
         }
         count.trimmed += 1;

@@ -50,6 +50,7 @@ pub(super) fn start_ring<P: Probe>(
         size: collective.bytes,
         directions: Directions::Both,
         route: Route::Within(HBD),
+        priority: collective.priority,
         start: engine.now(),
     };
     Ok(Running::of(vec![ring.start(engine)?]))
@@ -74,7 +75,8 @@ pub(super) fn start_between<P: Probe>(
         let part = if sets_fit {
             let groups = peers.chunks(per_set).map(<[VertexId]>::to_vec).collect();
             let (inside, between) = (Route::Within(DCN), Route::Within(DCN));
-            Hierarchical { groups, size: collective.bytes, inside, between, start }.start(engine)?
+            let (size, priority) = (collective.bytes, collective.priority);
+            Hierarchical { groups, size, inside, between, priority, start }.start(engine)?
         } else {
             flat(collective, peers, start).start(engine)?
         };
@@ -90,6 +92,7 @@ fn flat(collective: &Collective, members: Vec<VertexId>, start: SimTime) -> Ring
         size: collective.bytes,
         directions: Directions::Both,
         route: Route::Within(DCN),
+        priority: collective.priority,
         start,
     }
 }

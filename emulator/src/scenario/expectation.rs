@@ -5,6 +5,8 @@
 //!   restored within 5ms           every fault is healed so soon after it struck
 //!   completes within 20ms         every collective is done by then
 //!   group g3 unaffected           its completion times are those of the run without faults
+//!   no drops on priority 3        no packet of that priority found a queue full; `no drops`: none at all
+//!   no deadlock                   no ports pause each other in a circle
 //! ```
 
 use std::fmt;
@@ -12,6 +14,8 @@ use std::str::FromStr;
 
 use lightloom_fabric::id::GroupId;
 use lightloom_fabric::units::Picoseconds;
+
+use crate::engine::CONTROL_PRIORITY;
 
 /// A sentence that a run makes true or false.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +35,13 @@ pub enum Expectation {
     CompletesWithin(Picoseconds),
     /// A group's completion times are those of the run without faults, to the picosecond.
     Unaffected(GroupId),
+    /// No packet found a queue full.
+    NoDrops {
+        /// None of this priority; nothing: none at all.
+        priority: Option<u8>,
+    },
+    /// No ports pause each other in a circle.
+    NoDeadlock,
 }
 
 macro_rules! figures {
@@ -146,7 +157,8 @@ impl Comparison {
 pub enum ExpectationError {
     /// None of the known forms.
     #[error(
-        "`{0}` is no expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME` or `group gN unaffected`"
+        "`{0}` is no expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME`, \
+         `group gN unaffected`, `no drops`, `no drops on priority N` or `no deadlock`"
     )]
     Form(String),
     /// Unknown figure.
@@ -161,6 +173,9 @@ pub enum ExpectationError {
     /// Not a time.
     #[error("{0}")]
     Time(String),
+    /// Not a priority.
+    #[error("there is no priority `{0}`: data has priorities 0 to 6")]
+    Priority(String),
     /// Not a group.
     #[error("{0}")]
     Group(String),
@@ -187,6 +202,14 @@ impl FromStr for Expectation {
                 group
                     .map(Self::Unaffected)
                     .map_err(|error| ExpectationError::Group(error.to_string()))
+            }
+            ["no", "deadlock"] => Ok(Self::NoDeadlock),
+            ["no", "drops"] => Ok(Self::NoDrops { priority: None }),
+            ["no", "drops", "on", "priority", priority] => {
+                let known = priority.parse().ok().filter(|number| *number < CONTROL_PRIORITY);
+                let priority =
+                    known.ok_or_else(|| ExpectationError::Priority((*priority).to_owned()))?;
+                Ok(Self::NoDrops { priority: Some(priority) })
             }
             _ => figure(text),
         }
@@ -215,6 +238,11 @@ impl fmt::Display for Expectation {
             Self::RestoredWithin(span) => write!(f, "restored within {span}"),
             Self::CompletesWithin(span) => write!(f, "completes within {span}"),
             Self::Unaffected(group) => write!(f, "group {group} unaffected"),
+            Self::NoDrops { priority: None } => f.write_str("no drops"),
+            Self::NoDrops { priority: Some(priority) } => {
+                write!(f, "no drops on priority {priority}")
+            }
+            Self::NoDeadlock => f.write_str("no deadlock"),
         }
     }
 }
@@ -225,9 +253,15 @@ mod tests {
 
     #[test]
     fn expectations_read_as_they_are_written() {
-        for text in
-            ["waste_ratio < 0.01", "drops == 0", "group g3 unaffected", "restored within 5 ms"]
-        {
+        for text in [
+            "waste_ratio < 0.01",
+            "drops == 0",
+            "group g3 unaffected",
+            "restored within 5 ms",
+            "no drops",
+            "no drops on priority 3",
+            "no deadlock",
+        ] {
             let compact = text.replace("5 ms", "5ms");
             assert_eq!(compact.parse::<Expectation>().unwrap().to_string(), text);
         }
@@ -241,5 +275,6 @@ mod tests {
         assert!(message("drops < few").contains("`few` is not a number"));
         assert!(message("restored within 5").contains("60us"));
         assert!(message("group 3 unaffected").contains("`g12`"));
+        assert!(message("no drops on priority 7").contains("0 to 6"));
     }
 }

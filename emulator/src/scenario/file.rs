@@ -14,8 +14,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::fault_file::{FaultFile, lower_faults};
+use super::switches::{Switches, SwitchesFile, lower_switches};
+use super::transport_file::{TransportFile, lower_transport};
 use super::{Collective, Control, Expectation, Fault, Kind, Replay, Scenario, TraceDay, plan};
-use crate::transport::{Recovery, Transport, Window};
+use crate::engine::LinkSpec;
 
 /// The mistakes that only scenario and fault files can have.
 pub mod codes {
@@ -40,6 +42,8 @@ pub mod codes {
         SAYS_NOTHING = "LL0309", "an expectation about faults where there are none";
         /// No plan for the fabric as it is at the start.
         NO_PLAN = "LL0310", "the fabric cannot be planned as it is at the start";
+        /// Queues, buffers, pauses or priorities that no switch can have.
+        BAD_QUEUE = "LL0313", "switches cannot queue like this";
     }
 }
 
@@ -97,9 +101,12 @@ pub struct ScenarioFile {
     /// How fast the control plane is.
     #[serde(default)]
     pub control: ControlFile,
-    /// How data is cut into packets and repaired.
+    /// How data is cut into packets, sent and repaired.
     #[serde(default)]
     pub transport: TransportFile,
+    /// How the switches of the data-centre network queue.
+    #[serde(default)]
+    pub switches: SwitchesFile,
     /// The run ends at this simulated time. Left out, a run that comes so far is taken for one that
     /// never ends: it fails, and what was waiting for what is told.
     #[serde(default = "time_limit")]
@@ -109,7 +116,7 @@ pub struct ScenarioFile {
     #[schemars(range(min = 1))]
     pub packet_limit: u64,
     /// What must be true in the end: `waste_ratio < 0.01`, `restored within 5ms`,
-    /// `completes within 20ms`, `group g3 unaffected`.
+    /// `completes within 20ms`, `group g3 unaffected`, `no drops on priority 3`, `no deadlock`.
     #[serde(default)]
     pub expect: Vec<String>,
 }
@@ -177,6 +184,10 @@ pub struct RingFile {
     #[serde(default = "once")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
+    /// Its priority at switches with real queues, 0 (lowest) to 6.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 6))]
+    pub priority: u8,
 }
 
 fn once() -> u32 {
@@ -198,36 +209,6 @@ impl Default for ControlFile {
     fn default() -> Self {
         let Control { detection_delay, planning_delay } = Control::default();
         Self { detection_delay: Text(detection_delay), planning_delay: Text(planning_delay) }
-    }
-}
-
-/// How data is cut into packets and repaired.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct TransportFile {
-    /// Data in a full packet.
-    pub payload: Text<Bytes>,
-    /// What a packet occupies on a link beyond its data.
-    pub header: Text<Bytes>,
-    /// What an acknowledgement occupies on a link.
-    pub acknowledgement: Text<Bytes>,
-    /// Data in flight, in percent of what fills the path when nobody else uses it.
-    #[schemars(range(min = 1, max = 1000))]
-    pub window_percent: u32,
-    /// Without progress for so long, everything in flight counts as lost.
-    pub timeout: Text<Picoseconds>,
-}
-
-impl Default for TransportFile {
-    fn default() -> Self {
-        let Transport { payload, header, acknowledgement, timeout, .. } = Transport::default();
-        Self {
-            payload: Text(payload),
-            header: Text(header),
-            acknowledgement: Text(acknowledgement),
-            window_percent: 100,
-            timeout: Text(timeout),
-        }
     }
 }
 
@@ -295,13 +276,15 @@ fn lower(
 ) -> Option<Loaded> {
     let fabric = neighbours.fabric(&raw, check);
     let transport = lower_transport(&raw.transport, check);
+    let cable = fabric.as_ref().map(|f| LinkSpec::new(f.dcn.link_rate, f.dcn.link_latency));
+    let switches = lower_switches(&raw.switches, cable.as_ref(), transport.packet(), check);
     let collectives = lower_collectives(&raw.collectives, check);
     let mut faults = lower_faults(&raw.faults, fabric.as_ref(), check);
     faults.extend(faults_beside(&raw, fabric.as_ref(), check, neighbours));
     let broken_by = raw.broken_by.as_ref().and_then(|day| lower_day(day, check, neighbours));
     let replay = raw.replay.as_ref().and_then(|days| lower_replay(days, check, neighbours));
     let has_faults = !raw.faults.is_empty() || raw.faults_in.is_some() || raw.replay.is_some();
-    let expectations = lower_expectations(&raw, has_faults, check);
+    let expectations = lower_expectations(&raw.expect, has_faults, &switches, check);
     if let Some(fabric) = &fabric {
         require_broken(&raw.broken, fabric, check);
     }
@@ -324,6 +307,7 @@ fn lower(
             planning_delay: raw.control.planning_delay.0,
         },
         transport,
+        switches,
         time_limit: SimTime(raw.time_limit.0.get()),
         ends_at_limit: check.is_written("/time_limit"),
         packet_limit: raw.packet_limit,
@@ -334,22 +318,23 @@ fn lower(
     (!check.has_errors()).then_some(Loaded { fabric, scenario })
 }
 
-fn lower_expectations(
-    raw: &ScenarioFile,
+/// The expectations of a file, and those that would be true whatever happens refused.
+pub(crate) fn lower_expectations(
+    raw: &[String],
     has_faults: bool,
+    switches: &Switches,
     check: &mut Check<'_>,
 ) -> Vec<Expectation> {
     let mut expectations = Vec::new();
-    for (index, sentence) in raw.expect.iter().enumerate() {
+    for (index, sentence) in raw.iter().enumerate() {
         let path = format!("/expect/{index}");
         match sentence.parse() {
-            Ok(Expectation::RestoredWithin(_)) if !has_faults => {
-                let message = "nothing breaks in this scenario, so this is true whatever happens";
-                check
-                    .error(codes::SAYS_NOTHING, &path, message)
-                    .help("declare what breaks under `faults`, or leave the sentence out");
-            }
-            Ok(expectation) => expectations.push(expectation),
+            Ok(expectation) => match idle(&expectation, has_faults, switches) {
+                Some((message, help)) => {
+                    check.error(codes::SAYS_NOTHING, &path, message).help(help);
+                }
+                None => expectations.push(expectation),
+            },
             Err(error) => {
                 let error: super::ExpectationError = error;
                 check.error(codes::BAD_EXPECTATION, &path, error.to_string());
@@ -357,6 +342,29 @@ fn lower_expectations(
         }
     }
     expectations
+}
+
+/// Why an expectation says nothing about this scenario, and what would help.
+fn idle(
+    expectation: &Expectation,
+    has_faults: bool,
+    switches: &Switches,
+) -> Option<(&'static str, &'static str)> {
+    match expectation {
+        Expectation::RestoredWithin(_) if !has_faults => Some((
+            "nothing breaks in this scenario, so this is true whatever happens",
+            "declare what breaks under `faults`, or leave the sentence out",
+        )),
+        Expectation::NoDrops { priority: Some(_) } if !switches.have_priorities() => Some((
+            "these switches have one queue a port, which tells no priorities apart",
+            "write `switches: {schedule: strict}`, or expect `no drops`",
+        )),
+        Expectation::NoDeadlock if !switches.pause() => Some((
+            "no switch asks for pauses here, so this is true whatever happens",
+            "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave the sentence out",
+        )),
+        _ => None,
+    }
 }
 
 fn require_broken(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) {
@@ -442,36 +450,6 @@ fn lower_replay(
     Some(Replay { trace, from_day: raw.from_day, to_day: raw.to_day, day_takes })
 }
 
-fn lower_transport(raw: &TransportFile, check: &mut Check<'_>) -> Transport {
-    let sizes = [
-        ("payload", raw.payload.0),
-        ("header", raw.header.0),
-        ("acknowledgement", raw.acknowledgement.0),
-    ];
-    for (key, size) in sizes {
-        if size == Bytes::ZERO || size.0 > 65_535 {
-            let path = format!("/transport/{key}");
-            check
-                .error(codes::BAD_PACKET, &path, format!("a packet cannot have a {key} of {size}"))
-                .help("write 1B to 65535B");
-        }
-    }
-    if raw.timeout.0 == Picoseconds::ZERO {
-        check
-            .error(codes::BAD_PACKET, "/transport/timeout", "a timeout of nothing resends for ever")
-            .help("write 500us");
-    }
-    Transport {
-        payload: raw.payload.0,
-        header: raw.header.0,
-        acknowledgement: raw.acknowledgement.0,
-        window: Window::BandwidthDelay { percent: raw.window_percent },
-        recovery: Recovery::GoBackN,
-        timeout: raw.timeout.0,
-        ..Transport::default()
-    }
-}
-
 fn lower_collectives(raw: &[CollectiveFile], check: &mut Check<'_>) -> Vec<Collective> {
     if raw.is_empty() {
         check
@@ -505,6 +483,7 @@ fn lower_collectives(raw: &[CollectiveFile], check: &mut Check<'_>) -> Vec<Colle
             kind,
             bytes: ring.bytes.0,
             repeat: ring.repeat,
+            priority: ring.priority,
         });
     }
     collectives

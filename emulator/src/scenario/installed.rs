@@ -8,8 +8,8 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::id::{BundleId, GpuId, NodeId, TorId};
 use lightloom_fabric::khop::{Fibre, Path, Port};
-use lightloom_fabric::units::Bytes;
 
+use super::Switches;
 use super::fault::{Target, nodes_under};
 use crate::engine::{
     LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
@@ -19,10 +19,6 @@ use crate::engine::{
 pub const HBD: Plane = Plane(0);
 /// The data-centre network.
 pub const DCN: Plane = Plane(1);
-
-/// What may wait at a port of the data-centre network, and from where it is marked: 1 MiB and an
-/// eighth of it, the order of a 100 µs buffer share of a 51.2 Tb/s switch. An assumption.
-const DCN_QUEUE: (Bytes, Bytes) = (Bytes(1 << 20), Bytes(1 << 17));
 
 /// What decides whether a cable carries light, as long as nothing is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +53,17 @@ impl Installed {
     /// # Errors
     /// If a delay or rate of the fabric cannot be emulated.
     pub fn build(fabric: &Fabric) -> Result<(Network, Self), NetworkError> {
+        Self::build_with(fabric, &Switches::default())
+    }
+
+    /// The same with these switches in the data-centre network.
+    ///
+    /// # Errors
+    /// If a delay or rate of the fabric cannot be emulated.
+    pub fn build_with(
+        fabric: &Fabric,
+        switches: &Switches,
+    ) -> Result<(Network, Self), NetworkError> {
         let mut builder = NetworkBuilder::new();
         let hbd = &fabric.hbd;
         let gpus: Vec<VertexId> =
@@ -71,7 +78,7 @@ impl Installed {
         };
         installed.cable_nodes(fabric, &mut builder);
         installed.cable_fibres(fabric, &mut builder);
-        installed.cable_data_centre(fabric, &mut builder);
+        installed.cable_data_centre(fabric, switches, &mut builder);
         Ok((builder.build()?, installed))
     }
 
@@ -114,11 +121,14 @@ impl Installed {
 
     /// ToRs over the GPUs; in each aggregation domain as many aggregation switches as a ToR has
     /// uplinks; over several domains, for each aggregation switch as many cores as a domain has ToRs.
-    fn cable_data_centre(&mut self, fabric: &Fabric, builder: &mut NetworkBuilder) {
+    fn cable_data_centre(
+        &mut self,
+        fabric: &Fabric,
+        switches: &Switches,
+        builder: &mut NetworkBuilder,
+    ) {
         let dcn = &fabric.dcn;
-        let link = LinkSpec::new(dcn.link_rate, dcn.link_latency)
-            .with_queue(DCN_QUEUE.0, DCN_QUEUE.1)
-            .in_plane(DCN);
+        let link = switches.on(LinkSpec::new(dcn.link_rate, dcn.link_latency)).in_plane(DCN);
         let tors = dcn.tors(fabric.hbd.nodes());
         let tor_vertices: Vec<VertexId> = (0..tors).map(|_| builder.add(Role::Switch)).collect();
         self.tors.clone_from(&tor_vertices);

@@ -64,6 +64,10 @@ fn outcome(run: &Run<'_>, told: &Told, calm: &Told) -> Outcome {
         packet_hops: packets.hops,
         packet_hops_per_second: 0.0,
         packets: Packets::from(&packets),
+        drops_by_priority: match scenario.switches.have_priorities() {
+            true => told.engine.dropped_by_priority().to_vec(),
+            false => Vec::new(),
+        },
         collectives: collective_results(scenario, told, calm),
         flows: Flows::new(&flows),
         faults: fault_results(strikes, told, &moved, &groups),
@@ -77,12 +81,8 @@ fn outcome(run: &Run<'_>, told: &Told, calm: &Told) -> Outcome {
             cross_tor_share: metrics.cross_tor_share,
         },
         links: links::results(told),
-        never_ended: match told.stop {
-            Some(Stop::Time { .. }) => !scenario.ends_at_limit,
-            Some(Stop::Packets { .. }) => true,
-            None => false,
-        },
-        stop: told.stop,
+        never_ended: told.stop.as_ref().is_some_and(|s| s.is_unwanted(scenario.ends_at_limit)),
+        stop: told.stop.clone(),
         waiting: told.waiting.clone(),
         expectations: Vec::new(),
         flow_records: flow_rows(fabric, &flows),
@@ -249,6 +249,8 @@ impl Felt<'_> {
             }
             Expectation::RestoredWithin(span) => self.restored(*span),
             Expectation::CompletesWithin(span) => completes(outcome, *span),
+            Expectation::NoDrops { priority } => no_drops(outcome, *priority),
+            Expectation::NoDeadlock => no_deadlock(outcome),
             Expectation::Unaffected(group) => match self.moved[group.index()] {
                 None => (
                     true,
@@ -329,13 +331,34 @@ impl Felt<'_> {
 }
 
 /// Whether an expectation came true, what was found, and how far inside its bound that is.
-type Found = (bool, String, Option<f64>);
+pub(crate) type Found = (bool, String, Option<f64>);
 
 fn time_margin(took: Picoseconds, bound: Picoseconds) -> f64 {
     Comparison::AtMost.margin(took.as_secs_f64(), bound.as_secs_f64())
 }
 
-fn completes(outcome: &Outcome, span: Picoseconds) -> Found {
+/// Whether no packet, or none of a priority, found a queue full.
+pub(crate) fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
+    let (drops, of) = match priority {
+        None => (outcome.packets.dropped, String::new()),
+        Some(priority) => {
+            let of_priority = outcome.drops_by_priority.get(usize::from(priority));
+            (of_priority.copied().unwrap_or(0), format!(" of priority {priority}"))
+        }
+    };
+    let margin = Comparison::AtMost.margin(drops as f64, 0.0);
+    (drops == 0, format!("{drops} packets{of} dropped"), Some(margin))
+}
+
+/// Whether no ports paused each other in a circle.
+pub(crate) fn no_deadlock(outcome: &Outcome) -> Found {
+    match &outcome.stop {
+        Some(stop @ Stop::Deadlock { .. }) => (false, stop.to_string(), None),
+        _ => (true, "no ports paused each other in a circle".to_owned(), None),
+    }
+}
+
+pub(crate) fn completes(outcome: &Outcome, span: Picoseconds) -> Found {
     let unfinished = outcome.collectives.iter().find(|collective| collective.end.is_none());
     if let Some(collective) = unfinished {
         let group = collective.group.map_or(String::new(), |group| format!(" of {group}"));

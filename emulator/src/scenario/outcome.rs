@@ -8,7 +8,7 @@ use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
 use super::links::LinkClass;
-use crate::engine::{FlowRecord, PacketCount, VertexId};
+use crate::engine::{Engine, FlowRecord, LinkId, PacketCount, Probe, VertexId};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.
@@ -33,6 +33,9 @@ pub struct Outcome {
     pub packet_hops_per_second: f64,
     /// What became of the packets.
     pub packets: Packets,
+    /// Packets that found no room, by priority, where switches tell priorities apart; acknowledgements and
+    /// trimmed packets come last.
+    pub drops_by_priority: Vec<u64>,
     /// Every collective of every group.
     pub collectives: Vec<CollectiveResult>,
     /// Flow completion times.
@@ -115,6 +118,10 @@ pub struct Packets {
     pub marked: u64,
     /// Data packets sent again.
     pub retransmitted: u64,
+    /// Data packets cut to their headers.
+    pub trimmed: u64,
+    /// Times that a switch asked a port to pause.
+    pub pauses: u64,
 }
 
 impl From<&PacketCount> for Packets {
@@ -127,6 +134,8 @@ impl From<&PacketCount> for Packets {
             in_flight: count.in_flight,
             marked: count.marked,
             retransmitted: count.retransmitted,
+            trimmed: count.trimmed,
+            pauses: count.pauses,
         }
     }
 }
@@ -263,7 +272,7 @@ pub struct GroupResult {
 }
 
 /// Why a run was stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
     /// The time limit of the scenario.
@@ -277,6 +286,30 @@ pub enum Stop {
         /// The limit, in packets put on a wire.
         limit: u64,
     },
+    /// Ports that pause each other in a circle, for ever.
+    Deadlock {
+        /// Each waits for the next one, the last for the first.
+        ports: Vec<String>,
+    },
+}
+
+impl Stop {
+    /// The circle of pauses that an engine is caught in, if there is one.
+    pub(crate) fn of_deadlock<P: Probe>(
+        engine: &Engine<P>,
+        name: impl Fn(LinkId) -> String,
+    ) -> Option<Self> {
+        let ports = engine.deadlock()?.into_iter().map(name).collect();
+        Some(Self::Deadlock { ports })
+    }
+
+    /// Whether nobody asked for it: the run would never have ended.
+    pub(crate) fn is_unwanted(&self, ends_at_limit: bool) -> bool {
+        match self {
+            Self::Time { .. } => !ends_at_limit,
+            Self::Packets { .. } | Self::Deadlock { .. } => true,
+        }
+    }
 }
 
 impl fmt::Display for Stop {
@@ -284,6 +317,13 @@ impl fmt::Display for Stop {
         match self {
             Self::Time { limit } => write!(f, "its time limit of {limit}"),
             Self::Packets { limit } => write!(f, "its limit of {limit} packet-hops"),
+            Self::Deadlock { ports } => {
+                write!(
+                    f,
+                    "a deadlock: these ports pause each other, {} and again",
+                    ports.join(", ")
+                )
+            }
         }
     }
 }

@@ -169,11 +169,11 @@ impl<'a> Story<'a> {
         for part in passing.flat_map(|strike| strike.parts(fabric)) {
             for_good.remove(&fabric.hbd, part)?;
         }
-        let (network, installed) = Installed::build(fabric)?;
+        let (network, installed) = Installed::build_with(fabric, &scenario.switches)?;
         let settings = Settings {
             transport: scenario.transport,
             seed: scenario.seed,
-            queueing: None,
+            queueing: scenario.switches.queueing,
             threads,
         };
         let watch = watch.over(links::classes(&network, &installed));
@@ -376,11 +376,19 @@ impl<'a> Story<'a> {
             let hops = self.engine.hops();
             let done = self.done_steps as f64 / self.total_steps as f64;
             progress.tell(self.engine.now(), hops, done.min(1.0));
+            if let Some(stop) = self.deadlock() {
+                return Ok(Some(stop));
+            }
             if hops > self.scenario.packet_limit {
                 return Ok(Some(Stop::Packets { limit: self.scenario.packet_limit }));
             }
         }
         Ok(None)
+    }
+
+    fn deadlock(&self) -> Option<Stop> {
+        let name = |link| self.installed.link_name(self.engine.network(), link);
+        Stop::of_deadlock(&self.engine, name)
     }
 
     /// Whether a group that is not lost has something left to do.

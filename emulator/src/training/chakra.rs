@@ -114,7 +114,7 @@ fn code(kind: Kind) -> Option<i64> {
         Kind::AllGather => Some(2),
         Kind::AllToAll => Some(6),
         Kind::ReduceScatter => Some(7),
-        Kind::Broadcast => None,
+        Kind::Broadcast | Kind::Flows => None,
     }
 }
 

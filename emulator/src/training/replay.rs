@@ -415,7 +415,7 @@ impl<'g> Run<'g> {
         directions: Directions,
     ) -> Result<(), ReplayError> {
         let (route, start) = (Route::Within(plane), self.engine.now());
-        let ring = RingCollective { kind, members, size, directions, route, start };
+        let ring = RingCollective { kind, members, size, directions, route, priority: 0, start };
         let running = ring.start(&mut self.engine)?;
         self.watch(running.batch, id);
         Ok(())

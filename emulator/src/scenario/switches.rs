@@ -1,0 +1,199 @@
+//! How the switches of a scenario queue: one queue a port, or priorities with one buffer, pauses and
+//! trimming.
+
+use lightloom_fabric::document::Check;
+use lightloom_fabric::units::{Bytes, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::file::codes;
+use crate::engine::{Buffer, CONTROL_PRIORITY, LinkSpec, PRIORITIES, Pause, Queueing, Schedule};
+
+/// The switches of a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switches {
+    /// What may wait in one queue.
+    pub queue: Bytes,
+    /// Backlog from which packets are marked.
+    pub mark_from: Bytes,
+    /// Real queues with priorities; nothing: one first-in first-out queue a port.
+    pub queueing: Option<Queueing>,
+}
+
+impl Default for Switches {
+    /// 1 MiB a port, marked from an eighth of it, the order of a 100 µs buffer share of a 51.2 Tb/s
+    /// switch. An assumption.
+    fn default() -> Self {
+        Self { queue: Bytes(1 << 20), mark_from: Bytes(1 << 17), queueing: None }
+    }
+}
+
+impl Switches {
+    /// The cable with these queues.
+    #[must_use]
+    pub const fn on(&self, link: LinkSpec) -> LinkSpec {
+        link.with_queue(self.queue, self.mark_from)
+    }
+    /// Whether priorities are told apart.
+    #[must_use]
+    pub const fn have_priorities(&self) -> bool {
+        self.queueing.is_some()
+    }
+    /// Whether a queue can ask its senders to pause.
+    #[must_use]
+    pub fn pause(&self) -> bool {
+        self.queueing.is_some_and(|queueing| queueing.pause.is_some())
+    }
+}
+
+/// How switches queue. Without `schedule`, `buffer`, `pause` and `trim` every port has one first-in
+/// first-out queue, which is emulated fastest; with any of them it has eight, one a priority.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchesFile {
+    /// What may wait in one queue; a packet that does not fit is dropped. 1 MiB if not written.
+    #[serde(default)]
+    pub queue: Option<Text<Bytes>>,
+    /// Packets are marked (explicit congestion notification) when so much waits before them. An eighth of
+    /// the queue if not written.
+    #[serde(default)]
+    pub mark_from: Option<Text<Bytes>>,
+    /// Which priority sends next. The highest one if not written.
+    #[serde(default)]
+    pub schedule: Option<ScheduleFile>,
+    /// One buffer for all ports of a switch.
+    #[serde(default)]
+    pub buffer: Option<BufferFile>,
+    /// Priority flow control: priorities that lose nothing, because their senders are asked to pause.
+    #[serde(default)]
+    pub pause: Option<PauseFile>,
+    /// Cut data that finds no room to its header and send that on.
+    #[serde(default)]
+    pub trim: bool,
+}
+
+/// Which priority sends next. Acknowledgements go before all of them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ScheduleFile {
+    /// The highest first.
+    Strict,
+    /// Shares by weight: what priority 0, 1, 2 … may send a round. Those not written have 1 B.
+    Weighted(Vec<Text<Bytes>>),
+}
+
+/// One buffer for all ports of a switch.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BufferFile {
+    /// All of it.
+    pub size: Text<Bytes>,
+    /// A queue may grow to so many per cent of what is free: 100 is alpha 1.
+    #[serde(default = "alpha_one")]
+    #[schemars(range(min = 1, max = 12800))]
+    pub alpha_percent: u32,
+}
+
+fn alpha_one() -> u32 {
+    100
+}
+
+/// Priority flow control.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PauseFile {
+    /// Priorities that lose nothing, 0 to 6.
+    #[schemars(length(min = 1, max = 7), inner(range(min = 0, max = 6)))]
+    pub priorities: Vec<u8>,
+    /// Ask the sender to pause when more than this has come in by a port and not left.
+    pub above: Text<Bytes>,
+    /// Let it go on when it has fallen to this. Half of `above` if not written.
+    #[serde(default)]
+    pub resume_at: Option<Text<Bytes>>,
+    /// Room for what still comes. If not written, what the cable holds until a pause has come through.
+    #[serde(default)]
+    pub headroom: Option<Text<Bytes>>,
+}
+
+/// What the switches of a file are. `cable` is the one that needs the most headroom, if it is known.
+pub(crate) fn lower_switches(
+    raw: &SwitchesFile,
+    cable: Option<&LinkSpec>,
+    packet: Bytes,
+    check: &mut Check<'_>,
+) -> Switches {
+    let queue = raw.queue.map_or(Switches::default().queue, |queue| queue.0);
+    let mark_from = raw.mark_from.map_or(Bytes(queue.0 / 8), |mark_from| mark_from.0);
+    if queue < packet {
+        check
+            .error(
+                codes::BAD_QUEUE,
+                "/switches/queue",
+                format!("no packet of {packet} fits {queue}"),
+            )
+            .help("write `1MiB`");
+    }
+    let buffer = raw.buffer.as_ref().map(|buffer| {
+        if buffer.size.0 < packet {
+            let message = format!("no packet of {packet} fits {}", buffer.size.0);
+            check.error(codes::BAD_QUEUE, "/switches/buffer/size", message).help("write `32MiB`");
+        }
+        Buffer { size: buffer.size.0, alpha_percent: buffer.alpha_percent }
+    });
+    let pause = raw.pause.as_ref().map(|pause| lower_pause(pause, cable, packet, check));
+    let schedule = raw.schedule.as_ref().map(|schedule| lower_schedule(schedule, check));
+    let real = buffer.is_some() || pause.is_some() || schedule.is_some() || raw.trim;
+    let queueing = real.then(|| Queueing {
+        schedule: schedule.unwrap_or_default(),
+        buffer,
+        pause,
+        trim: raw.trim,
+    });
+    Switches { queue, mark_from, queueing }
+}
+
+fn lower_schedule(raw: &ScheduleFile, check: &mut Check<'_>) -> Schedule {
+    let ScheduleFile::Weighted(shares) = raw else { return Schedule::Strict };
+    let mut weights = [1; PRIORITIES];
+    if shares.is_empty() || shares.len() > usize::from(CONTROL_PRIORITY) {
+        let message = format!("{} weights: there are priorities 0 to 6", shares.len());
+        check.error(codes::BAD_QUEUE, "/switches/schedule/weighted", message).help(
+            "write one for each, the first for priority 0: `weighted: [4KiB, 4KiB, 4KiB, 16KiB]`",
+        );
+    }
+    for (index, (weight, share)) in weights.iter_mut().zip(shares).enumerate() {
+        *weight = u32::try_from(share.0.0).unwrap_or(0);
+        if *weight == 0 || *weight > 1 << 30 {
+            let path = format!("/switches/schedule/weighted/{index}");
+            let message = format!("{} is no share of a round", share.0);
+            check.error(codes::BAD_QUEUE, &path, message).help("write 1B to 1GiB");
+        }
+    }
+    Schedule::Weighted(weights)
+}
+
+fn lower_pause(
+    raw: &PauseFile,
+    cable: Option<&LinkSpec>,
+    packet: Bytes,
+    check: &mut Check<'_>,
+) -> Pause {
+    let above = raw.above.0;
+    let resume_at = raw.resume_at.map_or(Bytes(above.0 / 2), |resume| resume.0);
+    if resume_at > above {
+        check
+            .error(
+                codes::BAD_QUEUE,
+                "/switches/pause/resume_at",
+                "it lies above where pauses begin",
+            )
+            .also("/switches/pause/above", "they begin here");
+    }
+    let computed = cable.map_or(Bytes::ZERO, |cable| Pause::headroom_for(cable, packet));
+    Pause {
+        priorities: raw.priorities.iter().fold(0, |bits, priority| bits | 1 << (priority & 7)),
+        pause_above: above,
+        resume_at,
+        headroom: raw.headroom.map_or(computed, |headroom| headroom.0),
+    }
+}

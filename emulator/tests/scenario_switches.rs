@@ -1,0 +1,105 @@
+//! What the switches of a scenario promise: queues that are too small drop, pauses lose nothing, drops
+//! are told by priority, and sentences that would be true whatever happens are refused.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome};
+use lightloom_fabric::document::Diagnostic;
+
+/// Two groups of 16 GPUs under eight ToRs, whose uplinks carry a quarter of what comes from below.
+const FABRIC: &str = "
+name: narrow
+hbd: {khop: {nodes: 8, gpus_per_node: 4, k: 3}}
+dcn: {fat_tree: {nodes_per_tor: 1, tors_per_domain: 8, oversubscription: 4}}
+jobs: [{name: train, gpus: 32, tp: 16}]
+";
+
+const SCENARIO: &str = "
+name: gradients
+fabric: fabric.yaml
+collectives:
+  - data_parallel_all_reduce: {name: gradients, bytes: 4MiB, priority: 3}
+";
+
+fn load(text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
+    let read = &mut |name: &str| {
+        Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
+    };
+    scenario::load("scenario.yaml", text.as_bytes(), read)
+}
+
+fn run(more: &str) -> Outcome {
+    let (loaded, mistakes) = load(&format!("{SCENARIO}{more}"));
+    let Loaded { fabric, scenario } = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    scenario::run(&fabric, &scenario, 1, &mut ()).unwrap()
+}
+
+fn verdicts(outcome: &Outcome) -> Vec<bool> {
+    outcome.expectations.iter().map(|expectation| expectation.passed).collect()
+}
+
+#[test]
+fn small_queues_drop_and_pauses_do_not() {
+    let small = "switches: {queue: 16KiB, mark_from: 16KiB, schedule: strict}\n";
+    let expect = "expect: [no drops, no drops on priority 3, no drops on priority 2]\n";
+    let lossy = run(&format!("{small}{expect}"));
+    assert!(lossy.packets.dropped > 0, "{:?}", lossy.packets);
+    assert_eq!(lossy.drops_by_priority[3], lossy.packets.dropped, "only priority 3 is sent");
+    assert_eq!(verdicts(&lossy), [false, false, true]);
+    assert!(!lossy.passed());
+
+    let pause =
+        "switches: {queue: 16KiB, mark_from: 16KiB, pause: {priorities: [3], above: 16KiB}}\n";
+    let lossless =
+        run(&format!("{pause}expect: [no drops, no drops on priority 3, no deadlock]\n"));
+    assert!(lossless.packets.pauses > 0, "{:?}", lossless.packets);
+    assert_eq!((lossless.packets.dropped, lossless.packets.retransmitted), (0, 0));
+    assert_eq!(verdicts(&lossless), [true, true, true]);
+}
+
+#[test]
+fn trimmed_packets_are_counted_and_come_back() {
+    let trimming = run("switches: {queue: 16KiB, mark_from: 16KiB, trim: true}\n");
+    assert!(trimming.packets.trimmed > 0, "{:?}", trimming.packets);
+    assert!(trimming.collectives.iter().all(|collective| collective.end.is_some()));
+}
+
+#[test]
+fn congestion_control_and_spraying_are_chosen_in_the_file() {
+    let fixed = run("");
+    for congestion in ["dctcp", "dcqcn", "swift", "nscc"] {
+        let other = run(&format!("transport: {{congestion: {congestion}, window_percent: 200}}\n"));
+        assert!(other.collectives.iter().all(|collective| collective.end.is_some()));
+        assert_ne!(other.packet_hops, 0);
+        assert_ne!(other.simulated, fixed.simulated, "{congestion} changes nothing");
+    }
+    for balance in
+        ["{spray: {paths: 8}}", "{flowlet: {paths: 8, gap: 2us}}", "{avoid_marked: {paths: 8}}"]
+    {
+        let other = run(&format!("transport: {{balance: {balance}}}\n"));
+        assert!(other.collectives.iter().all(|collective| collective.end.is_some()), "{balance}");
+    }
+}
+
+#[test]
+fn what_says_nothing_is_refused_with_its_place() {
+    for (more, code, help) in [
+        ("expect: [no drops on priority 3]\n", "LL0309", "schedule: strict"),
+        ("expect: [no deadlock]\n", "LL0309", "pause"),
+        ("expect: [no drops on priority 9]\n", "LL0301", "0 to 6"),
+        ("switches: {queue: 1KiB}\n", "LL0313", "1MiB"),
+        ("switches: {schedule: {weighted: []}}\n", "LL0313", "weighted"),
+        (
+            "switches: {pause: {priorities: [3], above: 16KiB, resume_at: 17KiB}}\n",
+            "LL0313",
+            "above",
+        ),
+        ("transport: {window_percent: 100, window_packets: 4}\n", "LL0304", "either"),
+    ] {
+        let (loaded, mistakes) = load(&format!("{SCENARIO}{more}"));
+        let [mistake] = mistakes.as_slice() else { panic!("{more}: {mistakes:?}") };
+        assert!(loaded.is_none());
+        assert_eq!(mistake.code.id, code, "{mistake:?}");
+        assert!(format!("{mistake:?}").contains(help), "{mistake:?}");
+    }
+}
