@@ -103,6 +103,11 @@ impl Packet {
         let mark = (marked as u64) << (48 + flag::MARKED.trailing_zeros());
         Self { time, way: self.way, what: self.what | mark }
     }
+    /// The packet with the place it came in by where its time was.
+    #[inline(always)]
+    pub(crate) const fn came_by(self, place: u32) -> Self {
+        Self { time: place as u64, ..self }
+    }
     /// Its priority: data has that of its flow, all else the control priority.
     #[inline(always)]
     pub(crate) const fn priority(&self) -> u8 {

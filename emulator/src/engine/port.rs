@@ -7,6 +7,8 @@
 //! ```
 //! So a packet costs one event per hop: no dequeue event, no queue to walk.
 
+use std::hint::select_unpredictable;
+
 use lightloom_fabric::units::{BitsPerSecond, Bytes};
 
 use super::network::{Link, Role};
@@ -127,29 +129,32 @@ impl Port {
         if self.errors == 0 {
             return false;
         }
-        let bytes =
-            if packet.is_acknowledgement() { self.acknowledgement_bytes } else { packet.extra() };
-        let chance = self.errors.saturating_mul(u64::from(bytes) * 8);
+        let chance = self.errors.saturating_mul(self.size(packet) * 8);
         mix(self.salt.wrapping_add(number)) < chance
     }
 
-    /// How long `packet` occupies the port.
-    #[inline]
+    /// How long `packet` occupies the port. Data and acknowledgements come in no order: nothing here
+    /// hangs on guessing which is next.
+    #[inline(always)]
     pub(crate) fn occupies(&self, packet: &Packet) -> u64 {
-        if packet.is_acknowledgement() {
-            u64::from(self.acknowledgement_time)
-        } else if packet.extra() == self.full_bytes {
-            u64::from(self.full_time)
-        } else {
-            self.rate.time_for(Bytes(u64::from(packet.extra()))).get()
+        let acknowledgement = packet.is_acknowledgement();
+        if !acknowledgement & (packet.extra() != self.full_bytes) {
+            return self.occupies_for(packet.extra());
         }
+        let (short, long) = (self.acknowledgement_time, self.full_time);
+        u64::from(select_unpredictable(acknowledgement, short, long))
+    }
+
+    #[cold]
+    fn occupies_for(&self, bytes: u16) -> u64 {
+        self.rate.time_for(Bytes(u64::from(bytes))).get()
     }
 
     /// What `packet` occupies, in bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn size(&self, packet: &Packet) -> u64 {
-        let size = packet.extra();
-        u64::from(if packet.is_acknowledgement() { self.acknowledgement_bytes } else { size })
+        let (short, long) = (self.acknowledgement_bytes, packet.extra());
+        u64::from(select_unpredictable(packet.is_acknowledgement(), short, long))
     }
 
     /// How long the wire is, in picoseconds.
@@ -181,12 +186,11 @@ impl Port {
             count.dropped += 1;
             return None;
         }
-        let data = !packet.is_acknowledgement();
-        let marked = data && backlog >= self.mark_from;
+        let marked = !packet.is_acknowledgement() & (backlog >= self.mark_from);
         self.free = begin + occupies;
         count.marked += u64::from(marked);
         count.packets += 1;
-        count.bytes += u64::from(if data { packet.extra() } else { self.acknowledgement_bytes });
+        count.bytes += self.size(&packet);
         Some(packet.sent(self.free + self.delay, marked))
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Queues {
     /// Bound of each class in bytes.
     pub(super) capacity: u64,
     /// Backlog of a class in bytes from which it marks.
-    pub(super) mark_from: u64,
+    mark_from: u64,
     classes: [Class; PRIORITIES + 1],
 }
 
@@ -48,6 +48,12 @@ impl Queues {
     #[inline]
     pub(super) fn has_something(&self, paused: u8) -> bool {
         self.occupied & !u16::from(paused) != 0
+    }
+
+    /// Whether a packet that comes now is marked.
+    #[inline]
+    pub(super) fn marks(&self, class: usize) -> bool {
+        class != usize::from(CONTROL_PRIORITY) && self.classes[class].bytes >= self.mark_from
     }
 
     /// What waits in a class, in bytes.

@@ -171,8 +171,6 @@ pub(crate) struct Shard<P> {
 #[derive(Clone, Debug, Default)]
 struct Scratch {
     arrivals: Vec<Packet>,
-    /// By arrival: the places of its wire and of its port at the vertex.
-    through: Vec<(u32, u32)>,
     /// By place: bytes that came in by its wire, or somewhat more.
     came: Vec<u64>,
     /// Arrivals by output port, as time in the window (upper half) and index (lower half). The index

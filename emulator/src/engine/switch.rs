@@ -9,9 +9,10 @@
 //! broken off, so a packet is on its wire from the moment it begins.
 //!
 //! Ports meet only in what they share: the buffer, and the counts that pauses are asked by. As long as
-//! no bound of these can be met ([`Switch::ports_are_apart`]), each port can be worked off on its own;
-//! room is then given back when its port next does something, which is late but in time, because until
-//! then the counts only err on the side of more.
+//! no bound of these can be met ([`Switch::ports_are_apart`]), each port is worked off on its own
+//! ([`Switch::advance_port`]). What a port is sending is then not counted as held, so that a packet
+//! that need not wait touches no count; it is while ports are worked off together
+//! ([`Switch::begin_together`]).
 
 use super::network::LinkSpec;
 use super::packet::{Contents, Packet, flag};
@@ -19,7 +20,7 @@ use super::port::{Port, PortCount};
 use super::queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Queueing, Schedule};
 use super::queues::{FRAMES, Queues};
 
-/// Nothing is being sent.
+/// Nothing is being sent, while ports are worked off together.
 const IDLE: u64 = u64::MAX;
 
 /// What a packet takes of the buffer until it is out; nothing for a pause frame.
@@ -30,7 +31,18 @@ struct Room {
     priority: u8,
 }
 
-/// What has come in by one link and not left.
+impl Room {
+    /// Of a packet that has waited in `class`.
+    #[inline(always)]
+    fn of(class: usize, packet: &Packet, port: &Port) -> Self {
+        let size = if class == FRAMES { 0 } else { port.size(packet) as u16 };
+        let ingress = if class == FRAMES { 0 } else { packet.time as u32 };
+        Self { ingress, size, priority: class as u8 & CONTROL_PRIORITY }
+    }
+}
+
+/// What has come in by one link and not left; what is being sent counts while ports are worked off
+/// together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ingress {
     bytes: [u64; PRIORITIES],
@@ -58,11 +70,11 @@ pub(crate) struct Switch {
     lossless: Lossless,
     ports: Vec<Queues>,
     ingress: Vec<Ingress>,
-    /// In the buffer, what is being sent included.
+    /// In the buffer.
     used: u64,
     /// How many pauses it has asked for that have not ended.
     asked: u32,
-    /// By place: when its transmission ends, and the room that it then gives back.
+    /// By place: when its transmission ends or has ended, and the room that it then gives back.
     ends: Vec<u64>,
     sending: Vec<Room>,
     /// The earliest of `ends`, while ports are worked off together.
@@ -102,7 +114,7 @@ impl Switch {
             ingress: vec![Ingress::default(); ports.len()],
             used: 0,
             asked: 0,
-            ends: vec![IDLE; ports.len()],
+            ends: vec![0; ports.len()],
             sending: vec![Room::default(); ports.len()],
             next_end: IDLE,
             dropped: [0; PRIORITIES],
@@ -116,11 +128,6 @@ impl Switch {
         self.next_end
     }
 
-    /// Looks for the next end of a transmission.
-    pub(crate) fn find_next_end(&mut self) {
-        self.next_end = self.first_end();
-    }
-
     fn first_end(&self) -> u64 {
         self.ends.iter().copied().min().unwrap_or(IDLE)
     }
@@ -131,17 +138,17 @@ impl Switch {
         if let Some(place) = self.ends.iter().position(|end| *end == now) {
             self.end_transmission(place as u32, out);
         }
-        self.find_next_end();
+        self.next_end = self.first_end();
     }
 
-    /// When it next does something of its own; [`u64::MAX`]: not before something arrives.
-    pub(crate) fn next_due(&self, ports: &[Port]) -> u64 {
-        if self.asked > 0 {
-            return self.first_end();
-        }
+    /// When it next does something of its own, once everything before `now` is done; [`u64::MAX`]: not
+    /// before something arrives.
+    pub(crate) fn next_due(&self, ports: &[Port], now: u64) -> u64 {
         let ends = self.ends.iter().zip(&self.ports).zip(ports);
-        let waits = ends.filter(|((_, queues), port)| queues.has_something(port.paused));
-        waits.map(|((end, _), _)| *end).min().unwrap_or(IDLE)
+        let matters = ends.filter(|((end, queues), port)| {
+            self.asked > 0 && **end >= now || queues.has_something(port.paused)
+        });
+        matters.map(|((end, _), _)| *end).min().unwrap_or(IDLE)
     }
 
     /// Packets that wait in queues, pause frames included.
@@ -155,12 +162,20 @@ impl Switch {
         self.ends[place as usize] < end && !self.ports[place as usize].is_empty()
     }
 
-    /// Whether what one port does before anything else arrives than `came` bytes by each place
-    /// cannot matter to another one: whatever the order, nobody is asked to pause or to go on, and
+    /// Whether what one port does in a window that begins at `start`, and in which no more than
+    /// `came` bytes arrive by each place, cannot matter to another one: whatever the order, nobody is asked to pause or to go on, and
     /// nothing is dropped for lack of shared room.
-    pub(crate) fn ports_are_apart(&self, came: &[u64]) -> bool {
-        self.asked == 0
-            && self.no_pause_is_near(came)
+    pub(crate) fn ports_are_apart(&self, start: u64, came: &mut [u64]) -> bool {
+        if self.asked > 0 {
+            return false;
+        }
+        if self.lossless.priorities == 0 && self.buffer.is_none() {
+            return true;
+        }
+        for (room, _) in self.sending.iter().zip(&self.ends).filter(|(_, end)| **end >= start) {
+            came[room.ingress as usize] += u64::from(room.size);
+        }
+        self.no_pause_is_near(came)
             && self.buffer.is_none_or(|buffer| {
                 let total = self.used.saturating_add(came.iter().sum());
                 let free = buffer.size.0.saturating_sub(total);
@@ -181,11 +196,129 @@ impl Switch {
         !near
     }
 
-    /// Ends the transmissions at `place` that are over by `now`, each followed by the next one.
+    /// Works off the port at `place` up to `end`, whatever the others do. `arrivals` are for this port
+    /// and in order: when, and the packet with the place it came in by where its time stood. What is
+    /// sent is added to `departures`.
     #[inline]
-    pub(crate) fn serve_until(&mut self, place: u32, now: u64, out: &mut impl Outlet) {
-        while self.ends[place as usize] <= now {
-            self.end_transmission(place, out);
+    pub(crate) fn advance_port(
+        &mut self,
+        place: u32,
+        arrivals: impl Iterator<Item = (u64, Packet)>,
+        end: u64,
+        header_bytes: u16,
+        (port, count, departures): (&mut Port, &mut PortCount, &mut Vec<Packet>),
+    ) {
+        let strict = matches!(self.schedule, Schedule::Strict);
+        for (now, packet) in arrivals {
+            self.serve_before(place, now + 1, (port, count, departures));
+            let until = self.ends[place as usize];
+            if packet.is_pause_frame() {
+                if port.obey(&packet) && until <= now {
+                    self.serve_one(place, now, (port, count, departures));
+                }
+                continue;
+            }
+            if !port.up {
+                count.lost += 1;
+                continue;
+            }
+            let ingress = packet.time as u32;
+            let size = port.size(&packet);
+            let Some((mut packet, size)) =
+                self.admit((ingress, place), packet, size, header_bytes, count)
+            else {
+                continue;
+            };
+            let class = usize::from(packet.priority());
+            let queues = &mut self.ports[place as usize];
+            let marked = queues.marks(class);
+            count.marked += u64::from(marked);
+            packet = packet.sent(packet.time, marked);
+            let free = until <= now;
+            if free & strict & (port.paused & (1 << class) == 0) {
+                // Whatever waits is paused, or the port would be busy.
+                let room = Room { ingress, size: size as u16, priority: class as u8 };
+                self.put_out((place, now), packet, room, (port, count, departures));
+                continue;
+            }
+            queues.push(class, packet, ingress, size);
+            self.used += size;
+            self.ingress[ingress as usize].bytes[class] += size;
+            if free {
+                self.serve_one(place, now, (port, count, departures));
+            }
+        }
+        self.serve_before(place, end, (port, count, departures));
+    }
+
+    /// Sends at `place` what can begin before `end`.
+    #[inline(always)]
+    fn serve_before(
+        &mut self,
+        place: u32,
+        end: u64,
+        (port, count, departures): (&mut Port, &mut PortCount, &mut Vec<Packet>),
+    ) {
+        let at = place as usize;
+        while self.ends[at] < end && self.ports[at].has_something(port.paused) {
+            self.serve_one(place, self.ends[at], (port, count, departures));
+        }
+    }
+
+    /// Begins to send at `now` what is next at `place`, if something may go.
+    #[inline(always)]
+    fn serve_one(
+        &mut self,
+        place: u32,
+        now: u64,
+        to: (&mut Port, &mut PortCount, &mut Vec<Packet>),
+    ) {
+        let port = &*to.0;
+        let queues = &mut self.ports[place as usize];
+        let next = queues.pop(&self.schedule, port.paused, |packet| port.size(packet));
+        let Some((class, packet)) = next else { return };
+        let room = Room::of(class, &packet, port);
+        self.give_back(room);
+        self.put_out((place, now), packet, room, to);
+    }
+
+    #[inline(always)]
+    fn put_out(
+        &mut self,
+        (place, now): (u32, u64),
+        packet: Packet,
+        room: Room,
+        (port, count, departures): (&mut Port, &mut PortCount, &mut Vec<Packet>),
+    ) {
+        let until = now + port.occupies(&packet);
+        count.packets += 1;
+        count.bytes += port.size(&packet);
+        self.ends[place as usize] = until;
+        self.sending[place as usize] = room;
+        departures.push(packet.sent(until + port.delay(), false));
+    }
+
+    /// From here on, and from `now` on, ports are worked off together.
+    pub(crate) fn begin_together(&mut self, now: u64) {
+        for place in 0..self.ends.len() {
+            let room = self.sending[place];
+            if self.ends[place] < now {
+                self.ends[place] = IDLE;
+                self.sending[place] = Room::default();
+            } else {
+                self.take_up(room);
+            }
+        }
+        self.next_end = self.first_end();
+    }
+
+    /// Ports are worked off one by one again.
+    pub(crate) fn end_together(&mut self) {
+        for place in 0..self.sending.len() {
+            self.give_back(self.sending[place]);
+            if self.ends[place] == IDLE {
+                self.ends[place] = 0;
+            }
         }
     }
 
@@ -201,45 +334,31 @@ impl Switch {
         self.send_next(place, now, out);
     }
 
-    /// Takes a packet that came in at place `ingress` and leaves at place `place`.
-    #[inline]
-    pub(crate) fn enqueue(
-        &mut self,
-        (ingress, place): (u32, u32),
-        packet: Packet,
-        out: &mut impl Outlet,
-    ) {
-        let now = packet.time;
+    /// Takes a packet that leaves at place `place` at `now`. The place it came in by stands where its time
+    /// stood.
+    pub(crate) fn enqueue(&mut self, place: u32, now: u64, packet: Packet, out: &mut impl Outlet) {
+        let header_bytes = out.header_bytes();
         let (port, count) = out.port(place);
         if !port.up {
             count.lost += 1;
             return;
         }
-        let paused = port.paused;
+        let ingress = packet.time as u32;
         let size = port.size(&packet);
-        let Some((mut packet, size)) = self.admit((ingress, place), packet, size, out) else {
+        let Some((mut packet, size)) =
+            self.admit((ingress, place), packet, size, header_bytes, count)
+        else {
             return;
         };
         let class = usize::from(packet.priority());
-        let queues = &self.ports[place as usize];
-        if class != usize::from(CONTROL_PRIORITY) && queues.bytes(class) >= queues.mark_from {
-            packet = packet.sent(packet.time, true);
-            out.port(place).1.marked += 1;
-        }
-        self.used += size;
-        self.ingress[ingress as usize].bytes[class] += size;
+        let queues = &mut self.ports[place as usize];
+        let marked = queues.marks(class);
+        count.marked += u64::from(marked);
+        packet = packet.sent(packet.time, marked);
+        queues.push(class, packet, ingress, size);
         let room = Room { ingress, size: size as u16, priority: class as u8 };
-        // Turns by weight are counted in the queues.
-        let at_once = self.ends[place as usize] == IDLE
-            && queues.is_empty()
-            && paused & (1 << class) == 0
-            && matches!(self.schedule, Schedule::Strict);
-        let asks = self.has_to_ask(room);
-        if at_once && !asks {
-            return self.send((place, now), packet, room, out);
-        }
-        self.ports[place as usize].push(class, packet, ingress, size);
-        if asks {
+        self.take_up(room);
+        if self.has_to_ask(room) {
             self.ask_to_pause(room, now, out);
         }
         self.send_next(place, now, out);
@@ -253,14 +372,13 @@ impl Switch {
         (ingress, place): (u32, u32),
         packet: Packet,
         size: u64,
-        out: &mut impl Outlet,
+        header: u16,
+        count: &mut PortCount,
     ) -> Option<(Packet, u64)> {
         if self.has_room(place, ingress, packet.priority(), size) {
             return Some((packet, size));
         }
-        let header = out.header_bytes();
         let can_trim = self.trim && packet.priority() != CONTROL_PRIORITY;
-        let count = out.port(place).1;
         if !can_trim || !self.has_room(place, ingress, CONTROL_PRIORITY, u64::from(header)) {
             count.dropped += 1;
             self.dropped[usize::from(packet.priority())] += 1;
@@ -305,6 +423,13 @@ impl Switch {
         self.ingress[room.ingress as usize].asked |= 1 << room.priority;
         self.asked += 1;
         self.send_frame(room, flag::PAUSE, now, out);
+    }
+
+    #[inline]
+    fn take_up(&mut self, room: Room) {
+        self.used += u64::from(room.size);
+        self.ingress[room.ingress as usize].bytes[usize::from(room.priority)] +=
+            u64::from(room.size);
     }
 
     #[inline]
@@ -356,14 +481,7 @@ impl Switch {
         let queues = &mut self.ports[place as usize];
         let next = queues.pop(&self.schedule, port.paused, |packet| port.size(packet));
         let Some((class, packet)) = next else { return };
-        let room = match class {
-            FRAMES => Room::default(),
-            _ => Room {
-                ingress: packet.time as u32,
-                size: port.size(&packet) as u16,
-                priority: class as u8,
-            },
-        };
+        let room = Room::of(class, &packet, port);
         self.send((place, now), packet, room, out);
     }
 
@@ -385,17 +503,6 @@ impl Switch {
         self.sending[place as usize] = room;
         self.next_end = self.next_end.min(until);
         out.launch(place, packet.sent(arrival, false));
-    }
-
-    /// The port at `place` may go on: sends what waits.
-    pub(crate) fn go_on(&mut self, place: u32, now: u64, out: &mut impl Outlet) {
-        // What was over before `now` may not have been noted yet.
-        if self.ends[place as usize] < now {
-            let room = std::mem::take(&mut self.sending[place as usize]);
-            self.ends[place as usize] = IDLE;
-            self.give_back(room);
-        }
-        self.send_next(place, now, out);
     }
 
     /// Loses what waits at `place`, whose link has gone down, and forgets what was asked by it.

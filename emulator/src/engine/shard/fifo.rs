@@ -53,21 +53,19 @@ impl<P: Probe> Shard<P> {
         // Worked on as copies, which the compiler keeps in registers.
         let (mut state, mut tally) = (port.clone(), PortCount::default());
         let sent_before = count.packets;
-        let probe = &mut self.probe;
-        let admitted = keys.drain(..).filter_map(|key| {
+        departures.clear();
+        for key in keys.drain(..) {
             let (packet, now) = (arrivals[key as u32 as usize], start + (key >> 32));
             if P::SEES_QUEUES {
-                probe.queued(link, state.backlog(now));
+                self.probe.queued(link, state.backlog(now));
             }
-            let sent = state.admit(now, packet, &mut tally)?;
+            let Some(sent) = state.admit(now, packet, &mut tally) else { continue };
             if state.corrupts(&sent, sent_before + tally.packets) {
                 tally.lost += 1;
-                return None;
+                continue;
             }
-            Some(sent)
-        });
-        departures.clear();
-        departures.extend(admitted);
+            departures.push(sent);
+        }
         port.free = state.free;
         count.add(tally);
         let to = (&mut *self.wires, &mut *self.due, &mut *self.outboxes);

@@ -18,7 +18,7 @@ impl<P: Probe> Shard<P> {
     ) {
         let due = self.sort_out(shared, index, span);
         let ports = self.vertices[index].ports();
-        if switch.ports_are_apart(&self.scratch.came) {
+        if switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports.clone()) {
                 let arrives = !self.scratch.by_port[place as usize].is_empty();
                 if arrives || switch.has_work(place, span.end) {
@@ -28,7 +28,7 @@ impl<P: Probe> Shard<P> {
         } else {
             self.advance_together(shared, index, span, &mut switch);
         }
-        self.due[index] = due.min(switch.next_due(&self.ports[ports]));
+        self.due[index] = due.min(switch.next_due(&self.ports[ports], span.end));
         self.switches[index] = Some(switch);
     }
 
@@ -36,9 +36,8 @@ impl<P: Probe> Shard<P> {
     fn sort_out(&mut self, shared: &Shared, index: usize, span: Span) -> u64 {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
-        let Scratch { arrivals, through, came, by_port, .. } = &mut self.scratch;
+        let Scratch { arrivals, came, by_port, .. } = &mut self.scratch;
         arrivals.clear();
-        through.clear();
         came.clear();
         let least = shared.acknowledgement_bytes;
         let mut due = u64::MAX;
@@ -52,6 +51,7 @@ impl<P: Probe> Shard<P> {
                         break 'wire;
                     }
                     let port = if packet.is_pause_frame() {
+                        self.ends.delivered += 1;
                         packet.endpoint()
                     } else {
                         self.probe.arrived(seen(packet, wire.link, shared.acknowledgement_bytes));
@@ -60,8 +60,7 @@ impl<P: Probe> Shard<P> {
                     let place = port - vertex.first_port;
                     let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
                     by_port[place as usize].push(key);
-                    arrivals.push(packet.advanced());
-                    through.push((ingress, place));
+                    arrivals.push(packet.advanced().came_by(ingress));
                     let acknowledgement = packet.is_acknowledgement();
                     let size = packet.extra();
                     bytes += u64::from(if acknowledgement { least } else { size });
@@ -83,33 +82,18 @@ impl<P: Probe> Shard<P> {
         span: Span,
         switch: &mut Switch,
     ) {
-        let Scratch { arrivals, through, by_port, departures, .. } = &mut self.scratch;
+        let Scratch { arrivals, by_port, departures, .. } = &mut self.scratch;
         let keys = &mut by_port[place as usize];
         keys.sort_unstable();
         departures.clear();
-        let mut out = OnePort {
-            place,
-            port: self.ports[port].clone(),
-            count: PortCount::default(),
-            departures,
-            header_bytes: shared.header_bytes,
-        };
-        for key in keys.drain(..) {
-            let (at, now) = (key as u32 as usize, span.start + (key >> 32));
-            switch.serve_until(place, now, &mut out);
-            let packet = arrivals[at];
-            if packet.is_pause_frame() {
-                self.ends.delivered += 1;
-                if out.port.obey(&packet) {
-                    switch.send_next(place, now, &mut out);
-                }
-            } else {
-                switch.enqueue(through[at], packet, &mut out);
-            }
-        }
-        switch.serve_until(place, span.end - 1, &mut out);
-        self.counts[port].add(out.count);
-        self.ports[port].paused = out.port.paused;
+        let in_order =
+            keys.drain(..).map(|key| (span.start + (key >> 32), arrivals[key as u32 as usize]));
+        // Worked on as copies, which the compiler keeps in registers.
+        let (mut state, mut tally) = (self.ports[port].clone(), PortCount::default());
+        let to = (&mut state, &mut tally, &mut *departures);
+        switch.advance_port(place, in_order, span.end, shared.header_bytes, to);
+        self.counts[port].add(tally);
+        self.ports[port].paused = state.paused;
         let to = (&mut *self.wires, &mut *self.due, &mut *self.outboxes);
         put_on_wire(&self.ports[port], self.index, departures, to);
     }
@@ -123,7 +107,7 @@ impl<P: Probe> Shard<P> {
         keys.sort_unstable();
         let mut arrivals = keys.iter().map(|key| (span.start + (key >> 32), *key as u32 as usize));
         let mut next = arrivals.next();
-        switch.find_next_end();
+        switch.begin_together(span.start);
         loop {
             let arrival = next.map_or(u64::MAX, |(now, _)| now);
             let end = switch.next_end();
@@ -135,16 +119,19 @@ impl<P: Probe> Shard<P> {
                 continue;
             }
             let Some((now, at)) = std::mem::replace(&mut next, arrivals.next()) else { break };
-            let (packet, through) = (self.scratch.arrivals[at], self.scratch.through[at]);
+            let packet = self.scratch.arrivals[at];
+            let first = self.vertices[index].first_port;
             if packet.is_pause_frame() {
-                self.ends.delivered += 1;
-                if self.ports[packet.endpoint() as usize].obey(&packet) {
-                    switch.send_next(through.1, now, &mut self.outlet(shared, index));
+                let port = packet.endpoint();
+                if self.ports[port as usize].obey(&packet) {
+                    switch.send_next(port - first, now, &mut self.outlet(shared, index));
                 }
             } else {
-                switch.enqueue(through, packet, &mut self.outlet(shared, index));
+                let port = shared.routes[packet.cursor() as usize - 1];
+                switch.enqueue(port - first, now, packet, &mut self.outlet(shared, index));
             }
         }
+        switch.end_together();
         keys.clear();
         self.scratch.all = keys;
     }
@@ -169,10 +156,10 @@ impl<P: Probe> Shard<P> {
     pub(crate) fn cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         let Some(mut switch) = self.switches[vertex as usize].take() else { return };
         let place = port - self.vertices[vertex as usize].first_port;
-        let out = &mut self.outlet(shared, vertex as usize);
-        let lost = switch.cut(place, now, out);
+        switch.begin_together(now);
+        let lost = switch.cut(place, now, &mut self.outlet(shared, vertex as usize));
         self.counts[port as usize].lost += lost;
-        self.keep(vertex, switch);
+        self.keep(vertex, switch, now);
     }
 
     /// The link that comes in beside a port has changed: the pauses it has carried here are void.
@@ -182,14 +169,16 @@ impl<P: Probe> Shard<P> {
             return self.wake(vertex, now);
         };
         let place = port - self.vertices[vertex as usize].first_port;
-        switch.go_on(place, now, &mut self.outlet(shared, vertex as usize));
-        self.keep(vertex, switch);
+        switch.begin_together(now);
+        switch.send_next(place, now, &mut self.outlet(shared, vertex as usize));
+        self.keep(vertex, switch, now);
     }
 
-    fn keep(&mut self, vertex: u32, switch: Box<Switch>) {
+    fn keep(&mut self, vertex: u32, mut switch: Box<Switch>, now: u64) {
+        switch.end_together();
         let ports = self.vertices[vertex as usize].ports();
         let due = &mut self.due[vertex as usize];
-        *due = (*due).min(switch.next_due(&self.ports[ports]));
+        *due = (*due).min(switch.next_due(&self.ports[ports], now));
         self.switches[vertex as usize] = Some(switch);
     }
 }
@@ -222,33 +211,6 @@ impl Outlet for VertexOutlet<'_> {
     }
     fn frame_made(&mut self) {
         self.ends.frames_sent += 1;
-    }
-    fn header_bytes(&self) -> u16 {
-        self.header_bytes
-    }
-}
-
-/// One port, worked on as a copy, and what it sends.
-struct OnePort<'s> {
-    place: u32,
-    port: Port,
-    count: PortCount,
-    departures: &'s mut Vec<Packet>,
-    header_bytes: u16,
-}
-
-impl Outlet for OnePort<'_> {
-    #[inline(always)]
-    fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount) {
-        debug_assert_eq!(place, self.place, "ports are apart");
-        (&mut self.port, &mut self.count)
-    }
-    #[inline(always)]
-    fn launch(&mut self, _: u32, packet: Packet) {
-        self.departures.push(packet);
-    }
-    fn frame_made(&mut self) {
-        debug_assert!(false, "ports are apart: nobody is asked to pause");
     }
     fn header_bytes(&self) -> u16 {
         self.header_bytes
