@@ -27,6 +27,7 @@ mod port;
 mod probe;
 mod queueing;
 mod queues;
+mod ring;
 mod route;
 mod run;
 mod shard;

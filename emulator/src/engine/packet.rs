@@ -29,7 +29,7 @@ pub(crate) mod flag {
 ///
 /// Three words and no more: the engine moves packets in registers, and a field written on its own
 /// would have to go through memory before the whole can be copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Packet {
     /// When its last bit arrives at the next vertex, in picoseconds.
     pub(crate) time: u64,
@@ -129,7 +129,7 @@ impl Packet {
     }
     #[inline(always)]
     pub(crate) const fn is_acknowledgement(&self) -> bool {
-        self.has(flag::ACKNOWLEDGEMENT)
+        self.what >> 48 & flag::ACKNOWLEDGEMENT as u64 != 0
     }
 }
 

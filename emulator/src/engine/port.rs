@@ -24,15 +24,13 @@ pub(crate) struct Port {
     /// Capacity and marking threshold as the time they take to send.
     capacity: u64,
     mark_from: u64,
-    full_time: u32,
-    acknowledgement_time: u32,
+    /// Full data packets and acknowledgements.
+    usual: [Usual; 2],
     /// The wire behind the port, in the shard of its far end.
     pub(crate) wire: u32,
     /// The far end, in its shard.
     pub(crate) vertex: u32,
     pub(crate) shard: u32,
-    full_bytes: u16,
-    acknowledgement_bytes: u16,
     pub(crate) up: bool,
     /// The port of the other direction, in the shard of the far end.
     pub(crate) back: u32,
@@ -43,6 +41,14 @@ pub(crate) struct Port {
     pub(crate) errors: u64,
     /// What the draws for wrong bits begin from.
     pub(crate) salt: u64,
+}
+
+/// A packet of the usual size.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    /// How long it occupies the port, in picoseconds.
+    time: u32,
+    bytes: u16,
 }
 
 /// What an output port has done so far.
@@ -84,19 +90,19 @@ impl Port {
             Some(size) if !role.is_host() => time(size),
             _ => u64::MAX,
         };
-        let short = |size| u32::try_from(time(size)).expect("rates are at least 10 Mb/s");
+        let usual = |size| Usual {
+            time: u32::try_from(time(size)).expect("rates are at least 10 Mb/s"),
+            bytes: wire_bytes(size),
+        };
         Self {
             free: 0,
             delay: link.spec.delay.get(),
             capacity: bound(link.spec.queue),
             mark_from: bound(link.spec.mark_from),
-            full_time: short(transport.packet()),
-            acknowledgement_time: short(transport.acknowledgement),
+            usual: [transport.packet(), transport.acknowledgement].map(usual),
             wire: 0,
             vertex: 0,
             shard: 0,
-            full_bytes: wire_bytes(transport.packet()),
-            acknowledgement_bytes: wire_bytes(transport.acknowledgement),
             up: true,
             back: 0,
             paused: 0,
@@ -111,8 +117,7 @@ impl Port {
         self.rate = like.rate;
         self.capacity = like.capacity;
         self.mark_from = like.mark_from;
-        self.full_time = like.full_time;
-        self.acknowledgement_time = like.acknowledgement_time;
+        self.usual = like.usual;
     }
 
     /// What stands before a packet that comes at `now`.
@@ -133,28 +138,38 @@ impl Port {
         mix(self.salt.wrapping_add(number)) < chance
     }
 
-    /// How long `packet` occupies the port. Data and acknowledgements come in no order: nothing here
-    /// hangs on guessing which is next.
+    /// How long `packet` occupies the port.
     #[inline(always)]
     pub(crate) fn occupies(&self, packet: &Packet) -> u64 {
-        let acknowledgement = packet.is_acknowledgement();
-        if !acknowledgement & (packet.extra() != self.full_bytes) {
-            return self.occupies_for(packet.extra());
-        }
-        let (short, long) = (self.acknowledgement_time, self.full_time);
-        u64::from(select_unpredictable(acknowledgement, short, long))
-    }
-
-    #[cold]
-    fn occupies_for(&self, bytes: u16) -> u64 {
-        self.rate.time_for(Bytes(u64::from(bytes))).get()
+        self.measure(packet).1
     }
 
     /// What `packet` occupies, in bytes.
     #[inline(always)]
     pub(crate) fn size(&self, packet: &Packet) -> u64 {
-        let (short, long) = (self.acknowledgement_bytes, packet.extra());
-        u64::from(select_unpredictable(packet.is_acknowledgement(), short, long))
+        let acknowledgement = self.usual[1].bytes;
+        u64::from(select_unpredictable(
+            packet.is_acknowledgement(),
+            acknowledgement,
+            packet.extra(),
+        ))
+    }
+
+    /// What `packet` occupies, in bytes, and how long. Data and acknowledgements come in no order: nothing
+    /// here hangs on guessing which is next.
+    #[inline(always)]
+    fn measure(&self, packet: &Packet) -> (u64, u64) {
+        let usual = self.usual[usize::from(packet.is_acknowledgement())];
+        let size = self.size(packet);
+        if size != u64::from(usual.bytes) {
+            return (size, self.unusual(size));
+        }
+        (size, u64::from(usual.time))
+    }
+
+    #[cold]
+    fn unusual(&self, size: u64) -> u64 {
+        self.rate.time_for(Bytes(size)).get()
     }
 
     /// How long the wire is, in picoseconds.
@@ -179,7 +194,7 @@ impl Port {
         packet: Packet,
         count: &mut PortCount,
     ) -> Option<Packet> {
-        let occupies = self.occupies(&packet);
+        let (size, occupies) = self.measure(&packet);
         let begin = self.free.max(now);
         let backlog = begin - now;
         if backlog.saturating_add(occupies) > self.capacity {
@@ -190,7 +205,7 @@ impl Port {
         self.free = begin + occupies;
         count.marked += u64::from(marked);
         count.packets += 1;
-        count.bytes += self.size(&packet);
+        count.bytes += size;
         Some(packet.sent(self.free + self.delay, marked))
     }
 }

@@ -1,9 +1,8 @@
 //! The queues of one port: a class for each priority and one for pause frames, and whose turn it is.
 
-use std::collections::VecDeque;
-
 use super::packet::Packet;
 use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Schedule};
+use super::ring::Ring;
 
 /// The class of pause frames: beyond all priorities, so that they go first.
 pub(super) const FRAMES: usize = PRIORITIES;
@@ -12,7 +11,7 @@ pub(super) const FRAMES: usize = PRIORITIES;
 /// arrival was.
 #[derive(Clone, Debug, Default)]
 struct Class {
-    queue: VecDeque<Packet>,
+    queue: Ring,
     bytes: u64,
     /// Weighted schedule: what is left of its share.
     deficit: u64,
@@ -75,7 +74,7 @@ impl Queues {
     #[inline]
     pub(super) fn push(&mut self, class: usize, packet: Packet, ingress: u32, bytes: u64) {
         let queue = &mut self.classes[class];
-        queue.queue.push_back(packet.sent(u64::from(ingress), false));
+        queue.queue.push(packet.sent(u64::from(ingress), false));
         queue.bytes += bytes;
         self.occupied |= 1 << class;
     }
@@ -99,11 +98,9 @@ impl Queues {
             _ => may.ilog2() as usize,
         };
         let queue = &mut self.classes[class];
-        let packet = queue.queue.pop_front()?;
-        if queue.queue.is_empty() {
+        let packet = queue.queue.pop()?;
+        if queue.queue.len() == 0 {
             self.occupied &= !(1 << class);
-            // Begins at the front of its memory again, which is still in the cache.
-            queue.queue.clear();
         }
         if class != FRAMES {
             queue.bytes -= size(&packet);
@@ -142,7 +139,8 @@ impl Queues {
     /// Throws everything away, frames first, then by class: calls `lost` with class, place and packet.
     pub(super) fn cut(&mut self, mut lost: impl FnMut(usize, u32, Packet)) {
         for (place, class) in self.classes.iter_mut().enumerate() {
-            class.queue.drain(..).for_each(|packet| lost(place, packet.time as u32, packet));
+            class.queue.iter().for_each(|packet| lost(place, packet.time as u32, *packet));
+            class.queue.clear();
             (class.bytes, class.deficit) = (0, 0);
         }
         (self.occupied, self.turn, self.granted) = (0, 0, false);

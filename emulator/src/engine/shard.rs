@@ -29,6 +29,7 @@ use super::network::LinkId;
 use super::packet::{Packet, flag};
 use super::port::{Port, PortCount};
 use super::probe::{Arrival, Probe, Way};
+use super::ring::Ring;
 use super::switch::Switch;
 use crate::transport::{Receiver, Sender};
 
@@ -74,7 +75,7 @@ impl Vertex {
 /// Packets under way on one link, first to arrive first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
-    pub(crate) queue: VecDeque<Packet>,
+    pub(crate) queue: Ring,
     pub(crate) link: LinkId,
     /// The vertex it ends at, in this shard.
     pub(crate) vertex: u32,
@@ -178,8 +179,6 @@ struct Scratch {
     by_port: Vec<Vec<u64>>,
     /// All of them.
     all: Vec<u64>,
-    /// What one port sends in the window.
-    departures: Vec<Packet>,
     /// What [`touch`] read, kept so that it is read.
     touched: u64,
 }
@@ -232,7 +231,7 @@ impl<P: Probe> Shard<P> {
                 let wire = &mut self.wires[wire as usize];
                 let due = &mut self.due[wire.vertex as usize];
                 *due = (*due).min(packet.time);
-                wire.queue.push_back(packet);
+                wire.queue.push(packet);
             }
             inbox.earliest = u64::MAX;
         }
@@ -277,22 +276,38 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-/// Puts what a port sends on its wire, or in the outbox for the shard where that ends.
-#[inline]
-fn put_on_wire(
-    port: &Port,
-    here: u32,
-    departures: &[Packet],
-    (wires, due, outboxes): (&mut [Wire], &mut [u64], &mut [Outbox]),
-) {
-    let Some(first) = departures.first() else { return };
-    if port.shard == here {
-        let due = &mut due[port.vertex as usize];
-        *due = first.time.min(*due);
-        wires[port.wire as usize].queue.extend(departures);
-    } else {
-        let outbox = &mut outboxes[port.shard as usize];
-        departures.iter().for_each(|packet| outbox.push(port.wire, *packet));
+/// What lies behind a port: its wire, with the time when something next happens at the far end, or the
+/// outbox for the shard where the wire is.
+pub(crate) enum Exit<'s> {
+    Wire(&'s mut Ring, &'s mut u64),
+    Outbox(&'s mut Outbox, u32),
+}
+
+impl<'s> Exit<'s> {
+    #[inline(always)]
+    fn of(
+        port: &Port,
+        here: u32,
+        wires: &'s mut [Wire],
+        due: &'s mut [u64],
+        outboxes: &'s mut [Outbox],
+    ) -> Self {
+        if port.shard == here {
+            Self::Wire(&mut wires[port.wire as usize].queue, &mut due[port.vertex as usize])
+        } else {
+            Self::Outbox(&mut outboxes[port.shard as usize], port.wire)
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn send(&mut self, packet: Packet) {
+        match self {
+            Self::Wire(wire, due) => {
+                **due = (**due).min(packet.time);
+                wire.push(packet);
+            }
+            Self::Outbox(outbox, wire) => outbox.push(*wire, packet),
+        }
     }
 }
 
@@ -304,7 +319,10 @@ fn touch(wires: &[Wire]) -> u64 {
     let mut touched = 0;
     for wire in wires {
         for line in 0..4 {
-            touched ^= wire.queue.get(line * PACKETS_PER_LINE).map_or(0, |packet| packet.time);
+            let place = line * PACKETS_PER_LINE;
+            if place < wire.queue.len() {
+                touched ^= wire.queue.at(place).time;
+            }
         }
     }
     touched

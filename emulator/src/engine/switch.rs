@@ -19,6 +19,7 @@ use super::packet::{Contents, Packet, flag};
 use super::port::{Port, PortCount};
 use super::queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Queueing, Schedule};
 use super::queues::{FRAMES, Queues};
+use super::shard::Exit;
 
 /// Nothing is being sent, while ports are worked off together.
 const IDLE: u64 = u64::MAX;
@@ -198,7 +199,7 @@ impl Switch {
 
     /// Works off the port at `place` up to `end`, whatever the others do. `arrivals` are for this port
     /// and in order: when, and the packet with the place it came in by where its time stood. What is
-    /// sent is added to `departures`.
+    /// sent goes to `exit`.
     #[inline]
     pub(crate) fn advance_port(
         &mut self,
@@ -206,15 +207,15 @@ impl Switch {
         arrivals: impl Iterator<Item = (u64, Packet)>,
         end: u64,
         header_bytes: u16,
-        (port, count, departures): (&mut Port, &mut PortCount, &mut Vec<Packet>),
+        (port, count, exit): (&mut Port, &mut PortCount, &mut Exit),
     ) {
         let strict = matches!(self.schedule, Schedule::Strict);
         for (now, packet) in arrivals {
-            self.serve_before(place, now + 1, (port, count, departures));
+            self.serve_before(place, now + 1, (port, count, exit));
             let until = self.ends[place as usize];
             if packet.is_pause_frame() {
                 if port.obey(&packet) && until <= now {
-                    self.serve_one(place, now, (port, count, departures));
+                    self.serve_one(place, now, (port, count, exit));
                 }
                 continue;
             }
@@ -238,17 +239,17 @@ impl Switch {
             if free & strict & (port.paused & (1 << class) == 0) {
                 // Whatever waits is paused, or the port would be busy.
                 let room = Room { ingress, size: size as u16, priority: class as u8 };
-                self.put_out((place, now), packet, room, (port, count, departures));
+                self.put_out((place, now), packet, room, (port, count, exit));
                 continue;
             }
             queues.push(class, packet, ingress, size);
             self.used += size;
             self.ingress[ingress as usize].bytes[class] += size;
             if free {
-                self.serve_one(place, now, (port, count, departures));
+                self.serve_one(place, now, (port, count, exit));
             }
         }
-        self.serve_before(place, end, (port, count, departures));
+        self.serve_before(place, end, (port, count, exit));
     }
 
     /// Sends at `place` what can begin before `end`.
@@ -257,22 +258,17 @@ impl Switch {
         &mut self,
         place: u32,
         end: u64,
-        (port, count, departures): (&mut Port, &mut PortCount, &mut Vec<Packet>),
+        (port, count, exit): (&mut Port, &mut PortCount, &mut Exit),
     ) {
         let at = place as usize;
         while self.ends[at] < end && self.ports[at].has_something(port.paused) {
-            self.serve_one(place, self.ends[at], (port, count, departures));
+            self.serve_one(place, self.ends[at], (port, count, exit));
         }
     }
 
     /// Begins to send at `now` what is next at `place`, if something may go.
     #[inline(always)]
-    fn serve_one(
-        &mut self,
-        place: u32,
-        now: u64,
-        to: (&mut Port, &mut PortCount, &mut Vec<Packet>),
-    ) {
+    fn serve_one(&mut self, place: u32, now: u64, to: (&mut Port, &mut PortCount, &mut Exit)) {
         let port = &*to.0;
         let queues = &mut self.ports[place as usize];
         let next = queues.pop(&self.schedule, port.paused, |packet| port.size(packet));
@@ -288,14 +284,14 @@ impl Switch {
         (place, now): (u32, u64),
         packet: Packet,
         room: Room,
-        (port, count, departures): (&mut Port, &mut PortCount, &mut Vec<Packet>),
+        (port, count, exit): (&mut Port, &mut PortCount, &mut Exit),
     ) {
         let until = now + port.occupies(&packet);
         count.packets += 1;
         count.bytes += port.size(&packet);
         self.ends[place as usize] = until;
         self.sending[place as usize] = room;
-        departures.push(packet.sent(until + port.delay(), false));
+        exit.send(packet.sent(until + port.delay(), false));
     }
 
     /// From here on, and from `now` on, ports are worked off together.

@@ -1,6 +1,6 @@
 //! Switches with one first-in first-out queue a port: departures are known on arrival.
 
-use super::{Probe, Scratch, Shard, Shared, Span, put_on_wire, seen, touch};
+use super::{Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
 use crate::engine::port::PortCount;
 
 impl<P: Probe> Shard<P> {
@@ -12,22 +12,20 @@ impl<P: Probe> Shard<P> {
         let mut due = u64::MAX;
         for wire in &mut self.wires[vertex.wires()] {
             let mut taken = 0;
-            let (head, tail) = wire.queue.as_slices();
-            'wire: for part in [head, tail] {
-                for &packet in part {
-                    if packet.time >= span.end {
-                        due = due.min(packet.time);
-                        break 'wire;
-                    }
-                    self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
-                    let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
-                    let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
-                    by_port[port as usize].push(key);
-                    arrivals.push(packet.advanced());
-                    taken += 1;
+            while taken < wire.queue.len() {
+                let packet = *wire.queue.at(taken);
+                if packet.time >= span.end {
+                    due = due.min(packet.time);
+                    break;
                 }
+                self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
+                let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
+                let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
+                by_port[port as usize].push(key);
+                arrivals.push(packet.advanced());
+                taken += 1;
             }
-            wire.queue.drain(..taken);
+            wire.queue.forget(taken);
         }
         self.due[index] = due;
         self.worked += arrivals.len() as u64;
@@ -40,7 +38,7 @@ impl<P: Probe> Shard<P> {
 
     /// Sends the arrivals listed for one output port, in order.
     fn forward(&mut self, port: usize, place: usize, start: u64) {
-        let Scratch { arrivals, by_port, departures, .. } = &mut self.scratch;
+        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let keys = &mut by_port[place];
         let link = self.port_links[port];
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
@@ -53,8 +51,9 @@ impl<P: Probe> Shard<P> {
         // Worked on as copies, which the compiler keeps in registers.
         let (mut state, mut tally) = (port.clone(), PortCount::default());
         let sent_before = count.packets;
-        departures.clear();
-        for key in keys.drain(..) {
+        let mut exit =
+            Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
+        for &key in keys.iter() {
             let (packet, now) = (arrivals[key as u32 as usize], start + (key >> 32));
             if P::SEES_QUEUES {
                 self.probe.queued(link, state.backlog(now));
@@ -64,11 +63,10 @@ impl<P: Probe> Shard<P> {
                 tally.lost += 1;
                 continue;
             }
-            departures.push(sent);
+            exit.send(sent);
         }
+        keys.clear();
         port.free = state.free;
         count.add(tally);
-        let to = (&mut *self.wires, &mut *self.due, &mut *self.outboxes);
-        put_on_wire(port, self.index, departures, to);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Completion, DELIVER, Probe, Scratch, Shard, Shared, Span, seen, touch};
+use super::{Completion, DELIVER, Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
 use crate::engine::packet::{Contents, Packet, flag};
 
 impl<P: Probe> Shard<P> {
@@ -49,7 +49,7 @@ impl<P: Probe> Shard<P> {
                 if packet.time >= span.end {
                     break;
                 }
-                wire.queue.pop_front();
+                wire.queue.forget(1);
                 if !packet.is_pause_frame() {
                     self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
                 }
@@ -302,13 +302,7 @@ impl<P: Probe> Shard<P> {
             count.lost += 1;
             return;
         }
-        if port.shard == self.index {
-            self.wires[port.wire as usize].queue.push_back(packet);
-            let due = &mut self.due[port.vertex as usize];
-            *due = (*due).min(packet.time);
-        } else {
-            self.outboxes[port.shard as usize].push(port.wire, packet);
-        }
+        Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes).send(packet);
     }
 
     /// Stops a flow's sending end.

@@ -1,9 +1,9 @@
 //! Switches with real queues: each port on its own while nothing that ports share can matter, otherwise
 //! arrivals and ends of transmissions of all ports in order of time.
 
-use super::{
-    EndCount, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, put_on_wire, seen, touch,
-};
+use std::hint::select_unpredictable;
+
+use super::{EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, touch};
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
 use crate::engine::switch::{Outlet, Switch};
@@ -39,35 +39,32 @@ impl<P: Probe> Shard<P> {
         let Scratch { arrivals, came, by_port, .. } = &mut self.scratch;
         arrivals.clear();
         came.clear();
-        let least = shared.acknowledgement_bytes;
         let mut due = u64::MAX;
         for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
             let (mut taken, mut bytes) = (0, 0);
-            let (head, tail) = wire.queue.as_slices();
-            'wire: for part in [head, tail] {
-                for packet in part {
-                    if packet.time >= span.end {
-                        due = due.min(packet.time);
-                        break 'wire;
-                    }
-                    let port = if packet.is_pause_frame() {
-                        self.ends.delivered += 1;
-                        packet.endpoint()
-                    } else {
-                        self.probe.arrived(seen(packet, wire.link, shared.acknowledgement_bytes));
-                        shared.routes[packet.cursor() as usize]
-                    };
-                    let place = port - vertex.first_port;
-                    let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
-                    by_port[place as usize].push(key);
-                    arrivals.push(packet.advanced().came_by(ingress));
-                    let acknowledgement = packet.is_acknowledgement();
-                    let size = packet.extra();
-                    bytes += u64::from(if acknowledgement { least } else { size });
-                    taken += 1;
+            while taken < wire.queue.len() {
+                let packet = *wire.queue.at(taken);
+                if packet.time >= span.end {
+                    due = due.min(packet.time);
+                    break;
                 }
+                let port = if packet.is_pause_frame() {
+                    self.ends.delivered += 1;
+                    packet.endpoint()
+                } else {
+                    self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
+                    shared.routes[packet.cursor() as usize]
+                };
+                let place = port - vertex.first_port;
+                let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
+                by_port[place as usize].push(key);
+                arrivals.push(packet.advanced().came_by(ingress));
+                let (short, long) = (shared.acknowledgement_bytes, packet.extra());
+                let size = select_unpredictable(packet.is_acknowledgement(), short, long);
+                bytes += u64::from(size);
+                taken += 1;
             }
-            wire.queue.drain(..taken);
+            wire.queue.forget(taken);
             came.push(bytes);
         }
         self.worked += arrivals.len() as u64;
@@ -82,20 +79,17 @@ impl<P: Probe> Shard<P> {
         span: Span,
         switch: &mut Switch,
     ) {
-        let Scratch { arrivals, by_port, departures, .. } = &mut self.scratch;
+        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let keys = &mut by_port[place as usize];
         keys.sort_unstable();
-        departures.clear();
         let in_order =
-            keys.drain(..).map(|key| (span.start + (key >> 32), arrivals[key as u32 as usize]));
-        // Worked on as copies, which the compiler keeps in registers.
-        let (mut state, mut tally) = (self.ports[port].clone(), PortCount::default());
-        let to = (&mut state, &mut tally, &mut *departures);
+            keys.iter().map(|key| (span.start + (key >> 32), arrivals[*key as u32 as usize]));
+        let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
+        let mut exit =
+            Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
+        let to = (port, count, &mut exit);
         switch.advance_port(place, in_order, span.end, shared.header_bytes, to);
-        self.counts[port].add(tally);
-        self.ports[port].paused = state.paused;
-        let to = (&mut *self.wires, &mut *self.due, &mut *self.outboxes);
-        put_on_wire(&self.ports[port], self.index, departures, to);
+        keys.clear();
     }
 
     /// Works off all ports in order of time.
@@ -201,13 +195,7 @@ impl Outlet for VertexOutlet<'_> {
     }
     fn launch(&mut self, place: u32, packet: Packet) {
         let port = &self.ports[place as usize];
-        if port.shard == self.shard {
-            self.wires[port.wire as usize].queue.push_back(packet);
-            let due = &mut self.due[port.vertex as usize];
-            *due = (*due).min(packet.time);
-        } else {
-            self.outboxes[port.shard as usize].push(port.wire, packet);
-        }
+        Exit::of(port, self.shard, self.wires, self.due, self.outboxes).send(packet);
     }
     fn frame_made(&mut self) {
         self.ends.frames_sent += 1;

@@ -1,0 +1,107 @@
+//! A queue of packets in a ring of memory, a power of two long: what wires are made of.
+
+use super::packet::Packet;
+
+/// Packets, first in first out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ring {
+    slots: Box<[Packet]>,
+    head: u32,
+    len: u32,
+}
+
+impl Ring {
+    const LEAST: usize = 8;
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// The packet at `place`, counted from the front, which must be less than [`len`](Self::len).
+    #[inline(always)]
+    pub(crate) fn at(&self, place: usize) -> &Packet {
+        &self.slots[(self.head as usize + place) & (self.slots.len() - 1)]
+    }
+
+    #[inline(always)]
+    pub(crate) fn front(&self) -> Option<&Packet> {
+        (self.len > 0).then(|| self.at(0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn push(&mut self, packet: Packet) {
+        if self.len() == self.slots.len() {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        self.slots[(self.head + self.len) as usize & mask] = packet;
+        self.len += 1;
+    }
+
+    /// Forgets the first `count` packets.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self, count: usize) {
+        self.len -= count as u32;
+        // An empty ring begins again where its memory is still in the cache.
+        let head = (self.head + count as u32) & (self.slots.len() as u32).wrapping_sub(1);
+        self.head = if self.len == 0 { 0 } else { head };
+    }
+
+    #[inline(always)]
+    pub(crate) fn pop(&mut self) -> Option<Packet> {
+        let packet = *self.front()?;
+        self.forget(1);
+        Some(packet)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Packet> {
+        (0..self.len()).map(|place| self.at(place))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        (self.head, self.len) = (0, 0);
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut slots: Vec<Packet> = self.iter().copied().collect();
+        let wanted = (self.slots.len() * 2).max(Self::LEAST);
+        assert!(wanted <= 1 << 31, "fewer than 2^31 packets wait in one place");
+        slots.resize(wanted, Packet::default());
+        self.slots = slots.into_boxed_slice();
+        self.head = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::packet::Contents;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn is_a_queue(steps in prop::collection::vec((0u32..20, 0usize..20), 1..60)) {
+            let (mut ring, mut model) = (Ring::default(), VecDeque::new());
+            let mut number = 0;
+            for (pushed, popped) in steps {
+                for _ in 0..pushed {
+                    let contents = Contents { endpoint: 0, cursor: 0, sequence: number, extra: 0, flags: 0 };
+                    let packet = Packet::new(contents);
+                    number += 1;
+                    ring.push(packet);
+                    model.push_back(packet);
+                }
+                prop_assert!(ring.iter().eq(model.iter()));
+                prop_assert_eq!(ring.pop(), model.pop_front());
+                let gone = popped.min(model.len());
+                ring.forget(gone);
+                model.drain(..gone);
+                prop_assert_eq!(ring.front(), model.front());
+                prop_assert_eq!(ring.len(), model.len());
+            }
+        }
+    }
+}
