@@ -29,7 +29,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Cuts the network into `count` stretches of vertices with about equally many links.
+    /// Cuts the network into parts for `Settings::threads`.
     pub(crate) fn new<P: Probe>(
         network: &Network,
         settings: &Settings,
@@ -103,15 +103,21 @@ impl Layout {
     }
 }
 
+/// Stretches of vertices with about equally much work. A host does with each packet about twice what a
+/// switch does.
 fn cut(network: &Network, count: usize) -> Vec<Range<usize>> {
-    let total = network.links().len();
+    let work = |vertex: usize| {
+        let vertex = VertexId::from_index(vertex);
+        network.outgoing(vertex).len() * if network.role(vertex).is_host() { 2 } else { 1 }
+    };
     let vertices = network.vertex_count();
+    let total: usize = (0..vertices).map(work).sum();
     let mut parts = Vec::new();
-    let (mut first, mut links) = (0, 0);
+    let (mut first, mut done) = (0, 0);
     for vertex in 0..vertices {
-        links += network.outgoing(VertexId::from_index(vertex)).len();
+        done += work(vertex);
         let last = vertex + 1 == vertices;
-        if last || links * count >= total * (parts.len() + 1) {
+        if last || done * count >= total * (parts.len() + 1) {
             parts.push(first..vertex + 1);
             first = vertex + 1;
         }

@@ -172,6 +172,8 @@ pub struct Engine<P = NoProbe> {
     now: SimTime,
     window: u64,
     windows: u64,
+    /// The last window held enough work for several threads.
+    is_worth_sharing: bool,
 }
 
 impl FlowState {
@@ -220,6 +222,7 @@ impl<P: Probe> Engine<P> {
             now: SimTime::START,
             window,
             windows: 0,
+            is_worth_sharing: false,
         })
     }
 
@@ -651,6 +654,10 @@ impl<P: Probe> Engine<P> {
             }
             self.now = self.now.max(SimTime(next));
             if control > packets {
+                if self.is_worth_sharing && rayon::current_thread_index().is_none() {
+                    // Once inside the pool, its threads need not be woken for every window.
+                    return rayon::scope(|_| self.next_event(limit));
+                }
                 let end = (packets + self.window).min(control).min(limit.0.saturating_add(1));
                 self.run_window(Span { start: packets, end });
             } else if let Some((at, act)) = self.control.take()
@@ -663,13 +670,14 @@ impl<P: Probe> Engine<P> {
 
     fn run_window(&mut self, span: Span) {
         let shared = &self.shared;
-        let worked: u64 =
-            self.shards.iter_mut().map(|shard| std::mem::take(&mut shard.worked)).sum();
-        if self.shards.len() > 1 && worked >= WORTH_SHARING_ARRIVALS {
+        if self.is_worth_sharing {
             self.shards.par_iter_mut().for_each(|shard| shard.advance(shared, span));
         } else {
             self.shards.iter_mut().for_each(|shard| shard.advance(shared, span));
         }
+        let worked: u64 =
+            self.shards.iter_mut().map(|shard| std::mem::take(&mut shard.worked)).sum();
+        self.is_worth_sharing = self.shards.len() > 1 && worked >= WORTH_SHARING_ARRIVALS;
         self.exchange();
         self.windows += 1;
         self.settle_completions();
