@@ -151,3 +151,95 @@ fn the_commands_of_the_readme_and_of_operations_do_what_they_say() {
     assert!(shown.contains("transaction 4: it is journalled and comes to its end with the daemon"));
     assert!(shown.contains("\"state\": \"as-wanted\"") && !shown.contains("\"state\": \"unseen\""));
 }
+
+/// What a headless browser makes of the live page once its script has run for some seconds.
+fn look(name: &str) -> String {
+    let file = format!("/tmp/lightloom/{name}");
+    format!(
+        "timeout 60 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
+         --user-data-dir={file}.profile --window-size=1280,1000 --enable-logging=stderr \
+         --virtual-time-budget=5000 --screenshot={file}.png --dump-dom \"$(cat /tmp/lightloom/page)\" \
+         > {file}.html 2> {file}.log\n"
+    )
+}
+
+/// What the browser showed under that name; its picture goes where people can look at it.
+fn looked(folder: &Path, name: &str) -> String {
+    let file = |end: &str| folder.join("lightloom").join(format!("{name}.{end}"));
+    let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
+    std::fs::create_dir_all(&pictures).unwrap();
+    std::fs::copy(file("png"), pictures.join(format!("{name}.png"))).unwrap();
+    let log = std::fs::read_to_string(file("log")).unwrap();
+    let said: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(said.is_empty(), "the script says {said:?}");
+    let page = std::fs::read_to_string(file("html")).unwrap();
+    assert!(!page.contains("does not answer"), "{page}");
+    page
+}
+
+fn count(page: &str, what: &str) -> usize {
+    page.matches(what).count()
+}
+
+/// The live page in a real browser: a change that waits for its confirm, then a bypass and a module that
+/// says nothing any more. Screenshots are kept in `target/tmp/page`.
+#[test]
+fn the_live_page_shows_what_is_going_on() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|folder| folder.join("chromium").is_file()) {
+        println!("skipped: no chromium");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let readme = commands("README.md", "The daemon, without hardware");
+    let (mut script, _) =
+        readme.split_once("lightloom ctl confirm 1").map(|(a, b)| (a.to_owned(), b)).unwrap();
+    script += "lightloom ctl page --listen 127.0.0.1:0 > /tmp/lightloom/page &\n\
+               until test -s /tmp/lightloom/page; do sleep 0.1; done\n";
+    script += &look("waiting");
+    script += "lightloom ctl confirm 1\nlightloom ctl fault n17\n\
+               lightloom device fault --control /tmp/lightloom/faults ocs0 half-open\n\
+               until lightloom ctl status --format json | grep -q '\"unseen\"'; do sleep 0.2; done\n";
+    script += &look("bypassed");
+    script += "kill $DAEMON\n";
+    typed(&script, folder.path(), Duration::from_secs(180));
+
+    let page = looked(folder.path(), "waiting");
+    assert!(page.contains("65 of 65 devices as wanted, version 2"), "{page}");
+    assert!(page.contains("Transaction 1 waits for its confirm: "), "{page}");
+    assert_eq!(count(&page, "class=\"cell as-wanted\""), 65, "a cell for each device");
+    assert_eq!(count(&page, "<circle "), 32, "a dot for each node");
+    assert!(count(&page, "class=\"circuit\"") > 0 && count(&page, "circuit open") == 0);
+    assert!(page.contains("circuits stand at both ends") && page.contains("<td>committed</td>"));
+
+    let page = looked(folder.path(), "bypassed");
+    assert!(page.contains("; around n17"), "{page}");
+    assert!(!page.contains("waits for its confirm"));
+    assert_eq!(count(&page, "class=\"cell unseen\""), 1, "the switch is silent");
+    assert!(page.contains("<td>bypass</td>") && page.contains("<td>ocs0</td>"));
+    assert!(page.contains("64 of 65 devices as wanted"), "{page}");
+}
+
+/// A hundred modules, each read every second: what the daemon holds then.
+#[test]
+fn a_daemon_of_a_hundred_devices_is_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"mkdir -p /tmp/lightloom
+echo 'transceivers: [{names: "n{0..49}/b{0..1}", powered_for: 2s}]' > devices.yaml
+lightloom device serve devices.yaml --links /tmp/lightloom/modules > /dev/null &
+echo 'state_dir: /tmp/lightloom/state
+policies: {poll_every: 1s}
+modules: [{nodes: [0, 49], bundles: 2, serial: "/tmp/lightloom/modules/n{node}-b{bundle}"}]' > daemon.yaml
+lightloomd --config daemon.yaml 2> /tmp/lightloomd.log & DAEMON=$!
+export LIGHTLOOM_SOCKET=/tmp/lightloom/state/lightloomd.sock
+lightloom ctl wait
+lightloom ctl adopt all
+sleep 5
+grep VmRSS /proc/$DAEMON/status
+"#;
+    let shown = typed(script, folder.path(), Duration::from_secs(120));
+    let line = shown.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let resident_kb: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    println!("100 devices, polled every second: {:.1} MB resident", resident_kb as f64 / 1e3);
+    assert!(resident_kb < 30_000, "{line}");
+}

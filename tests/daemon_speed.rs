@@ -15,8 +15,11 @@ use std::time::Instant;
 
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_daemon::controller::{Answer, Apply, Request};
+use lightloom_daemon::driver::preview;
+use lightloom_daemon::driver::scpi::Scpi;
+use lightloom_daemon::mover::Limits;
 use lightloom_daemon::runtime::Call;
-use lightloom_daemon::state::{Fabric, Position, Slot};
+use lightloom_daemon::state::{Fabric, Move, Op, Position, Positions, Slot, Txn};
 use lightloom_fabric::id::NodeId;
 use tokio::sync::oneshot;
 
@@ -119,31 +122,53 @@ fn time_of_changes(nodes: u32) -> Times {
     times
 }
 
-/// What a bare client needs to remove and add circuits on the switch: the device's own time.
+/// Where circuits `1..=circuits` of the switch stand in a round.
+fn circuits_of(round: u32, circuits: u32) -> Positions {
+    (1..=circuits).map(|slot| (Slot(slot), Position(321 + (slot - 1 + round) % 320))).collect()
+}
+
+/// The device's own time: a bare client sends the switch the very lines of an apply, from the read that
+/// arms to the reads that qualify, and waits for each answer.
 fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
     use std::io::{BufRead, BufReader, Write};
     let stream = std::net::TcpStream::connect(at).unwrap();
     stream.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut ask = |verb: &str, shift: u32| {
-        let list = |ports: Vec<String>| format!("(@{})", ports.join(","));
-        let slots = list((1..=circuits).map(|port| port.to_string()).collect());
-        let ports = (0..circuits).map(|port| (321 + (port + shift) % 320).to_string());
-        let line = format!(":oxc:swit:conn:{verb} {slots},{};*OPC?\n", list(ports.collect()));
-        (&stream).write_all(line.as_bytes()).unwrap();
-        let mut answer = String::new();
-        reader.read_line(&mut answer).unwrap();
-        assert_eq!(answer, "1\n");
-    };
-    ask("add", 0);
+    let mut answer = String::new();
     let mut times = Times(Vec::new());
-    for round in 0..rounds {
+    for round in 0..=rounds {
+        let txn = Txn(round);
+        let want = circuits_of(round, circuits);
+        let dark = |(&slot, &from): (&Slot, &Position)| Move { slot, from, to: Position::DARK };
+        let lit = |(&slot, &to): (&Slot, &Position)| Move { slot, from: Position::DARK, to };
+        let before = if round == 0 { Positions::new() } else { circuits_of(round - 1, circuits) };
+        let power: Vec<Slot> = want.keys().copied().collect();
+        let add = want.iter().map(lit).collect();
+        let mut ops = vec![Op::Arm { txn, want }];
+        if round > 0 {
+            ops.push(Op::Switch { txn, moves: before.iter().map(dark).collect() });
+        }
+        ops.push(Op::Switch { txn, moves: add });
+        for _ in 0..Limits::default().power_samples {
+            ops.push(Op::Observe { power: power.clone() });
+        }
+        let lines = preview(&Scpi::new(true), &ops).unwrap();
         let started = Instant::now();
-        ask("sub", round);
-        ask("add", round + 1);
-        times.0.push(started.elapsed().as_secs_f64() * 1e3);
+        for line in lines {
+            (&stream).write_all(&line).unwrap();
+            answer.clear();
+            reader.read_line(&mut answer).unwrap();
+            assert!(answer.starts_with('(') || answer.starts_with("1;0,"), "{answer}");
+        }
+        // The first has nothing to remove.
+        times.0.extend((round > 0).then(|| started.elapsed().as_secs_f64() * 1e3));
     }
-    ask("sub", rounds);
+    let moves = circuits_of(rounds, circuits);
+    let moves =
+        moves.iter().map(|(&slot, &from)| Move { slot, from, to: Position::DARK }).collect();
+    let end = preview(&Scpi::new(true), &[Op::Switch { txn: Txn(0), moves }]).unwrap();
+    (&stream).write_all(&end[0]).unwrap();
+    reader.read_line(&mut answer).unwrap();
     times
 }
 
@@ -158,9 +183,7 @@ fn time_of_circuits(circuits: u32, rounds: u32) -> (Times, Times) {
         let mut rig = Rig::of_devices(&file, folder.path(), None).await;
         let processor = processor_ms();
         for round in 0..=rounds {
-            let position = |slot| Position(321 + (slot - 1 + round) % 320);
-            let circuits = (1..=circuits).map(|slot| (Slot(slot), position(slot))).collect();
-            let target = Fabric::from([("ocs0".into(), circuits)]);
+            let target = Fabric::from([("ocs0".into(), circuits_of(round, circuits))]);
             let started = Instant::now();
             let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
             rig.committed(&answer).await;

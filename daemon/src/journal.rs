@@ -224,6 +224,23 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     where
         R: 'a,
     {
+        self.write(records)?;
+        let synced = self.storage.sync();
+        self.poison_on_error(synced)
+    }
+
+    /// Appends records that become durable with the next [`Journal::append`]: a crash of the
+    /// machine before that can lose them.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub fn write<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = &'a R>,
+    ) -> Result<(), JournalError>
+    where
+        R: 'a,
+    {
         if let Some(why) = &self.poisoned {
             return Err(JournalError::Poisoned(why.clone()));
         }
@@ -236,13 +253,18 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
             }
             lines.push_str(&chain.push(&body));
         }
-        let written = self.storage.append(lines.as_bytes()).and_then(|()| self.storage.sync());
-        if let Err(error) = written {
-            self.poisoned = Some(error.to_string());
-            return Err(error.into());
-        }
+        let written = self.storage.append(lines.as_bytes());
+        self.poison_on_error(written)?;
         self.chain = chain;
         Ok(())
+    }
+
+    /// What a failed write or sync has left on the disk is anybody's guess.
+    fn poison_on_error(&mut self, result: io::Result<()>) -> Result<(), JournalError> {
+        result.map_err(|error| {
+            self.poisoned = Some(error.to_string());
+            error.into()
+        })
     }
 }
 

@@ -194,12 +194,24 @@ pub enum Record {
     },
 }
 
+impl Record {
+    /// Whether everything behind this record waits until it is durable.
+    ///
+    /// Not so for `Fire`, which becomes durable with the next record: its transaction's intent is,
+    /// and after a crash every device that the intent names is looked at, fired or not. So the only
+    /// thing that light waits for is the intent.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        !matches!(self, Self::Fire { .. })
+    }
+}
+
 /// A transaction that has begun and not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
     /// What it wants.
     pub intent: Intent,
-    /// The devices that may have moved.
+    /// The devices that may have moved. After a crash of the machine, others may have as well.
     pub fired: BTreeSet<DeviceName>,
     /// It goes back; how the devices came out of going forward.
     pub turned: Option<BTreeMap<DeviceName, PartEnd>>,

@@ -8,7 +8,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{Answer, Apply, Request};
+use lightloom_daemon::controller::{Answer, Apply, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW, Request};
 use lightloom_daemon::inventory::{Device, Inventory, OnDrift, Recovery};
 use lightloom_daemon::journal::{Journal, read_all};
 use lightloom_daemon::record::{Ledger, Record, TxnResult};
@@ -379,6 +379,29 @@ fn s7_drift_is_seen_within_a_poll_and_fixed_only_by_policy() {
         }
     }
     println!("S7: 200 moves behind our back, all seen within one poll, 100 put back by policy");
+}
+
+/// What the daemon does without being asked is limited over its restarts too.
+#[test]
+fn s7_ten_changes_of_its_own_an_hour_and_no_more_after_a_restart() {
+    let mut inventory = inventory();
+    inventory.on_drift = OnDrift::Restore;
+    let mut world = World::new(7, inventory, Faults::default());
+    world.ask(Micros::from_millis(10), "alice", "first", Request::Apply(apply(1)));
+    world.run_for(Micros::from_secs(2));
+    let mut restored = 0;
+    for _ in 0..15 {
+        let model = world.devices.get_mut(&DeviceName::from("ocs0")).unwrap();
+        model.positions.pop_first();
+        world.run_for(Micros::from_secs(30));
+        restored += usize::from(lit(&world) == target(1));
+        world.kill();
+        world.run_for(Micros::from_secs(1));
+    }
+    assert_eq!(restored, OWN_CHANGES_MAX);
+    world.run_for(OWN_CHANGES_WINDOW);
+    assert_eq!(lit(&world), target(1), "put back when the hour is over");
+    println!("S7: 10 of 15 moves put back over 15 restarts, the others an hour later");
 }
 
 /// S8: two clients with the same version: one wins, the other is told.

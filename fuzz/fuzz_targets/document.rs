@@ -1,4 +1,5 @@
-//! No bytes make the reader of fabric files panic, and a fabric comes out exactly when no error does.
+//! No bytes make the reader of fabric files panic, and a fabric comes out exactly when no error does. The
+//! stored inputs run again in `fabric/tests/replay.rs`.
 #![no_main]
 
 use lightloom_fabric::document::{Severity, Style, render};

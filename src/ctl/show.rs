@@ -63,6 +63,22 @@ pub(super) fn status(status: &Value) -> String {
     page + &transactions(&status["transactions"], 5)
 }
 
+/// Names as people count: n2 before n10.
+fn natural(name: &str) -> Vec<(u64, String)> {
+    let mut parts = vec![(0, String::new())];
+    for letter in name.chars() {
+        let last = parts.len() - 1;
+        match letter.to_digit(10) {
+            Some(digit) if parts[last].1.is_empty() => {
+                parts[last].0 = parts[last].0.saturating_mul(10).saturating_add(digit.into());
+            }
+            Some(digit) => parts.push((digit.into(), String::new())),
+            None => parts[last].1.push(letter),
+        }
+    }
+    parts
+}
+
 /// More devices than fit a screen are counted, and only the odd ones listed.
 const DEVICES_LISTED: usize = 40;
 
@@ -72,7 +88,9 @@ fn devices(devices: &[Value]) -> String {
     let mut table = Table::new(["device", "state", "slots", "identity"]);
     let all = devices.len() <= DEVICES_LISTED;
     let odd = devices.iter().filter(|device| all || !as_wanted(device));
-    for device in odd.take(DEVICES_LISTED) {
+    let mut odd: Vec<&Value> = odd.collect();
+    odd.sort_by_cached_key(|device| natural(&text(&device["name"])));
+    for device in odd.into_iter().take(DEVICES_LISTED) {
         let slots = device["slots"].as_object().map(|slots| {
             let shown = slots.iter().take(4).map(|(slot, to)| format!("{slot}>{to}"));
             let more =
@@ -161,4 +179,16 @@ pub(super) fn diff(diff: &Value) -> String {
     }
     let _ = writeln!(page, "for mode overwrite: --confirmation '{}'", text(&diff["confirmation"]));
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::natural;
+
+    #[test]
+    fn names_are_in_the_order_people_count() {
+        let mut names = ["n10/b1", "ocs0", "n2/b0", "n10/b0", "n1/b0", "n2/b10", "n2/b9"];
+        names.sort_by_key(|name| natural(name));
+        assert_eq!(names, ["n1/b0", "n2/b0", "n2/b9", "n2/b10", "n10/b0", "n10/b1", "ocs0"]);
+    }
 }

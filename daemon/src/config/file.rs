@@ -1,0 +1,338 @@
+//! The daemon's file as people write it: its keys, their defaults, and nothing checked yet.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use lightloom_fabric::units::{Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::linux;
+use crate::inventory::{OnDrift, Recovery};
+use crate::record::OnFailure;
+
+/// The file as people write it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DaemonFile {
+    /// Where the journal and the audit log are kept.
+    pub state_dir: PathBuf,
+    /// The API's Unix socket [default: `lightloomd.sock` in `state_dir`].
+    #[serde(default)]
+    pub socket: Option<PathBuf>,
+    /// The fabric file that plans are checked against. Without it, only targets by device are taken.
+    #[serde(default)]
+    pub fabric: Option<PathBuf>,
+    /// The API over TCP, with mutual TLS only.
+    #[serde(default)]
+    pub tls: Option<TlsFile>,
+    /// What the operator wants done without being asked.
+    #[serde(default)]
+    pub policies: PoliciesFile,
+    /// Devices one by one.
+    #[serde(default)]
+    pub devices: Vec<DeviceFile>,
+    /// Transceivers by pattern.
+    #[serde(default)]
+    pub modules: Vec<ModulesFile>,
+}
+
+/// The API over TCP.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFile {
+    /// Address and port to listen on.
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+    /// The daemon's certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// The authority that signs client certificates, PEM.
+    pub client_ca: PathBuf,
+    /// Who may do what. A certificate that is not listed may do nothing.
+    #[serde(default)]
+    pub clients: Vec<ClientFile>,
+}
+
+/// One client.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientFile {
+    /// Its name in the audit log.
+    pub name: String,
+    /// SHA-256 of its certificate (DER), 64 hex digits.
+    pub sha256: String,
+    /// What it may do.
+    pub roles: BTreeSet<Role>,
+}
+
+/// What a client may do.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Look at everything.
+    Read,
+    /// Have changes worked out.
+    Plan,
+    /// Change what is lit.
+    Apply,
+    /// Confirm what waits for it.
+    Confirm,
+    /// Change the firmware of modules. No verb needs it yet.
+    Firmware,
+}
+
+/// What the operator wants done without being asked.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PoliciesFile {
+    /// When a device does not get to its target.
+    #[schemars(with = "OnFailureFile")]
+    pub on_failure: OnFailure,
+    /// When a dead daemon left a transaction half done.
+    #[schemars(with = "RecoveryFile")]
+    pub recovery: Recovery,
+    /// When a device has moved by itself.
+    #[schemars(with = "OnDriftFile")]
+    pub on_drift: OnDrift,
+    /// When a node or module dies.
+    pub on_fault: OnFault,
+    /// How long a module may be silent before it counts as dead.
+    pub heartbeat: Text<Picoseconds>,
+    /// The most links of one failure domain that may be dark at a time, at least 2.
+    pub dark_links_max: u32,
+    /// How often an idle device is read.
+    pub poll_every: Text<Picoseconds>,
+}
+
+impl Default for PoliciesFile {
+    fn default() -> Self {
+        Self {
+            on_failure: OnFailure::default(),
+            recovery: Recovery::default(),
+            on_drift: OnDrift::default(),
+            on_fault: OnFault::default(),
+            heartbeat: Text(Picoseconds::from_millis(30_000)),
+            dark_links_max: 1024,
+            poll_every: Text(Picoseconds::from_millis(10_000)),
+        }
+    }
+}
+
+/// When a node or module dies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFault {
+    /// Say so.
+    #[default]
+    Report,
+    /// Replan around it and apply the bypass.
+    Bypass,
+}
+
+// The schema twins of policies that live with the pure core.
+#[derive(JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "schema only")]
+enum OnFailureFile {
+    Rollback,
+    Hold,
+}
+#[derive(JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "schema only")]
+enum RecoveryFile {
+    FinishForward,
+    RollBack,
+}
+#[derive(JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "schema only")]
+enum OnDriftFile {
+    Report,
+    Restore,
+}
+
+/// One device.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceFile {
+    /// Its name: `ocs4` and `n17/b0` are the parts of a plan, any other name is reached by target.
+    pub name: String,
+    /// How to talk to it.
+    pub driver: DriverFile,
+    /// Limits other than the usual.
+    #[serde(default)]
+    pub limits: LimitsFile,
+    /// What takes traffic off its slots: slot to slot of a Linux switch.
+    #[serde(default)]
+    pub levers: Vec<LeverFile>,
+    /// Fails operations on purpose, for drills.
+    #[serde(default)]
+    pub chaos: Option<Chances>,
+}
+
+/// Chances, each from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Chances {
+    /// Refused without reaching the device.
+    pub refuse: f64,
+    /// Done by the device, reported as failed.
+    pub fail: f64,
+    /// Lost on the way: the device never hears of it.
+    pub lose_request: f64,
+    /// Done, and the answer lost.
+    pub lose_reply: f64,
+}
+
+/// What takes traffic off a slot.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeverFile {
+    /// The slot of this device.
+    pub slot: u32,
+    /// The Linux switch.
+    pub device: String,
+    /// Its nexthop group.
+    pub group: u32,
+}
+
+/// Limits of a device; what is left out is as usual.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsFile {
+    /// How long it may take to answer one operation [default: 2s].
+    pub reply_within: Option<Text<Picoseconds>>,
+    /// How long to keep reading it when its state is unknown [default: 30s].
+    pub reconcile_within: Option<Text<Picoseconds>>,
+    /// How long light may take to settle [default: 1s].
+    pub settle_within: Option<Text<Picoseconds>>,
+    /// The least optical power of a lit slot in dBm [default: -14].
+    pub power_min_dbm: Option<f64>,
+    /// Good reads in a row before power is believed [default: 3].
+    pub power_samples: Option<u32>,
+}
+
+/// How to talk to a device.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum DriverFile {
+    /// A transceiver with a switch inside, over a serial line.
+    Ocstrx(SerialFile),
+    /// An optical switch that speaks SCPI.
+    Scpi(ScpiFile),
+    /// An optical switch that speaks TL1.
+    Tl1(Tl1File),
+    /// A SONiC optical switch, through its database.
+    Sonic(SonicFile),
+    /// This machine's kernel: links, addresses, nexthop groups, rates.
+    Linux(linux::LinuxFile),
+}
+
+/// A serial line.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SerialFile {
+    /// The line or pty.
+    pub serial: String,
+    /// Its rate [default: 921600].
+    #[serde(default = "usual_rate")]
+    pub bits_per_second: u32,
+    /// What must hold of the data paths when light moves [default: hot].
+    #[serde(default)]
+    pub policy: PathPolicy,
+}
+
+fn usual_rate() -> u32 {
+    921_600
+}
+
+/// What must hold of a module's data paths when its light moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathPolicy {
+    /// All deactivated.
+    Deactivated,
+    /// Transmitters muted by the module.
+    Mute,
+    /// Nothing: light moves with the transmitters on.
+    #[default]
+    Hot,
+}
+
+/// SCPI, over TCP or a serial line.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScpiFile {
+    /// `host:port`.
+    #[serde(default)]
+    pub tcp: Option<String>,
+    /// Or a serial line, 38400 8N1.
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// Whether it has power monitors [default: yes].
+    #[serde(default = "yes")]
+    pub power_monitor: bool,
+}
+
+/// TL1 over TCP.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tl1File {
+    /// `host:port`.
+    pub tcp: String,
+    /// The account.
+    pub user: String,
+    /// The file its password is in.
+    pub password_file: PathBuf,
+    /// Take a vendor's default password all the same: for emulated devices.
+    #[serde(default)]
+    pub allow_default_password: bool,
+    /// Whether it has power monitors [default: yes].
+    #[serde(default = "yes")]
+    pub power_monitor: bool,
+}
+
+/// The SONiC database.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SonicFile {
+    /// `host:port` of its Redis server.
+    pub tcp: String,
+    /// The file its password is in.
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    /// Read back from CONFIG_DB: for a database without a switch behind it.
+    #[serde(default)]
+    pub read_config: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Transceivers by pattern.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModulesFile {
+    /// First and last node.
+    pub nodes: [u32; 2],
+    /// Bundles of each node.
+    pub bundles: u8,
+    /// The line, with `{node}` and `{bundle}` for the numbers.
+    pub serial: String,
+    /// Its rate [default: 921600].
+    #[serde(default = "usual_rate")]
+    pub bits_per_second: u32,
+    /// What must hold of the data paths when light moves [default: hot].
+    #[serde(default)]
+    pub policy: PathPolicy,
+    /// Limits other than the usual.
+    #[serde(default)]
+    pub limits: LimitsFile,
+}

@@ -1,0 +1,158 @@
+//! One operation at a time to each device: sends, answers, deadlines, polls.
+
+use super::drift::own;
+use super::{Action, Controller, Flight, Note, Seen, Ticket};
+use crate::drive::{Command, Drive, Site};
+use crate::inventory::Inventory;
+use crate::record::Cause;
+use crate::state::{DeviceName, Micros, Now, Op, Outcome};
+
+impl Controller {
+    pub(super) fn send(
+        &mut self,
+        now: &Now,
+        device: &DeviceName,
+        op: Op,
+        drives: bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let reply_within = self.inventory.limits(device).reply_within;
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        if seen.in_flight.is_some() {
+            seen.waiting.push_back((op, drives));
+            return;
+        }
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        seen.in_flight = Some(Flight { ticket, deadline: now.mono + reply_within, drives });
+        actions.push(Action::Send(device.clone(), ticket, op));
+    }
+
+    pub(super) fn reply(
+        &mut self,
+        now: &Now,
+        device: &DeviceName,
+        ticket: Ticket,
+        outcome: Outcome,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        let Some(flight) = seen.in_flight.take_if(|flight| flight.ticket == ticket) else {
+            actions.push(Action::Note(Note::Late(device.clone())));
+            return;
+        };
+        seen.next_poll = now.mono + self.inventory.poll_every;
+        match &outcome {
+            Outcome::Done(Some(observation)) => {
+                seen.observed = Some(observation.clone());
+                seen.read_at = now.mono;
+                self.note_drift(device, actions);
+                self.note_darkness(now, device);
+            }
+            Outcome::Unknown(why) => {
+                actions.push(Action::Note(Note::Unknown(device.clone(), why.clone())));
+            }
+            _ => {}
+        }
+        if flight.drives {
+            self.drive(now, actions, |drive, site| drive.reply(now.mono, site, device, outcome));
+        }
+        self.send_next(now, device, actions);
+    }
+
+    fn drive(
+        &mut self,
+        now: &Now,
+        actions: &mut Vec<Action>,
+        step: impl FnOnce(&mut Drive, &Inventory) -> Vec<Command>,
+    ) {
+        if let Some(drive) = &mut self.drive {
+            let commands = step(drive, &self.inventory);
+            self.execute(now, commands, actions);
+        }
+    }
+
+    fn send_next(&mut self, now: &Now, device: &DeviceName, actions: &mut Vec<Action>) {
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        if seen.in_flight.is_none()
+            && let Some((op, drives)) = seen.waiting.pop_front()
+        {
+            self.send(now, device, op, drives, actions);
+        }
+    }
+
+    pub(super) fn up(&mut self, now: &Now, device: DeviceName, actions: &mut Vec<Action>) {
+        let Some(seen) = self.devices.get_mut(&device) else { return };
+        seen.up = true;
+        seen.observed = None;
+        actions.push(Action::Note(Note::Up(device.clone())));
+        if seen.in_flight.is_none() {
+            self.send(now, &device, Op::Observe { power: Vec::new() }, false, actions);
+        }
+    }
+
+    pub(super) fn down(
+        &mut self,
+        now: &Now,
+        device: DeviceName,
+        reason: String,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(seen) = self.devices.get_mut(&device) else { return };
+        seen.up = false;
+        seen.observed = None;
+        let ticket = seen.in_flight.as_ref().map(|flight| flight.ticket);
+        actions.push(Action::Note(Note::Down(device.clone(), reason.clone())));
+        if let Some(ticket) = ticket {
+            self.reply(now, &device, ticket, Outcome::Unknown(reason), actions);
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: &Now, actions: &mut Vec<Action>) {
+        self.time_out(now, actions);
+        self.drive(now, actions, |drive, site| drive.tick(now.mono, site));
+        self.poll(now, actions);
+        if self.drive.is_none() && now.mono >= self.own_not_before {
+            self.confirm_too_late(now, actions);
+            self.restore_drift(now, actions);
+        }
+    }
+
+    fn time_out(&mut self, now: &Now, actions: &mut Vec<Action>) {
+        let late = |seen: &Seen| seen.in_flight.clone().filter(|f| f.deadline <= now.mono);
+        let late: Vec<(DeviceName, Ticket)> = self
+            .devices
+            .iter()
+            .filter_map(|(device, seen)| Some((device.clone(), late(seen)?.ticket)))
+            .collect();
+        for (device, ticket) in late {
+            actions.push(Action::Abandon(device.clone(), ticket));
+            let outcome = Outcome::Unknown("no answer in time".into());
+            self.reply(now, &device, ticket, outcome, actions);
+        }
+    }
+
+    fn poll(&mut self, now: &Now, actions: &mut Vec<Action>) {
+        let due = |seen: &Seen| seen.up && seen.in_flight.is_none() && seen.next_poll <= now.mono;
+        let due: Vec<DeviceName> =
+            self.devices.iter().filter(|(_, s)| due(s)).map(|(d, _)| d.clone()).collect();
+        for device in due {
+            let lit = self.ledger.owned.get(&device).map(|p| p.keys().copied().collect());
+            let op = Op::Observe { power: lit.unwrap_or_default() };
+            self.send(now, &device, op, false, actions);
+        }
+    }
+
+    fn confirm_too_late(&mut self, now: &Now, actions: &mut Vec<Action>) {
+        let Some(pending) = self.ledger.pending.clone() else { return };
+        if pending.deadline(now) > now.mono {
+            return;
+        }
+        self.own_not_before = now.mono + Micros::from_secs(1);
+        let request = format!("confirm-timeout-{}", pending.txn);
+        let asked = own("policy:confirm-timeout", request);
+        let cause = Cause::ConfirmTimeout(pending.txn);
+        // Refused while a device is unread: tried again in a second.
+        self.undo(now, asked, pending.txn, cause, actions);
+    }
+}

@@ -1,0 +1,215 @@
+//! What clients ask for: apply, confirm, roll back, adopt, hold. Each is answered at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::drift::is_own_change;
+use super::{Action, Answer, Apply, Controller, OWN_CHANGES_MAX, Request};
+use crate::change::Mode;
+use crate::drive::{IN_USE, Site, Start};
+use crate::record::{Asked, Cause, Intent, Record};
+use crate::state::{DeviceName, Fabric, Move, Now, Op, Position, Slot, Txn};
+
+impl Controller {
+    pub(super) fn request(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        request: Request,
+        actions: &mut Vec<Action>,
+    ) -> Answer {
+        if let Some((digest, txn)) = self.ledger.requests.get(&asked.request) {
+            if *digest != asked.digest {
+                let reason = format!("request id `{}` was used for another request", asked.request);
+                return Answer::Conflict { reason };
+            }
+            return txn.map_or(Answer::Done, |txn| Answer::Accepted { txn });
+        }
+        match request {
+            Request::Apply(apply) => self.apply(now, asked, apply, actions),
+            Request::Confirm(txn) => self.confirm(asked, txn, actions),
+            Request::Rollback(txn) => self.rollback(now, asked, txn, actions),
+            Request::Adopt(devices) => self.adopt(asked, &devices, actions),
+            Request::Hold { slots, drained } => self.hold(now, asked, &slots, drained, actions),
+        }
+    }
+
+    pub(super) fn busy(&self) -> Option<Answer> {
+        let conflict = |reason| Some(Answer::Conflict { reason });
+        if let Some(open) = &self.ledger.open {
+            return conflict(format!("transaction {} is on its way", open.intent.txn));
+        }
+        let pending = self.ledger.pending.as_ref()?;
+        conflict(format!("transaction {} waits for its confirm", pending.txn))
+    }
+
+    pub(super) fn apply(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        apply: Apply,
+        actions: &mut Vec<Action>,
+    ) -> Answer {
+        if let Some(conflict) = self.busy() {
+            return conflict;
+        }
+        if let Some(version) = apply.version.filter(|v| *v != self.ledger.version) {
+            let reason =
+                format!("planned against version {version}, now is {}", self.ledger.version);
+            return Answer::Conflict { reason };
+        }
+        match self.preview(&apply) {
+            Err(reasons) => Answer::Refused { reasons },
+            Ok(preview) => self.begin(now, asked, apply, preview.changes, actions),
+        }
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        apply: Apply,
+        changes: BTreeMap<DeviceName, Vec<Move>>,
+        actions: &mut Vec<Action>,
+    ) -> Answer {
+        if is_own_change(&asked.actor, apply.cause.as_ref()) {
+            self.own_changes.push_back(now.mono);
+            let surplus = self.own_changes.len().saturating_sub(OWN_CHANGES_MAX);
+            self.own_changes.drain(..surplus);
+        }
+        let txn = Txn(self.ledger.last_txn.0 + 1);
+        let side = |pick: fn(&Move) -> Position| -> Fabric {
+            let of = |moves: &Vec<Move>| moves.iter().map(|m| (m.slot, pick(m))).collect();
+            changes.iter().map(|(device, moves)| (device.clone(), of(moves))).collect()
+        };
+        let (before, after) = (side(|m| m.from), side(|m| m.to));
+        let owned = |device| self.ledger.owned.get(device).cloned().unwrap_or_default();
+        let owned_before: Fabric = apply.target.keys().map(|d| (d.clone(), owned(d))).collect();
+        let intent = Intent {
+            txn,
+            asked,
+            cause: apply.cause.unwrap_or(Cause::Apply),
+            plan_sha256: apply.plan_sha256,
+            mode: apply.mode,
+            before: before.clone(),
+            after: after.clone(),
+            goal: apply.target,
+            owned_before,
+            confirm_within: apply.confirm_within,
+            on_failure: apply.on_failure.unwrap_or(self.inventory.on_failure),
+            wall_ms: now.wall_ms,
+        };
+        self.neighbours = apply.neighbours;
+        self.append(Record::Intent(Box::new(intent)), actions);
+        self.run(now, after, Start::AllOrNothing(before), actions);
+        Answer::Accepted { txn }
+    }
+
+    fn confirm(&mut self, asked: Asked, txn: Txn, actions: &mut Vec<Action>) -> Answer {
+        match &self.ledger.pending {
+            Some(pending) if pending.txn == txn && self.drive.is_none() => {
+                self.append(Record::Confirmed { txn, asked }, actions);
+                Answer::Done
+            }
+            Some(pending) => Answer::Conflict {
+                reason: format!("transaction {} waits for a confirm, not {txn}", pending.txn),
+            },
+            None => Answer::Conflict { reason: "nothing waits for a confirm".into() },
+        }
+    }
+
+    fn rollback(&mut self, now: &Now, asked: Asked, txn: Txn, actions: &mut Vec<Action>) -> Answer {
+        if self.ledger.open.is_some() {
+            return self.busy().unwrap_or(Answer::Done);
+        }
+        if let Some(pending) = self.ledger.pending.as_ref().filter(|p| p.txn < txn) {
+            let reason = format!("transaction {} waits for its confirm", pending.txn);
+            return Answer::Conflict { reason };
+        }
+        self.undo(now, asked, txn, Cause::Rollback(txn), actions)
+    }
+
+    pub(super) fn undo(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        txn: Txn,
+        cause: Cause,
+        actions: &mut Vec<Action>,
+    ) -> Answer {
+        let Some(target) = self.ledger.stood_before(txn) else {
+            let reasons = vec![format!("transaction {txn} is not in the history")];
+            return Answer::Refused { reasons };
+        };
+        // What is undone is known by its plan again, so that a fault afterwards finds its bypass.
+        let past = self.ledger.history.iter().find(|past| past.txn == txn);
+        let plan_sha256 = past.map(|past| past.plan_before.clone()).unwrap_or_default();
+        let (mode, cause) = (Mode::Update, Some(cause));
+        let apply = Apply { target, mode, cause, plan_sha256, ..Default::default() };
+        match self.preview(&apply) {
+            Err(reasons) => Answer::Refused { reasons },
+            Ok(preview) => self.begin(now, asked, apply, preview.changes, actions),
+        }
+    }
+
+    fn adopt(&mut self, asked: Asked, devices: &[DeviceName], actions: &mut Vec<Action>) -> Answer {
+        if let Some(conflict) = self.busy() {
+            return conflict;
+        }
+        let mut positions = Fabric::new();
+        let mut reasons = Vec::new();
+        for device in devices {
+            match self.devices.get(device).and_then(|d| d.observed.as_ref().filter(|_| d.up)) {
+                Some(seen) => {
+                    positions.insert(device.clone(), seen.positions.clone());
+                }
+                None => reasons.push(format!("{device}: not read, so there is nothing to adopt")),
+            }
+        }
+        if !reasons.is_empty() {
+            return Answer::Refused { reasons };
+        }
+        self.append(Record::Adopted { asked, positions }, actions);
+        for device in devices {
+            self.note_drift(device, actions);
+        }
+        Answer::Done
+    }
+
+    /// Levers held drained are switched at once, outside any transaction: they move traffic, not
+    /// light. The record comes first, so a crash in between leaves them held and read as drifted.
+    fn hold(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        slots: &[(DeviceName, Slot)],
+        drained: bool,
+        actions: &mut Vec<Action>,
+    ) -> Answer {
+        if let Some(open) = &self.ledger.open {
+            let reason = format!("transaction {} is on its way", open.intent.txn);
+            return Answer::Conflict { reason };
+        }
+        let lever = |(device, slot): &(DeviceName, Slot)| {
+            if self.is_lever(device) {
+                return Some((device.clone(), *slot));
+            }
+            self.inventory.lever(device, *slot)
+        };
+        let levers: BTreeSet<_> = slots.iter().filter_map(lever).collect();
+        if levers.is_empty() {
+            let reasons = vec!["none of these has a lever that takes traffic off it".into()];
+            return Answer::Refused { reasons };
+        }
+        let record = Record::Held { asked, levers: levers.clone(), drained };
+        self.append(record, actions);
+        let (from, to) = if drained { (IN_USE, Position::DARK) } else { (Position::DARK, IN_USE) };
+        let txn = self.ledger.last_txn;
+        for (device, slot) in levers {
+            let op = Op::Switch { txn, moves: vec![Move { slot, from, to }] };
+            self.send(now, &device, op, false, actions);
+            let observe = Op::Observe { power: Vec::new() };
+            self.send(now, &device, observe, false, actions);
+        }
+        Answer::Done
+    }
+}

@@ -1,0 +1,203 @@
+//! One transaction on its way: what a drive wants becomes records and sends, and its end a result.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Action, Controller, Note};
+use crate::drive::{Command, Drive, PartEnd, Site, Start, Verdict};
+use crate::inventory::Recovery;
+use crate::record::{OnFailure, Open, Pending, Record, TxnResult};
+use crate::state::{DeviceName, Fabric, Now, Op, at};
+
+impl Controller {
+    pub(super) fn recover(&mut self, now: &Now, actions: &mut Vec<Action>) {
+        let Some(open) = self.ledger.open.clone() else { return };
+        let forward = open.turned.is_none()
+            && !open.fired.is_empty()
+            && self.inventory.recovery == Recovery::FinishForward;
+        if forward {
+            self.run(now, open.intent.after, Start::WhatAnswers, actions);
+        } else {
+            // Which devices were fired may have been lost: all are looked at.
+            let all = open.intent.before.keys().cloned().collect();
+            self.go_back(now, &open, &all, BTreeMap::new(), actions);
+        }
+    }
+
+    pub(super) fn run(
+        &mut self,
+        now: &Now,
+        target: Fabric,
+        start: Start,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(open) = &self.ledger.open else { return };
+        let (txn, held) = (open.intent.txn, self.ledger.held.clone());
+        let standing = self.standing_opposite(&target);
+        let neighbours = self.neighbours.clone();
+        let mut drive = Drive::new(txn, target, start, neighbours, held, standing);
+        let commands = drive.begin(now.mono, &self.inventory);
+        self.drive = Some(drive);
+        self.execute(now, commands, actions);
+    }
+
+    /// Where the devices stand that are at the far ends of these.
+    fn standing_opposite(&self, target: &Fabric) -> Fabric {
+        let ends = target.iter().flat_map(|(device, slots)| {
+            slots.iter().filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to))
+        });
+        let opposite: BTreeSet<&DeviceName> =
+            ends.map(|(far, ..)| far).filter(|far| !target.contains_key(*far)).collect();
+        let seen =
+            |far: &&DeviceName| self.devices.get(*far).filter(|seen| seen.up)?.observed.as_ref();
+        let stands = opposite.iter().filter_map(|far| Some(((*far).clone(), seen(far)?)));
+        stands.map(|(far, seen)| (far, seen.positions.clone())).collect()
+    }
+
+    pub(super) fn execute(&mut self, now: &Now, commands: Vec<Command>, actions: &mut Vec<Action>) {
+        for command in commands {
+            match command {
+                Command::Send(device, op) => {
+                    let drives = !matches!(op, Op::Disarm { .. });
+                    self.send(now, &device, op, drives, actions);
+                }
+                Command::Fire(wave) => {
+                    let Some(txn) = self.ledger.open.as_ref().map(|o| o.intent.txn) else {
+                        continue;
+                    };
+                    self.append(Record::Fire { txn, wave }, actions);
+                    actions.push(Action::Note(Note::Fired(txn)));
+                }
+                Command::End(parts) => self.drive_ended(now, parts, actions),
+            }
+        }
+    }
+
+    fn drive_ended(
+        &mut self,
+        now: &Now,
+        parts: BTreeMap<DeviceName, PartEnd>,
+        actions: &mut Vec<Action>,
+    ) {
+        self.drive = None;
+        let Some(open) = self.ledger.open.clone() else { return };
+        let mut parts = parts;
+        self.look_again(&open, &mut parts);
+        let applied = parts.values().all(|part| part.verdict == Verdict::Applied);
+        match &open.turned {
+            None if applied => self.end(now, TxnResult::Committed, parts, actions),
+            None if open.fired.is_empty() => self.end(now, TxnResult::Aborted, parts, actions),
+            None if open.intent.on_failure == OnFailure::Hold => {
+                self.end(now, TxnResult::Partial, parts, actions);
+            }
+            None => self.go_back(now, &open, &open.fired, parts, actions),
+            Some(forward) => {
+                let back = applied && !open.fired.is_empty();
+                let parts = merge(forward, parts, &open.fired);
+                let result = match (applied, back) {
+                    (true, true) => TxnResult::RolledBack,
+                    (true, false) => TxnResult::Aborted,
+                    _ => TxnResult::Partial,
+                };
+                self.end(now, result, parts, actions);
+            }
+        }
+    }
+
+    /// A device that was done early may have been read since, and stand elsewhere by then: a
+    /// command from before a time-out can arrive late.
+    fn look_again(&self, open: &Open, parts: &mut BTreeMap<DeviceName, PartEnd>) {
+        let target = if open.turned.is_some() { &open.intent.before } else { &open.intent.after };
+        for (device, part) in parts.iter_mut().filter(|(_, p)| p.verdict == Verdict::Applied) {
+            let Some(want) = target.get(device) else { continue };
+            let Some(seen) = self.devices.get(device).and_then(|d| d.observed.as_ref()) else {
+                continue;
+            };
+            let moved = want.iter().find(|(slot, to)| at(&seen.positions, **slot) != **to);
+            if let Some((slot, to)) = moved {
+                part.verdict = Verdict::Failed;
+                part.detail = format!("slot {slot} was read at {to} and has moved since");
+            }
+        }
+    }
+
+    /// Turns the transaction round for the devices that may have moved: the others stand at
+    /// `before`, so for them the way back is empty.
+    fn go_back(
+        &mut self,
+        now: &Now,
+        open: &Open,
+        devices: &BTreeSet<DeviceName>,
+        parts: BTreeMap<DeviceName, PartEnd>,
+        actions: &mut Vec<Action>,
+    ) {
+        if open.turned.is_none() {
+            self.append(Record::Turn { txn: open.intent.txn, parts }, actions);
+        }
+        let mut target = open.intent.before.clone();
+        target.retain(|device, _| devices.contains(device));
+        self.neighbours.clear();
+        self.run(now, target, Start::WhatAnswers, actions);
+    }
+
+    fn end(
+        &mut self,
+        now: &Now,
+        result: TxnResult,
+        parts: BTreeMap<DeviceName, PartEnd>,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(open) = &self.ledger.open else { return };
+        let (txn, within) = (open.intent.txn, open.intent.confirm_within);
+        let committed = result == TxnResult::Committed;
+        let pending = within.filter(|_| committed);
+        let pending = pending.map(|within| Pending { txn, since: now.clone(), within });
+        // Devices the target names and nothing had to move on are ours as well now.
+        let mut parts = parts;
+        if committed {
+            for device in open.intent.goal.keys() {
+                let applied = PartEnd { verdict: Verdict::Applied, detail: String::new() };
+                parts.entry(device.clone()).or_insert(applied);
+            }
+        }
+        let devices: Vec<DeviceName> = parts.keys().cloned().collect();
+        self.append(Record::End { txn, result, parts, pending }, actions);
+        actions.push(Action::Note(Note::Ended(txn, result)));
+        for device in devices {
+            self.note_drift(&device, actions);
+        }
+    }
+}
+
+/// How devices came out of a transaction that went forward and then back.
+fn merge(
+    forward: &BTreeMap<DeviceName, PartEnd>,
+    back: BTreeMap<DeviceName, PartEnd>,
+    fired: &BTreeSet<DeviceName>,
+) -> BTreeMap<DeviceName, PartEnd> {
+    let mut parts = forward.clone();
+    for part in parts.values_mut().filter(|part| part.verdict == Verdict::Applied) {
+        part.verdict = Verdict::Untouched;
+    }
+    for (device, back) in back {
+        let before = parts.get(&device).filter(|part| !part.detail.is_empty());
+        let why = before.map(|part| part.detail.clone()).unwrap_or_default();
+        let part = match back.verdict {
+            Verdict::Applied if fired.contains(&device) => {
+                PartEnd { verdict: Verdict::RolledBack, detail: why }
+            }
+            Verdict::Applied | Verdict::Untouched => {
+                PartEnd { verdict: Verdict::Untouched, detail: why }
+            }
+            verdict => {
+                let detail = if why.is_empty() {
+                    format!("rolling back: {}", back.detail)
+                } else {
+                    format!("{why}; rolling back: {}", back.detail)
+                };
+                PartEnd { verdict, detail }
+            }
+        };
+        parts.insert(device, part);
+    }
+    parts
+}

@@ -1,0 +1,390 @@
+//! S3 of docs/reliability.md: each byte between the daemon and a device, one at a time, lost, doubled,
+//! changed or swapped with the next. The shipping controller and drivers change circuits of emulated
+//! devices, in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use lightloom_daemon::controller::{
+    Action, Apply, Controller, Event, Note, ReplyTo, Request, Ticket,
+};
+use lightloom_daemon::driver::ocstrx::OcsTrx;
+use lightloom_daemon::driver::scpi::Scpi;
+use lightloom_daemon::driver::tl1::Tl1;
+use lightloom_daemon::driver::{Dialect, Reached, Session};
+use lightloom_daemon::inventory::{Device as Installed, Inventory};
+use lightloom_daemon::record::{Asked, Ledger, TxnResult};
+use lightloom_daemon::state::{
+    DeviceName, Fabric, Micros, Now, Outcome, Position, Positions, Sharing, Slot,
+};
+use lightloom_emulator::device::{
+    Device, Line, OpticalSwitch, Output, Port, SwitchSpec, Transceiver, TransceiverSpec,
+};
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_firmware_api::path::Policy;
+
+/// What happens to one byte.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Lost,
+    Doubled,
+    Flipped,
+    Swapped,
+}
+
+const EVERY_DAMAGE: [Damage; 4] = [Damage::Lost, Damage::Doubled, Damage::Flipped, Damage::Swapped];
+
+/// Both ways of a line: counts bytes and damages one.
+#[derive(Debug, Default)]
+struct Wire {
+    carried: usize,
+    damage: Option<(usize, Damage)>,
+}
+
+impl Wire {
+    fn carry(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        let first = self.carried;
+        self.carried += bytes.len();
+        let Some((position, damage)) = self.damage else { return bytes };
+        let Some(at) = position.checked_sub(first).filter(|at| *at < bytes.len()) else {
+            return bytes;
+        };
+        match damage {
+            Damage::Lost => drop(bytes.remove(at)),
+            Damage::Doubled => bytes.insert(at, bytes[at]),
+            Damage::Flipped => bytes[at] ^= 1 << (position % 8),
+            Damage::Swapped if at + 1 < bytes.len() => bytes.swap(at, at + 1),
+            Damage::Swapped => {}
+        }
+        bytes
+    }
+}
+
+/// How a change came out, and where the light really is.
+#[derive(Debug)]
+struct End {
+    /// As the controller says; nothing where it refused to begin.
+    result: Option<TxnResult>,
+    took: Micros,
+    bytes: usize,
+}
+
+/// A controller, one session and one emulated device, under one clock.
+struct Bench<D, E> {
+    controller: Controller,
+    session: Session<D>,
+    device: E,
+    truth: fn(&E, SimTime) -> Positions,
+    port: Port,
+    wire: Wire,
+    line: Line,
+    now: SimTime,
+    /// Connected, with nothing or one operation on its way.
+    is_up: bool,
+    flight: Option<Ticket>,
+    connect_at: Option<SimTime>,
+    give_up_hello_at: Option<SimTime>,
+    events: VecDeque<Event>,
+    ended: Vec<TxnResult>,
+}
+
+const NAME: &str = "device";
+/// As in the daemon.
+const BACKOFF: Picoseconds = Picoseconds::from_millis(50);
+const HELLO_WITHIN: Picoseconds = Picoseconds::from_millis(3000);
+
+impl<D: Dialect, E: Device> Bench<D, E> {
+    fn new(
+        sharing: Sharing,
+        dialect: D,
+        device: E,
+        port: Port,
+        truth: fn(&E, SimTime) -> Positions,
+    ) -> Self {
+        let mut inventory = Inventory::default();
+        let mut installed = Installed::new(sharing);
+        // More reads would only show the same bytes again.
+        installed.limits.power_samples = 1;
+        inventory.devices.insert(NAME.into(), installed);
+        let now = SimTime::START + Picoseconds::from_millis(1000);
+        let (controller, _) = Controller::start(inventory, Ledger::default(), &clocks(now));
+        Self {
+            controller,
+            session: Session::new(dialect),
+            device,
+            truth,
+            port,
+            wire: Wire::default(),
+            line: Line(0),
+            now,
+            is_up: false,
+            flight: None,
+            connect_at: Some(now),
+            give_up_hello_at: None,
+            events: VecDeque::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    fn connect(&mut self) {
+        self.connect_at = None;
+        self.give_up_hello_at = Some(self.now + HELLO_WITHIN);
+        self.line = Line(self.line.0 + 1);
+        let mut out = Vec::new();
+        self.device.open(self.now, self.line, self.port, &mut out);
+        let mut sent = Vec::new();
+        self.session.connected(&mut sent);
+        self.talk(sent, out);
+    }
+
+    fn hang_up(&mut self, why: &str) {
+        self.session.closed();
+        self.device.close(self.now, self.line);
+        self.connect_at = Some(self.now + BACKOFF);
+        self.give_up_hello_at = None;
+        if let Some(ticket) = self.flight.take() {
+            self.answer(ticket, Outcome::Unknown(why.into()));
+        }
+        if std::mem::take(&mut self.is_up) {
+            self.events.push_back(Event::Down(NAME.into(), why.into()));
+        }
+    }
+
+    fn answer(&mut self, ticket: Ticket, outcome: Outcome) {
+        self.events.push_back(Event::Reply { device: NAME.into(), ticket, outcome });
+    }
+
+    /// Carries bytes to and fro until nobody has anything to say at this moment.
+    fn talk(&mut self, mut sent: Vec<u8>, mut out: Vec<Output>) {
+        loop {
+            for output in std::mem::take(&mut out) {
+                match output {
+                    Output::Bytes(line, bytes) if line == self.line => {
+                        let bytes = self.wire.carry(&bytes);
+                        let reached = self.session.received(&bytes, &mut sent);
+                        self.reached(reached);
+                    }
+                    Output::Close(line) if line == self.line => self.hang_up("closed"),
+                    Output::Bytes(..) | Output::Close(_) => {}
+                }
+            }
+            if sent.is_empty() || self.connect_at.is_some() {
+                return;
+            }
+            let bytes = self.wire.carry(&std::mem::take(&mut sent));
+            self.device.on_bytes(self.now, self.line, &bytes, &mut out);
+        }
+    }
+
+    fn reached(&mut self, reached: Option<Reached>) {
+        match reached {
+            Some(Reached::Ready(_)) => {
+                self.is_up = true;
+                self.give_up_hello_at = None;
+                self.events.push_back(Event::Up(NAME.into()));
+            }
+            Some(Reached::Ended(outcome)) => {
+                let is_unknown = matches!(outcome, Outcome::Unknown(_));
+                if let Some(ticket) = self.flight.take() {
+                    self.answer(ticket, outcome);
+                }
+                if is_unknown {
+                    self.hang_up("unknown");
+                }
+            }
+            Some(Reached::Lost(why)) => self.hang_up(&why),
+            None => {}
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        for action in self.controller.handle(&clocks(self.now), event) {
+            match action {
+                Action::Send(_, ticket, _) if !self.is_up => {
+                    self.answer(ticket, Outcome::Unknown("not connected".into()));
+                }
+                Action::Send(_, ticket, op) => {
+                    let mut sent = Vec::new();
+                    match self.session.start(&op, &mut sent) {
+                        Some(outcome) => self.answer(ticket, outcome),
+                        None => self.flight = Some(ticket),
+                    }
+                    self.talk(sent, Vec::new());
+                }
+                Action::Abandon(_, ticket) => {
+                    if self.flight == Some(ticket) {
+                        self.flight = None;
+                        self.hang_up("no answer in time");
+                    }
+                }
+                Action::Note(Note::Ended(_, result)) => self.note_end(result),
+                Action::Append(_) | Action::Answer(..) | Action::Note(_) => {}
+            }
+        }
+    }
+
+    /// What is called committed is so at that moment.
+    fn note_end(&mut self, result: TxnResult) {
+        self.ended.push(result);
+        if result == TxnResult::Committed {
+            let owned = self.controller.ledger().owned.get(&DeviceName::from(NAME));
+            let truth = (self.truth)(&self.device, self.now);
+            assert_eq!(owned, Some(&truth), "committed, {:?}", self.wire);
+        }
+    }
+
+    fn run_until(&mut self, end: SimTime, is_over: impl Fn(&Self) -> bool) {
+        while !is_over(self) {
+            if let Some(event) = self.events.pop_front() {
+                self.handle(event);
+                continue;
+            }
+            let now = clocks(self.now);
+            let deadline = self.controller.deadline(&now).map(|at| SimTime(at.0 * 1_000_000));
+            let times =
+                [self.device.next_wakeup(), deadline, self.connect_at, self.give_up_hello_at];
+            let Some(next) = times.into_iter().flatten().min().filter(|at| *at <= end) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            let mut out = Vec::new();
+            self.device.on_time(self.now, &mut out);
+            self.talk(Vec::new(), out);
+            if self.connect_at.is_some_and(|at| at <= self.now) {
+                self.connect();
+            }
+            if self.give_up_hello_at.is_some_and(|at| at <= self.now) {
+                self.hang_up("no answer to hello in time");
+            }
+            if deadline.is_some_and(|at| at <= self.now) {
+                self.handle(Event::Tick);
+            }
+        }
+        if !is_over(self) {
+            self.now = self.now.max(end);
+        }
+    }
+
+    fn ask(&mut self, request: Request) {
+        let id = format!("r{}", self.now.0);
+        let asked = Asked { actor: "test".into(), digest: id.clone(), request: id };
+        self.handle(Event::Request { asked, request, reply_to: ReplyTo(0) });
+    }
+
+    /// Reads the device, takes what is lit, brings it to `goal`, and lets two polls pass.
+    fn change(mut self, goal: &Positions, damage: Option<(usize, Damage)>) -> End {
+        self.wire.damage = damage;
+        let within = |bench: &Self, ms| bench.now + Picoseconds::from_millis(ms);
+        let is_read =
+            |bench: &Self| bench.controller.devices()[&DeviceName::from(NAME)].observed.is_some();
+        self.run_until(within(&self, 30_000), is_read);
+        assert!(is_read(&self), "never read, {:?}", self.wire);
+        self.ask(Request::Adopt(vec![NAME.into()]));
+        let target = Fabric::from([(NAME.into(), goal.clone())]);
+        let began = self.now;
+        self.ask(Request::Apply(Apply { target, ..Apply::default() }));
+        self.run_until(within(&self, 120_000), |bench| !bench.controller.is_busy());
+        assert!(!self.controller.is_busy(), "does not end, {:?}", self.wire);
+        let took = Micros((self.now.0 - began.0) / 1_000_000);
+        let bytes = self.wire.carried;
+        let result = self.ended.last().copied();
+        self.run_until(within(&self, 25_000), |_| false);
+        self.check_at_rest();
+        End { result, took, bytes }
+    }
+
+    /// The light is where the ledger says, or the device is listed.
+    fn check_at_rest(&self) {
+        let name = DeviceName::from(NAME);
+        let (ledger, seen) = (self.controller.ledger(), &self.controller.devices()[&name]);
+        let truth = (self.truth)(&self.device, self.now);
+        let owned = ledger.owned.get(&name).cloned().unwrap_or_default();
+        let listed = ledger.attention.contains_key(&name) || !seen.drift.is_empty() || !seen.up;
+        assert!(truth == owned || listed, "{truth:?}, said {owned:?}, {:?}", self.wire);
+    }
+}
+
+fn clocks(now: SimTime) -> Now {
+    Now {
+        mono: Micros(now.0.div_ceil(1_000_000)),
+        wall_ms: now.0 / 1_000_000_000,
+        boot: "b".into(),
+    }
+}
+
+/// Each damage to each byte of the change that `bench` makes.
+fn every_byte<D: Dialect, E: Device>(
+    name: &str,
+    goal: &Positions,
+    bench: impl Fn() -> Bench<D, E>,
+) {
+    let usual = bench().change(goal, None);
+    assert_eq!(usual.result, Some(TxnResult::Committed));
+    let mut ends = BTreeMap::<String, u32>::new();
+    let mut longest = Micros::default();
+    for position in 0..usual.bytes {
+        for damage in EVERY_DAMAGE {
+            let end = bench().change(goal, Some((position, damage)));
+            longest = longest.max(end.took);
+            let result = end.result.map_or("refused".into(), |result| format!("{result:?}"));
+            *ends.entry(result).or_default() += 1;
+        }
+    }
+    let cases: u32 = ends.values().sum();
+    println!(
+        "S3 {name}: {} bytes x 4 damages = {cases} changes: {ends:?}, longest {:.1} s, 0 wrong",
+        usual.bytes,
+        longest.as_secs_f64()
+    );
+    // One damaged byte costs an answer and a connection, never the change as such.
+    assert!(ends["Committed"] > cases * 9 / 10, "{ends:?}");
+}
+
+fn positions(pairs: &[(u32, u32)]) -> Positions {
+    pairs.iter().map(|&(slot, to)| (Slot(slot), Position(to))).collect()
+}
+
+/// A switch of 8 by 8 with two circuits.
+fn switch() -> OpticalSwitch {
+    let spec = SwitchSpec { ingress: 8, egress: 8, ..SwitchSpec::default() };
+    let mut switch = OpticalSwitch::new(spec, Seed(1), 0);
+    switch.connect_by_hand(SimTime::START, 1, 9);
+    switch.connect_by_hand(SimTime::START, 2, 10);
+    switch
+}
+
+fn circuits(switch: &OpticalSwitch, _: SimTime) -> Positions {
+    let pairs = switch.true_pairs();
+    pairs.iter().map(|&(a, b)| (Slot(a.into()), Position(b.into()))).collect()
+}
+
+#[test]
+fn s3_every_byte_of_a_change_over_scpi() {
+    let bench = || Bench::new(Sharing::Exclusive, Scpi::new(true), switch(), Port::Scpi, circuits);
+    every_byte("SCPI", &positions(&[(1, 10), (2, 9)]), bench);
+}
+
+#[test]
+fn s3_every_byte_of_a_change_over_tl1() {
+    let bench = || {
+        let dialect = Tl1::new("root", "root", true);
+        Bench::new(Sharing::Exclusive, dialect, switch(), Port::Tl1, circuits)
+    };
+    every_byte("TL1", &positions(&[(1, 10), (2, 9)]), bench);
+}
+
+#[test]
+fn s3_every_byte_of_a_change_over_the_serial_line() {
+    let path = |module: &Transceiver, now| {
+        let path = module.true_path(now, 0).map(|path| u32::from(path.code()));
+        path.map(|code| (Slot(0), Position(code))).into_iter().collect()
+    };
+    let bench = || {
+        let module = Transceiver::new(&TransceiverSpec::default(), Seed(1), 0);
+        Bench::new(Sharing::Independent, OcsTrx::new(Policy::Hot, 7), module, Port::Frames, path)
+    };
+    every_byte("serial line", &positions(&[(0, 1)]), bench);
+}
