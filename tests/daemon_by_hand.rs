@@ -152,14 +152,15 @@ fn the_commands_of_the_readme_and_of_operations_do_what_they_say() {
     assert!(shown.contains("\"state\": \"as-wanted\"") && !shown.contains("\"state\": \"unseen\""));
 }
 
-/// What a headless browser makes of the live page once its script has run for some seconds.
+/// What a headless browser makes of the live page. Its time stands still while it waits for an answer, up
+/// to two seconds each time. On a busy machine it sometimes does not come to an end, and is asked again.
 fn look(name: &str) -> String {
     let file = format!("/tmp/lightloom/{name}");
     format!(
-        "timeout 60 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
+        "until timeout 30 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
          --user-data-dir={file}.profile --window-size=1280,1000 --enable-logging=stderr \
-         --virtual-time-budget=5000 --screenshot={file}.png --dump-dom \"$(cat /tmp/lightloom/page)\" \
-         > {file}.html 2> {file}.log\n"
+         --virtual-time-budget=500 --screenshot={file}.png --dump-dom \"$(cat /tmp/lightloom/page)\" \
+         > {file}.html 2> {file}.log; do sleep 1; done\n"
     )
 }
 
@@ -173,7 +174,7 @@ fn looked(folder: &Path, name: &str) -> String {
     let said: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(said.is_empty(), "the script says {said:?}");
     let page = std::fs::read_to_string(file("html")).unwrap();
-    assert!(!page.contains("does not answer"), "{page}");
+    assert!(!page.contains(">The daemon does not answer"), "{page}");
     page
 }
 
@@ -206,15 +207,18 @@ fn the_live_page_shows_what_is_going_on() {
 
     let page = looked(folder.path(), "waiting");
     assert!(page.contains("65 of 65 devices as wanted, version 2"), "{page}");
-    assert!(page.contains("Transaction 1 waits for its confirm: "), "{page}");
+    assert!(page.contains(">Transaction 1 waits for its confirm: "), "{page}");
     assert_eq!(count(&page, "class=\"cell as-wanted\""), 65, "a cell for each device");
     assert_eq!(count(&page, "<circle "), 32, "a dot for each node");
-    assert!(count(&page, "class=\"circuit\"") > 0 && count(&page, "circuit open") == 0);
-    assert!(page.contains("circuits stand at both ends") && page.contains("<td>committed</td>"));
+    assert!(count(&page, "class=\"circuit\"") > 0 && count(&page, "class=\"circuit open\"") == 0);
+    assert!(
+        page.contains(": 24 of 24 circuits stand at both ends")
+            && page.contains("<td>committed</td>")
+    );
 
     let page = looked(folder.path(), "bypassed");
     assert!(page.contains("; around n17"), "{page}");
-    assert!(!page.contains("waits for its confirm"));
+    assert!(!page.contains(">Transaction 1 waits for its confirm"));
     assert_eq!(count(&page, "class=\"cell unseen\""), 1, "the switch is silent");
     assert!(page.contains("<td>bypass</td>") && page.contains("<td>ocs0</td>"));
     assert!(page.contains("64 of 65 devices as wanted"), "{page}");
@@ -242,4 +246,38 @@ grep VmRSS /proc/$DAEMON/status
     let resident_kb: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     println!("100 devices, polled every second: {:.1} MB resident", resident_kb as f64 / 1e3);
     assert!(resident_kb < 30_000, "{line}");
+}
+
+/// S2: a disk that takes no more bytes. Changes are refused, reads go on, and when there is room again the
+/// daemon finds its devices as its journal says.
+#[test]
+fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let readme = commands("README.md", "The daemon, without hardware");
+    let devices = readme.lines().find(|line| line.contains("device serve")).unwrap();
+    let script = r#"
+(trap '' XFSZ; ulimit -f 100; exec lightloomd --config topologies/daemon.yaml) 2> /tmp/lightloomd.log & DAEMON=$!
+export LIGHTLOOM_SOCKET=/tmp/lightloom/state/lightloomd.sock
+lightloom ctl wait
+lightloom ctl adopt all
+lightloom plan topologies/ring-32.yaml -o /tmp/lightloom/a.json
+lightloom plan topologies/ring-32.yaml --fault n5,n20 -o /tmp/lightloom/b.json
+for round in $(seq 20); do
+  timeout 10 lightloom ctl apply /tmp/lightloom/a.json || break
+  timeout 10 lightloom ctl apply /tmp/lightloom/b.json || break
+done
+lightloom ctl status | grep 'JOURNAL FAILED, changes are refused'
+if lightloom ctl adopt all; then exit 7; fi
+kill $DAEMON; wait $DAEMON || true
+lightloomd --config topologies/daemon.yaml 2>> /tmp/lightloomd.log & DAEMON=$!
+lightloom ctl wait
+# What was on its way is brought to its end first.
+until lightloom ctl apply --mode update /tmp/lightloom/a.json; do sleep 0.2; done
+lightloom ctl drift
+kill $DAEMON
+"#;
+    let shown = typed(&format!("{devices}{script}"), folder.path(), Duration::from_secs(180));
+    let applied = shown.matches(": committed, ").count();
+    println!("full after {applied} changes; reads went on, and after a restart changes did");
+    assert!(applied > 1, "{shown}");
 }

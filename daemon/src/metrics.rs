@@ -13,6 +13,8 @@ pub struct Metrics {
     pub transactions: IntCounterVec,
     /// Time from intent to end.
     pub transaction_seconds: Histogram,
+    /// Time from sending an operation to its answer: what devices and the way to them take.
+    pub operation_seconds: Histogram,
     /// Operations without an answer that can be trusted.
     pub unknown: IntCounter,
     /// Answers that came after nobody waited.
@@ -63,6 +65,10 @@ impl Metrics {
         Ok(Self {
             transactions: by("transactions_total", "Transactions that ended.", &["result"])?,
             transaction_seconds: seconds("transaction_seconds", "From intent to end.")?,
+            operation_seconds: seconds(
+                "operation_seconds",
+                "From sending an operation to a device to its answer.",
+            )?,
             unknown: counter("outcomes_unknown_total", "Operations without a trusted answer.")?,
             late: counter("late_replies_total", "Answers that came after nobody waited.")?,
             journal_seconds: seconds("journal_sync_seconds", "To make records durable.")?,

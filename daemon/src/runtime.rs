@@ -310,13 +310,12 @@ impl Runtime {
     }
 
     fn append(&mut self, records: &[Record]) -> bool {
-        let started = Instant::now();
-        let result = if records.iter().any(Record::is_waited_for) {
-            self.journal.append(records)
-        } else {
-            self.journal.write(records)
-        };
-        self.metrics.journal_seconds.observe(started.elapsed().as_secs_f64());
+        let (started, sync) = (Instant::now(), records.iter().any(Record::is_waited_for));
+        let journal = &mut self.journal;
+        let result = if sync { journal.append(records) } else { journal.write(records) };
+        if sync {
+            self.metrics.journal_seconds.observe(started.elapsed().as_secs_f64());
+        }
         self.records = self.journal.length();
         self.metrics.journal_records.set(i64::try_from(self.records).unwrap_or(i64::MAX));
         if let Err(error) = result {

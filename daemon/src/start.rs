@@ -112,7 +112,8 @@ pub fn start(mut config: Config, installed: Option<Fabric>) -> anyhow::Result<Da
     let mut devices = BTreeMap::new();
     for (name, driver) in drivers {
         let (sender, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(tend(name.clone(), driver, receiver, events_in.clone()));
+        let took = metrics.operation_seconds.clone();
+        tokio::spawn(tend(name.clone(), driver, receiver, events_in.clone(), took));
         devices.insert(name, sender);
     }
     let (calls_in, calls) = mpsc::channel(1024);

@@ -1,8 +1,9 @@
 //! Tends one device: keeps it connected, hands it operations one at a time, reports what becomes of
 //! them. One task a device.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use prometheus::Histogram;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -42,6 +43,7 @@ pub async fn tend(
     mut driver: Box<dyn Driver>,
     mut commands: UnboundedReceiver<ToDevice>,
     events: UnboundedSender<FromDevice>,
+    took: Histogram,
 ) {
     let mut backoff = BACKOFF_FIRST;
     let mut reported = None;
@@ -56,7 +58,8 @@ pub async fn tend(
                 reported = None;
                 let _ = events.send(FromDevice::Identity(name.clone(), identity));
                 let _ = events.send(FromDevice::Event(Event::Up(name.clone())));
-                let Some(why) = serve(&name, &mut *driver, &mut commands, &events).await else {
+                let ended = serve(&name, &mut *driver, &mut commands, &events, &took).await;
+                let Some(why) = ended else {
                     return;
                 };
                 driver.disconnect();
@@ -107,6 +110,7 @@ async fn serve(
     driver: &mut dyn Driver,
     commands: &mut UnboundedReceiver<ToDevice>,
     events: &UnboundedSender<FromDevice>,
+    took: &Histogram,
 ) -> Option<String> {
     loop {
         let command = tokio::select! {
@@ -116,10 +120,12 @@ async fn serve(
         };
         match command {
             ToDevice::Run(ticket, op) => {
+                let started = Instant::now();
                 let outcome = tokio::select! {
                     outcome = driver.run(&op) => outcome,
                     () = abandoned(ticket, commands) => return Some("no answer in time".into()),
                 };
+                took.observe(started.elapsed().as_secs_f64());
                 let lost = match &outcome {
                     Outcome::Unknown(why) => Some(why.clone()),
                     _ => None,

@@ -242,6 +242,29 @@ fn s2_a_disk_that_fails_at_any_write_never_leaves_a_mixed_state() {
     println!("S2: disk full at {runs} sizes of the journal, 0 mixed states");
 }
 
+/// S2: the disk refuses to sync from any moment of an apply on.
+#[test]
+fn s2_a_disk_that_fails_to_sync_at_any_moment_never_leaves_a_mixed_state() {
+    let mut ends = BTreeMap::<&str, u32>::new();
+    for moment in 0..200 {
+        let mut world = World::new(moment, inventory(), Faults::default());
+        world.ask(Micros::from_millis(10), "alice", "first", Request::Apply(apply(1)));
+        world.run_for(Micros::from_secs(2));
+        world.ask(Micros::default(), "alice", "second", Request::Apply(apply(2)));
+        world.run_for(Micros(moment * 100));
+        world.disk.fail_syncs(true);
+        world.run_for(Micros::from_secs(2));
+        world.disk.fail_syncs(false);
+        world.run_for(Micros::from_secs(60));
+        world.check_at_rest();
+        let end = lit(&world);
+        assert!(end == target(1) || end == target(2), "from {moment}: {end:?}");
+        *ends.entry(if end == target(1) { "old" } else { "new" }).or_default() += 1;
+    }
+    println!("S2: no sync from any of 200 moments of an apply on: {ends:?}, 0 mixed states");
+    assert!(ends.len() == 2, "both ends happen: {ends:?}");
+}
+
 /// S2: every single-bit flip of a real journal is found.
 #[test]
 fn s2_every_bit_flip_of_a_journal_is_found() {

@@ -2,25 +2,17 @@
 //! test.
 
 mod corpus;
+#[path = "../../fuzz/replay.rs"]
+mod replay;
 
-fn replay(target: &str, body: fn(&[u8])) {
-    let folder = format!("{}/../fuzz/devices/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
-    let mut count = 0;
-    for entry in std::fs::read_dir(&folder).expect("the corpus is stored") {
-        let path = entry.expect("the corpus can be listed").path();
-        #[expect(clippy::disallowed_methods, reason = "the corpus is in files")]
-        body(&std::fs::read(&path).expect("the input can be read"));
-        count += 1;
-    }
-    assert!(count >= 4, "{folder} holds {count} inputs");
-}
+use replay::replay;
 
 #[test]
 fn scpi() {
-    replay("scpi", corpus::scpi);
+    replay("devices/corpus/scpi", corpus::scpi);
 }
 
 #[test]
 fn tl1() {
-    replay("tl1", corpus::tl1);
+    replay("devices/corpus/tl1", corpus::tl1);
 }

@@ -9,5 +9,5 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (fabric, mistakes) = file::load("fuzz.yaml", bytes);
     let refused = mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
     assert_eq!(fabric.is_none(), refused);
-    render(&mistakes, Style::Coloured);
+    let _ = render(&mistakes, Style::Coloured);
 });

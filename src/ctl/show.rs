@@ -65,7 +65,7 @@ pub(super) fn status(status: &Value) -> String {
 
 /// Names as people count: n2 before n10.
 fn natural(name: &str) -> Vec<(u64, String)> {
-    let mut parts = vec![(0, String::new())];
+    let mut parts = vec![(0_u64, String::new())];
     for letter in name.chars() {
         let last = parts.len() - 1;
         match letter.to_digit(10) {
