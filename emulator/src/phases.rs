@@ -29,9 +29,9 @@ use lightloom_planner::rfabric::file::RfabricInput;
 use serde::Serialize;
 
 pub use file::{PhaseScenarioFile, codes, load};
-pub use outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult};
+pub use outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult, Times};
 
-use crate::engine::{EngineError, NetworkError};
+use crate::engine::{EngineError, NetworkError, Queueing};
 use crate::scenario::Progress;
 use crate::transport::{Transport, Window};
 
@@ -53,6 +53,8 @@ pub struct PhaseScenario {
     pub in_flight: InFlight,
     /// How data is cut into packets and sent.
     pub transport: Transport,
+    /// What acknowledgements wait for in switches.
+    pub acknowledgements: Acknowledgements,
     /// What breaks during the run.
     pub faults: Vec<Fault>,
 }
@@ -75,13 +77,14 @@ impl PhaseScenario {
             steps: 1,
             in_flight: InFlight::default(),
             transport: transport(PAYLOAD),
+            acknowledgements: Acknowledgements::default(),
             faults: Vec::new(),
         }
     }
 }
 
-/// A window of twice what fills the path, since acknowledgements wait behind data; queues without
-/// bound, and so no loss but of light.
+/// A window of twice what fills the path, so that a burst of other flows at a leaf's interface leaves no
+/// circuit idle; queues without bound, and so no loss but of light.
 fn transport(payload: Bytes) -> Transport {
     Transport {
         payload,
@@ -102,6 +105,29 @@ pub enum InFlight {
     Drain,
     /// It is used until the mirrors move, and what is on its way then is lost and sent again.
     Lose,
+}
+
+/// What acknowledgements wait for in switches.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Acknowledgements {
+    /// For nothing: they have a priority of their own.
+    #[default]
+    First,
+    /// For their turn among data. Where a leaf sends to many over a loaded link, what it owes those that
+    /// send to it stands in that queue, and their windows run dry on links that are free.
+    InTurn,
+}
+
+impl Acknowledgements {
+    fn queueing(self) -> Option<Queueing> {
+        match self {
+            Self::First => Some(Queueing::default()),
+            Self::InTurn => None,
+        }
+    }
 }
 
 /// Something that breaks.

@@ -1,6 +1,8 @@
 //! Phase sequences on reconfigurable circuits: packets against the models, and what faults do.
 
-use lightloom_emulator::phases::{self, Fault, FaultKind, InFlight, Outcome, PhaseScenario};
+use lightloom_emulator::phases::{
+    self, Acknowledgements, Fault, FaultKind, InFlight, Outcome, PhaseScenario,
+};
 use lightloom_emulator::scenario::Progress;
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
@@ -8,7 +10,7 @@ use lightloom_fabric::fat_tree::{
 use lightloom_fabric::id::OcsId;
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{BitsPerSecond, Picoseconds, SimTime};
-use lightloom_planner::rfabric::file::RfabricInput;
+use lightloom_planner::rfabric::file::{self as rfabric, RfabricInput};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::plan::Options;
 use lightloom_planner::rfabric::workload::shapes;
@@ -102,17 +104,54 @@ fn packets_take_what_the_fluid_model_says_within_four_per_cent() {
     let result = run(&input, &scenario(10, Vec::new()), 1);
     assert_eq!(result.phases.len(), 2);
     for phase in &result.phases {
-        let ratio = seconds(phase.packets) / seconds(phase.fluid);
+        let ratio = seconds(phase.times.packets) / seconds(phase.times.fluid);
         assert!((0.99..1.04).contains(&ratio), "{}: {ratio}", phase.name);
         assert!(phase.transition > Picoseconds::ZERO, "{} has its own circuits", phase.name);
         assert_eq!(phase.circuits_up, phase.circuits_planned);
     }
 }
 
+/// A leaf that sends to many over its loaded uplink owes acknowledgements to others. Where they stand
+/// behind its data, windows of those others run dry although their own links are free.
+#[test]
+fn acknowledgements_behind_data_are_what_slows_a_weight_synchronisation() {
+    let file = include_bytes!("../../topologies/rfabric-moe.yaml");
+    let (input, mistakes) = rfabric::load("rfabric-moe.yaml", file, &mut |_| Err(String::new()));
+    assert!(mistakes.is_empty(), "{mistakes:?}");
+    let mut input = input.expect("a sound file");
+    input.phases.retain(|phase| phase.name == "weight-sync");
+    let slower = |acknowledgements| {
+        let run = run(&input, &PhaseScenario { acknowledgements, ..scenario(300, vec![]) }, 1);
+        seconds(run.phases[0].times.packets) / seconds(run.phases[0].times.fluid)
+    };
+    let (first, in_turn) = (slower(Acknowledgements::First), slower(Acknowledgements::InTurn));
+    assert!((0.99..1.02).contains(&first), "with a priority of their own: {first}");
+    assert!(in_turn > 1.25, "behind data: {in_turn}");
+}
+
+#[test]
+fn flows_and_links_are_given_in_the_fabrics_bytes_and_time() {
+    let input = input(quick());
+    let run = run(&input, &scenario(10, Vec::new()), 1);
+    let sent: u64 =
+        run.flow_records.iter().filter(|flow| flow.end.is_some()).map(|f| f.size.0).sum();
+    let demanded: u64 = input.phases.iter().map(|phase| phase.demand.total().0).sum();
+    assert!((sent as f64 / demanded as f64 - 1.0).abs() < 0.05, "{sent} of {demanded}");
+    let last = run.flow_records.iter().filter_map(|flow| flow.end).max().expect("a flow ended");
+    assert!(last <= run.simulated && last.0 > run.simulated.0 / 2, "{last:?}");
+    let carried =
+        |name: &str| run.links.iter().find(|(link, _)| link == name).expect(name).1.packets;
+    let bytes = |name: &str| run.links.iter().find(|(link, _)| link == name).expect(name).1.bytes;
+    assert!(bytes("gpus>leaf0") > bytes("leaf0>gpus"), "data goes up there");
+    assert!(bytes("gpus>leaf15") < bytes("leaf15>gpus"), "and down here");
+    assert!(carried("leaf0>core") > 0 && carried("gpus>leaf0") > 0);
+    assert!(run.links.iter().any(|(link, count)| link.contains(" ocs") && count.packets > 0));
+}
+
 #[test]
 fn time_does_not_depend_on_the_scale() {
     let input = input(quick());
-    let step = |scale| seconds(run(&input, &scenario(scale, Vec::new()), 1).steps[0].packets);
+    let step = |scale| seconds(run(&input, &scenario(scale, Vec::new()), 1).steps[0].times.packets);
     let full = step(4);
     for (scale, tolerance) in [(16, 0.01), (64, 0.04)] {
         let ratio = step(scale) / full;
@@ -142,7 +181,7 @@ fn what_is_on_a_circuit_when_its_mirrors_move_is_lost_or_was_drained() {
     let lossy = PhaseScenario { in_flight: InFlight::Lose, ..scenario(10, Vec::new()) };
     let lossy = run(&input, &lossy, 1);
     assert!(lossy.packets.lost > 0);
-    assert!(lossy.steps[0].packets.is_some(), "what is lost is sent again");
+    assert!(lossy.steps[0].times.packets.is_some(), "what is lost is sent again");
 }
 
 #[test]
@@ -156,7 +195,7 @@ fn one_driver_board_takes_many_circuits_and_their_traffic_goes_round() {
     assert!(felt.phases_slowed.contains(&"0/experts".to_owned()), "{felt:?}");
     assert!(result.phases[0].circuits_up < result.phases[0].circuits_planned);
     assert!(result.ports.fault_share > 0.0);
-    assert!(result.steps[0].packets.is_some(), "the core and other circuits carry it");
+    assert!(result.steps[0].times.packets.is_some(), "the core and other circuits carry it");
     let repaired = Fault {
         repaired_after: Some(Picoseconds::from_millis(1)),
         ..fault(FaultKind::DriverBoard { ocs: OcsId(0), first_port: 0, last_port: 7 }, 0, 12)
@@ -193,7 +232,7 @@ fn without_a_controller_nothing_moves_and_traffic_goes_on() {
     let [experts, sync] = &result.phases[..] else { panic!("two phases") };
     assert!(sync.change_missed && sync.transition == Picoseconds::ZERO);
     assert_eq!(sync.circuits_up, experts.circuits_up, "the old circuits stay");
-    assert!(seconds(sync.packets) > seconds(sync.packets_without_faults));
+    assert!(seconds(sync.times.packets) > seconds(sync.times.packets_without_faults));
     assert_eq!(result.faults[0].packets_lost, 0);
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lightloom_emulator::capture::{
     Slice, Tap, Track, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
 };
-use lightloom_emulator::engine::{Arrival, Engine, LinkId, Network};
+use lightloom_emulator::engine::{Arrival, Engine, LinkId, Network, PortCount};
 use lightloom_emulator::scenario::{FaultResult, Installed, Outcome as Run, Target};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::units::SimTime;
@@ -23,17 +23,17 @@ pub(super) struct Look {
     /// Write a timeline that Perfetto and Chrome open: a track for each group with its collectives and
     /// its faults, one for each rank with what it sends, and one for each port of `--pcap-port`.
     #[arg(long, value_name = "FILE")]
-    timeline: Option<PathBuf>,
+    pub(super) timeline: Option<PathBuf>,
     /// Write the packets of the ports of `--pcap-port` as pcapng, which tshark and Wireshark read.
     #[arg(long, value_name = "FILE", requires = "pcap_port")]
-    pcap: Option<PathBuf>,
+    pub(super) pcap: Option<PathBuf>,
     /// Watch all links of these parts: nodes `n17`, GPUs `n17/g2`, interfaces `n17/nic2`, bundles `n17/b0`,
     /// fibres `n17/b0.2`, ToRs `t3`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
-    pcap_port: Vec<Target>,
+    pub(super) pcap_port: Vec<Target>,
     /// Write what every link carried to this file: link,bytes,packets,dropped,marked,lost.
     #[arg(long, value_name = "FILE")]
-    links_out: Option<PathBuf>,
+    pub(super) links_out: Option<PathBuf>,
 }
 
 impl Look {
@@ -94,7 +94,7 @@ impl Look {
             files::write(path, &bytes)?;
         }
         if let Some(path) = &self.links_out {
-            files::write(path, links_csv(engine, installed).as_bytes())?;
+            files::write(path, links_csv(named_links(engine, installed)).as_bytes())?;
         }
         Ok(())
     }
@@ -150,12 +150,19 @@ fn fault_track(result: &Run, fault: &FaultResult) -> Track {
     Track { process: "faults", name: format!("{} {}", fault.what, fault.effect), slices }
 }
 
-fn links_csv(engine: &Engine<Watch>, installed: &Installed) -> String {
+fn named_links(
+    engine: &Engine<Watch>,
+    installed: &Installed,
+) -> impl Iterator<Item = (String, PortCount)> {
+    (0..engine.network().links().len())
+        .map(LinkId::from_index)
+        .map(|link| (installed.link_name(engine.network(), link), engine.port_count(link)))
+}
+
+/// What links carried, one a line.
+pub(super) fn links_csv(links: impl Iterator<Item = (String, PortCount)>) -> String {
     let mut csv = String::from("link,bytes,packets,dropped,marked,lost\n");
-    for index in 0..engine.network().links().len() {
-        let link = LinkId::from_index(index);
-        let count = engine.port_count(link);
-        let name = installed.link_name(engine.network(), link);
+    for (name, count) in links {
         let _ = writeln!(
             csv,
             "{name},{},{},{},{},{}",

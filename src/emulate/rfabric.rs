@@ -1,5 +1,7 @@
 //! `lightloom emulate` on a reconfigurable fat-tree: the phase sequence of its plan, packet by packet.
 
+mod look;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -75,6 +77,7 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
                        `--shard`, `--junit` and `--summary`";
         return Err(output::WrongUsage(message.into()).into());
     }
+    look::refuse_packets(&arguments.look)?;
     let (mut scenario, input) = if is_scenario(&document::top_keys(bytes)) {
         let (loaded, mistakes) = load_scenario(path, bytes);
         output::diagnostics(&mistakes);
@@ -102,12 +105,13 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
     if let Some(path) = &arguments.flows_out {
         files::write(path, super::flows_csv(&result.flow_records).as_bytes())?;
     }
+    look::write(&arguments.look, &result)?;
     if text {
         output::print(&describe(&result))?;
     } else {
         output::print_json(&result)?;
     }
-    let arrived = result.steps.iter().all(|step| step.packets.is_some());
+    let arrived = result.steps.iter().all(|step| step.times.packets.is_some());
     Ok(if arrived { Outcome::Good } else { Outcome::Bad })
 }
 
@@ -204,15 +208,15 @@ fn phase_table(result: &Run) -> Table {
             phase.demand_bytes.to_string(),
             format!("{} of {}", phase.circuits_up, phase.circuits_planned),
             if phase.change_missed { "missed".to_owned() } else { time(Some(phase.transition)) },
-            time(phase.packets),
+            time(phase.times.packets),
         ];
         if faulty {
-            row.push(time(phase.packets_without_faults));
+            row.push(time(phase.times.packets_without_faults));
         }
         row.extend([
-            time(phase.fluid),
-            time(Some(phase.closed_form)),
-            ratio(phase.packets, phase.closed_form),
+            time(phase.times.fluid),
+            time(Some(phase.times.closed_form)),
+            ratio(phase.times.packets, phase.times.closed_form),
             phase.resent_bytes.to_string(),
         ]);
         table.row(row);
@@ -224,16 +228,16 @@ fn step_table(result: &Run) -> String {
     let faulty = !result.faults.is_empty();
     let mut text = String::new();
     for step in &result.steps {
-        let _ = write!(text, "step {}: packets {}", step.step, time(step.packets));
+        let _ = write!(text, "step {}: packets {}", step.step, time(step.times.packets));
         if faulty {
-            let _ = write!(text, " (without faults {})", time(step.packets_without_faults));
+            let _ = write!(text, " (without faults {})", time(step.times.packets_without_faults));
         }
         let _ = writeln!(
             text,
             ", fluid {}, closed form {}; packets ÷ closed form {}",
-            time(step.fluid),
-            time(Some(step.closed_form)),
-            ratio(step.packets, step.closed_form),
+            time(step.times.fluid),
+            time(Some(step.times.closed_form)),
+            ratio(step.times.packets, step.times.closed_form),
         );
     }
     text

@@ -8,7 +8,7 @@ use lightloom_planner::rfabric::file::RfabricInput;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Fault, FaultKind, InFlight, PAYLOAD, PhaseScenario, transport};
+use super::{Acknowledgements, Fault, FaultKind, InFlight, PAYLOAD, PhaseScenario, transport};
 
 /// The mistakes that only a phase scenario can have.
 pub mod codes {
@@ -47,6 +47,9 @@ pub struct PhaseScenarioFile {
     /// Data in a full packet.
     #[serde(default = "payload")]
     pub payload: Text<Bytes>,
+    /// What acknowledgements wait for in switches.
+    #[serde(default)]
+    pub acknowledgements: Acknowledgements,
     /// What breaks, and when.
     #[serde(default)]
     pub faults: Vec<FaultFile>,
@@ -156,6 +159,7 @@ fn lower(
         steps: raw.steps,
         in_flight: raw.in_flight,
         transport: transport(raw.payload.0),
+        acknowledgements: raw.acknowledgements,
         faults,
     })
 }

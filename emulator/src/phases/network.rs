@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
+use lightloom_fabric::id::LeafId;
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds};
 
 use crate::engine::{
@@ -114,6 +115,25 @@ impl Installed {
     /// Every circuit with a link, whether it is lit or not.
     pub(super) fn circuits(&self) -> impl Iterator<Item = &CrossConnect> {
         self.circuits.keys()
+    }
+
+    /// Every link with its name, both directions: `leaf3>core`, `leaf3>leaf7 ocs2:14-15`.
+    pub(super) fn named_links(&self) -> impl Iterator<Item = (String, LinkId)> {
+        let both = |from: String, to: String, way: String, link: LinkId| {
+            [(format!("{from}>{to}{way}"), link), (format!("{to}>{from}{way}"), link.reverse())]
+        };
+        let leaf = |at| LeafId::from_index(at).to_string();
+        let below = self.interfaces.iter().enumerate();
+        let below =
+            below.flat_map(move |(at, up)| both("gpus".into(), leaf(at), String::new(), *up));
+        let above = self.uplinks.iter().enumerate();
+        let above =
+            above.flat_map(move |(at, up)| both(leaf(at), "core".into(), String::new(), *up));
+        let circuits = self.circuits.iter().flat_map(move |(cross, link)| {
+            let way = format!(" {}:{}-{}", cross.ocs, cross.a_port, cross.b_port);
+            both(cross.a.to_string(), cross.b.to_string(), way, *link)
+        });
+        below.chain(above).chain(circuits)
     }
 
     /// The links from the hosts of one leaf to those of another.

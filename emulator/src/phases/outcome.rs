@@ -7,6 +7,7 @@ use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::{FaultKind, InFlight};
+use crate::engine::PortCount;
 use crate::scenario::{ExpectationResult, FlowRow, Flows, Packets};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the files and the
@@ -55,6 +56,27 @@ pub struct Outcome {
     /// Every flow, for `--flows-out`.
     #[serde(skip)]
     pub flow_records: Vec<FlowRow<LeafId>>,
+    /// Every link and what it carried in the run, not scaled up, for `--links-out`: `leaf3>gpus`,
+    /// `leaf3>core`, or `leaf3>leaf7 ocs2:14-15` for the circuit between two ports of a switch.
+    #[serde(skip)]
+    pub links: Vec<(String, PortCount)>,
+}
+
+/// How long something took, and what the models say of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Times {
+    /// What packets took; nothing where some never arrived.
+    #[serde(rename = "packets_ps")]
+    pub packets: Option<Picoseconds>,
+    /// What packets took without the scenario's faults.
+    #[serde(rename = "packets_without_faults_ps")]
+    pub packets_without_faults: Option<Picoseconds>,
+    /// What the fluid model says of the plan without faults.
+    #[serde(rename = "fluid_ps")]
+    pub fluid: Option<Picoseconds>,
+    /// What the planner says.
+    #[serde(rename = "closed_form_ps")]
+    pub closed_form: Picoseconds,
 }
 
 /// One phase of one step. Times of a phase run from the end of its slack.
@@ -73,18 +95,9 @@ pub struct PhaseResult {
     /// When the phase before it ended.
     #[serde(rename = "start_ps")]
     pub start: SimTime,
-    /// What packets took; nothing where some never arrived.
-    #[serde(rename = "packets_ps")]
-    pub packets: Option<Picoseconds>,
-    /// What packets took without the scenario's faults.
-    #[serde(rename = "packets_without_faults_ps")]
-    pub packets_without_faults: Option<Picoseconds>,
-    /// What the fluid model says of the plan without faults.
-    #[serde(rename = "fluid_ps")]
-    pub fluid: Option<Picoseconds>,
-    /// What the planner says.
-    #[serde(rename = "closed_form_ps")]
-    pub closed_form: Picoseconds,
+    /// How long it took.
+    #[serde(flatten)]
+    pub times: Times,
     /// From the first command of the change before it to the last circuit up.
     #[serde(rename = "transition_ps")]
     pub transition: Picoseconds,
@@ -103,18 +116,9 @@ pub struct PhaseResult {
 pub struct StepResult {
     /// Which, from 0.
     pub step: u32,
-    /// What packets took; nothing where some never arrived.
-    #[serde(rename = "packets_ps")]
-    pub packets: Option<Picoseconds>,
-    /// The same without faults.
-    #[serde(rename = "packets_without_faults_ps")]
-    pub packets_without_faults: Option<Picoseconds>,
-    /// What the fluid model says.
-    #[serde(rename = "fluid_ps")]
-    pub fluid: Option<Picoseconds>,
-    /// What the planner says.
-    #[serde(rename = "closed_form_ps")]
-    pub closed_form: Picoseconds,
+    /// How long it took.
+    #[serde(flatten)]
+    pub times: Times,
 }
 
 /// Where the time of the optical ports went, as shares of all ports over the whole run.

@@ -22,7 +22,7 @@ use super::network::{Installed, Lane};
 use super::switches::{Port, Switches, ends};
 use super::traffic::Traffic;
 use super::{Fault, InFlight, PhaseRunError, Run};
-use crate::engine::{Engine, Event, FlowRecord, LinkChange, PacketCount, Settings};
+use crate::engine::{Engine, Event, FlowRecord, LinkChange, PacketCount, PortCount, Settings};
 use crate::scenario::Progress;
 
 /// What happened in one run.
@@ -31,6 +31,8 @@ pub(super) struct Told {
     pub(super) faults: Vec<FaultTold>,
     pub(super) packets: PacketCount,
     pub(super) flows: Vec<FlowRecord>,
+    /// What every link carried, by its name.
+    pub(super) links: Vec<(String, PortCount)>,
     pub(super) ended: SimTime,
     /// Ports' time in changes, and dark for faults.
     pub(super) switching: u128,
@@ -130,8 +132,8 @@ impl<'a> Story<'a> {
         let settings = Settings {
             transport: run.scenario.transport,
             seed: run.scenario.seed,
+            queueing: run.scenario.acknowledgements.queueing(),
             threads: run.threads,
-            ..Settings::default()
         };
         let mut engine = Engine::new(network, settings)?;
         let last = run.plan.phases.last().expect("a plan has phases");
@@ -146,6 +148,7 @@ impl<'a> Story<'a> {
             faults: vec![FaultTold::default(); faults.len()],
             packets: PacketCount::default(),
             flows: Vec::new(),
+            links: Vec::new(),
             ended: SimTime::START,
             switching: 0,
             broken: 0,
@@ -189,6 +192,8 @@ impl<'a> Story<'a> {
         }
         self.told.packets = self.engine.packets();
         self.told.flows = self.engine.records().collect();
+        let named = self.installed.named_links();
+        self.told.links = named.map(|(name, link)| (name, self.engine.port_count(link))).collect();
         self.told.ended = now;
         Ok(self.told)
     }

@@ -6,9 +6,9 @@ use lightloom_fabric::units::Picoseconds;
 use lightloom_planner::rfabric::fluid;
 
 use super::Run;
-use super::outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult};
+use super::outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult, Times};
 use super::story::Told;
-use crate::engine::VertexId;
+use crate::engine::{FlowRecord, VertexId};
 use crate::scenario::{FlowRow, Flows, Packets};
 use lightloom_fabric::id::LeafId;
 
@@ -18,6 +18,7 @@ pub(super) fn outcome(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -
     let faults = fault_results(run, told, calm, alone);
     let scenario = run.scenario;
     let packets = &told.packets;
+    let flows: Vec<FlowRecord> = told.flows.iter().map(|flow| full_size(run, flow)).collect();
     Outcome {
         scenario: scenario.name.clone(),
         fabric_sha256: run.input.sha256.clone(),
@@ -34,11 +35,23 @@ pub(super) fn outcome(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -
         steps: (0..scenario.steps).map(|step| step_result(step, &phases, run)).collect(),
         phases,
         ports: port_time(run, told),
-        flows: Flows::new(&told.flows),
+        flows: Flows::new(&flows),
         faults,
         collectives: Vec::new(),
         expectations: Vec::new(),
-        flow_records: told.flows.iter().map(|flow| FlowRow::new(flow, leaf)).collect(),
+        flow_records: flows.iter().map(|flow| FlowRow::new(flow, leaf)).collect(),
+        links: told.links.clone(),
+    }
+}
+
+/// A flow of the run in the fabric's bytes and time.
+fn full_size(run: &Run<'_>, flow: &FlowRecord) -> FlowRecord {
+    FlowRecord {
+        size: flow.size * run.scale,
+        delivered: flow.delivered * run.scale,
+        start: run.moment(flow.start),
+        end: flow.end.map(|end| run.moment(end)),
+        ..*flow
     }
 }
 
@@ -58,14 +71,18 @@ fn phase_results(run: &Run<'_>, told: &Told, calm: &Told) -> Vec<PhaseResult> {
                 circuits_up: phase.circuits_up,
                 circuits_planned: planned.circuits.len(),
                 start: run.moment(phase.start),
-                packets: phase.time.map(|time| run.longer(time)),
-                packets_without_faults: calm
-                    .phases
-                    .get(at)
-                    .and_then(|phase| phase.time)
-                    .map(|time| run.longer(time)),
-                fluid: seconds.is_finite().then(|| Picoseconds((seconds * 1e12).round() as u64)),
-                closed_form: planned.time_ps,
+                times: Times {
+                    packets: phase.time.map(|time| run.longer(time)),
+                    packets_without_faults: calm
+                        .phases
+                        .get(at)
+                        .and_then(|phase| phase.time)
+                        .map(|time| run.longer(time)),
+                    fluid: seconds
+                        .is_finite()
+                        .then(|| Picoseconds((seconds * 1e12).round() as u64)),
+                    closed_form: planned.time_ps,
+                },
                 transition: run.longer(phase.transition),
                 resent_bytes: phase.resent * run.scale,
                 packets_lost: phase.packets_lost,
@@ -79,15 +96,17 @@ fn phase_results(run: &Run<'_>, told: &Told, calm: &Told) -> Vec<PhaseResult> {
 fn step_result(step: u32, phases: &[PhaseResult], run: &Run<'_>) -> StepResult {
     let mine: Vec<&PhaseResult> = phases.iter().filter(|phase| phase.step == step).collect();
     let whole = mine.len() == run.plan.phases.len();
-    let sum = |pick: fn(&PhaseResult) -> Option<Picoseconds>| {
-        mine.iter().map(|phase| pick(phase)).sum::<Option<Picoseconds>>().filter(|_| whole)
+    let sum = |pick: fn(&Times) -> Option<Picoseconds>| {
+        mine.iter().map(|phase| pick(&phase.times)).sum::<Option<Picoseconds>>().filter(|_| whole)
     };
     StepResult {
         step,
-        packets: sum(|phase| phase.packets),
-        packets_without_faults: sum(|phase| phase.packets_without_faults),
-        fluid: sum(|phase| phase.fluid),
-        closed_form: run.plan.step_time_ps,
+        times: Times {
+            packets: sum(|times| times.packets),
+            packets_without_faults: sum(|times| times.packets_without_faults),
+            fluid: sum(|times| times.fluid),
+            closed_form: run.plan.step_time_ps,
+        },
     }
 }
 
