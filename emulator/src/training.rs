@@ -26,7 +26,6 @@ pub mod longest_path;
 pub mod mapping;
 pub mod memory;
 pub mod mfu;
-pub mod model;
 pub mod network;
 pub mod packets;
 pub mod recorded;
@@ -38,3 +37,5 @@ pub mod step;
 pub mod step_graph;
 pub mod validation;
 pub mod validation_page;
+
+pub use lightloom_fabric::model;

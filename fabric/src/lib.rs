@@ -12,6 +12,7 @@ pub mod fault;
 pub mod file;
 pub mod id;
 pub mod khop;
+pub mod model;
 pub mod plan;
 pub mod seed;
 pub mod trace;

@@ -25,8 +25,9 @@ fn main() -> ExitCode {
         "demand", "leaves", "ports", "gap", "mesh", "cpu_s"
     );
     type Shape = fn(usize, Seed) -> Demand;
-    let shapes: [(&str, Shape, &[u32]); 3] = [
+    let shapes: [(&str, Shape, &[u32]); 4] = [
         ("moe", shapes::moe, &[16, 32, 64, 128, 1024]),
+        ("moe one-way", shapes::moe_one_way, &[16, 32, 64, 128]),
         ("wsync", shapes::weight_sync, &[16, 32, 64, 128, 1024]),
         ("dense", shapes::dense, &[8, 16, 32, 64, 128]),
     ];

@@ -76,17 +76,40 @@ fn numbers_that_are_no_bytes() {
     says(
         &refusal(SOUND, "0,-5,nan\ninf,0,x\n1,1,0"),
         &[
-            "train.csv: row 1, column 2: `-5` is not a number of bytes; write a number of at least 0",
-            "f.yaml:13:29",
+            "train.csv: row 1, column 2: `-5` is not a number of bytes\n",
+            "f.yaml:13:35",
+            "help: write a number of bytes from 0 to 1e18",
             "row 1, column 3: `nan`",
             "row 2, column 1: `inf`",
             "row 2, column 3: `x`",
         ],
     );
     let inline = SOUND.replace("{csv: train.csv}", "{matrix: [[0, 1, 2], [-3, 0, 1], [1, 1, 0]]}");
-    says(&refusal(&inline, ""), &["matrix: row 2, column 1: `-3`", "f.yaml:13:29"]);
+    says(&refusal(&inline, ""), &["row 2, column 1: `-3`", "f.yaml:13:51", "help: write a number"]);
     let inline = inline.replace("-3", ".nan");
-    says(&refusal(&inline, ""), &["expected a number, found the text `.nan`", "f.yaml:13:"]);
+    says(
+        &refusal(&inline, ""),
+        &[
+            "expected a number, found the text `.nan`",
+            "f.yaml:13:51",
+            "help: write a finite number",
+        ],
+    );
+}
+
+#[test]
+fn a_matrix_file_that_cannot_be_read() {
+    let mut unreadable = |name: &str| Err(format!("cannot read {name}: not there"));
+    let (input, mistakes) = file::load("f.yaml", SOUND.as_bytes(), &mut unreadable);
+    assert!(input.is_none());
+    says(
+        &render(&mistakes, Style::Plain),
+        &[
+            "cannot read train.csv: not there",
+            "f.yaml:13:29",
+            "help: name a text file with one row of comma-separated bytes a line, relative to this file",
+        ],
+    );
 }
 
 #[test]
@@ -94,16 +117,17 @@ fn a_matrix_that_is_not_square_or_of_other_leaves() {
     says(
         &refusal(SOUND, "0,1,1\n1,0\n1,1,0"),
         &[
-            "train.csv: row 2 has 2 entries and there are 3 rows; a demand matrix is square, one row and one \
-             column a leaf",
-            "f.yaml:13:29",
+            "train.csv: row 2 has 2 entries and there are 3 rows\n",
+            "f.yaml:13:35",
+            "help: a demand matrix is square: write one row and one column for each leaf",
         ],
     );
     says(
         &refusal(SOUND, "0,1\n1,0"),
         &[
-            "the matrix has 2 leaves and the fabric 3; write one row and one column for each of leaf0 to leaf2",
+            "the matrix has 2 leaves and the fabric 3\n",
             "f.yaml:13:29",
+            "help: write one row and one column for each of leaf0 to leaf2",
         ],
     );
 }
@@ -116,5 +140,5 @@ fn leaves_that_do_not_exist() {
         &["leaf7 does not exist", "f.yaml:10:17", "help: leaves run from leaf0 to leaf2"],
     );
     let text = SOUND.replace("{csv: train.csv}", "{all_reduce: {leaves: 9, bytes: 1GB}}");
-    says(&refusal(&text, ""), &["9 leaves from leaf0 on", "among leaf0 to leaf2", "f.yaml:13:29"]);
+    says(&refusal(&text, ""), &["9 leaves from leaf0 on", "f.yaml:13:29", "among leaf0 to leaf2"]);
 }

@@ -153,6 +153,11 @@ impl<'a> Walk<'a> {
                     let number = node.kind() == Kind::Quoted && text.parse::<i128>().is_ok();
                     number.then(|| "remove the quotation marks".to_owned())
                 }),
+            (Form::Number(_), Meaning::Text(text)) => {
+                let bare = text.trim_start_matches(['-', '+', '.']).to_ascii_lowercase();
+                let no_number = ["nan", "inf", "infinity"].contains(&bare.as_str());
+                no_number.then(|| "write a finite number".to_owned())
+            }
             (Form::Boolean, Meaning::Text(text)) => match text.to_ascii_lowercase().as_str() {
                 "yes" | "on" | "y" => Some("write `true`".to_owned()),
                 "no" | "off" | "n" => Some("write `false`".to_owned()),

@@ -18,7 +18,7 @@ pub struct Demand {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DemandError {
     /// Not the format at all.
-    #[error("line {line}, column {column}: {reason}; write an array of rows of numbers")]
+    #[error("line {line}, column {column}: {reason}")]
     Syntax {
         /// Line, from 1.
         line: usize,
@@ -28,9 +28,7 @@ pub enum DemandError {
         reason: String,
     },
     /// A row of another length than there are rows.
-    #[error(
-        "row {row} has {columns} entries and there are {rows} rows; a demand matrix is square, one row and one column a leaf"
-    )]
+    #[error("row {row} has {columns} entries and there are {rows} rows")]
     NotSquare {
         /// Row, from 1.
         row: usize,
@@ -40,9 +38,7 @@ pub enum DemandError {
         rows: usize,
     },
     /// An entry that is not a number of bytes.
-    #[error(
-        "row {row}, column {column}: `{text}` is not a number of bytes; write a number of at least 0"
-    )]
+    #[error("row {row}, column {column}: `{text}` is not a number of bytes")]
     BadEntry {
         /// Row, from 1.
         row: usize,
@@ -52,7 +48,7 @@ pub enum DemandError {
         text: String,
     },
     /// A leaf that sends to itself.
-    #[error("row {row}, column {row}: leaf{} sends {text} bytes to itself; traffic below one leaf does not use the fabric, write 0", row - 1)]
+    #[error("row {row}, column {row}: leaf{} sends {text} bytes to itself", row - 1)]
     ToItself {
         /// Row and column, from 1.
         row: usize,
@@ -60,13 +56,44 @@ pub enum DemandError {
         text: String,
     },
     /// A matrix of another size than the fabric.
-    #[error("the matrix has {matrix} leaves and the fabric {fabric}; write one row and one column for each of leaf0 to leaf{}", fabric - 1)]
+    #[error("the matrix has {matrix} leaves and the fabric {fabric}")]
     OtherFabric {
         /// Leaves of the matrix.
         matrix: usize,
         /// Leaves of the fabric.
         fabric: usize,
     },
+}
+
+impl DemandError {
+    /// What to write instead.
+    #[must_use]
+    pub fn fix(&self) -> String {
+        match self {
+            Self::Syntax { .. } => "write an array of rows of numbers: [[0, 1e9], [1e9, 0]]".into(),
+            Self::NotSquare { .. } => {
+                "a demand matrix is square: write one row and one column for each leaf".into()
+            }
+            Self::BadEntry { .. } => "write a number of bytes from 0 to 1e18".into(),
+            Self::ToItself { .. } => {
+                "traffic below one leaf does not use the fabric: write 0".into()
+            }
+            Self::OtherFabric { fabric, .. } => {
+                format!("write one row and one column for each of leaf0 to leaf{}", fabric - 1)
+            }
+        }
+    }
+
+    /// Where in an array of rows it is, as a JSON pointer: `/1/2` for the third entry of the second row.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match self {
+            Self::Syntax { .. } | Self::OtherFabric { .. } => String::new(),
+            Self::NotSquare { row, .. } => format!("/{}", row - 1),
+            Self::BadEntry { row, column, .. } => format!("/{}/{}", row - 1, column - 1),
+            Self::ToItself { row, .. } => format!("/{0}/{0}", row - 1),
+        }
+    }
 }
 
 impl Demand {
@@ -111,6 +138,15 @@ impl Demand {
         for (entry, more) in self.bytes.iter_mut().zip(&other.bytes) {
             *entry = entry.saturating_add(*more);
         }
+    }
+
+    /// The same traffic so many times.
+    #[must_use]
+    pub fn times(mut self, times: u32) -> Self {
+        for entry in &mut self.bytes {
+            *entry = entry.saturating_mul(u64::from(times));
+        }
+        self
     }
 
     /// Pairs with traffic as (sender, receiver, bytes), in order.
@@ -256,6 +292,6 @@ mod tests {
     #[test]
     fn a_matrix_of_another_size_does_not_fit() {
         let text = Demand::none(4).must_fit(8).unwrap_err().to_string();
-        assert!(text.contains("leaf0 to leaf7"), "{text}");
+        assert!(text.contains("4 leaves and the fabric 8"), "{text}");
     }
 }

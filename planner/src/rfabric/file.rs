@@ -18,6 +18,8 @@
 //! ```
 
 mod lower;
+mod lower_workload;
+mod workload;
 
 use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
@@ -25,6 +27,8 @@ use lightloom_fabric::id::{LeafId, OcsId};
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+pub use workload::*;
 
 use super::phases::Phase;
 use super::plan::Options;
@@ -45,7 +49,7 @@ pub struct RfabricInput {
 }
 
 /// Reads a file: the input, or every mistake in it. `file` is what the user calls it; `read` gives the text
-/// of the matrix files it names.
+/// of the matrix and model files it names.
 pub fn load(
     file: &str,
     bytes: &[u8],
@@ -237,7 +241,8 @@ pub enum StepFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RlFile {
-    /// qwen2.5-72b, llama-3.1-405b or deepseek-v3-like.
+    /// A model that comes with lightloom, such as qwen2.5-72b, llama-3.1-405b or deepseek-v3; or a model file of
+    /// your own, relative to this file (`lightloom schema model`). Its bytes are taken in BF16.
     pub model: String,
     /// GPUs that train.
     pub trainer_gpus: u32,
@@ -307,6 +312,10 @@ pub struct PhaseFile {
     pub slack: Text<Picoseconds>,
     /// What it sends.
     pub demand: DemandFile,
+    /// How often it sends that: layers of a workload that describes one, say.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub times: u32,
 }
 
 /// Where a demand matrix comes from.
@@ -321,6 +330,8 @@ pub enum DemandFile {
     Matrix(Vec<Vec<f64>>),
     /// A synthetic shape, about 1 GB a pair.
     Shape(ShapeFile),
+    /// Traffic described by what produces it.
+    Workload(WorkloadFile),
     /// An all-reduce whose rings the planner chooses: strides without a common divisor with the number of
     /// leaves, as many as suit the circuits.
     AllReduce(AllReduceFile),
@@ -436,28 +447,14 @@ step:
         assert!(
             demand.flows().all(|(from, to, _)| (1..8).contains(&from.0) && (1..8).contains(&to.0))
         );
-        let far = mistakes_of_all_reduce("leaves: 16");
-        assert!(far.contains("f.yaml:15:") && far.contains("among leaf0 to leaf15"), "{far}");
-    }
-
-    fn mistakes_of_all_reduce(leaves: &str) -> String {
-        let demand = format!("{{all_reduce: {{first_leaf: leaf1, {leaves}, bytes: 7GB}}}}");
-        mistakes(&SOUND.replace("{csv: sync.csv}", &demand), "")
     }
 
     #[test]
-    fn mistakes_come_with_place_and_fix() {
-        let odd = mistakes(&SOUND.replace("ports_per_leaf: 2", "ports_per_leaf: 3"), "");
-        assert!(odd.starts_with("f.yaml:10:"), "{odd}");
-        assert!(odd.contains("cannot be realised") && odd.contains("even number"), "{odd}");
-        let small = mistakes(SOUND, &matrix(4));
-        assert!(small.contains("f.yaml:15:") && small.contains("4 leaves"), "{small}");
-        let negative = mistakes(SOUND, "0,-3\n1,0");
-        assert!(negative.contains("sync.csv: row 1, column 2: `-3`"), "{negative}");
+    fn a_step_that_cannot_be_built_is_refused_at_its_field() {
         let rl = "step:\n  rl: {model: gpt-9, trainer_gpus: 64, generation_gpus: 64, tp: 8, pp: 2, \
                   samples: 64, tokens_per_sample: 1000, replica_gpus: 16}\n";
         let text = SOUND.split("step:").next().unwrap().to_owned() + rl;
-        assert!(mistakes(&text, "").contains("no model `gpt-9`"));
+        assert!(mistakes(&text, "").contains("no model is called `gpt-9`"));
         let text = text.replace("gpt-9", "qwen2.5-72b").replace("tp: 8", "tp: 7");
         let wrong = mistakes(&text, "");
         assert!(wrong.contains("f.yaml:13:") && wrong.contains("multiple of 14"), "{wrong}");

@@ -5,6 +5,9 @@ use lightloom_fabric::fat_tree::{
 };
 use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
 
+#[cfg(test)]
+use super::workload::card::ModelCard;
+
 /// [`spec`], checked.
 ///
 /// # Panics
@@ -56,5 +59,19 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
         forbidden: vec![],
         held: vec![],
         failure_domains: 4.min(ports / 2),
+    }
+}
+
+/// A dense model of 72.7 billion weights whose bytes divide evenly.
+#[cfg(test)]
+pub(crate) fn dense_card() -> ModelCard {
+    ModelCard {
+        name: "dense".into(),
+        parameters: 72_700_000_000,
+        layers: 80,
+        hidden: 8192,
+        cache_elements_per_layer: 2 * 8 * 128,
+        element_bytes: 2,
+        experts: None,
     }
 }

@@ -1,12 +1,14 @@
 //! From what people wrote to a checked input, with every mistake at its place.
 
-use lightloom_fabric::document::{Check, codes};
+use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use lightloom_fabric::fat_tree::{
     CrossConnect, ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree,
     SwitchTiming,
 };
 use lightloom_fabric::id::LeafId;
+use lightloom_fabric::model::{MODEL_FILES, read_model};
 use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::Picoseconds;
 
 use super::super::demand::{Demand, DemandError};
 use super::super::phases::Phase;
@@ -15,6 +17,7 @@ use super::super::rings;
 use super::super::workload::card::ModelCard;
 use super::super::workload::rl_step::{RlStep, Slack};
 use super::super::workload::shapes;
+use super::lower_workload;
 use super::{
     AllReduceFile, BankFile, DcnFile, DemandFile, FatTreeFile, HeldFile, PhaseFile, RfabricFile,
     RfabricInput, RlFile, ShapeFile, StepFile,
@@ -32,7 +35,7 @@ pub(super) fn lower(
     let (leaves, gpus_per_leaf) = (fat_tree.leaves, fat_tree.gpus_per_leaf);
     let fabric = lower_fabric(fat_tree, check)?;
     let phases = match raw.step {
-        StepFile::Rl(rl) => lower_rl(rl, gpus_per_leaf, leaves as usize, check)?,
+        StepFile::Rl(rl) => lower_rl(rl, gpus_per_leaf, leaves as usize, read, check)?,
         StepFile::Phases(phases) => lower_phases(phases, &fabric, read, check),
     };
     let options = Options { floor: raw.planning.floor, ..Options::default() };
@@ -99,13 +102,17 @@ fn lower_rl(
     raw: RlFile,
     gpus_per_leaf: u32,
     leaves: usize,
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
     check: &mut Check<'_>,
 ) -> Option<Vec<Phase>> {
-    let Some(card) = ModelCard::named(&raw.model) else {
-        check
-            .error(codes::UNKNOWN_WORD, "/step/rl/model", format!("no model `{}`", raw.model))
-            .help("write qwen2.5-72b, llama-3.1-405b or deepseek-v3-like");
-        return None;
+    let card = match find_model(&raw.model, read) {
+        Ok(card) => card,
+        Err(mistakes) => {
+            for Mistake { message, fix, .. } in mistakes {
+                check.error(codes::UNKNOWN_WORD, "/step/rl/model", message).help(fix);
+            }
+            return None;
+        }
     };
     let step = RlStep {
         card,
@@ -137,6 +144,53 @@ fn lower_rl(
         .ok()
 }
 
+/// A model by its name, or from a file beside this one.
+pub(super) fn find_model(
+    name: &str,
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> Result<ModelCard, Vec<Mistake>> {
+    if let Some(card) = ModelCard::named(name) {
+        return Ok(card);
+    }
+    let known: Vec<&str> = MODEL_FILES.iter().map(|(known, _)| *known).collect();
+    let one_of = format!(
+        "write one of {}, or the path of a model file (.yaml or .json), relative to this file",
+        known.join(", ")
+    );
+    if ![".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end)) {
+        let nearest = document::closest(name, known.iter().copied());
+        let fix = nearest.map_or(one_of, |nearest| format!("did you mean `{nearest}`?"));
+        return Err(Mistake::of_whole(format!("no model is called `{name}`"), fix));
+    }
+    let text = read(name).map_err(|error| Mistake::of_whole(error, one_of))?;
+    let (model, mistakes) = read_model(name, text.as_bytes());
+    let model = model.ok_or_else(|| {
+        let other = || format!("`lightloom validate --kind model {name}` shows the place");
+        let mistake = |found: &Diagnostic| Mistake {
+            place: String::new(),
+            message: found.to_string(),
+            fix: found.help.clone().unwrap_or_else(other),
+        };
+        mistakes.iter().map(mistake).collect::<Vec<_>>()
+    })?;
+    let card = ModelCard::from(&model);
+    let is_planned = card.parameters <= PARAMETERS_MAX
+        && card.layers <= LAYERS_MAX
+        && card.hidden.max(card.cache_elements_per_layer) <= WIDTH_MAX;
+    is_planned.then_some(card).ok_or_else(|| {
+        let message = format!("{name}: the model is larger than any whose bytes can be counted");
+        let fix = format!(
+            "plan at most {LAYERS_MAX} layers, a width and a cache of {WIDTH_MAX} elements, and {PARAMETERS_MAX} weights"
+        );
+        Mistake::of_whole(message, fix)
+    })
+}
+
+/// What byte counts of a step stay within 64 bits for.
+const PARAMETERS_MAX: u64 = 100_000_000_000_000;
+const LAYERS_MAX: u32 = 1_000;
+const WIDTH_MAX: u32 = 131_072;
+
 fn lower_phases(
     raw: Vec<PhaseFile>,
     fabric: &ReconfigurableFatTree,
@@ -153,13 +207,15 @@ fn lower_phases(
             let message = format!("two phases are called `{}`", phase.name);
             check.error(codes::BAD_VALUE, &format!("{place}/name"), message);
         }
-        match lower_demand(phase.demand, fabric, read) {
-            Ok(demand) => {
-                phases.push(Phase { name: phase.name, demand, slack: phase.slack.0 });
+        match lower_demand(phase.demand, phase.times, fabric, read) {
+            Ok((demand, idle)) => {
+                let slack = phase.slack.0 + idle;
+                phases.push(Phase { name: phase.name, demand, slack });
             }
-            Err(messages) => {
-                for message in messages {
-                    check.error(codes::BAD_VALUE, &format!("{place}/demand"), message);
+            Err(mistakes) => {
+                for Mistake { place: within, message, fix } in mistakes {
+                    let place = format!("{place}/demand{within}");
+                    check.error(codes::BAD_VALUE, &place, message).help(fix);
                 }
             }
         }
@@ -167,26 +223,72 @@ fn lower_phases(
     phases
 }
 
+/// What is wrong with a demand, where within it, and what to write.
+pub(super) struct Mistake {
+    pub(super) place: String,
+    pub(super) message: String,
+    pub(super) fix: String,
+}
+
+impl Mistake {
+    fn of_whole(message: impl Into<String>, fix: impl Into<String>) -> Vec<Self> {
+        vec![Self { place: String::new(), message: message.into(), fix: fix.into() }]
+    }
+
+    fn within(place: &str, mistakes: Vec<Self>) -> Vec<Self> {
+        let inner = |mistake: Self| Self { place: format!("{place}{}", mistake.place), ..mistake };
+        mistakes.into_iter().map(inner).collect()
+    }
+
+    /// In a file of its own, whose name tells the place.
+    fn in_file(key: &str, file: &str, errors: Vec<DemandError>) -> Vec<Self> {
+        let mistake = |error: DemandError| Self {
+            place: format!("/{key}"),
+            message: format!("{file}: {error}"),
+            fix: error.fix(),
+        };
+        errors.into_iter().map(mistake).collect()
+    }
+
+    fn in_rows(errors: Vec<DemandError>) -> Vec<Self> {
+        let mistake = |error: DemandError| Self {
+            place: format!("/matrix{}", error.place()),
+            message: error.to_string(),
+            fix: error.fix(),
+        };
+        errors.into_iter().map(mistake).collect()
+    }
+}
+
+/// The demand, so many times, and how long the network is idle before it whatever the file's slack.
 fn lower_demand(
     raw: DemandFile,
+    times: u32,
     fabric: &ReconfigurableFatTree,
     read: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> Result<Demand, Vec<String>> {
+) -> Result<(Demand, Picoseconds), Vec<Mistake>> {
     let leaves = fabric.leaves();
-    let named = |file: &str, errors: Vec<DemandError>| -> Vec<String> {
-        errors.into_iter().map(|error| format!("{file}: {error}")).collect()
+    let mut idle = Picoseconds::ZERO;
+    let mut text = |file: &str, one: &str| {
+        let fix = format!("name {one}, relative to this file");
+        read(file).map_err(|error| Mistake::of_whole(error, fix))
     };
     let demand = match raw {
         DemandFile::Csv(file) => {
-            let text = read(&file).map_err(|error| vec![error])?;
-            Demand::from_csv(&text).map_err(|errors| named(&file, errors))?
+            let text = text(&file, "a text file with one row of comma-separated bytes a line")?;
+            Demand::from_csv(&text).map_err(|errors| Mistake::in_file("csv", &file, errors))?
         }
         DemandFile::Json(file) => {
-            let text = read(&file).map_err(|error| vec![error])?;
-            Demand::from_json(&text).map_err(|errors| named(&file, errors))?
+            let text = text(&file, "a text file with an array of rows of bytes")?;
+            Demand::from_json(&text).map_err(|errors| Mistake::in_file("json", &file, errors))?
         }
-        DemandFile::Matrix(rows) => {
-            Demand::from_numbers(&rows).map_err(|errors| named("matrix", errors))?
+        DemandFile::Matrix(rows) => Demand::from_numbers(&rows).map_err(Mistake::in_rows)?,
+        DemandFile::Workload(workload) => {
+            let name = workload.key();
+            let (demand, before) = lower_workload::lower(workload, fabric, read)
+                .map_err(|mistakes| Mistake::within(&format!("/workload/{name}"), mistakes))?;
+            idle = before;
+            demand
         }
         DemandFile::AllReduce(all_reduce) => lower_all_reduce(&all_reduce, fabric)?,
         DemandFile::Shape(ShapeFile::Moe(from)) => shapes::moe(leaves, Seed(from.seed)),
@@ -195,26 +297,25 @@ fn lower_demand(
         }
         DemandFile::Shape(ShapeFile::Dense(from)) => shapes::dense(leaves, Seed(from.seed)),
     };
-    demand.must_fit(leaves).map_err(|error| vec![error.to_string()])?;
+    demand.must_fit(leaves).map_err(|error| Mistake::of_whole(error.to_string(), error.fix()))?;
     if demand.total().0 == 0 {
-        return Err(vec![
-            "the phase sends nothing; remove it and add its slack to the next".into(),
-        ]);
+        let fix = "remove it and add its slack to the next";
+        return Err(Mistake::of_whole("the phase sends nothing", fix));
     }
-    Ok(demand)
+    Ok((demand.times(times), idle))
 }
 
 fn lower_all_reduce(
     raw: &AllReduceFile,
     fabric: &ReconfigurableFatTree,
-) -> Result<Demand, Vec<String>> {
+) -> Result<Demand, Vec<Mistake>> {
     let there = fabric.spec().leaves;
     let AllReduceFile { first_leaf, leaves, bytes } = *raw;
     if leaves < 2 || u64::from(first_leaf.0) + u64::from(leaves) > u64::from(there) {
-        return Err(vec![format!(
-            "{leaves} leaves from {first_leaf} on: write at least 2 leaves among leaf0 to leaf{}",
-            there - 1
-        )]);
+        return Err(Mistake::of_whole(
+            format!("there are no {leaves} leaves from {first_leaf} on to reduce over"),
+            format!("write at least 2 leaves among leaf0 to leaf{}", there - 1),
+        ));
     }
     let members: Vec<LeafId> = (first_leaf.0..first_leaf.0 + leaves).map(LeafId).collect();
     let none = Demand::none(fabric.leaves());

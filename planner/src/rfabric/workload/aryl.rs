@@ -31,10 +31,11 @@ pub fn gradients(leaves: usize, card: &ModelCard, members: &[LeafId]) -> Demand 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rfabric::testing::dense_card;
 
     #[test]
     fn joining_costs_one_copy_a_rank_and_changes_the_ring() {
-        let card = ModelCard::qwen2_5_72b();
+        let card = dense_card();
         let (old, new) = ([LeafId(0), LeafId(1)], [LeafId(2), LeafId(3)]);
         let demand = join(4, &card, &old, &new);
         assert_eq!(demand.bytes(LeafId(1), LeafId(3)), card.weight_bytes());

@@ -1,5 +1,6 @@
 //! What of a language model decides its traffic.
 
+use lightloom_fabric::model::{Model, shipped_model};
 use lightloom_fabric::units::Bytes;
 
 /// The dimensions that traffic follows from.
@@ -32,56 +33,32 @@ pub struct Experts {
     pub layers: u32,
 }
 
+/// Bytes of one element in BF16, in which weights, activations and caches are taken to travel.
+const BF16: u32 = 2;
+
+impl From<&Model> for ModelCard {
+    fn from(model: &Model) -> Self {
+        Self {
+            name: model.name.clone(),
+            parameters: model.parameters() as u64,
+            layers: model.layers,
+            hidden: model.hidden,
+            cache_elements_per_layer: model.attention.cache_elements(),
+            element_bytes: BF16,
+            experts: model.feed_forward.experts.as_ref().map(|experts| Experts {
+                count: experts.count,
+                top_k: experts.top_k,
+                layers: model.expert_layers(),
+            }),
+        }
+    }
+}
+
 impl ModelCard {
-    /// Qwen2.5-72B (arXiv 2412.15115 and published configuration): 80 layers, 8 key-value heads of 128.
-    #[must_use]
-    pub fn qwen2_5_72b() -> Self {
-        Self {
-            name: "qwen2.5-72b".into(),
-            parameters: 72_700_000_000,
-            layers: 80,
-            hidden: 8192,
-            cache_elements_per_layer: 2 * 8 * 128,
-            element_bytes: 2,
-            experts: None,
-        }
-    }
-
-    /// Llama-3.1-405B (arXiv 2407.21783, table 3).
-    #[must_use]
-    pub fn llama_3_1_405b() -> Self {
-        Self {
-            name: "llama-3.1-405b".into(),
-            parameters: 405_000_000_000,
-            layers: 126,
-            hidden: 16384,
-            cache_elements_per_layer: 2 * 8 * 128,
-            element_bytes: 2,
-            experts: None,
-        }
-    }
-
-    /// A mixture of experts like DeepSeek-V3 (arXiv 2412.19437): 671 billion weights, 58 of 61 layers
-    /// with 256 experts of which a token visits 8, a latent cache of 512 + 64 elements.
-    #[must_use]
-    pub fn deepseek_v3_like() -> Self {
-        Self {
-            name: "deepseek-v3-like".into(),
-            parameters: 671_000_000_000,
-            layers: 61,
-            hidden: 7168,
-            cache_elements_per_layer: 512 + 64,
-            element_bytes: 2,
-            experts: Some(Experts { count: 256, top_k: 8, layers: 58 }),
-        }
-    }
-
-    /// A card by its name.
+    /// The card of a model that comes with lightloom: `qwen2.5-72b`, `llama-3.1-405b`, `deepseek-v3`, ….
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        [Self::qwen2_5_72b(), Self::llama_3_1_405b(), Self::deepseek_v3_like()]
-            .into_iter()
-            .find(|card| card.name == name)
+        shipped_model(name).as_ref().map(Self::from)
     }
 
     /// One copy of the weights.
@@ -110,10 +87,12 @@ mod tests {
 
     #[test]
     fn known_sizes_come_out() {
-        let qwen = ModelCard::qwen2_5_72b();
-        assert_eq!(qwen.weight_bytes(), Bytes(145_400_000_000), "145 GB in BF16");
+        let qwen = ModelCard::named("qwen2.5-72b").unwrap();
+        assert_eq!(qwen.weight_bytes().0.div_ceil(1_000_000_000), 146, "145 GB in BF16");
         assert_eq!(qwen.cache_bytes_per_token(), Bytes(320 << 10), "320 KiB a token");
-        assert_eq!(ModelCard::named("llama-3.1-405b"), Some(ModelCard::llama_3_1_405b()));
+        let mixture = ModelCard::named("deepseek-v3").unwrap();
+        assert_eq!(mixture.cache_elements_per_layer, 512 + 64, "a latent cache");
+        assert_eq!(mixture.experts, Some(Experts { count: 256, top_k: 8, layers: 58 }));
         assert_eq!(ModelCard::named("gpt-2"), None);
     }
 }

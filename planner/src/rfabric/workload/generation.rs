@@ -81,12 +81,13 @@ impl Generation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rfabric::testing::dense_card;
 
     #[test]
     fn a_dense_replica_rings_and_a_mixture_exchanges() {
         let place = Place { first_leaf: 2, gpus_per_leaf: 8, gpus: 32 };
         let dense = Generation {
-            card: ModelCard::qwen2_5_72b(),
+            card: dense_card(),
             place,
             replica_gpus: 16,
             tokens: 10,
@@ -95,7 +96,7 @@ mod tests {
         let demand = dense.traffic(6);
         assert_eq!(demand.bytes(LeafId(2), LeafId(3)).0, 2 * 80 * 8192 * 2 * 10 * 2 * 15 / 16);
         assert_eq!(demand.bytes(LeafId(3), LeafId(4)), Bytes(0), "replicas keep to themselves");
-        let mixture = Generation { card: ModelCard::deepseek_v3_like(), ..dense };
+        let mixture = Generation { card: ModelCard::named("deepseek-v3").unwrap(), ..dense };
         // Half of what 16 ranks exchange crosses between the two leaves, dispatch and combine.
         let formula = 10 * 58 * 8 * 7168 * 2;
         assert_eq!(mixture.traffic(6).bytes(LeafId(2), LeafId(3)).0, formula / 2);
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn migrated_caches_weigh_their_tokens() {
         let pool = Generation {
-            card: ModelCard::qwen2_5_72b(),
+            card: dense_card(),
             place: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 16 },
             replica_gpus: 8,
             tokens: 0,

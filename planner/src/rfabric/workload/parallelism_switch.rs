@@ -41,13 +41,14 @@ pub fn traffic(leaves: usize, card: &ModelCard, pool: &Place, before: u32, after
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rfabric::testing::dense_card;
     use lightloom_fabric::id::LeafId;
     use lightloom_fabric::units::Bytes;
 
     #[test]
     fn halving_a_replica_fetches_what_was_missing() {
         let pool = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 4 };
-        let card = ModelCard::qwen2_5_72b();
+        let card = dense_card();
         let quarter = card.weight_bytes().0 / 4;
         // Before [0,¼) [¼,½) [½,¾) [¾,1); after [0,½) [½,1) [0,½) [½,1).
         let demand = traffic(4, &card, &pool, 4, 2);
@@ -61,6 +62,6 @@ mod tests {
     #[test]
     fn keeping_the_parallelism_moves_nothing() {
         let pool = Place { first_leaf: 0, gpus_per_leaf: 2, gpus: 16 };
-        assert_eq!(traffic(8, &ModelCard::qwen2_5_72b(), &pool, 8, 8).total(), Bytes(0));
+        assert_eq!(traffic(8, &dense_card(), &pool, 8, 8).total(), Bytes(0));
     }
 }

@@ -49,6 +49,7 @@ pub fn pull(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rfabric::testing::dense_card;
     use lightloom_fabric::id::LeafId;
 
     #[test]
@@ -57,8 +58,7 @@ mod tests {
         let decode = Place { first_leaf: 2, ..prefill };
         let prompts = [0, 1, 0, 1].map(|gpu| Prompt { gpu, tokens: 1_000 });
         let room = Bytes(1_500 * (320 << 10));
-        let (demand, waiting) =
-            pull(4, &ModelCard::qwen2_5_72b(), &prefill, &decode, &prompts, room);
+        let (demand, waiting) = pull(4, &dense_card(), &prefill, &decode, &prompts, room);
         assert_eq!(waiting, 2);
         assert_eq!(demand.bytes(LeafId(0), LeafId(2)), Bytes(1_000 * (320 << 10)));
         assert_eq!(demand.bytes(LeafId(1), LeafId(3)), Bytes(1_000 * (320 << 10)));

@@ -224,11 +224,12 @@ impl RlStep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rfabric::testing::dense_card;
     use lightloom_fabric::units::Bytes;
 
     fn step() -> RlStep {
         RlStep {
-            card: ModelCard::qwen2_5_72b(),
+            card: dense_card(),
             gpus_per_leaf: 8,
             trainer_gpus: 64,
             generation_gpus: 64,

@@ -54,13 +54,13 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use super::super::card::ModelCard;
     use super::super::place::Place;
     use super::*;
+    use crate::rfabric::testing::dense_card;
 
     fn pool() -> Generation {
         Generation {
-            card: ModelCard::qwen2_5_72b(),
+            card: dense_card(),
             place: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 64 },
             replica_gpus: 8,
             tokens: 0,

@@ -32,6 +32,21 @@ pub fn moe(leaves: usize, seed: Seed) -> Demand {
     demand
 }
 
+/// The same, but what a leaf sends says nothing of what it receives: one direction of one layer. A circuit
+/// carries both directions, so one of them may idle.
+#[must_use]
+pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
+    let mut stream = seed.stream("shape.moe_one_way", leaves as u64);
+    let mut demand = Demand::none(leaves);
+    for from in 0..leaves {
+        for to in (from / 8 * 8..leaves.min(from / 8 * 8 + 8)).filter(|to| *to != from) {
+            add(&mut demand, from, to, log_normal(&mut stream, 0.6));
+        }
+    }
+    ring(&mut demand, 0..leaves, 0.2);
+    demand
+}
+
 /// Half of the leaves send shards of different size to leaves of the other half, four each; the
 /// senders also form a data-parallel ring.
 #[must_use]

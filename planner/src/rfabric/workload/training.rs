@@ -153,7 +153,10 @@ mod tests {
 
     fn training() -> Training {
         Training {
-            card: ModelCard::deepseek_v3_like(),
+            card: ModelCard {
+                parameters: 671_000_000_000,
+                ..ModelCard::named("deepseek-v3").unwrap()
+            },
             place: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 64 },
             tp: 1,
             pp: 2,

@@ -62,18 +62,19 @@ fn member(pool: &Generation, position: u32, shard: u32) -> LeafId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rfabric::testing::dense_card;
     use lightloom_fabric::units::Bytes;
 
     fn case(fan_out: FanOut) -> (Demand, u64) {
         let trainer = Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 32 };
         let pool = Generation {
-            card: ModelCard::qwen2_5_72b(),
+            card: dense_card(),
             place: Place { first_leaf: 4, gpus_per_leaf: 8, gpus: 32 },
             replica_gpus: 8,
             tokens: 0,
             migrated_tokens: 0,
         };
-        let demand = traffic(8, &ModelCard::qwen2_5_72b(), &trainer, &pool, fan_out);
+        let demand = traffic(8, &dense_card(), &trainer, &pool, fan_out);
         let cut = demand.flows().filter(|(from, ..)| from.0 < 4).map(|(_, _, bytes)| bytes.0).sum();
         (demand, cut)
     }

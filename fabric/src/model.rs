@@ -1,6 +1,8 @@
-//! The dimensions of a transformer, and the numbers that follow from them alone.
+//! The dimensions of a transformer, the numbers that follow from them alone, and the files that give them.
 
 use serde::{Deserialize, Serialize};
+
+use crate::document::{self, Check, Diagnostic, codes};
 
 /// A transformer to train.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -164,6 +166,19 @@ impl Attention {
         }
     }
 
+    /// Elements that one token leaves in the key-value cache of one layer.
+    #[must_use]
+    pub fn cache_elements(&self) -> u32 {
+        match *self {
+            Self::Grouped { key_value_heads, head_size, .. } => {
+                key_value_heads.saturating_mul(head_size).saturating_mul(2)
+            }
+            Self::Latent { key_value_rank, rotary_size, .. } => {
+                key_value_rank.saturating_add(rotary_size)
+            }
+        }
+    }
+
     /// Elements of keys and values per token, as they travel in context parallelism.
     #[must_use]
     pub fn key_value_width(&self) -> f64 {
@@ -255,5 +270,151 @@ impl Model {
             .as_ref()
             .map_or(0.0, |e| f64::from(e.count) - f64::from(e.top_k));
         self.parameters() - f64::from(self.expert_layers()) * idle * self.expert_parameters()
+    }
+}
+
+macro_rules! files {
+    ($($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("../../topologies/models/", $name, ".yaml")))),+]
+    };
+}
+
+/// Name and text of every model file that comes with lightloom.
+pub const MODEL_FILES: &[(&str, &str)] = files!(
+    "deepseek-v3",
+    "gpt-3-175b",
+    "gpt-moe-1.1t",
+    "grok-1",
+    "llama-3.1-405b",
+    "llama-3.1-70b",
+    "llama-3.1-8b",
+    "mixtral-8x22b",
+    "mixtral-8x7b",
+    "nemotron-340b",
+    "qwen2.5-72b",
+    "step-3",
+);
+
+/// The model of this name that comes with lightloom.
+#[must_use]
+pub fn shipped_model(name: &str) -> Option<Model> {
+    let (file, text) = MODEL_FILES.iter().find(|(known, _)| *known == name)?;
+    Some(document::read(file, text.as_bytes()).0.expect("a test reads every shipped model"))
+}
+
+/// Reads a model file that a user wrote; every mistake at once.
+pub fn read_model(file: &str, bytes: &[u8]) -> (Option<Model>, Vec<Diagnostic>) {
+    document::load(file, bytes, check_model)
+}
+
+/// What the shape of a model file cannot say: nothing is zero, and what must divide divides.
+fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
+    let mut positive = vec![
+        ("/layers", model.layers),
+        ("/hidden", model.hidden),
+        ("/vocabulary", model.vocabulary),
+        ("/feed_forward/width", model.feed_forward.width),
+    ];
+    match model.attention {
+        Attention::Grouped { query_heads, key_value_heads, head_size, .. } => {
+            positive.push(("/attention/grouped/query_heads", query_heads));
+            positive.push(("/attention/grouped/key_value_heads", key_value_heads));
+            positive.push(("/attention/grouped/head_size", head_size));
+            check_heads(query_heads, key_value_heads, check);
+        }
+        Attention::Latent { heads, query_rank, key_value_rank, plain_size, value_size, .. } => {
+            positive.push(("/attention/latent/heads", heads));
+            positive.push(("/attention/latent/query_rank", query_rank));
+            positive.push(("/attention/latent/key_value_rank", key_value_rank));
+            positive.push(("/attention/latent/plain_size", plain_size));
+            positive.push(("/attention/latent/value_size", value_size));
+        }
+    }
+    if let Some(experts) = &model.feed_forward.experts {
+        positive.push(("/feed_forward/experts/count", experts.count));
+        positive.push(("/feed_forward/experts/top_k", experts.top_k));
+        positive.push(("/feed_forward/experts/width", experts.width));
+        check_experts(experts, model.layers, check);
+    }
+    for (path, value) in positive {
+        if value == 0 {
+            check.error(codes::BAD_VALUE, path, "0 makes no model").help("write at least 1");
+        }
+    }
+    Some(model)
+}
+
+fn check_heads(query_heads: u32, key_value_heads: u32, check: &mut Check<'_>) {
+    if key_value_heads > 0 && !query_heads.is_multiple_of(key_value_heads) {
+        let message = format!("{query_heads} query heads do not share {key_value_heads} evenly");
+        check
+            .error(codes::BAD_VALUE, "/attention/grouped/key_value_heads", message)
+            .help("write a divisor of the query heads");
+    }
+}
+
+fn check_experts(experts: &Experts, layers: u32, check: &mut Check<'_>) {
+    if experts.top_k > experts.count {
+        let message = format!("a token cannot visit {} of {}", experts.top_k, experts.count);
+        check
+            .error(codes::BAD_VALUE, "/feed_forward/experts/top_k", message)
+            .help(format!("write at most {}", experts.count));
+    }
+    if experts.dense_layers > layers {
+        let message = format!("there are only {layers} layers");
+        check.error(codes::BAD_VALUE, "/feed_forward/experts/dense_layers", message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_model_passes_the_checks_of_a_users_file() {
+        for (name, text) in MODEL_FILES {
+            let (model, mistakes) = read_model(name, text.as_bytes());
+            assert!(mistakes.is_empty(), "{name}: {mistakes:?}");
+            assert_eq!(model, shipped_model(name));
+            assert_eq!(model.unwrap().name, *name, "it is called like its file");
+        }
+    }
+
+    #[test]
+    fn a_model_file_shows_all_its_mistakes() {
+        let text = MODEL_FILES.iter().find(|(name, _)| *name == "grok-1").unwrap().1;
+        let text = text
+            .replace("top_k: 2", "top_k: 9")
+            .replace("key_value_heads: 8", "key_value_heads: 7");
+        let (model, mistakes) = read_model("grok.yaml", text.as_bytes());
+        assert!(model.is_none());
+        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("a token cannot visit 9 of 8")), "{lines:?}");
+    }
+
+    #[test]
+    fn models_have_the_weights_they_are_known_for() {
+        for (name, billions, active) in [
+            ("gpt-3-175b", 175.0, 175.0),
+            ("llama-3.1-8b", 8.03, 8.03),
+            ("llama-3.1-70b", 70.6, 70.6),
+            ("llama-3.1-405b", 405.8, 405.8),
+            ("nemotron-340b", 340.0, 340.0),
+            ("mixtral-8x7b", 46.7, 12.9),
+            ("mixtral-8x22b", 141.0, 39.1),
+            ("deepseek-v3", 671.0, 37.5),
+            ("grok-1", 314.0, 86.0),
+            ("qwen2.5-72b", 72.7, 72.7),
+            ("gpt-moe-1.1t", 1103.0, 320.0),
+            ("step-3", 316.0, 38.8),
+        ] {
+            let model = shipped_model(name).unwrap();
+            for (ours, known) in
+                [(model.parameters() / 1e9, billions), (model.active_parameters() / 1e9, active)]
+            {
+                assert!((ours / known - 1.0).abs() < 0.02, "{name}: {ours} against {known}");
+            }
+        }
     }
 }
