@@ -1,0 +1,201 @@
+//! A schedule put on the switches: where every phase's circuits go, how they change, and what that takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
+use lightloom_fabric::units::Picoseconds;
+
+use super::super::evaluate::Evaluator;
+use super::super::multi_hop;
+use super::super::one_hop;
+use super::super::phases::{Candidate, Phase, Schedule, seconds_in_steps};
+use super::super::realise::{Realisation, realise, topology_of};
+use super::super::topology::Topology;
+use super::super::transition;
+use super::{Options, PhasePlan, PlanError, RfabricPlan, SolverReport, TransitionPlan};
+
+/// A step's phases and what they may choose from.
+pub(super) struct Planner<'a> {
+    pub(super) fabric: &'a ReconfigurableFatTree,
+    pub(super) phases: &'a [Phase],
+    pub(super) candidates: &'a [Candidate],
+    pub(super) solved: Option<Vec<SolverReport>>,
+    pub(super) options: Options,
+}
+
+impl Planner<'_> {
+    /// Puts a schedule on the switches and takes its times from what the switches then hold.
+    pub(super) fn realise(
+        &self,
+        schedule: &Schedule,
+        existing: &[CrossConnect],
+    ) -> Result<RfabricPlan, PlanError> {
+        let circuits = self.place(schedule, existing)?;
+        let mut transitions = Vec::new();
+        let mut phases = Vec::new();
+        for (at, phase) in self.phases.iter().enumerate() {
+            let before = (at + self.phases.len() - 1) % self.phases.len();
+            let evaluator = Evaluator::new(self.fabric, &phase.demand);
+            let topology = topology_of(self.fabric.leaves(), &circuits[at]);
+            let lambda = evaluator.lambda(&topology);
+            let mut seconds = 1.0 / lambda;
+            if circuits[before] != circuits[at] {
+                let change = self.transition(before, at, &circuits, &evaluator);
+                seconds = self.seconds_of(&change, at, &circuits[before], &evaluator, lambda);
+                transitions.push(change);
+            }
+            let solver = self.report(at, &topology);
+            let lambda_upper_bound = evaluator
+                .upper_bound(self.fabric)
+                .min(solver.as_ref().map_or(f64::MAX, |solver| solver.lambda_upper_bound))
+                .max(lambda);
+            phases.push(PhasePlan {
+                name: phase.name.clone(),
+                topology: self.candidates[schedule.choice[at]].name.clone(),
+                demand_bytes: phase.demand.total(),
+                circuits: circuits[at].clone(),
+                lambda,
+                lambda_upper_bound,
+                gap: one_hop::gap(lambda, lambda_upper_bound),
+                time_ps: picoseconds(seconds),
+                solver,
+            });
+        }
+        let step_time_ps: Picoseconds = phases.iter().map(|phase| phase.time_ps).sum();
+        let dark_port_time_share = self.dark_share(&transitions, step_time_ps);
+        let static_step_time_ps = step_time_ps;
+        Ok(RfabricPlan {
+            phases,
+            transitions,
+            step_time_ps,
+            static_step_time_ps,
+            dark_port_time_share,
+        })
+    }
+
+    /// What the solver said of a phase, and what free routes reach on the circuits it gets.
+    fn report(&self, at: usize, topology: &Topology) -> Option<SolverReport> {
+        let report = self.solved.as_ref()?[at].clone();
+        let routed = multi_hop::route(self.fabric, &self.phases[at].demand, topology);
+        let lambda_multi_hop = routed.ok().map(|routed| routed.lambda);
+        Some(SolverReport { lambda_multi_hop, ..report })
+    }
+
+    /// Cross-connects of every phase; phases with one topology share them.
+    fn place(
+        &self,
+        schedule: &Schedule,
+        existing: &[CrossConnect],
+    ) -> Result<Vec<Vec<CrossConnect>>, PlanError> {
+        let mut placed = BTreeMap::<usize, Vec<CrossConnect>>::new();
+        let mut by_phase: Vec<Vec<CrossConnect>> = Vec::new();
+        for (at, &choice) in schedule.choice.iter().enumerate() {
+            let circuits = match placed.get(&choice) {
+                Some(circuits) => circuits.clone(),
+                None => {
+                    let before = by_phase.last().map_or(existing, Vec::as_slice);
+                    let topology = &self.candidates[choice].topology;
+                    let circuits = self.sound(at, realise(self.fabric, topology, before))?;
+                    with_idle_ports_left_alone(circuits, before)
+                }
+            };
+            placed.insert(choice, circuits.clone());
+            by_phase.push(circuits);
+        }
+        Ok(by_phase)
+    }
+
+    fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
+        let Realisation { cross_connects, unplaced, .. } = realisation;
+        if unplaced.is_empty() {
+            return Ok(cross_connects);
+        }
+        Err(PlanError::Unplaced { phase: self.phases[at].name.clone(), unplaced })
+    }
+
+    fn transition(
+        &self,
+        before: usize,
+        at: usize,
+        circuits: &[Vec<CrossConnect>],
+        live: &Evaluator,
+    ) -> TransitionPlan {
+        let (from, to) = (&circuits[before], &circuits[at]);
+        // A floor that cannot be kept is halved until it can: at zero it always can.
+        let mut floor = self.options.floor;
+        let stages = loop {
+            match transition::stage(self.fabric, from, to, live, floor) {
+                Ok(stages) => break stages,
+                Err(_) if floor > 0.05 => floor /= 2.0,
+                Err(_) => floor = 0.0,
+            }
+        };
+        let timing = self.fabric.spec().timing.total();
+        let dark_time_ps = timing * stages.len() as u64;
+        let removed: usize = stages.iter().map(|stage| stage.remove.len()).sum();
+        TransitionPlan {
+            from: self.phases[before].name.clone(),
+            to: self.phases[at].name.clone(),
+            circuits_kept: from.len() - removed,
+            dark_time_ps,
+            exposed_ps: dark_time_ps.saturating_sub(self.phases[at].slack),
+            stages,
+            floor,
+        }
+    }
+
+    /// Time of a phase whose circuits arrive stage by stage: the slack hides the first of it, and
+    /// the phase does not end before the last.
+    fn seconds_of(
+        &self,
+        change: &TransitionPlan,
+        at: usize,
+        from: &[CrossConnect],
+        live: &Evaluator,
+        settled: f64,
+    ) -> f64 {
+        let stage_seconds = self.fabric.spec().timing.total().as_secs_f64();
+        let slack = self.phases[at].slack.as_secs_f64();
+        let lambdas = transition::stage_lambdas(self.fabric, from, &change.stages, live);
+        let steps: Vec<(f64, f64)> = lambdas
+            .into_iter()
+            .enumerate()
+            .map(|(stage, lambda)| {
+                let end = (stage + 1) as f64 * stage_seconds;
+                ((end - slack).clamp(0.0, stage_seconds), lambda)
+            })
+            .collect();
+        seconds_in_steps(&steps, settled).max(change.exposed_ps.as_secs_f64())
+    }
+
+    fn dark_share(&self, transitions: &[TransitionPlan], step: Picoseconds) -> f64 {
+        let stage = self.fabric.spec().timing.total();
+        let changed: usize = transitions
+            .iter()
+            .flat_map(|transition| &transition.stages)
+            .map(|stage| stage.remove.len().max(stage.add.len()))
+            .sum();
+        let slack: Picoseconds = self.phases.iter().map(|phase| phase.slack).sum();
+        let ports = self.fabric.optical_ports() as usize * self.fabric.leaves();
+        let dark = 2.0 * changed as f64 * stage.as_secs_f64();
+        dark / (ports as f64 * (step + slack).as_secs_f64())
+    }
+}
+
+/// Circuits that exist on ports which the new ones leave idle stay: removing them gains nothing.
+fn with_idle_ports_left_alone(
+    mut circuits: Vec<CrossConnect>,
+    before: &[CrossConnect],
+) -> Vec<CrossConnect> {
+    let ends =
+        |circuit: &CrossConnect| [(circuit.ocs, circuit.a_port), (circuit.ocs, circuit.b_port)];
+    let busy: BTreeSet<_> = circuits.iter().flat_map(ends).collect();
+    let idle = before.iter().filter(|circuit| !ends(circuit).iter().any(|end| busy.contains(end)));
+    circuits.extend(idle);
+    circuits.sort_unstable();
+    circuits
+}
+
+fn picoseconds(seconds: f64) -> Picoseconds {
+    Picoseconds((seconds * 1e12).round() as u64)
+}
