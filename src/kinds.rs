@@ -132,20 +132,38 @@ pub(crate) fn named(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// The kind that has the most of its marks among `keys`, which are allowed a slip of spelling.
+/// The kind that has the most of its marks among `keys`, which are allowed a slip of spelling; of
+/// several, the one that knows the most of the keys.
 pub(crate) fn of_keys(keys: &[String]) -> Option<&'static Kind> {
     let exact = |mark: &str| keys.iter().any(|key| key == mark);
     let near = |mark: &str| document::closest(mark, keys.iter().map(String::as_str)).is_some();
-    most(|kind| kind.marks.iter().filter(|mark| exact(mark)).count())
-        .or_else(|| most(|kind| kind.marks.iter().filter(|mark| near(mark)).count()))
+    most(keys, |kind| kind.marks.iter().filter(|mark| exact(mark)).count())
+        .or_else(|| most(keys, |kind| kind.marks.iter().filter(|mark| near(mark)).count()))
 }
 
 /// The kind for which `count` is greatest, if it is one.
-fn most(count: impl Fn(&Kind) -> usize) -> Option<&'static Kind> {
+fn most(keys: &[String], count: impl Fn(&Kind) -> usize) -> Option<&'static Kind> {
     let most = KINDS.iter().map(&count).max().filter(|most| *most > 0)?;
-    let mut kinds = KINDS.iter().filter(|kind| count(kind) == most);
-    let first = kinds.next()?;
-    kinds.next().is_none().then_some(first)
+    let kinds: Vec<&Kind> = KINDS.iter().filter(|kind| count(kind) == most).collect();
+    match kinds[..] {
+        [kind] => Some(kind),
+        _ => {
+            let known: Vec<usize> = kinds.iter().map(|kind| kind.keys_known(keys)).collect();
+            let best = known.iter().max()?;
+            let mut best = kinds.iter().zip(&known).filter(|(_, known)| *known == best);
+            let (kind, _) = best.next()?;
+            best.next().is_none().then_some(kind)
+        }
+    }
+}
+
+impl Kind {
+    /// How many of `keys` files of this kind may have.
+    fn keys_known(&self, keys: &[String]) -> usize {
+        let schema = (self.schema)();
+        let known = |key: &&String| schema["properties"].get(key.as_str()).is_some();
+        keys.iter().filter(known).count()
+    }
 }
 
 /// Every code that any file can be refused with.
@@ -165,6 +183,8 @@ mod tests {
         assert_eq!(name(of_keys(&keys(&["name", "hbd"]))), Some("fabric"));
         assert_eq!(name(of_keys(&keys(&["name", "hdb"]))), Some("fabric"));
         assert_eq!(name(of_keys(&keys(&["name"]))), None);
+        assert_eq!(name(of_keys(&keys(&["name", "rfabric", "faults"]))), Some("rfabric-scenario"));
+        assert_eq!(name(of_keys(&keys(&["faults"]))), Some("faults"));
         let daemon = ["state_dir", "fabric", "devices"];
         assert_eq!(name(of_keys(&keys(&daemon))), Some("daemon"));
     }
