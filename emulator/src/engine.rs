@@ -22,6 +22,7 @@ mod deadlock;
 mod flow;
 mod layout;
 mod network;
+mod one_port;
 pub(crate) mod packet;
 mod port;
 mod probe;
@@ -31,6 +32,7 @@ mod ring;
 mod route;
 mod run;
 mod shard;
+mod store;
 mod switch;
 
 pub use control::{BitErrors, Event, LinkChange};

@@ -103,6 +103,11 @@ impl Packet {
         let mark = (marked as u64) << (48 + flag::MARKED.trailing_zeros());
         Self { time, way: self.way, what: self.what | mark }
     }
+    /// The packet arriving at `time`.
+    #[inline(always)]
+    pub(crate) const fn at(self, time: u64) -> Self {
+        Self { time, ..self }
+    }
     /// The packet with the place it came in by where its time was.
     #[inline(always)]
     pub(crate) const fn came_by(self, place: u32) -> Self {

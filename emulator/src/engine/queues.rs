@@ -74,7 +74,7 @@ impl Queues {
     #[inline]
     pub(super) fn push(&mut self, class: usize, packet: Packet, ingress: u32, bytes: u64) {
         let queue = &mut self.classes[class];
-        queue.queue.push(packet.sent(u64::from(ingress), false));
+        queue.queue.push(packet.at(u64::from(ingress)));
         queue.bytes += bytes;
         self.occupied |= 1 << class;
     }

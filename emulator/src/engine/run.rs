@@ -586,7 +586,7 @@ impl<P: Probe> Engine<P> {
     pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
         let mut total = [0; PRIORITIES];
         let switches = self.shards.iter().flat_map(|shard| shard.switches.iter().flatten());
-        for (class, dropped) in switches.flat_map(|switch| switch.dropped.iter().enumerate()) {
+        for (class, dropped) in switches.flat_map(|switch| switch.dropped().iter().enumerate()) {
             total[class] += dropped;
         }
         total

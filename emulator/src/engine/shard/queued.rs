@@ -85,10 +85,9 @@ impl<P: Probe> Shard<P> {
         let in_order =
             keys.iter().map(|key| (span.start + (key >> 32), arrivals[*key as u32 as usize]));
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
-        let mut exit =
-            Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
-        let to = (port, count, &mut exit);
-        switch.advance_port(place, in_order, span.end, shared.header_bytes, to);
+        let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
+        let one = switch.one_port(place, shared.header_bytes, (port, count, exit));
+        one.advance(in_order, span.end);
         keys.clear();
     }
 
