@@ -21,6 +21,7 @@ mod control;
 mod deadlock;
 mod flow;
 mod layout;
+mod marking;
 mod network;
 mod one_port;
 pub(crate) mod packet;
@@ -37,6 +38,7 @@ mod switch;
 
 pub use control::{BitErrors, Event, LinkChange};
 pub use flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
+pub use marking::Marking;
 pub use network::{
     Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
 };

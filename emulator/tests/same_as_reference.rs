@@ -6,8 +6,8 @@
 mod reference;
 
 use lightloom_emulator::engine::{
-    ArrivalLog, Buffer, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec, Network,
-    NetworkBuilder, Pause, Queueing, Role, Schedule, Settings, VertexId,
+    ArrivalLog, BitErrors, Buffer, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec,
+    Marking, Network, NetworkBuilder, Pause, Queueing, Role, Schedule, Settings, VertexId,
 };
 use lightloom_emulator::transport::{Balance, Recovery, Transport, Window};
 use lightloom_fabric::seed::Seed;
@@ -27,10 +27,13 @@ struct Case {
     flows: Vec<FlowCase>,
     /// Cable, down at, dark for (ns).
     outages: Vec<(usize, u64, u64)>,
+    /// Link, from when on (ns), wrong bits in a thousand million.
+    errors: Vec<(usize, u64, u32)>,
     window: u32,
     recovery: Recovery,
     balance: Balance,
     queueing: Option<Queueing>,
+    marking: Marking,
     seed: u64,
 }
 
@@ -122,6 +125,7 @@ fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<Vec<LinkId>>>) {
         transport: transport(case),
         seed: Seed(case.seed),
         queueing: case.queueing,
+        marking: case.marking,
         threads,
     };
     let mut engine = Engine::with_probe(network(case), settings, ArrivalLog::default()).unwrap();
@@ -173,12 +177,18 @@ fn changes(case: &Case, network: &Network) -> Vec<(SimTime, LinkId, LinkChange)>
         changes.push((SimTime(at_ns * 1_000), link, LinkChange::Down));
         changes.push((SimTime((at_ns + for_ns) * 1_000), link, LinkChange::Up));
     }
+    for &(link, at_ns, share) in &case.errors {
+        let link = LinkId::from_index(link % network.links().len());
+        let errors = BitErrors::from_share(f64::from(share) / 1e9);
+        changes.push((SimTime(at_ns * 1_000), link, LinkChange::BitErrors(errors)));
+    }
     changes
 }
 
 fn run_reference(case: &Case, paths: Vec<Vec<Vec<LinkId>>>) -> Outcome {
     let network = network(case);
-    let mut reference = Reference::new(&network, transport(case), case.queueing);
+    let mut reference =
+        Reference::new(&network, transport(case), case.queueing, (case.marking, Seed(case.seed)));
     for (flow, paths) in flows(case).into_iter().zip(paths) {
         reference.add_flow(flow, paths, case.window);
     }
@@ -244,6 +254,14 @@ fn queueing() -> impl Strategy<Value = Queueing> {
     })
 }
 
+fn marking() -> impl Strategy<Value = Marking> {
+    let ramp = (50u32..500, 0u32..101).prop_map(|(full_at_percent, most_percent)| Marking::Ramp {
+        full_at_percent,
+        most_percent,
+    });
+    prop_oneof![Just(Marking::Threshold), ramp]
+}
+
 fn case() -> impl Strategy<Value = Case> {
     let rate = prop::sample::select(vec![10u64, 25, 33, 40, 100]);
     let delay = prop::sample::select(vec![100u64, 500, 1_000, 3_000]);
@@ -271,21 +289,26 @@ fn case() -> impl Strategy<Value = Case> {
         prop::collection::vec(flow_case(), 1..9),
         prop::collection::vec((0usize..40, 0u64..30_000, 0u64..60_000), 0..4),
         (1u32..20, recovery, any::<u64>(), balance),
-        prop::option::of(queueing()),
+        (prop::option::of(queueing()), marking()),
+        prop::collection::vec((0usize..40, 0u64..30_000, 0u32..20_000), 0..3),
     )
-        .prop_map(|((hosts, switches), extra, specs, flows, outages, rest, queueing)| Case {
-            hosts,
-            switches,
-            extra,
-            specs,
-            flows,
-            outages,
-            window: rest.0,
-            recovery: rest.1,
-            seed: rest.2,
-            balance: rest.3,
-            queueing,
-        })
+        .prop_map(
+            |((hosts, switches), extra, specs, flows, outages, rest, switching, errors)| Case {
+                hosts,
+                switches,
+                extra,
+                specs,
+                flows,
+                outages,
+                window: rest.0,
+                recovery: rest.1,
+                seed: rest.2,
+                balance: rest.3,
+                queueing: switching.0,
+                marking: switching.1,
+                errors,
+            },
+        )
 }
 
 proptest! {
@@ -317,7 +340,7 @@ fn the_cases_contain_what_they_are_meant_to_test() {
     let mut runner = TestRunner::deterministic();
     let (mut dropped, mut marked, mut lost, mut resent, mut gated) = (0, 0, 0, 0, 0);
     let (mut trimmed, mut pauses) = (0, 0);
-    for _ in 0..300 {
+    for _ in 0..600 {
         let case = case().new_tree(&mut runner).unwrap().current();
         let (outcome, _) = run_engine(&case, 1);
         dropped += outcome.totals.dropped;

@@ -71,7 +71,7 @@ impl Layout {
             self.ports[out.index()] = Place { shard: shard.index, index };
             self.links[shard.index as usize].push(out);
             shard.port_links.push(out);
-            shard.ports.push(Port::new(network.link(out), role, &settings.transport));
+            shard.ports.push(Port::new(out, network.link(out), role, settings));
             // In order of link: ties between arrivals are broken by it.
             let link = out.reverse();
             let index = shard.wires.len() as u32;
@@ -79,8 +79,10 @@ impl Layout {
             shard.wires.push(Wire { link, vertex: local, ..Wire::default() });
         }
         let queued = settings.queueing.filter(|_| !role.is_host());
-        let links = network.outgoing(vertex).iter().map(|out| &network.link(*out).spec);
-        shard.switches.push(queued.map(|queueing| Box::new(Switch::new(queueing, links))));
+        let links = network.outgoing(vertex).iter().map(|out| (*out, &network.link(*out).spec));
+        let marking = (settings.marking, settings.seed);
+        let switch = queued.map(|queueing| Box::new(Switch::new(queueing, marking, links)));
+        shard.switches.push(switch);
         shard.vertices.push(Vertex {
             first_wire,
             end_wire: shard.wires.len() as u32,

@@ -98,6 +98,11 @@ impl OnePort<'_> {
         self.room = room;
         self.count.packets += 1;
         self.count.bytes += self.port.size(&packet);
+        // A pause never ends by itself: its frames are spared.
+        if room.size > 0 && self.port.corrupts(&packet, self.count.packets) {
+            self.count.lost += 1;
+            return;
+        }
         self.exit.send(packet.at(self.until + self.port.delay()));
     }
 }

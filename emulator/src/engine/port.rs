@@ -11,9 +11,10 @@ use std::hint::select_unpredictable;
 
 use lightloom_fabric::units::{BitsPerSecond, Bytes};
 
-use super::network::{Link, Role};
+use super::marking::Ramp;
+use super::network::{Link, LinkId, Role};
 use super::packet::{Packet, flag};
-use crate::transport::Transport;
+use super::run::Settings;
 
 /// An output port. Times in picoseconds.
 #[derive(Clone, Debug)]
@@ -41,6 +42,7 @@ pub(crate) struct Port {
     pub(crate) errors: u64,
     /// What the draws for wrong bits begin from.
     pub(crate) salt: u64,
+    ramp: Option<Box<Ramp>>,
 }
 
 /// A packet of the usual size.
@@ -71,7 +73,7 @@ pub struct PortCount {
 }
 
 impl PortCount {
-    /// Adds what happened since.
+    /// Adds what another port, or this one in another stretch of time, has done.
     pub(crate) fn add(&mut self, more: Self) {
         self.packets += more.packets;
         self.bytes += more.bytes;
@@ -84,12 +86,16 @@ impl PortCount {
 }
 
 impl Port {
-    pub(crate) fn new(link: &Link, role: Role, transport: &Transport) -> Self {
+    /// The port before `link`, which has this number.
+    pub(crate) fn new(id: LinkId, link: &Link, role: Role, settings: &Settings) -> Self {
+        let transport = &settings.transport;
         let time = |size: Bytes| link.spec.rate.time_for(size).get();
         let bound = |size: Option<Bytes>| match size {
             Some(size) if !role.is_host() => time(size),
             _ => u64::MAX,
         };
+        let threshold = link.spec.mark_from.filter(|_| !role.is_host());
+        let ramp = Ramp::new((settings.marking, settings.seed), (id, threshold), time);
         let usual = |size| Usual {
             time: u32::try_from(time(size)).expect("rates are at least 10 Mb/s"),
             bytes: wire_bytes(size),
@@ -109,6 +115,7 @@ impl Port {
             rate: link.spec.rate,
             errors: 0,
             salt: 0,
+            ramp,
         }
     }
 
@@ -118,6 +125,7 @@ impl Port {
         self.capacity = like.capacity;
         self.mark_from = like.mark_from;
         self.usual = like.usual;
+        self.ramp.clone_from(&like.ramp);
     }
 
     /// What stands before a packet that comes at `now`.
@@ -201,7 +209,10 @@ impl Port {
             count.dropped += 1;
             return None;
         }
-        let marked = !packet.is_acknowledgement() & (backlog >= self.mark_from);
+        let mut marked = !packet.is_acknowledgement() & (backlog >= self.mark_from);
+        if marked && let Some(ramp) = &self.ramp {
+            marked = ramp.marks(backlog, count.packets);
+        }
         self.free = begin + occupies;
         count.marked += u64::from(marked);
         count.packets += 1;
@@ -211,7 +222,7 @@ impl Port {
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-fn mix(value: u64) -> u64 {
+pub(super) fn mix(value: u64) -> u64 {
     let value = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,5 +1,6 @@
 //! The queues of one port: a class for each priority and one for pause frames, and whose turn it is.
 
+use super::marking::Ramp;
 use super::packet::Packet;
 use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Schedule};
 use super::ring::Ring;
@@ -29,13 +30,16 @@ pub(super) struct Queues {
     pub(super) capacity: u64,
     /// Backlog of a class in bytes from which it marks.
     mark_from: u64,
+    ramp: Option<Box<Ramp>>,
+    /// Packets that have come to be marked or not.
+    seen: u64,
     classes: [Class; PRIORITIES + 1],
 }
 
 impl Queues {
-    pub(super) fn new(capacity: u64, mark_from: u64) -> Self {
-        let classes = Default::default();
-        Self { occupied: 0, turn: 0, granted: false, capacity, mark_from, classes }
+    pub(super) fn new(capacity: u64, mark_from: u64, ramp: Option<Box<Ramp>>) -> Self {
+        let (classes, granted, turn) = (Default::default(), false, 0);
+        Self { occupied: 0, turn, granted, capacity, mark_from, ramp, seen: 0, classes }
     }
 
     #[inline]
@@ -51,8 +55,15 @@ impl Queues {
 
     /// Whether a packet that comes now is marked.
     #[inline]
-    pub(super) fn marks(&self, class: usize) -> bool {
-        class != usize::from(CONTROL_PRIORITY) && self.classes[class].bytes >= self.mark_from
+    pub(super) fn marks(&mut self, class: usize) -> bool {
+        let backlog = self.classes[class].bytes;
+        let long = class != usize::from(CONTROL_PRIORITY) && backlog >= self.mark_from;
+        let number = self.seen;
+        self.seen += 1;
+        match &self.ramp {
+            Some(ramp) if long => ramp.marks(backlog, number),
+            _ => long,
+        }
     }
 
     /// What waits in a class, in bytes.

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::control::{Act, BitErrors, ControlQueue, Event, LinkChange};
 use super::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 use super::layout::{Layout, Place};
+use super::marking::Marking;
 use super::network::{LinkId, Network, VertexId};
 use super::port::{Port, PortCount, wire_bytes};
 use super::probe::{Arrival, NoProbe, Probe};
@@ -32,6 +33,8 @@ pub struct Settings {
     /// Real queues at switches, with priorities, pauses and trimming; nothing: one first-in first-out
     /// queue a port, which is faster.
     pub queueing: Option<Queueing>,
+    /// Which packets long queues mark.
+    pub marking: Marking,
     /// How many parts the network is cut into, to be advanced at once on the current rayon pool.
     /// The result does not depend on it.
     pub threads: usize,
@@ -39,7 +42,13 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { transport: Transport::default(), seed: Seed(0), queueing: None, threads: 1 }
+        Self {
+            transport: Transport::default(),
+            seed: Seed(0),
+            queueing: None,
+            marking: Marking::Threshold,
+            threads: 1,
+        }
     }
 }
 
@@ -758,7 +767,7 @@ impl<P: Probe> Engine<P> {
         let mut wanted = *self.network.link(link);
         wanted.spec.rate = rate;
         let role = self.network.role(wanted.from);
-        let like = Port::new(&wanted, role, &self.settings.transport);
+        let like = Port::new(link, &wanted, role, &self.settings);
         self.port_of(link).take_rate(&like);
     }
 

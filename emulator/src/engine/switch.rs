@@ -14,7 +14,11 @@
 //! that need not wait touches no count; it is while ports are worked off together
 //! ([`Switch::begin_together`]).
 
-use super::network::LinkSpec;
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::Bytes;
+
+use super::marking::{Marking, Ramp};
+use super::network::{LinkId, LinkSpec};
 use super::one_port::OnePort;
 use super::packet::{Contents, Packet, flag};
 use super::port::{Port, PortCount};
@@ -54,10 +58,17 @@ pub(crate) trait Outlet {
 }
 
 impl Switch {
-    pub(crate) fn new<'l>(queueing: Queueing, links: impl Iterator<Item = &'l LinkSpec>) -> Self {
-        let bytes = |size: Option<lightloom_fabric::units::Bytes>| size.map_or(u64::MAX, |b| b.0);
-        let ports: Vec<Queues> =
-            links.map(|link| Queues::new(bytes(link.queue), bytes(link.mark_from))).collect();
+    pub(crate) fn new<'l>(
+        queueing: Queueing,
+        marking: (Marking, Seed),
+        links: impl Iterator<Item = (LinkId, &'l LinkSpec)>,
+    ) -> Self {
+        let bytes = |size: Option<Bytes>| size.map_or(u64::MAX, |size| size.0);
+        let queues = |(id, link): (LinkId, &LinkSpec)| {
+            let ramp = Ramp::new(marking, (id, link.mark_from), |size| size.0);
+            Queues::new(bytes(link.queue), bytes(link.mark_from), ramp)
+        };
+        let ports: Vec<Queues> = links.map(queues).collect();
         Self {
             schedule: queueing.schedule,
             store: Store::new(&queueing, ports.len()),
@@ -284,10 +295,14 @@ impl Switch {
         let until = now + port.occupies(&packet);
         count.packets += 1;
         count.bytes += port.size(&packet);
-        let arrival = until + port.delay();
         self.ends[place as usize] = until;
         self.sending[place as usize] = room;
         self.next_end = self.next_end.min(until);
+        let arrival = until + port.delay();
+        if room.size > 0 && port.corrupts(&packet, count.packets) {
+            count.lost += 1;
+            return;
+        }
         out.launch(place, packet.at(arrival));
     }
 

@@ -134,6 +134,7 @@ impl<'a> Story<'a> {
             seed: run.scenario.seed,
             queueing: run.scenario.acknowledgements.queueing(),
             threads: run.threads,
+            ..Settings::default()
         };
         let mut engine = Engine::new(network, settings)?;
         let last = run.plan.phases.last().expect("a plan has phases");

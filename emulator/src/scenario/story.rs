@@ -175,6 +175,7 @@ impl<'a> Story<'a> {
             seed: scenario.seed,
             queueing: scenario.switches.queueing,
             threads,
+            ..Settings::default()
         };
         let watch = watch.over(links::classes(&network, &installed));
         let engine = Engine::with_probe(network, settings, watch)?;

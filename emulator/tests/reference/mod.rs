@@ -10,9 +10,11 @@ mod queued;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use lightloom_emulator::engine::{FlowSpec, LinkChange, LinkId, Network, Queueing};
+use lightloom_emulator::engine::{FlowSpec, LinkChange, LinkId, Marking, Network, Queueing};
 use lightloom_emulator::transport::{Balance, Recovery, Transport};
+use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Bytes, SimTime};
+use rand::Rng;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Packet {
@@ -32,6 +34,8 @@ struct Packet {
     trimmed: bool,
     /// A pause frame: whether it pauses or resumes its priority.
     frame: Option<bool>,
+    /// A bit of it is wrong: it is lost at the end of the link.
+    wrong: bool,
     /// The links still to travel.
     way: VecDeque<LinkId>,
 }
@@ -77,6 +81,11 @@ struct Port {
     sending: Option<(Packet, u64)>,
     down: bool,
     generation: u64,
+    /// Packets let in so far, and transmissions begun.
+    let_in: u64,
+    begun: u64,
+    /// Share of bits that arrive wrong, in units of 2⁻⁶⁴.
+    errors: u64,
     /// At a host: flows with data for this port, the next one first.
     waiting: VecDeque<usize>,
 }
@@ -156,6 +165,8 @@ pub(crate) struct Reference<'a> {
     transport: Transport,
     ports: Vec<Port>,
     queueing: Option<Queueing>,
+    marking: Marking,
+    seed: Seed,
     queues: Vec<queued::Queues>,
     flows: Vec<Flow>,
     events: BinaryHeap<Reverse<Event>>,
@@ -170,12 +181,15 @@ impl<'a> Reference<'a> {
         network: &'a Network,
         transport: Transport,
         queueing: Option<Queueing>,
+        (marking, seed): (Marking, Seed),
     ) -> Self {
         Self {
             network,
             transport,
             ports: network.links().iter().map(|_| Port::default()).collect(),
             queueing,
+            marking,
+            seed,
             queues: network.links().iter().map(|_| queued::Queues::default()).collect(),
             flows: Vec::new(),
             events: BinaryHeap::new(),
@@ -263,7 +277,46 @@ impl<'a> Reference<'a> {
         }
     }
 
+    /// A number drawn for the `number`th packet on a link.
+    fn draw(&self, what: &str, link: LinkId, number: u64) -> u64 {
+        let mut draw = self.seed.stream(what, u64::from(link.0)).next_u64().wrapping_add(number);
+        draw = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        draw = (draw ^ draw >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        draw = (draw ^ draw >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        draw ^ draw >> 31
+    }
+
+    /// Whether a packet is marked that finds `backlog` before it, when `size` bytes are as long as
+    /// `measure` says.
+    fn is_marked(&self, link: LinkId, backlog: u64, measure: impl Fn(Bytes) -> u64) -> bool {
+        let Some(mark_from) = self.network.link(link).spec.mark_from else { return false };
+        let from = measure(mark_from);
+        let Marking::Ramp { full_at_percent, most_percent } = self.marking else {
+            return backlog >= from;
+        };
+        let full_at = measure(Bytes(mark_from.0 * u64::from(full_at_percent) / 100));
+        if backlog < from || backlog >= full_at {
+            return backlog >= from;
+        }
+        let most = (u64::from(most_percent) << 32) / 100;
+        let drawn = self.draw("marks", link, self.ports[link.index()].let_in) >> 32;
+        u128::from(drawn)
+            < u128::from(most) * u128::from(backlog - from) / u128::from(full_at - from)
+    }
+
+    /// Whether a bit of the `number`th packet is wrong.
+    fn is_wrong(&self, link: LinkId, number: u64, wire_bytes: u64) -> bool {
+        let errors = self.ports[link.index()].errors;
+        let chance = u128::from(errors) * u128::from(wire_bytes) * 8;
+        errors > 0
+            && u128::from(self.draw("bit errors", link, number)) < chance.min(u64::MAX.into())
+    }
+
     fn change(&mut self, link: usize, change: LinkChange) {
+        if let LinkChange::BitErrors(errors) = change {
+            self.ports[link].errors = errors.0;
+            return;
+        }
         if self.ports[link].down == (change == LinkChange::Down) {
             return;
         }
@@ -287,7 +340,7 @@ impl<'a> Reference<'a> {
         }
         let spec = self.network.link(link).spec;
         let bounded = !self.network.role(self.network.link(link).from).is_host();
-        let port = &mut self.ports[link.index()];
+        let port = &self.ports[link.index()];
         if port.down {
             self.totals.lost += 1;
             return;
@@ -302,11 +355,14 @@ impl<'a> Reference<'a> {
             self.totals.dropped += 1;
             return;
         }
-        if !packet.acknowledgement && over(spec.mark_from, backlog + 1) {
+        let measure = |size: Bytes| spec.rate.time_for(size).0;
+        if bounded && !packet.acknowledgement && self.is_marked(link, backlog, measure) {
             packet.marked = true;
             self.totals.marked += 1;
         }
-        port.queue.push_back((packet, occupies));
+        self.ports[link.index()].let_in += 1;
+        packet.wrong = self.is_wrong(link, self.ports[link.index()].let_in, packet.wire_bytes);
+        self.ports[link.index()].queue.push_back((packet, occupies));
         self.start_sending(link.index());
     }
 
@@ -333,7 +389,11 @@ impl<'a> Reference<'a> {
         let (packet, _) = port.sending.take().expect("something was being sent");
         let generation = port.generation;
         let arrival = self.now + self.network.links()[link].spec.delay.0;
-        self.plan(arrival, 3, link, generation, What::Arrive(packet));
+        if packet.wrong {
+            self.totals.lost += 1;
+        } else {
+            self.plan(arrival, 3, link, generation, What::Arrive(packet));
+        }
         self.start_sending(link);
     }
 
@@ -408,6 +468,7 @@ impl<'a> Reference<'a> {
             priority: 7,
             trimmed,
             frame: None,
+            wrong: false,
             way,
         };
         self.totals.sent += 1;
@@ -616,6 +677,7 @@ impl<'a> Reference<'a> {
             priority: flow.spec.priority,
             trimmed: false,
             frame: None,
+            wrong: false,
             way,
         };
         self.totals.sent += 1;

@@ -100,8 +100,9 @@ impl Reference<'_> {
             self.totals.trimmed += 1;
             (packet.priority, packet.wire_bytes, packet.trimmed) = (7, header, true);
         }
-        let mark_from = self.network.link(link).spec.mark_from;
-        let long = mark_from.is_some_and(|from| self.queued(link, packet.priority) >= from.0);
+        let backlog = self.queued(link, packet.priority);
+        let long = self.is_marked(link, backlog, |size| size.0);
+        self.ports[link.index()].let_in += 1;
         if packet.priority < 7 && long {
             packet.marked = true;
             self.totals.marked += 1;
@@ -137,6 +138,7 @@ impl Reference<'_> {
             priority,
             trimmed: false,
             frame: Some(pauses),
+            wrong: false,
             way: VecDeque::new(),
         };
         self.queues[link.index()].frames.push_back(frame);
@@ -147,7 +149,7 @@ impl Reference<'_> {
         if self.queues[link.index()].sending.is_some() || self.ports[link.index()].down {
             return;
         }
-        let (packet, sending) = match self.queues[link.index()].frames.pop_front() {
+        let (mut packet, sending) = match self.queues[link.index()].frames.pop_front() {
             Some(frame) => (frame, None),
             None => {
                 let Some(priority) = self.next_priority(link) else { return };
@@ -158,6 +160,9 @@ impl Reference<'_> {
             }
         };
         let occupies = self.network.link(link).spec.rate.time_for(Bytes(packet.wire_bytes)).0;
+        self.ports[link.index()].begun += 1;
+        let number = self.ports[link.index()].begun;
+        packet.wrong = sending.is_some() && self.is_wrong(link, number, packet.wire_bytes);
         self.queues[link.index()].sending = Some(sending);
         let until = self.now + occupies;
         self.ports[link.index()].sending = Some((packet, until));
@@ -203,7 +208,11 @@ impl Reference<'_> {
         let generation = self.ports[link].generation;
         let at = *self.network.link(LinkId(link as u32));
         let arrival = self.now + at.spec.delay.0;
-        self.plan(arrival, 3, link, generation, What::Arrive(packet));
+        if packet.wrong {
+            self.totals.lost += 1;
+        } else {
+            self.plan(arrival, 3, link, generation, What::Arrive(packet));
+        }
         let room = self.queues[link].sending.take().expect("something was being sent");
         if let Some((priority, _, ingress)) = room {
             self.resume_if_low(at.from, ingress, priority);

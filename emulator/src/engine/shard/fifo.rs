@@ -1,7 +1,6 @@
 //! Switches with one first-in first-out queue a port: departures are known on arrival.
 
 use super::{Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
-use crate::engine::port::PortCount;
 
 impl<P: Probe> Shard<P> {
     pub(super) fn advance_switch(&mut self, shared: &Shared, index: usize, span: Span) {
@@ -49,8 +48,7 @@ impl<P: Probe> Shard<P> {
         }
         keys.sort_unstable();
         // Worked on as copies, which the compiler keeps in registers.
-        let (mut state, mut tally) = (port.clone(), PortCount::default());
-        let sent_before = count.packets;
+        let (mut state, mut tally) = (port.clone(), *count);
         let mut exit =
             Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
         for &key in keys.iter() {
@@ -59,7 +57,7 @@ impl<P: Probe> Shard<P> {
                 self.probe.queued(link, state.backlog(now));
             }
             let Some(sent) = state.admit(now, packet, &mut tally) else { continue };
-            if state.corrupts(&sent, sent_before + tally.packets) {
+            if state.corrupts(&sent, tally.packets) {
                 tally.lost += 1;
                 continue;
             }
@@ -67,6 +65,6 @@ impl<P: Probe> Shard<P> {
         }
         keys.clear();
         port.free = state.free;
-        count.add(tally);
+        *count = tally;
     }
 }

@@ -1,0 +1,68 @@
+//! Which packets a long queue marks.
+
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::Bytes;
+use rand::Rng;
+
+use super::network::LinkId;
+use super::port::mix;
+
+/// How a queue marks from [`LinkSpec::mark_from`](super::LinkSpec) on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Marking {
+    /// Every packet that finds as much before it (DCTCP's switches).
+    #[default]
+    Threshold,
+    /// With a chance that rises with what a packet finds before it, from nothing at the threshold (Kmin)
+    /// to the most (Pmax) at a second one (Kmax), from which on every packet is marked (Zhu et al.:
+    /// "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.1). Draws come
+    /// from the seed, the link and the number of the packet on it.
+    Ramp {
+        /// Kmax, in percent of the threshold; at most 100 is a threshold.
+        full_at_percent: u32,
+        /// Pmax, in percent.
+        most_percent: u32,
+    },
+}
+
+/// A chance that rises between two backlogs, in bytes or in time to send them.
+#[derive(Clone, Debug)]
+pub(crate) struct Ramp {
+    from: u64,
+    full_at: u64,
+    /// At `full_at`, in units of 2⁻³².
+    most: u64,
+    salt: u64,
+}
+
+impl Ramp {
+    /// Of the queue before `link`, if its marking has one. `measure` turns a backlog into its unit.
+    pub(crate) fn new(
+        (marking, seed): (Marking, Seed),
+        (link, mark_from): (LinkId, Option<Bytes>),
+        measure: impl Fn(Bytes) -> u64,
+    ) -> Option<Box<Self>> {
+        let Marking::Ramp { full_at_percent, most_percent } = marking else { return None };
+        let from = mark_from?;
+        let full_at = u128::from(from.0) * u128::from(full_at_percent) / 100;
+        let full_at = Bytes(u64::try_from(full_at).unwrap_or(u64::MAX));
+        Some(Box::new(Self {
+            from: measure(from),
+            full_at: measure(full_at),
+            most: (u64::from(most_percent.min(100)) << 32) / 100,
+            salt: seed.stream("marks", u64::from(link.0)).next_u64(),
+        }))
+    }
+
+    /// Whether the `number`th packet is marked that finds `backlog` before it, which is no less than the
+    /// threshold.
+    #[cold]
+    pub(crate) fn marks(&self, backlog: u64, number: u64) -> bool {
+        if backlog >= self.full_at {
+            return true;
+        }
+        let (above, whole) = (backlog - self.from, self.full_at - self.from);
+        let chance = u128::from(self.most) * u128::from(above) / u128::from(whole);
+        u128::from(mix(self.salt.wrapping_add(number)) >> 32) < chance
+    }
+}
