@@ -8,7 +8,7 @@ use super::class::Class;
 use super::description::{Act, Description, Names};
 use super::{Entangled, LocalProbe};
 use crate::engine::{
-    BatchId, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, Route, Settings, VertexId,
+    BatchId, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, Marking, Route, Settings, VertexId,
 };
 
 /// What ties flows together.
@@ -96,7 +96,8 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Real queues of a switch share its buffer, and so flows feel each other that share no link.
+    /// Real queues of a switch share its buffer, and so flows feel each other that share no link; marks by
+    /// chance are drawn by link, so that no two parts are equal.
     fn refuse_switches(&self, asked: &[Asked]) -> Result<(), Entangled> {
         let over_switch = |asked: &Asked| match asked {
             Asked::Flow(flow) => self.flows[flow.index()]
@@ -105,7 +106,8 @@ impl<P: LocalProbe> Apart<P> {
                 .any(|link| !self.network.role(self.network.link(*link).from).is_host()),
             _ => false,
         };
-        if self.settings.queueing.is_some() && asked.iter().any(over_switch) {
+        let by_chance = self.settings.marking != Marking::Threshold;
+        if (self.settings.queueing.is_some() || by_chance) && asked.iter().any(over_switch) {
             return Err(Entangled);
         }
         Ok(())

@@ -47,24 +47,20 @@ impl<P: Probe> Shard<P> {
             return;
         }
         keys.sort_unstable();
-        // Worked on as copies, which the compiler keeps in registers.
-        let (mut state, mut tally) = (port.clone(), *count);
         let mut exit =
             Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
         for &key in keys.iter() {
             let (packet, now) = (arrivals[key as u32 as usize], start + (key >> 32));
             if P::SEES_QUEUES {
-                self.probe.queued(link, state.backlog(now));
+                self.probe.queued(link, port.backlog(now));
             }
-            let Some(sent) = state.admit(now, packet, &mut tally) else { continue };
-            if state.corrupts(&sent, tally.packets) {
-                tally.lost += 1;
+            let Some(sent) = port.admit(now, packet, count) else { continue };
+            if port.corrupts(&sent, count.packets) {
+                count.lost += 1;
                 continue;
             }
             exit.send(sent);
         }
         keys.clear();
-        port.free = state.free;
-        *count = tally;
     }
 }
