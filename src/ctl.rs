@@ -213,7 +213,7 @@ impl Session {
         }
         match self.format {
             Format::Json => output::print_json(&response.body)?,
-            Format::Text => output::print(&text(&response.body))?,
+            Format::Text => print(&text(&response.body))?,
         }
         Ok(Outcome::Good)
     }
@@ -245,7 +245,7 @@ impl Session {
                 // Home, draw, clear what is left below.
                 Format::Text => {
                     let page = show::status(&response.body);
-                    output::print(&format!("\u{1b}[H\u{1b}[2J{page}"))?;
+                    print(&format!("\u{1b}[H\u{1b}[2J{page}"))?;
                 }
             }
             wait_ms = WAIT_MS;
@@ -336,6 +336,15 @@ impl Session {
             let committed = response.body["result"] == "committed";
             return Ok(if committed { shown } else { Outcome::Bad });
         }
+    }
+}
+
+/// Prints for people, in colours where they see them.
+fn print(page: &str) -> anyhow::Result<()> {
+    if output::coloured_on(&std::io::stdout()) {
+        output::print(&show::painted(page))
+    } else {
+        output::print(page)
     }
 }
 

@@ -50,11 +50,16 @@ pub(crate) fn set_colour(colour: Colour) {
 
 /// Whether messages on standard error are coloured.
 pub(crate) fn coloured() -> bool {
+    coloured_on(&io::stderr())
+}
+
+/// Whether what is written to this stream is coloured.
+pub(crate) fn coloured_on(stream: &impl IsTerminal) -> bool {
     match COLOUR.get().copied().unwrap_or_default() {
         Colour::Always => true,
         Colour::Never => false,
         Colour::Auto => {
-            io::stderr().is_terminal()
+            stream.is_terminal()
                 && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
                 && std::env::var_os("TERM").is_none_or(|value| value != "dumb")
         }

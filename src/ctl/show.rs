@@ -6,6 +6,24 @@ use serde_json::Value;
 
 use crate::table::Table;
 
+/// What people look for, by the number of its terminal colour: green, yellow, red.
+const PAINTED: [(u8, &[&str]); 3] = [
+    (32, &["as-wanted", "committed", "no drift"]),
+    (33, &["moving", "tuning", "rolled-back", "aborted", "WAITS FOR ITS CONFIRM"]),
+    (31, &["drifted", "attention", "unseen", "partial", "NEEDS A PERSON", "JOURNAL FAILED"]),
+];
+
+/// A page with what people look for in colours.
+pub(super) fn painted(page: &str) -> String {
+    let mut painted = page.to_owned();
+    for (colour, words) in PAINTED {
+        for word in words {
+            painted = painted.replace(word, &format!("\u{1b}[{colour}m{word}\u{1b}[0m"));
+        }
+    }
+    painted
+}
+
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -183,7 +201,17 @@ pub(super) fn diff(diff: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::natural;
+    use super::{natural, painted};
+
+    #[test]
+    fn a_state_is_painted_and_nothing_else_changes() {
+        let page = "n1/b0  as-wanted  0>1\nocs0   unseen\n";
+        let shown = painted(page);
+        assert!(shown.contains("\u{1b}[32mas-wanted\u{1b}[0m  0>1"), "{shown:?}");
+        assert!(shown.contains("\u{1b}[31munseen\u{1b}[0m"), "{shown:?}");
+        let plain = ["\u{1b}[32m", "\u{1b}[31m", "\u{1b}[0m"];
+        assert_eq!(plain.iter().fold(shown, |text, code| text.replace(code, "")), page);
+    }
 
     #[test]
     fn names_are_in_the_order_people_count() {
