@@ -13,9 +13,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use lightloom_emulator::capture::Watch;
 use lightloom_emulator::scenario::{
-    self, Finished, FlowRow, Loaded, Scenario, SeedRange, Settings, Shard,
+    self, Finished, FlowRow, Loaded, Outcome as RunOutcome, Scenario, SeedRange, Settings, Shard,
 };
+use lightloom_emulator::traffic::{self, TrafficScenario};
+use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::seed::Seed;
 
 use crate::cli::{Format, FormatArgument};
@@ -29,13 +32,15 @@ pub(crate) use sweep::show as show_sweep;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom emulate topologies/scenarios/node-fault.yaml
+  lightloom emulate topologies/scenarios/lossless-incast.yaml
   lightloom emulate topologies/rfabric-2048.yaml
   lightloom emulate topologies/rfabric-faults.yaml
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 7 --flows-out flows.csv --format json
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..9 --junit junit.xml --summary summary.md
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..99 --shard 3/8 --format json > part-3.json")]
 pub(crate) struct Arguments {
-    /// The scenario file, which names the fabric file relative to itself; or a reconfigurable fat-tree.
+    /// The scenario file: of a fabric, which it names relative to itself; of traffic on a network; of a
+    /// reconfigurable fat-tree, or that fat-tree itself.
     scenario: PathBuf,
     /// Seed of every random draw [default: the scenario's]; `0..99` runs a hundred seeds and tells
     /// which was the worst.
@@ -73,10 +78,27 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 fn run_once(arguments: &Arguments, source: &Source, seed: Option<Seed>) -> anyhow::Result<Outcome> {
-    let scenario = source.under(seed.unwrap_or(source.loaded.scenario.seed));
-    let fabric = &source.loaded.fabric;
+    match &source.what {
+        What::Fabric(loaded) => {
+            let scenario = under(&loaded.scenario, seed.unwrap_or(loaded.scenario.seed));
+            run_fabric(arguments, source, loaded, &scenario)
+        }
+        What::Traffic(scenario) => {
+            let seed = seed.unwrap_or(scenario.seed);
+            run_traffic(arguments, source, &TrafficScenario { seed, ..(**scenario).clone() })
+        }
+    }
+}
+
+fn run_fabric(
+    arguments: &Arguments,
+    source: &Source,
+    loaded: &Loaded,
+    scenario: &Scenario,
+) -> anyhow::Result<Outcome> {
+    let fabric = &loaded.fabric;
     let begun = Instant::now();
-    let mut start = scenario::plan(fabric, &scenario)?;
+    let mut start = scenario::plan(fabric, scenario)?;
     start.plan.metrics.plan_seconds = begun.elapsed().as_secs_f64();
     if arguments.format.format == Format::Text {
         output::print(&plan::describe(fabric, &start.plan, &start.verdict))?;
@@ -85,58 +107,132 @@ fn run_once(arguments: &Arguments, source: &Source, seed: Option<Seed>) -> anyho
     let settings = Settings { threads: usize::from(arguments.threads), watch };
     let begun = Instant::now();
     let mut live = Live::new();
-    let Finished { outcome: mut result, engine, installed } =
-        scenario::run_from(fabric, &scenario, &start, settings, &mut live)?;
+    let Finished { outcome, engine, installed } =
+        scenario::run_from(fabric, scenario, &start, settings, &mut live)?;
     drop(live);
+    let host = |vertex| installed.gpu(vertex).map_or_else(String::new, |gpu| gpu.to_string());
+    let link = |link| installed.link_name(engine.network(), link);
+    let names = look::Names { host: &host, link: &link };
+    let result = timed(outcome, begun);
+    arguments.look.write(&result, &engine, &names)?;
+    conclude(arguments, source, &result)
+}
+
+fn run_traffic(
+    arguments: &Arguments,
+    source: &Source,
+    scenario: &TrafficScenario,
+) -> anyhow::Result<Outcome> {
+    let plant = &scenario.plant;
+    let watch = arguments.look.watch_plant(plant)?;
+    if arguments.format.format == Format::Text {
+        output::print(&text::network(scenario))?;
+    }
+    let begun = Instant::now();
+    let mut live = Live::new();
+    let traffic::Finished { outcome, engine } =
+        traffic::run(scenario, usize::from(arguments.threads), watch, &mut live)?;
+    drop(live);
+    let host = |vertex| plant.name(vertex).to_owned();
+    let link = |link| plant.link_name(link);
+    let result = timed(outcome, begun);
+    arguments.look.write(&result, &engine, &look::Names { host: &host, link: &link })?;
+    conclude(arguments, source, &result)
+}
+
+fn timed(mut result: RunOutcome, begun: Instant) -> RunOutcome {
     result.wall_seconds = begun.elapsed().as_secs_f64();
     result.packet_hops_per_second = result.packet_hops as f64 / result.wall_seconds;
+    result
+}
+
+/// Writes and shows the result of one run.
+fn conclude(
+    arguments: &Arguments,
+    source: &Source,
+    result: &RunOutcome,
+) -> anyhow::Result<Outcome> {
     if let Some(path) = &arguments.flows_out {
         files::write(path, flows_csv(&result.flow_records).as_bytes())?;
     }
-    arguments.look.write(&result, &engine, &installed)?;
-    arguments.reports.write(&source.subject(), &[(&result).into()])?;
+    arguments.reports.write(&source.subject(), &[result.into()])?;
     if result.never_ended {
-        output::note(&text::never_ended(&result));
+        output::note(&text::never_ended(result));
     }
     match arguments.format.format {
-        Format::Json => output::print_json(&result)?,
-        Format::Text => output::print(&text::describe(&result))?,
+        Format::Json => output::print_json(result)?,
+        Format::Text => output::print(&text::describe(result))?,
     }
     Ok(if result.passed() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// A scenario file that has been read, with its fabric.
+/// A scenario file that has been read, with all that it names.
 struct Source {
     path: PathBuf,
-    loaded: Loaded,
+    what: What,
+}
+
+/// What a scenario is of.
+enum What {
+    Fabric(Box<Loaded>),
+    Traffic(Box<TrafficScenario>),
+}
+
+/// Whether a file with these top keys is a scenario of traffic.
+fn is_traffic(keys: &[String]) -> bool {
+    keys.iter().any(|key| key == "network") && !keys.iter().any(|key| key == "fabric")
 }
 
 impl Source {
     /// Reads the scenario and all that it names, showing every mistake.
     fn read(path: &Path) -> anyhow::Result<Self> {
-        let (loaded, mistakes) = match files::read_document(path) {
-            Ok(bytes) => {
-                scenario::load(&files::name(path), &bytes, &mut |name| files::beside(path, name))
-            }
+        let (what, mistakes) = match files::read_document(path) {
+            Ok(bytes) => Self::load(path, &bytes),
             Err(mistake) => (None, vec![*mistake]),
         };
         output::diagnostics(&mistakes);
-        let loaded = loaded.ok_or(output::Refused)?;
-        Ok(Self { path: path.to_owned(), loaded })
+        Ok(Self { path: path.to_owned(), what: what.ok_or(output::Refused)? })
     }
 
-    /// The scenario under one seed, which also decides which servers of a trace the nodes are.
-    fn under(&self, seed: Seed) -> Scenario {
-        Scenario { seed, ..self.loaded.scenario.clone() }
+    fn load(path: &Path, bytes: &[u8]) -> (Option<What>, Vec<Diagnostic>) {
+        let mut beside = |name: &str| files::beside(path, name);
+        if is_traffic(&document::top_keys(bytes)) {
+            let (loaded, mistakes) = traffic::load(&files::name(path), bytes, &mut beside);
+            return (loaded.map(|loaded| What::Traffic(Box::new(loaded))), mistakes);
+        }
+        let (loaded, mistakes) = scenario::load(&files::name(path), bytes, &mut beside);
+        (loaded.map(|loaded| What::Fabric(Box::new(loaded))), mistakes)
+    }
+
+    /// Runs the scenario under one seed, on one thread and without telling anybody.
+    fn run(&self, seed: Seed) -> anyhow::Result<RunOutcome> {
+        Ok(match &self.what {
+            What::Fabric(loaded) => {
+                scenario::run(&loaded.fabric, &under(&loaded.scenario, seed), 1, &mut ())?
+            }
+            What::Traffic(scenario) => {
+                let scenario = TrafficScenario { seed, ..(**scenario).clone() };
+                traffic::run(&scenario, 1, Watch::default(), &mut ())?.outcome
+            }
+        })
     }
 
     fn subject(&self) -> scenario::Subject {
+        let (scenario, fabric_sha256) = match &self.what {
+            What::Fabric(loaded) => (&loaded.scenario.name, &loaded.fabric.sha256),
+            What::Traffic(scenario) => (&scenario.name, &scenario.sha256),
+        };
         scenario::Subject {
             file: files::name(&self.path),
-            scenario: self.loaded.scenario.name.clone(),
-            fabric_sha256: self.loaded.fabric.sha256.clone(),
+            scenario: scenario.clone(),
+            fabric_sha256: fabric_sha256.clone(),
         }
     }
+}
+
+/// The scenario under one seed, which also decides which servers of a trace the nodes are.
+fn under(scenario: &Scenario, seed: Seed) -> Scenario {
+    Scenario { seed, ..scenario.clone() }
 }
 
 fn flows_csv<End: std::fmt::Display>(flows: &[FlowRow<End>]) -> String {

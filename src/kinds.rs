@@ -6,6 +6,7 @@ use lightloom_daemon::config::{self, DaemonFile};
 use lightloom_emulator::device;
 use lightloom_emulator::phases::{self, PhaseScenarioFile};
 use lightloom_emulator::scenario::{self, FaultListFile, ScenarioFile};
+use lightloom_emulator::traffic::{self, TrafficFile};
 use lightloom_emulator::training::cards::{self, Accelerator};
 use lightloom_emulator::training::model::Model;
 use lightloom_fabric::document::{self, Code, Diagnostic};
@@ -54,6 +55,17 @@ pub(crate) const KINDS: &[Kind] = &[
         },
         schema: document::schema::<ScenarioFile>,
         codes: scenario::codes::ALL,
+    },
+    Kind {
+        name: "traffic",
+        about: "A run of workloads on a network of switches: what is sent, what breaks, what is expected",
+        marks: &["network", "traffic"],
+        check: |file, bytes| {
+            let path = std::path::Path::new(file);
+            traffic::load(file, bytes, &mut |name| files::beside(path, name)).1
+        },
+        schema: document::schema::<TrafficFile>,
+        codes: traffic::codes::ALL,
     },
     Kind {
         name: "faults",

@@ -8,5 +8,6 @@ pub mod phases;
 pub mod scenario;
 pub mod steady;
 pub mod topology;
+pub mod traffic;
 pub mod training;
 pub mod transport;

@@ -12,17 +12,17 @@
 mod collectives;
 mod expectation;
 mod fault;
-mod fault_file;
-mod file;
+pub(crate) mod fault_file;
+pub(crate) mod file;
 mod groups;
 mod installed;
-mod judge;
-mod links;
-mod outcome;
+pub(crate) mod judge;
+pub(crate) mod links;
+pub(crate) mod outcome;
 mod story;
 mod sweep;
-mod switches;
-mod transport_file;
+pub(crate) mod switches;
+pub(crate) mod transport_file;
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ pub use file::{Loaded, Neighbour, ReadNeighbour, ScenarioFile, codes, load};
 pub use installed::{Carrier, DCN, HBD, Installed};
 pub use links::{LinkClass, LinkResult, QueueResult};
 pub use outcome::{
-    CollectiveResult, ExpectationResult, FaultResult, FlowRow, Flows, GroupResult, Outcome,
-    Packets, PlanResult, Stop,
+    CollectiveResult, ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, GroupResult,
+    Outcome, Packets, PlanResult, Stop, TrafficFelt,
 };
 pub use story::Progress;
 pub use sweep::{

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use lightloom_emulator::capture::{
     Slice, Tap, Track, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
 };
-use lightloom_emulator::engine::{Arrival, Engine, LinkId, Network, PortCount};
+use lightloom_emulator::engine::{Arrival, Engine, LinkId, PortCount, VertexId};
 use lightloom_emulator::scenario::{FaultResult, Installed, Outcome as Run, Target};
+use lightloom_emulator::traffic::Plant;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::units::SimTime;
 
@@ -28,12 +29,18 @@ pub(super) struct Look {
     #[arg(long, value_name = "FILE", requires = "pcap_port")]
     pub(super) pcap: Option<PathBuf>,
     /// Watch all links of these parts: nodes `n17`, GPUs `n17/g2`, interfaces `n17/nic2`, bundles `n17/b0`,
-    /// fibres `n17/b0.2`, ToRs `t3`.
+    /// fibres `n17/b0.2`, ToRs `t3`; of a network, hosts `h3`, switches `s0` and cables `h3-s0`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
-    pub(super) pcap_port: Vec<Target>,
+    pub(super) pcap_port: Vec<String>,
     /// Write what every link carried to this file: link,bytes,packets,dropped,marked,lost.
     #[arg(long, value_name = "FILE")]
     pub(super) links_out: Option<PathBuf>,
+}
+
+/// How users call the parts of a run.
+pub(super) struct Names<'a> {
+    pub(super) host: &'a dyn Fn(VertexId) -> String,
+    pub(super) link: &'a dyn Fn(LinkId) -> String,
 }
 
 impl Look {
@@ -50,26 +57,44 @@ impl Look {
         if self.pcap_port.is_empty() {
             return Ok(Watch::default());
         }
-        let wrong: Vec<String> = self
-            .pcap_port
-            .iter()
-            .filter_map(|target| target.require(fabric).err())
-            .map(|error| format!("--pcap-port: {error}"))
-            .collect();
+        let (network, installed) = Installed::build(fabric)?;
+        self.watch_links(|part| {
+            let target: Target = part.parse().map_err(|error| format!("{error}"))?;
+            target.require(fabric).map_err(|error| error.to_string())?;
+            Ok(installed.links_of_target(fabric, &network, target))
+        })
+    }
+
+    /// What to watch a run on a network with.
+    ///
+    /// # Errors
+    /// Every part that the network does not have.
+    pub(super) fn watch_plant(&self, plant: &Plant) -> anyhow::Result<Watch> {
+        self.watch_links(|part| {
+            plant.spot(part).map(|spot| plant.links_of(spot)).map_err(|error| error.to_string())
+        })
+    }
+
+    fn watch_links(
+        &self,
+        links_of: impl Fn(&str) -> Result<Vec<LinkId>, String>,
+    ) -> anyhow::Result<Watch> {
+        if self.pcap_port.is_empty() {
+            return Ok(Watch::default());
+        }
+        let (mut links, mut wrong) = (Vec::new(), Vec::new());
+        for part in &self.pcap_port {
+            match links_of(part) {
+                Ok(found) => links.extend(found),
+                Err(message) => wrong.push(format!("--pcap-port: {message}")),
+            }
+        }
         if !wrong.is_empty() {
             return Err(WrongUsage(wrong.join("\n")).into());
         }
-        let (network, installed) = Installed::build(fabric)?;
-        let links = self.links(fabric, &network, &installed);
-        Ok(Watch::with_tap(Tap::new(&links, MOST_PACKETS)))
-    }
-
-    fn links(&self, fabric: &Fabric, network: &Network, installed: &Installed) -> Vec<LinkId> {
-        let of = |target: &Target| installed.links_of_target(fabric, network, *target);
-        let mut links: Vec<LinkId> = self.pcap_port.iter().flat_map(of).collect();
         links.sort_unstable();
         links.dedup();
-        links
+        Ok(Watch::with_tap(Tap::new(&links, MOST_PACKETS)))
     }
 
     /// Writes what was asked for.
@@ -80,12 +105,12 @@ impl Look {
         &self,
         result: &Run,
         engine: &Engine<Watch>,
-        installed: &Installed,
+        names: &Names<'_>,
     ) -> anyhow::Result<()> {
         let packets = Watch::packets(engine.probes());
         if let Some(path) = &self.timeline {
             let mut bytes = Vec::new();
-            write_timeline(&mut bytes, &tracks(result, engine, installed, &packets))?;
+            write_timeline(&mut bytes, &tracks(result, engine, names, &packets))?;
             files::write(path, &bytes)?;
         }
         if let Some(path) = &self.pcap {
@@ -94,7 +119,7 @@ impl Look {
             files::write(path, &bytes)?;
         }
         if let Some(path) = &self.links_out {
-            files::write(path, links_csv(named_links(engine, installed)).as_bytes())?;
+            files::write(path, links_csv(named_links(engine, names)).as_bytes())?;
         }
         Ok(())
     }
@@ -104,22 +129,24 @@ impl Look {
 fn tracks(
     result: &Run,
     engine: &Engine<Watch>,
-    installed: &Installed,
+    names: &Names<'_>,
     packets: &[Arrival],
 ) -> Vec<Track> {
-    let rank = |vertex| installed.gpu(vertex).map_or_else(String::new, |gpu| gpu.to_string());
-    let port = |link| installed.link_name(engine.network(), link);
     let mut tracks = group_tracks(result);
     tracks.extend(result.faults.iter().map(|fault| fault_track(result, fault)));
-    tracks.extend(host_tracks(engine, &rank));
-    tracks.extend(link_tracks(engine, packets, &port));
+    tracks.extend(host_tracks(engine, &names.host));
+    tracks.extend(link_tracks(engine, packets, &names.link));
     tracks
 }
 
 fn group_tracks(result: &Run) -> Vec<Track> {
     let mut tracks: Vec<Track> = Vec::new();
     for collective in &result.collectives {
-        let group = collective.group.map_or("all groups".to_owned(), |group| group.to_string());
+        let group = match (collective.group, result.groups.is_empty()) {
+            (Some(group), _) => group.to_string(),
+            (None, false) => "all groups".to_owned(),
+            (None, true) => collective.name.clone(),
+        };
         if tracks.last().is_none_or(|track| track.name != group) {
             tracks.push(Track { process: "groups", name: group, slices: Vec::new() });
         }
@@ -152,11 +179,11 @@ fn fault_track(result: &Run, fault: &FaultResult) -> Track {
 
 fn named_links(
     engine: &Engine<Watch>,
-    installed: &Installed,
+    names: &Names<'_>,
 ) -> impl Iterator<Item = (String, PortCount)> {
     (0..engine.network().links().len())
         .map(LinkId::from_index)
-        .map(|link| (installed.link_name(engine.network(), link), engine.port_count(link)))
+        .map(|link| ((names.link)(link), engine.port_count(link)))
 }
 
 /// What links carried, one a line.

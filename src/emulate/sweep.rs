@@ -1,6 +1,6 @@
 //! Many seeds of one scenario: run in parallel, told in one table, the worst first.
 
-use lightloom_emulator::scenario::{self, SeedRange, SeedRun, Sweep};
+use lightloom_emulator::scenario::{SeedRange, SeedRun, Sweep};
 use lightloom_fabric::seed::Seed;
 use rayon::prelude::*;
 
@@ -24,7 +24,7 @@ pub(super) fn run(
     let mine: Vec<Seed> = seeds.share(arguments.shard).collect();
     let progress = Progress::new("seeds", mine.len() as u64);
     let one = |seed: &Seed| -> anyhow::Result<SeedRun> {
-        let outcome = scenario::run(&source.loaded.fabric, &source.under(*seed), 1, &mut ())?;
+        let outcome = source.run(*seed)?;
         progress.advance(1);
         Ok(SeedRun::from(&outcome))
     };

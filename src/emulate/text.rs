@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use lightloom_emulator::scenario::{
     CollectiveResult, Expectation, ExpectationResult, FaultResult, Outcome as Run, Stop,
 };
+use lightloom_emulator::traffic::TrafficScenario;
 use lightloom_fabric::id::GroupId;
 use lightloom_fabric::units::Picoseconds;
 
@@ -114,6 +115,21 @@ pub(crate) fn never_ended(result: &Run) -> String {
     )
 }
 
+/// The network of a scenario of traffic, in a line.
+pub(crate) fn network(scenario: &TrafficScenario) -> String {
+    let plant = &scenario.plant;
+    let (hosts, all) = (plant.hosts.len(), plant.network.vertex_count());
+    format!(
+        "network: {hosts} hosts, {} switches, {} cables{}\n",
+        all - hosts,
+        plant.network.links().len() / 2,
+        match plant.circuits.len() {
+            0 => String::new(),
+            circuits => format!(", {circuits} optical switches"),
+        },
+    )
+}
+
 /// One line for each class of links.
 fn links(result: &Run) -> String {
     let mut table = Table::new([
@@ -194,6 +210,9 @@ fn collectives(result: &Run) -> String {
 
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     let mut text = format!("\nfault: {fault}\n");
+    if fault.traffic.is_some() {
+        return text;
+    }
     let all: BTreeSet<_> = result.collectives.iter().filter_map(|c| c.group).collect();
     let moved = |group: &&GroupId| {
         result.collectives.iter().any(|c| c.group == Some(**group) && c.end != c.end_without_faults)

@@ -42,6 +42,8 @@ pub enum Expectation {
     },
     /// No ports pause each other in a circle.
     NoDeadlock,
+    /// Flows of a workload end as in the run without faults, to the picosecond.
+    WorkloadUnaffected(String),
 }
 
 macro_rules! figures {
@@ -158,7 +160,7 @@ pub enum ExpectationError {
     /// None of the known forms.
     #[error(
         "`{0}` is no expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME`, \
-         `group gN unaffected`, `no drops`, `no drops on priority N` or `no deadlock`"
+         `group gN unaffected`, `workload NAME unaffected`, `no drops`, `no drops on priority N` or `no deadlock`"
     )]
     Form(String),
     /// Unknown figure.
@@ -203,6 +205,9 @@ impl FromStr for Expectation {
                     .map(Self::Unaffected)
                     .map_err(|error| ExpectationError::Group(error.to_string()))
             }
+            ["workload", name @ .., "unaffected"] if !name.is_empty() => {
+                Ok(Self::WorkloadUnaffected(name.join(" ")))
+            }
             ["no", "deadlock"] => Ok(Self::NoDeadlock),
             ["no", "drops"] => Ok(Self::NoDrops { priority: None }),
             ["no", "drops", "on", "priority", priority] => {
@@ -243,6 +248,7 @@ impl fmt::Display for Expectation {
                 write!(f, "no drops on priority {priority}")
             }
             Self::NoDeadlock => f.write_str("no deadlock"),
+            Self::WorkloadUnaffected(name) => write!(f, "workload {name} unaffected"),
         }
     }
 }

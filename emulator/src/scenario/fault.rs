@@ -57,9 +57,9 @@ pub enum Effect {
 
 /// A fault as it is declared.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fault {
+pub struct Fault<Part = Target> {
     /// What it hits, all at once.
-    pub targets: Vec<Target>,
+    pub targets: Vec<Part>,
     /// How.
     pub effect: Effect,
     /// When, at the earliest.
@@ -74,9 +74,9 @@ pub struct Fault {
 
 /// A fault that the seed has decided on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Strike {
+pub struct Strike<Part = Target> {
     /// What it hits.
-    pub targets: Vec<Target>,
+    pub targets: Vec<Part>,
     /// How.
     pub effect: Effect,
     /// When.
@@ -105,6 +105,26 @@ impl Fault {
     /// `working` are the nodes that a fault of any node may hit.
     #[must_use]
     pub fn draw(&self, seed: Seed, index: u64, working: &[NodeId]) -> Option<Strike> {
+        self.draw_with(seed, index, |target, choice| match target {
+            Target::AnyNode => {
+                let place = (working.len() as f64 * choice) as usize;
+                working.get(place).map(|node| Target::Part(Part::Node(*node)))
+            }
+            other => Some(other),
+        })
+    }
+}
+
+impl<T: Copy> Fault<T> {
+    /// What the seed makes of the `index`-th fault; `pick` makes a part of one that leaves the choice to
+    /// the seed, by a number below one.
+    #[must_use]
+    pub fn draw_with(
+        &self,
+        seed: Seed,
+        index: u64,
+        pick: impl Fn(T, f64) -> Option<T>,
+    ) -> Option<Strike<T>> {
         let mut draws = seed.stream("fault", index);
         // Always all draws, so that changing one figure of a fault leaves the others as they were.
         let (chance, late, choice): (f64, f64, f64) =
@@ -113,14 +133,8 @@ impl Fault {
             return None;
         }
         let at = self.at + Picoseconds((self.within.get() as f64 * late) as u64);
-        let pick = |target: &Target| match target {
-            Target::AnyNode => {
-                let place = (working.len() as f64 * choice) as usize;
-                working.get(place).map(|node| Target::Part(Part::Node(*node)))
-            }
-            other => Some(*other),
-        };
-        let targets: Vec<Target> = self.targets.iter().filter_map(pick).collect();
+        let targets: Vec<T> =
+            self.targets.iter().filter_map(|target| pick(*target, choice)).collect();
         let repaired_at = match (self.effect, self.lasts) {
             (Effect::Flapping { down, up, times }, _) => {
                 Some(at + Picoseconds((down + up).get() * u64::from(times)))
@@ -138,14 +152,15 @@ impl Fault {
     }
 }
 
-impl Strike {
-    /// Its targets, as they are written.
+impl Effect {
+    /// Whether only a control plane or a bundle can suffer it.
     #[must_use]
-    pub fn what(&self) -> String {
-        let names: Vec<String> = self.targets.iter().map(ToString::to_string).collect();
-        names.join(", ")
+    pub const fn is_of_control_or_circuits(&self) -> bool {
+        matches!(self, Self::Stuck | Self::Slower(_))
     }
+}
 
+impl<T> Strike<T> {
     /// How it is hit, in a word.
     #[must_use]
     pub fn effect_name(&self) -> &'static str {
@@ -157,6 +172,15 @@ impl Strike {
             Effect::BitErrors(_) => "bit_errors",
             Effect::Slower(_) => "slower",
         }
+    }
+}
+
+impl Strike {
+    /// Its targets, as they are written.
+    #[must_use]
+    pub fn what(&self) -> String {
+        let names: Vec<String> = self.targets.iter().map(ToString::to_string).collect();
+        names.join(", ")
     }
 
     /// The parts that the control plane takes out of service when it knows.

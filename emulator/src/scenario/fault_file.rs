@@ -20,16 +20,14 @@ pub struct FaultListFile {
 
 /// Something that breaks during the run.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FaultFile {
-    /// What breaks: a node `n17`, a GPU `n17/g2`, its network interface `n17/nic2`, a bundle `n17/b0`, a
-    /// fibre `n17/b0.2`, a ToR `t3`, everything under it `rack t3`, a node that the seed draws
-    /// `any node`, or the control plane `control`.
+#[serde(deny_unknown_fields, bound(deserialize = "T: Deserialize<'de>"))]
+pub struct FaultFile<T = Target> {
+    /// What breaks.
     #[serde(default)]
-    pub part: Option<Target>,
+    pub part: Option<T>,
     /// Several that break together, for one cause.
     #[serde(default)]
-    pub parts: Vec<Target>,
+    pub parts: Vec<T>,
     /// How it breaks.
     #[serde(default)]
     pub effect: EffectFile,
@@ -107,36 +105,53 @@ pub(super) fn lower_faults(
     fabric: Option<&Fabric>,
     check: &mut Check<'_>,
 ) -> Vec<Fault> {
-    let lower = |(index, fault): (usize, &FaultFile)| {
+    lower_fault_list(raw, check, |target, effect, path, check| {
+        if let Err(error) = fabric.map_or(Ok(()), |fabric| target.require(fabric)) {
+            check.error(codes::NO_SUCH_THING, path, error.to_string());
+        }
+        if let Err(reason) = target.allows(effect) {
+            check.error(codes::BAD_FAULT, path, reason);
+        }
+        Some(*target)
+    })
+}
+
+/// The faults of a list whose parts `lower` finds, or says why not.
+pub(crate) fn lower_fault_list<F, T>(
+    raw: &[FaultFile<F>],
+    check: &mut Check<'_>,
+    mut lower: impl FnMut(&F, &Effect, &str, &mut Check<'_>) -> Option<T>,
+) -> Vec<Fault<T>> {
+    let mut faults = Vec::new();
+    for (index, fault) in raw.iter().enumerate() {
         let path = format!("/faults/{index}");
         let effect = lower_effect(&fault.effect, &path, check);
-        let targets = lower_targets(fault, &path, check);
-        for (target, path) in &targets {
-            if let Err(error) = fabric.map_or(Ok(()), |fabric| target.require(fabric)) {
-                check.error(codes::NO_SUCH_THING, path, error.to_string());
-            }
-            if let Err(reason) = target.allows(&effect) {
-                check.error(codes::BAD_FAULT, path, reason);
-            }
+        let mut targets = Vec::new();
+        for (target, path) in written_targets(fault, &path, check) {
+            targets.extend(lower(target, &effect, &path, check));
         }
-        Fault {
-            targets: targets.into_iter().map(|(target, _)| target).collect(),
+        faults.push(Fault {
+            targets,
             effect,
             at: SimTime(fault.at.0.get()),
             within: fault.within.map_or(Picoseconds::ZERO, |span| span.0),
             lasts: lower_duration(fault, &path, check),
             probability: fault.probability,
-        }
-    };
-    raw.iter().enumerate().map(lower).collect()
+        });
+    }
+    faults
 }
 
 /// The targets of a fault, each with its place in the file.
-fn lower_targets(fault: &FaultFile, path: &str, check: &mut Check<'_>) -> Vec<(Target, String)> {
+fn written_targets<'f, F>(
+    fault: &'f FaultFile<F>,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Vec<(&'f F, String)> {
     match (&fault.part, fault.parts.as_slice()) {
-        (Some(part), []) => vec![(*part, format!("{path}/part"))],
+        (Some(part), []) => vec![(part, format!("{path}/part"))],
         (None, parts @ [_, ..]) => {
-            let place = |(index, part): (usize, &Target)| (*part, format!("{path}/parts/{index}"));
+            let place = |(index, part): (usize, &'f F)| (part, format!("{path}/parts/{index}"));
             parts.iter().enumerate().map(place).collect()
         }
         _ => {
@@ -148,7 +163,11 @@ fn lower_targets(fault: &FaultFile, path: &str, check: &mut Check<'_>) -> Vec<(T
     }
 }
 
-fn lower_duration(fault: &FaultFile, path: &str, check: &mut Check<'_>) -> Option<Picoseconds> {
+fn lower_duration<F>(
+    fault: &FaultFile<F>,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Option<Picoseconds> {
     let at = fault.at.0;
     match (fault.lasts, fault.repaired_at) {
         (Some(_), Some(_)) => {

@@ -285,6 +285,7 @@ fn lower(
     let replay = raw.replay.as_ref().and_then(|days| lower_replay(days, check, neighbours));
     let has_faults = !raw.faults.is_empty() || raw.faults_in.is_some() || raw.replay.is_some();
     let expectations = lower_expectations(&raw.expect, has_faults, &switches, check);
+    refuse_workloads(&raw.expect, check);
     if let Some(fabric) = &fabric {
         require_broken(&raw.broken, fabric, check);
     }
@@ -364,6 +365,21 @@ fn idle(
             "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave the sentence out",
         )),
         _ => None,
+    }
+}
+
+/// Refuses sentences about workloads, which a scenario on a fabric does not have.
+fn refuse_workloads(raw: &[String], check: &mut Check<'_>) {
+    for (index, sentence) in raw.iter().enumerate() {
+        if let Ok(Expectation::WorkloadUnaffected(_)) = sentence.parse() {
+            check
+                .error(
+                    codes::NO_SUCH_THING,
+                    &format!("/expect/{index}"),
+                    "a scenario on a fabric has groups, not workloads",
+                )
+                .help("write `group g3 unaffected`");
+        }
     }
 }
 

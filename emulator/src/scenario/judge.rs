@@ -14,8 +14,8 @@ use lightloom_planner::khop::{Layout, to_document};
 
 use super::collectives::bus_factor;
 use super::outcome::{
-    CollectiveResult, ExpectationResult, FaultResult, FlowRow, Flows, GroupResult, Outcome,
-    Packets, PlanResult, Stop,
+    CollectiveResult, ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, GroupResult,
+    Outcome, Packets, PlanResult, Stop,
 };
 use super::story::{Healing, Lane, StepRun, Told};
 use super::{
@@ -74,13 +74,13 @@ fn outcome(run: &Run<'_>, told: &Told, calm: &Told) -> Outcome {
         availability: groups::availability(&groups, told),
         goodput: groups::goodput(told, calm),
         groups,
-        plan: PlanResult {
+        plan: Some(PlanResult {
             gpus_used: metrics.gpus_used,
             waste_ratio: metrics.waste_ratio,
             waste_ratio_lower_bound: metrics.waste_ratio_lower_bound,
             cross_tor_share: metrics.cross_tor_share,
-        },
-        links: links::results(told),
+        }),
+        links: links::of_fabric(told),
         never_ended: told.stop.as_ref().is_some_and(|s| s.is_unwanted(scenario.ends_at_limit)),
         stop: told.stop.clone(),
         waiting: told.waiting.clone(),
@@ -159,6 +159,7 @@ fn fault_results(
             .and_then(|delays| delays.into_iter().max().or(Some(Picoseconds::ZERO))),
         groups_affected: lanes.into_iter().map(GroupId::from_index).collect(),
         gpus_lost: healing.gpus_lost,
+        traffic: None,
     };
     let healings = told.healings.iter().zip(strikes).filter(|(_, strike)| !strike.from_start);
     healings.zip(felt).map(result).collect()
@@ -222,11 +223,13 @@ fn results_of<'a>(
 }
 
 /// GPUs are the first vertices of the network, in order.
-fn flow_rows(fabric: &Fabric, flows: &[FlowRecord]) -> Vec<FlowRow> {
+fn flow_rows(fabric: &Fabric, flows: &[FlowRecord]) -> Vec<FlowRow<FlowEnd>> {
     let per_node = fabric.hbd.gpus_per_node();
-    let gpu = |vertex: VertexId| GpuId {
-        node: NodeId(vertex.0 / u32::from(per_node)),
-        gpu: u8::try_from(vertex.0 % u32::from(per_node)).expect("below R"),
+    let gpu = |vertex: VertexId| {
+        FlowEnd::Gpu(GpuId {
+            node: NodeId(vertex.0 / u32::from(per_node)),
+            gpu: u8::try_from(vertex.0 % u32::from(per_node)).expect("below R"),
+        })
     };
     flows.iter().map(|flow| FlowRow::new(flow, gpu)).collect()
 }
@@ -251,6 +254,9 @@ impl Felt<'_> {
             Expectation::CompletesWithin(span) => completes(outcome, *span),
             Expectation::NoDrops { priority } => no_drops(outcome, *priority),
             Expectation::NoDeadlock => no_deadlock(outcome),
+            Expectation::WorkloadUnaffected(name) => {
+                (false, format!("there is no workload `{name}` here"), None)
+            }
             Expectation::Unaffected(group) => match self.moved[group.index()] {
                 None => (
                     true,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::installed::{Carrier, Installed};
 use super::story::Told;
 use crate::capture::{Queues, Watch};
-use crate::engine::{Link, LinkId, Network, PortCount, Role};
+use crate::engine::{Engine, Link, LinkId, Network, PortCount, Role};
 
 /// Links that are listed one by one in each class.
 const BUSIEST: usize = 10;
@@ -92,17 +92,40 @@ pub(super) fn classes(network: &Network, installed: &Installed) -> Vec<u8> {
     (0..network.links().len()).map(class).collect()
 }
 
+/// A run whose links are looked at.
+pub(crate) struct Watched<'a> {
+    pub(crate) engine: &'a Engine<Watch>,
+    pub(crate) ended: SimTime,
+    /// By link: its class.
+    pub(crate) classes: &'a [u8],
+    /// By class.
+    pub(crate) names: &'a [&'static str],
+    pub(crate) link_name: &'a dyn Fn(LinkId) -> String,
+}
+
+/// The links of a run on a fabric.
+pub(super) fn of_fabric(told: &Told) -> Vec<LinkClass> {
+    let network = told.engine.network();
+    let link_name = |link| told.installed.link_name(network, link);
+    results(&Watched {
+        engine: &told.engine,
+        ended: told.ended,
+        classes: &classes(network, &told.installed),
+        names: &CLASSES,
+        link_name: &link_name,
+    })
+}
+
 /// The links of a run, class by class; classes that no packet used are left out.
-pub(super) fn results(told: &Told) -> Vec<LinkClass> {
-    let classes = classes(told.engine.network(), &told.installed);
-    let queues = Queues::merge(told.engine.probes().map(Watch::queues));
+pub(crate) fn results(run: &Watched<'_>) -> Vec<LinkClass> {
+    let queues = Queues::merge(run.engine.probes().map(Watch::queues));
     let result = |(index, class): (usize, &&'static str)| {
-        let links = (0..classes.len()).filter(|link| usize::from(classes[*link]) == index);
+        let links = (0..run.classes.len()).filter(|link| usize::from(run.classes[*link]) == index);
         let links: Vec<LinkId> = links.map(LinkId::from_index).collect();
         let queue = queues.of_class(index).as_ref().map(queue_result).unwrap_or_default();
-        class_result(told, class, &links, queue)
+        class_result(run, class, &links, queue)
     };
-    let all = CLASSES.iter().enumerate().map(result);
+    let all = run.names.iter().enumerate().map(result);
     all.filter(|class| class.links_used > 0).collect()
 }
 
@@ -126,17 +149,17 @@ fn queue_result(histogram: &Histogram<u64>) -> QueueResult {
 }
 
 fn class_result(
-    told: &Told,
+    run: &Watched<'_>,
     class: &'static str,
     links: &[LinkId],
     queue: QueueResult,
 ) -> LinkClass {
-    let time = told.ended.since(SimTime::START);
+    let time = run.ended.since(SimTime::START);
     let mut used: Vec<(f64, LinkId, PortCount)> = links
         .iter()
-        .map(|link| (*link, told.engine.port_count(*link)))
+        .map(|link| (*link, run.engine.port_count(*link)))
         .filter(|(_, count)| count.packets > 0)
-        .map(|(link, count)| (utilisation(told, link, &count, time), link, count))
+        .map(|(link, count)| (utilisation(run, link, &count, time), link, count))
         .collect();
     used.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let sum: f64 = used.iter().map(|(utilisation, ..)| utilisation).sum();
@@ -147,19 +170,22 @@ fn class_result(
         utilisation_mean: if used.is_empty() { 0.0 } else { sum / used.len() as f64 },
         utilisation_max: used.first().map_or(0.0, |(utilisation, ..)| *utilisation),
         queue,
-        busiest: used.iter().take(BUSIEST).map(|used| link_result(told, used)).collect(),
+        busiest: used.iter().take(BUSIEST).map(|used| link_result(run, used)).collect(),
     }
 }
 
 /// Share of `time` that the bytes of a link take at its rate.
-fn utilisation(told: &Told, link: LinkId, count: &PortCount, time: Picoseconds) -> f64 {
-    let busy = told.engine.network().link(link).spec.rate.time_for(Bytes(count.bytes));
+fn utilisation(run: &Watched<'_>, link: LinkId, count: &PortCount, time: Picoseconds) -> f64 {
+    let busy = run.engine.network().link(link).spec.rate.time_for(Bytes(count.bytes));
     if time == Picoseconds::ZERO { 0.0 } else { busy.as_secs_f64() / time.as_secs_f64() }
 }
 
-fn link_result(told: &Told, (utilisation, link, count): &(f64, LinkId, PortCount)) -> LinkResult {
+fn link_result(
+    run: &Watched<'_>,
+    (utilisation, link, count): &(f64, LinkId, PortCount),
+) -> LinkResult {
     LinkResult {
-        link: told.installed.link_name(told.engine.network(), *link),
+        link: (run.link_name)(*link),
         utilisation: *utilisation,
         bytes: Bytes(count.bytes),
         dropped: count.dropped,

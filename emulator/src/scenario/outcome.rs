@@ -1,6 +1,7 @@
 //! What a run of a scenario found: the result document of `lightloom emulate`.
 
 use std::fmt;
+use std::sync::Arc;
 
 use lightloom_fabric::id::{GpuId, GroupId};
 use lightloom_fabric::seed::Seed;
@@ -44,8 +45,9 @@ pub struct Outcome {
     pub faults: Vec<FaultResult>,
     /// Every group of every job: what it lost, and by how much it was late.
     pub groups: Vec<GroupResult>,
-    /// What the plan is worth at the end.
-    pub plan: PlanResult,
+    /// What the plan is worth at the end; nothing on a network that is not planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanResult>,
     /// Share of the groups' time, weighted by their GPUs, in which no fault kept them still.
     pub availability: f64,
     /// Share of the groups' time, weighted by their GPUs, that the same work takes without faults.
@@ -62,12 +64,30 @@ pub struct Outcome {
     pub expectations: Vec<ExpectationResult>,
     /// Every flow, for `--flows-out`.
     #[serde(skip)]
-    pub flow_records: Vec<FlowRow>,
+    pub flow_records: Vec<FlowRow<FlowEnd>>,
+}
+
+/// An end of a flow by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlowEnd {
+    /// A GPU of a fabric.
+    Gpu(GpuId),
+    /// A host of a network.
+    Host(Arc<str>),
+}
+
+impl fmt::Display for FlowEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gpu(gpu) => gpu.fmt(f),
+            Self::Host(name) => f.write_str(name),
+        }
+    }
 }
 
 /// One flow, as `--flows-out` writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowRow<End = GpuId> {
+pub struct FlowRow<End> {
     /// Where it came from.
     pub source: End,
     /// Where it went to.
@@ -246,6 +266,24 @@ pub struct FaultResult {
     /// work left.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
+    /// What it did to flows; on a network that is not planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<TrafficFelt>,
+}
+
+/// What a fault did to flows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficFelt {
+    /// Flows that were on its links when it struck.
+    pub flows_hit: u64,
+    /// Flows that ended at another picosecond than without faults, or not at all, for it.
+    pub flows_moved: u64,
+    /// Flows that were given up, for nothing leads around it.
+    pub flows_given_up: u64,
+    /// Workloads of the flows that moved.
+    pub workloads: Vec<String>,
+    /// Hosts at the ends of the flows that moved.
+    pub hosts: Vec<String>,
 }
 
 /// What faults did to one group.
@@ -361,6 +399,9 @@ pub struct ExpectationResult {
 /// One line: when it was known, planned around and healed, and what felt it.
 impl fmt::Display for FaultResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(traffic) = &self.traffic {
+            return self.tell_traffic(traffic, f);
+        }
         let since = |at: Option<SimTime>| {
             at.map_or("never".to_owned(), |at| format!("+{}", at.since(self.at)))
         };
@@ -390,6 +431,36 @@ impl fmt::Display for FaultResult {
             (_, true) => Ok(()),
             (Some(delay), _) => write!(f, ", {delay} late at most"),
             (None, _) => write!(f, ", work left undone"),
+        }
+    }
+}
+
+impl FaultResult {
+    /// The same where nothing is planned: when flows were led around it, and what it did to them.
+    fn tell_traffic(&self, felt: &TrafficFelt, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let effect =
+            if self.effect == "down" { String::new() } else { format!(" ({})", self.effect) };
+        write!(f, "{}{effect} at {}: ", self.what, self.at)?;
+        match self.restored {
+            Some(restored) => write!(f, "restored +{}; ", restored.since(self.at))?,
+            None => f.write_str("not restored; ")?,
+        }
+        write!(
+            f,
+            "{} on its links, {} moved, {} given up; felt by {} of {}; {} out of service",
+            count(felt.flows_hit, "flow", "flows"),
+            felt.flows_moved,
+            felt.flows_given_up,
+            count(self.gpus_affected, "host", "hosts"),
+            match felt.workloads.as_slice() {
+                [] => "no workload".to_owned(),
+                names => names.join(", "),
+            },
+            self.gpus_lost,
+        )?;
+        match self.delay {
+            Some(delay) => write!(f, ", {delay} late at most"),
+            None => f.write_str(", work left undone"),
         }
     }
 }

@@ -1,0 +1,122 @@
+//! Traffic scenarios: workloads on a network of switches, without a ring that is planned and healed.
+//!
+//! ```text
+//!   traffic.yaml ─▶ TrafficScenario ─▶ Plant (network, names) ─┬─▶ story with faults ────┐
+//!                                                              └─▶ story without faults ─┴─▶ Outcome
+//! ```
+//!
+//! What breaks is found after a while and flows are led around it; nothing is planned anew. The result is
+//! the same document as that of a scenario on a fabric.
+
+mod circuits;
+mod file;
+mod flow_file;
+mod flow_sizes;
+mod network;
+mod spot;
+mod story;
+mod verdict;
+mod workload;
+
+use std::sync::Arc;
+
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Picoseconds, SimTime};
+
+pub use file::{TrafficFile, codes, load};
+pub use flow_file::{ListedFlow, read_flows};
+pub use flow_sizes::{FlowSizes, SizeRow};
+pub use network::{Plant, Shape};
+pub use spot::{Spot, SpotError};
+pub use workload::{AllReduceWay, Run, Workload};
+
+use crate::capture::Watch;
+use crate::collective::CollectiveError;
+use crate::engine::{Engine, EngineError, NetworkError};
+use crate::scenario::{Expectation, Fault, Outcome, Progress, Strike, Switches};
+use crate::transport::Transport;
+
+/// A run to be made.
+#[derive(Clone, Debug)]
+pub struct TrafficScenario {
+    /// Its name in reports.
+    pub name: String,
+    /// SHA-256 of the file.
+    pub sha256: String,
+    /// Seed of every random draw.
+    pub seed: Seed,
+    /// The network.
+    pub plant: Arc<Plant>,
+    /// How the switches queue.
+    pub switches: Switches,
+    /// How flows are sent.
+    pub transport: Transport,
+    /// What is sent.
+    pub workloads: Vec<Workload>,
+    /// What breaks during the run, as far as the seed lets it.
+    pub faults: Vec<Fault<Spot>>,
+    /// From a fault until flows are led around it.
+    pub reroute_delay: Picoseconds,
+    /// The run is stopped here.
+    pub time_limit: SimTime,
+    /// Whether the scenario asks for that, rather than nobody having said anything.
+    pub ends_at_limit: bool,
+    /// The run is stopped after so many packets on a wire.
+    pub packet_limit: u64,
+    /// What must be true in the end.
+    pub expectations: Vec<Expectation>,
+}
+
+/// Why a traffic scenario cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// A network that cannot be emulated.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The engine refuses something.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A collective that cannot be laid out.
+    #[error("workload `{workload}`: {error}")]
+    Workload {
+        /// Its name.
+        workload: String,
+        /// What is wrong.
+        error: CollectiveError,
+    },
+}
+
+/// A run that has come to its end: its result, and the engine to look into.
+pub struct Finished {
+    /// The result.
+    pub outcome: Outcome,
+    /// The engine after the run with faults.
+    pub engine: Engine<Watch>,
+}
+
+/// Runs `scenario` with its faults and, if it has any, without.
+///
+/// # Errors
+/// If the engine refuses something.
+pub fn run(
+    scenario: &TrafficScenario,
+    threads: usize,
+    watch: Watch,
+    progress: &mut dyn Progress,
+) -> Result<Finished, TrafficError> {
+    let strikes = drawn(scenario);
+    let told = story::tell(scenario, &strikes, threads, watch, progress)?;
+    let calm = match strikes.as_slice() {
+        [] => None,
+        _ => Some(story::tell(scenario, &[], threads, Watch::default(), progress)?),
+    };
+    let outcome = verdict::outcome(scenario, &strikes, threads, &told, calm.as_ref());
+    Ok(Finished { outcome, engine: told.engine })
+}
+
+/// What the seed makes of the declared faults.
+fn drawn(scenario: &TrafficScenario) -> Vec<Strike<Spot>> {
+    let pick = |spot: Spot, choice: f64| scenario.plant.draw(spot, choice);
+    let faults = scenario.faults.iter().enumerate();
+    faults.filter_map(|(at, fault)| fault.draw_with(scenario.seed, at as u64, pick)).collect()
+}

@@ -1,0 +1,220 @@
+//! The traffic file: which network, what is sent, what breaks when, what is expected.
+
+mod network;
+mod workload;
+
+use std::sync::Arc;
+
+use lightloom_fabric::document::{self, Check, Diagnostic, Severity};
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Picoseconds, SimTime, Text};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::spot::Spot;
+use super::{Plant, TrafficScenario};
+use crate::scenario::fault_file::{FaultFile, lower_fault_list};
+use crate::scenario::file::lower_expectations;
+use crate::scenario::switches::lower_switches;
+use crate::scenario::transport_file::lower_transport;
+use crate::scenario::{
+    Expectation, Fault, Figure, ReadNeighbour, Switches, SwitchesFile, TransportFile, codes as base,
+};
+use network::{LinksFile, NetworkFile};
+use workload::WorkloadFile;
+
+/// The mistakes that only a traffic file can have.
+pub mod codes {
+    lightloom_fabric::document::codes! {
+        /// A shape that cannot be laid out.
+        BAD_NETWORK = "LL0321", "a network that cannot be laid out";
+        /// A workload that cannot be run.
+        BAD_WORKLOAD = "LL0322", "a workload that cannot be run like this";
+        /// A row of a table of flows.
+        BAD_FLOW = "LL0323", "a row of a table of flows that says no flow";
+    }
+}
+
+/// A run of workloads on a network of switches: what is sent, what breaks, and what is expected.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficFile {
+    /// Its name in reports.
+    #[schemars(length(min = 1, max = 100))]
+    pub name: String,
+    /// The shape of the network.
+    pub network: NetworkFile,
+    /// Its cables.
+    #[serde(default)]
+    pub links: LinksFile,
+    /// How its switches queue.
+    #[serde(default)]
+    pub switches: SwitchesFile,
+    /// How data is cut into packets, sent and repaired.
+    #[serde(default)]
+    pub transport: TransportFile,
+    /// Seed of every random draw; `--seed` on the command line overrides it.
+    #[serde(default)]
+    pub seed: u64,
+    /// What is sent: each begins when what it waits for is done.
+    #[schemars(length(min = 1))]
+    pub traffic: Vec<WorkloadFile>,
+    /// What breaks during the run, and when.
+    #[serde(default)]
+    pub faults: Vec<FaultFile<PartName>>,
+    /// From a fault or a repair until flows have been led around what is dark.
+    #[serde(default = "reroute_delay")]
+    pub reroute_delay: Text<Picoseconds>,
+    /// The run ends at this simulated time. Left out, a run that comes so far is taken for one that
+    /// never ends: it fails, and what was waiting for what is told.
+    #[serde(default = "time_limit")]
+    pub time_limit: Text<Picoseconds>,
+    /// A run that puts more packets than this on a wire is stopped and fails.
+    #[serde(default = "packet_limit")]
+    #[schemars(range(min = 1))]
+    pub packet_limit: u64,
+    /// What must be true in the end: `completes within 20ms`, `no drops on priority 3`, `no deadlock`,
+    /// `restored within 5ms`, `workload shuffle unaffected`, `drops == 0`.
+    #[serde(default)]
+    pub expect: Vec<String>,
+}
+
+fn reroute_delay() -> Text<Picoseconds> {
+    Text(Picoseconds::from_millis(1))
+}
+
+fn time_limit() -> Text<Picoseconds> {
+    Text(Picoseconds::from_millis(10_000))
+}
+
+fn packet_limit() -> u64 {
+    10_000_000_000
+}
+
+/// A part of the network by name: a host `h3`, its interface `h3/nic1`, a switch `s4`, a switch with its hosts
+/// `rack s4`, a cable `h3-s0`, an optical switch `ocs5`, `any host`, `any switch`, `any cable`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct PartName(pub String);
+
+/// Reads a traffic file and the tables it names: a scenario, or every mistake in it.
+#[must_use]
+pub fn load(
+    file: &str,
+    bytes: &[u8],
+    read: &mut ReadNeighbour<'_>,
+) -> (Option<TrafficScenario>, Vec<Diagnostic>) {
+    let mut beside = Vec::new();
+    let sha256 = lightloom_fabric::file::sha256(bytes);
+    let (loaded, mut mistakes) = document::load(file, bytes, |raw: TrafficFile, check| {
+        lower(raw, sha256, check, &mut Tables { read, mistakes: &mut beside })
+    });
+    mistakes.extend(beside);
+    (loaded, mistakes)
+}
+
+/// Reads tables of flows, and gathers the mistakes found there.
+pub(super) struct Tables<'a, 'r> {
+    pub(super) read: &'a mut ReadNeighbour<'r>,
+    pub(super) mistakes: &'a mut Vec<Diagnostic>,
+}
+
+fn lower(
+    raw: TrafficFile,
+    sha256: String,
+    check: &mut Check<'_>,
+    tables: &mut Tables<'_, '_>,
+) -> Option<TrafficScenario> {
+    let transport = lower_transport(&raw.transport, check);
+    let cable = raw.links.longest();
+    let switches = lower_switches(&raw.switches, Some(&cable), transport.packet(), check);
+    let shape = network::lower(&raw.network, &raw.links, check);
+    let plant = shape.and_then(|shape| {
+        Plant::build(&shape, &switches, raw.links.nic_delay.0)
+            .map_err(|error| drop(check.error(codes::BAD_NETWORK, "/network", error.to_string())))
+            .ok()
+    })?;
+    let workloads = workload::lower(&raw.traffic, &plant, check, tables);
+    let faults = lower_faults(&raw.faults, &plant, check);
+    let expectations = lower_expectations(&raw.expect, !faults.is_empty(), &switches, check);
+    refuse_strangers(&expectations, &raw, check);
+    let failed = tables.mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
+    (!check.has_errors() && !failed).then(|| TrafficScenario {
+        name: raw.name,
+        sha256,
+        seed: Seed(raw.seed),
+        plant: Arc::new(plant),
+        switches: Switches { ..switches },
+        transport,
+        workloads,
+        faults,
+        reroute_delay: raw.reroute_delay.0,
+        time_limit: SimTime(raw.time_limit.0.get()),
+        ends_at_limit: check.is_written("/time_limit"),
+        packet_limit: raw.packet_limit,
+        expectations,
+    })
+}
+
+fn lower_faults(
+    raw: &[FaultFile<PartName>],
+    plant: &Plant,
+    check: &mut Check<'_>,
+) -> Vec<Fault<Spot>> {
+    lower_fault_list(raw, check, |name, effect, path, check| {
+        let spot = plant.spot(&name.0);
+        let spot = spot
+            .map_err(|error| drop(check.error(base::NO_SUCH_THING, path, error.to_string())))
+            .ok()?;
+        if effect.is_of_control_or_circuits() {
+            let message = "a part of a network can be `down`, `flapping`, slow (`rate`) or wrong (`bit_errors`)";
+            check.error(base::BAD_FAULT, path, message);
+        }
+        Some(spot)
+    })
+}
+
+/// Refuses expectations about what only a planned fabric has, and about workloads that are not there.
+fn refuse_strangers(expectations: &[Expectation], raw: &TrafficFile, check: &mut Check<'_>) {
+    for (index, sentence) in raw.expect.iter().enumerate() {
+        let path = format!("/expect/{index}");
+        let Ok(expectation) = sentence.parse::<Expectation>() else { continue };
+        if !expectations.contains(&expectation) {
+            continue;
+        }
+        match expectation {
+            Expectation::Unaffected(_) => {
+                check
+                    .error(base::NO_SUCH_THING, &path, "a network without a plan has no groups")
+                    .help("write `workload NAME unaffected`");
+            }
+            Expectation::WorkloadUnaffected(name)
+                if raw.traffic.iter().all(|workload| workload.name != name) =>
+            {
+                let message = format!("there is no workload `{name}` in this file");
+                check.error(base::NO_SUCH_THING, &path, message);
+            }
+            Expectation::Figure { figure, .. } if !has(figure) => {
+                let message = format!("a network without a plan has no {}", figure.name());
+                check.error(base::NO_SUCH_THING, &path, message).help(
+                    "there are `drops`, `packets_lost`, `retransmissions`, `gpus_affected` (hosts), `gpus_lost`, \
+                     `availability` and `goodput`",
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+fn has(figure: Figure) -> bool {
+    matches!(
+        figure,
+        Figure::Drops
+            | Figure::Lost
+            | Figure::Retransmissions
+            | Figure::GpusAffected
+            | Figure::GpusLost
+            | Figure::Availability
+            | Figure::Goodput
+    )
+}

@@ -1,0 +1,399 @@
+//! The shapes of networks as people write them.
+
+use lightloom_fabric::document::Check;
+use lightloom_fabric::units::{BitsPerSecond, Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::super::network::{Graph, Shape};
+use super::codes;
+use crate::engine::LinkSpec;
+use crate::topology::{
+    CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
+    SwitchedDomain, Torus,
+};
+
+/// Hosts that a network may have.
+const MOST_HOSTS: u64 = 200_000;
+
+/// The shape of a network. Hosts are `h0`, `h1`, …, switches `s0`, `s1`, …, unless the file names them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NetworkFile {
+    /// Three tiers of switches.
+    FatTree(FatTreeFile),
+    /// Two tiers of switches.
+    LeafSpine(LeafSpineFile),
+    /// GPU servers; GPUs of one number share a rail switch, spines above.
+    RailOptimised(RailOptimisedFile),
+    /// High-bandwidth domains; GPUs of one number share a rail switch, nothing above.
+    RailOnly(RailOnlyFile),
+    /// Groups of routers, all joined to each other inside, every two groups joined once.
+    Dragonfly(DragonflyFile),
+    /// A grid whose ends are joined, without switches.
+    Torus(TorusFile),
+    /// Cubes of 4 × 4 × 4 chips joined to one torus by 48 optical switches.
+    TpuCubes(CubesFile),
+    /// GPUs under switches, as in an NVLink domain.
+    SwitchedDomain(DomainFile),
+    /// Hosts in a ring, without switches.
+    Ring(RowFile),
+    /// Hosts in a line, without switches.
+    Line(RowFile),
+    /// Hosts that have one of several fibres lit at a time, for a binary exchange.
+    Exchange(ExchangeFile),
+    /// Any graph.
+    Graph(GraphFile),
+}
+
+/// A fat-tree of three tiers.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FatTreeFile {
+    /// Ports of a switch, even.
+    #[schemars(range(min = 2, max = 128))]
+    pub radix: u32,
+    /// How many times more bandwidth goes into an edge switch from hosts than out of it.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub oversubscription: u32,
+}
+
+/// Leaf and spine switches.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeafSpineFile {
+    /// Leaf switches.
+    #[schemars(range(min = 1, max = 4096))]
+    pub leaves: u32,
+    /// Spine switches: as many as `hosts_per_leaf` for full bisection, fewer for less.
+    #[schemars(range(min = 1, max = 4096))]
+    pub spines: u32,
+    /// Hosts on each leaf.
+    #[schemars(range(min = 1, max = 4096))]
+    pub hosts_per_leaf: u32,
+    /// Interfaces of a host: so many such networks over the same hosts.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 16))]
+    pub nics: u32,
+}
+
+/// Rails under spines.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RailOptimisedFile {
+    /// Servers.
+    #[schemars(range(min = 2, max = 4096))]
+    pub servers: u32,
+    /// GPUs in each: the number of rails.
+    #[schemars(range(min = 1, max = 1024))]
+    pub gpus_per_server: u32,
+    /// Spine switches.
+    #[schemars(range(min = 1, max = 4096))]
+    pub spines: u32,
+}
+
+/// Rails alone.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RailOnlyFile {
+    /// High-bandwidth domains.
+    #[schemars(range(min = 2, max = 4096))]
+    pub domains: u32,
+    /// GPUs in each: the number of rails.
+    #[schemars(range(min = 1, max = 1024))]
+    pub gpus_per_domain: u32,
+}
+
+/// A dragonfly with as many groups as it can have.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DragonflyFile {
+    /// Hosts on each router (`p`).
+    #[schemars(range(min = 1, max = 128))]
+    pub hosts_per_router: u32,
+    /// Routers in each group (`a`).
+    #[schemars(range(min = 1, max = 128))]
+    pub routers_per_group: u32,
+    /// Cables to other groups on each router (`h`); there are `a·h + 1` groups.
+    #[schemars(range(min = 1, max = 128))]
+    pub global_per_router: u32,
+}
+
+/// A torus.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TorusFile {
+    /// Hosts along each dimension.
+    #[schemars(length(min = 1, max = 6), inner(range(min = 1, max = 4096)))]
+    pub sides: Vec<u32>,
+}
+
+/// Cubes of chips.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CubesFile {
+    /// Cubes along each of three dimensions.
+    #[schemars(inner(range(min = 1, max = 16)))]
+    pub cubes: [u32; 3],
+}
+
+/// GPUs under switches.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DomainFile {
+    /// GPUs.
+    #[schemars(range(min = 2, max = 4096))]
+    pub gpus: u32,
+    /// Switches; every GPU has a cable to each.
+    #[schemars(range(min = 1, max = 256))]
+    pub switches: u32,
+}
+
+/// Hosts in a row.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RowFile {
+    /// Hosts, at least three.
+    #[schemars(range(min = 3, max = 100000))]
+    pub hosts: u32,
+}
+
+/// Hosts with one of several fibres lit.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExchangeFile {
+    /// Steps of an exchange: there are 2^steps hosts.
+    #[schemars(range(min = 1, max = 14))]
+    pub steps: u32,
+    /// How long a host is dark when it goes from one fibre to another: software and switch. 1 ms of software
+    /// is an assumption; 60 to 80 µs of the switch are published.
+    pub switching: Text<Picoseconds>,
+}
+
+/// Any graph.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GraphFile {
+    /// Names of hosts.
+    #[schemars(length(min = 2))]
+    pub hosts: Vec<String>,
+    /// Names of switches.
+    #[serde(default)]
+    pub switches: Vec<String>,
+    /// Cables.
+    #[schemars(length(min = 1))]
+    pub cables: Vec<CableFile>,
+}
+
+/// A cable of a graph.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CableFile {
+    /// The names of its ends.
+    pub ends: [String; 2],
+    /// Its rate; that of `links` if not written.
+    #[serde(default)]
+    pub rate: Option<Text<BitsPerSecond>>,
+    /// Its propagation delay; that of `links` if not written.
+    #[serde(default)]
+    pub delay: Option<Text<Picoseconds>>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The cables of a network.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinksFile {
+    /// Rate of a cable, each way.
+    pub rate: Text<BitsPerSecond>,
+    /// Propagation delay of a cable.
+    pub delay: Text<Picoseconds>,
+    /// Rate between a GPU and the switch inside its server, where there is one.
+    pub inside_rate: Text<BitsPerSecond>,
+    /// Propagation delay there.
+    pub inside_delay: Text<Picoseconds>,
+    /// What an interface adds to the delay of its cable, each way.
+    pub nic_delay: Text<Picoseconds>,
+}
+
+impl Default for LinksFile {
+    /// 400 Gb/s and 1 µs; inside a server 3.6 Tb/s and 250 ns, an assumption.
+    fn default() -> Self {
+        Self {
+            rate: Text(BitsPerSecond::from_gbps(400)),
+            delay: Text(Picoseconds::from_micros(1)),
+            inside_rate: Text(BitsPerSecond::from_gbps(3_600)),
+            inside_delay: Text(Picoseconds::from_nanos(250)),
+            nic_delay: Text(Picoseconds::ZERO),
+        }
+    }
+}
+
+impl LinksFile {
+    fn cable(&self) -> LinkSpec {
+        LinkSpec::new(self.rate.0, self.delay.0)
+    }
+    fn inside(&self) -> LinkSpec {
+        LinkSpec::new(self.inside_rate.0, self.inside_delay.0)
+    }
+    /// The cable that needs the most headroom.
+    pub(super) fn longest(&self) -> LinkSpec {
+        let delay = self.delay.0.max(self.inside_delay.0) + self.nic_delay.0;
+        LinkSpec::new(self.rate.0.max(self.inside_rate.0), delay)
+    }
+}
+
+/// The shape that a file says; nothing after a mistake has been reported.
+pub(super) fn lower(raw: &NetworkFile, links: &LinksFile, check: &mut Check<'_>) -> Option<Shape> {
+    for (key, delay) in [("delay", links.delay.0), ("inside_delay", links.inside_delay.0)] {
+        if delay == Picoseconds::ZERO {
+            let message = "a cable without propagation delay cannot be emulated";
+            check
+                .error(codes::BAD_NETWORK, &format!("/links/{key}"), message)
+                .help("write `100ns`");
+        }
+    }
+    let hosts = hosts_of(raw);
+    if hosts > MOST_HOSTS {
+        let message = format!("{hosts} hosts: at most {MOST_HOSTS} can be emulated");
+        check.error(codes::BAD_NETWORK, "/network", message);
+        return None;
+    }
+    let cable = links.cable();
+    Some(match raw {
+        NetworkFile::FatTree(tree) => {
+            if tree.radix % 2 == 1 {
+                let message = format!("{} ports do not halve", tree.radix);
+                check.error(codes::BAD_NETWORK, "/network/fat_tree/radix", message);
+            }
+            let hosts_per_edge = tree.radix / 2 * tree.oversubscription;
+            let (host_link, switch_link) = (cable, cable);
+            Shape::FatTree(FatTree { radix: tree.radix, hosts_per_edge, host_link, switch_link })
+        }
+        NetworkFile::LeafSpine(LeafSpineFile { leaves, spines, hosts_per_leaf, nics }) => {
+            let shape = LeafSpine {
+                leaves: *leaves,
+                spines: *spines,
+                hosts_per_leaf: *hosts_per_leaf,
+                host_link: cable,
+                spine_link: cable,
+            };
+            Shape::LeafSpine(shape, u8::try_from(*nics).unwrap_or(1))
+        }
+        NetworkFile::RailOptimised(RailOptimisedFile { servers, gpus_per_server, spines }) => {
+            Shape::RailOptimised(RailOptimised {
+                servers: *servers,
+                gpus_per_server: *gpus_per_server,
+                spines: *spines,
+                inside: links.inside(),
+                rail: cable,
+            })
+        }
+        NetworkFile::RailOnly(RailOnlyFile { domains, gpus_per_domain }) => {
+            Shape::RailOnly(RailOnly {
+                domains: *domains,
+                gpus_per_domain: *gpus_per_domain,
+                inside: links.inside(),
+                rail: cable,
+            })
+        }
+        NetworkFile::Dragonfly(raw) => Shape::Dragonfly(Dragonfly {
+            hosts_per_router: raw.hosts_per_router,
+            routers_per_group: raw.routers_per_group,
+            global_per_router: raw.global_per_router,
+            local: cable,
+            global: cable,
+        }),
+        NetworkFile::Torus(raw) => Shape::Torus(Torus { sides: raw.sides.clone(), link: cable }),
+        NetworkFile::TpuCubes(raw) => Shape::Cubes(CubeTorus { cubes: raw.cubes, link: cable }),
+        NetworkFile::SwitchedDomain(raw) => {
+            Shape::Domain(SwitchedDomain { gpus: raw.gpus, switches: raw.switches, link: cable })
+        }
+        NetworkFile::Ring(raw) => Shape::Row(RingShape::Ring, raw.hosts, cable),
+        NetworkFile::Line(raw) => Shape::Row(RingShape::Line, raw.hosts, cable),
+        NetworkFile::Exchange(raw) => {
+            Shape::Exchange(ExchangeFibres { steps: raw.steps, link: cable }, raw.switching.0)
+        }
+        NetworkFile::Graph(raw) => Shape::Graph(lower_graph(raw, links, check)?),
+    })
+}
+
+/// How many hosts a network will have.
+fn hosts_of(raw: &NetworkFile) -> u64 {
+    let product = |factors: &[u32]| {
+        factors.iter().fold(1u64, |product, factor| product.saturating_mul(u64::from(*factor)))
+    };
+    match raw {
+        NetworkFile::FatTree(tree) => {
+            let half = tree.radix / 2;
+            product(&[tree.radix, half, half, tree.oversubscription])
+        }
+        NetworkFile::LeafSpine(raw) => product(&[raw.leaves, raw.hosts_per_leaf]),
+        NetworkFile::RailOptimised(raw) => product(&[raw.servers, raw.gpus_per_server]),
+        NetworkFile::RailOnly(raw) => product(&[raw.domains, raw.gpus_per_domain]),
+        NetworkFile::Dragonfly(raw) => {
+            let (a, h) = (raw.routers_per_group, raw.global_per_router);
+            product(&[a, raw.hosts_per_router, a * h + 1])
+        }
+        NetworkFile::Torus(raw) => product(&raw.sides),
+        NetworkFile::TpuCubes(raw) => product(&raw.cubes) * 64,
+        NetworkFile::SwitchedDomain(raw) => u64::from(raw.gpus),
+        NetworkFile::Ring(raw) | NetworkFile::Line(raw) => u64::from(raw.hosts),
+        NetworkFile::Exchange(raw) => 1 << raw.steps.min(63),
+        NetworkFile::Graph(raw) => raw.hosts.len() as u64,
+    }
+}
+
+fn lower_graph(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -> Option<Graph> {
+    let names: Vec<&String> = raw.hosts.iter().chain(&raw.switches).collect();
+    let is_plain = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+    };
+    for (place, name) in names.iter().enumerate() {
+        let path = match place.checked_sub(raw.hosts.len()) {
+            None => format!("/network/graph/hosts/{place}"),
+            Some(place) => format!("/network/graph/switches/{place}"),
+        };
+        if !is_plain(name) {
+            check
+                .error(codes::BAD_NETWORK, &path, format!("`{name}` cannot be a name"))
+                .help("write letters, digits, `_` and `.`");
+        }
+        if names[..place].contains(name) {
+            check.error(codes::BAD_NETWORK, &path, format!("`{name}` is there already"));
+        }
+    }
+    let mut cables = Vec::new();
+    let mut cabled = vec![false; names.len()];
+    for (index, cable) in raw.cables.iter().enumerate() {
+        let place = |end: usize, check: &mut Check<'_>| {
+            let found = names.iter().position(|name| **name == cable.ends[end]);
+            if found.is_none() {
+                let path = format!("/network/graph/cables/{index}/ends/{end}");
+                let message = format!("there is no host or switch `{}`", cable.ends[end]);
+                check.error(codes::BAD_NETWORK, &path, message);
+            }
+            found
+        };
+        let (Some(from), Some(to)) = (place(0, check), place(1, check)) else { continue };
+        if from == to {
+            let path = format!("/network/graph/cables/{index}/ends");
+            check.error(codes::BAD_NETWORK, &path, "a cable from a part to itself");
+            continue;
+        }
+        (cabled[from], cabled[to]) = (true, true);
+        let rate = cable.rate.map_or(links.rate.0, |rate| rate.0);
+        let delay = cable.delay.map_or(links.delay.0, |delay| delay.0);
+        cables.push((from, to, LinkSpec::new(rate, delay)));
+    }
+    for (place, name) in raw.hosts.iter().enumerate().filter(|(place, _)| !cabled[*place]) {
+        let path = format!("/network/graph/hosts/{place}");
+        check.error(codes::BAD_NETWORK, &path, format!("no cable ends at `{name}`"));
+    }
+    let graph = Graph { hosts: raw.hosts.clone(), switches: raw.switches.clone(), cables };
+    (!check.has_errors()).then_some(graph)
+}

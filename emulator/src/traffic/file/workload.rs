@@ -1,0 +1,407 @@
+//! Workloads as people write them.
+
+use std::sync::Arc;
+
+use lightloom_fabric::document::Check;
+use lightloom_fabric::units::{Bytes, Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::super::flow_file::{ListedFlow, read_flows};
+use super::super::flow_sizes::{FlowSizes, SizeRow};
+use super::super::network::Plant;
+use super::super::workload::{AllReduceWay, Run, Workload};
+use super::{Tables, codes};
+use crate::collective::Exchange;
+use crate::engine::VertexId;
+use crate::scenario::codes as base;
+
+/// Something that hosts do.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadFile {
+    /// Its name in reports.
+    #[schemars(length(min = 1, max = 100))]
+    pub name: String,
+    /// What it is.
+    pub run: RunFile,
+    /// Its size: of a collective the whole buffer of one rank, of a pattern of flows each flow.
+    #[serde(default)]
+    pub bytes: Option<Text<Bytes>>,
+    /// Who takes part, in order of rank: names such as `h3`, or stretches such as `h0..h7`. Everybody if
+    /// not written.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Its priority at switches with real queues, 0 (lowest) to 6.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 6))]
+    pub priority: u8,
+    /// It begins when these are done.
+    #[serde(default)]
+    pub after: Vec<String>,
+    /// It begins so long after the start of the run, or after what it waits for.
+    #[serde(default = "at_once")]
+    pub delay: Text<Picoseconds>,
+    /// How often, one after the other.
+    #[serde(default = "once")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub repeat: u32,
+}
+
+fn at_once() -> Text<Picoseconds> {
+    Text(Picoseconds::ZERO)
+}
+
+fn once() -> u32 {
+    1
+}
+
+/// What a workload is.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RunFile {
+    /// Every host sends to one other and receives from one: a cycle that the seed draws.
+    Permutation,
+    /// Every host sends to the one so many places further.
+    Shift(u32),
+    /// All other hosts send to this one.
+    Incast(String),
+    /// Everybody has a piece for everybody.
+    AllToAll(ExchangeOrder),
+    /// Everybody ends with the sum of all.
+    AllReduce(AllReduceFile),
+    /// Everybody ends with its part of the sum, around a ring.
+    ReduceScatter,
+    /// Everybody ends with all parts, around a ring.
+    AllGather,
+    /// From the host in the middle to everybody, down a binary tree in so many pieces.
+    Broadcast(u32),
+    /// All-to-all by binary exchange, every host changing its circuit between steps. On the network
+    /// `exchange` alone.
+    CircuitExchange,
+    /// The flows of a table `start,src,dst,bytes[,priority]`, relative to this file.
+    Flows(String),
+    /// Flows that begin at random.
+    Random(RandomFile),
+    /// Nothing is sent for so long.
+    Compute(Text<Picoseconds>),
+}
+
+/// The order of pieces in an all-to-all.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExchangeOrder {
+    /// One partner after the other.
+    Pairwise,
+    /// Everything at once.
+    AtOnce,
+    /// Over powers of two.
+    Bruck,
+    /// Half of everything with the host whose number differs in one bit.
+    Binary,
+}
+
+/// How an all-reduce goes.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AllReduceFile {
+    /// Around the hosts in order of rank, both ways.
+    Ring,
+    /// Up and down a binary tree.
+    Tree,
+    /// Two trees at once.
+    DoubleTree,
+    /// Recursive halving and doubling.
+    HalvingDoubling,
+    /// Along all dimensions of a torus at once.
+    Torus,
+}
+
+/// Flows that begin at random: at every host by itself (Poisson), each to a host drawn from the others.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RandomFile {
+    /// How large they are.
+    pub sizes: SizesFile,
+    /// Which share of a host's cable their data uses, above 0 and at most 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub load: f64,
+    /// For how long new ones begin.
+    pub lasts: Text<Picoseconds>,
+}
+
+/// How large flows are.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SizesFile {
+    /// As in web search (DCTCP, SIGCOMM 2010).
+    WebSearch,
+    /// As in a Hadoop cluster (Roy et al., SIGCOMM 2015).
+    Hadoop,
+    /// Points of a distribution: sizes that rise, up to 100 per cent.
+    Points(Vec<PointFile>),
+}
+
+/// One point of a distribution.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PointFile {
+    /// At most so large …
+    pub bytes: Text<Bytes>,
+    /// … are so many of a hundred flows.
+    #[schemars(range(min = 0, max = 100))]
+    pub percent: f64,
+}
+
+/// The workloads of a file.
+pub(super) fn lower(
+    raw: &[WorkloadFile],
+    plant: &Plant,
+    check: &mut Check<'_>,
+    tables: &mut Tables<'_, '_>,
+) -> Vec<Workload> {
+    let mut workloads: Vec<Workload> = Vec::new();
+    for (index, file) in raw.iter().enumerate() {
+        let path = format!("/traffic/{index}");
+        if raw[..index].iter().any(|before| before.name == file.name) {
+            let message = format!("another workload is called `{}`", file.name);
+            check.error(base::COLLECTIVE_TWICE, &format!("{path}/name"), message);
+        }
+        let mut after = Vec::new();
+        for (place, name) in file.after.iter().enumerate() {
+            match raw[..index].iter().position(|before| before.name == *name) {
+                Some(before) => after.push(before),
+                None => {
+                    let message = format!("no workload before this one is called `{name}`");
+                    let path = format!("{path}/after/{place}");
+                    check
+                        .error(codes::BAD_WORKLOAD, &path, message)
+                        .help("a workload waits for some that stand above it");
+                }
+            }
+        }
+        let hosts = lower_hosts(file, &path, plant, check);
+        let mut lowering = Lowering { file, path: &path, plant, hosts: &hosts, check, tables };
+        if let Some(run) = lowering.run() {
+            let bytes = lowering.bytes(&run);
+            lowering.require(&run);
+            workloads.push(Workload {
+                name: file.name.clone(),
+                run,
+                bytes,
+                priority: file.priority,
+                delay: file.delay.0,
+                after,
+                repeat: file.repeat,
+                hosts,
+            });
+        }
+    }
+    workloads
+}
+
+fn lower_hosts(
+    file: &WorkloadFile,
+    path: &str,
+    plant: &Plant,
+    check: &mut Check<'_>,
+) -> Vec<VertexId> {
+    if file.hosts.is_empty() {
+        return plant.hosts.clone();
+    }
+    let place = |name: &str| plant.vertex(name.trim()).and_then(|vertex| plant.place_of(vertex));
+    let mut hosts: Vec<VertexId> = Vec::new();
+    for (index, text) in file.hosts.iter().enumerate() {
+        let path = format!("{path}/hosts/{index}");
+        let (first, last) = text.split_once("..").unwrap_or((text, text));
+        match (place(first), place(last)) {
+            (Some(first), Some(last)) if first <= last => {
+                hosts.extend(&plant.hosts[first as usize..=last as usize]);
+            }
+            (Some(_), Some(_)) => {
+                let message = format!("the stretch `{text}` ends before it begins");
+                check.error(codes::BAD_WORKLOAD, &path, message);
+            }
+            _ => {
+                let message = format!("`{text}` names no hosts of this network");
+                check
+                    .error(base::NO_SUCH_THING, &path, message)
+                    .help("write a host such as `h3` or a stretch such as `h0..h7`");
+            }
+        }
+    }
+    let mut sorted = hosts.clone();
+    sorted.sort_unstable();
+    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        check.error(codes::BAD_WORKLOAD, &format!("{path}/hosts"), "a host takes part twice");
+    }
+    hosts
+}
+
+/// A workload while it is read.
+struct Lowering<'a, 'c, 'd, 't, 'r> {
+    file: &'a WorkloadFile,
+    path: &'a str,
+    plant: &'a Plant,
+    hosts: &'a [VertexId],
+    check: &'c mut Check<'d>,
+    tables: &'c mut Tables<'t, 'r>,
+}
+
+impl Lowering<'_, '_, '_, '_, '_> {
+    fn refuse(&mut self, key: &str, message: impl Into<String>, help: &str) {
+        let path = format!("{}{key}", self.path);
+        self.check.error(codes::BAD_WORKLOAD, &path, message).help(help);
+    }
+
+    /// What it is; nothing after a mistake has been reported.
+    fn run(&mut self) -> Option<Run> {
+        Some(match &self.file.run {
+            RunFile::Permutation => Run::Permutation { by: None },
+            RunFile::Shift(by) => {
+                if (*by as usize).checked_rem(self.hosts.len()).is_none_or(|by| by == 0) {
+                    let message = format!("{by} places further every host is itself");
+                    self.refuse(
+                        "/run/shift",
+                        message,
+                        "write 1 or more, below the number of hosts",
+                    );
+                    return None;
+                }
+                Run::Permutation { by: Some(*by) }
+            }
+            RunFile::Incast(into) => {
+                let vertex = self.plant.vertex(into).filter(|at| self.hosts.contains(at));
+                let Some(into) = vertex else {
+                    let message = format!("`{into}` is no host that takes part");
+                    self.refuse("/run/incast", message, "write the name of a host");
+                    return None;
+                };
+                Run::Incast { into }
+            }
+            RunFile::AllToAll(order) => Run::AllToAll(match order {
+                ExchangeOrder::Pairwise => Exchange::Pairwise,
+                ExchangeOrder::AtOnce => Exchange::AtOnce,
+                ExchangeOrder::Bruck => Exchange::Bruck,
+                ExchangeOrder::Binary => Exchange::Binary,
+            }),
+            RunFile::AllReduce(way) => Run::AllReduce(match way {
+                AllReduceFile::Ring => AllReduceWay::Ring,
+                AllReduceFile::Tree => AllReduceWay::Tree,
+                AllReduceFile::DoubleTree => AllReduceWay::DoubleTree,
+                AllReduceFile::HalvingDoubling => AllReduceWay::HalvingDoubling,
+                AllReduceFile::Torus => AllReduceWay::Torus,
+            }),
+            RunFile::ReduceScatter => Run::ReduceScatter,
+            RunFile::AllGather => Run::AllGather,
+            RunFile::Broadcast(pieces) => {
+                if !(1..=10_000).contains(pieces) {
+                    let message = format!("a broadcast in {pieces} pieces");
+                    self.refuse("/run/broadcast", message, "write 1 to 10,000");
+                }
+                Run::Broadcast { pieces: *pieces }
+            }
+            RunFile::CircuitExchange => Run::CircuitExchange,
+            RunFile::Flows(table) => Run::Flows(self.table(table)?),
+            RunFile::Random(random) => self.random(random)?,
+            RunFile::Compute(takes) => Run::Compute(takes.0),
+        })
+    }
+
+    fn table(&mut self, name: &str) -> Option<Arc<[ListedFlow]>> {
+        let neighbour = match (self.tables.read)(name) {
+            Ok(neighbour) => neighbour,
+            Err(message) => {
+                let path = format!("{}/run/flows", self.path);
+                self.check.error(base::BAD_NEIGHBOUR, &path, message);
+                return None;
+            }
+        };
+        let host = |name: &str| {
+            self.plant.vertex(name).filter(|vertex| self.plant.place_of(*vertex).is_some())
+        };
+        let (flows, mistakes) = read_flows(&neighbour.name, &neighbour.bytes, host);
+        let good = mistakes.is_empty();
+        self.tables.mistakes.extend(mistakes);
+        good.then(|| flows.into())
+    }
+
+    fn random(&mut self, raw: &RandomFile) -> Option<Run> {
+        let sizes = match &raw.sizes {
+            SizesFile::WebSearch => Some(FlowSizes::web_search()),
+            SizesFile::Hadoop => Some(FlowSizes::hadoop()),
+            SizesFile::Points(points) => FlowSizes::through(
+                points
+                    .iter()
+                    .map(|point| SizeRow { bytes: point.bytes.0, percent: point.percent })
+                    .collect(),
+            ),
+        };
+        if sizes.is_none() {
+            let message = "the points do not rise to 100 per cent";
+            self.refuse(
+                "/run/random/sizes",
+                message,
+                "write sizes and shares that rise, the last 100",
+            );
+        }
+        let load = raw.load;
+        if !(load > 0.0 && load <= 1.0) {
+            self.refuse(
+                "/run/random/load",
+                format!("a load of {load}"),
+                "write above 0, at most 1",
+            );
+            return None;
+        }
+        Some(Run::Random { sizes: sizes?, load, lasts: raw.lasts.0 })
+    }
+
+    fn bytes(&mut self, run: &Run) -> Bytes {
+        match (self.file.bytes, run.has_size()) {
+            (Some(bytes), true) if bytes.0 > Bytes::ZERO => bytes.0,
+            (None, false) => Bytes::ZERO,
+            (Some(_), false) => {
+                let message = format!("a workload of kind `{}` has no size of its own", run.name());
+                self.refuse("/bytes", message, "leave it out");
+                Bytes::ZERO
+            }
+            (_, true) => {
+                self.refuse("", "a workload without a size", "write `bytes: 1MiB`");
+                Bytes(1)
+            }
+        }
+    }
+
+    /// Refuses what the network or the number of hosts does not allow.
+    fn require(&mut self, run: &Run) {
+        let (ranks, all) = (self.hosts.len(), self.plant.hosts.len());
+        if ranks < 2 && !matches!(run, Run::Compute(_)) {
+            self.refuse("/hosts", "one host has nobody to talk to", "name two or more");
+        }
+        let halves = matches!(
+            run,
+            Run::AllToAll(Exchange::Binary) | Run::AllReduce(AllReduceWay::HalvingDoubling)
+        );
+        if halves && !ranks.is_power_of_two() {
+            let message = format!("{ranks} hosts: halving needs a power of two");
+            self.refuse("/run", message, "name 2, 4, 8 … hosts");
+        }
+        match run {
+            Run::AllReduce(AllReduceWay::Torus) if self.plant.grid.is_none() || ranks < all => {
+                let help = "use `network: {torus: …}` or `{tpu_cubes: …}` and leave `hosts` out";
+                self.refuse("/run", "this needs all hosts of a torus", help);
+            }
+            Run::CircuitExchange if self.plant.exchange.is_none() || ranks < all => {
+                let help = "use `network: {exchange: …}` and leave `hosts` out";
+                self.refuse("/run", "this needs all hosts of an exchange", help);
+            }
+            Run::CircuitExchange => {}
+            _ if self.plant.exchange.is_some() && !matches!(run, Run::Compute(_)) => {
+                let message = "an exchange carries `circuit_exchange` alone: no other way is lit all the time";
+                self.refuse("/run", message, "use another network");
+            }
+            _ => {}
+        }
+    }
+}

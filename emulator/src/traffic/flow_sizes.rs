@@ -1,0 +1,204 @@
+//! Flows as services send them: sizes from a published distribution, starts at random at a given load.
+
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use rand::RngExt;
+
+use crate::engine::{FlowSpec, VertexId};
+
+/// One point of a distribution: this share of flows is at most so large.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SizeRow {
+    /// The size.
+    pub bytes: Bytes,
+    /// The share, in per cent.
+    pub percent: f64,
+}
+
+/// A distribution of flow sizes: between two points it is even.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowSizes {
+    rows: Vec<SizeRow>,
+}
+
+/// Web search (Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, figure 4), in the points that the
+/// traffic generator of HPCC (Li et al., SIGCOMM 2019, section 5.1) has.
+const WEB_SEARCH: &[(u64, f64)] = &[
+    (0, 0.0),
+    (10_000, 15.0),
+    (20_000, 20.0),
+    (30_000, 30.0),
+    (50_000, 40.0),
+    (80_000, 53.0),
+    (200_000, 60.0),
+    (1_000_000, 70.0),
+    (2_000_000, 80.0),
+    (5_000_000, 90.0),
+    (10_000_000, 97.0),
+    (30_000_000, 100.0),
+];
+
+/// A Hadoop cluster (Roy et al.: "Inside the social network's (datacenter) network", SIGCOMM 2015, figure
+/// 6), in the points of the same generator.
+const HADOOP: &[(u64, f64)] = &[
+    (0, 0.0),
+    (100, 1.0),
+    (200, 2.0),
+    (300, 5.0),
+    (350, 15.0),
+    (400, 20.0),
+    (500, 30.0),
+    (600, 40.0),
+    (700, 50.0),
+    (1_000, 60.0),
+    (2_000, 67.0),
+    (7_000, 70.0),
+    (30_000, 72.0),
+    (50_000, 82.0),
+    (80_000, 87.0),
+    (120_000, 90.0),
+    (300_000, 95.0),
+    (1_000_000, 97.5),
+    (2_000_000, 99.0),
+    (10_000_000, 100.0),
+];
+
+impl FlowSizes {
+    /// Sizes of web search.
+    #[must_use]
+    pub fn web_search() -> Self {
+        Self::published(WEB_SEARCH)
+    }
+    /// Sizes of a Hadoop cluster.
+    #[must_use]
+    pub fn hadoop() -> Self {
+        Self::published(HADOOP)
+    }
+    fn published(rows: &[(u64, f64)]) -> Self {
+        let row = |&(bytes, percent): &(u64, f64)| SizeRow { bytes: Bytes(bytes), percent };
+        Self { rows: rows.iter().map(row).collect() }
+    }
+
+    /// The distribution through these points; nothing if they do not rise from 0 to 100 per cent.
+    #[must_use]
+    pub fn through(rows: Vec<SizeRow>) -> Option<Self> {
+        let rises = rows
+            .windows(2)
+            .all(|pair| pair[0].bytes < pair[1].bytes && pair[0].percent <= pair[1].percent);
+        let begins = rows.first().is_some_and(|row| row.percent >= 0.0);
+        let ends = rows.last().is_some_and(|row| (row.percent - 100.0).abs() < 1e-9);
+        (rises && begins && ends).then_some(Self { rows })
+    }
+
+    /// The size that a share of all flows, below one, does not exceed; at least a byte.
+    #[must_use]
+    pub fn at(&self, share: f64) -> Bytes {
+        let percent = share * 100.0;
+        let above = self.rows.partition_point(|row| row.percent <= percent);
+        let (Some(high), Some(low)) = (self.rows.get(above), self.rows.get(above.wrapping_sub(1)))
+        else {
+            return self.rows.get(above).map_or(Bytes(1), |row| Bytes(row.bytes.0.max(1)));
+        };
+        let part = (percent - low.percent) / (high.percent - low.percent);
+        let more = (high.bytes.0 - low.bytes.0) as f64 * part;
+        Bytes((low.bytes.0 + more as u64).max(1))
+    }
+
+    /// The mean.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        let first = self.rows.first().map_or(0.0, |row| row.bytes.0 as f64 * row.percent / 100.0);
+        let part = |pair: &[SizeRow]| {
+            let middle = (pair[0].bytes.0 + pair[1].bytes.0) as f64 / 2.0;
+            middle * (pair[1].percent - pair[0].percent) / 100.0
+        };
+        first + self.rows.windows(2).map(part).sum::<f64>()
+    }
+
+    /// Flows that begin from `start` on for a while: at every host by itself at random (Poisson), so often
+    /// that `load` of `rate` is used, each to a host drawn from the others.
+    #[must_use]
+    pub fn flows(
+        &self,
+        (seed, hosts): (Seed, &[VertexId]),
+        (load, rate): (f64, BitsPerSecond),
+        (start, lasts): (SimTime, Picoseconds),
+    ) -> Vec<FlowSpec> {
+        // Wire overhead is not counted: the load is that of the data.
+        let gap_ps = self.mean() * 8.0 / (load * rate.0 as f64) * 1e12;
+        let mut flows = Vec::new();
+        for (place, &source) in hosts.iter().enumerate() {
+            let mut draws = seed.stream("arrivals", place as u64);
+            let mut at = 0.0;
+            loop {
+                let (gap, size): (f64, f64) = (draws.random(), draws.random());
+                let other: f64 = draws.random();
+                at -= (1.0 - gap).ln() * gap_ps;
+                if at >= lasts.get() as f64 {
+                    break;
+                }
+                let other = (other * (hosts.len() - 1) as f64) as usize;
+                let destination = hosts[other + usize::from(other >= place)];
+                let flow = FlowSpec::new(source, destination, self.at(size));
+                flows.push(flow.at(start + Picoseconds(at as u64)));
+            }
+        }
+        flows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawn_sizes_have_the_published_shares_and_the_mean() {
+        for sizes in [FlowSizes::web_search(), FlowSizes::hadoop()] {
+            let mut draws = Seed(1).stream("test", 0);
+            let drawn: Vec<f64> = (0..200_000)
+                .map(|_| {
+                    let share: f64 = draws.random();
+                    sizes.at(share).0 as f64
+                })
+                .collect();
+            let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
+            assert!((mean / sizes.mean() - 1.0).abs() < 0.03, "{mean} is not {}", sizes.mean());
+            for row in &sizes.rows {
+                let below = drawn.iter().filter(|size| **size <= row.bytes.0 as f64).count();
+                let percent = below as f64 / drawn.len() as f64 * 100.0;
+                assert!((percent - row.percent).abs() < 0.5, "{percent} % up to {}", row.bytes);
+            }
+        }
+        // The mean of the published points by hand: 1.7 MB.
+        assert!((FlowSizes::web_search().mean() / 1.7115e6 - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn arrivals_have_the_load_and_the_spread_of_a_poisson_process() {
+        let hosts: Vec<VertexId> = (0..16).map(VertexId).collect();
+        let (rate, lasts) = (BitsPerSecond::from_gbps(100), Picoseconds::from_millis(2_000));
+        let sizes = FlowSizes::hadoop();
+        let flows = sizes.flows((Seed(3), &hosts), (0.3, rate), (SimTime(7), lasts));
+        let data: u64 = flows.iter().map(|flow| flow.message.0).sum();
+        let load = data as f64 * 8.0 / (16.0 * 100e9 * 2.0);
+        assert!((load / 0.3 - 1.0).abs() < 0.05, "{load}");
+        assert!(flows.iter().all(|flow| flow.source != flow.destination && flow.start.0 >= 7));
+        // Of a Poisson process the gaps vary as much as their mean.
+        let starts: Vec<f64> =
+            flows.iter().filter(|f| f.source == hosts[0]).map(|f| f.start.0 as f64).collect();
+        let gaps: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{} {mean}", variance.sqrt());
+    }
+
+    #[test]
+    fn points_must_rise_to_a_hundred() {
+        let row = |bytes, percent| SizeRow { bytes: Bytes(bytes), percent };
+        assert!(FlowSizes::through(vec![row(1, 0.0), row(10, 100.0)]).is_some());
+        assert!(FlowSizes::through(vec![row(1, 50.0), row(10, 100.0)]).is_some());
+        assert!(FlowSizes::through(vec![row(10, 0.0), row(1, 100.0)]).is_none());
+        assert!(FlowSizes::through(vec![row(1, 0.0), row(10, 99.0)]).is_none());
+        assert!(FlowSizes::through(Vec::new()).is_none());
+    }
+}

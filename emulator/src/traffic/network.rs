@@ -1,0 +1,214 @@
+//! The network of a traffic scenario: its shape, and the parts it has by name.
+
+use lightloom_fabric::units::Picoseconds;
+
+use crate::engine::{
+    LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
+};
+use crate::scenario::Switches;
+use crate::topology::{
+    CubeTorus, Dragonfly, ExchangeFibres, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring,
+    RingShape, SwitchedDomain, Torus,
+};
+
+/// The shape of a network and its cables.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// Three tiers.
+    FatTree(FatTree),
+    /// Two tiers, so many times over the same hosts.
+    LeafSpine(LeafSpine, u8),
+    /// Rails under spines.
+    RailOptimised(RailOptimised),
+    /// Rails alone.
+    RailOnly(RailOnly),
+    /// Groups of routers.
+    Dragonfly(Dragonfly),
+    /// A grid.
+    Torus(Torus),
+    /// Cubes of TPUs.
+    Cubes(CubeTorus),
+    /// GPUs under switches.
+    Domain(SwitchedDomain),
+    /// Hosts in a row.
+    Row(RingShape, u32, LinkSpec),
+    /// Hosts with fibres for a binary exchange, of which one is lit; so long takes a change.
+    Exchange(ExchangeFibres, Picoseconds),
+    /// Whatever the file says.
+    Graph(Graph),
+}
+
+/// Any graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    /// Names of hosts.
+    pub hosts: Vec<String>,
+    /// Names of switches.
+    pub switches: Vec<String>,
+    /// Cables between places in hosts and then switches.
+    pub cables: Vec<(usize, usize, LinkSpec)>,
+}
+
+/// A network with its parts by name.
+#[derive(Clone, Debug)]
+pub struct Plant {
+    /// The graph.
+    pub network: Network,
+    /// Its hosts, in order of rank.
+    pub hosts: Vec<VertexId>,
+    /// By optical switch: the cables through it.
+    pub circuits: Vec<Vec<LinkId>>,
+    /// The grid, if it is one.
+    pub grid: Option<Grid>,
+    /// By step, the fibres of a binary exchange, and how long a change takes.
+    pub exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
+    /// By vertex.
+    names: Vec<String>,
+    /// By vertex: its place among the hosts.
+    places: Vec<Option<u32>>,
+}
+
+/// What a shape lays out besides hosts and switches.
+#[derive(Default)]
+struct Laid {
+    hosts: Vec<VertexId>,
+    circuits: Vec<Vec<LinkId>>,
+    grid: Option<Grid>,
+    exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
+    names: Vec<String>,
+}
+
+impl Laid {
+    fn of(hosts: Vec<VertexId>) -> Self {
+        Self { hosts, ..Self::default() }
+    }
+}
+
+impl Plant {
+    /// Lays out a shape whose cables all have the queues of `switches`; `nic_delay` comes on top of a
+    /// cable for each end that is a host.
+    ///
+    /// # Errors
+    /// If a cable cannot be emulated.
+    pub fn build(
+        shape: &Shape,
+        switches: &Switches,
+        nic_delay: Picoseconds,
+    ) -> Result<Self, NetworkError> {
+        let mut builder = NetworkBuilder::new();
+        let laid = lay_out(shape, &mut builder);
+        let network = equipped(&builder.build()?, switches, nic_delay)?;
+        let mut places = vec![None; network.vertex_count()];
+        for (place, host) in (0..).zip(&laid.hosts) {
+            places[host.index()] = Some(place);
+        }
+        let names = if laid.names.is_empty() { numbered(&places) } else { laid.names };
+        let Laid { hosts, circuits, grid, exchange, .. } = laid;
+        Ok(Self { network, hosts, circuits, grid, exchange, names, places })
+    }
+
+    /// What a vertex is called.
+    #[must_use]
+    pub fn name(&self, vertex: VertexId) -> &str {
+        &self.names[vertex.index()]
+    }
+
+    /// The vertex of a name.
+    #[must_use]
+    pub fn vertex(&self, name: &str) -> Option<VertexId> {
+        self.names.iter().position(|known| known == name).map(VertexId::from_index)
+    }
+
+    /// The place of a vertex among the hosts; nothing for a switch.
+    #[must_use]
+    pub fn place_of(&self, vertex: VertexId) -> Option<u32> {
+        self.places[vertex.index()]
+    }
+
+    /// How a link is called: `h3→s0`.
+    #[must_use]
+    pub fn link_name(&self, link: LinkId) -> String {
+        let ends = self.network.link(link);
+        format!("{}→{}", self.name(ends.from), self.name(ends.to))
+    }
+}
+
+/// Hosts `h0 h1 …` and switches `s0 s1 …`, both in order of creation.
+fn numbered(places: &[Option<u32>]) -> Vec<String> {
+    let mut switches = 0..;
+    let mut name = |place: &Option<u32>| match place {
+        Some(place) => format!("h{place}"),
+        None => format!("s{}", switches.next().unwrap_or(0)),
+    };
+    places.iter().map(&mut name).collect()
+}
+
+/// The same network with the queues of `switches` and the delay of interfaces.
+fn equipped(
+    bare: &Network,
+    switches: &Switches,
+    nic_delay: Picoseconds,
+) -> Result<Network, NetworkError> {
+    let mut builder = NetworkBuilder::new();
+    for vertex in 0..bare.vertex_count() {
+        builder.add(bare.role(VertexId::from_index(vertex)));
+    }
+    for cable in bare.links().iter().step_by(2) {
+        let ends = [cable.from, cable.to];
+        let hosts = ends.iter().filter(|end| bare.role(**end).is_host()).count() as u64;
+        let mut spec = switches.on(cable.spec);
+        spec.delay += nic_delay * hosts;
+        builder.connect(cable.from, cable.to, spec);
+    }
+    builder.build()
+}
+
+fn lay_out(shape: &Shape, builder: &mut NetworkBuilder) -> Laid {
+    match shape {
+        Shape::FatTree(tree) => Laid::of(tree.build_into(builder)),
+        Shape::LeafSpine(shape, planes) => {
+            let hosts: Vec<VertexId> =
+                (0..shape.leaves * shape.hosts_per_leaf).map(|_| builder.add(Role::Host)).collect();
+            for plane in 0..*planes {
+                let host_link = shape.host_link.in_plane(Plane(plane));
+                let spine_link = shape.spine_link.in_plane(Plane(plane));
+                LeafSpine { host_link, spine_link, ..*shape }.build_over(builder, &hosts);
+            }
+            Laid::of(hosts)
+        }
+        Shape::RailOptimised(rails) => Laid::of(rails.build_into(builder)),
+        Shape::RailOnly(rails) => Laid::of(rails.build_into(builder)),
+        Shape::Dragonfly(dragonfly) => Laid::of(dragonfly.build_into(builder)),
+        Shape::Torus(torus) => {
+            let grid = torus.build_into(builder);
+            Laid { grid: Some(grid.clone()), ..Laid::of(grid.hosts) }
+        }
+        Shape::Cubes(cubes) => {
+            let (grid, circuits) = cubes.build_into(builder);
+            Laid { grid: Some(grid.clone()), circuits, ..Laid::of(grid.hosts) }
+        }
+        Shape::Domain(domain) => Laid::of(domain.build_into(builder)),
+        Shape::Row(shape, hosts, link) => {
+            let hosts: Vec<VertexId> =
+                (0..*hosts).map(|_| builder.add(Role::ForwardingHost)).collect();
+            Ring::build_into(builder, &hosts, *shape, |_| *link);
+            Laid::of(hosts)
+        }
+        Shape::Exchange(fibres, switching) => {
+            let (hosts, fibres) = fibres.build_into(builder);
+            Laid { exchange: Some((fibres, *switching)), ..Laid::of(hosts) }
+        }
+        Shape::Graph(graph) => lay_out_graph(graph, builder),
+    }
+}
+
+fn lay_out_graph(graph: &Graph, builder: &mut NetworkBuilder) -> Laid {
+    let hosts: Vec<VertexId> = graph.hosts.iter().map(|_| builder.add(Role::Host)).collect();
+    let switches = graph.switches.iter().map(|_| builder.add(Role::Switch));
+    let all: Vec<VertexId> = hosts.iter().copied().chain(switches).collect();
+    for (from, to, spec) in &graph.cables {
+        builder.connect(all[*from], all[*to], *spec);
+    }
+    let names = graph.hosts.iter().chain(&graph.switches).cloned().collect();
+    Laid { names, ..Laid::of(hosts) }
+}

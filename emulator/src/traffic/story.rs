@@ -1,0 +1,577 @@
+//! One run: workloads begin when what they wait for is done, parts break, and flows are led around them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+
+use super::circuits::{Circuits, Next};
+use super::spot::Spot;
+use super::workload::{Run, Workload};
+use super::{TrafficError, TrafficScenario};
+use crate::capture::Watch;
+use crate::collective::{CollectiveError, message_time};
+use crate::engine::{
+    BatchId, BitErrors, Engine, EngineError, Event, FlowId, LinkChange, LinkId, Role, Settings,
+};
+use crate::scenario::{Effect, Progress, Stop, Strike};
+use crate::steady::Stage;
+
+/// How much simulated time passes between two looks at the limits, where packets move.
+const SLICE: Picoseconds = Picoseconds::from_micros(20);
+
+/// Classes of links, by the roles of their ends.
+pub(super) const CLASSES: [&str; 4] = ["host-host", "host-switch", "switch-host", "switch-switch"];
+
+/// What happened in one run.
+pub(super) struct Told {
+    pub(super) jobs: Vec<Job>,
+    /// By fault.
+    pub(super) felt: Vec<Felt>,
+    pub(super) ended: SimTime,
+    pub(super) stop: Option<Stop>,
+    pub(super) waiting: Vec<String>,
+    pub(super) engine: Engine<Watch>,
+    /// By link.
+    pub(super) classes: Vec<u8>,
+}
+
+/// The way of one workload through its repetitions.
+#[derive(Default)]
+pub(super) struct Job {
+    pub(super) steps: Vec<Step>,
+    running: bool,
+    /// It could not begin, for a host had no way.
+    blocked: bool,
+    pub(super) done: bool,
+    /// Batches that have not ended.
+    open: usize,
+}
+
+/// One repetition of a workload.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) start: SimTime,
+    pub(super) end: Option<SimTime>,
+    pub(super) ideal: Picoseconds,
+    pub(super) size: Bytes,
+    pub(super) ranks: u32,
+    /// Its flows; those of an exchange over circuits lie in stretches, in order of their beginning.
+    pub(super) flows: Vec<Range<u32>>,
+}
+
+/// What a fault did.
+#[derive(Clone, Debug)]
+pub(super) struct Felt {
+    pub(super) struck: bool,
+    /// Flows that were on its links.
+    pub(super) hit: Vec<FlowId>,
+    pub(super) detected: Option<SimTime>,
+    pub(super) restored: Option<SimTime>,
+    pub(super) given_up: Vec<FlowId>,
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    Begin(usize),
+    /// A computation ends.
+    Computed(usize),
+    Strike(usize),
+    Blink(usize, bool),
+    Repair(usize),
+    /// Routes are made anew, for a fault or a repair.
+    Reroute(Option<usize>),
+    /// A host's circuit has come.
+    Come(usize, usize),
+}
+
+struct Story<'a> {
+    scenario: &'a TrafficScenario,
+    strikes: &'a [Strike<Spot>],
+    engine: Engine<Watch>,
+    acts: Vec<Act>,
+    jobs: Vec<Job>,
+    felt: Vec<Felt>,
+    owner: BTreeMap<BatchId, Owner>,
+    /// By link: faults that have it down.
+    down: Vec<u16>,
+    circuits: Option<Circuits>,
+}
+
+#[derive(Clone, Copy)]
+enum Owner {
+    Job(usize),
+    /// A pair of an exchange: its workload, its lower host, the step.
+    Pair(usize, usize, usize),
+}
+
+/// Runs `scenario` with these faults.
+pub(super) fn tell(
+    scenario: &TrafficScenario,
+    strikes: &[Strike<Spot>],
+    threads: usize,
+    watch: Watch,
+    progress: &mut dyn Progress,
+) -> Result<Told, TrafficError> {
+    let network = scenario.plant.network.clone();
+    let classes = classes(scenario);
+    let settings = Settings {
+        transport: scenario.transport,
+        seed: scenario.seed,
+        queueing: scenario.switches.queueing,
+        threads,
+    };
+    let links = network.links().len();
+    let mut engine = Engine::with_probe(network, settings, watch.over(classes.clone()))?;
+    let circuits = scenario.plant.exchange.clone();
+    let circuits = circuits.map(|fibres| Circuits::new(&mut engine, &scenario.plant.hosts, fibres));
+    let untouched = Felt {
+        struck: false,
+        hit: Vec::new(),
+        detected: None,
+        restored: None,
+        given_up: Vec::new(),
+    };
+    let mut story = Story {
+        scenario,
+        strikes,
+        engine,
+        acts: Vec::new(),
+        jobs: scenario.workloads.iter().map(|_| Job::default()).collect(),
+        felt: vec![untouched; strikes.len()],
+        owner: BTreeMap::new(),
+        down: vec![0; links],
+        circuits,
+    };
+    story.plan();
+    let stop = story.run(progress)?;
+    Ok(story.finish(stop, classes))
+}
+
+fn classes(scenario: &TrafficScenario) -> Vec<u8> {
+    let network = &scenario.plant.network;
+    let is_switch = |at| u8::from(network.role(at) == Role::Switch);
+    network.links().iter().map(|link| is_switch(link.from) * 2 + is_switch(link.to)).collect()
+}
+
+impl<'a> Story<'a> {
+    fn at(&mut self, time: SimTime, act: Act) {
+        self.acts.push(act);
+        self.engine.set_timer(time, self.acts.len() as u64 - 1);
+    }
+
+    fn plan(&mut self) {
+        let workloads: &'a [Workload] = &self.scenario.workloads;
+        for (place, workload) in workloads.iter().enumerate() {
+            if workload.after.is_empty() {
+                self.at(SimTime::START + workload.delay, Act::Begin(place));
+            }
+        }
+        for (index, strike) in self.strikes.iter().enumerate() {
+            self.at(strike.at, Act::Strike(index));
+            if let Some(time) = strike.repaired_at {
+                self.at(time, Act::Repair(index));
+            }
+            if let Effect::Flapping { down, up, times } = strike.effect {
+                for turn in 0..u64::from(times) {
+                    let begin = strike.at + Picoseconds((down + up).get() * turn);
+                    if turn > 0 {
+                        self.at(begin, Act::Blink(index, false));
+                    }
+                    self.at(begin + down, Act::Blink(index, true));
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, progress: &mut dyn Progress) -> Result<Option<Stop>, TrafficError> {
+        let limit = self.scenario.time_limit;
+        let steps: u32 = self.scenario.workloads.iter().map(|workload| workload.repeat).sum();
+        while let Some(next) = self.engine.next_due() {
+            if next > limit {
+                let open = self.jobs.iter().any(|job| !job.done);
+                return Ok(open.then_some(Stop::Time { limit }));
+            }
+            let horizon = (next.max(self.engine.now()) + SLICE).min(limit);
+            while let Some(event) = self.engine.next_event(horizon) {
+                match event {
+                    Event::Timer { token, .. } => self.perform(token)?,
+                    Event::BatchDone { batch, at } => self.batch_done(batch, at)?,
+                }
+            }
+            let hops = self.engine.hops();
+            let done = self.jobs.iter().flat_map(|job| &job.steps).filter(|s| s.end.is_some());
+            let share = done.count() as f64 / f64::from(steps.max(1));
+            progress.tell(self.engine.now(), hops, share.min(1.0));
+            let name = |link| self.scenario.plant.link_name(link);
+            if let Some(stop) = Stop::of_deadlock(&self.engine, name) {
+                return Ok(Some(stop));
+            }
+            if hops > self.scenario.packet_limit {
+                return Ok(Some(Stop::Packets { limit: self.scenario.packet_limit }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn perform(&mut self, token: u64) -> Result<(), TrafficError> {
+        let now = self.engine.now();
+        match self.acts[usize::try_from(token).expect("tokens are indices")] {
+            Act::Begin(place) => self.begin(place),
+            Act::Computed(place) => self.step_done(place, now),
+            Act::Strike(fault) => {
+                self.strike(fault);
+                Ok(())
+            }
+            Act::Blink(fault, up) => {
+                self.darken(fault, !up);
+                Ok(())
+            }
+            Act::Repair(fault) => {
+                self.repair(fault);
+                Ok(())
+            }
+            Act::Reroute(fault) => self.reroute(fault),
+            Act::Come(host, step) => {
+                let next = self.circuits.as_mut().and_then(|circuits| circuits.come(host, step));
+                self.follow(next)
+            }
+        }
+    }
+
+    /// Begins the next repetition of a workload.
+    fn begin(&mut self, place: usize) -> Result<(), TrafficError> {
+        let workload: &'a Workload = &self.scenario.workloads[place];
+        let now = self.engine.now();
+        let step = Step {
+            start: now,
+            end: None,
+            ideal: Picoseconds::ZERO,
+            size: workload.bytes,
+            ranks: u32::try_from(workload.hosts.len()).expect("bounded"),
+            flows: Vec::new(),
+        };
+        self.jobs[place].blocked = false;
+        self.jobs[place].running = true;
+        match &workload.run {
+            Run::Compute(takes) => {
+                self.jobs[place].steps.push(Step { ideal: *takes, ..step });
+                self.at(now + *takes, Act::Computed(place));
+                Ok(())
+            }
+            Run::CircuitExchange => self.begin_exchange(place, step),
+            _ => self.begin_flows(place, workload, step),
+        }
+    }
+
+    fn begin_flows(
+        &mut self,
+        place: usize,
+        workload: &Workload,
+        mut step: Step,
+    ) -> Result<(), TrafficError> {
+        let round = self.jobs[place].steps.len() as u64;
+        let seed = self.scenario.seed.stream("workload", (place as u64) << 32 | round);
+        let seed = lightloom_fabric::seed::Seed(first_draw(seed));
+        let first = self.engine.flow_count() as u32;
+        let started = workload.start(&mut self.engine, seed, self.scenario.plant.grid.as_ref());
+        let last = self.engine.flow_count() as u32;
+        let collective = match started {
+            Ok(collective) => collective,
+            Err(CollectiveError::Flow(EngineError::Route(_))) => {
+                (first..last).for_each(|flow| self.engine.cancel_flow(FlowId(flow)));
+                self.jobs[place].running = false;
+                self.jobs[place].blocked = true;
+                return Ok(());
+            }
+            Err(error) => {
+                return Err(TrafficError::Workload { workload: workload.name.clone(), error });
+            }
+        };
+        step.ideal = collective.ideal;
+        if collective.kind == crate::collective::Kind::Flows && !workload.run.has_size() {
+            step.size = collective.size;
+        }
+        step.flows.push(first..last);
+        self.jobs[place].steps.push(step);
+        if first == last {
+            return self.step_done(place, self.engine.now());
+        }
+        self.jobs[place].open = 1;
+        self.owner.insert(collective.batch, Owner::Job(place));
+        Ok(())
+    }
+
+    fn begin_exchange(&mut self, place: usize, mut step: Step) -> Result<(), TrafficError> {
+        let size = self.scenario.workloads[place].bytes;
+        let circuits = self.circuits.as_ref().expect("an exchange has its network");
+        let (count, steps) = (circuits.count(), circuits.steps());
+        let half = circuits.half(size).unwrap_or(size);
+        let once = message_time(
+            self.engine.network(),
+            self.engine.transport(),
+            &[circuits.fibre(0, 0)],
+            half,
+        );
+        step.ideal = once * steps as u64 + circuits.switching * (steps as u64 - 1);
+        self.jobs[place].open = count / 2 * steps;
+        self.jobs[place].steps.push(step);
+        for host in 0..count {
+            let next = self.circuits.as_mut().and_then(|circuits| circuits.want(host, 0));
+            self.follow(next)?;
+        }
+        Ok(())
+    }
+
+    /// Does what follows when a host wants or gets a circuit.
+    fn follow(&mut self, next: Option<Next>) -> Result<(), TrafficError> {
+        let now = self.engine.now();
+        let scenario: &'a TrafficScenario = self.scenario;
+        let Some(circuits) = &self.circuits else { return Ok(()) };
+        match next {
+            None => Ok(()),
+            Some(Next::Dark { host, step }) => {
+                let come = now + circuits.switching;
+                self.relight();
+                self.at(come, Act::Come(host, step));
+                Ok(())
+            }
+            Some(Next::Joined { host, step }) => {
+                let is_running = |(_, job): &(usize, &Job)| job.running && job.open > 0;
+                let running = self.jobs.iter().enumerate().filter(is_running).map(|(at, _)| at);
+                let mine = |at: &usize| matches!(scenario.workloads[*at].run, Run::CircuitExchange);
+                let Some(place) = running.into_iter().find(mine) else { return Ok(()) };
+                let workload = &scenario.workloads[place];
+                let first = self.engine.flow_count() as u32;
+                let pair = (host, step);
+                let batch =
+                    circuits.exchange(&mut self.engine, pair, workload.bytes, workload.priority);
+                let name = || workload.name.clone();
+                let batch =
+                    batch.map_err(|error| TrafficError::Workload { workload: name(), error })?;
+                let last = self.engine.flow_count() as u32;
+                self.owner.insert(batch, Owner::Pair(place, host, step));
+                if let Some(now) = self.jobs[place].steps.last_mut() {
+                    now.flows.push(first..last);
+                }
+                self.relight();
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts every fibre into the state that its circuits and faults ask for.
+    fn relight(&mut self) {
+        let fibres: Vec<LinkId> = match &self.scenario.plant.exchange {
+            Some((fibres, _)) => fibres.iter().flatten().copied().collect(),
+            None => return,
+        };
+        fibres.iter().flat_map(|fibre| [*fibre, fibre.reverse()]).for_each(|link| self.set(link));
+    }
+
+    /// Puts a link into the state that its circuits and faults ask for.
+    fn set(&mut self, link: LinkId) {
+        let lit = self.circuits.as_ref().is_none_or(|circuits| circuits.lights(link));
+        let up = lit && self.down[link.index()] == 0;
+        if self.engine.is_up(link) != up {
+            let change = if up { LinkChange::Up } else { LinkChange::Down };
+            self.engine.change_link(self.engine.now(), link, change);
+        }
+    }
+
+    fn batch_done(&mut self, batch: BatchId, at: SimTime) -> Result<(), TrafficError> {
+        let Some(owner) = self.owner.remove(&batch) else { return Ok(()) };
+        let place = match owner {
+            Owner::Job(place) | Owner::Pair(place, ..) => place,
+        };
+        if let Owner::Pair(_, host, step) = owner {
+            let steps = self.circuits.as_ref().map_or(0, Circuits::steps);
+            for host in [host, host | 1 << step] {
+                if step + 1 < steps {
+                    let wants = |circuits: &mut Circuits| circuits.want(host, step + 1);
+                    let next = self.circuits.as_mut().and_then(wants);
+                    self.follow(next)?;
+                }
+            }
+        }
+        let job = &mut self.jobs[place];
+        job.open -= 1;
+        if let Some(step) = job.steps.last_mut() {
+            step.end = step.end.max(Some(at));
+        }
+        if job.open > 0 { Ok(()) } else { self.step_done(place, at) }
+    }
+
+    fn step_done(&mut self, place: usize, at: SimTime) -> Result<(), TrafficError> {
+        let workloads: &'a [Workload] = &self.scenario.workloads;
+        let job = &mut self.jobs[place];
+        if let Some(step) = job.steps.last_mut() {
+            step.end = step.end.max(Some(at));
+        }
+        job.running = false;
+        if (job.steps.len() as u32) < workloads[place].repeat {
+            return self.begin(place);
+        }
+        job.done = true;
+        let now = self.engine.now();
+        for (next, workload) in workloads.iter().enumerate() {
+            let waits = workload.after.contains(&place);
+            if waits && workload.after.iter().all(|before| self.jobs[*before].done) {
+                self.at(now + workload.delay, Act::Begin(next));
+            }
+        }
+        Ok(())
+    }
+
+    fn links_of(&self, fault: usize) -> Vec<LinkId> {
+        let parts = self.strikes[fault].targets.iter();
+        let mut links: Vec<LinkId> =
+            parts.flat_map(|spot| self.scenario.plant.links_of(*spot)).collect();
+        links.sort_unstable();
+        links.dedup();
+        links
+    }
+
+    fn strike(&mut self, fault: usize) {
+        let links = self.links_of(fault);
+        let mut on = vec![false; self.down.len()];
+        links.iter().for_each(|link| on[link.index()] = true);
+        let flows = (0..self.engine.flow_count()).map(FlowId::from_index);
+        let is_hit = |flow: &FlowId| {
+            let record = self.engine.record(*flow);
+            let crosses = |link: &LinkId| on[link.index()] || on[link.reverse().index()];
+            record.end.is_none()
+                && !record.cancelled
+                && self.engine.paths(*flow).iter().flatten().any(crosses)
+        };
+        self.felt[fault].hit = flows.filter(is_hit).collect();
+        self.felt[fault].struck = true;
+        let now = self.engine.now();
+        match self.strikes[fault].effect {
+            Effect::Rate(rate) => links
+                .iter()
+                .for_each(|link| self.engine.change_link(now, *link, LinkChange::Rate(rate))),
+            Effect::BitErrors(share) => {
+                let errors = LinkChange::BitErrors(BitErrors::from_share(share));
+                links.iter().for_each(|link| self.engine.change_link(now, *link, errors));
+            }
+            _ => {
+                self.darken(fault, true);
+                self.at(now + self.scenario.reroute_delay, Act::Reroute(Some(fault)));
+            }
+        }
+    }
+
+    fn darken(&mut self, fault: usize, dark: bool) {
+        for link in self.links_of(fault) {
+            let down = &mut self.down[link.index()];
+            *down = if dark { *down + 1 } else { *down - 1 };
+            self.set(link);
+        }
+    }
+
+    fn repair(&mut self, fault: usize) {
+        let now = self.engine.now();
+        match self.strikes[fault].effect {
+            Effect::Rate(_) | Effect::BitErrors(_) => {
+                for link in self.links_of(fault) {
+                    self.engine.change_link(now, link, LinkChange::Healthy);
+                }
+            }
+            Effect::Flapping { .. } => {}
+            _ => self.darken(fault, false),
+        }
+        self.felt[fault].restored.get_or_insert(now);
+        self.at(now + self.scenario.reroute_delay, Act::Reroute(None));
+    }
+
+    /// Leads flows around what is dark, gives up those that will never have a way, and begins what could
+    /// not begin before.
+    fn reroute(&mut self, fault: Option<usize>) -> Result<(), TrafficError> {
+        let now = self.engine.now();
+        if let Some(fault) = fault {
+            self.felt[fault].detected = Some(now);
+        }
+        let hopeless = !self.repairs_come(now);
+        let mut stranded = false;
+        for flow in self.engine.flows_on_dark_links() {
+            let is_led = self.engine.reroute_flow(flow).is_ok();
+            let explicit = self.circuits.is_some();
+            if is_led && !explicit {
+                continue;
+            }
+            stranded = true;
+            if hopeless && !explicit {
+                self.engine.cancel_flow(flow);
+                let hit = |felt: &&mut Felt| felt.struck && felt.hit.contains(&flow);
+                if let Some(felt) = self.felt.iter_mut().rfind(hit) {
+                    felt.given_up.push(flow);
+                }
+            }
+        }
+        if let Some(fault) = fault.filter(|_| !stranded || hopeless) {
+            self.felt[fault].restored.get_or_insert(now);
+        }
+        let blocked: Vec<usize> =
+            (0..self.jobs.len()).filter(|place| self.jobs[*place].blocked).collect();
+        blocked.into_iter().try_for_each(|place| self.begin(place))
+    }
+
+    /// Whether something that is down now will be repaired.
+    fn repairs_come(&self, now: SimTime) -> bool {
+        self.strikes.iter().any(|strike| {
+            strike.at <= now && strike.repaired_at.is_some_and(|repaired| repaired > now)
+        })
+    }
+
+    fn finish(self, stop: Option<Stop>, classes: Vec<u8>) -> Told {
+        let waiting = self.waiting();
+        let ends = self.jobs.iter().flat_map(|job| &job.steps).filter_map(|step| step.end);
+        let last = ends.max().unwrap_or_default();
+        let open = self.jobs.iter().any(|job| !job.done);
+        let ended = if open { last.max(self.engine.now()) } else { last };
+        let Self { jobs, felt, engine, .. } = self;
+        Told { jobs, felt, ended, stop, waiting, engine, classes }
+    }
+
+    /// One sentence for each workload that is not done.
+    fn waiting(&self) -> Vec<String> {
+        let workloads = self.scenario.workloads.iter().zip(&self.jobs);
+        let open = workloads.filter(|(_, job)| !job.done);
+        let sentence = |(workload, job): (&Workload, &Job)| {
+            let behind = workload.after.iter().find(|before| !self.jobs[**before].done);
+            let reason = match (behind, job.blocked) {
+                (Some(before), _) => {
+                    format!("waits for `{}`", self.scenario.workloads[*before].name)
+                }
+                (None, true) => "finds no way between its hosts".to_owned(),
+                (None, false) => self.what_runs(job),
+            };
+            format!("`{}` {reason}", workload.name)
+        };
+        open.map(sentence).collect()
+    }
+
+    fn what_runs(&self, job: &Job) -> String {
+        let flows = job.steps.last().into_iter().flat_map(|step| step.flows.iter().cloned());
+        let records = flows.flatten().map(|flow| (FlowId(flow), self.engine.record(FlowId(flow))));
+        let open: Vec<_> = records.filter(|(_, record)| record.end.is_none()).collect();
+        let Some((flow, record)) = open.first() else { return "is under way".to_owned() };
+        let plant = &self.scenario.plant;
+        let ends = format!("{} to {}", plant.name(record.source), plant.name(record.destination));
+        let why = if record.cancelled {
+            "was given up, for it has no way".to_owned()
+        } else {
+            match self.engine.path(*flow).iter().find(|link| !self.engine.is_up(**link)) {
+                Some(link) => format!("waits for {}, which is dark", plant.link_name(*link)),
+                None => format!("has delivered {} of {}", record.delivered, record.size),
+            }
+        };
+        format!("has {} flows to end; the first, {ends}, {why}", open.len())
+    }
+}
+
+/// A number that a stream of draws begins with.
+fn first_draw(mut draws: impl rand::Rng) -> u64 {
+    draws.next_u64()
+}

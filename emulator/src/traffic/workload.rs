@@ -1,0 +1,278 @@
+//! What is sent: collectives and patterns of flows, laid out in an engine when their turn comes.
+
+use std::sync::Arc;
+
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Bytes, Picoseconds};
+use rand::RngExt;
+
+use super::flow_file::ListedFlow;
+use super::flow_sizes::FlowSizes;
+use crate::collective::{
+    AllToAll, Collective, CollectiveError, Directions, Exchange, HalvingDoubling, Kind,
+    RingCollective, TorusAllReduce, Tree, TreeOperation, start_bag,
+};
+use crate::engine::{Engine, FlowSpec, Probe, Route, VertexId};
+use crate::topology::Grid;
+
+/// Something that hosts do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Its name in reports.
+    pub name: String,
+    /// What it is.
+    pub run: Run,
+    /// Who takes part, in order of rank.
+    pub hosts: Vec<VertexId>,
+    /// Its size; of a collective by the convention of NCCL's tests, of a pattern of flows that of each.
+    pub bytes: Bytes,
+    /// Its priority at switches with real queues.
+    pub priority: u8,
+    /// It begins so long after the start of the run, or after what it waits for.
+    pub delay: Picoseconds,
+    /// Places of the workloads it waits for.
+    pub after: Vec<usize>,
+    /// How often, one after the other.
+    pub repeat: u32,
+}
+
+/// What a workload is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Run {
+    /// Every host sends to one and receives from one: a seeded cycle through all, or the host so many
+    /// places further.
+    Permutation {
+        /// How many places further.
+        by: Option<u32>,
+    },
+    /// Every other host sends to one.
+    Incast {
+        /// The one.
+        into: VertexId,
+    },
+    /// Everybody has a piece for everybody.
+    AllToAll(Exchange),
+    /// Everybody ends with the sum.
+    AllReduce(AllReduceWay),
+    /// Everybody ends with its part of the sum, on a ring.
+    ReduceScatter,
+    /// Everybody ends with all parts, on a ring.
+    AllGather,
+    /// From the host in the middle to everybody, down a binary tree.
+    Broadcast {
+        /// In how many pieces.
+        pieces: u32,
+    },
+    /// All-to-all by binary exchange, circuits switched between steps.
+    CircuitExchange,
+    /// Flows of a table.
+    Flows(Arc<[ListedFlow]>),
+    /// Flows at random.
+    Random {
+        /// How large.
+        sizes: FlowSizes,
+        /// Share of a host's first cable that they use.
+        load: f64,
+        /// For how long new ones begin.
+        lasts: Picoseconds,
+    },
+    /// Nothing is sent for so long.
+    Compute(Picoseconds),
+}
+
+/// How an all-reduce goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllReduceWay {
+    /// Around the hosts in order of rank, both ways.
+    Ring,
+    /// Up and down a binary tree.
+    Tree,
+    /// Two trees at once.
+    DoubleTree,
+    /// Recursive halving and doubling.
+    HalvingDoubling,
+    /// Along all dimensions of a torus at once.
+    Torus,
+}
+
+/// Pieces that go through a tree.
+const TREE_PIECES: u32 = 16;
+
+impl Run {
+    /// How it is called in results.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Permutation { .. } => "permutation",
+            Self::Incast { .. } => "incast",
+            Self::AllToAll(_) => Kind::AllToAll.name(),
+            Self::AllReduce(_) => Kind::AllReduce.name(),
+            Self::ReduceScatter => Kind::ReduceScatter.name(),
+            Self::AllGather => Kind::AllGather.name(),
+            Self::Broadcast { .. } => Kind::Broadcast.name(),
+            Self::CircuitExchange => "circuit-exchange",
+            Self::Flows(_) | Self::Random { .. } => Kind::Flows.name(),
+            Self::Compute(_) => "compute",
+        }
+    }
+
+    /// NCCL's factor from algorithm to bus bandwidth over so many ranks.
+    #[must_use]
+    pub fn bus_factor(&self, ranks: usize) -> f64 {
+        let kind = match self {
+            Self::AllToAll(_) | Self::CircuitExchange => Kind::AllToAll,
+            Self::AllReduce(_) => Kind::AllReduce,
+            Self::ReduceScatter => Kind::ReduceScatter,
+            Self::AllGather => Kind::AllGather,
+            _ => return 1.0,
+        };
+        kind.bus_factor(ranks)
+    }
+
+    /// Whether it needs to be told a size.
+    #[must_use]
+    pub fn has_size(&self) -> bool {
+        !matches!(self, Self::Flows(_) | Self::Random { .. } | Self::Compute(_))
+    }
+}
+
+impl Workload {
+    /// Adds its flows to `engine`, to begin now. `round` counts its repetitions.
+    ///
+    /// # Errors
+    /// What a collective or the engine refuses.
+    ///
+    /// # Panics
+    /// For what is no bundle of flows: a computation, an exchange over circuits.
+    pub(super) fn start<P: Probe>(
+        &self,
+        engine: &mut Engine<P>,
+        seed: Seed,
+        grid: Option<&Grid>,
+    ) -> Result<Collective, CollectiveError> {
+        let (members, size, start) = (self.hosts.clone(), self.bytes, engine.now());
+        let (route, priority) = (Route::Shortest, self.priority);
+        let ring = |kind| RingCollective {
+            kind,
+            members: self.hosts.clone(),
+            size,
+            directions: Directions::Both,
+            route: Route::Shortest,
+            priority,
+            start,
+        };
+        let tree = |operation, pieces| Tree {
+            operation,
+            members: self.hosts.clone(),
+            size,
+            pieces,
+            route: Route::Shortest,
+            priority,
+            start,
+        };
+        match &self.run {
+            Run::AllToAll(exchange) => {
+                let exchange = *exchange;
+                AllToAll { members, size, exchange, route, priority, start }.start(engine)
+            }
+            Run::AllReduce(AllReduceWay::Ring) => ring(Kind::AllReduce).start(engine),
+            Run::ReduceScatter => ring(Kind::ReduceScatter).start(engine),
+            Run::AllGather => ring(Kind::AllGather).start(engine),
+            Run::AllReduce(AllReduceWay::Tree) => {
+                tree(TreeOperation::AllReduce, TREE_PIECES).start(engine)
+            }
+            Run::AllReduce(AllReduceWay::DoubleTree) => {
+                tree(TreeOperation::DoubleAllReduce, TREE_PIECES).start(engine)
+            }
+            Run::Broadcast { pieces } => tree(TreeOperation::Broadcast, *pieces).start(engine),
+            Run::AllReduce(AllReduceWay::HalvingDoubling) => {
+                HalvingDoubling { members, size, route, priority, start }.start(engine)
+            }
+            Run::AllReduce(AllReduceWay::Torus) => {
+                let rings = grid.map_or_else(Vec::new, rings_of);
+                TorusAllReduce { rings, size, route, priority, start }.start(engine)
+            }
+            _ => start_bag(engine, self.flows(engine, seed)),
+        }
+    }
+
+    /// The flows of a pattern.
+    fn flows<P: Probe>(&self, engine: &Engine<P>, seed: Seed) -> Vec<FlowSpec> {
+        let now = engine.now();
+        let pair = |source: VertexId, destination: VertexId| FlowSpec {
+            priority: self.priority,
+            ..FlowSpec::new(source, destination, self.bytes).at(now)
+        };
+        match &self.run {
+            Run::Permutation { by } => {
+                let to = by.map_or_else(|| cycle(self.hosts.len(), seed), |by| self.further(by));
+                self.hosts.iter().zip(to).map(|(host, to)| pair(*host, self.hosts[to])).collect()
+            }
+            Run::Incast { into } => {
+                let others = self.hosts.iter().filter(|host| *host != into);
+                others.map(|host| pair(*host, *into)).collect()
+            }
+            Run::Flows(rows) => {
+                let flow = |row: &ListedFlow| FlowSpec {
+                    priority: row.priority.unwrap_or(self.priority),
+                    ..FlowSpec::new(row.source, row.destination, row.bytes).at(now + row.start)
+                };
+                rows.iter().map(flow).collect()
+            }
+            Run::Random { sizes, load, lasts } => {
+                let network = engine.network();
+                let first = network.outgoing(self.hosts[0])[0];
+                let rate = network.link(first).spec.rate;
+                let mut flows = sizes.flows((seed, &self.hosts), (*load, rate), (now, *lasts));
+                flows.iter_mut().for_each(|flow| flow.priority = self.priority);
+                flows
+            }
+            _ => unreachable!("collectives and computations are no patterns of flows"),
+        }
+    }
+
+    fn further(&self, by: u32) -> Vec<usize> {
+        let count = self.hosts.len();
+        (0..count).map(|place| (place + by as usize) % count).collect()
+    }
+}
+
+/// A seeded cycle through all places (Sattolo: "An algorithm to generate a random cyclic permutation",
+/// Information Processing Letters 22, 1986).
+fn cycle(count: usize, seed: Seed) -> Vec<usize> {
+    let mut draws = seed.stream("permutation", 0);
+    let mut to: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        let other: f64 = draws.random();
+        to.swap(last, (other * last as f64) as usize);
+    }
+    to
+}
+
+/// By dimension with more than one host: its rings.
+fn rings_of(grid: &Grid) -> Vec<Vec<Vec<VertexId>>> {
+    let long = (0..grid.sides.len()).filter(|dimension| grid.sides[*dimension] > 1);
+    long.map(|dimension| {
+        let rings = grid.rings(dimension).into_iter();
+        rings.map(|ring| ring.into_iter().map(|place| grid.hosts[place]).collect()).collect()
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_visits_everybody_once() {
+        for count in [2, 3, 8, 100] {
+            let to = cycle(count, Seed(count as u64));
+            let mut at = 0;
+            for _ in 1..count {
+                at = to[at];
+                assert_ne!(at, 0, "the cycle closes too early");
+            }
+            assert_eq!(to[at], 0);
+        }
+    }
+}

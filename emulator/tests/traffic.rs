@@ -1,0 +1,346 @@
+//! What a scenario of traffic promises: every network carries it, faults move what they hit and nothing
+//! else, circles of pauses are named, and mistakes are told with their place.
+
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read shipped files")]
+
+use std::path::{Path, PathBuf};
+
+use lightloom_emulator::capture::Watch;
+use lightloom_emulator::scenario::{Neighbour, Outcome, Stop};
+use lightloom_emulator::traffic::{self, TrafficScenario};
+use lightloom_fabric::document::Diagnostic;
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+
+fn load(text: &str) -> (Option<TrafficScenario>, Vec<Diagnostic>) {
+    let table = b"start,src,dst,bytes\n0,h0,h1,4032\n5us,h2,h9,4032\n".to_vec();
+    let read = &mut |name: &str| match name {
+        "flows.csv" => Ok(Neighbour { name: name.to_owned(), bytes: table.clone() }),
+        _ => Err(format!("cannot read {name}")),
+    };
+    traffic::load("traffic.yaml", text.as_bytes(), read)
+}
+
+fn run_on(text: &str, threads: usize) -> Outcome {
+    let (scenario, mistakes) = load(text);
+    let scenario = scenario.unwrap_or_else(|| panic!("{text}: {mistakes:?}"));
+    traffic::run(&scenario, threads, Watch::default(), &mut ()).unwrap().outcome
+}
+
+fn run(text: &str) -> Outcome {
+    run_on(text, 1)
+}
+
+const NETWORKS: [&str; 11] = [
+    "fat_tree: {radix: 4}",
+    "fat_tree: {radix: 4, oversubscription: 3}",
+    "leaf_spine: {leaves: 4, spines: 2, hosts_per_leaf: 4, nics: 2}",
+    "rail_optimised: {servers: 4, gpus_per_server: 4, spines: 2}",
+    "rail_only: {domains: 4, gpus_per_domain: 4}",
+    "dragonfly: {hosts_per_router: 2, routers_per_group: 4, global_per_router: 2}",
+    "torus: {sides: [4, 4]}",
+    "switched_domain: {gpus: 16, switches: 4}",
+    "ring: {hosts: 16}",
+    "line: {hosts: 16}",
+    "graph: {hosts: [h0, h1, h2], switches: [s], cables: [{ends: [h0, s]}, {ends: [h1, s], rate: 100Gbps}, {ends: [s, h2]}]}",
+];
+
+#[test]
+fn every_network_carries_every_pattern_and_loses_nothing() {
+    for network in NETWORKS {
+        let outcome = run(&format!(
+            "
+name: all
+network: {{{network}}}
+seed: 3
+traffic:
+  - {{name: p, run: permutation, bytes: 64KiB}}
+  - {{name: s, run: {{shift: 1}}, bytes: 64KiB, after: [p]}}
+  - {{name: i, run: {{incast: h0}}, bytes: 16KiB, after: [s]}}
+  - {{name: a, run: {{all_to_all: bruck}}, bytes: 64KiB, after: [i]}}
+  - {{name: o, run: {{all_to_all: at_once}}, bytes: 64KiB, after: [a]}}
+  - {{name: r, run: {{all_reduce: ring}}, bytes: 64KiB, after: [o]}}
+  - {{name: d, run: {{all_reduce: double_tree}}, bytes: 64KiB, after: [r]}}
+  - {{name: b, run: {{broadcast: 8}}, bytes: 64KiB, after: [d]}}
+  - {{name: x, run: {{random: {{sizes: hadoop, load: 0.2, lasts: 20us}}}}}}
+"
+        ));
+        assert!(outcome.stop.is_none(), "{network}: {:?}", outcome.waiting);
+        assert_eq!(outcome.collectives.len(), 9, "{network}");
+        for workload in &outcome.collectives {
+            let took = workload.end.unwrap().since(workload.start);
+            assert!(took >= workload.ideal, "{network}: {workload:?} is faster than light");
+        }
+        let packets = outcome.packets;
+        assert_eq!(packets.sent, packets.delivered + packets.dropped + packets.lost, "{network}");
+    }
+}
+
+#[test]
+fn one_seed_gives_one_result_on_any_number_of_threads() {
+    let text = "
+name: threads
+network: {fat_tree: {radix: 4}}
+switches: {pause: {priorities: [3], above: 32KiB}}
+transport: {congestion: dcqcn}
+traffic:
+  - {name: i, run: {incast: h0}, bytes: 256KiB, priority: 3}
+  - {name: p, run: permutation, bytes: 256KiB}
+faults: [{part: any switch, at: 10us, lasts: 20us}]
+reroute_delay: 5us
+";
+    let one = run_on(text, 1);
+    for threads in [2, 3] {
+        assert_eq!(Outcome { threads: 1, ..run_on(text, threads) }, one);
+    }
+}
+
+#[test]
+fn pauses_around_a_circle_of_switches_are_named_and_end_the_run() {
+    // Everybody sends two switches on, one way around: each port waits for the next.
+    let names = |kind: &str| (0..5).map(|i| format!("{kind}{i}")).collect::<Vec<_>>().join(", ");
+    let mut cables = String::new();
+    for i in 0..5 {
+        cables += &format!("{{ends: [h{i}, s{i}]}}, {{ends: [s{i}, s{}]}}, ", (i + 1) % 5);
+    }
+    let text = format!(
+        "
+name: circle
+network: {{graph: {{hosts: [{}], switches: [{}], cables: [{cables}]}}}}
+switches: {{pause: {{priorities: [3], above: 16KiB}}}}
+transport: {{window_packets: 400}}
+traffic: [{{name: around, run: {{shift: 2}}, bytes: 64MiB, priority: 3}}]
+expect: [no deadlock, no drops on priority 3]
+",
+        names("h"),
+        names("s")
+    );
+    let outcome = run(&text);
+    let Some(Stop::Deadlock { ports }) = &outcome.stop else { panic!("{:?}", outcome.stop) };
+    assert!(ports.len() >= 3 && ports.iter().all(|port| port.contains('→')), "{ports:?}");
+    assert!(outcome.never_ended && !outcome.passed());
+    assert!(!outcome.expectations[0].passed);
+    assert!(outcome.expectations[0].value.contains(&ports[0]), "{}", outcome.expectations[0].value);
+    let calm = run(&text.replace("priority: 3}]", "priority: 2}]").replace("64MiB", "1MiB"));
+    assert!(calm.stop.is_none() && calm.expectations.iter().all(|e| e.passed), "{:?}", calm.stop);
+}
+
+const SHUFFLE: &str = "
+name: shuffle
+network: {leaf_spine: {leaves: 4, spines: 4, hosts_per_leaf: 4, nics: 2}}
+seed: 5
+traffic:
+  - {name: left, run: {all_to_all: pairwise}, hosts: [h0..h7], bytes: 2MiB}
+  - {name: right, run: {all_to_all: pairwise}, hosts: [h8..h15], bytes: 2MiB}
+reroute_delay: 20us
+";
+
+fn with(fault: &str) -> Outcome {
+    run(&format!("{SHUFFLE}faults: [{fault}]\n"))
+}
+
+#[test]
+fn a_fault_moves_the_workload_it_hits_and_no_other() {
+    for fault in [
+        "{part: h3/nic1, at: 10us}",
+        "{part: h3/nic1, at: 10us, lasts: 30us}",
+        "{part: h3, at: 10us, lasts: 100us}",
+        "{part: s0, at: 10us, lasts: 100us}",
+        "{part: h3-s0, at: 10us, effect: {rate: 50Gbps}}",
+        "{part: h3-s0, at: 10us, effect: {bit_errors: 1e-5}}",
+        "{part: h3/nic0, at: 10us, effect: {flapping: {down: 10us, up: 10us, times: 3}}}",
+        "{parts: [h3/nic0, h4/nic0], at: 10us}",
+    ] {
+        let outcome = with(fault);
+        let [felt] = outcome.faults.as_slice() else { panic!("{fault}") };
+        let traffic = felt.traffic.as_ref().unwrap();
+        assert_eq!(traffic.workloads, ["left"], "{fault}: {felt}");
+        assert!(traffic.flows_hit > 0 && traffic.flows_moved > 0, "{fault}: {felt}");
+        assert_eq!(traffic.flows_given_up, 0, "{fault}: {felt}");
+        assert!(traffic.hosts.iter().all(|host| host[1..].parse::<u32>().unwrap() < 8), "{felt}");
+        let [left, right] = outcome.collectives.as_slice() else { panic!("{fault}") };
+        assert_eq!(right.end, right.end_without_faults, "{fault}");
+        assert!(left.end > left.end_without_faults, "{fault}: {left:?}");
+    }
+}
+
+#[test]
+fn a_dead_host_takes_its_flows_with_it_and_nobody_waits_for_ever() {
+    let outcome = with("{part: rack s1, at: 10us}");
+    let [felt] = outcome.faults.as_slice() else { panic!("one fault") };
+    let traffic = felt.traffic.as_ref().unwrap();
+    assert_eq!(felt.gpus_lost, 4, "the hosts of a leaf");
+    assert!(traffic.flows_given_up > 0, "{felt}");
+    assert!(outcome.stop.is_none() && !outcome.waiting.is_empty(), "{:?}", outcome.waiting);
+    assert!(outcome.waiting[0].contains("`left`"), "{:?}", outcome.waiting);
+    assert!(outcome.collectives[0].end.is_none() && outcome.collectives[1].end.is_some());
+    // Four of sixteen hosts are out of service from 10 us on.
+    let out = (outcome.simulated.0 - 10_000_000) as f64 / outcome.simulated.0 as f64 / 4.0;
+    assert!((1.0 - outcome.availability - out).abs() < 1e-6, "{}", outcome.availability);
+}
+
+#[test]
+fn an_optical_switch_takes_down_one_cable_of_every_cube() {
+    let text = "
+name: board
+network: {tpu_cubes: {cubes: [1, 1, 2]}}
+traffic: [{name: step, run: {all_reduce: torus}, bytes: 1MiB}]
+faults: [{part: ocs37, at: 2us, lasts: 50us}]
+reroute_delay: 10us
+";
+    let (scenario, _) = load(text);
+    let plant = scenario.unwrap().plant;
+    assert_eq!((plant.hosts.len(), plant.circuits.len()), (128, 48));
+    let links = plant.links_of(plant.spot("ocs37").unwrap());
+    assert_eq!(links.len(), 4, "two cables, both directions");
+    let outcome = run(text);
+    assert!(
+        outcome.faults[0].restored.is_some() && outcome.packets.lost > 0,
+        "{:?}",
+        outcome.faults
+    );
+    assert!(outcome.collectives[0].end > outcome.collectives[0].end_without_faults);
+}
+
+#[test]
+fn a_binary_exchange_takes_its_steps_and_its_switching() {
+    for steps in 1..=4_u64 {
+        let outcome = run(&format!(
+            "
+name: exchange
+network: {{exchange: {{steps: {steps}, switching: 70us}}}}
+traffic: [{{name: experts, run: circuit_exchange, bytes: 4128768B, repeat: 2}}]
+"
+        ));
+        let [first, second] = outcome.collectives.as_slice() else { panic!("two rounds") };
+        let (micros, packet) = (Picoseconds::from_micros, Bytes(4_096));
+        // Half of 1,024 packets a step over 400 Gb/s, 1 µs of fibre; news of a step's end travel 1 µs.
+        let once = BitsPerSecond::from_gbps(400).time_for(packet) * 512 + micros(1);
+        let dark = (micros(70) + micros(1)) * (steps - 1);
+        let closed = once * steps + dark;
+        let took = first.end.unwrap().since(first.start);
+        // Acknowledgements share the fibre with the data of the other direction: 1 in 64.
+        let over = took.as_secs_f64() / closed.as_secs_f64();
+        assert!((1.0..1.02).contains(&over), "{steps} steps: {took} for {closed}");
+        assert!(took >= first.ideal);
+        if steps > 1 {
+            // The next round begins by going back to the first fibre.
+            let again = second.end.unwrap().since(second.start);
+            let back = again.as_secs_f64() - took.as_secs_f64();
+            assert!((back * 1e6 - 70.0).abs() < 1.0, "{back}");
+        }
+    }
+}
+
+#[test]
+fn a_task_graph_waits_and_computes() {
+    let outcome = run("
+name: graph
+network: {switched_domain: {gpus: 4, switches: 1}}
+traffic:
+  - {name: forward, run: {compute: 10us}, repeat: 3}
+  - {name: table, run: {flows: flows.csv}, hosts: [h0..h3], after: [forward]}
+  - {name: end, run: {compute: 1us}, after: [table, forward], delay: 2us}
+"
+    .replace("gpus: 4", "gpus: 16")
+    .as_str());
+    let ends: Vec<SimTime> = outcome.collectives.iter().map(|c| c.end.unwrap()).collect();
+    assert_eq!(ends[..3], [10, 20, 30].map(|us| SimTime(us * 1_000_000)));
+    // The second flow begins 5 us after the table does: a packet over two links.
+    assert_eq!(ends[3], SimTime(35_000_000 + 2 * (81_920 + 1_000_000)));
+    // Told one link delay later, then 2 us, then 1 us.
+    assert_eq!(ends[4], ends[3] + Picoseconds::from_micros(1 + 2 + 1));
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let good = "name: x\nnetwork: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";
+    for (more, wanted) in [
+        ("traffic: [{name: a, run: permutation}]", "LL0322"),
+        ("traffic: [{name: a, run: {incast: h9}, bytes: 1KiB}]", "`h9` is no host"),
+        ("traffic: [{name: a, run: {shift: 4}, bytes: 1KiB}]", "every host is itself"),
+        ("traffic: [{name: a, run: {all_reduce: torus}, bytes: 1KiB}]", "torus"),
+        ("traffic: [{name: a, run: circuit_exchange, bytes: 1KiB}]", "exchange"),
+        ("traffic: [{name: a, run: permutation, bytes: 1KiB, after: [b]}]", "`b`"),
+        ("traffic: [{name: a, run: permutation, bytes: 1KiB, hosts: [h0, q]}]", "LL0307"),
+        ("traffic: [{name: a, run: permutation, bytes: 1KiB, hosts: [h0, h0..h1]}]", "twice"),
+        ("traffic: [{name: a, run: {flows: flows.csv}}]", "flows.csv:3:8: error[LL0323]"),
+        ("traffic: [{name: a, run: {flows: none.csv}}]", "LL0306"),
+        (
+            "traffic: [{name: a, run: {all_reduce: halving_doubling}, bytes: 1KiB, hosts: [h0..h2]}]",
+            "power of two",
+        ),
+        (
+            "traffic: [{name: a, run: {random: {sizes: {points: [{bytes: 1KiB, percent: 50}]}, load: 0.5, lasts: 1us}}}]",
+            "100 per cent",
+        ),
+        (
+            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: s9, at: 1us}]",
+            "`h0` to `h3`",
+        ),
+        (
+            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0-h1, at: 1us}]",
+            "no cable",
+        ),
+        (
+            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: ocs0, at: 1us}]",
+            "0 optical",
+        ),
+        (
+            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0/nic1, at: 1us}]",
+            "nic0 to nic0",
+        ),
+        (
+            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0, at: 1us, effect: stuck}]",
+            "LL0308",
+        ),
+        (
+            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nexpect: [workload b unaffected]",
+            "no workload `b`",
+        ),
+        (
+            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nexpect: [waste_ratio < 1]",
+            "no waste_ratio",
+        ),
+        (
+            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nexpect: [group g1 unaffected]",
+            "no groups",
+        ),
+        ("traffic: [{name: a, run: permutation, bytes: 1KiB}]\nlinks: {delay: 0ns}", "LL0321"),
+    ] {
+        let (scenario, mistakes) = load(&format!("{good}{more}\n"));
+        assert!(scenario.is_none(), "{more}");
+        let told: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert!(told.iter().any(|told| told.contains(wanted)), "{more}: {told:?}");
+        assert!(mistakes.iter().all(|mistake| mistake.place.is_some()), "{mistakes:?}");
+    }
+}
+
+#[test]
+fn every_shipped_scenario_of_traffic_does_what_it_says() {
+    let folder: PathBuf = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios").into();
+    let mut run = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        if !String::from_utf8_lossy(&bytes).contains("\nnetwork:") {
+            continue;
+        }
+        let beside = |name: &str| path.parent().unwrap_or(Path::new("")).join(name);
+        let read = &mut |name: &str| {
+            let bytes = std::fs::read(beside(name)).map_err(|error| error.to_string())?;
+            Ok(Neighbour { name: name.to_owned(), bytes })
+        };
+        let (scenario, mistakes) = traffic::load(&path.display().to_string(), &bytes, read);
+        let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let outcome = traffic::run(&scenario, 1, Watch::default(), &mut ()).unwrap().outcome;
+        assert!(
+            outcome.passed(),
+            "{}: {:?} {:?}",
+            path.display(),
+            outcome.expectations,
+            outcome.waiting
+        );
+        run += 1;
+    }
+    assert!(run >= 9, "{run}");
+}
