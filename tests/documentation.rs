@@ -31,7 +31,7 @@ fn agrees(name: &str, generated: &str) {
 fn kinds() -> Vec<String> {
     let help = lightloom(&["schema", "--help"]);
     let list = help.split("Possible values:").nth(1).expect("the help lists the kinds");
-    let entries = list.lines().skip(1).map_while(|line| line.trim().strip_prefix("- "));
+    let entries = list.lines().skip(1).filter_map(|line| line.trim().strip_prefix("- "));
     entries.filter_map(|entry| entry.split_once(':')).map(|(name, _)| name.to_owned()).collect()
 }
 

@@ -11,6 +11,7 @@
 
 mod collectives;
 mod expectation;
+pub(crate) mod expectation_file;
 mod fault;
 pub(crate) mod fault_file;
 pub(crate) mod file;
@@ -55,7 +56,7 @@ pub use switches::{Switches, SwitchesFile};
 pub use transport_file::TransportFile;
 
 use crate::capture::Watch;
-use crate::collective::CollectiveError;
+use crate::collective::{self, CollectiveError};
 use crate::engine::{Engine, EngineError, NetworkError};
 use crate::transport::Transport;
 
@@ -145,20 +146,28 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// What the ring of one group computes; nothing for what runs between groups.
+    #[must_use]
+    pub const fn of_group(self) -> Option<collective::Kind> {
+        match self {
+            Self::AllReduce => Some(collective::Kind::AllReduce),
+            Self::ReduceScatter => Some(collective::Kind::ReduceScatter),
+            Self::AllGather => Some(collective::Kind::AllGather),
+            Self::DataParallelAllReduce => None,
+        }
+    }
     /// How it is written.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all-reduce",
-            Self::ReduceScatter => "reduce-scatter",
-            Self::AllGather => "all-gather",
-            Self::DataParallelAllReduce => "data-parallel-all-reduce",
+        match self.of_group() {
+            Some(kind) => kind.name(),
+            None => "data-parallel-all-reduce",
         }
     }
     /// Whether it runs between groups rather than inside one.
     #[must_use]
     pub const fn is_between_groups(self) -> bool {
-        matches!(self, Self::DataParallelAllReduce)
+        self.of_group().is_none()
     }
 }
 

@@ -32,7 +32,8 @@ pub fn start_bag<P: Probe>(
         longest =
             longest.max(begins.since(start) + message_time(network, transport, path, message));
         if engine.paths(flow).len() == 1 {
-            for end in [path[0], path[path.len() - 1]] {
+            let ends = [path[0], path[path.len() - 1]];
+            for end in ends.into_iter().take(path.len()) {
                 let (sum, first) = busy.entry(end).or_insert((Picoseconds::ZERO, begins));
                 *sum += wire_time(network, transport, &[end], message);
                 *first = begins.min(*first);

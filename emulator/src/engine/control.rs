@@ -44,6 +44,9 @@ pub enum LinkChange {
     BitErrors(BitErrors),
     /// It sends at the rate it was built for, without errors.
     Healthy,
+    /// Its far end keeps asking it to pause these priorities, one bit each, as an interface in a pause
+    /// storm does; none: it lets go. Felt at switches with real queues alone.
+    Paused(u8),
 }
 
 /// The share of bits that arrive wrong, in units of 2⁻⁶⁴.
@@ -66,6 +69,7 @@ pub(crate) enum Act {
     LinkRate(LinkId, BitsPerSecond),
     LinkErrors(LinkId, BitErrors),
     LinkHealthy(LinkId),
+    LinkPaused(LinkId, u8),
     BatchDone(BatchId, SimTime),
     Timer(u64),
 }

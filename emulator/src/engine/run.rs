@@ -291,6 +291,7 @@ impl<P: Probe> Engine<P> {
             LinkChange::Rate(rate) => Act::LinkRate(link, rate),
             LinkChange::BitErrors(errors) => Act::LinkErrors(link, errors),
             LinkChange::Healthy => Act::LinkHealthy(link),
+            LinkChange::Paused(priorities) => Act::LinkPaused(link, priorities),
         };
         self.control.plan(at.max(self.now), act);
     }
@@ -500,11 +501,14 @@ impl<P: Probe> Engine<P> {
         let state = &mut self.flows[flow.index()];
         state.paths = paths;
         let Place { shard, index } = state.sender;
+        let vertex = self.layout.vertices[state.source().index()].index;
         let sender = &mut self.shards[shard as usize].senders[index as usize];
+        let ports = [sender.cursor, cursors[0]].map(|way| self.shared.routes[way as usize]);
         sender.cursor = cursors[0];
         if let Some(balancer) = &mut sender.balancer {
             balancer.replace(cursors);
         }
+        self.shards[shard as usize].leave_dark_port(vertex, index, ports, self.now.0);
         let Place { shard, index } = state.receiver;
         self.shards[shard as usize].receivers[index as usize].cursor = answer;
         Ok(())
@@ -750,6 +754,10 @@ impl<P: Probe> Engine<P> {
                 self.set_errors(link, errors);
                 None
             }
+            Act::LinkPaused(link, priorities) => {
+                self.set_paused(link, priorities);
+                None
+            }
             Act::LinkHealthy(link) => {
                 self.set_rate(link, self.network.link(link).spec.rate);
                 self.set_errors(link, BitErrors(0));
@@ -769,6 +777,17 @@ impl<P: Probe> Engine<P> {
         let role = self.network.role(wanted.from);
         let like = Port::new(link, &wanted, role, &self.settings);
         self.port_of(link).take_rate(&like);
+    }
+
+    fn set_paused(&mut self, link: LinkId, priorities: u8) {
+        if priorities != 0 {
+            self.port_of(link).paused |= priorities & !(1 << CONTROL_PRIORITY);
+            return;
+        }
+        let Place { shard, index } = self.layout.ports[link.index()];
+        let vertex = self.layout.vertices[self.network.link(link).from.index()].index;
+        let shard = &mut self.shards[shard as usize];
+        shard.forget_pauses(&self.shared, vertex, index, self.now.0);
     }
 
     fn set_errors(&mut self, link: LinkId, errors: BitErrors) {

@@ -23,19 +23,9 @@ impl Running {
     }
 }
 
-/// What the ring of a group computes; nothing for a collective between groups.
-fn ring_kind(kind: Kind) -> Option<collective::Kind> {
-    match kind {
-        Kind::AllReduce => Some(collective::Kind::AllReduce),
-        Kind::ReduceScatter => Some(collective::Kind::ReduceScatter),
-        Kind::AllGather => Some(collective::Kind::AllGather),
-        Kind::DataParallelAllReduce => None,
-    }
-}
-
 /// NCCL's factor from algorithm to bus bandwidth over so many ranks.
 pub(super) fn bus_factor(kind: Kind, ranks: u32) -> f64 {
-    ring_kind(kind).unwrap_or(collective::Kind::AllReduce).bus_factor(ranks as usize)
+    kind.of_group().unwrap_or(collective::Kind::AllReduce).bus_factor(ranks as usize)
 }
 
 /// Begins a collective on the ring of one group, both ways round, now.
@@ -45,7 +35,7 @@ pub(super) fn start_ring<P: Probe>(
     members: Vec<VertexId>,
 ) -> Result<Running, CollectiveError> {
     let ring = RingCollective {
-        kind: ring_kind(collective.kind).expect("a collective of one group"),
+        kind: collective.kind.of_group().expect("a collective of one group"),
         members,
         size: collective.bytes,
         directions: Directions::Both,

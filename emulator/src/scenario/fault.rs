@@ -53,6 +53,8 @@ pub enum Effect {
     BitErrors(f64),
     /// The control plane takes so many times as long.
     Slower(u32),
+    /// A host's interface asks for pauses of this priority all the time.
+    PauseStorm(u8),
 }
 
 /// A fault as it is declared.
@@ -171,6 +173,7 @@ impl<T> Strike<T> {
             Effect::Rate(_) => "rate",
             Effect::BitErrors(_) => "bit_errors",
             Effect::Slower(_) => "slower",
+            Effect::PauseStorm(_) => "pause_storm",
         }
     }
 }
@@ -189,7 +192,9 @@ impl Strike {
             Effect::Down | Effect::Flapping { .. } | Effect::Stuck => {
                 self.targets.iter().flat_map(|target| target.parts(fabric)).collect()
             }
-            Effect::Rate(_) | Effect::BitErrors(_) | Effect::Slower(_) => Vec::new(),
+            Effect::Rate(_) | Effect::BitErrors(_) | Effect::Slower(_) | Effect::PauseStorm(_) => {
+                Vec::new()
+            }
         }
     }
 
@@ -248,6 +253,7 @@ impl Target {
                 _ => Err("only a bundle such as `n17/b0` can be `stuck`"),
             },
             Effect::Flapping { .. } | Effect::Rate(_) | Effect::BitErrors(_) => Ok(()),
+            Effect::PauseStorm(_) => Err("a pause storm is for hosts of a network (`network: …`)"),
         }
     }
 }

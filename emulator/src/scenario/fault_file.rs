@@ -70,6 +70,8 @@ pub enum EffectFile {
     BitErrors(f64),
     /// The control plane takes so many times as long, 2 to 1,000,000.
     Slower(u32),
+    /// The interfaces of a host ask for pauses of this priority, 0 to 6, all the time.
+    PauseStorm(u8),
 }
 
 /// A part that goes dark and comes back.
@@ -216,6 +218,10 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
         EffectFile::Slower(times) => {
             refuse(!(2..=1_000_000).contains(times), "write a number from 2 to 1,000,000");
             Effect::Slower(*times)
+        }
+        EffectFile::PauseStorm(priority) => {
+            refuse(*priority > 6, "there are priorities 0 to 6");
+            Effect::PauseStorm(*priority & 7)
         }
     }
 }

@@ -337,7 +337,7 @@ impl<P: LocalProbe> Apart<P> {
             LinkChange::Healthy => drop(self.rates.remove(&link)),
             // Which packets are lost is drawn from the link's number in the whole network.
             LinkChange::BitErrors(errors) if errors != BitErrors(0) => return Err(Entangled),
-            LinkChange::BitErrors(_) => {}
+            LinkChange::BitErrors(_) | LinkChange::Paused(_) => {}
         }
         if self.spot(link).is_some() {
             self.asked.push(Asked::Change(link, change));

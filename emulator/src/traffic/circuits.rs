@@ -24,8 +24,8 @@ pub(super) struct Circuits {
     pub(super) switching: Picoseconds,
     /// By host: the step whose fibre it holds; nothing while it is dark.
     holds: Vec<Option<usize>>,
-    /// By host: the step it wants next.
-    wants: Vec<usize>,
+    /// By host: the step it waits for.
+    wants: Vec<Option<usize>>,
 }
 
 /// What a host or pair does next.
@@ -62,7 +62,7 @@ impl Circuits {
         }
         let count = hosts.len();
         let hosts = hosts.to_vec();
-        Self { hosts, fibres, switching, holds: vec![Some(0); count], wants: vec![0; count] }
+        Self { hosts, fibres, switching, holds: vec![Some(0); count], wants: vec![None; count] }
     }
 
     /// How many steps an exchange takes.
@@ -97,7 +97,7 @@ impl Circuits {
 
     /// A host wants the fibre of a step. What follows at once or after the switching time.
     pub(super) fn want(&mut self, host: usize, step: usize) -> Option<Next> {
-        self.wants[host] = step;
+        self.wants[host] = Some(step);
         match self.holds[host] {
             Some(held) if held == step => self.joined(host, step),
             Some(_) => {
@@ -114,10 +114,15 @@ impl Circuits {
         self.joined(host, step)
     }
 
-    fn joined(&self, host: usize, step: usize) -> Option<Next> {
+    /// The pair of a host, if both hold their fibre and wait for it; then they wait no more.
+    fn joined(&mut self, host: usize, step: usize) -> Option<Next> {
         let pair = [host & !(1 << step), host | 1 << step];
-        let both = pair.iter().all(|h| self.holds[*h] == Some(step) && self.wants[*h] == step);
-        both.then_some(Next::Joined { host: pair[0], step })
+        let is_ready = |h: &usize| self.holds[*h] == Some(step) && self.wants[*h] == Some(step);
+        if !pair.iter().all(is_ready) {
+            return None;
+        }
+        pair.iter().for_each(|host| self.wants[*host] = None);
+        Some(Next::Joined { host: pair[0], step })
     }
 
     /// Adds the two flows of a pair's step to `engine`; they begin now.

@@ -13,12 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use super::spot::Spot;
 use super::{Plant, TrafficScenario};
+use crate::scenario::expectation_file::lower_expectations;
 use crate::scenario::fault_file::{FaultFile, lower_fault_list};
-use crate::scenario::file::lower_expectations;
 use crate::scenario::switches::lower_switches;
 use crate::scenario::transport_file::lower_transport;
 use crate::scenario::{
-    Expectation, Fault, Figure, ReadNeighbour, Switches, SwitchesFile, TransportFile, codes as base,
+    Effect, Expectation, Fault, Figure, ReadNeighbour, Switches, SwitchesFile, TransportFile,
+    codes as base,
 };
 use network::{LinksFile, NetworkFile};
 use workload::WorkloadFile;
@@ -135,7 +136,7 @@ fn lower(
             .ok()
     })?;
     let workloads = workload::lower(&raw.traffic, &plant, check, tables);
-    let faults = lower_faults(&raw.faults, &plant, check);
+    let faults = lower_faults(&raw.faults, &plant, &switches, check);
     let expectations = lower_expectations(&raw.expect, !faults.is_empty(), &switches, check);
     refuse_strangers(&expectations, &raw, check);
     let failed = tables.mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
@@ -159,6 +160,7 @@ fn lower(
 fn lower_faults(
     raw: &[FaultFile<PartName>],
     plant: &Plant,
+    switches: &Switches,
     check: &mut Check<'_>,
 ) -> Vec<Fault<Spot>> {
     lower_fault_list(raw, check, |name, effect, path, check| {
@@ -170,8 +172,25 @@ fn lower_faults(
             let message = "a part of a network can be `down`, `flapping`, slow (`rate`) or wrong (`bit_errors`)";
             check.error(base::BAD_FAULT, path, message);
         }
+        if let Effect::PauseStorm(_) = effect {
+            require_storm(spot, switches, path, check);
+        }
         Some(spot)
     })
+}
+
+/// Refuses a pause storm where nobody listens to pauses, and of what is no interface.
+fn require_storm(spot: Spot, switches: &Switches, path: &str, check: &mut Check<'_>) {
+    if !matches!(spot, Spot::Host(_) | Spot::Nic(..) | Spot::AnyHost) {
+        let message = "pause storms come from a host or its interface";
+        check.error(base::BAD_FAULT, path, message).help("write `h3` or `h3/nic0`");
+    }
+    if !switches.have_priorities() {
+        let message = "these switches have no priorities to pause";
+        check
+            .error(base::BAD_FAULT, path, message)
+            .help("write `switches: {pause: {priorities: [3], above: 100KiB}}`");
+    }
 }
 
 /// Refuses expectations about what only a planned fabric has, and about workloads that are not there.

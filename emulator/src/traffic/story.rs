@@ -1,5 +1,8 @@
 //! One run: workloads begin when what they wait for is done, parts break, and flows are led around them.
 
+mod breaking;
+mod waiting;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -12,7 +15,7 @@ use super::{TrafficError, TrafficScenario};
 use crate::capture::Watch;
 use crate::collective::{CollectiveError, message_time};
 use crate::engine::{
-    BatchId, BitErrors, Engine, EngineError, Event, FlowId, LinkChange, LinkId, Role, Settings,
+    BatchId, Engine, EngineError, Event, FlowId, LinkChange, LinkId, Role, Settings,
 };
 use crate::scenario::{Effect, Progress, Stop, Strike};
 use crate::steady::Stage;
@@ -96,6 +99,10 @@ struct Story<'a> {
     /// By link: faults that have it down.
     down: Vec<u16>,
     circuits: Option<Circuits>,
+    /// Acts that are planned and not done.
+    planned: usize,
+    /// Packets delivered, and since when there have been no more.
+    still: (u64, SimTime),
 }
 
 #[derive(Clone, Copy)]
@@ -120,6 +127,7 @@ pub(super) fn tell(
         seed: scenario.seed,
         queueing: scenario.switches.queueing,
         threads,
+        ..Settings::default()
     };
     let links = network.links().len();
     let mut engine = Engine::with_probe(network, settings, watch.over(classes.clone()))?;
@@ -142,6 +150,8 @@ pub(super) fn tell(
         owner: BTreeMap::new(),
         down: vec![0; links],
         circuits,
+        planned: 0,
+        still: (0, SimTime::START),
     };
     story.plan();
     let stop = story.run(progress)?;
@@ -157,6 +167,7 @@ fn classes(scenario: &TrafficScenario) -> Vec<u8> {
 impl<'a> Story<'a> {
     fn at(&mut self, time: SimTime, act: Act) {
         self.acts.push(act);
+        self.planned += 1;
         self.engine.set_timer(time, self.acts.len() as u64 - 1);
     }
 
@@ -207,6 +218,9 @@ impl<'a> Story<'a> {
             if let Some(stop) = Stop::of_deadlock(&self.engine, name) {
                 return Ok(Some(stop));
             }
+            if self.is_stranded() {
+                return Ok(None);
+            }
             if hops > self.scenario.packet_limit {
                 return Ok(Some(Stop::Packets { limit: self.scenario.packet_limit }));
             }
@@ -214,8 +228,23 @@ impl<'a> Story<'a> {
         Ok(None)
     }
 
+    /// Whether nothing will be delivered any more: what is left is sent into the dark again and again.
+    fn is_stranded(&mut self) -> bool {
+        let struck = self.felt.iter().any(|felt| felt.struck);
+        if !struck || self.planned > 0 {
+            return false;
+        }
+        let (delivered, now) = (self.engine.packets().delivered, self.engine.now());
+        if delivered > self.still.0 {
+            self.still = (delivered, now);
+        }
+        // Timeouts double up to 64-fold.
+        now.since(self.still.1) > self.scenario.transport.timeout * 200
+    }
+
     fn perform(&mut self, token: u64) -> Result<(), TrafficError> {
         let now = self.engine.now();
+        self.planned -= 1;
         match self.acts[usize::try_from(token).expect("tokens are indices")] {
             Act::Begin(place) => self.begin(place),
             Act::Computed(place) => self.step_done(place, now),
@@ -423,107 +452,6 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
-    fn links_of(&self, fault: usize) -> Vec<LinkId> {
-        let parts = self.strikes[fault].targets.iter();
-        let mut links: Vec<LinkId> =
-            parts.flat_map(|spot| self.scenario.plant.links_of(*spot)).collect();
-        links.sort_unstable();
-        links.dedup();
-        links
-    }
-
-    fn strike(&mut self, fault: usize) {
-        let links = self.links_of(fault);
-        let mut on = vec![false; self.down.len()];
-        links.iter().for_each(|link| on[link.index()] = true);
-        let flows = (0..self.engine.flow_count()).map(FlowId::from_index);
-        let is_hit = |flow: &FlowId| {
-            let record = self.engine.record(*flow);
-            let crosses = |link: &LinkId| on[link.index()] || on[link.reverse().index()];
-            record.end.is_none()
-                && !record.cancelled
-                && self.engine.paths(*flow).iter().flatten().any(crosses)
-        };
-        self.felt[fault].hit = flows.filter(is_hit).collect();
-        self.felt[fault].struck = true;
-        let now = self.engine.now();
-        match self.strikes[fault].effect {
-            Effect::Rate(rate) => links
-                .iter()
-                .for_each(|link| self.engine.change_link(now, *link, LinkChange::Rate(rate))),
-            Effect::BitErrors(share) => {
-                let errors = LinkChange::BitErrors(BitErrors::from_share(share));
-                links.iter().for_each(|link| self.engine.change_link(now, *link, errors));
-            }
-            _ => {
-                self.darken(fault, true);
-                self.at(now + self.scenario.reroute_delay, Act::Reroute(Some(fault)));
-            }
-        }
-    }
-
-    fn darken(&mut self, fault: usize, dark: bool) {
-        for link in self.links_of(fault) {
-            let down = &mut self.down[link.index()];
-            *down = if dark { *down + 1 } else { *down - 1 };
-            self.set(link);
-        }
-    }
-
-    fn repair(&mut self, fault: usize) {
-        let now = self.engine.now();
-        match self.strikes[fault].effect {
-            Effect::Rate(_) | Effect::BitErrors(_) => {
-                for link in self.links_of(fault) {
-                    self.engine.change_link(now, link, LinkChange::Healthy);
-                }
-            }
-            Effect::Flapping { .. } => {}
-            _ => self.darken(fault, false),
-        }
-        self.felt[fault].restored.get_or_insert(now);
-        self.at(now + self.scenario.reroute_delay, Act::Reroute(None));
-    }
-
-    /// Leads flows around what is dark, gives up those that will never have a way, and begins what could
-    /// not begin before.
-    fn reroute(&mut self, fault: Option<usize>) -> Result<(), TrafficError> {
-        let now = self.engine.now();
-        if let Some(fault) = fault {
-            self.felt[fault].detected = Some(now);
-        }
-        let hopeless = !self.repairs_come(now);
-        let mut stranded = false;
-        for flow in self.engine.flows_on_dark_links() {
-            let is_led = self.engine.reroute_flow(flow).is_ok();
-            let explicit = self.circuits.is_some();
-            if is_led && !explicit {
-                continue;
-            }
-            stranded = true;
-            if hopeless && !explicit {
-                self.engine.cancel_flow(flow);
-                let hit = |felt: &&mut Felt| felt.struck && felt.hit.contains(&flow);
-                if let Some(felt) = self.felt.iter_mut().rfind(hit) {
-                    felt.given_up.push(flow);
-                }
-            }
-        }
-        if let Some(fault) = fault.filter(|_| !stranded || hopeless) {
-            self.felt[fault].restored.get_or_insert(now);
-        }
-        let blocked: Vec<usize> =
-            (0..self.jobs.len()).filter(|place| self.jobs[*place].blocked).collect();
-        blocked.into_iter().try_for_each(|place| self.begin(place))
-    }
-
-    /// Whether something that is down now will be repaired.
-    fn repairs_come(&self, now: SimTime) -> bool {
-        self.strikes.iter().any(|strike| {
-            strike.at <= now && strike.repaired_at.is_some_and(|repaired| repaired > now)
-        })
-    }
-
     fn finish(self, stop: Option<Stop>, classes: Vec<u8>) -> Told {
         let waiting = self.waiting();
         let ends = self.jobs.iter().flat_map(|job| &job.steps).filter_map(|step| step.end);
@@ -532,42 +460,6 @@ impl<'a> Story<'a> {
         let ended = if open { last.max(self.engine.now()) } else { last };
         let Self { jobs, felt, engine, .. } = self;
         Told { jobs, felt, ended, stop, waiting, engine, classes }
-    }
-
-    /// One sentence for each workload that is not done.
-    fn waiting(&self) -> Vec<String> {
-        let workloads = self.scenario.workloads.iter().zip(&self.jobs);
-        let open = workloads.filter(|(_, job)| !job.done);
-        let sentence = |(workload, job): (&Workload, &Job)| {
-            let behind = workload.after.iter().find(|before| !self.jobs[**before].done);
-            let reason = match (behind, job.blocked) {
-                (Some(before), _) => {
-                    format!("waits for `{}`", self.scenario.workloads[*before].name)
-                }
-                (None, true) => "finds no way between its hosts".to_owned(),
-                (None, false) => self.what_runs(job),
-            };
-            format!("`{}` {reason}", workload.name)
-        };
-        open.map(sentence).collect()
-    }
-
-    fn what_runs(&self, job: &Job) -> String {
-        let flows = job.steps.last().into_iter().flat_map(|step| step.flows.iter().cloned());
-        let records = flows.flatten().map(|flow| (FlowId(flow), self.engine.record(FlowId(flow))));
-        let open: Vec<_> = records.filter(|(_, record)| record.end.is_none()).collect();
-        let Some((flow, record)) = open.first() else { return "is under way".to_owned() };
-        let plant = &self.scenario.plant;
-        let ends = format!("{} to {}", plant.name(record.source), plant.name(record.destination));
-        let why = if record.cancelled {
-            "was given up, for it has no way".to_owned()
-        } else {
-            match self.engine.path(*flow).iter().find(|link| !self.engine.is_up(**link)) {
-                Some(link) => format!("waits for {}, which is dark", plant.link_name(*link)),
-                None => format!("has delivered {} of {}", record.delivered, record.size),
-            }
-        };
-        format!("has {} flows to end; the first, {ends}, {why}", open.len())
     }
 }
 

@@ -265,6 +265,17 @@ impl<P: Probe> Shard<P> {
         *due = (*due).min(now);
     }
 
+    /// A flow that waits for a port which is down waits for another one from now on.
+    pub(crate) fn leave_dark_port(&mut self, vertex: u32, sender: u32, ports: [u32; 2], now: u64) {
+        let [from, to] = ports.map(|port| port as usize);
+        let waits = self.ready[from].iter().position(|waiting| *waiting == sender);
+        if let Some(place) = waits.filter(|_| from != to && !self.ports[from].up) {
+            self.ready[from].remove(place);
+            self.ready[to].push_back(sender);
+            self.wake(vertex, now);
+        }
+    }
+
     /// Lets the flow with the earliest deadline before or at `now` time out, if there is one.
     #[cold]
     fn time_out(&mut self, shared: &Shared, vertex: usize, now: u64) {

@@ -219,7 +219,8 @@ impl Story<'_> {
         let now = self.engine.now();
         match strike.effect {
             Effect::Stuck => return,
-            Effect::Slower(_) => {}
+            // Pause storms are refused where the file is read.
+            Effect::Slower(_) | Effect::PauseStorm(_) => {}
             Effect::Down | Effect::Flapping { .. } => self.take_out(fault),
             Effect::Rate(rate) => self.impair(fault, LinkChange::Rate(rate)),
             Effect::BitErrors(share) => {
@@ -290,7 +291,9 @@ impl Story<'_> {
         let strike = &self.strikes[fault];
         match strike.effect {
             Effect::Stuck => self.free_stuck(fault),
-            Effect::Slower(_) => self.healings[fault].restored = Some(now),
+            Effect::Slower(_) | Effect::PauseStorm(_) => {
+                self.healings[fault].restored = Some(now);
+            }
             Effect::Rate(_) | Effect::BitErrors(_) => {
                 let links = self.links_of_fault(fault);
                 self.change(&links, LinkChange::Healthy);

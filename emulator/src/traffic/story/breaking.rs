@@ -1,0 +1,125 @@
+//! What breaks: links go down, flows are led around them, and what has no way is given up.
+
+use lightloom_fabric::units::SimTime;
+
+use super::super::TrafficError;
+use super::{Act, Felt, Story};
+use crate::engine::{BitErrors, FlowId, LinkChange, LinkId};
+use crate::scenario::Effect;
+use crate::steady::Stage;
+
+impl Story<'_> {
+    fn links_of(&self, fault: usize) -> Vec<LinkId> {
+        let parts = self.strikes[fault].targets.iter();
+        let mut links: Vec<LinkId> =
+            parts.flat_map(|spot| self.scenario.plant.links_of(*spot)).collect();
+        links.sort_unstable();
+        links.dedup();
+        links
+    }
+
+    pub(super) fn strike(&mut self, fault: usize) {
+        let links = self.links_of(fault);
+        let mut on = vec![false; self.down.len()];
+        links.iter().for_each(|link| on[link.index()] = true);
+        let flows = (0..self.engine.flow_count()).map(FlowId::from_index);
+        let is_hit = |flow: &FlowId| {
+            let record = self.engine.record(*flow);
+            let crosses = |link: &LinkId| on[link.index()] || on[link.reverse().index()];
+            record.end.is_none()
+                && !record.cancelled
+                && self.engine.paths(*flow).iter().flatten().any(crosses)
+        };
+        self.felt[fault].hit = flows.filter(is_hit).collect();
+        self.felt[fault].struck = true;
+        let now = self.engine.now();
+        match self.strikes[fault].effect {
+            Effect::Rate(rate) => links
+                .iter()
+                .for_each(|link| self.engine.change_link(now, *link, LinkChange::Rate(rate))),
+            Effect::BitErrors(share) => {
+                let errors = LinkChange::BitErrors(BitErrors::from_share(share));
+                links.iter().for_each(|link| self.engine.change_link(now, *link, errors));
+            }
+            Effect::PauseStorm(priority) => self.storm(&links, 1 << priority),
+            _ => {
+                self.darken(fault, true);
+                self.at(now + self.scenario.reroute_delay, Act::Reroute(Some(fault)));
+            }
+        }
+    }
+
+    /// Hosts at the ends of these links keep asking for pauses of these priorities, or let go.
+    fn storm(&mut self, links: &[LinkId], priorities: u8) {
+        let now = self.engine.now();
+        for link in links {
+            let to = self.engine.network().link(*link).to;
+            if self.scenario.plant.place_of(to).is_some() {
+                self.engine.change_link(now, *link, LinkChange::Paused(priorities));
+            }
+        }
+    }
+
+    pub(super) fn darken(&mut self, fault: usize, dark: bool) {
+        for link in self.links_of(fault) {
+            let down = &mut self.down[link.index()];
+            *down = if dark { *down + 1 } else { *down - 1 };
+            self.set(link);
+        }
+    }
+
+    pub(super) fn repair(&mut self, fault: usize) {
+        let now = self.engine.now();
+        match self.strikes[fault].effect {
+            Effect::Rate(_) | Effect::BitErrors(_) => {
+                for link in self.links_of(fault) {
+                    self.engine.change_link(now, link, LinkChange::Healthy);
+                }
+            }
+            Effect::Flapping { .. } => {}
+            Effect::PauseStorm(_) => self.storm(&self.links_of(fault), 0),
+            _ => self.darken(fault, false),
+        }
+        self.felt[fault].restored.get_or_insert(now);
+        self.at(now + self.scenario.reroute_delay, Act::Reroute(None));
+    }
+
+    /// Leads flows around what is dark, gives up those that will never have a way, and begins what could
+    /// not begin before.
+    pub(super) fn reroute(&mut self, fault: Option<usize>) -> Result<(), TrafficError> {
+        let now = self.engine.now();
+        if let Some(fault) = fault {
+            self.felt[fault].detected = Some(now);
+        }
+        let hopeless = !self.repairs_come(now);
+        let mut stranded = false;
+        for flow in self.engine.flows_on_dark_links() {
+            let is_led = self.engine.reroute_flow(flow).is_ok();
+            let explicit = self.circuits.is_some();
+            if is_led && !explicit {
+                continue;
+            }
+            stranded = true;
+            if hopeless && !explicit {
+                self.engine.cancel_flow(flow);
+                let hit = |felt: &&mut Felt| felt.struck && felt.hit.contains(&flow);
+                if let Some(felt) = self.felt.iter_mut().rfind(hit) {
+                    felt.given_up.push(flow);
+                }
+            }
+        }
+        if let Some(fault) = fault.filter(|_| !stranded || hopeless) {
+            self.felt[fault].restored.get_or_insert(now);
+        }
+        let blocked: Vec<usize> =
+            (0..self.jobs.len()).filter(|place| self.jobs[*place].blocked).collect();
+        blocked.into_iter().try_for_each(|place| self.begin(place))
+    }
+
+    /// Whether something that is down now will be repaired.
+    fn repairs_come(&self, now: SimTime) -> bool {
+        self.strikes.iter().any(|strike| {
+            strike.at <= now && strike.repaired_at.is_some_and(|repaired| repaired > now)
+        })
+    }
+}
