@@ -4,8 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_emulator::engine::{
-    Buffer, Engine, FlowId, FlowSpec, LinkSpec, Network, NetworkBuilder, Pause, Queueing, Role,
-    Route, Schedule, Settings, VertexId,
+    Buffer, Engine, FlowId, FlowSpec, LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing,
+    Role, Route, Schedule, Settings, VertexId,
 };
 use lightloom_emulator::transport::{Recovery, Transport, Window};
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -155,6 +155,27 @@ fn one_queue_takes_half_of_a_shared_buffer_with_alpha_one() {
     // A queue may hold alpha times what is free: 64 of 128 packets.
     assert_eq!(dropped(7), 0, "8 senders of 7 packets fit in 64");
     assert!(dropped(12) > 0, "96 packets would fit in the buffer, but not in the queue's share");
+}
+
+/// The idle path holds 51 packets (4.17 µs), so two windows of 64 leave 77 before the port they share:
+/// 18 % of the way from 50 to 200, where 18 % of 60 % are marked.
+#[test]
+fn between_two_thresholds_marks_rise_with_the_queue() {
+    let spec = LinkSpec { queue: None, ..link() }.with_queue(PACKET * 1_000, PACKET * 50);
+    for queueing in [None, Some(Queueing::default())] {
+        let (network, hosts) = star(2, spec);
+        let transport = Transport { window: Window::Packets(64), ..Transport::default() };
+        let marking = Marking::Ramp { full_at_percent: 400, most_percent: 60 };
+        let settings = Settings { transport, queueing, marking, ..Settings::default() };
+        let mut engine = Engine::new(network, settings).unwrap();
+        for &host in &hosts[1..] {
+            engine.add_flow(FlowSpec::new(host, hosts[0], Bytes(32 << 20))).unwrap();
+        }
+        engine.run(LONG);
+        let packets = engine.packets();
+        let share = packets.marked as f64 / packets.data_sent as f64;
+        assert!((0.09..0.125).contains(&share), "{share:.3} marked: {packets:?}");
+    }
 }
 
 /// Three switches in a circle, a host each, and every flow goes two switches on: no packet can move
