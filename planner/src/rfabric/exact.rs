@@ -346,11 +346,16 @@ mod tests {
     #[cfg(feature = "highs")]
     #[test]
     fn the_heuristic_is_within_one_per_cent_of_what_highs_proves_up_to_64_leaves() {
+        type Shape = fn(usize, Seed) -> Demand;
+        // A circuit carries both directions: where leaves have few ports, demand of one direction leaves
+        // more to choose than local search finds.
+        let shapes: [(Shape, f64); 3] =
+            [(shapes::moe, 0.01), (shapes::moe_one_way, 0.03), (shapes::weight_sync, 0.01)];
         for leaves in [16, 32, 64] {
-            for (shape, seed) in [shapes::moe, shapes::weight_sync]
-                .into_iter()
-                .flat_map(|shape| (0..3).map(move |seed| (shape, seed)))
+            for ((shape, most_at_16), seed) in
+                shapes.into_iter().flat_map(|shape| (0..3).map(move |seed| (shape, seed)))
             {
+                let most = if leaves == 16 { most_at_16 } else { 0.01 };
                 let fabric = fabric(leaves, leaves / 2);
                 let demand = shape(leaves as usize, Seed(seed));
                 let limits = Limits { gap: 1e-3, seconds: 30.0 };
@@ -359,7 +364,7 @@ mod tests {
                 assert!(heuristic.lambda <= exact.plan.lambda_upper_bound * (1.0 + 1e-6));
                 if !exact.hit_time_limit {
                     let gap = one_hop::gap(heuristic.lambda, exact.plan.lambda_upper_bound);
-                    assert!(gap <= 0.01, "{leaves} leaves, seed {seed}: gap {gap}");
+                    assert!(gap <= most, "{leaves} leaves, seed {seed}: gap {gap}");
                 }
             }
         }
