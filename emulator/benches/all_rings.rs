@@ -1,0 +1,288 @@
+//! Ring all-reduce of 1 GiB on every ring of 32 GPUs of 131,072 GPUs at once, packet by packet.
+//!
+//! One way round, so that no acknowledgement takes a link from data and every ring must take its closed
+//! form to the picosecond. Four rows: a fabric without faults and one where 2 % of the nodes are broken from
+//! the start (and as many more are installed), each undisturbed and with a node that dies half-way. The
+//! ring of the dead node is planned anew after 2 ms (a millisecond to notice, one to plan), its
+//! transceivers switch after another and 60 to 80 µs, and it begins again; without spare nodes it is lost.
+//! No other ring may move by a picosecond.
+//!
+//! Times are those of the simulation; making the plan and the network is told beside them. Memory is the most
+//! that the process has ever held until then.
+//!
+//! `cargo bench -p lightloom-emulator --bench all_rings -- [both] [threads] [MiB] [rings]`; with `both`, the same
+//! both ways round, where acknowledgements cost what the last column says. With `prove`, one engine is
+//! asked for everything again and has to say the same (use few rings).
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and times")]
+
+use std::time::Instant;
+
+use lightloom_emulator::collective::{Collective, Directions, Kind, RingCollective};
+use lightloom_emulator::engine::{Event, LinkChange, NoProbe, Route, Settings, VertexId};
+use lightloom_emulator::scenario::{HBD, Installed, Target};
+use lightloom_emulator::steady::{Islands, Stage};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::id::NodeId;
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_planner::khop::{GroupChange, Layout, Method, RingGroup, Survey, plan, replan};
+use rand::RngExt;
+
+const NEVER: SimTime = SimTime(u64::MAX - 1);
+
+#[derive(Clone, Copy)]
+struct Wanted {
+    directions: Directions,
+    threads: usize,
+    bytes: Bytes,
+    rings: u32,
+    prove: bool,
+}
+
+fn main() {
+    let texts: Vec<String> = std::env::args().collect();
+    let numbers: Vec<u64> = texts.iter().filter_map(|text| text.parse().ok()).collect();
+    let has = |word: &str| texts.iter().any(|text| text == word);
+    let number = |place: usize, otherwise| numbers.get(place).copied().unwrap_or(otherwise);
+    let wanted = Wanted {
+        directions: if has("both") { Directions::Both } else { Directions::One },
+        threads: number(0, 1) as usize,
+        bytes: Bytes(number(1, 1_024) << 20),
+        rings: number(2, 4_096) as u32,
+        prove: has("prove"),
+    };
+    println!(
+        "{:>6} {:>7} {:>9} {:>9} {:>15} {:>8} {:>8} {:>8} {:>8} {:>12}  closed form",
+        "rings",
+        "broken",
+        "islands",
+        "simulated",
+        "packet-hops",
+        "setup s",
+        "wall s",
+        "cpu s",
+        "peak MB",
+        "end ms"
+    );
+    for spare_percent in [0, 2] {
+        let case = Case::new(wanted, spare_percent);
+        let half = case.measure(wanted, None) / 2;
+        case.measure(wanted, Some(SimTime(half)));
+    }
+}
+
+/// A fabric with its plan.
+struct Case {
+    fabric: Fabric,
+    faults: FaultSet,
+    layout: Layout,
+}
+
+impl Case {
+    /// `rings` rings of 8 nodes, and so many percent of broken nodes beside them.
+    fn new(wanted: Wanted, broken_percent: u32) -> Self {
+        let (needed, ratio) = (wanted.rings * 8, f64::from(broken_percent) / 100.0);
+        // As many nodes more as break, and half as many again to come in later; whole ToRs.
+        let nodes = needed + (f64::from(needed) * ratio * 1.5) as u32 / 4 * 4;
+        let text = format!(
+            "name: all-rings\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 3, shape: ring}}}}\n\
+             dcn: {{fat_tree: {{nodes_per_tor: 4, tors_per_domain: 64}}}}\n\
+             jobs: [{{name: train, gpus: {}, tp: 32}}]\n",
+            wanted.rings * 32
+        );
+        let (fabric, mistakes) = lightloom_fabric::file::load("bench", text.as_bytes());
+        let fabric = fabric.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let mut draws = Seed(1).stream("faults", 0);
+        let broken = (0..nodes).filter(|_| draws.random_bool(ratio)).map(NodeId).collect();
+        let faults = FaultSet { nodes: broken, ..FaultSet::none() };
+        let layout = plan(&fabric, &faults, Method::Scan).expect("there are nodes enough");
+        Self { fabric, faults, layout }
+    }
+
+    /// Runs all rings, with a node that dies at `dies`, and prints a row. Returns when the last one ended.
+    fn measure(&self, wanted: Wanted, dies: Option<SimTime>) -> u64 {
+        let begun = Instant::now();
+        let (network, installed) = Installed::build(&self.fabric).expect("it can be emulated");
+        let settings = Settings { threads: wanted.threads, ..Settings::default() };
+        let stage = Islands::new(network, settings, NoProbe).expect("the packets have a size");
+        let setup_seconds = begun.elapsed().as_secs_f64();
+        let (cpu, wall) = (cpu_seconds(), Instant::now());
+        let mut run = Run { case: self, wanted, installed, stage, rings: Vec::new(), dies };
+        run.run();
+        let (cpu, wall) = (cpu_seconds() - cpu, wall.elapsed().as_secs_f64());
+        let reuse = run.stage.reuse().expect("rings share nothing");
+        let (end, verdict) = run.verdict();
+        println!(
+            "{:>6} {:>7} {:>9} {:>9} {:>15} {setup_seconds:>8.2} {wall:>8.2} {cpu:>8.2} {:>8} {:>12.6}  {verdict}",
+            self.rings().count(),
+            self.faults.nodes.len(),
+            reuse.islands,
+            reuse.simulated,
+            run.stage.hops(),
+            peak_megabytes(),
+            end as f64 / 1e9,
+        );
+        if wanted.prove {
+            let engine = run.stage.prove().expect("one engine says the same").expect("taken apart");
+            assert!(
+                engine.records().eq(run.stage.records()),
+                "every flow ends at one time in both"
+            );
+            println!("       proven: one engine for all says the same of every flow");
+        }
+        end
+    }
+
+    fn rings(&self) -> impl Iterator<Item = &RingGroup> {
+        self.layout.groups.iter().filter(|group| group.job.is_some())
+    }
+}
+
+/// One ring and what it runs.
+struct Ring {
+    group: RingGroup,
+    now: Option<Collective>,
+    struck: bool,
+}
+
+struct Run<'a> {
+    case: &'a Case,
+    wanted: Wanted,
+    installed: Installed,
+    stage: Islands,
+    rings: Vec<Ring>,
+    dies: Option<SimTime>,
+}
+
+/// What timers stand for.
+const DIES: u64 = 0;
+const REPLANNED: u64 = 1;
+const LIT: u64 = 2;
+
+impl Run<'_> {
+    fn run(&mut self) {
+        for group in self.case.rings() {
+            self.rings.push(Ring { group: group.clone(), now: None, struck: false });
+        }
+        if let Some(dies) = self.dies {
+            self.stage.set_timer(dies, DIES);
+        }
+        for ring in 0..self.rings.len() {
+            self.begin(ring);
+        }
+        while let Some(event) = self.stage.next_event(NEVER) {
+            if let Event::Timer { at, token } = event {
+                self.happens(at, token);
+            }
+        }
+    }
+
+    fn begin(&mut self, ring: usize) {
+        let members = self.members(&self.rings[ring].group);
+        let collective = RingCollective {
+            kind: Kind::AllReduce,
+            members,
+            size: self.wanted.bytes,
+            directions: self.wanted.directions,
+            route: Route::Within(HBD),
+            priority: 0,
+            start: self.stage.now(),
+        };
+        let collective = collective.start(&mut self.stage).expect("neighbours are joined");
+        self.rings[ring].now = Some(collective);
+    }
+
+    fn members(&self, group: &RingGroup) -> Vec<VertexId> {
+        let ring = self.case.layout.ring(&self.case.fabric.hbd, group);
+        ring.iter().map(|gpu| self.installed.vertex(*gpu)).collect()
+    }
+
+    /// The third node of the ring in the middle of the plan.
+    fn victim(&self) -> NodeId {
+        self.rings[self.rings.len() / 2].group.nodes[2]
+    }
+
+    fn happens(&mut self, at: SimTime, token: u64) {
+        let fabric = &self.case.fabric;
+        let victim = self.victim();
+        let struck = self.rings.len() / 2;
+        match token {
+            DIES => {
+                let target = Target::Part(Part::Node(victim));
+                let links = self.installed.links_of_target(fabric, self.stage.network(), target);
+                for link in links {
+                    self.stage.change_link(at, link, LinkChange::Down);
+                }
+                self.rings[struck].struck = true;
+                self.stage.set_timer(at + Picoseconds::from_millis(2), REPLANNED);
+            }
+            REPLANNED => {
+                let given_up = self.rings[struck].now.take().expect("it runs");
+                given_up.cancel(&mut self.stage);
+                let mut faults = self.case.faults.clone();
+                faults.insert(&fabric.hbd, Part::Node(victim)).expect("it exists");
+                let mut layout = self.case.layout.clone();
+                let change = replan(fabric, &Survey::new(&fabric.hbd, &faults), &mut layout);
+                let lost = change.groups.iter().any(|g| matches!(g, GroupChange::Lost { .. }));
+                if !lost {
+                    let place =
+                        layout.groups.len() - self.case.layout.groups.len() + self.place(struck);
+                    self.rings[struck].group = layout.groups[place].clone();
+                    let dark = Picoseconds::from_micros(80);
+                    let transceiver = &fabric.transceiver;
+                    self.stage.set_timer(at + transceiver.software_delay + dark, LIT);
+                }
+            }
+            _ => self.begin(struck),
+        }
+    }
+
+    /// The place of a ring among all groups of the plan.
+    fn place(&self, ring: usize) -> usize {
+        let of_jobs = self.case.layout.groups.iter().enumerate();
+        of_jobs
+            .filter(|(_, group)| group.job.is_some())
+            .map(|(place, _)| place)
+            .nth(ring)
+            .unwrap_or(0)
+    }
+
+    /// When the last ring ended, and how that compares with the closed form.
+    fn verdict(&self) -> (u64, String) {
+        let (mut last, mut equal, mut lost, mut most) = (0, 0, 0, 0.0_f64);
+        for ring in &self.rings {
+            let Some(collective) = &ring.now else {
+                lost += 1;
+                continue;
+            };
+            let end = collective.end(&self.stage).expect("every ring ends");
+            let took = end.since(collective.start);
+            equal += usize::from(took == collective.ideal);
+            most = most.max(took.as_secs_f64() / collective.ideal.as_secs_f64() - 1.0);
+            last = last.max(end.0);
+        }
+        let over = most * 100.0;
+        let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
+        (
+            last,
+            format!(
+                "{equal} of {} equal to the picosecond, at most {over:.3} % over{lost}",
+                self.rings.len()
+            ),
+        )
+    }
+}
+
+/// Processor time of all threads of this process so far.
+fn cpu_seconds() -> f64 {
+    cpu_time::ProcessTime::now().as_duration().as_secs_f64()
+}
+
+/// The most memory this process has held so far.
+fn peak_megabytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.expect("Linux says how much") / 1_024
+}
