@@ -16,7 +16,9 @@ use std::time::Instant;
 use lightloom_emulator::capture::Watch;
 use lightloom_emulator::scenario::{
     self, Finished, FlowRow, Loaded, Outcome as RunOutcome, Scenario, SeedRange, Settings, Shard,
+    Sharing,
 };
+use lightloom_emulator::steady::Stage;
 use lightloom_emulator::traffic::{self, TrafficScenario};
 use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::seed::Seed;
@@ -36,6 +38,7 @@ pub(crate) use sweep::show as show_sweep;
   lightloom emulate topologies/rfabric-2048.yaml
   lightloom emulate topologies/rfabric-faults.yaml
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 7 --flows-out flows.csv --format json
+  lightloom emulate topologies/scenarios/node-fault.yaml --prove-reuse
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..9 --junit junit.xml --summary summary.md
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..99 --shard 3/8 --format json > part-3.json")]
 pub(crate) struct Arguments {
@@ -56,6 +59,12 @@ pub(crate) struct Arguments {
     /// Write every flow to this file: flow,src,dst,bytes,start_ps,end_ps.
     #[arg(long, value_name = "FILE")]
     flows_out: Option<PathBuf>,
+    /// Simulate every ring, also those that are the same as another one. The result does not depend on it.
+    #[arg(long)]
+    no_reuse: bool,
+    /// Simulate every ring besides, and compare every packet's arrival: fails at the first difference.
+    #[arg(long, conflicts_with = "no_reuse")]
+    prove_reuse: bool,
     #[command(flatten)]
     look: look::Look,
     #[command(flatten)]
@@ -104,7 +113,8 @@ fn run_fabric(
         output::print(&plan::describe(fabric, &start.plan, &start.verdict))?;
     }
     let watch = arguments.look.watch(fabric)?;
-    let settings = Settings { threads: usize::from(arguments.threads), watch };
+    let settings =
+        Settings { threads: usize::from(arguments.threads), watch, sharing: arguments.sharing() };
     let begun = Instant::now();
     let mut live = Live::new();
     let Finished { outcome, engine, installed } =
@@ -114,7 +124,9 @@ fn run_fabric(
     let link = |link| installed.link_name(engine.network(), link);
     let names = look::Names { host: &host, link: &link };
     let result = timed(outcome, begun);
-    arguments.look.write(&result, &engine, &names)?;
+    if let Some(engine) = engine.engine() {
+        arguments.look.write(&result, engine, &names)?;
+    }
     conclude(arguments, source, &result)
 }
 
@@ -164,6 +176,19 @@ fn conclude(
         Format::Text => output::print(&text::describe(result))?,
     }
     Ok(if result.passed() { Outcome::Good } else { Outcome::Bad })
+}
+
+impl Arguments {
+    /// Looking at packets and links takes the engine that has them all.
+    fn sharing(&self) -> Sharing {
+        if self.no_reuse || self.look.is_asked_for() {
+            Sharing::Whole
+        } else if self.prove_reuse {
+            Sharing::Proven
+        } else {
+            Sharing::Reuse
+        }
+    }
 }
 
 /// A scenario file that has been read, with all that it names.

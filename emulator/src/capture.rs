@@ -9,6 +9,7 @@ mod timeline;
 use lightloom_fabric::units::{Bytes, SimTime};
 
 use crate::engine::{Arrival, LinkId, Probe};
+use crate::steady::{LocalProbe, arrival_sum};
 
 pub use pcapng::write_pcapng;
 pub use queues::Queues;
@@ -60,13 +61,15 @@ impl Probe for Tap {
 pub struct Watch {
     tap: Option<Tap>,
     queues: Queues,
+    /// By link: a sum over its arrivals; empty where nobody wants to compare runs.
+    sums: Vec<u64>,
 }
 
 impl Watch {
     /// Keeps the packets of `tap` besides.
     #[must_use]
     pub fn with_tap(tap: Tap) -> Self {
-        Self { tap: Some(tap), queues: Queues::default() }
+        Self { tap: Some(tap), ..Self::default() }
     }
 
     /// Watches the queues before links of these classes, by link.
@@ -74,6 +77,18 @@ impl Watch {
     pub(crate) fn over(mut self, classes: Vec<u8>) -> Self {
         self.queues = Queues::new(classes);
         self
+    }
+
+    /// Sums up the arrivals of each of so many links, for comparing two runs.
+    #[must_use]
+    pub(crate) fn with_sums(mut self, links: usize) -> Self {
+        self.sums = vec![0; links];
+        self
+    }
+
+    /// Whether packets of chosen links are kept.
+    pub(crate) fn keeps_packets(&self) -> bool {
+        self.tap.is_some()
     }
 
     /// What packets found in the queues.
@@ -97,11 +112,27 @@ impl Probe for Watch {
         if let Some(tap) = &mut self.tap {
             tap.arrived(arrival);
         }
+        if let Some(sum) = self.sums.get_mut(arrival.link.index()) {
+            *sum = sum.wrapping_add(arrival_sum(&arrival));
+        }
     }
 
     #[inline]
     fn queued(&mut self, link: LinkId, backlog: Bytes) {
         self.queues.record(link, backlog);
+    }
+}
+
+impl LocalProbe for Watch {
+    fn kind(&self, link: LinkId) -> u8 {
+        self.queues.class(link)
+    }
+    fn local(&self, links: &[LinkId]) -> Self {
+        let sums = if self.sums.is_empty() { Vec::new() } else { vec![0; links.len()] };
+        Self { tap: None, queues: self.queues.local(links), sums }
+    }
+    fn sum(&self, link: LinkId) -> u64 {
+        self.sums.get(link.index()).copied().unwrap_or_default()
     }
 }
 

@@ -57,7 +57,8 @@ pub use transport_file::TransportFile;
 
 use crate::capture::Watch;
 use crate::collective::{self, CollectiveError};
-use crate::engine::{Engine, EngineError, NetworkError};
+use crate::engine::{EngineError, NetworkError};
+use crate::steady::{Difference, Islands};
 use crate::transport::Transport;
 
 /// A run to be made.
@@ -206,6 +207,9 @@ pub enum ScenarioError {
     /// The engine refuses something.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// What was spared would have come out otherwise, which is a mistake of this program.
+    #[error("the exact shortcut is not exact (a mistake in the engine, please report it): {0}")]
+    NotTheSame(#[from] Difference),
     /// A collective that cannot be laid out.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
@@ -352,7 +356,7 @@ pub struct Finished {
     /// The result.
     pub outcome: Outcome,
     /// The engine after the run with faults.
-    pub engine: Engine<Watch>,
+    pub engine: Islands<Watch>,
     /// What its links are.
     pub installed: Installed,
 }
@@ -368,8 +372,14 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Outcome, ScenarioError> {
     let start = plan(fabric, scenario)?;
-    run_from(fabric, scenario, &start, Settings { threads, watch: Watch::default() }, progress)
-        .map(|finished| finished.outcome)
+    run_from(
+        fabric,
+        scenario,
+        &start,
+        Settings { threads, watch: Watch::default(), sharing: Sharing::Reuse },
+        progress,
+    )
+    .map(|finished| finished.outcome)
 }
 
 /// How to run a scenario, besides what it says.
@@ -379,6 +389,30 @@ pub struct Settings {
     pub threads: usize,
     /// What to look at.
     pub watch: Watch,
+    /// Whether equal parts are simulated once; the result does not depend on it.
+    pub sharing: Sharing,
+}
+
+/// Whether parts of the run that are the same are simulated once; see [`steady`](crate::steady).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Where that is exact.
+    #[default]
+    Reuse,
+    /// The same, and the whole is simulated too: every arrival is compared.
+    Proven,
+    /// Everything is simulated.
+    Whole,
+}
+
+impl Settings {
+    /// What can be shared: rings of groups, while nothing is drawn by the name of a link and nobody
+    /// looks at single packets.
+    fn sharing(&self, scenario: &Scenario, strikes: &[Strike]) -> Sharing {
+        let between = scenario.collectives.iter().any(|one| one.kind.is_between_groups());
+        let draws = strikes.iter().any(|strike| matches!(strike.effect, Effect::BitErrors(_)));
+        if between || draws || self.watch.keeps_packets() { Sharing::Whole } else { self.sharing }
+    }
 }
 
 /// Runs `scenario` from its start on, with its faults and without.
@@ -393,8 +427,10 @@ pub fn run_from(
     progress: &mut dyn Progress,
 ) -> Result<Finished, ScenarioError> {
     judge::require_groups(scenario, &start.layout)?;
-    let Settings { threads, watch } = settings;
+    let sharing = settings.sharing(scenario, &start.strikes);
+    let Settings { threads, watch, .. } = settings;
     let begin = |strikes, watch| story::Beginning {
+        sharing,
         strikes,
         faults: start.faults.clone(),
         layout: start.layout.clone(),
@@ -402,6 +438,9 @@ pub fn run_from(
         threads,
     };
     let told = story::tell(fabric, scenario, begin(&start.strikes, watch), progress)?;
+    if sharing == Sharing::Proven {
+        told.engine.prove()?;
+    }
     let undisturbed = if start.strikes.is_empty() {
         None
     } else {

@@ -10,7 +10,7 @@ mod log;
 mod queue;
 mod stage;
 
-pub use islands::{Islands, LocalProbe, Reuse};
+pub use islands::{Difference, Islands, LocalProbe, Reuse, arrival_sum};
 pub use log::OtherEvent;
 pub use stage::Stage;
 

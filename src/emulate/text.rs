@@ -51,6 +51,15 @@ pub(crate) fn describe(result: &Run) -> String {
         result.packet_hops_per_second / 1e6,
         if result.faults.is_empty() { "" } else { " (the run without faults comes on top)" },
     );
+    if let Some(reuse) = &result.reuse {
+        let _ = writeln!(
+            text,
+            "of {} parts that cannot feel each other {} were simulated; {} took the result of an equal one",
+            reuse.islands,
+            reuse.simulated,
+            reuse.islands - reuse.simulated
+        );
+    }
     let _ = writeln!(
         text,
         "availability {}, goodput {}",

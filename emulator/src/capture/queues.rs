@@ -30,6 +30,18 @@ impl Queues {
         Self { classes: classes.into(), empty: vec![0; count], waiting: vec![None; count] }
     }
 
+    /// The class of a link; 0 where nothing is told apart.
+    pub(crate) fn class(&self, link: LinkId) -> u8 {
+        self.classes.get(link.index()).copied().unwrap_or_default()
+    }
+
+    /// No packet seen, over a network of its own that has these links.
+    pub(crate) fn local(&self, links: &[LinkId]) -> Self {
+        let classes: Vec<u8> = links.iter().map(|link| self.class(*link)).collect();
+        let none = vec![0; self.empty.len()];
+        Self { classes: classes.into(), empty: none, waiting: vec![None; self.waiting.len()] }
+    }
+
     /// Notes a packet that found `backlog` before it.
     #[inline]
     pub(crate) fn record(&mut self, link: LinkId, backlog: Bytes) {

@@ -6,6 +6,7 @@ use super::installed::{DCN, HBD};
 use super::{Collective, Kind};
 use crate::collective::{self, CollectiveError, Directions, Hierarchical, RingCollective};
 use crate::engine::{Engine, Probe, Route, VertexId};
+use crate::steady::Stage;
 
 /// A collective under way: one for a group, or one for each rank between groups.
 pub(super) struct Running {
@@ -29,8 +30,8 @@ pub(super) fn bus_factor(kind: Kind, ranks: u32) -> f64 {
 }
 
 /// Begins a collective on the ring of one group, both ways round, now.
-pub(super) fn start_ring<P: Probe>(
-    engine: &mut Engine<P>,
+pub(super) fn start_ring<S: Stage>(
+    engine: &mut S,
     collective: &Collective,
     members: Vec<VertexId>,
 ) -> Result<Running, CollectiveError> {

@@ -22,6 +22,7 @@ use super::{
     Comparison, Expectation, Figure, Finished, Scenario, ScenarioError, Strike, groups, links,
 };
 use crate::engine::{FlowRecord, VertexId};
+use crate::steady::Stage;
 
 /// Refuses expectations about groups that do not exist.
 pub(super) fn require_groups(scenario: &Scenario, layout: &Layout) -> Result<(), ScenarioError> {
@@ -64,6 +65,7 @@ fn outcome(run: &Run<'_>, told: &Told, calm: &Told) -> Outcome {
         packet_hops: packets.hops,
         packet_hops_per_second: 0.0,
         packets: Packets::from(&packets),
+        reuse: told.engine.reuse(),
         drops_by_priority: match scenario.switches.have_priorities() {
             true => told.engine.dropped_by_priority().to_vec(),
             false => Vec::new(),

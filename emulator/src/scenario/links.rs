@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::installed::{Carrier, Installed};
 use super::story::Told;
 use crate::capture::{Queues, Watch};
-use crate::engine::{Engine, Link, LinkId, Network, PortCount, Role};
+use crate::engine::{Link, LinkId, Network, PortCount, Role};
+use crate::steady::Stage;
 
 /// Links that are listed one by one in each class.
 const BUSIEST: usize = 10;
@@ -93,8 +94,8 @@ pub(super) fn classes(network: &Network, installed: &Installed) -> Vec<u8> {
 }
 
 /// A run whose links are looked at.
-pub(crate) struct Watched<'a> {
-    pub(crate) engine: &'a Engine<Watch>,
+pub(crate) struct Watched<'a, S> {
+    pub(crate) engine: &'a S,
     pub(crate) ended: SimTime,
     /// By link: its class.
     pub(crate) classes: &'a [u8],
@@ -117,7 +118,7 @@ pub(super) fn of_fabric(told: &Told) -> Vec<LinkClass> {
 }
 
 /// The links of a run, class by class; classes that no packet used are left out.
-pub(crate) fn results(run: &Watched<'_>) -> Vec<LinkClass> {
+pub(crate) fn results<S: Stage<Probe = Watch>>(run: &Watched<'_, S>) -> Vec<LinkClass> {
     let queues = Queues::merge(run.engine.probes().map(Watch::queues));
     let result = |(index, class): (usize, &&'static str)| {
         let links = (0..run.classes.len()).filter(|link| usize::from(run.classes[*link]) == index);
@@ -148,8 +149,8 @@ fn queue_result(histogram: &Histogram<u64>) -> QueueResult {
     }
 }
 
-fn class_result(
-    run: &Watched<'_>,
+fn class_result<S: Stage>(
+    run: &Watched<'_, S>,
     class: &'static str,
     links: &[LinkId],
     queue: QueueResult,
@@ -175,13 +176,18 @@ fn class_result(
 }
 
 /// Share of `time` that the bytes of a link take at its rate.
-fn utilisation(run: &Watched<'_>, link: LinkId, count: &PortCount, time: Picoseconds) -> f64 {
+fn utilisation<S: Stage>(
+    run: &Watched<'_, S>,
+    link: LinkId,
+    count: &PortCount,
+    time: Picoseconds,
+) -> f64 {
     let busy = run.engine.network().link(link).spec.rate.time_for(Bytes(count.bytes));
     if time == Picoseconds::ZERO { 0.0 } else { busy.as_secs_f64() / time.as_secs_f64() }
 }
 
-fn link_result(
-    run: &Watched<'_>,
+fn link_result<S: Stage>(
+    run: &Watched<'_, S>,
     (utilisation, link, count): &(f64, LinkId, PortCount),
 ) -> LinkResult {
     LinkResult {

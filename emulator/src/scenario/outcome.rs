@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::links::LinkClass;
 use crate::engine::{Engine, FlowRecord, LinkId, PacketCount, Probe, VertexId};
+use crate::steady::Reuse;
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.
@@ -37,6 +38,9 @@ pub struct Outcome {
     /// Packets that found no room, by priority, where switches tell priorities apart; acknowledgements and
     /// trimmed packets come last.
     pub drops_by_priority: Vec<u64>,
+    /// How much of the run was spared, exactly; nothing where everything was simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<Reuse>,
     /// Every collective of every group.
     pub collectives: Vec<CollectiveResult>,
     /// Flow completion times.

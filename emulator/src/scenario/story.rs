@@ -28,9 +28,10 @@ pub(super) use healing::Healing;
 
 use super::collectives::{self, Running};
 use super::outcome::Stop;
-use super::{Collective, Installed, Scenario, ScenarioError, Strike, links};
+use super::{Collective, Installed, Scenario, ScenarioError, Sharing, Strike, links};
 use crate::capture::Watch;
-use crate::engine::{BatchId, Engine, Event, LinkId, Settings, VertexId};
+use crate::engine::{BatchId, Event, LinkId, Settings, VertexId};
+use crate::steady::{Islands, Stage};
 use healing::{Act, Control};
 use light::Light;
 
@@ -56,7 +57,7 @@ pub(super) struct Told {
     pub(super) waiting: Vec<String>,
     /// Collectives of a job, repetitions unrolled.
     pub(super) program_length: usize,
-    pub(super) engine: Engine<Watch>,
+    pub(super) engine: Islands<Watch>,
     pub(super) installed: Installed,
 }
 
@@ -111,7 +112,7 @@ struct Story<'a> {
     scenario: &'a Scenario,
     strikes: &'a [Strike],
     installed: Installed,
-    engine: Engine<Watch>,
+    engine: Islands<Watch>,
     layout: Layout,
     light: Light,
     control: Control,
@@ -140,6 +141,7 @@ pub(super) struct Beginning<'a> {
     pub(super) layout: Layout,
     pub(super) watch: Watch,
     pub(super) threads: usize,
+    pub(super) sharing: Sharing,
 }
 
 /// Runs `scenario` from a beginning on.
@@ -163,7 +165,7 @@ impl<'a> Story<'a> {
         scenario: &'a Scenario,
         beginning: Beginning<'a>,
     ) -> Result<Self, ScenarioError> {
-        let Beginning { strikes, faults, layout, watch, threads } = beginning;
+        let Beginning { strikes, faults, layout, watch, threads, sharing } = beginning;
         let passing = strikes.iter().filter(|strike| strike.from_start);
         let mut for_good = faults.clone();
         for part in passing.flat_map(|strike| strike.parts(fabric)) {
@@ -178,7 +180,14 @@ impl<'a> Story<'a> {
             ..Settings::default()
         };
         let watch = watch.over(links::classes(&network, &installed));
-        let engine = Engine::with_probe(network, settings, watch)?;
+        let engine = match sharing {
+            Sharing::Whole => Islands::whole(network, settings, watch)?,
+            Sharing::Reuse => Islands::new(network, settings, watch)?,
+            Sharing::Proven => {
+                let sums = network.links().len();
+                Islands::new(network, settings, watch.with_sums(sums))?
+            }
+        };
         let per_node = fabric.hbd.gpus_per_node();
         let lanes: Vec<Lane> =
             layout.groups.iter().filter_map(|group| Lane::of(group, per_node)).collect();
@@ -291,7 +300,8 @@ impl<'a> Story<'a> {
         }
         let ranks = self.ranks_of(&mine);
         let sets = self.fabric.dcn.nodes_per_tor as usize;
-        let running = collectives::start_between(&mut self.engine, collective, &ranks, sets)?;
+        let running =
+            collectives::start_between(self.engine.engine_mut(), collective, &ranks, sets)?;
         self.own(&running, Owner::Between(job));
         let ranks = u32::try_from(mine.len()).expect("bounded");
         let begun = Begun { place, collective: number, ranks, now: self.engine.now() };
@@ -389,7 +399,8 @@ impl<'a> Story<'a> {
 
     fn deadlock(&self) -> Option<Stop> {
         let name = |link| self.installed.link_name(self.engine.network(), link);
-        Stop::of_deadlock(&self.engine, name)
+        // Only switches with real queues pause, and they are never taken apart.
+        Stop::of_deadlock(self.engine.engine()?, name)
     }
 
     /// Whether a group that is not lost has something left to do.

@@ -392,6 +392,19 @@ impl<P: LocalProbe> Apart<P> {
         count
     }
 
+    /// The sum over all arrivals on a link.
+    pub(super) fn arrival_sum(&self, link: LinkId) -> u64 {
+        let mut sum = 0_u64;
+        for spot in self.spots.get(&(link.0 >> 1)).into_iter().flatten() {
+            let class = self.islands[spot.island as usize].class;
+            let local = LinkId(spot.link.0 ^ (link.0 & 1));
+            for probe in self.classes[class as usize].engine.probes() {
+                sum = sum.wrapping_add(probe.sum(local));
+            }
+        }
+        sum
+    }
+
     pub(super) fn packets(&self) -> PacketCount {
         let mut total = PacketCount::default();
         for class in &self.classes {

@@ -27,8 +27,8 @@ pub(super) struct Class<P> {
     flows: u32,
     /// Nothing happens before this.
     pub(super) due: u64,
-    /// No event is told before this.
-    control: u64,
+    /// When the next event is told.
+    control: Option<SimTime>,
     /// Everything before this has happened.
     pub(super) until: u64,
     /// It stands still at an event that some of the members have not been told yet.
@@ -44,7 +44,7 @@ impl<P: Probe> Class<P> {
             batches,
             flows: 0,
             due: u64::MAX,
-            control: u64::MAX,
+            control: None,
             until: 0,
             untold: 0,
         }
@@ -82,13 +82,13 @@ impl<P: Probe> Class<P> {
 
     fn look_ahead(&mut self) {
         self.due = self.engine.next_due().map_or(u64::MAX, |due| due.0);
-        self.control = self.engine.control_due().map_or(u64::MAX, |due| due.0);
+        self.control = self.engine.control_due();
     }
 
     /// Whether there is something to [`Self::advance`] to.
     pub(super) fn may_advance(&self, bound: SimTime) -> bool {
-        let next = bound.0.saturating_add(1);
-        self.untold == 0 && (self.due < next || self.control == next)
+        let next = SimTime(bound.0.saturating_add(1));
+        self.untold == 0 && (self.due < next.0 || self.control == Some(next))
     }
 
     /// Runs to its next events, all of one instant, or until what happens at `bound` has happened. Tells

@@ -1,13 +1,16 @@
 //! Many small engines that answer like one.
 
+use std::hash::{Hash, Hasher};
+
 use lightloom_fabric::units::SimTime;
+use rustc_hash::FxHasher;
 
 use super::apart::Apart;
 use super::log::OtherEvent;
 use super::stage::Stage;
 use crate::engine::{
     Arrival, ArrivalLog, BatchId, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate,
-    LinkChange, LinkId, Network, NoProbe, PacketCount, PortCount, Probe, Settings,
+    LinkChange, LinkId, Network, NoProbe, PRIORITIES, PacketCount, PortCount, Probe, Settings,
 };
 use crate::transport::{Balance, Transport};
 
@@ -22,10 +25,51 @@ pub trait LocalProbe: Probe {
     fn local(&self, _links: &[LinkId]) -> Self {
         self.clone()
     }
+    /// A sum over all arrivals on a link, by which two runs are compared; see [`arrival_sum`].
+    fn sum(&self, _link: LinkId) -> u64 {
+        0
+    }
 }
 
 impl LocalProbe for NoProbe {}
-impl LocalProbe for ArrivalLog {}
+
+impl LocalProbe for ArrivalLog {
+    fn sum(&self, link: LinkId) -> u64 {
+        let here = self.0.iter().filter(|arrival| arrival.link == link);
+        here.fold(0, |sum, arrival| sum.wrapping_add(arrival_sum(arrival)))
+    }
+}
+
+/// What an arrival adds to the sum of its link: a hash of its time, number, size and marks.
+#[must_use]
+pub fn arrival_sum(arrival: &Arrival) -> u64 {
+    let mut hasher = FxHasher::default();
+    let Arrival { at, sequence, acknowledgement, marked, wire_bytes, .. } = arrival;
+    (at, sequence, acknowledgement, marked, wire_bytes).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What one engine for all says otherwise than the islands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Difference {
+    /// Another answer.
+    #[error(transparent)]
+    Event(#[from] OtherEvent),
+    /// Another end of a flow.
+    #[error("flow {} ended otherwise in one engine for all", .0.0)]
+    Flow(FlowId),
+    /// Other arrivals or counts on a link.
+    #[error("link {} carried other packets in one engine for all", .0.0)]
+    Link(LinkId),
+    /// Other numbers of packets.
+    #[error("islands count {islands:?}, one engine for all {whole:?}")]
+    Packets {
+        /// What islands count.
+        islands: PacketCount,
+        /// What one engine counts.
+        whole: PacketCount,
+    },
+}
 
 /// The run cannot be taken apart: islands grow together, or something is drawn by the number of a link.
 #[derive(Clone, Copy, Debug)]
@@ -109,18 +153,52 @@ impl<P: LocalProbe> Islands<P> {
         of_islands.chain(whole.into_iter().flat_map(|engine| engine.probes()))
     }
 
-    /// Asks one engine for everything that was asked here, and returns it after it has given the same
-    /// answers.
+    /// Asks one engine for everything that was asked here, and compares: every answer, every flow, what
+    /// every link carried and, where the probe sums them up, every arrival. Returns that engine; nothing
+    /// if the run is not taken apart.
     ///
     /// # Errors
-    /// The first answer that is another one.
-    pub fn prove(&self) -> Result<Option<Engine<P>>, OtherEvent> {
+    /// The first difference.
+    pub fn prove(&self) -> Result<Option<Engine<P>>, Difference> {
         let Mode::Apart(apart) = &self.mode else { return Ok(None) };
         let (network, probe) = (apart.network.clone(), apart.probe.clone());
         let engine = Engine::with_probe(network, apart.settings, probe);
         let mut engine = engine.expect("its packet sizes were checked");
         apart.log.replay(&mut engine)?;
-        Ok(Some(engine))
+        for flow in (0..apart.flows.len()).map(FlowId::from_index) {
+            if engine.record(flow) != apart.record(flow) {
+                return Err(Difference::Flow(flow));
+            }
+        }
+        for link in (0..apart.network.links().len()).map(LinkId::from_index) {
+            let sum = engine.probes().fold(0, |sum: u64, probe| sum.wrapping_add(probe.sum(link)));
+            if engine.port_count(link) != apart.port_count(link) || sum != apart.arrival_sum(link) {
+                return Err(Difference::Link(link));
+            }
+        }
+        let (islands, whole) = (apart.packets(), engine.packets());
+        if islands == whole {
+            Ok(Some(engine))
+        } else {
+            Err(Difference::Packets { islands, whole })
+        }
+    }
+
+    /// The engine for everything, from now on.
+    pub fn engine_mut(&mut self) -> &mut Engine<P> {
+        if let Mode::Apart(apart) = &self.mode {
+            self.mode = Mode::Whole(Box::new(apart.together()));
+        }
+        match &mut self.mode {
+            Mode::Whole(engine) => engine,
+            Mode::Apart(_) => unreachable!("it was put together"),
+        }
+    }
+
+    /// See [`Engine::dropped_by_priority`]. Islands have no switches with real queues.
+    #[must_use]
+    pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
+        self.engine().map_or([0; PRIORITIES], Engine::dropped_by_priority)
     }
 }
 
@@ -154,6 +232,11 @@ fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(Arrival, FlowId)> {
 }
 
 impl<P: LocalProbe> Stage for Islands<P> {
+    type Probe = P;
+
+    fn probes(&self) -> impl Iterator<Item = &P> {
+        Self::probes(self)
+    }
     fn network(&self) -> &Network {
         match &self.mode {
             Mode::Apart(apart) => &apart.network,

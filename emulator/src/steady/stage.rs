@@ -11,6 +11,9 @@ use crate::transport::Transport;
 /// What can run flows over a network. Who drives it cannot tell an [`Engine`] from
 /// [`Islands`](super::Islands) by anything but the time it takes; every method is that of [`Engine`].
 pub trait Stage {
+    /// What looks at packets.
+    type Probe: Probe;
+
     /// See [`Engine::network`].
     fn network(&self) -> &Network;
     /// See [`Engine::transport`].
@@ -52,6 +55,9 @@ pub trait Stage {
     /// See [`Engine::hops`].
     fn hops(&self) -> u64;
 
+    /// See [`Engine::probes`].
+    fn probes(&self) -> impl Iterator<Item = &Self::Probe>;
+
     /// See [`Engine::records`].
     fn records(&self) -> impl Iterator<Item = FlowRecord> {
         (0..self.flow_count()).map(|index| self.record(FlowId::from_index(index)))
@@ -63,6 +69,11 @@ pub trait Stage {
 }
 
 impl<P: Probe> Stage for Engine<P> {
+    type Probe = P;
+
+    fn probes(&self) -> impl Iterator<Item = &P> {
+        Self::probes(self)
+    }
     fn network(&self) -> &Network {
         Self::network(self)
     }

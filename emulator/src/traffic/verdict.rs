@@ -49,6 +49,7 @@ pub(super) fn outcome(
         flows: Flows::new(&flows),
         faults: verdict.faults(),
         groups: Vec::new(),
+        reuse: None,
         plan: None,
         availability: verdict.availability(),
         goodput: share(calm.ended, told.ended),

@@ -13,6 +13,7 @@ use rand::RngExt;
 use super::super::{Effect, ScenarioError, Target, prove};
 use super::Story;
 use crate::engine::{BitErrors, LinkChange, LinkId};
+use crate::steady::Stage;
 
 /// How one fault was healed.
 #[derive(Clone, Debug)]

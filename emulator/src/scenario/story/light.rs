@@ -11,6 +11,7 @@ use super::super::Target;
 use super::super::installed::{Carrier, DCN, HBD};
 use super::Story;
 use crate::engine::{LinkChange, LinkId, VertexId};
+use crate::steady::Stage;
 
 /// What decides about light, besides the plan.
 #[derive(Default)]

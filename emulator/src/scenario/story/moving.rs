@@ -10,6 +10,7 @@ use lightloom_planner::khop::{Change, GroupChange};
 use super::healing::Act;
 use super::{Lane, Story};
 use crate::scenario::{Effect, ScenarioError, Target};
+use crate::steady::Stage;
 
 /// One group that a new plan moves.
 struct Move {
