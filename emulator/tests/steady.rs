@@ -266,7 +266,7 @@ fn time() -> impl Strategy<Value = u64> {
 fn case() -> impl Strategy<Value = Case> {
     let all_begin = any::<bool>();
     let deeds = prop::collection::vec((time(), deed()), 1..9);
-    let slice = prop_oneof![Just(u64::MAX), 500_000u64..20_000_000];
+    let slice = prop_oneof![Just(40_000_000_000), 500_000u64..20_000_000];
     (world(), all_begin, deeds, slice).prop_map(|(world, all_begin, mut deeds, slice)| {
         if all_begin {
             let begin =
@@ -299,7 +299,7 @@ fn begin(ring: usize) -> (u64, Deed) {
 #[test]
 fn of_rings_that_are_alike_one_is_simulated() {
     let deeds = (0..6).map(begin).collect();
-    let (islands, arrivals) = both_ways(&Case { world: alike(6), deeds, slice: 1 << 40 }, 1);
+    let (islands, arrivals) = both_ways(&Case { world: alike(6), deeds, slice: u64::MAX }, 1);
     let reuse = islands.reuse().unwrap();
     assert_eq!((reuse.islands, reuse.simulated), (6, 1));
     assert!(arrivals > 1_000, "{arrivals}");
