@@ -50,7 +50,7 @@ pub fn arrival_sum(arrival: &Arrival) -> u64 {
 }
 
 /// What one engine for all says otherwise than the islands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
     /// Another answer.
     #[error(transparent)]
@@ -65,9 +65,9 @@ pub enum Difference {
     #[error("islands count {islands:?}, one engine for all {whole:?}")]
     Packets {
         /// What islands count.
-        islands: PacketCount,
+        islands: Box<PacketCount>,
         /// What one engine counts.
-        whole: PacketCount,
+        whole: Box<PacketCount>,
     },
 }
 
@@ -176,7 +176,7 @@ impl<P: LocalProbe> Islands<P> {
                 return Err(Difference::Link(link));
             }
         }
-        let (islands, whole) = (apart.packets(), engine.packets());
+        let [islands, whole] = [apart.packets(), engine.packets()].map(Box::new);
         if islands == whole {
             Ok(Some(engine))
         } else {
