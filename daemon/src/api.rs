@@ -1,5 +1,9 @@
 //! The HTTP+JSON API. The OpenAPI document in `daemon/openapi.json` is made from this file.
 
+mod body;
+mod problem;
+mod shared;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,123 +14,27 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use tokio::sync::{mpsc, oneshot, watch};
-use utoipa::{OpenApi, ToSchema};
+use tokio::sync::oneshot;
+use utoipa::OpenApi;
 
-use crate::audit::{Audit, Entry};
 use crate::change::Mode;
-use crate::clock::Clock;
 use crate::config::Role;
 use crate::controller::{Answer, Apply, Preview, Request};
 use crate::desired;
-use crate::metrics::Metrics;
-use crate::record::{Asked, OnFailure};
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
 use crate::state::{DeviceName, Fabric, Micros, Op, Position, Slot, Txn};
 use crate::view::{self, DeviceBytes, Diff, DriftedSlot, Status, Transaction};
 
+pub use body::{ApplyBody, DevicesBody, FaultBody, TxnBody, Wait};
+use problem::{Problem, Reply};
+pub use shared::Shared;
+use shared::{asked, sha256};
+
 /// The largest request body in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
 /// How long a request may wait for something to happen.
 const WAIT_MAX: Duration = Duration::from_secs(55);
-/// The longest request id.
-const REQUEST_ID_BYTES_MAX: usize = 128;
-
-/// What the handlers share.
-#[derive(Clone)]
-pub struct Shared {
-    /// The runtime.
-    pub calls: mpsc::Sender<Call>,
-    /// The audit log.
-    pub audit: Audit,
-    /// The metrics.
-    pub metrics: Metrics,
-    /// Counts changes of anything.
-    pub changes: watch::Receiver<u64>,
-    /// The clocks.
-    pub clock: Clock,
-}
-
-/// A wanted state: a plan, or positions device by device.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ApplyBody {
-    /// Chosen by the client: sent again, it acts once.
-    #[serde(default)]
-    pub request_id: String,
-    /// A plan document.
-    #[serde(default)]
-    #[schema(value_type = Option<Object>)]
-    pub plan: Option<serde_json::Value>,
-    /// Which phase of a plan with phases.
-    #[serde(default)]
-    pub phase: Option<String>,
-    /// Or device, slot, position; 0 is dark. Slots we own on these devices and not named go dark.
-    #[serde(default)]
-    pub target: Option<BTreeMap<String, BTreeMap<u32, u32>>>,
-    /// safe, update or overwrite.
-    #[serde(default)]
-    #[schema(value_type = String)]
-    pub mode: Mode,
-    /// The version that was looked at.
-    #[serde(default)]
-    pub expected_version: Option<u64>,
-    /// Undo it unless confirmed within this time.
-    #[serde(default)]
-    pub confirm_within_ms: Option<u64>,
-    /// rollback or hold; the daemon's policy where it is left out.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    pub on_failure: Option<OnFailure>,
-    /// For overwrite: what the diff says to type.
-    #[serde(default)]
-    pub confirmation: Option<String>,
-}
-
-/// A request about one transaction.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TxnBody {
-    /// Chosen by the client.
-    pub request_id: String,
-    /// Which transaction.
-    pub txn: u32,
-}
-
-/// A request about devices.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DevicesBody {
-    /// Chosen by the client.
-    pub request_id: String,
-    /// Devices; for adopt `all`, for drain and undrain a node `n17` names all of its.
-    pub devices: Vec<String>,
-}
-
-/// Parts that broke or work again.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FaultBody {
-    /// Chosen by the client.
-    pub request_id: String,
-    /// What broke: `n17`, `n17/b0`, `n17/b0.2`.
-    #[serde(default)]
-    pub broken: Vec<String>,
-    /// What works again.
-    #[serde(default)]
-    pub repaired: Vec<String>,
-}
-
-/// How long to wait.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Wait {
-    /// Milliseconds.
-    #[serde(default)]
-    wait_ms: u64,
-}
 
 /// Every path of the API.
 #[derive(OpenApi)]
@@ -191,117 +99,6 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/faults", post(fault))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(shared)
-}
-
-/// Why a request got no answer from the controller.
-#[derive(Debug)]
-enum Problem {
-    Forbidden(Role),
-    Refused(Vec<String>),
-    NotFound(String),
-    Gone,
-    Audit(String),
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let (code, reasons) = match self {
-            Self::Forbidden(role) => (
-                StatusCode::FORBIDDEN,
-                vec![format!("this needs the role {role:?}").to_lowercase()],
-            ),
-            Self::Refused(reasons) => (StatusCode::UNPROCESSABLE_ENTITY, reasons),
-            Self::NotFound(what) => (StatusCode::NOT_FOUND, vec![what]),
-            Self::Gone => (StatusCode::SERVICE_UNAVAILABLE, vec!["the daemon is stopping".into()]),
-            Self::Audit(why) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                vec![format!("the audit log cannot be written, so nothing is changed: {why}")],
-            ),
-        };
-        (code, Json(Answer::Refused { reasons })).into_response()
-    }
-}
-
-impl IntoResponse for Answer {
-    fn into_response(self) -> Response {
-        let code = match &self {
-            Self::Accepted { .. } => StatusCode::ACCEPTED,
-            Self::Done => StatusCode::OK,
-            Self::Conflict { .. } => StatusCode::CONFLICT,
-            Self::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-        };
-        (code, Json(self)).into_response()
-    }
-}
-
-type Reply<T> = Result<Json<T>, Problem>;
-
-impl Shared {
-    async fn look<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Runtime) -> T + Send + 'static,
-    ) -> Result<T, Problem> {
-        let (sender, receiver) = oneshot::channel();
-        let look = Box::new(move |runtime: &Runtime| {
-            let _ = sender.send(look(runtime));
-        });
-        self.calls.send(Call::Look(look)).await.map_err(|_| Problem::Gone)?;
-        receiver.await.map_err(|_| Problem::Gone)
-    }
-
-    /// Asks the controller for a change, on the record.
-    async fn change(
-        &self,
-        client: &Client,
-        verb: &str,
-        asked: Asked,
-        role: Role,
-        call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
-    ) -> Result<Answer, Problem> {
-        let result = self.ask(client, asked.clone(), role, call).await;
-        let text = match &result {
-            Ok(answer) => serde_json::to_string(answer).unwrap_or_default(),
-            Err(problem) => format!("{problem:?}"),
-        };
-        let unix_ms = self.clock.now().wall_ms;
-        let Asked { actor, request, digest } = asked;
-        let entry = Entry { unix_ms, actor, verb: verb.into(), request, digest, result: text };
-        let label = match &result {
-            Ok(Answer::Accepted { .. } | Answer::Done) => "ok",
-            Ok(Answer::Conflict { .. }) => "conflict",
-            Ok(Answer::Refused { .. }) | Err(_) => "refused",
-        };
-        self.metrics.requests.with_label_values(&[verb, label]).inc();
-        self.audit.write(&entry).map_err(|error| Problem::Audit(error.to_string()))?;
-        result
-    }
-
-    async fn ask(
-        &self,
-        client: &Client,
-        asked: Asked,
-        role: Role,
-        call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
-    ) -> Result<Answer, Problem> {
-        client.must_have(role).map_err(Problem::Forbidden)?;
-        let id = &asked.request;
-        if id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX {
-            let reason = format!("`request_id` must have 1 to {REQUEST_ID_BYTES_MAX} bytes");
-            return Err(Problem::Refused(vec![reason]));
-        }
-        let (sender, receiver) = oneshot::channel();
-        self.calls.send(call(asked, sender)?).await.map_err(|_| Problem::Gone)?;
-        receiver.await.map_err(|_| Problem::Gone)
-    }
-}
-
-fn asked(client: &Client, request_id: &str, body: &impl Serialize) -> Asked {
-    Asked { actor: client.name.clone(), request: request_id.into(), digest: sha256(body) }
-}
-
-fn sha256(body: &impl Serialize) -> String {
-    let bytes = serde_json::to_vec(body).unwrap_or_default();
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 // ---- looking -----------------------------------------------------------------------------------

@@ -1,0 +1,87 @@
+//! What clients send.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::change::Mode;
+use crate::record::OnFailure;
+
+/// A wanted state: a plan, or positions device by device.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyBody {
+    /// Chosen by the client: sent again, it acts once.
+    #[serde(default)]
+    pub request_id: String,
+    /// A plan document.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub plan: Option<serde_json::Value>,
+    /// Which phase of a plan with phases.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// Or device, slot, position; 0 is dark. Slots we own on these devices and not named go dark.
+    #[serde(default)]
+    pub target: Option<BTreeMap<String, BTreeMap<u32, u32>>>,
+    /// safe, update or overwrite.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub mode: Mode,
+    /// The version that was looked at.
+    #[serde(default)]
+    pub expected_version: Option<u64>,
+    /// Undo it unless confirmed within this time.
+    #[serde(default)]
+    pub confirm_within_ms: Option<u64>,
+    /// rollback or hold; the daemon's policy where it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub on_failure: Option<OnFailure>,
+    /// For overwrite: what the diff says to type.
+    #[serde(default)]
+    pub confirmation: Option<String>,
+}
+
+/// A request about one transaction.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TxnBody {
+    /// Chosen by the client.
+    pub request_id: String,
+    /// Which transaction.
+    pub txn: u32,
+}
+
+/// A request about devices.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DevicesBody {
+    /// Chosen by the client.
+    pub request_id: String,
+    /// Devices; for adopt `all`, for drain and undrain a node `n17` names all of its.
+    pub devices: Vec<String>,
+}
+
+/// Parts that broke or work again.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultBody {
+    /// Chosen by the client.
+    pub request_id: String,
+    /// What broke: `n17`, `n17/b0`, `n17/b0.2`.
+    #[serde(default)]
+    pub broken: Vec<String>,
+    /// What works again.
+    #[serde(default)]
+    pub repaired: Vec<String>,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Wait {
+    /// Milliseconds.
+    #[serde(default)]
+    pub(super) wait_ms: u64,
+}

@@ -1,0 +1,51 @@
+//! Answers and refusals as HTTP has them.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use crate::config::Role;
+use crate::controller::Answer;
+
+/// Why a request got no answer from the controller.
+#[derive(Debug)]
+pub(super) enum Problem {
+    Forbidden(Role),
+    Refused(Vec<String>),
+    NotFound(String),
+    Gone,
+    Audit(String),
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (code, reasons) = match self {
+            Self::Forbidden(role) => (
+                StatusCode::FORBIDDEN,
+                vec![format!("this needs the role {role:?}").to_lowercase()],
+            ),
+            Self::Refused(reasons) => (StatusCode::UNPROCESSABLE_ENTITY, reasons),
+            Self::NotFound(what) => (StatusCode::NOT_FOUND, vec![what]),
+            Self::Gone => (StatusCode::SERVICE_UNAVAILABLE, vec!["the daemon is stopping".into()]),
+            Self::Audit(why) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                vec![format!("the audit log cannot be written, so nothing is changed: {why}")],
+            ),
+        };
+        (code, Json(Answer::Refused { reasons })).into_response()
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let code = match &self {
+            Self::Accepted { .. } => StatusCode::ACCEPTED,
+            Self::Done => StatusCode::OK,
+            Self::Conflict { .. } => StatusCode::CONFLICT,
+            Self::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        (code, Json(self)).into_response()
+    }
+}
+
+pub(super) type Reply<T> = Result<Json<T>, Problem>;

@@ -1,0 +1,101 @@
+//! What the handlers share: the way to the runtime, the roles and the audit log.
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::problem::Problem;
+use crate::audit::{Audit, Entry};
+use crate::clock::Clock;
+use crate::config::Role;
+use crate::controller::Answer;
+use crate::metrics::Metrics;
+use crate::record::Asked;
+use crate::runtime::{Call, Runtime};
+use crate::serve::Client;
+
+/// The longest request id.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// What the handlers share.
+#[derive(Clone)]
+pub struct Shared {
+    /// The runtime.
+    pub calls: mpsc::Sender<Call>,
+    /// The audit log.
+    pub audit: Audit,
+    /// The metrics.
+    pub metrics: Metrics,
+    /// Counts changes of anything.
+    pub changes: watch::Receiver<u64>,
+    /// The clocks.
+    pub clock: Clock,
+}
+
+impl Shared {
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Runtime) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let (sender, receiver) = oneshot::channel();
+        let look = Box::new(move |runtime: &Runtime| {
+            let _ = sender.send(look(runtime));
+        });
+        self.calls.send(Call::Look(look)).await.map_err(|_| Problem::Gone)?;
+        receiver.await.map_err(|_| Problem::Gone)
+    }
+
+    /// Asks the controller for a change, on the record.
+    pub(super) async fn change(
+        &self,
+        client: &Client,
+        verb: &str,
+        asked: Asked,
+        role: Role,
+        call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
+    ) -> Result<Answer, Problem> {
+        let result = self.ask(client, asked.clone(), role, call).await;
+        let text = match &result {
+            Ok(answer) => serde_json::to_string(answer).unwrap_or_default(),
+            Err(problem) => format!("{problem:?}"),
+        };
+        let unix_ms = self.clock.now().wall_ms;
+        let Asked { actor, request, digest } = asked;
+        let entry = Entry { unix_ms, actor, verb: verb.into(), request, digest, result: text };
+        let label = match &result {
+            Ok(Answer::Accepted { .. } | Answer::Done) => "ok",
+            Ok(Answer::Conflict { .. }) => "conflict",
+            Ok(Answer::Refused { .. }) | Err(_) => "refused",
+        };
+        self.metrics.requests.with_label_values(&[verb, label]).inc();
+        self.audit.write(&entry).map_err(|error| Problem::Audit(error.to_string()))?;
+        result
+    }
+
+    async fn ask(
+        &self,
+        client: &Client,
+        asked: Asked,
+        role: Role,
+        call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
+    ) -> Result<Answer, Problem> {
+        client.must_have(role).map_err(Problem::Forbidden)?;
+        let id = &asked.request;
+        if id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX {
+            let reason = format!("`request_id` must have 1 to {REQUEST_ID_BYTES_MAX} bytes");
+            return Err(Problem::Refused(vec![reason]));
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.calls.send(call(asked, sender)?).await.map_err(|_| Problem::Gone)?;
+        receiver.await.map_err(|_| Problem::Gone)
+    }
+}
+
+pub(super) fn asked(client: &Client, request_id: &str, body: &impl Serialize) -> Asked {
+    Asked { actor: client.name.clone(), request: request_id.into(), digest: sha256(body) }
+}
+
+pub(super) fn sha256(body: &impl Serialize) -> String {
+    let bytes = serde_json::to_vec(body).unwrap_or_default();
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
