@@ -58,6 +58,16 @@ fn small_queues_drop_and_pauses_do_not() {
 }
 
 #[test]
+fn a_chance_that_rises_marks_fewer_than_a_threshold() {
+    let all = run("switches: {queue: 1MiB, mark_from: 16KiB}\n");
+    let ramp = run(
+        "switches: {queue: 1MiB, mark_from: 16KiB, mark_ramp: {all_from: 512KiB, percent: 10}}\n",
+    );
+    let (all, ramp) = (all.packets.marked, ramp.packets.marked);
+    assert!(ramp > 0 && ramp * 2 < all, "{ramp} of {all}");
+}
+
+#[test]
 fn trimmed_packets_are_counted_and_come_back() {
     let trimming = run("switches: {queue: 16KiB, mark_from: 16KiB, trim: true}\n");
     assert!(trimming.packets.trimmed > 0, "{:?}", trimming.packets);
@@ -88,6 +98,7 @@ fn what_says_nothing_is_refused_with_its_place() {
         ("expect: [no deadlock]\n", "LL0309", "pause"),
         ("expect: [no drops on priority 9]\n", "LL0301", "0 to 6"),
         ("switches: {queue: 1KiB}\n", "LL0313", "1MiB"),
+        ("switches: {mark_ramp: {all_from: 16KiB, percent: 10}}\n", "LL0313", "mark_from"),
         ("switches: {schedule: {weighted: []}}\n", "LL0313", "weighted"),
         (
             "switches: {pause: {priorities: [3], above: 16KiB, resume_at: 17KiB}}\n",

@@ -176,8 +176,8 @@ impl<'a> Story<'a> {
             transport: scenario.transport,
             seed: scenario.seed,
             queueing: scenario.switches.queueing,
+            marking: scenario.switches.marking,
             threads,
-            ..Settings::default()
         };
         let watch = watch.over(links::classes(&network, &installed));
         let engine = match sharing {

@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::file::codes;
-use crate::engine::{Buffer, CONTROL_PRIORITY, LinkSpec, PRIORITIES, Pause, Queueing, Schedule};
+use crate::engine::{
+    Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule,
+};
 
 /// The switches of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub struct Switches {
     pub queue: Bytes,
     /// Backlog from which packets are marked.
     pub mark_from: Bytes,
+    /// Which of them.
+    pub marking: Marking,
     /// Real queues with priorities; nothing: one first-in first-out queue a port.
     pub queueing: Option<Queueing>,
 }
@@ -24,7 +28,12 @@ impl Default for Switches {
     /// 1 MiB a port, marked from an eighth of it, the order of a 100 µs buffer share of a 51.2 Tb/s
     /// switch. An assumption.
     fn default() -> Self {
-        Self { queue: Bytes(1 << 20), mark_from: Bytes(1 << 17), queueing: None }
+        Self {
+            queue: Bytes(1 << 20),
+            mark_from: Bytes(1 << 17),
+            marking: Marking::Threshold,
+            queueing: None,
+        }
     }
 }
 
@@ -58,6 +67,10 @@ pub struct SwitchesFile {
     /// the queue if not written.
     #[serde(default)]
     pub mark_from: Option<Text<Bytes>>,
+    /// Mark with a chance that rises from nothing at `mark_from` to the most at a second backlog, from
+    /// which on every packet is marked. If not written, every packet from `mark_from` on.
+    #[serde(default)]
+    pub mark_ramp: Option<RampFile>,
     /// Which priority sends next. The highest one if not written.
     #[serde(default)]
     pub schedule: Option<ScheduleFile>,
@@ -70,6 +83,17 @@ pub struct SwitchesFile {
     /// Cut data that finds no room to its header and send that on.
     #[serde(default)]
     pub trim: bool,
+}
+
+/// A chance of marks that rises, as DCQCN's switches have it (Kmax and Pmax).
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RampFile {
+    /// Every packet is marked when so much waits before it (Kmax).
+    pub all_from: Text<Bytes>,
+    /// The chance just below that, in per cent (Pmax).
+    #[schemars(range(min = 1, max = 100))]
+    pub percent: u8,
 }
 
 /// Which priority sends next. Acknowledgements go before all of them.
@@ -149,7 +173,29 @@ pub(crate) fn lower_switches(
         pause,
         trim: raw.trim,
     });
-    Switches { queue, mark_from, queueing }
+    let marking = raw
+        .mark_ramp
+        .as_ref()
+        .map_or(Marking::Threshold, |ramp| lower_ramp(ramp, mark_from, check));
+    Switches { queue, mark_from, marking, queueing }
+}
+
+fn lower_ramp(raw: &RampFile, mark_from: Bytes, check: &mut Check<'_>) -> Marking {
+    if raw.all_from.0 <= mark_from || mark_from == Bytes::ZERO {
+        check
+            .error(
+                codes::BAD_QUEUE,
+                "/switches/mark_ramp/all_from",
+                "the chance cannot rise to here",
+            )
+            .also("/switches/mark_from", "it rises from here")
+            .help("write more than `mark_from`, and a `mark_from` above nothing");
+    }
+    let percent = raw.all_from.0.0.saturating_mul(100) / mark_from.0.max(1);
+    Marking::Ramp {
+        full_at_percent: u32::try_from(percent).unwrap_or(u32::MAX),
+        most_percent: u32::from(raw.percent),
+    }
 }
 
 fn lower_schedule(raw: &ScheduleFile, check: &mut Check<'_>) -> Schedule {

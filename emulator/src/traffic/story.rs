@@ -126,8 +126,8 @@ pub(super) fn tell(
         transport: scenario.transport,
         seed: scenario.seed,
         queueing: scenario.switches.queueing,
+        marking: scenario.switches.marking,
         threads,
-        ..Settings::default()
     };
     let links = network.links().len();
     let mut engine = Engine::with_probe(network, settings, watch.over(classes.clone()))?;
