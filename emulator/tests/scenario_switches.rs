@@ -64,7 +64,7 @@ fn a_chance_that_rises_marks_fewer_than_a_threshold() {
         "switches: {queue: 1MiB, mark_from: 16KiB, mark_ramp: {all_from: 512KiB, percent: 10}}\n",
     );
     let (all, ramp) = (all.packets.marked, ramp.packets.marked);
-    assert!(ramp > 0 && ramp * 2 < all, "{ramp} of {all}");
+    assert!(ramp > 0 && ramp * 5 < all * 4, "{ramp} of {all}");
 }
 
 #[test]
