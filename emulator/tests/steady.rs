@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+use lightloom_emulator::capture::Watch;
 use lightloom_emulator::collective::{Collective, Directions, Kind, RingCollective};
 use lightloom_emulator::engine::{
     Arrival, ArrivalLog, BatchId, Engine, Event, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId,
     LinkSpec, Network, NetworkBuilder, PacketCount, PortCount, Role, Route, Settings, VertexId,
 };
+use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, Sharing};
 use lightloom_emulator::steady::{Islands, Stage};
 use lightloom_emulator::transport::{Recovery, Transport, Window};
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -331,4 +333,93 @@ fn the_cases_contain_what_they_are_meant_to_test() {
     }
     println!("of 200: {apart} apart, {twins} with twins, {many} with three simulated or more");
     assert!(apart > 100 && apart < 200 && twins > 20 && many > 30, "{apart} {twins} {many}");
+}
+
+/// How many of two rings are simulated, if the second one is begun so and has cables of these kinds.
+fn simulated(second: (u64, Deed), kinds: Vec<u8>, before: &[(u64, Deed)]) -> usize {
+    let mut world = alike(2);
+    world.rings[1].1 = kinds;
+    let deeds = before.iter().copied().chain([begin(0), second]).collect();
+    let (islands, _) = both_ways(&Case { world, deeds, slice: 1 << 36 }, 1);
+    let reuse = islands.reuse().unwrap();
+    assert_eq!(reuse.islands, 2);
+    reuse.simulated
+}
+
+#[test]
+fn whatever_tells_two_rings_apart_is_seen() {
+    let kinds = vec![0, 1, 0, 1, 0, 0];
+    let ring = |bytes, both, bypass| Deed::Begin { ring: 1, bypass, bytes, both, repeat: 1 };
+    let same = ring(100_000, false, false);
+    assert_eq!(simulated((0, same), kinds.clone(), &[]), 1, "the same");
+    for other in
+        [ring(100_001, false, false), ring(100_000, true, false), ring(100_000, false, true)]
+    {
+        assert_eq!(simulated((0, other), kinds.clone(), &[]), 2, "{other:?}");
+    }
+    assert_eq!(simulated((1, same), kinds.clone(), &[]), 2, "a picosecond later");
+    for place in 0..5 {
+        let mut other = kinds.clone();
+        other[place] = 2;
+        assert_eq!(simulated((0, same), other, &[]), 2, "cable {place}");
+    }
+    // The second ring's links begin behind the six cables of the first.
+    let rate = LinkChange::Rate(BitsPerSecond::from_gbps(50));
+    assert_eq!(simulated((0, same), kinds.clone(), &[(0, Deed::Change(12, rate))]), 2, "a rate");
+    let later = [(9_000_000, Deed::Change(13, rate))];
+    assert_eq!(simulated((0, same), kinds, &later), 2, "a rate in the middle");
+}
+
+const FABRIC: &str = "
+name: test
+hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 3}}
+dcn: {fat_tree: {nodes_per_tor: 2, tors_per_domain: 6}}
+transceiver: {software_delay: 20us}
+jobs: [{name: train, gpus: 64, tp: 16}]
+";
+
+/// Runs forty all-reduces of four rings with these faults, with reuse, proven, and without.
+fn scenario(faults: &str) -> [Outcome; 3] {
+    let text = format!(
+        "
+name: test
+fabric: fabric.yaml
+seed: 7
+collectives: [{{all_reduce: {{name: tensor, bytes: 256KiB, repeat: 40}}}}]
+faults: [{faults}]
+control: {{detection_delay: 20us, planning_delay: 10us}}
+"
+    );
+    let read = &mut |name: &str| {
+        Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
+    };
+    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
+    let Loaded { fabric, scenario } = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    let start = scenario::plan(&fabric, &scenario).unwrap();
+    [Sharing::Reuse, Sharing::Proven, Sharing::Whole].map(|sharing| {
+        let settings = scenario::Settings { threads: 1, watch: Watch::default(), sharing };
+        let run = scenario::run_from(&fabric, &scenario, &start, settings, &mut ());
+        run.unwrap().outcome
+    })
+}
+
+#[test]
+fn a_scenario_has_one_result_with_reuse_and_without() {
+    for faults in [
+        "",
+        "{part: n4, at: 50us}",
+        "{part: n4/b0.1, at: 50us, effect: {rate: 100Gbps}, lasts: 100us}",
+        "{part: n4/b0.1, at: 50us, effect: {flapping: {down: 10us, up: 5us, times: 4}}}",
+        "{part: n4, at: 50us, lasts: 30us}, {part: n12, at: 55us}",
+        "{part: n4/b0.1, at: 50us, effect: {bit_errors: 1e-6}, lasts: 200us}",
+    ] {
+        let [reused, proven, whole] = scenario(faults);
+        assert_eq!(reused, proven, "{faults}");
+        assert_eq!(Outcome { reuse: None, ..reused.clone() }, whole, "{faults}");
+        let draws = faults.contains("bit_errors");
+        assert_eq!(reused.reuse.is_none(), draws, "{faults}: only draws by link keep it whole");
+        if faults.is_empty() {
+            assert!(reused.reuse.unwrap().simulated < 4, "{:?}", reused.reuse);
+        }
+    }
 }
