@@ -35,6 +35,7 @@ mod run;
 mod shard;
 mod store;
 mod switch;
+mod switching;
 
 pub use control::{BitErrors, Event, LinkChange};
 pub use flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
@@ -48,3 +49,4 @@ pub use queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Pause, Que
 pub(crate) use route::Router;
 pub use route::{Route, RouteError};
 pub use run::{Engine, EngineError, PacketCount, Settings};
+pub use switching::Switching;

@@ -7,7 +7,8 @@ mod reference;
 
 use lightloom_emulator::engine::{
     ArrivalLog, BitErrors, Buffer, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec,
-    Marking, Network, NetworkBuilder, Pause, Queueing, Role, Schedule, Settings, VertexId,
+    Marking, Network, NetworkBuilder, Pause, Queueing, Role, Schedule, Settings, Switching,
+    VertexId,
 };
 use lightloom_emulator::transport::{Balance, Recovery, Transport, Window};
 use lightloom_fabric::seed::Seed;
@@ -34,6 +35,9 @@ struct Case {
     balance: Balance,
     queueing: Option<Queueing>,
     marking: Marking,
+    /// Only without real queues.
+    switching: Switching,
+    host_delay: Picoseconds,
     seed: u64,
 }
 
@@ -120,14 +124,20 @@ struct Outcome {
     totals: Totals,
 }
 
-fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<Vec<LinkId>>>) {
-    let settings = Settings {
+fn settings(case: &Case, threads: usize) -> Settings {
+    Settings {
         transport: transport(case),
         seed: Seed(case.seed),
         queueing: case.queueing,
         marking: case.marking,
+        switching: case.switching,
+        host_delay: case.host_delay,
         threads,
-    };
+    }
+}
+
+fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<Vec<LinkId>>>) {
+    let settings = settings(case, threads);
     let mut engine = Engine::with_probe(network(case), settings, ArrivalLog::default()).unwrap();
     for flow in flows(case) {
         engine.add_flow(flow).unwrap();
@@ -187,8 +197,7 @@ fn changes(case: &Case, network: &Network) -> Vec<(SimTime, LinkId, LinkChange)>
 
 fn run_reference(case: &Case, paths: Vec<Vec<Vec<LinkId>>>) -> Outcome {
     let network = network(case);
-    let mut reference =
-        Reference::new(&network, transport(case), case.queueing, (case.marking, Seed(case.seed)));
+    let mut reference = Reference::new(&network, settings(case, 1));
     for (flow, paths) in flows(case).into_iter().zip(paths) {
         reference.add_flow(flow, paths, case.window);
     }
@@ -262,6 +271,16 @@ fn marking() -> impl Strategy<Value = Marking> {
     prop_oneof![Just(Marking::Threshold), ramp]
 }
 
+fn switching() -> impl Strategy<Value = Switching> {
+    prop_oneof![Just(Switching::StoreAndForward), Just(Switching::CutThrough)]
+}
+
+/// None, as long as links, so that ties are frequent, or any.
+fn host_delay() -> impl Strategy<Value = Picoseconds> {
+    let nanoseconds = prop_oneof![2 => Just(0u64), 1 => Just(500), 1 => 1u64..5_000];
+    nanoseconds.prop_map(Picoseconds::from_nanos)
+}
+
 fn case() -> impl Strategy<Value = Case> {
     let rate = prop::sample::select(vec![10u64, 25, 33, 40, 100]);
     let delay = prop::sample::select(vec![100u64, 500, 1_000, 3_000]);
@@ -289,7 +308,7 @@ fn case() -> impl Strategy<Value = Case> {
         prop::collection::vec(flow_case(), 1..9),
         prop::collection::vec((0usize..40, 0u64..30_000, 0u64..60_000), 0..4),
         (1u32..20, recovery, any::<u64>(), balance),
-        (prop::option::of(queueing()), marking()),
+        (prop::option::of(queueing()), marking(), switching(), host_delay()),
         prop::collection::vec((0usize..40, 0u64..30_000, 0u32..20_000), 0..3),
     )
         .prop_map(
@@ -306,6 +325,11 @@ fn case() -> impl Strategy<Value = Case> {
                 balance: rest.3,
                 queueing: switching.0,
                 marking: switching.1,
+                switching: match switching.0 {
+                    None => switching.2,
+                    Some(_) => Switching::StoreAndForward,
+                },
+                host_delay: switching.3,
                 errors,
             },
         )

@@ -109,7 +109,8 @@ pub struct FlowRecord {
     pub delivered: Bytes,
     /// The start asked for.
     pub start: SimTime,
-    /// When the last byte arrived at the receiver; `None` while under way or after cancelling.
+    /// When the last byte arrived at the receiver, or so much later as the host takes
+    /// ([`Settings::host_delay`](super::Settings::host_delay)); `None` while under way or after cancelling.
     pub end: Option<SimTime>,
     /// Data packets sent more than once.
     pub retransmitted: u32,

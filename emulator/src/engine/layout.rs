@@ -77,6 +77,7 @@ impl Layout {
             let index = shard.wires.len() as u32;
             self.wires[link.index()] = Place { shard: shard.index, index };
             shard.wires.push(Wire { link, vertex: local, ..Wire::default() });
+            shard.wire_rates.push(network.link(link).spec.rate);
         }
         let queued = settings.queueing.filter(|_| !role.is_host());
         let links = network.outgoing(vertex).iter().map(|out| (*out, &network.link(*out).spec));

@@ -5,6 +5,7 @@
 //!   departure = max(arrival, free) + size/rate  last bit on the wire
 //!   dropped when backlog + size/rate > capacity; marked when backlog ≥ threshold
 //! ```
+//! A switch that cuts through may begin before the arrival of the last bit ([`Switching`]).
 //! So a packet costs one event per hop: no dequeue event, no queue to walk.
 
 use std::hint::select_unpredictable;
@@ -15,6 +16,7 @@ use super::marking::Ramp;
 use super::network::{Link, LinkId, Role};
 use super::packet::{Packet, flag};
 use super::run::Settings;
+use super::switching::Switching;
 
 /// An output port. Times in picoseconds.
 #[derive(Clone, Debug)]
@@ -193,18 +195,24 @@ impl Port {
         resumes
     }
 
-    /// Sends `packet`, which reaches the port at `now`: returns it as it will reach the far end, or
-    /// nothing when it is dropped.
+    /// How long before its last bit `packet` may be sent by a switch that cuts through; the packet has the
+    /// rate at which it came in where its time stood.
+    pub(crate) fn head_start(&self, packet: &Packet, header: Bytes) -> u64 {
+        let rates = (BitsPerSecond(packet.time), self.rate);
+        Switching::CutThrough.head_start(rates, (Bytes(self.size(packet)), header)).get()
+    }
+
+    /// Sends `packet`, which reaches the port at `now` and may have begun `head_start` before: returns it as
+    /// it will reach the far end, or nothing when it is dropped.
     #[inline]
     pub(crate) fn admit(
         &mut self,
-        now: u64,
+        (now, head_start): (u64, u64),
         packet: Packet,
         count: &mut PortCount,
     ) -> Option<Packet> {
         let (size, occupies) = self.measure(&packet);
-        let begin = self.free.max(now);
-        let backlog = begin - now;
+        let backlog = self.free.max(now) - now;
         if backlog.saturating_add(occupies) > self.capacity {
             count.dropped += 1;
             return None;
@@ -213,7 +221,7 @@ impl Port {
         if marked && let Some(ramp) = &self.ramp {
             marked = ramp.marks(backlog, count.packets);
         }
-        self.free = begin + occupies;
+        self.free = self.free.max(now.saturating_sub(head_start)) + occupies;
         count.marked += u64::from(marked);
         count.packets += 1;
         count.bytes += size;

@@ -1,7 +1,7 @@
 //! The engine itself: holds the shards, opens windows, keeps the records.
 
 use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, SimTime};
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rand::Rng;
 use rayon::prelude::*;
 
@@ -9,12 +9,13 @@ use super::control::{Act, BitErrors, ControlQueue, Event, LinkChange};
 use super::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 use super::layout::{Layout, Place};
 use super::marking::Marking;
-use super::network::{LinkId, Network, VertexId};
+use super::network::{Link, LinkId, Network, VertexId};
 use super::port::{Port, PortCount, wire_bytes};
 use super::probe::{Arrival, NoProbe, Probe};
 use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Queueing};
 use super::route::{FlowName, Route, RouteError, Router};
 use super::shard::{DELIVER, Shard, Shared, Span};
+use super::switching::Switching;
 use crate::transport::{Balancer, Controller, Load, Path, Receiver, Sender, Transport, Window};
 
 /// Keys in a window are 32-bit picoseconds, so a window never spans more than 4 ms.
@@ -35,6 +36,15 @@ pub struct Settings {
     pub queueing: Option<Queueing>,
     /// Which packets long queues mark.
     pub marking: Marking,
+    /// When switches begin to send a packet.
+    pub switching: Switching,
+    /// How long a host takes from the last bit of a packet for one of its flows to what it does because of it:
+    /// the acknowledgement is put on the port, the sender takes the acknowledgement in, the gate of a
+    /// message opens. The end of a flow ([`FlowRecord::end`]) is the arrival of its last packet plus this,
+    /// and [`PacketCount`] counts a packet as in flight until then; what a probe sees is the arrival itself. A
+    /// host that takes one packet after the other at full rate is meant: delays do not add up. Pauses
+    /// are obeyed, and packets of others passed on, at once.
+    pub host_delay: Picoseconds,
     /// How many parts the network is cut into, to be advanced at once on the current rayon pool.
     /// The result does not depend on it.
     pub threads: usize,
@@ -47,13 +57,15 @@ impl Default for Settings {
             seed: Seed(0),
             queueing: None,
             marking: Marking::Threshold,
+            switching: Switching::StoreAndForward,
+            host_delay: Picoseconds::ZERO,
             threads: 1,
         }
     }
 }
 
 impl Settings {
-    /// Whether packets of these sizes can be emulated.
+    /// Whether packets of these sizes, and such switches, can be emulated.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let transport = &self.transport;
         let sizes = [transport.packet(), transport.acknowledgement];
@@ -62,6 +74,9 @@ impl Settings {
         }
         if transport.payload == Bytes::ZERO {
             return Err(EngineError::PacketSize { size: Bytes::ZERO });
+        }
+        if self.switching == Switching::CutThrough && self.queueing.is_some() {
+            return Err(EngineError::QueuesCutThrough);
         }
         Ok(())
     }
@@ -76,6 +91,11 @@ pub enum EngineError {
         /// Data and header.
         size: Bytes,
     },
+    /// Cut-through is there for switches with one first-in first-out queue a port only.
+    #[error(
+        "switches with priorities, pauses or trimming cannot cut through: choose one of the two"
+    )]
+    QueuesCutThrough,
     /// Flows begin and end at hosts.
     #[error("vertex {} is no host: flows begin and end at hosts", vertex.0)]
     NotAHost {
@@ -198,7 +218,7 @@ impl Engine<NoProbe> {
     /// An engine at time zero.
     ///
     /// # Errors
-    /// Packet sizes that cannot be emulated.
+    /// Packet sizes that cannot be emulated; cut-through with real queues.
     pub fn new(network: Network, settings: Settings) -> Result<Self, EngineError> {
         Self::with_probe(network, settings, NoProbe)
     }
@@ -208,7 +228,7 @@ impl<P: Probe> Engine<P> {
     /// An engine whose packets can be watched. Each part of the network gets a copy of `probe`.
     ///
     /// # Errors
-    /// Packet sizes that cannot be emulated.
+    /// Packet sizes that cannot be emulated; cut-through with real queues.
     pub fn with_probe(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
         settings.check()?;
         let transport = &settings.transport;
@@ -222,7 +242,13 @@ impl<P: Probe> Engine<P> {
             settings,
             layout,
             shards,
-            shared: Shared { acknowledgement_bytes, header_bytes, ..Shared::default() },
+            shared: Shared {
+                acknowledgement_bytes,
+                header_bytes,
+                switching: settings.switching,
+                host_delay: settings.host_delay.get(),
+                ..Shared::default()
+            },
             ways: Vec::new(),
             router,
             control: ControlQueue::default(),
@@ -414,14 +440,24 @@ impl<P: Probe> Engine<P> {
     /// A packet and its acknowledgement on an idle path, in picoseconds.
     fn round_trip(&self, path: &[LinkId]) -> u64 {
         let transport = &self.settings.transport;
-        let both_ways = |link: &LinkId| {
-            let there = self.network.link(*link).spec;
-            let back = self.network.link(link.reverse()).spec;
-            let data = there.rate.time_for(transport.packet()) + there.delay;
-            let answer = back.rate.time_for(transport.acknowledgement) + back.delay;
-            (data + answer).get()
-        };
-        path.iter().map(both_ways).sum()
+        let there = self.one_way(path.iter().copied(), transport.packet());
+        let back = path.iter().rev().map(|link| link.reverse());
+        let hosts = self.settings.host_delay.get() * 2;
+        there + self.one_way(back, transport.acknowledgement) + hosts
+    }
+
+    /// A packet on an idle path from its first bit to its last, in picoseconds.
+    fn one_way(&self, path: impl Iterator<Item = LinkId>, size: Bytes) -> u64 {
+        let (switching, header) = (self.settings.switching, self.settings.transport.header);
+        let (mut time, mut comes) = (Picoseconds::ZERO, None);
+        for link in path {
+            let Link { from, spec, .. } = self.network.link(link);
+            let comes = comes.replace(spec.rate).filter(|_| !self.network.role(*from).is_host());
+            let early = |comes| switching.head_start((comes, spec.rate), (size, header));
+            let occupies = spec.rate.time_for(size).0 - comes.map_or(0, |comes| early(comes).0);
+            time += Picoseconds(occupies) + spec.delay;
+        }
+        time.get()
     }
 
     fn idle_path(&self, path: &[LinkId], window: u32) -> Path {
@@ -777,6 +813,8 @@ impl<P: Probe> Engine<P> {
         let role = self.network.role(wanted.from);
         let like = Port::new(link, &wanted, role, &self.settings);
         self.port_of(link).take_rate(&like);
+        let Place { shard, index } = self.layout.wires[link.index()];
+        self.shards[shard as usize].wire_rates[index as usize] = rate;
     }
 
     fn set_paused(&mut self, link: LinkId, priorities: u8) {

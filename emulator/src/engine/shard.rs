@@ -23,7 +23,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
-use lightloom_fabric::units::SimTime;
+use lightloom_fabric::units::{BitsPerSecond, SimTime};
 
 use super::network::LinkId;
 use super::packet::{Packet, flag};
@@ -31,6 +31,7 @@ use super::port::{Port, PortCount};
 use super::probe::{Arrival, Probe, Way};
 use super::ring::Ring;
 use super::switch::Switch;
+use super::switching::Switching;
 use crate::transport::{Receiver, Sender};
 
 /// Ends a route: the packet is delivered.
@@ -44,6 +45,9 @@ pub(crate) struct Shared {
     pub(crate) routes: Vec<u32>,
     pub(crate) acknowledgement_bytes: u16,
     pub(crate) header_bytes: u16,
+    pub(crate) switching: Switching,
+    /// Between the arrival of a packet at a host and what it does because of it, in picoseconds.
+    pub(crate) host_delay: u64,
 }
 
 /// A stretch of simulated time, in picoseconds.
@@ -92,12 +96,14 @@ pub(crate) struct Host {
     pull_due: u64,
     /// Flow starts to come, and flows whose rate lets them send again: time, flow, sending end.
     starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Packets that have come in and that the host acts on at the time they bear, in order.
+    inside: VecDeque<Packet>,
 }
 
 impl Default for Host {
     fn default() -> Self {
-        let (active, starts) = (Vec::new(), BinaryHeap::new());
-        Self { active, timer_due: u64::MAX, pull_due: u64::MAX, starts }
+        let (active, starts, inside) = (Vec::new(), BinaryHeap::new(), VecDeque::new());
+        Self { active, timer_due: u64::MAX, pull_due: u64::MAX, starts, inside }
     }
 }
 
@@ -154,6 +160,8 @@ pub(crate) struct Shard<P> {
     /// By port of a host: sending ends that have data for it, the next one first.
     ready: Vec<VecDeque<u32>>,
     pub(crate) wires: Vec<Wire>,
+    /// By wire: how fast packets come in.
+    pub(crate) wire_rates: Vec<BitsPerSecond>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) senders: Vec<Sender>,
     pub(crate) receivers: Vec<Receiver>,
@@ -172,6 +180,8 @@ pub(crate) struct Shard<P> {
 #[derive(Clone, Debug, Default)]
 struct Scratch {
     arrivals: Vec<Packet>,
+    /// What takes their place at a host with a delay.
+    acted_on: Vec<Packet>,
     /// By place: bytes that came in by its wire, or somewhat more.
     came: Vec<u64>,
     /// Arrivals by output port, as time in the window (upper half) and index (lower half). The index
@@ -195,6 +205,7 @@ impl<P: Probe> Shard<P> {
             counts: Vec::new(),
             ready: Vec::new(),
             wires: Vec::new(),
+            wire_rates: Vec::new(),
             hosts: Vec::new(),
             senders: Vec::new(),
             receivers: Vec::new(),
@@ -237,12 +248,13 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Packets on their way here.
+    /// Packets on their way here, and those that a host has not acted on yet.
     pub(crate) fn in_flight(&self) -> u64 {
         let wires = self.wires.iter().map(|wire| wire.queue.len());
         let inboxes = self.inboxes.iter().map(|inbox| inbox.packets.len());
+        let inside = self.hosts.iter().map(|host| host.inside.len());
         let waiting = self.switches.iter().flatten().map(|switch| switch.waiting()).sum::<u64>();
-        wires.chain(inboxes).sum::<usize>() as u64 + waiting
+        wires.chain(inboxes).chain(inside).sum::<usize>() as u64 + waiting
     }
 
     /// Whether nothing is on its way here, and no flow that begins here has anything to send any more.

@@ -178,6 +178,7 @@ impl<'a> Story<'a> {
             queueing: scenario.switches.queueing,
             marking: scenario.switches.marking,
             threads,
+            ..Settings::default()
         };
         let watch = watch.over(links::classes(&network, &installed));
         let engine = match sharing {

@@ -128,6 +128,7 @@ pub(super) fn tell(
         queueing: scenario.switches.queueing,
         marking: scenario.switches.marking,
         threads,
+        ..Settings::default()
     };
     let links = network.links().len();
     let mut engine = Engine::with_probe(network, settings, watch.over(classes.clone()))?;

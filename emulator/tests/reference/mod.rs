@@ -3,17 +3,19 @@
 //! the paths of the flows and the vocabulary.
 //!
 //! Order of events: time; then link changes, ends of transmissions, flow starts (by flow), arrivals
-//! (by link), timeouts (by flow), turns of the flows that wait for a host's free port (by link).
+//! (by link), what hosts do after a delay (by link), timeouts (by flow), turns of the flows that wait for a host's free port (by link).
 
 mod queued;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use lightloom_emulator::engine::{FlowSpec, LinkChange, LinkId, Marking, Network, Queueing};
+use lightloom_emulator::engine::{
+    FlowSpec, LinkChange, LinkId, Marking, Network, Queueing, Settings, Switching,
+};
 use lightloom_emulator::transport::{Balance, Recovery, Transport};
 use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use rand::Rng;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,8 @@ enum What {
     Sent,
     Start,
     Arrive(Packet),
+    /// The host takes in what has arrived before.
+    TakeIn(Packet),
     TimeOut,
     Turn,
 }
@@ -79,6 +83,8 @@ impl PartialOrd for Event {
 struct Port {
     queue: VecDeque<(Packet, u64)>,
     sending: Option<(Packet, u64)>,
+    /// Since when nothing has been sent, if nothing is.
+    idle_since: u64,
     down: bool,
     generation: u64,
     /// Packets let in so far, and transmissions begun.
@@ -166,6 +172,8 @@ pub(crate) struct Reference<'a> {
     ports: Vec<Port>,
     queueing: Option<Queueing>,
     marking: Marking,
+    switching: Switching,
+    host_delay: Picoseconds,
     seed: Seed,
     queues: Vec<queued::Queues>,
     flows: Vec<Flow>,
@@ -177,18 +185,16 @@ pub(crate) struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    pub(crate) fn new(
-        network: &'a Network,
-        transport: Transport,
-        queueing: Option<Queueing>,
-        (marking, seed): (Marking, Seed),
-    ) -> Self {
+    pub(crate) fn new(network: &'a Network, settings: Settings) -> Self {
+        let Settings { transport, queueing, marking, switching, host_delay, seed, .. } = settings;
         Self {
             network,
             transport,
             ports: network.links().iter().map(|_| Port::default()).collect(),
             queueing,
             marking,
+            switching,
+            host_delay,
             seed,
             queues: network.links().iter().map(|_| queued::Queues::default()).collect(),
             flows: Vec::new(),
@@ -265,6 +271,7 @@ impl<'a> Reference<'a> {
             }
             What::Sent => {}
             What::Arrive(_) => self.totals.lost += 1,
+            What::TakeIn(packet) => self.take_in(&packet),
             What::Start => {
                 self.flows[number].started = true;
                 self.send(number);
@@ -324,13 +331,14 @@ impl<'a> Reference<'a> {
         let port = &mut self.ports[link];
         let down = change == LinkChange::Down;
         port.down = down;
+        port.idle_since = self.now;
         if down {
             self.totals.lost += port.queue.len() as u64 + u64::from(port.sending.is_some());
             port.queue.clear();
             port.sending = None;
             port.generation += 1;
         } else {
-            self.plan(self.now, 5, link, 0, What::Turn);
+            self.plan(self.now, 6, link, 0, What::Turn);
         }
     }
 
@@ -362,19 +370,35 @@ impl<'a> Reference<'a> {
         }
         self.ports[link.index()].let_in += 1;
         packet.wrong = self.is_wrong(link, self.ports[link.index()].let_in, packet.wire_bytes);
+        let head =
+            ingress.map_or(self.now, |ingress| self.head_in(ingress, link, packet.wire_bytes));
         self.ports[link.index()].queue.push_back((packet, occupies));
-        self.start_sending(link.index());
+        self.start_sending(link.index(), head);
     }
 
-    fn start_sending(&mut self, link: usize) {
+    /// When so much of a packet whose last bit comes by `ingress` now had come that `link` may send it.
+    fn head_in(&self, ingress: LinkId, link: LinkId, wire_bytes: u64) -> u64 {
+        let (comes, leaves) = (self.network.link(ingress), self.network.link(link));
+        let stores = self.switching == Switching::StoreAndForward;
+        if stores || self.network.role(leaves.from).is_host() || leaves.spec.rate > comes.spec.rate
+        {
+            return self.now;
+        }
+        let [all, header] = [wire_bytes, self.transport.header.0.clamp(1, wire_bytes)]
+            .map(|bytes| comes.spec.rate.time_for(Bytes(bytes)).0);
+        self.now - all + header
+    }
+
+    /// Sends what is next, whose header has been in since `head`, if nothing is being sent.
+    fn start_sending(&mut self, link: usize, head: u64) {
         let port = &mut self.ports[link];
         if port.sending.is_some() {
             return;
         }
         if port.queue.is_empty() && !port.waiting.is_empty() {
-            self.plan(self.now, 5, link, 0, What::Turn);
+            self.plan(self.now, 6, link, 0, What::Turn);
         } else if let Some((packet, occupies)) = port.queue.pop_front() {
-            let until = self.now + occupies;
+            let until = port.idle_since.max(head) + occupies;
             port.sending = Some((packet, until));
             let generation = port.generation;
             self.plan(until, 1, link, generation, What::Sent);
@@ -394,7 +418,8 @@ impl<'a> Reference<'a> {
         } else {
             self.plan(arrival, 3, link, generation, What::Arrive(packet));
         }
-        self.start_sending(link);
+        self.ports[link].idle_since = self.now;
+        self.start_sending(link, self.now);
     }
 
     fn arrive(&mut self, link: LinkId, mut packet: Packet) {
@@ -412,12 +437,20 @@ impl<'a> Reference<'a> {
         });
         if let Some(next) = packet.way.pop_front() {
             self.enqueue(next, packet, Some(link));
-        } else if packet.acknowledgement {
-            self.totals.delivered += 1;
-            self.acknowledged(&packet);
+        } else if self.host_delay == Picoseconds::ZERO {
+            self.take_in(&packet);
         } else {
-            self.totals.delivered += 1;
-            self.data(&packet);
+            let later = self.now + self.host_delay.0;
+            self.plan(later, 4, link.index(), 0, What::TakeIn(packet));
+        }
+    }
+
+    fn take_in(&mut self, packet: &Packet) {
+        self.totals.delivered += 1;
+        if packet.acknowledgement {
+            self.acknowledged(packet);
+        } else {
+            self.data(packet);
         }
     }
 
@@ -546,7 +579,7 @@ impl<'a> Reference<'a> {
         flow.timer_generation += 1;
         let generation = flow.timer_generation;
         if let Some(deadline) = deadline {
-            self.plan(deadline, 4, number, generation, What::TimeOut);
+            self.plan(deadline, 5, number, generation, What::TimeOut);
         }
     }
 
@@ -570,7 +603,7 @@ impl<'a> Reference<'a> {
         let link = self.flows[number].paths[0][0].index();
         if self.choose(number).is_some() && !self.ports[link].waiting.contains(&number) {
             self.ports[link].waiting.push_back(number);
-            self.plan(self.now, 5, link, 0, What::Turn);
+            self.plan(self.now, 6, link, 0, What::Turn);
         }
     }
 

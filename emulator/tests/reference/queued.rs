@@ -246,7 +246,7 @@ impl Reference<'_> {
         if self.has_queues(port) {
             self.send_from_queues(port);
         } else {
-            self.plan(self.now, 5, port.index(), 0, What::Turn);
+            self.plan(self.now, 6, port.index(), 0, What::Turn);
         }
     }
 

@@ -1,6 +1,11 @@
 //! Switches with one first-in first-out queue a port: departures are known on arrival.
 
+use lightloom_fabric::units::Bytes;
+
 use super::{Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
+use crate::engine::packet::Packet;
+use crate::engine::port::Port;
+use crate::engine::switching::Switching;
 
 impl<P: Probe> Shard<P> {
     pub(super) fn advance_switch(&mut self, shared: &Shared, index: usize, span: Span) {
@@ -9,8 +14,8 @@ impl<P: Probe> Shard<P> {
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         arrivals.clear();
         let mut due = u64::MAX;
-        for wire in &mut self.wires[vertex.wires()] {
-            let mut taken = 0;
+        for (number, wire) in vertex.wires().zip(&mut self.wires[vertex.wires()]) {
+            let (mut taken, before) = (0, arrivals.len());
             while taken < wire.queue.len() {
                 let packet = *wire.queue.at(taken);
                 if packet.time >= span.end {
@@ -25,18 +30,37 @@ impl<P: Probe> Shard<P> {
                 taken += 1;
             }
             wire.queue.forget(taken);
+            if shared.switching == Switching::CutThrough {
+                // A packet's time stands in its key as well: its place is free.
+                let rate = self.wire_rates[number];
+                arrivals[before..].iter_mut().for_each(|packet| *packet = packet.at(rate.0));
+            }
         }
         self.due[index] = due;
         self.worked += arrivals.len() as u64;
         for (place, port) in vertex.ports().enumerate() {
             if !self.scratch.by_port[place].is_empty() {
-                self.forward(port, place, span.start);
+                let header = Bytes(shared.header_bytes.into());
+                match shared.switching {
+                    Switching::StoreAndForward => self.forward(port, place, span.start, |_, _| 0),
+                    Switching::CutThrough => {
+                        let early = |port: &Port, packet: &Packet| port.head_start(packet, header);
+                        self.forward(port, place, span.start, early);
+                    }
+                }
             }
         }
     }
 
-    /// Sends the arrivals listed for one output port, in order.
-    fn forward(&mut self, port: usize, place: usize, start: u64) {
+    /// Sends the arrivals listed for one output port, in order; `head_start` tells how long before its last
+    /// bit is in a packet may be sent.
+    fn forward(
+        &mut self,
+        port: usize,
+        place: usize,
+        start: u64,
+        head_start: impl Fn(&Port, &Packet) -> u64,
+    ) {
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let keys = &mut by_port[place];
         let link = self.port_links[port];
@@ -54,7 +78,8 @@ impl<P: Probe> Shard<P> {
             if P::SEES_QUEUES {
                 self.probe.queued(link, port.backlog(now));
             }
-            let Some(sent) = port.admit(now, packet, count) else { continue };
+            let head_start = head_start(port, &packet);
+            let Some(sent) = port.admit((now, head_start), packet, count) else { continue };
             if port.corrupts(&sent, count.packets) {
                 count.lost += 1;
                 continue;

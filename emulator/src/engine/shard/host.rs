@@ -62,6 +62,32 @@ impl<P: Probe> Shard<P> {
         if sources > 1 {
             keys.sort_unstable();
         }
+        if shared.host_delay > 0 {
+            self.hold_back(shared, index, span);
+        }
+    }
+
+    /// Puts what ends at this host aside for its delay, and lists what it acts on in this window instead.
+    /// Its interface passes on what only comes through, and obeys pauses, at once.
+    fn hold_back(&mut self, shared: &Shared, index: usize, span: Span) {
+        let Scratch { arrivals, acted_on, by_port, .. } = &mut self.scratch;
+        let (keys, inside) = (&mut by_port[0], &mut self.hosts[index].inside);
+        acted_on.clear();
+        for key in keys.drain(..) {
+            let packet = arrivals[key as u32 as usize];
+            let ends = |packet: &Packet| shared.routes[packet.cursor() as usize] == DELIVER;
+            if !packet.is_pause_frame() && ends(&packet) {
+                inside.push_back(packet.at(packet.time + shared.host_delay));
+            } else {
+                acted_on.push(packet);
+            }
+        }
+        let due = inside.partition_point(|packet| packet.time < span.end);
+        acted_on.extend(inside.drain(..due));
+        let places = acted_on.iter().zip(0u64..);
+        keys.extend(places.map(|(packet, place)| (packet.time - span.start) << 32 | place));
+        keys.sort_unstable();
+        std::mem::swap(arrivals, acted_on);
     }
 
     fn set_host_due(&mut self, index: usize) {
@@ -69,6 +95,7 @@ impl<P: Probe> Shard<P> {
         let host = &self.hosts[index];
         let start = host.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time);
         let mut due = start.min(host.timer_due).min(host.pull_due);
+        due = host.inside.front().map_or(due, |packet| due.min(packet.time));
         for wire in &self.wires[vertex.wires()] {
             due = wire.queue.front().map_or(due, |packet| due.min(packet.time));
         }
@@ -308,7 +335,7 @@ impl<P: Probe> Shard<P> {
         if P::SEES_QUEUES {
             self.probe.queued(self.port_links[place], port.backlog(now));
         }
-        let Some(packet) = port.admit(now, packet, count) else { return };
+        let Some(packet) = port.admit((now, 0), packet, count) else { return };
         if port.corrupts(&packet, count.packets) {
             count.lost += 1;
             return;
