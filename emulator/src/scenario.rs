@@ -86,6 +86,8 @@ pub struct Scenario {
     pub transport: Transport,
     /// How the switches of the data-centre network queue.
     pub switches: Switches,
+    /// How long a host takes from a packet's last bit to what it does because of it.
+    pub host_delay: Picoseconds,
     /// The run is stopped here.
     pub time_limit: SimTime,
     /// Whether the scenario asks for that, rather than nobody having said anything.

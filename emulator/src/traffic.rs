@@ -49,6 +49,8 @@ pub struct TrafficScenario {
     pub plant: Arc<Plant>,
     /// How the switches queue.
     pub switches: Switches,
+    /// How long a host takes from a packet's last bit to what it does because of it.
+    pub host_delay: Picoseconds,
     /// How flows are sent.
     pub transport: Transport,
     /// What is sent.

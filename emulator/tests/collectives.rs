@@ -8,7 +8,8 @@ use lightloom_emulator::collective::{
     Kind, RingCollective, Shift, TorusAllReduce, Tree, TreeOperation, message_time, start_bag,
 };
 use lightloom_emulator::engine::{
-    Engine, Event, FlowSpec, LinkSpec, NetworkBuilder, Plane, Role, Route, Settings, VertexId,
+    Engine, Event, FlowSpec, LinkSpec, NetworkBuilder, Plane, Role, Route, Settings, Switching,
+    VertexId,
 };
 use lightloom_emulator::topology::{LeafSpine, Ring, RingShape, Torus};
 use lightloom_emulator::transport::{Transport, Window};
@@ -305,6 +306,7 @@ proptest! {
     fn a_single_message_takes_the_closed_form(
         hops in prop::collection::vec((prop::sample::select(vec![25u64, 33, 100, 400]), 50u64..3_000), 1..6),
         size in 0u64..60_000,
+        (cut_through, host_delay) in (any::<bool>(), 0u64..2_000),
     ) {
         let mut builder = NetworkBuilder::new();
         let first = builder.add(Role::Host);
@@ -320,11 +322,16 @@ proptest! {
             window: Window::Packets(1_000),
             ..Transport::default()
         };
-        let settings = Settings { transport, ..Settings::default() };
+        let settings = Settings {
+            transport,
+            switching: if cut_through { Switching::CutThrough } else { Switching::StoreAndForward },
+            host_delay: Picoseconds::from_nanos(host_delay),
+            ..Settings::default()
+        };
         let mut engine = Engine::new(network, settings).unwrap();
         let flow = engine.add_flow(FlowSpec::new(first, at, Bytes(size))).unwrap();
         engine.run(LIMIT);
-        let expected = message_time(engine.network(), &transport, engine.path(flow), Bytes(size));
+        let expected = message_time(engine.network(), &settings, engine.path(flow), Bytes(size));
         prop_assert_eq!(engine.record(flow).end, Some(SimTime(expected.get())));
     }
 }

@@ -5,6 +5,7 @@
 
 use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome};
 use lightloom_fabric::document::Diagnostic;
+use lightloom_fabric::units::Picoseconds;
 
 /// Two groups of 16 GPUs under eight ToRs, whose uplinks carry a quarter of what comes from below.
 const FABRIC: &str = "
@@ -75,6 +76,22 @@ fn trimmed_packets_are_counted_and_come_back() {
 }
 
 #[test]
+fn cut_through_saves_and_slow_hosts_cost_what_their_closed_forms_say() {
+    let ideal = |more: &str| {
+        let outcome = run(&format!("switches: {{queue: 64MiB, mark_from: 64MiB{more}\n"));
+        for collective in &outcome.collectives {
+            let took = collective.end.unwrap().since(collective.start);
+            assert!(took >= collective.ideal, "{more}: {took} beats {}", collective.ideal);
+        }
+        outcome.collectives[0].ideal
+    };
+    let plain = ideal("}");
+    assert!(ideal(", cut_through: true}") < plain);
+    // An all-reduce between two groups is two steps, and each ends in a host.
+    assert_eq!(ideal("}\ntransport: {host_delay: 3us}"), plain + Picoseconds::from_micros(6));
+}
+
+#[test]
 fn congestion_control_and_spraying_are_chosen_in_the_file() {
     let fixed = run("");
     for congestion in ["dctcp", "dcqcn", "swift", "nscc"] {
@@ -105,6 +122,7 @@ fn what_says_nothing_is_refused_with_its_place() {
             "LL0313",
             "above",
         ),
+        ("switches: {cut_through: true, trim: true}\n", "LL0313", "leave out"),
         ("transport: {window_percent: 100, window_packets: 4}\n", "LL0304", "either"),
     ] {
         let (loaded, mistakes) = load(&format!("{SCENARIO}{more}"));

@@ -6,7 +6,8 @@ use lightloom_emulator::capture::Watch;
 use lightloom_emulator::collective::{Collective, Directions, Kind, RingCollective};
 use lightloom_emulator::engine::{
     Arrival, ArrivalLog, BatchId, Engine, Event, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId,
-    LinkSpec, Network, NetworkBuilder, PacketCount, PortCount, Role, Route, Settings, VertexId,
+    LinkSpec, Network, NetworkBuilder, PacketCount, PortCount, Role, Route, Settings, Switching,
+    VertexId,
 };
 use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, Sharing};
 use lightloom_emulator::steady::{Islands, Stage};
@@ -197,8 +198,15 @@ fn comparable(all: &[(Arrival, FlowId)]) -> Vec<(SimTime, LinkId, u32, [bool; 2]
 }
 
 fn both_ways(case: &Case, threads: usize) -> (Islands<ArrivalLog>, usize) {
+    let plain = Settings { transport: case.world.transport, threads, ..Settings::default() };
+    let switching = Switching::CutThrough;
+    let slow = Settings { switching, host_delay: Picoseconds::from_nanos(700), ..plain };
+    run_both_ways(case, slow);
+    run_both_ways(case, plain)
+}
+
+fn run_both_ways(case: &Case, settings: Settings) -> (Islands<ArrivalLog>, usize) {
     let (network, rings) = build(&case.world);
-    let settings = Settings { transport: case.world.transport, threads, ..Settings::default() };
     let mut islands = Islands::new(network.clone(), settings, ArrivalLog::default()).unwrap();
     let ours = drive(&mut islands, case, &rings);
     let mut engine = Engine::with_probe(network, settings, ArrivalLog::default()).unwrap();

@@ -28,14 +28,13 @@ pub fn start_bag<P: Probe>(
         let (message, begins) = (spec.message, spec.start.max(now));
         let flow: FlowId = engine.add_flow(spec.in_batch(batch))?;
         let path = engine.path(flow);
-        let (network, transport) = (engine.network(), engine.transport());
-        longest =
-            longest.max(begins.since(start) + message_time(network, transport, path, message));
+        let (network, settings) = (engine.network(), engine.settings());
+        longest = longest.max(begins.since(start) + message_time(network, settings, path, message));
         if engine.paths(flow).len() == 1 {
             let ends = [path[0], path[path.len() - 1]];
             for end in ends.into_iter().take(path.len()) {
                 let (sum, first) = busy.entry(end).or_insert((Picoseconds::ZERO, begins));
-                *sum += wire_time(network, transport, &[end], message);
+                *sum += wire_time(network, &settings.transport, &[end], message);
                 *first = begins.min(*first);
             }
         }

@@ -75,14 +75,14 @@ impl<'a, P: Probe> Draft<'a, P> {
     /// message `k` arrives at the later of (what it waits for) + its time over the path, and (message
     /// `k-1` of the flow) + its time on the slowest link.
     fn longest_chain(&self) -> Picoseconds {
-        let (network, transport) = (self.engine.network(), self.engine.transport());
+        let (network, settings) = (self.engine.network(), self.engine.settings());
         let times: Vec<_> = self
             .flows
             .iter()
             .map(|drawn| {
                 let path = self.engine.path(drawn.flow);
-                let alone = message_time(network, transport, path, drawn.message);
-                (alone, wire_time(network, transport, path, drawn.message))
+                let alone = message_time(network, settings, path, drawn.message);
+                (alone, wire_time(network, &settings.transport, path, drawn.message))
             })
             .collect();
         let places: FxHashMap<FlowId, usize> =

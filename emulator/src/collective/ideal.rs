@@ -2,42 +2,50 @@
 
 use lightloom_fabric::units::{Bytes, Picoseconds};
 
-use crate::engine::{LinkId, Network};
+use crate::engine::{Link, LinkId, Network, Settings};
 use crate::transport::Transport;
 
-/// From the moment a message may be sent to the arrival of its last byte, over an idle path whose
+/// From the moment a message may be sent until the far host has its last byte, over an idle path whose
 /// window does not hold it up.
 ///
-/// Packets are stored and forwarded. Of `k` full packets that take `f_h` on hop `h`, the last has left
+/// Of `k` full packets that take `f_h` on hop `h`, the last has left
 /// hop `h` at `Σ f + (k-1)·max f + Σ delay`, sums and maximum over the hops so far: a line of servers
-/// with fixed service times. The last packet may be short and follows the one before it.
+/// with fixed service times. The last packet may be short and follows the one before it. Where a switch cuts
+/// through ([`Switching`](crate::engine::Switching)), a packet begins hop `h` before it is in, which is
+/// subtracted from the sum.
 ///
 /// # Panics
 /// If the path is empty.
 #[must_use]
 pub fn message_time(
     network: &Network,
-    transport: &Transport,
+    settings: &Settings,
     path: &[LinkId],
     message: Bytes,
 ) -> Picoseconds {
     assert!(!path.is_empty(), "a path has links");
+    let transport = &settings.transport;
     let full_packets = transport.packets_for(message) - 1;
     let last_size = transport.last_packet(message);
     let (mut sum, mut slowest, mut delays) = (0, 0, 0);
-    let mut last = 0;
-    for link in path.iter().map(|link| network.link(*link).spec) {
+    let (mut last, mut before_it) = (0, None);
+    for id in path {
+        let Link { spec: link, .. } = *network.link(*id);
+        let head_start = |size| settings.head_start(network, (before_it, *id), size).get();
         let full = link.rate.time_for(transport.packet()).get();
-        sum += full;
+        sum += full - head_start(transport.packet());
         slowest = slowest.max(full);
         let before = match full_packets {
             0 => 0,
             packets => sum + (packets - 1) * slowest + delays,
         };
-        last = before.max(last) + link.rate.time_for(last_size).get() + link.delay.get();
+        last = before.max(last - head_start(last_size))
+            + link.rate.time_for(last_size).get()
+            + link.delay.get();
         delays += link.delay.get();
+        before_it = Some(*id);
     }
-    Picoseconds(last)
+    Picoseconds(last) + settings.host_delay
 }
 
 /// How long a message occupies the slowest link of a path.

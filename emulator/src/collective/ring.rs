@@ -130,11 +130,11 @@ impl RingCollective {
         flows: &[FlowId],
         next: impl Fn(usize) -> usize,
     ) -> Picoseconds {
-        let (network, transport) = (engine.network(), engine.transport());
+        let (network, settings) = (engine.network(), engine.settings());
         let edge = |flow: &FlowId| {
             let path = engine.path(*flow);
-            let time = message_time(network, transport, path, self.piece());
-            (time, wire_time(network, transport, path, self.piece()))
+            let time = message_time(network, settings, path, self.piece());
+            (time, wire_time(network, &settings.transport, path, self.piece()))
         };
         let edges: Vec<_> = flows.iter().map(edge).collect();
         let steps = self.steps() as usize;

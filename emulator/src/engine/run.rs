@@ -65,6 +65,22 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// How long before the last bit of a packet is in it may go on by the second link, when it came by the
+    /// first one.
+    pub(crate) fn head_start(
+        &self,
+        network: &Network,
+        (came, leaves): (Option<LinkId>, LinkId),
+        size: Bytes,
+    ) -> Picoseconds {
+        let Link { from, spec, .. } = network.link(leaves);
+        let Some(came) = came.filter(|_| !network.role(*from).is_host()) else {
+            return Picoseconds::ZERO;
+        };
+        let rates = (network.link(came).spec.rate, spec.rate);
+        self.switching.head_start(rates, (size, self.transport.header))
+    }
+
     /// Whether packets of these sizes, and such switches, can be emulated.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let transport = &self.transport;
@@ -448,16 +464,14 @@ impl<P: Probe> Engine<P> {
 
     /// A packet on an idle path from its first bit to its last, in picoseconds.
     fn one_way(&self, path: impl Iterator<Item = LinkId>, size: Bytes) -> u64 {
-        let (switching, header) = (self.settings.switching, self.settings.transport.header);
-        let (mut time, mut comes) = (Picoseconds::ZERO, None);
+        let (mut time, mut came) = (0, None);
         for link in path {
-            let Link { from, spec, .. } = self.network.link(link);
-            let comes = comes.replace(spec.rate).filter(|_| !self.network.role(*from).is_host());
-            let early = |comes| switching.head_start((comes, spec.rate), (size, header));
-            let occupies = spec.rate.time_for(size).0 - comes.map_or(0, |comes| early(comes).0);
-            time += Picoseconds(occupies) + spec.delay;
+            let spec = self.network.link(link).spec;
+            let early = self.settings.head_start(&self.network, (came, link), size);
+            time += (spec.rate.time_for(size) + spec.delay).get() - early.get();
+            came = Some(link);
         }
-        time.get()
+        time
     }
 
     fn idle_path(&self, path: &[LinkId], window: u32) -> Path {

@@ -309,6 +309,7 @@ fn lower(
             planning_delay: raw.control.planning_delay.0,
         },
         transport,
+        host_delay: raw.transport.host_delay.0,
         switches,
         time_limit: SimTime(raw.time_limit.0.get()),
         ends_at_limit: check.is_written("/time_limit"),

@@ -177,8 +177,9 @@ impl<'a> Story<'a> {
             seed: scenario.seed,
             queueing: scenario.switches.queueing,
             marking: scenario.switches.marking,
+            switching: scenario.switches.switching,
+            host_delay: scenario.host_delay,
             threads,
-            ..Settings::default()
         };
         let watch = watch.over(links::classes(&network, &installed));
         let engine = match sharing {

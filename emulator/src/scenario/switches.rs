@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::file::codes;
 use crate::engine::{
-    Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule,
+    Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule, Switching,
 };
 
 /// The switches of a scenario.
@@ -22,6 +22,8 @@ pub struct Switches {
     pub marking: Marking,
     /// Real queues with priorities; nothing: one first-in first-out queue a port.
     pub queueing: Option<Queueing>,
+    /// When they begin to send a packet.
+    pub switching: Switching,
 }
 
 impl Default for Switches {
@@ -33,6 +35,7 @@ impl Default for Switches {
             mark_from: Bytes(1 << 17),
             marking: Marking::Threshold,
             queueing: None,
+            switching: Switching::StoreAndForward,
         }
     }
 }
@@ -83,6 +86,10 @@ pub struct SwitchesFile {
     /// Cut data that finds no room to its header and send that on.
     #[serde(default)]
     pub trim: bool,
+    /// Begin to send a packet when its header is in, where the port is free and not faster than the link the
+    /// packet comes by. Not with `schedule`, `buffer`, `pause` or `trim`.
+    #[serde(default)]
+    pub cut_through: bool,
 }
 
 /// A chance of marks that rises, as DCQCN's switches have it (Kmax and Pmax).
@@ -173,11 +180,22 @@ pub(crate) fn lower_switches(
         pause,
         trim: raw.trim,
     });
+    let switching = lower_switching(raw.cut_through, real, check);
     let marking = raw
         .mark_ramp
         .as_ref()
         .map_or(Marking::Threshold, |ramp| lower_ramp(ramp, mark_from, check));
-    Switches { queue, mark_from, marking, queueing }
+    Switches { queue, mark_from, marking, queueing, switching }
+}
+
+fn lower_switching(cut_through: bool, real_queues: bool, check: &mut Check<'_>) -> Switching {
+    if cut_through && real_queues {
+        let message = "switches with priorities, pauses or trimming cannot cut through";
+        check
+            .error(codes::BAD_QUEUE, "/switches/cut_through", message)
+            .help("leave out `cut_through`, or all of `schedule`, `buffer`, `pause` and `trim`");
+    }
+    if cut_through { Switching::CutThrough } else { Switching::StoreAndForward }
 }
 
 fn lower_ramp(raw: &RampFile, mark_from: Bytes, check: &mut Check<'_>) -> Marking {

@@ -39,6 +39,9 @@ pub struct TransportFile {
     pub recovery: Option<RecoveryFile>,
     /// Without progress for so long, everything in flight counts as lost.
     pub timeout: Text<Picoseconds>,
+    /// From the last bit of a packet at a host to what it does because of it: acknowledge, send more, begin
+    /// what waited for it. Counted in the times of flows.
+    pub host_delay: Text<Picoseconds>,
 }
 
 impl Default for TransportFile {
@@ -54,6 +57,7 @@ impl Default for TransportFile {
             balance: BalanceFile::PerFlow,
             recovery: None,
             timeout: Text(timeout),
+            host_delay: Text(Picoseconds::ZERO),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::engine::{
     Arrival, ArrivalLog, BatchId, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate,
     LinkChange, LinkId, Network, NoProbe, PRIORITIES, PacketCount, PortCount, Probe, Settings,
 };
-use crate::transport::{Balance, Transport};
+use crate::transport::Balance;
 
 /// A probe that can be put on a part of the network.
 pub trait LocalProbe: Probe {
@@ -243,10 +243,10 @@ impl<P: LocalProbe> Stage for Islands<P> {
             Mode::Whole(engine) => engine.network(),
         }
     }
-    fn transport(&self) -> &Transport {
+    fn settings(&self) -> &Settings {
         match &self.mode {
-            Mode::Apart(apart) => &apart.settings.transport,
-            Mode::Whole(engine) => engine.transport(),
+            Mode::Apart(apart) => &apart.settings,
+            Mode::Whole(engine) => engine.settings(),
         }
     }
     fn now(&self) -> SimTime {

@@ -4,7 +4,7 @@ use lightloom_fabric::units::SimTime;
 
 use crate::engine::{
     BatchId, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate, LinkChange, LinkId,
-    Network, PacketCount, PortCount, Probe,
+    Network, PacketCount, PortCount, Probe, Settings,
 };
 use crate::transport::Transport;
 
@@ -17,7 +17,11 @@ pub trait Stage {
     /// See [`Engine::network`].
     fn network(&self) -> &Network;
     /// See [`Engine::transport`].
-    fn transport(&self) -> &Transport;
+    fn transport(&self) -> &Transport {
+        &self.settings().transport
+    }
+    /// See [`Engine::settings`].
+    fn settings(&self) -> &Settings;
     /// See [`Engine::now`].
     fn now(&self) -> SimTime;
     /// See [`Engine::add_batch`].
@@ -77,8 +81,8 @@ impl<P: Probe> Stage for Engine<P> {
     fn network(&self) -> &Network {
         Self::network(self)
     }
-    fn transport(&self) -> &Transport {
-        Self::transport(self)
+    fn settings(&self) -> &Settings {
+        Self::settings(self)
     }
     fn now(&self) -> SimTime {
         Self::now(self)

@@ -147,6 +147,7 @@ fn lower(
         plant: Arc::new(plant),
         switches: Switches { ..switches },
         transport,
+        host_delay: raw.transport.host_delay.0,
         workloads,
         faults,
         reroute_delay: raw.reroute_delay.0,

@@ -127,8 +127,9 @@ pub(super) fn tell(
         seed: scenario.seed,
         queueing: scenario.switches.queueing,
         marking: scenario.switches.marking,
+        switching: scenario.switches.switching,
+        host_delay: scenario.host_delay,
         threads,
-        ..Settings::default()
     };
     let links = network.links().len();
     let mut engine = Engine::with_probe(network, settings, watch.over(classes.clone()))?;
@@ -339,7 +340,7 @@ impl<'a> Story<'a> {
         let half = circuits.half(size).unwrap_or(size);
         let once = message_time(
             self.engine.network(),
-            self.engine.transport(),
+            self.engine.settings(),
             &[circuits.fibre(0, 0)],
             half,
         );
