@@ -212,7 +212,8 @@ impl Port {
         count: &mut PortCount,
     ) -> Option<Packet> {
         let (size, occupies) = self.measure(&packet);
-        let backlog = self.free.max(now) - now;
+        let begin = self.free.max(now.saturating_sub(head_start));
+        let backlog = begin.max(now) - now;
         if backlog.saturating_add(occupies) > self.capacity {
             count.dropped += 1;
             return None;
@@ -221,7 +222,7 @@ impl Port {
         if marked && let Some(ramp) = &self.ramp {
             marked = ramp.marks(backlog, count.packets);
         }
-        self.free = self.free.max(now.saturating_sub(head_start)) + occupies;
+        self.free = begin + occupies;
         count.marked += u64::from(marked);
         count.packets += 1;
         count.bytes += size;

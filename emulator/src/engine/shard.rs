@@ -272,8 +272,10 @@ impl<P: Probe> Shard<P> {
                     self.advance_host(shared, vertex, span);
                 } else if let Some(switch) = self.switches[vertex].take() {
                     self.advance_queued(shared, vertex, span, switch);
+                } else if shared.switching == Switching::CutThrough {
+                    self.advance_switch::<true>(shared, vertex, span);
                 } else {
-                    self.advance_switch(shared, vertex, span);
+                    self.advance_switch::<false>(shared, vertex, span);
                 }
             }
         }

@@ -3,12 +3,16 @@
 use lightloom_fabric::units::Bytes;
 
 use super::{Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
-use crate::engine::packet::Packet;
-use crate::engine::port::Port;
-use crate::engine::switching::Switching;
 
 impl<P: Probe> Shard<P> {
-    pub(super) fn advance_switch(&mut self, shared: &Shared, index: usize, span: Span) {
+    /// Advances a switch that stores packets before it sends them, or one that cuts through: two loops, so that
+    /// the first does not ask.
+    pub(super) fn advance_switch<const CUTS_THROUGH: bool>(
+        &mut self,
+        shared: &Shared,
+        index: usize,
+        span: Span,
+    ) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
@@ -30,7 +34,7 @@ impl<P: Probe> Shard<P> {
                 taken += 1;
             }
             wire.queue.forget(taken);
-            if shared.switching == Switching::CutThrough {
+            if CUTS_THROUGH {
                 // A packet's time stands in its key as well: its place is free.
                 let rate = self.wire_rates[number];
                 arrivals[before..].iter_mut().for_each(|packet| *packet = packet.at(rate.0));
@@ -40,27 +44,20 @@ impl<P: Probe> Shard<P> {
         self.worked += arrivals.len() as u64;
         for (place, port) in vertex.ports().enumerate() {
             if !self.scratch.by_port[place].is_empty() {
-                let header = Bytes(shared.header_bytes.into());
-                match shared.switching {
-                    Switching::StoreAndForward => self.forward(port, place, span.start, |_, _| 0),
-                    Switching::CutThrough => {
-                        let early = |port: &Port, packet: &Packet| port.head_start(packet, header);
-                        self.forward(port, place, span.start, early);
-                    }
-                }
+                self.forward::<CUTS_THROUGH>(shared, port, place, span.start);
             }
         }
     }
 
-    /// Sends the arrivals listed for one output port, in order; `head_start` tells how long before its last
-    /// bit is in a packet may be sent.
-    fn forward(
+    /// Sends the arrivals listed for one output port, in order.
+    fn forward<const CUTS_THROUGH: bool>(
         &mut self,
+        shared: &Shared,
         port: usize,
         place: usize,
         start: u64,
-        head_start: impl Fn(&Port, &Packet) -> u64,
     ) {
+        let header = Bytes(shared.header_bytes.into());
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let keys = &mut by_port[place];
         let link = self.port_links[port];
@@ -78,7 +75,7 @@ impl<P: Probe> Shard<P> {
             if P::SEES_QUEUES {
                 self.probe.queued(link, port.backlog(now));
             }
-            let head_start = head_start(port, &packet);
+            let head_start = if CUTS_THROUGH { port.head_start(&packet, header) } else { 0 };
             let Some(sent) = port.admit((now, head_start), packet, count) else { continue };
             if port.corrupts(&sent, count.packets) {
                 count.lost += 1;
