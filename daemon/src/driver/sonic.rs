@@ -21,6 +21,8 @@ pub struct Sonic {
     read_db: &'static str,
     password: Option<String>,
     seen: Observation,
+    /// What the open transaction was refused for: only its end closes it.
+    refusal: Option<String>,
 }
 
 /// Which table tells what is lit.
@@ -41,7 +43,7 @@ impl Sonic {
             ReadFrom::State => STATE_DB,
             ReadFrom::Config => CONFIG_DB,
         };
-        Self { read_db, password, seen: Observation::default() }
+        Self { read_db, password, seen: Observation::default(), refusal: None }
     }
 
     fn observe(&self) -> Vec<Request> {
@@ -94,6 +96,7 @@ impl Dialect for Sonic {
 
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
         self.seen = Observation::default();
+        self.refusal = None;
         match op {
             Op::Observe { .. } | Op::Arm { .. } => Ok(self.observe()),
             Op::Disarm { .. } => Ok(Vec::new()),
@@ -119,8 +122,15 @@ impl Dialect for Sonic {
                 }
                 true
             }
-            // Inside MULTI an error discards the whole transaction: nothing is changed.
-            (_, Reply::Error(text)) => return Progress::Ended(Outcome::Refused(text.clone())),
+            // An error inside MULTI discards the whole transaction, but only EXEC says so and ends it.
+            (Awaits::Armed, Reply::Error(text)) => {
+                self.refusal.get_or_insert_with(|| text.clone());
+                true
+            }
+            (_, Reply::Error(text)) => {
+                let why = self.refusal.take().unwrap_or_else(|| text.clone());
+                return Progress::Ended(Outcome::Refused(why));
+            }
             (Awaits::Positions, reply) => self.take_keys(reply).is_some(),
             (Awaits::Armed, Reply::Text(text)) => text == "QUEUED",
             (Awaits::Done, Reply::Text(text)) => text == "OK",
