@@ -108,6 +108,11 @@ fn flows_of(step: &Step) -> impl Iterator<Item = FlowId> + '_ {
     step.flows.iter().cloned().flatten().map(FlowId)
 }
 
+/// Flows of a step that were cancelled because nothing led to their end any more.
+fn given_up(told: &Told, step: &Step) -> usize {
+    flows_of(step).filter(|flow| told.engine.record(*flow).cancelled).count()
+}
+
 struct Verdict<'a> {
     scenario: &'a TrafficScenario,
     strikes: &'a [Strike<Spot>],
@@ -123,7 +128,9 @@ impl Verdict<'_> {
         for (place, job) in self.told.jobs.iter().enumerate() {
             let workload = &self.scenario.workloads[place];
             for (number, step) in job.steps.iter().enumerate() {
-                let took = step.end.map(|end| end.since(step.start));
+                // What was given up never arrived: the rest may have ended, the whole has not.
+                let end = step.end.filter(|_| given_up(self.told, step) == 0);
+                let took = end.map(|end| end.since(step.start));
                 let took = took.filter(|took| *took > Picoseconds::ZERO);
                 let algbw = took.map_or(0.0, |took| step.size.0 as f64 / took.as_secs_f64());
                 let calm = self.calm.jobs[place].steps.get(number);
@@ -133,7 +140,7 @@ impl Verdict<'_> {
                     kind: workload.run.name(),
                     bytes: step.size,
                     start: step.start,
-                    end: step.end,
+                    end,
                     ideal: step.ideal,
                     end_without_faults: calm.and_then(|step| step.end),
                     algbw_bytes_per_s: algbw,
@@ -268,8 +275,17 @@ impl Verdict<'_> {
             Some(place) => {
                 (false, format!("`{}` never ended", self.scenario.workloads[place].name), None)
             }
-            None => judge::completes(outcome, span),
+            None => self.given_up().unwrap_or_else(|| judge::completes(outcome, span)),
         }
+    }
+
+    /// The first workload of which flows were given up.
+    fn given_up(&self) -> Option<judge::Found> {
+        self.told.jobs.iter().zip(&self.scenario.workloads).find_map(|(job, workload)| {
+            let flows: usize = job.steps.iter().map(|step| given_up(self.told, step)).sum();
+            let text = || format!("{flows} flows of `{}` were given up", workload.name);
+            (flows > 0).then(|| (false, text(), None))
+        })
     }
 
     fn unaffected(&self, name: &str) -> judge::Found {
