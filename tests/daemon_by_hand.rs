@@ -144,10 +144,15 @@ fn the_commands_of_the_readme_and_of_operations_do_what_they_say() {
     ];
     let expected: Vec<_> = expected.map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec();
     assert_eq!(ends[..expected.len()], expected, "{shown}");
-    // The bundles of a dead node may be found one after the other.
+    // The bundles of a dead node may be found one after the other, on a busy machine so late that a
+    // first bypass still asks one of them, is not answered and moves nothing.
     let rest = &ends[expected.len()..];
-    assert!((2..=3).contains(&rest.len()), "{rest:?}");
-    assert!(rest.iter().all(|(why, end)| why == "bypass" && end == "committed"), "{rest:?}");
+    let committed = rest.iter().filter(|(_, end)| end == "committed").count();
+    assert!(
+        rest.iter().all(|(why, end)| why == "bypass" && (end == "committed" || end == "aborted"))
+    );
+    assert!((2..=3).contains(&committed) && rest.len() <= 4, "{rest:?}");
+    assert!(rest.last().is_some_and(|(_, end)| end == "committed"), "{rest:?}");
     assert!(shown.contains("transaction 4: it is journalled and comes to its end with the daemon"));
     assert!(shown.contains("\"state\": \"as-wanted\"") && !shown.contains("\"state\": \"unseen\""));
 }
