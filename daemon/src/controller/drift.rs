@@ -27,21 +27,26 @@ impl Controller {
     }
 
     /// Counts the reads in which a slot saw no light that should. The first makes the daemon look
-    /// again at once, here and at the far end.
+    /// again at once, here and at the far end. What a change is moving, at either end, is dark by intent.
     pub(super) fn note_darkness(&mut self, now: &Now, device: &DeviceName) {
         let limits = self.inventory.limits(device);
         let Some(seen) = self.devices.get(device) else { return };
         let Some(observed) = &seen.observed else { return };
         let owned = self.ledger.owned.get(device);
-        let involved = |open: &Open| open.intent.after.contains_key(device);
-        let resting = !self.ledger.open.as_ref().is_some_and(involved);
-        let stands = owned.into_iter().flatten().filter(|_| resting).filter_map(|(&slot, &to)| {
-            let there = at(&observed.positions, slot) == to && !observed.tuning.contains(&slot);
-            let power = *observed.power_mdbm.get(&slot).filter(|_| there)?;
-            let far = self.inventory.far_end(device, slot, to)?;
-            let sends = self.ledger.owned.get(&far.0).is_some_and(|p| at(p, far.1) == far.2);
-            (sends && power < limits.power_min_mdbm).then(|| (slot, far.0.clone()))
-        });
+        let resting = |device: &DeviceName| {
+            let involved = |open: &Open| open.intent.after.contains_key(device);
+            !self.ledger.open.as_ref().is_some_and(involved)
+        };
+        let near_rests = resting(device);
+        let stands =
+            owned.into_iter().flatten().filter(|_| near_rests).filter_map(|(&slot, &to)| {
+                let there = at(&observed.positions, slot) == to && !observed.tuning.contains(&slot);
+                let power = *observed.power_mdbm.get(&slot).filter(|_| there)?;
+                let far = self.inventory.far_end(device, slot, to)?;
+                let sends = self.ledger.owned.get(&far.0).is_some_and(|p| at(p, far.1) == far.2);
+                let is_dark = sends && power < limits.power_min_mdbm && resting(&far.0);
+                is_dark.then(|| (slot, far.0.clone()))
+            });
         let dark: BTreeMap<Slot, DeviceName> = stands.collect();
         let Some(seen) = self.devices.get_mut(device) else { return };
         seen.dark.retain(|slot, _| dark.contains_key(slot));
