@@ -122,11 +122,11 @@ pub struct ScenarioFile {
     pub expect: Vec<String>,
 }
 
-fn time_limit() -> Text<Picoseconds> {
+pub(crate) fn time_limit() -> Text<Picoseconds> {
     Text(Picoseconds::from_millis(10_000))
 }
 
-fn packet_limit() -> u64 {
+pub(crate) fn packet_limit() -> u64 {
     10_000_000_000
 }
 

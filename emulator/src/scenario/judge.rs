@@ -247,10 +247,7 @@ impl Felt<'_> {
     fn judge(&self, expectation: &Expectation, outcome: &Outcome) -> ExpectationResult {
         let (passed, value, margin) = match expectation {
             Expectation::Figure { figure, comparison, bound } => {
-                let value = self.figure(*figure, outcome);
-                let margin = comparison.margin(value, *bound);
-                let found = format!("{} = {value}", figure.name());
-                (comparison.holds(value, *bound), found, Some(margin))
+                compared(*figure, *comparison, *bound, self.figure(*figure, outcome))
             }
             Expectation::RestoredWithin(span) => self.restored(*span),
             Expectation::CompletesWithin(span) => completes(outcome, *span),
@@ -364,6 +361,12 @@ pub(crate) fn no_deadlock(outcome: &Outcome) -> Found {
         Some(stop @ Stop::Deadlock { .. }) => (false, stop.to_string(), None),
         _ => (true, "no ports paused each other in a circle".to_owned(), None),
     }
+}
+
+/// Whether a figure keeps its bound.
+pub(crate) fn compared(figure: Figure, comparison: Comparison, bound: f64, value: f64) -> Found {
+    let found = format!("{} = {value}", figure.name());
+    (comparison.holds(value, bound), found, Some(comparison.margin(value, bound)))
 }
 
 pub(crate) fn completes(outcome: &Outcome, span: Picoseconds) -> Found {

@@ -175,11 +175,9 @@ impl<'a> Story<'a> {
         let settings = Settings {
             transport: scenario.transport,
             seed: scenario.seed,
-            queueing: scenario.switches.queueing,
-            marking: scenario.switches.marking,
-            switching: scenario.switches.switching,
             host_delay: scenario.host_delay,
             threads,
+            ..scenario.switches.settings()
         };
         let watch = watch.over(links::classes(&network, &installed));
         let engine = match sharing {

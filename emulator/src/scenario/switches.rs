@@ -8,7 +8,8 @@ use serde::Deserialize;
 
 use super::file::codes;
 use crate::engine::{
-    Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule, Switching,
+    Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule, Settings,
+    Switching,
 };
 
 /// The switches of a scenario.
@@ -24,6 +25,14 @@ pub struct Switches {
     pub queueing: Option<Queueing>,
     /// When they begin to send a packet.
     pub switching: Switching,
+}
+
+impl Switches {
+    /// The engine's settings with what it must know of these switches; all else as it is by default.
+    pub(crate) fn settings(&self) -> Settings {
+        let Self { queueing, marking, switching, .. } = *self;
+        Settings { queueing, marking, switching, ..Settings::default() }
+    }
 }
 
 impl Default for Switches {

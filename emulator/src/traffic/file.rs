@@ -15,6 +15,7 @@ use super::spot::Spot;
 use super::{Plant, TrafficScenario};
 use crate::scenario::expectation_file::lower_expectations;
 use crate::scenario::fault_file::{FaultFile, lower_fault_list};
+use crate::scenario::file::{packet_limit, time_limit};
 use crate::scenario::switches::lower_switches;
 use crate::scenario::transport_file::lower_transport;
 use crate::scenario::{
@@ -82,14 +83,6 @@ pub struct TrafficFile {
 
 fn reroute_delay() -> Text<Picoseconds> {
     Text(Picoseconds::from_millis(1))
-}
-
-fn time_limit() -> Text<Picoseconds> {
-    Text(Picoseconds::from_millis(10_000))
-}
-
-fn packet_limit() -> u64 {
-    10_000_000_000
 }
 
 /// A part of the network by name: a host `h3`, its interface `h3/nic1`, a switch `s4`, a switch with its hosts

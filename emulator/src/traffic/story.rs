@@ -125,11 +125,9 @@ pub(super) fn tell(
     let settings = Settings {
         transport: scenario.transport,
         seed: scenario.seed,
-        queueing: scenario.switches.queueing,
-        marking: scenario.switches.marking,
-        switching: scenario.switches.switching,
         host_delay: scenario.host_delay,
         threads,
+        ..scenario.switches.settings()
     };
     let links = network.links().len();
     let mut engine = Engine::with_probe(network, settings, watch.over(classes.clone()))?;

@@ -253,10 +253,7 @@ impl Verdict<'_> {
     fn judge(&self, expectation: &Expectation, outcome: &Outcome) -> ExpectationResult {
         let (passed, value, margin) = match expectation {
             Expectation::Figure { figure, comparison, bound } => {
-                let value = self.figure(*figure, outcome);
-                let margin = comparison.margin(value, *bound);
-                let found = format!("{} = {value}", figure.name());
-                (comparison.holds(value, *bound), found, Some(margin))
+                judge::compared(*figure, *comparison, *bound, self.figure(*figure, outcome))
             }
             Expectation::RestoredWithin(span) => self.restored(*span),
             Expectation::CompletesWithin(span) => self.completes(outcome, *span),
