@@ -52,12 +52,13 @@ expect: [{expect}]
 
 #[test]
 fn junit_has_a_case_for_every_expectation_and_fault_and_says_how_to_replay() {
-    let folder = small("restored within 120us, drops == 0, groups_affected <= 1");
+    let folder = small("restored within 120us, groups_lost == 0, groups_affected <= 1");
     let run = lightloom(folder.path(), &["emulate", "run.yaml", "--seed", "5", "--junit", "j.xml"]);
     assert_eq!(run.status.code(), Some(1), "{}", text(&run.stderr));
     let xml = read(folder.path(), "j.xml");
     assert!(xml.contains(r#"tests="4" failures="2""#), "{xml}");
-    for case in ["expect restored within 120 µs", "expect drops == 0", "fault 0 n4 at 20 µs"] {
+    for case in ["expect restored within 120 µs", "expect groups_lost == 0", "fault 0 n4 at 20 µs"]
+    {
         assert!(xml.contains(&format!("testcase name=\"{case}\"")), "{case}: {xml}");
     }
     let failure = xml.split("<failure").nth(1).expect("a failure");
@@ -99,7 +100,7 @@ fn the_summary_adds_to_the_page_of_a_github_job_and_replaces_any_other_file() {
 
 #[test]
 fn a_sweep_names_the_worst_seed_and_its_parts_merge_into_the_same_result() {
-    let folder = small("restored within 178us, drops == 0");
+    let folder = small("restored within 178us, groups_lost == 0");
     let sweep = |more: &[&str]| {
         let fixed = ["emulate", "run.yaml", "--seed", "0..11", "--format", "json"];
         lightloom(folder.path(), &[&fixed, more].concat())
@@ -151,7 +152,7 @@ fn the_worst_seed_of_a_sweep_replays_to_the_same_failure() {
 
 #[test]
 fn wrong_usage_exits_2_and_a_bad_file_1() {
-    let folder = small("drops == 0");
+    let folder = small("groups_lost == 0");
     let code = |arguments: &[&str]| lightloom(folder.path(), arguments).status.code();
     assert_eq!(code(&["emulate", "run.yaml", "--seed", "9..0"]), Some(2));
     assert_eq!(code(&["emulate", "run.yaml", "--seed", "0..9", "--shard", "4/4"]), Some(2));
@@ -306,7 +307,7 @@ fn a_run_can_be_looked_into_with_perfetto_tshark_and_a_table_of_links() {
 
 #[test]
 fn progress_tells_simulated_time_packets_and_rate() {
-    let folder = small("drops == 0");
+    let folder = small("groups_lost == 0");
     let run = lightloom(folder.path(), &["emulate", "run.yaml"]);
     let line = text(&run.stderr).lines().find(|line| line.starts_with("emulating: "));
     let line = line.unwrap_or_else(|| panic!("{}", text(&run.stderr)));
@@ -337,7 +338,7 @@ fn validate_shows_what_a_scenario_names_and_the_fabric_has_not() {
 
 #[test]
 fn a_run_that_never_ends_fails_and_says_what_waits_for_what() {
-    let folder = small("drops == 0");
+    let folder = small("groups_lost == 0");
     let scenario = read(folder.path(), "run.yaml").replace(
         "faults: [{part: n4, at: 20us}]",
         "faults: [{part: n4, at: 20us}, {part: control, at: 1us}]",

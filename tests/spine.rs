@@ -191,6 +191,26 @@ fn every_shipped_scenario_is_good_and_passes_its_expectations() {
     }
 }
 
+/// 4,096 rings, 135 thousand million packet-hops; the fault is one node half-way, with nodes to spare.
+#[test]
+fn every_ring_of_131072_gpus_takes_its_closed_form_from_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, late) in [("all-rings", None), ("all-rings-fault", Some("g2048"))] {
+        let path = shipped(&format!("scenarios/{name}.yaml"));
+        let output = lightloom(folder.path(), &["emulate", &path, "--format", "json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let result = json(&output);
+        let rings = result["collectives"].as_array().unwrap();
+        assert_eq!(rings.len(), 4_096);
+        for ring in rings {
+            let time = |key: &str| ring[key].as_u64().unwrap();
+            let took = time("end_ps") - time("start_ps");
+            let is_late = late.is_some_and(|late| ring["group"] == late);
+            assert_eq!(took != time("ideal_ps"), is_late, "{name}: {ring}");
+        }
+    }
+}
+
 #[test]
 fn a_failed_expectation_exits_1_and_says_what_was_found() {
     let folder = tempfile::tempdir().unwrap();

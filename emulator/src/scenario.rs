@@ -10,6 +10,7 @@
 //! between the two, to the picosecond.
 
 mod collectives;
+pub(crate) mod congestion_file;
 mod expectation;
 pub(crate) mod expectation_file;
 mod fault;
@@ -37,6 +38,7 @@ use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use lightloom_planner::check::{Verdict, Violation, check};
 use lightloom_planner::khop::{self, Layout, Method, PlanError, to_document};
 
+pub use congestion_file::{CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile};
 pub use expectation::{Comparison, Expectation, ExpectationError, Figure};
 pub use fault::{Effect, Fault, Strike, Target, TargetError, TargetNameError};
 pub use fault_file::{FaultListFile, load as load_faults};
@@ -56,7 +58,7 @@ pub use switches::{Switches, SwitchesFile};
 pub use transport_file::TransportFile;
 
 use crate::capture::Watch;
-use crate::collective::{self, CollectiveError};
+use crate::collective::{self, CollectiveError, Directions};
 use crate::engine::{EngineError, NetworkError};
 use crate::steady::{Difference, Islands};
 use crate::transport::Transport;
@@ -133,6 +135,8 @@ pub struct Collective {
     pub repeat: u32,
     /// Its priority at switches with real queues.
     pub priority: u8,
+    /// Which ways round the ring of a group.
+    pub directions: Directions,
 }
 
 /// What a collective does.

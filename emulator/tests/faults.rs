@@ -297,7 +297,8 @@ fn groups_days_and_files_that_do_not_exist_are_shown_at_their_place() {
     let first = |text: &str| load(FABRIC, text).1.first().map(ToString::to_string).unwrap();
     let base =
         "name: bad\nfabric: fabric.yaml\ncollectives: [{all_reduce: {name: t, bytes: 1MiB}}]\n";
-    let group = first(&format!("{base}expect: [group g4 unaffected]\n"));
+    let group =
+        first(&format!("{base}expect: [group g4 unaffected]\nfaults: [{{part: n3, at: 1us}}]\n"));
     assert!(group.starts_with("scenario.yaml:4:10: error[LL0307]: g4 does not exist"), "{group}");
     assert!(group.contains("g0 to g3"), "{group}");
     let nothing = first(&format!("{base}expect: [restored within 1ms]\n"));

@@ -87,7 +87,7 @@ fn a_dead_node_is_bypassed_and_no_other_group_moves_by_a_picosecond() {
 #[test]
 fn expectations_say_what_was_found() {
     let expecting = format!(
-        "{FAULT}expect:\n  - waste_ratio < 0.3\n  - restored within 200us\n  - restored within 100us\n  - groups_affected == 1\n  - completes within 1s\n  - drops == 0\n"
+        "{FAULT}expect:\n  - waste_ratio < 0.3\n  - restored within 200us\n  - restored within 100us\n  - groups_affected == 1\n  - completes within 1s\n  - groups_lost == 0\n"
     );
     let outcome = run(FABRIC, &expecting);
     let passed: Vec<bool> = outcome.expectations.iter().map(|e| e.passed).collect();

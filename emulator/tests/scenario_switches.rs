@@ -42,7 +42,7 @@ fn verdicts(outcome: &Outcome) -> Vec<bool> {
 #[test]
 fn small_queues_drop_and_pauses_do_not() {
     let small = "switches: {queue: 16KiB, mark_from: 16KiB, schedule: strict}\n";
-    let expect = "expect: [no drops, no drops on priority 3, no drops on priority 2]\n";
+    let expect = "expect: [no drops, no drops on priority 3, drops < 1000000]\n";
     let lossy = run(&format!("{small}{expect}"));
     assert!(lossy.packets.dropped > 0, "{:?}", lossy.packets);
     assert_eq!(lossy.drops_by_priority[3], lossy.packets.dropped, "only priority 3 is sent");

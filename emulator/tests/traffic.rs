@@ -59,19 +59,44 @@ traffic:
   - {{name: a, run: {{all_to_all: bruck}}, bytes: 64KiB, after: [i]}}
   - {{name: o, run: {{all_to_all: at_once}}, bytes: 64KiB, after: [a]}}
   - {{name: r, run: {{all_reduce: ring}}, bytes: 64KiB, after: [o]}}
+  - {{name: w, run: {{all_reduce: ring}}, directions: one, bytes: 64KiB, after: [r]}}
   - {{name: d, run: {{all_reduce: double_tree}}, bytes: 64KiB, after: [r]}}
   - {{name: b, run: {{broadcast: 8}}, bytes: 64KiB, after: [d]}}
   - {{name: x, run: {{random: {{sizes: hadoop, load: 0.2, lasts: 20us}}}}}}
 "
         ));
         assert!(outcome.stop.is_none(), "{network}: {:?}", outcome.waiting);
-        assert_eq!(outcome.collectives.len(), 9, "{network}");
+        assert_eq!(outcome.collectives.len(), 10, "{network}");
         for workload in &outcome.collectives {
             let took = workload.end.unwrap().since(workload.start);
             assert!(took >= workload.ideal, "{network}: {workload:?} is faster than light");
         }
         let packets = outcome.packets;
         assert_eq!(packets.sent, packets.delivered + packets.dropped + packets.lost, "{network}");
+    }
+}
+
+#[test]
+fn a_ring_one_way_round_takes_its_closed_form_and_a_hierarchy_its_groups() {
+    let text = |run: &str| {
+        format!(
+            "name: x\nnetwork: {{ring: {{hosts: 8}}}}\n\
+             traffic: [{{name: a, run: {run}, bytes: 2064384B}}]\n"
+        )
+    };
+    let [one] =
+        <[_; 1]>::try_from(run(&text("{all_reduce: ring}, directions: one")).collectives).unwrap();
+    assert_eq!(one.end.unwrap().since(one.start), one.ideal, "to the picosecond");
+    let [both] = <[_; 1]>::try_from(run(&text("{all_reduce: ring}")).collectives).unwrap();
+    assert!(both.end < one.end, "half of the data each way");
+    let tree = text("{all_reduce: {hierarchical: 4}}")
+        .replace("ring: {hosts", "switched_domain: {switches: 2, gpus");
+    let [tree] = <[_; 1]>::try_from(run(&tree).collectives).unwrap();
+    assert_eq!(tree.kind, "all-reduce");
+    assert!(tree.end.is_some_and(|end| end.since(tree.start) >= tree.ideal));
+    for wrong in ["{all_reduce: {hierarchical: 3}}", "{all_reduce: tree}, directions: one"] {
+        let (scenario, mistakes) = load(&text(wrong));
+        assert!(scenario.is_none() && mistakes.len() == 1, "{wrong}: {mistakes:?}");
     }
 }
 
@@ -120,7 +145,10 @@ expect: [no deadlock, no drops on priority 3]
     assert!(outcome.never_ended && !outcome.passed());
     assert!(!outcome.expectations[0].passed);
     assert!(outcome.expectations[0].value.contains(&ports[0]), "{}", outcome.expectations[0].value);
-    let calm = run(&text.replace("priority: 3}]", "priority: 2}]").replace("64MiB", "1MiB"));
+    let calm = run(&text
+        .replace("priority: 3}]", "priority: 2}]")
+        .replace("on priority 3]", "on priority 2]")
+        .replace("64MiB", "1MiB"));
     assert!(calm.stop.is_none() && calm.expectations.iter().all(|e| e.passed), "{:?}", calm.stop);
 }
 
@@ -341,7 +369,7 @@ fn mistakes_are_told_with_their_place() {
             "LL0308",
         ),
         (
-            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nexpect: [workload b unaffected]",
+            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0, at: 1us}]\nexpect: [workload b unaffected]",
             "no workload `b`",
         ),
         (
@@ -349,7 +377,7 @@ fn mistakes_are_told_with_their_place() {
             "no waste_ratio",
         ),
         (
-            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nexpect: [group g1 unaffected]",
+            "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0, at: 1us}]\nexpect: [group g1 unaffected]",
             "no groups",
         ),
         ("traffic: [{name: a, run: permutation, bytes: 1KiB}]\nlinks: {delay: 0ns}", "LL0321"),
@@ -363,6 +391,64 @@ fn mistakes_are_told_with_their_place() {
         let told: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         assert!(told.iter().any(|told| told.contains(wanted)), "{more}: {told:?}");
         assert!(mistakes.iter().all(|mistake| mistake.place.is_some()), "{mistakes:?}");
+    }
+}
+
+#[test]
+fn every_figure_of_congestion_control_can_be_written_and_is_heeded() {
+    let run = |congestion: &str, figures: &str| {
+        run(&format!(
+            "
+name: figures
+network: {{leaf_spine: {{leaves: 2, spines: 1, hosts_per_leaf: 8}}}}
+links: {{rate: 40Gbps}}
+switches: {{queue: 256KiB, mark_from: 20KiB}}
+transport: {{congestion: {congestion}, window_percent: 400{figures}}}
+traffic: [{{name: i, run: {{incast: h0}}, bytes: 1MiB}}]
+"
+        ))
+        .simulated
+    };
+    for (congestion, figures) in [
+        ("dctcp", ["inverse_gain: 2"].as_slice()),
+        (
+            "dcqcn",
+            &[
+                "inverse_gain: 4",
+                "notification_interval: 500us",
+                "timer: 2us",
+                "byte_counter: 50KB",
+                "timer: 5us, additive: 4Gbps",
+                "timer: 5us, byte_counter: 5KB, hyper: 20Gbps",
+            ],
+        ),
+        (
+            "swift",
+            &[
+                "queueing_target: 40us",
+                "per_hop: 10us",
+                "increase: 4",
+                "decrease_percent: 20",
+                "largest_decrease_percent: 10",
+            ],
+        ),
+        (
+            "nscc",
+            &[
+                "queueing_target: 40us",
+                "fair_increase: 4",
+                "proportional_increase: 0",
+                "decrease_percent: 10",
+            ],
+        ),
+    ] {
+        let plain = run(congestion, "");
+        let defaults = run(congestion, &format!(", {congestion}: {{}}"));
+        assert_eq!(plain, defaults, "{congestion}");
+        for figure in figures {
+            let other = run(congestion, &format!(", {congestion}: {{{figure}}}"));
+            assert_ne!(other, plain, "`{figure}` of {congestion} changes nothing");
+        }
     }
 }
 
@@ -394,4 +480,31 @@ fn every_shipped_scenario_of_traffic_does_what_it_says() {
         run += 1;
     }
     assert!(run >= 9, "{run}");
+}
+
+#[test]
+fn a_host_is_out_of_service_while_its_last_cable_is_dark() {
+    let run = |nics: u32, faults: &str| {
+        run(&format!(
+            "
+name: cut
+network: {{leaf_spine: {{leaves: 2, spines: 2, hosts_per_leaf: 4, nics: {nics}}}}}
+traffic: [{{name: a, run: {{shift: 1}}, hosts: [h0..h3], bytes: 16MiB}}]
+reroute_delay: 10us
+faults: [{faults}]
+"
+        ))
+    };
+    let lost = |outcome: &Outcome| outcome.faults.iter().map(|f| f.gpus_lost).collect::<Vec<_>>();
+    let only = run(1, "{part: h3/nic0, at: 10us, lasts: 100us}");
+    assert_eq!(lost(&only), [1], "its only interface");
+    let share = 1.0 - 100e-6 / only.simulated.since(SimTime::START).as_secs_f64() / 8.0;
+    assert!((only.availability - share).abs() < 1e-6, "{} {share}", only.availability);
+    let one = run(2, "{part: h3/nic0, at: 10us, lasts: 100us}");
+    assert_eq!((lost(&one), one.availability), (vec![0], 1.0), "one of two");
+    let both =
+        run(2, "{part: h3/nic0, at: 10us, lasts: 100us}, {part: h3/nic1, at: 60us, lasts: 100us}");
+    assert_eq!(lost(&both), [0, 1], "the one that took the last");
+    let share = 1.0 - 50e-6 / both.simulated.since(SimTime::START).as_secs_f64() / 8.0;
+    assert!((both.availability - share).abs() < 1e-6, "{} {share}", both.availability);
 }

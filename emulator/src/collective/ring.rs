@@ -17,11 +17,13 @@ use crate::engine::{BatchId, FlowId, FlowSpec, Gate, Route, VertexId};
 use crate::steady::Stage;
 
 /// Which ways round the ring is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Directions {
     /// From each member to the next.
     One,
     /// Both, half of the data each way.
+    #[default]
     Both,
 }
 

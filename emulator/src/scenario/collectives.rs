@@ -29,7 +29,7 @@ pub(super) fn bus_factor(kind: Kind, ranks: u32) -> f64 {
     kind.of_group().unwrap_or(collective::Kind::AllReduce).bus_factor(ranks as usize)
 }
 
-/// Begins a collective on the ring of one group, both ways round, now.
+/// Begins a collective on the ring of one group, now.
 pub(super) fn start_ring<S: Stage>(
     engine: &mut S,
     collective: &Collective,
@@ -39,7 +39,7 @@ pub(super) fn start_ring<S: Stage>(
         kind: collective.kind.of_group().expect("a collective of one group"),
         members,
         size: collective.bytes,
-        directions: Directions::Both,
+        directions: collective.directions,
         route: Route::Within(HBD),
         priority: collective.priority,
         start: engine.now(),

@@ -102,6 +102,22 @@ impl Figure {
     pub const fn is_share(self) -> bool {
         matches!(self, Self::WasteRatio | Self::CrossTorShare | Self::Availability | Self::Goodput)
     }
+
+    /// Whether it is the same in every run without faults.
+    #[must_use]
+    pub const fn needs_faults(self) -> bool {
+        matches!(
+            self,
+            Self::GpusAffected
+                | Self::GroupsAffected
+                | Self::GpusLost
+                | Self::GroupsLost
+                | Self::BundlesSwitched
+                | Self::Availability
+                | Self::Goodput
+                | Self::Lost
+        )
+    }
 }
 
 /// How a figure compares with its bound.
@@ -137,6 +153,19 @@ impl Comparison {
             Self::AtLeast => value >= bound,
             Self::Above => value > bound,
         }
+    }
+
+    /// Whether every value from 0 to `most` compares so with `bound`, or none does; nothing if some do.
+    #[must_use]
+    pub fn over(self, bound: f64, most: f64) -> Option<bool> {
+        let (all, none) = match self {
+            Self::Below => (bound > most, bound <= 0.0),
+            Self::AtMost => (bound >= most, bound < 0.0),
+            Self::Equal => (false, bound < 0.0 || bound > most),
+            Self::AtLeast => (bound <= 0.0, bound > most),
+            Self::Above => (bound < 0.0, bound >= most),
+        };
+        (all || none).then_some(all)
     }
 
     /// How far inside `bound` the value is, as a share of it (of one, where it is zero); below zero
@@ -228,7 +257,8 @@ fn figure(text: &str) -> Result<Expectation, ExpectationError> {
     let (name, comparison, bound) = found.ok_or_else(|| ExpectationError::Form(text.to_owned()))?;
     let figure = Figure::ALL.iter().copied().find(|figure| figure.name() == name);
     let figure = figure.ok_or_else(|| ExpectationError::Figure { name: name.to_owned() })?;
-    let bound: f64 = bound.parse().map_err(|_| ExpectationError::Number(bound.to_owned()))?;
+    let number: Option<f64> = bound.parse().ok().filter(|number: &f64| number.is_finite());
+    let bound = number.ok_or_else(|| ExpectationError::Number(bound.to_owned()))?;
     Ok(Expectation::Figure { figure, comparison, bound })
 }
 
@@ -274,11 +304,37 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_outside_of_the_range_decides_every_comparison() {
+        for (sentence, over) in [
+            ("availability >= 0", Some(true)),
+            ("availability <= 1", Some(true)),
+            ("availability < 1", None),
+            ("availability > 1", Some(false)),
+            ("availability == 1", None),
+            ("goodput < 0", Some(false)),
+            ("drops >= 0", Some(true)),
+            ("drops > -1", Some(true)),
+            ("drops == 0", None),
+            ("drops < 0", Some(false)),
+            ("drops <= 7", None),
+        ] {
+            let Expectation::Figure { figure, comparison, bound } = sentence.parse().unwrap()
+            else {
+                panic!("{sentence}")
+            };
+            let most = if figure.is_share() { 1.0 } else { f64::INFINITY };
+            assert_eq!(comparison.over(bound, most), over, "{sentence}");
+        }
+    }
+
+    #[test]
     fn wrong_sentences_say_what_is_right() {
         let message = |text: &str| text.parse::<Expectation>().unwrap_err().to_string();
         assert!(message("all will be well").contains("`restored within TIME`"));
         assert!(message("wast_ratio < 1").contains("`waste_ratio`"));
         assert!(message("drops < few").contains("`few` is not a number"));
+        assert!(message("availability > nan").contains("`nan` is not a number"));
+        assert!(message("drops < inf").contains("`inf` is not a number"));
         assert!(message("restored within 5").contains("60us"));
         assert!(message("group 3 unaffected").contains("`g12`"));
         assert!(message("no drops on priority 7").contains("0 to 6"));

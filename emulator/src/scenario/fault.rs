@@ -227,7 +227,11 @@ impl Target {
             Self::Gpu(gpu) | Self::Nic(gpu) => {
                 part(Part::Node(gpu.node))?;
                 let last = hbd.gpus_per_node() - 1;
-                if gpu.gpu <= last { Ok(()) } else { Err(TargetError::NoGpu { gpu, last }) }
+                match self {
+                    _ if gpu.gpu <= last => Ok(()),
+                    Self::Nic(_) => Err(TargetError::NoNic { nic: self.to_string(), last }),
+                    _ => Err(TargetError::NoGpu { gpu, last }),
+                }
             }
             Self::Tor(tor) | Self::Rack(tor) => {
                 let last = fabric.dcn.tors(hbd.nodes()) - 1;
@@ -276,6 +280,14 @@ pub enum TargetError {
     NoGpu {
         /// The GPU named.
         gpu: GpuId,
+        /// The highest there is.
+        last: u8,
+    },
+    /// No such interface.
+    #[error("{nic} does not exist: a node has interfaces nic0 to nic{last}")]
+    NoNic {
+        /// The interface named.
+        nic: String,
         /// The highest there is.
         last: u8,
     },

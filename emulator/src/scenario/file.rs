@@ -13,11 +13,14 @@ use lightloom_fabric::units::{Bytes, Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::expectation_file::{lower_expectations, refuse_workloads};
+use super::expectation_file::{Breaks, Ground, lower_expectations, refuse_workloads};
 use super::fault_file::{FaultFile, lower_faults};
 use super::switches::{SwitchesFile, lower_switches};
 use super::transport_file::{TransportFile, lower_transport};
-use super::{Collective, Control, Expectation, Fault, Kind, Replay, Scenario, TraceDay, plan};
+use super::{
+    Collective, Control, Expectation, Fault, Kind, Replay, Scenario, Target, TraceDay, plan,
+};
+use crate::collective::Directions;
 use crate::engine::LinkSpec;
 
 /// The mistakes that only scenario and fault files can have.
@@ -40,11 +43,13 @@ pub mod codes {
         /// An effect that this part cannot suffer, or that is written wrongly.
         BAD_FAULT = "LL0308", "a fault that cannot happen to this part";
         /// An expectation that is true whatever happens.
-        SAYS_NOTHING = "LL0309", "an expectation about faults where there are none";
+        SAYS_NOTHING = "LL0309", "an expectation that no run could fail, or none could keep";
         /// No plan for the fabric as it is at the start.
         NO_PLAN = "LL0310", "the fabric cannot be planned as it is at the start";
         /// Queues, buffers, pauses or priorities that no switch can have.
         BAD_QUEUE = "LL0313", "switches cannot queue like this";
+        /// Figures of a congestion control that is not used, or that cannot work.
+        BAD_CONGESTION = "LL0314", "figures of congestion control that cannot be used";
     }
 }
 
@@ -189,6 +194,9 @@ pub struct RingFile {
     #[serde(default)]
     #[schemars(range(min = 0, max = 6))]
     pub priority: u8,
+    /// Which ways round a group's ring: `both`, half of the data each way, or `one`.
+    #[serde(default)]
+    pub directions: Directions,
 }
 
 fn once() -> u32 {
@@ -284,22 +292,24 @@ fn lower(
     faults.extend(faults_beside(&raw, fabric.as_ref(), check, neighbours));
     let broken_by = raw.broken_by.as_ref().and_then(|day| lower_day(day, check, neighbours));
     let replay = raw.replay.as_ref().and_then(|days| lower_replay(days, check, neighbours));
-    let has_faults = !raw.faults.is_empty() || raw.faults_in.is_some() || raw.replay.is_some();
-    let expectations = lower_expectations(&raw.expect, has_faults, &switches, check);
+    let ground = Ground {
+        switches: &switches,
+        breaks: breaks(&raw, &faults),
+        priorities: collectives
+            .iter()
+            .filter(|collective| collective.kind.is_between_groups())
+            .map(|collective| collective.priority)
+            .collect(),
+    };
+    let expectations = lower_expectations(&raw.expect, Some(&ground), check);
     refuse_workloads(&raw.expect, check);
-    if let Some(fabric) = &fabric {
-        require_broken(&raw.broken, fabric, check);
-    }
-    if check.has_errors()
-        || neighbours.mistakes.iter().any(|mistake| mistake.severity == Severity::Error)
-    {
-        return None;
-    }
+    let broken = fabric.as_ref().map(|fabric| existing(&raw.broken, fabric, check));
+    let failed = neighbours.mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
     let scenario = Scenario {
         name: raw.name,
         fabric: raw.fabric,
         seed: Seed(raw.seed),
-        broken: raw.broken,
+        broken: broken.unwrap_or_default(),
         broken_by,
         collectives,
         faults,
@@ -317,35 +327,62 @@ fn lower(
         expectations,
     };
     let fabric = fabric?;
-    require_plan(&fabric, &scenario, check);
-    (!check.has_errors()).then_some(Loaded { fabric, scenario })
+    require_plan(&fabric, &scenario, &raw.expect, check);
+    (!check.has_errors() && !failed).then_some(Loaded { fabric, scenario })
 }
 
-fn require_broken(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) {
+/// What may break. A file of faults that cannot be read counts for the worst, as a trace does.
+fn breaks(raw: &ScenarioFile, faults: &[Fault]) -> Breaks {
+    let mut breaks = Breaks::default();
+    for fault in faults {
+        breaks.add(fault.probability, !fault.targets.contains(&Target::Control));
+    }
+    let unread = raw.faults_in.is_some() && faults.len() == raw.faults.len();
+    if raw.replay.is_some() || unread {
+        breaks.add(1.0, true);
+    }
+    breaks
+}
+
+/// The parts that the fabric has; the others have been told.
+fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part> {
+    let mut parts = Vec::new();
     for (index, part) in broken.iter().enumerate() {
-        if let Err(error) = FaultSet::of(&fabric.hbd, [*part]) {
-            check.error(codes::NO_SUCH_THING, &format!("/broken/{index}"), error.to_string());
+        match FaultSet::of(&fabric.hbd, [*part]) {
+            Ok(_) => parts.push(*part),
+            Err(error) => {
+                check.error(codes::NO_SUCH_THING, &format!("/broken/{index}"), error.to_string());
+            }
         }
     }
+    parts
 }
 
-/// Plans the fabric as it is at the start, and holds the groups that are named against the plan.
-fn require_plan(fabric: &Fabric, scenario: &Scenario, check: &mut Check<'_>) {
-    let start = match plan(fabric, scenario) {
+/// Keys that the first plan depends on.
+const PLANNED_FROM: [&str; 4] = ["/fabric", "/broken", "/broken_by", "/replay"];
+
+/// Plans the fabric as it is at the start, and holds the groups that are named against the plan. Faults of the
+/// run itself, which may have mistakes, are left out.
+fn require_plan(fabric: &Fabric, scenario: &Scenario, raw: &[String], check: &mut Check<'_>) {
+    let begins = Scenario { faults: Vec::new(), ..scenario.clone() };
+    let start = match plan(fabric, &begins) {
         Ok(start) => start,
         Err(error) => {
-            check.error(codes::NO_PLAN, "/fabric", error.to_string());
+            let report = check.error(codes::NO_PLAN, "/fabric", error.to_string());
+            PLANNED_FROM.iter().fold(report, |report, key| report.depends_on(key));
             return;
         }
     };
     let groups = start.groups();
-    for (index, expectation) in scenario.expectations.iter().enumerate() {
-        if let Expectation::Unaffected(group) = expectation
+    for (index, sentence) in raw.iter().enumerate() {
+        if let Ok(Expectation::Unaffected(group)) = sentence.parse()
             && group.index() >= groups
         {
             let message =
                 format!("{group} does not exist: the plan has groups g0 to g{}", groups - 1);
-            check.error(codes::NO_SUCH_THING, &format!("/expect/{index}"), message);
+            let path = format!("/expect/{index}");
+            let report = check.error(codes::NO_SUCH_THING, &path, message);
+            PLANNED_FROM.iter().fold(report, |report, key| report.depends_on(key));
         }
     }
 }
@@ -426,6 +463,12 @@ fn lower_collectives(raw: &[CollectiveFile], check: &mut Check<'_>) -> Vec<Colle
                 .error(codes::NOTHING_TO_RUN, &format!("{path}/bytes"), "a collective of no bytes")
                 .help("write `64MiB`");
         }
+        if kind.is_between_groups() && ring.directions == Directions::One {
+            let message = "a reduction between groups uses both ways round";
+            check
+                .error(codes::NOTHING_TO_RUN, &format!("{path}/directions"), message)
+                .help("leave it out");
+        }
         if collectives.iter().any(|before| before.name == ring.name) {
             let message = format!("another collective is called `{}`", ring.name);
             check
@@ -438,6 +481,7 @@ fn lower_collectives(raw: &[CollectiveFile], check: &mut Check<'_>) -> Vec<Colle
             bytes: ring.bytes.0,
             repeat: ring.repeat,
             priority: ring.priority,
+            directions: ring.directions,
         });
     }
     collectives

@@ -257,6 +257,9 @@ impl Felt<'_> {
                 (false, format!("there is no workload `{name}` here"), None)
             }
             Expectation::Unaffected(group) => match self.moved[group.index()] {
+                None if self.told.lanes[group.index()].steps.is_empty() => {
+                    (false, format!("{group} never began anything"), None)
+                }
                 None => (
                     true,
                     format!("every completion time of {group} is that of the run without faults"),

@@ -6,10 +6,11 @@ use lightloom_fabric::units::{Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::file::codes;
-use crate::transport::{
-    Balance, CongestionControl, Dcqcn, Dctcp, Nscc, Recovery, Swift, Transport, Window,
+use super::congestion_file::{
+    CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile, lower_congestion,
 };
+use super::file::codes;
+use crate::transport::{Balance, Recovery, Transport, Window};
 
 /// How far packets of a flow that is spread may overtake each other before one counts as lost.
 const REORDERING: u32 = 64;
@@ -32,6 +33,14 @@ pub struct TransportFile {
     pub window_packets: Option<u32>,
     /// What flows do about congestion.
     pub congestion: CongestionFile,
+    /// Figures of `congestion: dctcp`.
+    pub dctcp: Option<DctcpFile>,
+    /// Figures of `congestion: dcqcn`.
+    pub dcqcn: Option<DcqcnFile>,
+    /// Figures of `congestion: swift`.
+    pub swift: Option<SwiftFile>,
+    /// Figures of `congestion: nscc`.
+    pub nscc: Option<NsccFile>,
     /// How a flow is spread over equal paths.
     pub balance: BalanceFile,
     /// How lost packets are sent again. If not written, `go_back_n` for flows on one path and
@@ -54,29 +63,16 @@ impl Default for TransportFile {
             window_percent: 100,
             window_packets: None,
             congestion: CongestionFile::None,
+            dctcp: None,
+            dcqcn: None,
+            swift: None,
+            nscc: None,
             balance: BalanceFile::PerFlow,
             recovery: None,
             timeout: Text(timeout),
             host_delay: Text(Picoseconds::ZERO),
         }
     }
-}
-
-/// What flows do about congestion. The parameters are those of each scheme's source.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CongestionFile {
-    /// Nothing: the window is always open.
-    #[default]
-    None,
-    /// Window by the share of marked packets.
-    Dctcp,
-    /// Rate by marks, for lossless networks.
-    Dcqcn,
-    /// Window by delay.
-    Swift,
-    /// Window by marks and delay, in the style of NSCC; not conforming to Ultra Ethernet.
-    Nscc,
 }
 
 /// How a flow is spread over equal paths.
@@ -168,20 +164,10 @@ pub(crate) fn lower_transport(raw: &TransportFile, check: &mut Check<'_>) -> Tra
         header: raw.header.0,
         acknowledgement: raw.acknowledgement.0,
         window: raw.window_packets.map_or(Window::BandwidthDelay { percent }, Window::Packets),
-        congestion: congestion(raw.congestion),
+        congestion: lower_congestion(raw, check),
         balance: balance(raw.balance),
         recovery: recovery(raw),
         timeout: raw.timeout.0,
-    }
-}
-
-fn congestion(raw: CongestionFile) -> CongestionControl {
-    match raw {
-        CongestionFile::None => CongestionControl::FixedWindow,
-        CongestionFile::Dctcp => CongestionControl::Dctcp(Dctcp::default()),
-        CongestionFile::Dcqcn => CongestionControl::Dcqcn(Dcqcn::default()),
-        CongestionFile::Swift => CongestionControl::Swift(Swift::default()),
-        CongestionFile::Nscc => CongestionControl::Nscc(Nscc::default()),
     }
 }
 

@@ -3,6 +3,7 @@
 mod network;
 mod workload;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lightloom_fabric::document::{self, Check, Diagnostic, Severity};
@@ -11,9 +12,9 @@ use lightloom_fabric::units::{Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::spot::Spot;
-use super::{Plant, TrafficScenario};
-use crate::scenario::expectation_file::lower_expectations;
+use super::spot::{Spot, SpotError};
+use super::{Plant, Run, TrafficScenario, Workload};
+use crate::scenario::expectation_file::{Breaks, Ground, lower_expectations, refuse_idle};
 use crate::scenario::fault_file::{FaultFile, lower_fault_list};
 use crate::scenario::file::{packet_limit, time_limit};
 use crate::scenario::switches::lower_switches;
@@ -127,11 +128,21 @@ fn lower(
         Plant::build(&shape, &switches, raw.links.nic_delay.0)
             .map_err(|error| drop(check.error(codes::BAD_NETWORK, "/network", error.to_string())))
             .ok()
-    })?;
-    let workloads = workload::lower(&raw.traffic, &plant, check, tables);
-    let faults = lower_faults(&raw.faults, &plant, &switches, check);
-    let expectations = lower_expectations(&raw.expect, !faults.is_empty(), &switches, check);
+    });
+    let named = |plant: &Plant| workload::lower(&raw.traffic, plant, check, tables);
+    let workloads = plant.as_ref().map(named).unwrap_or_default();
+    let faults = lower_faults(&raw.faults, plant.as_ref(), &switches, check);
+    let mut breaks = Breaks::default();
+    faults.iter().for_each(|fault| breaks.add(fault.probability, true));
+    let ground = plant.as_ref().map(|plant| Ground {
+        switches: &switches,
+        breaks,
+        priorities: priorities(&workloads, plant),
+    });
+    let expectations = lower_expectations(&raw.expect, ground.as_ref(), check);
+    refuse_silent(&raw, &workloads, check);
     refuse_strangers(&expectations, &raw, check);
+    let plant = plant?;
     let failed = tables.mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
     (!check.has_errors() && !failed).then(|| TrafficScenario {
         name: raw.name,
@@ -151,21 +162,22 @@ fn lower(
     })
 }
 
+/// The faults of a file. Without a network, their parts are not looked at.
 fn lower_faults(
     raw: &[FaultFile<PartName>],
-    plant: &Plant,
+    plant: Option<&Plant>,
     switches: &Switches,
     check: &mut Check<'_>,
 ) -> Vec<Fault<Spot>> {
     lower_fault_list(raw, check, |name, effect, path, check| {
-        let spot = plant.spot(&name.0);
-        let spot = spot
-            .map_err(|error| drop(check.error(base::NO_SUCH_THING, path, error.to_string())))
-            .ok()?;
         if effect.is_of_control_or_circuits() {
             let message = "a part of a network can be `down`, `flapping`, slow (`rate`) or wrong (`bit_errors`)";
             check.error(base::BAD_FAULT, path, message);
         }
+        let absent = |error: SpotError, check: &mut Check<'_>| {
+            check.error(base::NO_SUCH_THING, path, error.to_string()).depends_on("/network");
+        };
+        let spot = plant?.spot(&name.0).map_err(|error| absent(error, check)).ok()?;
         if let Effect::PauseStorm(_) = effect {
             require_storm(spot, switches, path, check);
         }
@@ -183,7 +195,29 @@ fn require_storm(spot: Spot, switches: &Switches, path: &str, check: &mut Check<
         let message = "these switches have no priorities to pause";
         check
             .error(base::BAD_FAULT, path, message)
-            .help("write `switches: {pause: {priorities: [3], above: 100KiB}}`");
+            .help("write `switches: {pause: {priorities: [3], above: 100KiB}}`")
+            .depends_on("/switches");
+    }
+}
+
+/// The priorities of what crosses a switch.
+fn priorities(workloads: &[Workload], plant: &Plant) -> BTreeSet<u8> {
+    match plant.has_switches() {
+        true => workloads.iter().flat_map(Workload::priorities).collect(),
+        false => BTreeSet::new(),
+    }
+}
+
+/// Refuses expectations about workloads that send nothing, which no fault can move.
+fn refuse_silent(raw: &TrafficFile, workloads: &[Workload], check: &mut Check<'_>) {
+    for (index, sentence) in raw.expect.iter().enumerate() {
+        let Ok(Expectation::WorkloadUnaffected(name)) = sentence.parse() else { continue };
+        let silent = |workload: &&Workload| matches!(workload.run, Run::Compute(_));
+        if workloads.iter().filter(silent).any(|workload| workload.name == name) {
+            let message = format!("`{name}` sends nothing, so no flow of it can be affected");
+            let help = "name a workload that sends, or leave the sentence out";
+            refuse_idle(&format!("/expect/{index}"), &message, help, check);
+        }
     }
 }
 

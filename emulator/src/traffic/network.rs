@@ -119,6 +119,12 @@ impl Plant {
         self.names.iter().position(|known| known == name).map(VertexId::from_index)
     }
 
+    /// Whether there is a switch, rather than hosts alone.
+    #[must_use]
+    pub fn has_switches(&self) -> bool {
+        self.places.iter().any(Option::is_none)
+    }
+
     /// The place of a vertex among the hosts; nothing for a switch.
     #[must_use]
     pub fn place_of(&self, vertex: VertexId) -> Option<u32> {

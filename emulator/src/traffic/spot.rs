@@ -90,8 +90,8 @@ impl Plant {
         if let Some((host, nic)) = text.split_once("/nic") {
             let vertex = self.vertex(host).filter(|at| self.place_of(*at).is_some());
             let (vertex, nic) = vertex.zip(nic.parse::<u32>().ok()).ok_or_else(unknown)?;
-            let last = self.network.outgoing(vertex).len() - 1;
-            let exists = nic as usize <= last;
+            let last = self.network.outgoing(vertex).len().saturating_sub(1);
+            let exists = (nic as usize) < self.network.outgoing(vertex).len();
             let missing = SpotError::NoNic { host: host.to_owned(), last };
             return if exists { Ok(Spot::Nic(vertex, nic)) } else { Err(missing) };
         }
@@ -177,16 +177,6 @@ impl Plant {
             Spot::Cable(cable) => both(&cable).to_vec(),
             Spot::Ocs(number) => self.circuits[number as usize].iter().flat_map(both).collect(),
             Spot::AnyHost | Spot::AnySwitch | Spot::AnyCable => Vec::new(),
-        }
-    }
-
-    /// Hosts that are out of service while a part is down.
-    #[must_use]
-    pub fn hosts_of(&self, spot: Spot) -> Vec<VertexId> {
-        match spot {
-            Spot::Host(host) => vec![host],
-            Spot::Rack(switch) => self.hosts_on(switch).collect(),
-            _ => Vec::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 mod breaking;
 mod waiting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
@@ -15,7 +15,7 @@ use super::{TrafficError, TrafficScenario};
 use crate::capture::Watch;
 use crate::collective::{CollectiveError, message_time};
 use crate::engine::{
-    BatchId, Engine, EngineError, Event, FlowId, LinkChange, LinkId, Role, Settings,
+    BatchId, Engine, EngineError, Event, FlowId, LinkChange, LinkId, Role, Settings, VertexId,
 };
 use crate::scenario::{Effect, Progress, Stop, Strike};
 use crate::steady::Stage;
@@ -37,6 +37,8 @@ pub(super) struct Told {
     pub(super) engine: Engine<Watch>,
     /// By link.
     pub(super) classes: Vec<u8>,
+    /// Times in which some host was out of service.
+    pub(super) out_of_service: Vec<(SimTime, SimTime)>,
 }
 
 /// The way of one workload through its repetitions.
@@ -72,6 +74,8 @@ pub(super) struct Felt {
     pub(super) detected: Option<SimTime>,
     pub(super) restored: Option<SimTime>,
     pub(super) given_up: Vec<FlowId>,
+    /// Hosts whose last cable it took.
+    pub(super) hosts_lost: BTreeSet<VertexId>,
 }
 
 #[derive(Clone, Copy)]
@@ -98,6 +102,10 @@ struct Story<'a> {
     owner: BTreeMap<BatchId, Owner>,
     /// By link: faults that have it down.
     down: Vec<u16>,
+    /// By host: since when all of its cables are dark.
+    out_since: Vec<Option<SimTime>>,
+    /// Times in which some host was out of service.
+    out_of_service: Vec<(SimTime, SimTime)>,
     circuits: Option<Circuits>,
     /// Acts that are planned and not done.
     planned: usize,
@@ -139,6 +147,7 @@ pub(super) fn tell(
         detected: None,
         restored: None,
         given_up: Vec::new(),
+        hosts_lost: BTreeSet::new(),
     };
     let mut story = Story {
         scenario,
@@ -149,6 +158,8 @@ pub(super) fn tell(
         felt: vec![untouched; strikes.len()],
         owner: BTreeMap::new(),
         down: vec![0; links],
+        out_since: vec![None; scenario.plant.hosts.len()],
+        out_of_service: Vec::new(),
         circuits,
         planned: 0,
         still: (0, SimTime::START),
@@ -458,8 +469,10 @@ impl<'a> Story<'a> {
         let last = ends.max().unwrap_or_default();
         let open = self.jobs.iter().any(|job| !job.done);
         let ended = if open { last.max(self.engine.now()) } else { last };
-        let Self { jobs, felt, engine, .. } = self;
-        Told { jobs, felt, ended, stop, waiting, engine, classes }
+        let Self { jobs, felt, engine, mut out_of_service, out_since, .. } = self;
+        out_of_service
+            .extend(out_since.into_iter().flatten().map(|since| (since, SimTime(u64::MAX))));
+        Told { jobs, felt, ended, stop, waiting, engine, classes, out_of_service }
     }
 }
 

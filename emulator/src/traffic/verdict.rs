@@ -191,12 +191,6 @@ impl Verdict<'_> {
             hosts.extend([record.source, record.destination]);
         }
         let workloads: BTreeSet<usize> = moved.iter().map(|(_, workload, _)| *workload).collect();
-        let lost: BTreeSet<VertexId> = match strike.effect {
-            Effect::Down | Effect::Flapping { .. } if felt.struck => {
-                strike.targets.iter().flat_map(|spot| plant.hosts_of(*spot)).collect()
-            }
-            _ => BTreeSet::new(),
-        };
         let delays = workloads.iter().map(|place| self.delay(*place));
         FaultResult {
             what: names.join(", "),
@@ -209,7 +203,7 @@ impl Verdict<'_> {
             dark: None,
             groups_affected: Vec::new(),
             gpus_affected: hosts.len() as u64,
-            gpus_lost: lost.len() as u64,
+            gpus_lost: felt.hosts_lost.len() as u64,
             delay: delays
                 .collect::<Option<Vec<_>>>()
                 .and_then(|delays| delays.into_iter().max().or(Some(Picoseconds::ZERO))),
@@ -236,17 +230,14 @@ impl Verdict<'_> {
         Some(Picoseconds(end.0.saturating_sub(calm.0)))
     }
 
-    /// Share of the hosts' time in which none of them was out of service itself.
+    /// Share of the hosts' time in which they had a cable that was not dark.
     fn availability(&self) -> f64 {
         let ended = self.told.ended;
         let all = ended.0 as f64 * self.scenario.plant.hosts.len() as f64;
-        let mut lost = 0.0;
-        for strike in self.strikes.iter().filter(|strike| matches!(strike.effect, Effect::Down)) {
-            let until = strike.repaired_at.unwrap_or(ended).min(ended);
-            let hosts = strike.targets.iter().flat_map(|spot| self.scenario.plant.hosts_of(*spot));
-            lost += hosts.count() as f64 * until.0.saturating_sub(strike.at.0) as f64;
-        }
-        let share = if all > 0.0 { (1.0 - lost / all).max(0.0) } else { 1.0 };
+        let out =
+            |(since, until): &(SimTime, SimTime)| until.0.min(ended.0).saturating_sub(since.0);
+        let lost: u64 = self.told.out_of_service.iter().map(out).sum();
+        let share = if all > 0.0 { (1.0 - lost as f64 / all).max(0.0) } else { 1.0 };
         (share * 1e9).round() / 1e9
     }
 
@@ -290,6 +281,9 @@ impl Verdict<'_> {
             self.scenario.workloads[*workload].name == name
         };
         match self.moved.iter().filter(of_name).map(|(.., at)| *at).min() {
+            None if self.is_silent(name) => {
+                (false, format!("no flow of `{name}` ever began"), None)
+            }
             None => {
                 let text = format!("every flow of `{name}` ended as in the run without faults");
                 (true, text, None)
@@ -298,6 +292,13 @@ impl Verdict<'_> {
                 (false, format!("`{name}` first differs from the run without faults at {at}"), None)
             }
         }
+    }
+
+    /// Whether a workload sent nothing, so that there is nothing to compare.
+    fn is_silent(&self, name: &str) -> bool {
+        let jobs = self.told.jobs.iter().zip(&self.scenario.workloads);
+        let mut mine = jobs.filter(|(_, workload)| workload.name == name);
+        mine.all(|(job, _)| job.steps.iter().flat_map(flows_of).next().is_none())
     }
 
     fn figure(&self, figure: Figure, outcome: &Outcome) -> f64 {

@@ -9,8 +9,8 @@ use rand::RngExt;
 use super::flow_file::ListedFlow;
 use super::flow_sizes::FlowSizes;
 use crate::collective::{
-    AllToAll, Collective, CollectiveError, Directions, Exchange, HalvingDoubling, Kind,
-    RingCollective, TorusAllReduce, Tree, TreeOperation, start_bag,
+    AllToAll, Collective, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical,
+    Kind, RingCollective, TorusAllReduce, Tree, TreeOperation, start_bag,
 };
 use crate::engine::{Engine, FlowSpec, Probe, Route, VertexId};
 use crate::topology::Grid;
@@ -26,6 +26,8 @@ pub struct Workload {
     pub hosts: Vec<VertexId>,
     /// Its size; of a collective by the convention of NCCL's tests, of a pattern of flows that of each.
     pub bytes: Bytes,
+    /// Which ways round its ring, if it goes around one.
+    pub directions: Directions,
     /// Its priority at switches with real queues.
     pub priority: u8,
     /// It begins so long after the start of the run, or after what it waits for.
@@ -93,6 +95,11 @@ pub enum AllReduceWay {
     HalvingDoubling,
     /// Along all dimensions of a torus at once.
     Torus,
+    /// Inside groups of so many hosts, then between equal ranks of all groups, then inside again.
+    Hierarchical {
+        /// Hosts of a group.
+        of: u32,
+    },
 }
 
 /// Pieces that go through a tree.
@@ -137,6 +144,24 @@ impl Run {
 }
 
 impl Workload {
+    /// Whether it goes around one ring.
+    #[must_use]
+    pub const fn is_ring(run: &Run) -> bool {
+        matches!(run, Run::ReduceScatter | Run::AllGather | Run::AllReduce(AllReduceWay::Ring))
+    }
+
+    /// The priorities that its flows have.
+    #[must_use]
+    pub fn priorities(&self) -> Vec<u8> {
+        match &self.run {
+            Run::Compute(_) => Vec::new(),
+            Run::Flows(rows) => {
+                rows.iter().map(|row| row.priority.unwrap_or(self.priority)).collect()
+            }
+            _ => vec![self.priority],
+        }
+    }
+
     /// Adds its flows to `engine`, to begin now. `round` counts its repetitions.
     ///
     /// # Errors
@@ -156,7 +181,7 @@ impl Workload {
             kind,
             members: self.hosts.clone(),
             size,
-            directions: Directions::Both,
+            directions: self.directions,
             route: Route::Shortest,
             priority,
             start,
@@ -187,6 +212,11 @@ impl Workload {
             Run::Broadcast { pieces } => tree(TreeOperation::Broadcast, *pieces).start(engine),
             Run::AllReduce(AllReduceWay::HalvingDoubling) => {
                 HalvingDoubling { members, size, route, priority, start }.start(engine)
+            }
+            Run::AllReduce(AllReduceWay::Hierarchical { of }) => {
+                let groups = members.chunks(*of as usize).map(<[VertexId]>::to_vec).collect();
+                let (inside, between) = (Route::Shortest, Route::Shortest);
+                Hierarchical { groups, size, inside, between, priority, start }.start(engine)
             }
             Run::AllReduce(AllReduceWay::Torus) => {
                 let rings = grid.map_or_else(Vec::new, rings_of);

@@ -249,14 +249,7 @@ impl LinksFile {
 
 /// The shape that a file says; nothing after a mistake has been reported.
 pub(super) fn lower(raw: &NetworkFile, links: &LinksFile, check: &mut Check<'_>) -> Option<Shape> {
-    for (key, delay) in [("delay", links.delay.0), ("inside_delay", links.inside_delay.0)] {
-        if delay == Picoseconds::ZERO {
-            let message = "a cable without propagation delay cannot be emulated";
-            check
-                .error(codes::BAD_NETWORK, &format!("/links/{key}"), message)
-                .help("write `100ns`");
-        }
-    }
+    let links = &lower_links(links, check);
     let hosts = hosts_of(raw);
     if hosts > MOST_HOSTS {
         let message = format!("{hosts} hosts: at most {MOST_HOSTS} can be emulated");
@@ -318,8 +311,48 @@ pub(super) fn lower(raw: &NetworkFile, links: &LinksFile, check: &mut Check<'_>)
         NetworkFile::Exchange(raw) => {
             Shape::Exchange(ExchangeFibres { steps: raw.steps, link: cable }, raw.switching.0)
         }
-        NetworkFile::Graph(raw) => Shape::Graph(lower_graph(raw, links, check)?),
+        NetworkFile::Graph(raw) => Shape::Graph(lower_graph(raw, links, check)),
     })
+}
+
+/// The cables of a file; where they cannot be emulated, such as can, so that the names of the network are known.
+fn lower_links(raw: &LinksFile, check: &mut Check<'_>) -> LinksFile {
+    LinksFile {
+        rate: possible_rate(raw.rate, "/links", "rate", check),
+        delay: possible_delay(raw.delay, "/links", "delay", check),
+        inside_rate: possible_rate(raw.inside_rate, "/links", "inside_rate", check),
+        inside_delay: possible_delay(raw.inside_delay, "/links", "inside_delay", check),
+        nic_delay: raw.nic_delay,
+    }
+}
+
+fn possible_delay(
+    delay: Text<Picoseconds>,
+    path: &str,
+    key: &str,
+    check: &mut Check<'_>,
+) -> Text<Picoseconds> {
+    if delay.0 > Picoseconds::ZERO {
+        return delay;
+    }
+    let message = "a cable without propagation delay cannot be emulated";
+    check.error(codes::BAD_NETWORK, &format!("{path}/{key}"), message).help("write `100ns`");
+    Text(Picoseconds::from_nanos(100))
+}
+
+fn possible_rate(
+    rate: Text<BitsPerSecond>,
+    path: &str,
+    key: &str,
+    check: &mut Check<'_>,
+) -> Text<BitsPerSecond> {
+    let slowest = BitsPerSecond(10_000_000);
+    if rate.0 >= slowest {
+        return rate;
+    }
+    let message = "a cable of less than 10 Mb/s cannot be emulated";
+    check.error(codes::BAD_NETWORK, &format!("{path}/{key}"), message).help("write `400Gbps`");
+    Text(slowest)
 }
 
 /// How many hosts a network will have.
@@ -348,7 +381,8 @@ fn hosts_of(raw: &NetworkFile) -> u64 {
     }
 }
 
-fn lower_graph(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -> Option<Graph> {
+/// The graph with all of its parts; cables that lead nowhere have been told and are left out.
+fn lower_graph(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -> Graph {
     let names: Vec<&String> = raw.hosts.iter().chain(&raw.switches).collect();
     let is_plain = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
@@ -379,21 +413,23 @@ fn lower_graph(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -> Opt
             }
             found
         };
-        let (Some(from), Some(to)) = (place(0, check), place(1, check)) else { continue };
+        let ends = [place(0, check), place(1, check)];
+        ends.iter().flatten().for_each(|end| cabled[*end] = true);
+        let [Some(from), Some(to)] = ends else { continue };
         if from == to {
             let path = format!("/network/graph/cables/{index}/ends");
             check.error(codes::BAD_NETWORK, &path, "a cable from a part to itself");
             continue;
         }
-        (cabled[from], cabled[to]) = (true, true);
-        let rate = cable.rate.map_or(links.rate.0, |rate| rate.0);
-        let delay = cable.delay.map_or(links.delay.0, |delay| delay.0);
-        cables.push((from, to, LinkSpec::new(rate, delay)));
+        let own = format!("/network/graph/cables/{index}");
+        let rate = cable.rate.map_or(links.rate, |rate| possible_rate(rate, &own, "rate", check));
+        let delay =
+            cable.delay.map_or(links.delay, |delay| possible_delay(delay, &own, "delay", check));
+        cables.push((from, to, LinkSpec::new(rate.0, delay.0)));
     }
     for (place, name) in raw.hosts.iter().enumerate().filter(|(place, _)| !cabled[*place]) {
         let path = format!("/network/graph/hosts/{place}");
         check.error(codes::BAD_NETWORK, &path, format!("no cable ends at `{name}`"));
     }
-    let graph = Graph { hosts: raw.hosts.clone(), switches: raw.switches.clone(), cables };
-    (!check.has_errors()).then_some(graph)
+    Graph { hosts: raw.hosts.clone(), switches: raw.switches.clone(), cables }
 }

@@ -12,7 +12,7 @@ use super::super::flow_sizes::{FlowSizes, SizeRow};
 use super::super::network::Plant;
 use super::super::workload::{AllReduceWay, Run, Workload};
 use super::{Tables, codes};
-use crate::collective::Exchange;
+use crate::collective::{Directions, Exchange};
 use crate::engine::VertexId;
 use crate::scenario::codes as base;
 
@@ -32,6 +32,10 @@ pub struct WorkloadFile {
     /// not written.
     #[serde(default)]
     pub hosts: Vec<String>,
+    /// Which ways round, where it goes around a ring: `both`, half of the data each way, or `one`. Both if not
+    /// written.
+    #[serde(default)]
+    pub directions: Option<Directions>,
     /// Its priority at switches with real queues, 0 (lowest) to 6.
     #[serde(default)]
     #[schemars(range(min = 0, max = 6))]
@@ -115,6 +119,8 @@ pub enum AllReduceFile {
     HalvingDoubling,
     /// Along all dimensions of a torus at once.
     Torus,
+    /// Inside groups of so many hosts, in order of rank, then between groups, then inside again.
+    Hierarchical(u32),
 }
 
 /// Flows that begin at random: at every host by itself (Poisson), each to a host drawn from the others.
@@ -180,37 +186,43 @@ pub(super) fn lower(
                 }
             }
         }
-        let hosts = lower_hosts(file, &path, plant, check);
-        let mut lowering = Lowering { file, path: &path, plant, hosts: &hosts, check, tables };
+        let named = lower_hosts(file, &path, plant, check);
+        let hosts = named.as_ref().unwrap_or(&plant.hosts);
+        let mut lowering = Lowering { file, path: &path, plant, hosts, check, tables };
         if let Some(run) = lowering.run() {
             let bytes = lowering.bytes(&run);
-            lowering.require(&run);
+            if named.is_some() {
+                lowering.require(&run);
+            }
             workloads.push(Workload {
                 name: file.name.clone(),
                 run,
                 bytes,
+                directions: file.directions.unwrap_or_default(),
                 priority: file.priority,
                 delay: file.delay.0,
                 after,
                 repeat: file.repeat,
-                hosts,
+                hosts: hosts.clone(),
             });
         }
     }
     workloads
 }
 
+/// Who takes part; nothing after a name that is none has been reported.
 fn lower_hosts(
     file: &WorkloadFile,
     path: &str,
     plant: &Plant,
     check: &mut Check<'_>,
-) -> Vec<VertexId> {
+) -> Option<Vec<VertexId>> {
     if file.hosts.is_empty() {
-        return plant.hosts.clone();
+        return Some(plant.hosts.clone());
     }
     let place = |name: &str| plant.vertex(name.trim()).and_then(|vertex| plant.place_of(vertex));
     let mut hosts: Vec<VertexId> = Vec::new();
+    let mut known = true;
     for (index, text) in file.hosts.iter().enumerate() {
         let path = format!("{path}/hosts/{index}");
         let (first, last) = text.split_once("..").unwrap_or((text, text));
@@ -219,10 +231,12 @@ fn lower_hosts(
                 hosts.extend(&plant.hosts[first as usize..=last as usize]);
             }
             (Some(_), Some(_)) => {
+                known = false;
                 let message = format!("the stretch `{text}` ends before it begins");
                 check.error(codes::BAD_WORKLOAD, &path, message);
             }
             _ => {
+                known = false;
                 let message = format!("`{text}` names no hosts of this network");
                 check
                     .error(base::NO_SUCH_THING, &path, message)
@@ -235,7 +249,7 @@ fn lower_hosts(
     if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
         check.error(codes::BAD_WORKLOAD, &format!("{path}/hosts"), "a host takes part twice");
     }
-    hosts
+    known.then_some(hosts)
 }
 
 /// A workload while it is read.
@@ -291,6 +305,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
                 AllReduceFile::DoubleTree => AllReduceWay::DoubleTree,
                 AllReduceFile::HalvingDoubling => AllReduceWay::HalvingDoubling,
                 AllReduceFile::Torus => AllReduceWay::Torus,
+                AllReduceFile::Hierarchical(of) => AllReduceWay::Hierarchical { of: *of },
             }),
             RunFile::ReduceScatter => Run::ReduceScatter,
             RunFile::AllGather => Run::AllGather,
@@ -387,7 +402,17 @@ impl Lowering<'_, '_, '_, '_, '_> {
             let message = format!("{ranks} hosts: halving needs a power of two");
             self.refuse("/run", message, "name 2, 4, 8 … hosts");
         }
+        if self.file.directions.is_some() && !Workload::is_ring(run) {
+            let message = format!("a workload of kind `{}` goes around no ring", run.name());
+            self.refuse("/directions", message, "leave it out, or write `{all_reduce: ring}`");
+        }
         match run {
+            Run::AllReduce(AllReduceWay::Hierarchical { of })
+                if *of < 2 || !ranks.is_multiple_of(*of as usize) || ranks < 2 * *of as usize =>
+            {
+                let message = format!("{ranks} hosts do not make two or more groups of {of}");
+                self.refuse("/run/all_reduce", message, "write a number that divides them");
+            }
             Run::AllReduce(AllReduceWay::Torus) if self.plant.grid.is_none() || ranks < all => {
                 let help = "use `network: {torus: …}` or `{tpu_cubes: …}` and leave `hosts` out";
                 self.refuse("/run", "this needs all hosts of a torus", help);

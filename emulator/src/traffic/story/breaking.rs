@@ -4,7 +4,7 @@ use lightloom_fabric::units::SimTime;
 
 use super::super::TrafficError;
 use super::{Act, Felt, Story};
-use crate::engine::{BitErrors, FlowId, LinkChange, LinkId};
+use crate::engine::{BitErrors, FlowId, LinkChange, LinkId, VertexId};
 use crate::scenario::Effect;
 use crate::steady::Stage;
 
@@ -61,10 +61,38 @@ impl Story<'_> {
     }
 
     pub(super) fn darken(&mut self, fault: usize, dark: bool) {
-        for link in self.links_of(fault) {
+        let links = self.links_of(fault);
+        for link in &links {
             let down = &mut self.down[link.index()];
             *down = if dark { *down + 1 } else { *down - 1 };
-            self.set(link);
+            self.set(*link);
+        }
+        let ends = links.iter().map(|link| self.engine.network().link(*link).to);
+        let mut hosts: Vec<(VertexId, usize)> = ends
+            .filter_map(|end| Some((end, self.scenario.plant.place_of(end)? as usize)))
+            .collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        for (host, place) in hosts {
+            self.note_service(fault, host, place);
+        }
+    }
+
+    /// Notes when a host goes out of service, which it is while all of its cables are dark, and when it comes back.
+    fn note_service(&mut self, fault: usize, host: VertexId, place: usize) {
+        let now = self.engine.now();
+        let cables = self.engine.network().outgoing(host);
+        let is_out = cables.iter().all(|cable| self.down[cable.index()] > 0);
+        match (self.out_since[place], is_out) {
+            (None, true) => {
+                self.out_since[place] = Some(now);
+                self.felt[fault].hosts_lost.insert(host);
+            }
+            (Some(since), false) => {
+                self.out_since[place] = None;
+                self.out_of_service.push((since, now));
+            }
+            _ => {}
         }
     }
 
