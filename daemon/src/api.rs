@@ -229,7 +229,8 @@ fn read_target(target: &BTreeMap<String, BTreeMap<u32, u32>>) -> Fabric {
 
 /// What has to be typed for mode overwrite.
 fn confirmation(apply: &Apply) -> String {
-    format!("overwrite {} devices {}", apply.target.len(), &sha256(&apply.target)[..8])
+    let (count, hash) = (apply.target.len(), sha256(&apply.target));
+    format!("overwrite {count} device{} {}", if count == 1 { "" } else { "s" }, &hash[..8])
 }
 
 /// What an apply would do, down to the bytes. Changes nothing.
@@ -241,14 +242,15 @@ async fn diff(
     Json(body): Json<ApplyBody>,
 ) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
-    let (apply, _) = read_apply(&shared, &body).await?;
+    let (apply, plan) = read_apply(&shared, &body).await?;
     let confirmation = confirmation(&apply);
     let find = move |runtime: &Runtime| {
         let next = Txn(runtime.controller.ledger().last_txn.0 + 1);
-        runtime.controller.preview(&apply).map(|preview| (preview, next))
+        let preview = runtime.controller.preview(&apply)?;
+        let diff = view::diff(runtime, &preview, plan.as_deref(), confirmation);
+        Ok((preview, next, diff))
     };
-    let (preview, txn) = shared.look(find).await?.map_err(Problem::Refused)?;
-    let mut diff = view::diff(&preview, confirmation);
+    let (preview, txn, mut diff) = shared.look(find).await?.map_err(Problem::Refused)?;
     for (device, ops) in ops_of(&preview, txn) {
         diff.bytes.push(bytes_of(&shared, device, ops).await?);
     }
@@ -407,27 +409,44 @@ async fn hold(
     let verb = if drained { "drain" } else { "undrain" };
     let asked = asked(client, &body.request_id, &(verb, &body));
     let names = body.devices;
-    let find = move |runtime: &Runtime| {
-        let of_node = |name: &String| match name.parse() {
-            Ok(node) => desired::devices_of_node(&runtime.config, node),
-            Err(_) => vec![DeviceName::from(name.as_str())],
-        };
-        let devices = names.iter().flat_map(of_node);
-        let inventory = &runtime.controller.inventory().devices;
-        let slots = |name: &DeviceName| inventory.get(name).map(|d| d.levers.keys().copied());
-        devices
-            .filter_map(|name| slots(&name).map(|s| s.map(|slot| (name.clone(), slot)).collect()))
-            .collect::<Vec<Vec<_>>>()
-            .concat()
-    };
+    let find = move |runtime: &Runtime| levers_of(runtime, &names);
     // Nothing is looked up for somebody who may not ask.
     let slots = match client.must_have(Role::Apply) {
         Ok(()) => shared.look(find).await?,
-        Err(_) => Vec::new(),
+        Err(_) => Ok(Vec::new()),
     };
-    let request = Request::Hold { slots, drained };
-    let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
+    let call = |asked, answer| {
+        let request = Request::Hold { slots: slots.map_err(Problem::Refused)?, drained };
+        Ok(Call::Ask { asked, request, plan: None, answer })
+    };
     shared.change(client, verb, asked, Role::Apply, call).await
+}
+
+/// The slots with levers of these devices and nodes, or every name that has none.
+fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slot)>, Vec<String>> {
+    let inventory = &runtime.controller.inventory().devices;
+    let (mut slots, mut reasons) = (Vec::new(), Vec::new());
+    for name in names {
+        let devices = match name.parse() {
+            Ok(node) => desired::devices_of_node(&runtime.config, node),
+            Err(_) => vec![DeviceName::from(name.as_str())],
+        };
+        let known: Vec<_> = devices.iter().filter(|name| inventory.contains_key(*name)).collect();
+        let levers = known.iter().flat_map(|device| {
+            inventory[*device].levers.keys().map(|slot| ((*device).clone(), *slot))
+        });
+        let levers: Vec<_> = levers.collect();
+        if known.is_empty() {
+            reasons.push(format!("{name}: no such device or node is configured here"));
+        } else if levers.is_empty() {
+            reasons.push(format!(
+                "{name}: no Linux switch is configured to take traffic off it (`levers:` of a \
+                 device in the daemon's file)"
+            ));
+        }
+        slots.extend(levers);
+    }
+    if reasons.is_empty() { Ok(slots) } else { Err(reasons) }
 }
 
 /// Parts broke or work again: replans and applies the bypass.

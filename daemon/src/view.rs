@@ -1,15 +1,18 @@
 //! What the API says: outer twins of what the controller knows.
 
+mod moves;
+
 use std::collections::BTreeMap;
 
 use lightloom_fabric::khop::Port;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::controller::Preview;
 use crate::record::{Cause, Past};
 use crate::runtime::Runtime;
 use crate::state::{DeviceName, Position, Slot, at};
+
+pub use moves::{DeviceBytes, Diff, MoveView, diff};
 
 /// The daemon at one moment.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -126,47 +129,6 @@ pub struct DeviceResult {
     pub verdict: String,
     /// Why.
     pub detail: String,
-}
-
-/// What an apply would do.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Diff {
-    /// The version to apply it against.
-    pub version: u64,
-    /// What to type to confirm mode overwrite.
-    pub confirmation: String,
-    /// What moves.
-    pub moves: Vec<MoveView>,
-    /// In how many waves.
-    pub waves: usize,
-    /// The most links dark at a time.
-    pub dark_links_max: usize,
-    /// The very bytes, device by device in order, as text with escapes.
-    pub bytes: Vec<DeviceBytes>,
-}
-
-/// One slot's change.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct MoveView {
-    /// The device.
-    pub device: String,
-    /// The slot.
-    pub slot: u32,
-    /// Where it stands, 0 dark.
-    pub from: u32,
-    /// Where it goes.
-    pub to: u32,
-}
-
-/// What a device would be sent.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct DeviceBytes {
-    /// The device.
-    pub device: String,
-    /// Request after request; text where it is text, else hex.
-    pub requests: Vec<String>,
-    /// Why it cannot be said.
-    pub trouble: Option<String>,
 }
 
 /// A circuit of the plan.
@@ -302,36 +264,5 @@ pub fn past(past: &Past) -> Transaction {
         unix_ms: past.wall_ms,
         result: word(serde_json::json!(past.result)),
         devices,
-    }
-}
-
-/// A preview without its bytes.
-#[must_use]
-pub fn diff(preview: &Preview, confirmation: String) -> Diff {
-    let of = |device: &DeviceName, m: &crate::state::Move| MoveView {
-        device: device.to_string(),
-        slot: m.slot.0,
-        from: m.from.0,
-        to: m.to.0,
-    };
-    let moves = preview.changes.iter();
-    let dark = |wave: &crate::change::Wave| {
-        wave.values()
-            .map(|step| {
-                let end = step.end();
-                let removed = step.remove.len();
-                let switched = step.add.iter().filter(|m| !m.from.is_dark()).count();
-                debug_assert!(step.add.iter().all(|m| at(&end, m.slot) == m.to));
-                removed + switched
-            })
-            .sum::<usize>()
-    };
-    Diff {
-        version: preview.version,
-        confirmation,
-        moves: moves.flat_map(|(d, moves)| moves.iter().map(move |m| of(d, m))).collect(),
-        waves: preview.waves.len(),
-        dark_links_max: preview.waves.iter().map(dark).max().unwrap_or(0),
-        bytes: Vec::new(),
     }
 }

@@ -1,16 +1,47 @@
-//! The daemon's answers as people read them.
+//! The daemon's answers as people read them: what is wrong first, then what to type.
 
-use std::fmt::Write;
+mod history;
+mod moves;
+mod status;
 
 use serde_json::Value;
 
-use crate::table::Table;
+pub(super) use history::{confirm_by, transaction, transactions};
+pub(super) use moves::Preview;
+pub(super) use status::{devices_named, drift, on_its_way, status};
 
 /// What people look for, by the number of its terminal colour: green, yellow, red.
 const PAINTED: [(u8, &[&str]); 3] = [
-    (32, &["as-wanted", "committed", "no drift"]),
-    (33, &["moving", "tuning", "rolled-back", "aborted", "WAITS FOR ITS CONFIRM"]),
-    (31, &["drifted", "attention", "unseen", "partial", "NEEDS A PERSON", "JOURNAL FAILED"]),
+    (32, &["as-wanted", "committed", "confirmed", "no drift", "ALL IS WELL"]),
+    (
+        33,
+        &[
+            "moving",
+            "tuning",
+            "rolled-back",
+            "aborted",
+            "undone",
+            "WAITS FOR ITS CONFIRM",
+            "ON ITS WAY",
+            "HELD DRAINED",
+            "BROKEN",
+        ],
+    ),
+    (
+        31,
+        &[
+            "drifted",
+            "attention",
+            "unseen",
+            "partial",
+            "NEEDS A PERSON",
+            "JOURNAL FAILED",
+            "UNSEEN",
+            "DRIFTED",
+            "DAEMON AWAY",
+            "NO BYPASS LEFT",
+        ],
+    ),
 ];
 
 /// A page with what people look for in colours.
@@ -36,49 +67,18 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Why something was not done.
-pub(super) fn refusal(body: &Value) -> String {
-    if let Some(reason) = body["reason"].as_str() {
-        return format!("conflict: {reason}");
-    }
-    let reasons: Vec<String> = list(&body["reasons"]).iter().map(text).collect();
-    if reasons.is_empty() {
-        text(body)
-    } else {
-        format!("refused: {}", reasons.join("\n         "))
-    }
+/// `1 device`, `64 devices`.
+fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-/// `lightloom ctl status`.
-pub(super) fn status(status: &Value) -> String {
-    let mut page = String::new();
-    let plan = text(&status["plan_sha256"]);
-    let plan = if plan.is_empty() { "none" } else { plan.get(..12).unwrap_or(&plan) };
-    let (version, records) = (text(&status["version"]), text(&status["journal_records"]));
-    let _ = writeln!(page, "version {version}, plan {plan}, {records} journal records");
-    if let Some(why) = status["journal_failure"].as_str() {
-        let _ = writeln!(page, "JOURNAL FAILED, changes are refused: {why}");
-    }
-    let pending = &status["pending"];
-    if pending.is_object() {
-        let left = pending["seconds_left"].as_f64().unwrap_or(0.0);
-        let txn = text(&pending["txn"]);
-        let _ = writeln!(page, "transaction {txn} WAITS FOR ITS CONFIRM, {left:.0} s left");
-    }
-    let open = &status["transaction"];
-    if open.is_object() {
-        let way = if open["going_back"] == true { "going back" } else { "on its way" };
-        let (txn, actor) = (text(&open["txn"]), text(&open["actor"]));
-        let _ = writeln!(page, "transaction {txn} by {actor} is {way}");
-    }
-    for (device, why) in status["attention"].as_object().into_iter().flatten() {
-        let _ = writeln!(page, "{device} NEEDS A PERSON: {}", text(why));
-    }
-    for held in list(&status["held"]) {
-        let _ = writeln!(page, "held drained: {}", text(held));
-    }
-    let _ = writeln!(page, "\n{}", devices(list(&status["devices"])));
-    page + &transactions(&status["transactions"], 5)
+/// Names in the order people count, the first of them and how many more.
+fn named(mut names: Vec<String>, shown_max: usize) -> String {
+    names.sort_by_cached_key(|name| natural(name));
+    let more = names.len().saturating_sub(shown_max);
+    names.truncate(shown_max);
+    let shown = names.join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
 /// Names as people count: n2 before n10.
@@ -97,111 +97,59 @@ fn natural(name: &str) -> Vec<(u64, String)> {
     parts
 }
 
-/// More devices than fit a screen are counted, and only the odd ones listed.
-const DEVICES_LISTED: usize = 40;
-
-fn devices(devices: &[Value]) -> String {
-    let as_wanted = |device: &&Value| device["state"] == "as-wanted";
-    let good = devices.iter().filter(as_wanted).count();
-    let mut table = Table::new(["device", "state", "slots", "identity"]);
-    let all = devices.len() <= DEVICES_LISTED;
-    let odd = devices.iter().filter(|device| all || !as_wanted(device));
-    let mut odd: Vec<&Value> = odd.collect();
-    odd.sort_by_cached_key(|device| natural(&text(&device["name"])));
-    for device in odd.into_iter().take(DEVICES_LISTED) {
-        let slots = device["slots"].as_object().map(|slots| {
-            let shown = slots.iter().take(4).map(|(slot, to)| format!("{slot}>{to}"));
-            let more =
-                if slots.len() > 4 { format!(" +{}", slots.len() - 4) } else { String::new() };
-            shown.collect::<Vec<_>>().join(" ") + &more
-        });
-        let why = device["trouble"].as_str().map(str::to_owned);
-        let identity = why.unwrap_or_else(|| text(&device["identity"]));
-        let slots = slots.unwrap_or_default();
-        table.row([text(&device["name"]), text(&device["state"]), slots, identity]);
-    }
-    format!("{good} of {} devices as wanted\n{table}", devices.len())
+/// Whether a device of this name is a transceiver: it is called as its bundle is.
+fn is_module(device: &str) -> bool {
+    device.parse::<lightloom_fabric::id::BundleId>().is_ok()
 }
 
-/// Past transactions, newest first.
-pub(super) fn transactions(transactions: &Value, last: usize) -> String {
-    let mut table = Table::new(["txn", "who", "why", "result", "devices", "first trouble"]);
-    for past in list(transactions).iter().take(last) {
-        let devices = list(&past["devices"]);
-        let trouble = devices.first().map(|device| text(&device["detail"])).unwrap_or_default();
-        table.row([
-            text(&past["txn"]),
-            text(&past["actor"]),
-            text(&past["cause"]),
-            text(&past["result"]),
-            devices.len().to_string(),
-            trouble,
-        ]);
-    }
-    table.to_string()
+/// What moves on a device: `port 3` of an optical switch, `group 0` of a transceiver.
+fn slot(device: &str, slot: &Value) -> String {
+    let what = if is_module(device) { "group" } else { "port" };
+    format!("{what} {}", text(slot))
 }
 
-/// One transaction, device by device where there is something to say.
-pub(super) fn transaction(past: &Value) -> String {
-    let devices = list(&past["devices"]);
-    let (txn, result) = (text(&past["txn"]), text(&past["result"]));
-    let mut page = format!("transaction {txn}: {result}, {} devices\n", devices.len());
-    let mut table = Table::new(["device", "verdict", "why"]);
-    for device in devices.iter().filter(|device| device["verdict"] != "applied") {
-        table.row([text(&device["device"]), text(&device["verdict"]), text(&device["detail"])]);
+/// Where it stands: a transceiver's path by its name, an optical switch's port by its number.
+fn place(device: &str, position: &Value) -> String {
+    match (position.as_u64(), is_module(device)) {
+        (Some(0), _) => "dark".into(),
+        (Some(15), true) => "loopback".into(),
+        (Some(path), true) => format!("external-{path}"),
+        (_, false) => format!("port {}", text(position)),
+        (None, true) => text(position),
     }
-    if devices.iter().any(|device| device["verdict"] != "applied") {
-        let _ = write!(page, "{table}");
-    }
-    page
 }
 
-/// What stands elsewhere, in columns.
-pub(super) fn drift(slots: &Value) -> String {
-    if list(slots).is_empty() {
-        return "no drift\n".into();
+/// Why something was not done.
+pub(super) fn refusal(body: &Value) -> String {
+    if let Some(reason) = body["reason"].as_str() {
+        return format!("conflict: {reason}");
     }
-    let dark = |value: &Value| if *value == 0 { "dark".to_owned() } else { text(value) };
-    let mut table = Table::new(["device", "slot", "journal says", "device says"]);
-    for slot in list(slots) {
-        let device = text(&slot["device"]);
-        table.row([device, text(&slot["slot"]), dark(&slot["ledger"]), dark(&slot["device_says"])]);
+    let reasons: Vec<String> = list(&body["reasons"]).iter().map(text).collect();
+    if reasons.is_empty() {
+        text(body)
+    } else {
+        format!("refused: {}", reasons.join("\n         "))
     }
-    table.to_string()
 }
 
-/// What an apply would do.
-pub(super) fn diff(diff: &Value) -> String {
-    let moves = list(&diff["moves"]);
-    let mut page = String::new();
-    let (waves, dark) = (text(&diff["waves"]), text(&diff["dark_links_max"]));
-    let version = text(&diff["version"]);
-    let count = moves.len();
-    let _ = writeln!(
-        page,
-        "moves: {count}, waves: {waves}, most links dark at a time: {dark}, against version {version}"
-    );
-    let dark = |value: &Value| if *value == 0 { "dark".to_owned() } else { text(value) };
-    let mut table = Table::new(["device", "slot", "from", "to"]);
-    for m in moves {
-        table.row([text(&m["device"]), text(&m["slot"]), dark(&m["from"]), dark(&m["to"])]);
+/// What was done at once, without a transaction.
+pub(super) fn done(verb: &str, body: &Value) -> String {
+    let devices = named(list(&body["devices"]).iter().map(text).collect(), 8);
+    let txn = text(&body["txn"]);
+    match verb {
+        "adopt" if devices == "all" => "adopted: what is lit on every device is ours now\n".into(),
+        "adopt" => format!("adopted: what is lit on {devices} is ours now\n"),
+        "confirm" => format!("transaction {txn} is confirmed: it stays\n"),
+        "drain" => format!("drained: {devices}; back with `lightloom ctl undrain`\n"),
+        "undrain" => format!("undrained: {devices}\n"),
+        _ => "nothing had to move\n".into(),
     }
-    let _ = writeln!(page, "{table}");
-    for device in list(&diff["bytes"]) {
-        for request in list(&device["requests"]) {
-            let _ = writeln!(page, "{} <- {}", text(&device["device"]), text(request));
-        }
-        if let Some(why) = device["trouble"].as_str() {
-            let _ = writeln!(page, "{}: the bytes cannot be said: {why}", text(&device["device"]));
-        }
-    }
-    let _ = writeln!(page, "for mode overwrite: --confirmation '{}'", text(&diff["confirmation"]));
-    page
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{natural, painted};
+    use super::{named, natural, painted, place};
+    use serde_json::json;
 
     #[test]
     fn a_state_is_painted_and_nothing_else_changes() {
@@ -218,5 +166,13 @@ mod tests {
         let mut names = ["n10/b1", "ocs0", "n2/b0", "n10/b0", "n1/b0", "n2/b10", "n2/b9"];
         names.sort_by_key(|name| natural(name));
         assert_eq!(names, ["n1/b0", "n2/b0", "n2/b9", "n2/b10", "n10/b0", "n10/b1", "ocs0"]);
+        assert_eq!(named(names.map(str::to_owned).to_vec(), 2), "n1/b0, n2/b0 and 5 more");
+    }
+
+    #[test]
+    fn places_have_the_names_that_people_use() {
+        let places = [("n1/b0", 15), ("n1/b0", 2), ("n1/b0", 0), ("ocs0", 26), ("ocs0", 15)];
+        let shown = places.map(|(device, position)| place(device, &json!(position)));
+        assert_eq!(shown, ["loopback", "external-2", "dark", "port 26", "port 15"]);
     }
 }

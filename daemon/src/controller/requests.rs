@@ -38,8 +38,10 @@ impl Controller {
         if let Some(open) = &self.ledger.open {
             return conflict(format!("transaction {} is on its way", open.intent.txn));
         }
-        let pending = self.ledger.pending.as_ref()?;
-        conflict(format!("transaction {} waits for its confirm", pending.txn))
+        let txn = self.ledger.pending.as_ref()?.txn;
+        conflict(format!(
+            "transaction {txn} waits for its confirm: `confirm {txn}` or `rollback {txn}` first"
+        ))
     }
 
     pub(super) fn apply(
@@ -162,7 +164,13 @@ impl Controller {
                 Some(seen) => {
                     positions.insert(device.clone(), seen.positions.clone());
                 }
-                None => reasons.push(format!("{device}: not read, so there is nothing to adopt")),
+                None if !self.devices.contains_key(device) => {
+                    reasons.push(format!("{device}: no such device is configured here"));
+                }
+                None => reasons.push(format!(
+                    "{device}: cannot be read now, so what is lit on it is not known; `wait` until \
+                     it is seen again"
+                )),
             }
         }
         if !reasons.is_empty() {

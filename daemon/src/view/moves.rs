@@ -1,0 +1,144 @@
+//! What an apply would do: every move with what it darkens and lights, and the bytes.
+
+use lightloom_fabric::id::BundleId;
+use lightloom_fabric::khop::Port;
+use lightloom_fabric::plan::Plan;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::change::{Domains, Wave};
+use crate::controller::Preview;
+use crate::drive::Site;
+use crate::runtime::Runtime;
+use crate::state::{DeviceName, Move, Position, Slot, at};
+
+/// Picoseconds in a microsecond.
+const PS_A_MICROSECOND: u64 = 1_000_000;
+/// The position at which a transceiver looks at itself (docs/firmware-api.md).
+const LOOPBACK: Position = Position(15);
+
+/// What an apply would do.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Diff {
+    /// The version to apply it against.
+    pub version: u64,
+    /// What to type to confirm mode overwrite.
+    pub confirmation: String,
+    /// What moves.
+    pub moves: Vec<MoveView>,
+    /// In how many waves.
+    pub waves: usize,
+    /// The most links dark at a time.
+    pub dark_links_max: usize,
+    /// The very bytes, device by device in order, as text with escapes.
+    pub bytes: Vec<DeviceBytes>,
+}
+
+/// One slot's change.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct MoveView {
+    /// The device.
+    pub device: String,
+    /// The slot.
+    pub slot: u32,
+    /// Where it stands, 0 dark.
+    pub from: u32,
+    /// Where it goes.
+    pub to: u32,
+    /// In which wave, from 1.
+    pub wave: usize,
+    /// Links of one failure domain are darkened together only so far.
+    pub domain: String,
+    /// The circuit that goes dark with it, by its two ends; none where nothing is lit between two
+    /// devices, as for a transceiver that looks at itself.
+    pub goes_dark: Option<String>,
+    /// The circuit it becomes an end of.
+    pub comes_up: Option<String>,
+    /// Within how many picoseconds the device has to answer each command.
+    pub answer_within_ps: u64,
+}
+
+/// What a device would be sent.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DeviceBytes {
+    /// The device.
+    pub device: String,
+    /// Request after request; text where it is text, else hex.
+    pub requests: Vec<String>,
+    /// Why it cannot be said.
+    pub trouble: Option<String>,
+}
+
+/// A preview without its bytes; `next` is the plan that would be applied.
+#[must_use]
+pub fn diff(
+    runtime: &Runtime,
+    preview: &Preview,
+    next: Option<&Plan>,
+    confirmation: String,
+) -> Diff {
+    let moves = preview.changes.iter();
+    let of = |(device, moves): (&DeviceName, &Vec<Move>)| {
+        let view = |m| move_view(runtime, preview, next, device, m);
+        moves.iter().map(view).collect::<Vec<_>>()
+    };
+    Diff {
+        version: preview.version,
+        confirmation,
+        moves: moves.flat_map(of).collect(),
+        waves: preview.waves.len(),
+        dark_links_max: preview.waves.iter().map(dark_links).max().unwrap_or(0),
+        bytes: Vec::new(),
+    }
+}
+
+fn move_view(
+    runtime: &Runtime,
+    preview: &Preview,
+    next: Option<&Plan>,
+    device: &DeviceName,
+    m: &Move,
+) -> MoveView {
+    let inventory = runtime.controller.inventory();
+    let names = |wave: &Wave| wave.get(device).is_some_and(|step| step.end().contains_key(&m.slot));
+    MoveView {
+        device: device.to_string(),
+        slot: m.slot.0,
+        from: m.from.0,
+        to: m.to.0,
+        wave: preview.waves.iter().position(names).map_or(0, |wave| wave + 1),
+        domain: inventory.domain(device, m.slot),
+        goes_dark: circuit(runtime.plan.as_ref(), device, m.slot, m.from),
+        comes_up: circuit(next, device, m.slot, m.to),
+        answer_within_ps: inventory.limits(device).reply_within.0.saturating_mul(PS_A_MICROSECOND),
+    }
+}
+
+/// What is lit through a slot at a position: two ports of a switch, or the fibre of a transceiver with
+/// the far end that the plan gives it.
+fn circuit(plan: Option<&Plan>, device: &DeviceName, slot: Slot, at: Position) -> Option<String> {
+    if at.is_dark() {
+        return None;
+    }
+    let Ok(bundle) = device.as_str().parse::<BundleId>() else {
+        return Some(format!("{slot} - {at}"));
+    };
+    if at == LOOPBACK {
+        return None;
+    }
+    let port = Port { bundle, path: u8::try_from(at.0).ok()? };
+    let planned = plan.iter().flat_map(|plan| &plan.circuits).find(|c| c.a == port || c.b == port);
+    Some(planned.map_or_else(|| port.to_string(), |c| format!("{} - {}", c.a, c.b)))
+}
+
+fn dark_links(wave: &Wave) -> usize {
+    wave.values()
+        .map(|step| {
+            let end = step.end();
+            let removed = step.remove.len();
+            let switched = step.add.iter().filter(|m| !m.from.is_dark()).count();
+            debug_assert!(step.add.iter().all(|m| at(&end, m.slot) == m.to));
+            removed + switched
+        })
+        .sum::<usize>()
+}

@@ -1,0 +1,219 @@
+//! What waits: for a daemon that is away, for devices that are not read yet, for the end of a
+//! transaction. Nobody waits in silence, and each line says what is waited for.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde_json::Value;
+
+use super::client::Response;
+use super::{Session, print, show, time};
+use crate::cli::Format;
+use crate::output::{self, Outcome};
+
+/// How long a daemon that died in the middle of a transaction may take to be back.
+const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
+/// How long the next change is waited for at a time.
+const CHANGE_WITHIN_MS: u64 = 30_000;
+/// The first line about a wait comes after this, the next ones each [`SAY_EVERY`].
+const SAY_AFTER: Duration = Duration::from_secs(1);
+const SAY_EVERY: Duration = Duration::from_secs(5);
+/// How often a daemon that is away is tried.
+const TRY_EVERY: Duration = Duration::from_millis(100);
+
+/// Says what is waited for, now and then.
+struct Waiting {
+    since: Instant,
+    say_at: Instant,
+}
+
+impl Waiting {
+    fn begins() -> Self {
+        let now = Instant::now();
+        Self { since: now, say_at: now + SAY_AFTER }
+    }
+
+    fn say(&mut self, text: impl FnOnce() -> String) {
+        let now = Instant::now();
+        if now >= self.say_at {
+            self.say_at = now + SAY_EVERY;
+            output::note(&text());
+        }
+    }
+}
+
+impl Session {
+    /// The daemon's answer, unless it is away or about to be.
+    fn present(&self, path: &str) -> anyhow::Result<Response> {
+        let response = self.client.get(path)?;
+        match response.code {
+            503 => anyhow::bail!(show::refusal(&response.body)),
+            _ => Ok(response),
+        }
+    }
+
+    /// Shows the status with each change until interrupted, also over the daemon's absence.
+    pub(super) fn watch(&self) -> anyhow::Result<Outcome> {
+        let (mut wait_ms, mut away, mut last) = (0, None, String::new());
+        loop {
+            match self.present(&format!("/v1/status?wait_ms={wait_ms}")) {
+                Ok(response) if !response.is_good() => return self.refused(&response),
+                Ok(response) => {
+                    if away.take().is_some() && !redraws() {
+                        output::note("lightloomd is back");
+                    }
+                    wait_ms = CHANGE_WITHIN_MS;
+                    last = self.draw(&response.body)?;
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                Err(error) => {
+                    let since = away.is_none().then(|| time::clock_in(0.0));
+                    if let Some(since) = since {
+                        self.draw_away(&error, &since, &last)?;
+                        away = Some(since);
+                    }
+                    wait_ms = 0;
+                    std::thread::sleep(TRY_EVERY);
+                }
+            }
+        }
+    }
+
+    fn draw(&self, status: &Value) -> anyhow::Result<String> {
+        if let Format::Json = self.format {
+            output::print(&format!("{status}\n"))?;
+            return Ok(String::new());
+        }
+        let page = show::status(status);
+        draw_page(&page)?;
+        Ok(page)
+    }
+
+    fn draw_away(&self, error: &anyhow::Error, since: &str, last: &str) -> anyhow::Result<()> {
+        let away = format!(
+            "DAEMON AWAY since {since}: {error:#}\n  the light stays as it is; trying again until \
+             it is back\n"
+        );
+        if self.format == Format::Text && redraws() {
+            let before =
+                if last.is_empty() { String::new() } else { format!("\nBefore that:\n{last}") };
+            draw_page(&format!("{away}{before}"))
+        } else {
+            output::note(away.trim_end());
+            Ok(())
+        }
+    }
+
+    /// A daemon that has only just been started has no socket yet.
+    pub(super) fn wait(&self, within: Duration) -> anyhow::Result<Outcome> {
+        let mut waiting = Waiting::begins();
+        loop {
+            let status = self.present("/v1/status");
+            let left = within.saturating_sub(waiting.since.elapsed());
+            match &status {
+                Ok(response) if !response.is_good() => return self.refused(response),
+                Ok(response) if unread(&response.body)?.is_empty() => return Ok(Outcome::Good),
+                _ => {}
+            }
+            if left.is_zero() {
+                let status = status?;
+                let names = show::devices_named(&unread(&status.body)?);
+                output::note(&format!("not read within {}: {names}", span(within)));
+                return self.show(&status, show::status).map(|_| Outcome::Bad);
+            }
+            waiting.say(|| {
+                let what = match &status {
+                    Err(error) => format!("{error:#}"),
+                    Ok(response) => not_read(&response.body),
+                };
+                format!("waiting, {} left: {what}", span(left))
+            });
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The transaction is journalled: a daemon that dies meanwhile brings it to an end when it is
+    /// started again, so that is waited for.
+    pub(super) fn wait_for(&self, txn: u64) -> anyhow::Result<Outcome> {
+        output::note(&format!("transaction {txn} is on its way"));
+        let (began, mut away) = (Instant::now(), None);
+        let path = format!("/v1/transactions/{txn}?wait_ms={}", SAY_EVERY.as_millis());
+        loop {
+            match self.present(&path) {
+                Ok(response) if response.code == 404 => {
+                    away = None;
+                    self.say_on_its_way(txn, began.elapsed());
+                }
+                Ok(response) => return self.ended(txn, &response),
+                Err(error) => {
+                    let gone = away.get_or_insert_with(|| {
+                        let promise = "it is journalled and comes to its end with the daemon";
+                        output::note(&format!("{error:#}; transaction {txn}: {promise}"));
+                        Waiting { since: Instant::now(), say_at: Instant::now() + SAY_EVERY }
+                    });
+                    let left = DAEMON_BACK_WITHIN.saturating_sub(gone.since.elapsed());
+                    if left.is_zero() {
+                        return Err(error.context(format!(
+                            "lightloomd was not back within {}: start it, then `lightloom ctl \
+                             journal` says how transaction {txn} ended",
+                            span(DAEMON_BACK_WITHIN)
+                        )));
+                    }
+                    gone.say(|| format!("lightloomd is still away; waiting, {} left", span(left)));
+                    std::thread::sleep(TRY_EVERY);
+                }
+            }
+        }
+    }
+
+    fn say_on_its_way(&self, txn: u64, elapsed: Duration) {
+        if let Ok(status) = self.present("/v1/status") {
+            output::note(&show::on_its_way(txn, &status.body, &span(elapsed)));
+        }
+    }
+
+    fn ended(&self, txn: u64, response: &Response) -> anyhow::Result<Outcome> {
+        let status = self.present("/v1/status").ok();
+        let left = status
+            .as_ref()
+            .map(|status| &status.body["pending"])
+            .filter(|pending| pending["txn"] == txn)
+            .and_then(|pending| pending["seconds_left"].as_f64());
+        let shown = self.show(response, |past| show::transaction(past, left))?;
+        if self.format == Format::Json
+            && let Some(left) = left
+        {
+            output::note(&show::confirm_by(txn, left));
+        }
+        let committed = response.body["result"] == "committed";
+        Ok(if committed { shown } else { Outcome::Bad })
+    }
+}
+
+/// The devices that have not been read yet.
+fn unread(status: &Value) -> anyhow::Result<Vec<&Value>> {
+    let devices = status["devices"].as_array().context("the daemon gives no status")?;
+    Ok(devices.iter().filter(|device| device["state"] == "unseen").collect())
+}
+
+fn not_read(status: &Value) -> String {
+    let journal = status["journal_failure"].as_str();
+    let journal = journal.map(|why| format!("JOURNAL FAILED: {why}; ")).unwrap_or_default();
+    let devices = show::devices_named(&unread(status).unwrap_or_default());
+    format!("{journal}not read yet: {devices}")
+}
+
+fn span(time: Duration) -> String {
+    time::span(time.as_secs_f64())
+}
+
+/// Whether a new page takes the place of the old one.
+fn redraws() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Home, clear, draw; into a file or a pipe page after page.
+fn draw_page(page: &str) -> anyhow::Result<()> {
+    if redraws() { print(&format!("\u{1b}[H\u{1b}[2J{page}")) } else { print(&format!("{page}\n")) }
+}

@@ -1,0 +1,250 @@
+//! `lightloom ctl status` and `drift`: what is wrong, worst first, each with what to type next; then
+//! how everything else stands.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{count, history, is_module, list, named, natural, place, slot, text};
+use crate::ctl::time;
+use crate::table::Table;
+
+/// More devices than fit a screen are counted, and only the odd ones listed.
+const DEVICES_LISTED: usize = 40;
+/// How many names a line holds.
+const NAMES_MAX: usize = 6;
+/// How many past transactions a status shows.
+const TRANSACTIONS_SHOWN: usize = 5;
+
+/// `lightloom ctl status`.
+pub(in crate::ctl) fn status(status: &Value) -> String {
+    let mut page = alarms(status);
+    if page.is_empty() {
+        page.push_str("ALL IS WELL\n");
+    }
+    let plan = text(&status["plan_sha256"]);
+    let plan = if plan.is_empty() { "none" } else { plan.get(..12).unwrap_or(&plan) };
+    let (version, records) = (text(&status["version"]), text(&status["journal_records"]));
+    let stood = list(&status["circuits"]);
+    let standing = stood.iter().filter(|circuit| circuit["stands"] == true).count();
+    let _ = writeln!(page, "\nversion {version}, plan {plan}, {records} journal records");
+    if !stood.is_empty() {
+        let _ = writeln!(page, "circuits lit at both ends: {standing} of {}", stood.len());
+    }
+    let _ = writeln!(page, "{}", devices(list(&status["devices"])));
+    let pending = status["pending"]["txn"].as_u64();
+    page + &history::transactions(&status["transactions"], pending, TRANSACTIONS_SHOWN)
+}
+
+/// What a person has to know or do, worst first, each with what to type.
+fn alarms(status: &Value) -> String {
+    let mut page = String::new();
+    let mut alarm = |what: &str, about: String, next: String| {
+        let _ = writeln!(page, "{what}: {about}\n  {next}");
+    };
+    if let Some(why) = status["journal_failure"].as_str() {
+        alarm(
+            "JOURNAL FAILED, changes are refused",
+            why.to_owned(),
+            "the light stays as it is; docs/operations.md, \"When the journal fails\", says how to \
+             begin again"
+                .into(),
+        );
+    }
+    let pending = &status["pending"];
+    if let Some(left) = pending["seconds_left"].as_f64() {
+        let txn = text(&pending["txn"]);
+        alarm(
+            &format!("transaction {txn} WAITS FOR ITS CONFIRM"),
+            format!("{} left, until {}, then it is undone", time::span(left), time::clock_in(left)),
+            format!("keep it: lightloom ctl confirm {txn}; undo it: lightloom ctl rollback {txn}"),
+        );
+    }
+    for (device, why) in status["attention"].as_object().into_iter().flatten() {
+        alarm(
+            &format!("{device} NEEDS A PERSON"),
+            text(why),
+            format!(
+                "look at it, then take it as it stands: lightloom ctl adopt {device}; or apply a \
+                 plan again with --mode update"
+            ),
+        );
+    }
+    let all = list(&status["devices"]);
+    for (what, about, next) in troubles(all) {
+        alarm(&what, about, next);
+    }
+    for (what, about, next) in around_faults(status) {
+        alarm(&what, about, next);
+    }
+    let open = &status["transaction"];
+    if open.is_object() {
+        let (txn, actor) = (text(&open["txn"]), text(&open["actor"]));
+        let way = if open["going_back"] == true { "going back" } else { "going forward" };
+        let devices = open["devices"].as_u64().unwrap_or(0) as usize;
+        let about = format!("{}, {way}, asked by {actor}", count(devices, "device"));
+        alarm(
+            &format!("transaction {txn} ON ITS WAY"),
+            about,
+            "see it: lightloom ctl watch".into(),
+        );
+    }
+    let held: Vec<String> = list(&status["held"]).iter().map(text).collect();
+    if !held.is_empty() {
+        let next = "let traffic back: lightloom ctl undrain DEVICE".to_owned();
+        alarm("HELD DRAINED", named(held, NAMES_MAX), next);
+    }
+    page
+}
+
+/// What to say of one kind of trouble: what it is, about what, what to type.
+type Alarm = (String, String, String);
+
+/// Devices that cannot be read, or stand elsewhere than the journal says.
+fn troubles(all: &[Value]) -> Vec<Alarm> {
+    let of = |state: &str| all.iter().filter(|d| d["state"] == state).collect::<Vec<_>>();
+    let mut alarms = Vec::new();
+    let unseen = of("unseen");
+    if !unseen.is_empty() {
+        let next = "look at its line, its power and its address; the daemon tries again by itself";
+        alarms.push((
+            format!("UNSEEN, {}", count(unseen.len(), "device")),
+            devices_named(&unseen),
+            next.into(),
+        ));
+    }
+    let drifted = of("drifted");
+    if !drifted.is_empty() {
+        let names: Vec<String> = drifted.iter().map(|device| text(&device["name"])).collect();
+        let adopt = if names.len() > NAMES_MAX { "all".into() } else { names.join(" ") };
+        alarms.push((
+            format!("DRIFTED, {} elsewhere than the journal says", count(names.len(), "device")),
+            named(names, NAMES_MAX),
+            format!(
+                "see where: lightloom ctl drift; take what is lit as ours: lightloom ctl adopt \
+                 {adopt}; or put it back: lightloom ctl apply PLAN --mode update"
+            ),
+        ));
+    }
+    alarms
+}
+
+/// What the plan goes around, and whether the daemon may still do so by itself.
+fn around_faults(status: &Value) -> Vec<Alarm> {
+    let broken: Vec<String> = list(&status["broken"]).iter().map(text).collect();
+    let mut alarms = Vec::new();
+    if !broken.is_empty() {
+        let repaired = broken.join(",");
+        alarms.push((
+            "BROKEN".into(),
+            format!("the plan goes around {}", named(broken, NAMES_MAX)),
+            format!("when it works again: lightloom ctl fault --repaired {repaired}"),
+        ));
+    }
+    alarms
+}
+
+/// Devices by name with why they cannot be talked to, the first of them.
+pub(in crate::ctl) fn devices_named(devices: &[&Value]) -> String {
+    let mut sorted: Vec<&&Value> = devices.iter().collect();
+    sorted.sort_by_cached_key(|device| natural(&text(&device["name"])));
+    let one = |device: &&&Value| {
+        let why = device["trouble"].as_str().map(|why| format!(" ({why})")).unwrap_or_default();
+        format!("{}{why}", text(&device["name"]))
+    };
+    let shown: Vec<String> = sorted.iter().take(NAMES_MAX).map(one).collect();
+    let more = devices.len().saturating_sub(NAMES_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    shown.join(", ") + &more
+}
+
+/// A transaction that takes its time.
+pub(in crate::ctl) fn on_its_way(txn: u64, status: &Value, elapsed: &str) -> String {
+    let open = &status["transaction"];
+    let way = if open["going_back"] == true { "going back" } else { "going forward" };
+    let unseen = |device: &&Value| device["state"] == "unseen";
+    let unseen: Vec<&Value> = list(&status["devices"]).iter().filter(unseen).collect();
+    let silent = if unseen.is_empty() {
+        String::new()
+    } else {
+        format!("; cannot be read: {}", devices_named(&unseen))
+    };
+    let devices = open["devices"].as_u64().unwrap_or(0) as usize;
+    format!("transaction {txn}: {way} for {elapsed} now, {}{silent}", count(devices, "device"))
+}
+
+fn devices(devices: &[Value]) -> String {
+    let as_wanted = |device: &&Value| device["state"] == "as-wanted";
+    let good = devices.iter().filter(as_wanted).count();
+    let all = devices.len() <= DEVICES_LISTED;
+    let odd = devices.iter().filter(|device| all || !as_wanted(device));
+    let mut odd: Vec<&Value> = odd.collect();
+    odd.sort_by_cached_key(|device| natural(&text(&device["name"])));
+    let mut page = format!("{good} of {} as wanted\n", count(devices.len(), "device"));
+    if odd.is_empty() {
+        return page;
+    }
+    let mut table = Table::new(["device", "state", "stands at", "identity or trouble"]);
+    for device in odd.iter().take(DEVICES_LISTED) {
+        let why = device["trouble"].as_str().map(str::to_owned);
+        let identity = why.unwrap_or_else(|| text(&device["identity"]));
+        table.row([text(&device["name"]), text(&device["state"]), standing(device), identity]);
+    }
+    let _ = write!(page, "{table}");
+    let more = odd.len().saturating_sub(DEVICES_LISTED);
+    if more > 0 {
+        let _ = writeln!(page, "and {more} more: lightloom ctl status --format json");
+    }
+    page
+}
+
+/// Where a device's lit slots stand, the first of them.
+fn standing(device: &Value) -> String {
+    let name = text(&device["name"]);
+    let slots = device["slots"].as_object().into_iter().flatten();
+    let mut slots: Vec<_> = slots.collect();
+    slots.sort_by_key(|(slot, _)| natural(slot));
+    let more = slots.len().saturating_sub(4);
+    let shown = slots.iter().take(4).map(|(slot, to)| match is_module(&name) && *slot == "0" {
+        true => place(&name, to),
+        false => format!("{slot}>{}", text(to)),
+    });
+    let more = if more == 0 { String::new() } else { format!(" +{more}") };
+    shown.collect::<Vec<_>>().join(" ") + &more
+}
+
+/// What stands elsewhere than the journal says, and whether all could be read and nothing does.
+pub(in crate::ctl) fn drift(status: &Value) -> (String, bool) {
+    let all = list(&status["devices"]);
+    let mut page = String::new();
+    let mut table = Table::new(["device", "slot", "journal says", "device says"]);
+    let mut odd: Vec<&Value> = all.iter().filter(|d| !list(&d["drift"]).is_empty()).collect();
+    odd.sort_by_cached_key(|device| natural(&text(&device["name"])));
+    for drifted in odd.iter().flat_map(|device| list(&device["drift"])) {
+        let device = text(&drifted["device"]);
+        let (ledger, says) = (&drifted["ledger"], &drifted["device_says"]);
+        let cells = [slot(&device, &drifted["slot"]), place(&device, ledger), place(&device, says)];
+        table.row(std::iter::once(device.clone()).chain(cells));
+    }
+    if !odd.is_empty() {
+        let _ = write!(page, "{table}");
+    }
+    let mut unknown = String::new();
+    if let Some(why) = status["journal_failure"].as_str() {
+        let _ = writeln!(unknown, "JOURNAL FAILED: what should stand where is not known: {why}");
+    }
+    let unseen: Vec<&Value> = all.iter().filter(|d| d["state"] == "unseen").collect();
+    if !unseen.is_empty() {
+        let (count, names) = (count(unseen.len(), "device"), devices_named(&unseen));
+        let _ = writeln!(unknown, "UNSEEN, {count}: where they stand is not known: {names}");
+    }
+    let calm = odd.is_empty() && unknown.is_empty();
+    match (odd.is_empty(), calm) {
+        (_, true) => {
+            page.push_str("no drift: every device was read and stands as the journal says\n")
+        }
+        (true, false) => page.push_str("no drift where it could be seen, but:\n"),
+        (false, _) => {}
+    }
+    (page + &unknown, calm)
+}

@@ -1,0 +1,85 @@
+//! Times as people type and read them: `5m`, `4 min 59 s`, `18:32:28` on the wall clock here.
+
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, Local};
+
+/// `5m`, `90s`, `500ms`.
+///
+/// # Errors
+/// What is missing or wrong, with what to write.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit_ms = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "" => return Err(format!("it has no unit: write `{text}s`, `{text}m` or `{text}h`")),
+        unit => return Err(format!("`{unit}` is no unit: write ms, s, m or h, as in `5m`")),
+    };
+    let count: u64 =
+        digits.parse().map_err(|_| "write a whole number and a unit, as in `5m`".to_owned())?;
+    Ok(Duration::from_millis(count.saturating_mul(unit_ms)))
+}
+
+/// A [`duration`] that is longer than none.
+///
+/// # Errors
+/// What is missing or wrong, with what to write.
+pub(super) fn some_time(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time.is_zero() { Err("nobody can confirm within no time".into()) } else { Ok(time) }
+}
+
+/// `4 min 59 s`, `2 h 5 min`, in whole seconds.
+pub(super) fn span(seconds: f64) -> String {
+    let time = Duration::try_from_secs_f64(seconds.round()).unwrap_or_default().as_secs();
+    let (hours, minutes, seconds) = (time / 3600, time / 60 % 60, time % 60);
+    match (hours, minutes, seconds) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, 0) => format!("{minutes} min"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, 0, _) => format!("{hours} h"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// The wall clock here in so many seconds: `18:32:28`.
+pub(super) fn clock_in(seconds: f64) -> String {
+    let ahead = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    let then = SystemTime::now().checked_add(ahead).unwrap_or_else(SystemTime::now);
+    DateTime::<Local>::from(then).format("%H:%M:%S").to_string()
+}
+
+/// The wall clock here at that Unix time in milliseconds: `2026-11-21 18:32:28`.
+pub(super) fn moment(unix_ms: u64) -> String {
+    let utc = i64::try_from(unix_ms).ok().and_then(DateTime::from_timestamp_millis);
+    utc.map_or_else(
+        || "-".to_owned(),
+        |utc| utc.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_numbers_with_a_unit() {
+        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        let why = |text| duration(text).unwrap_err();
+        assert_eq!(why("5"), "it has no unit: write `5s`, `5m` or `5h`");
+        assert_eq!(why("5x"), "`x` is no unit: write ms, s, m or h, as in `5m`");
+        assert_eq!(why("m"), "write a whole number and a unit, as in `5m`");
+        assert_eq!(why("1.5m"), "write a whole number and a unit, as in `5m`");
+        assert!(some_time("0s").is_err() && duration("0s").is_ok());
+    }
+
+    #[test]
+    fn spans_are_read_aloud() {
+        let spans = [0.4, 59.6, 299.0, 300.0, 3600.0, 7500.0, -1.0].map(span);
+        assert_eq!(spans, ["0 s", "1 min", "4 min 59 s", "5 min", "1 h", "2 h 5 min", "0 s"]);
+    }
+}

@@ -1,0 +1,162 @@
+//! What an apply or its preview is asked for: the plan file and the flags beside it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use lightloom_fabric::document;
+use serde_json::{Value, json};
+
+use super::time;
+use crate::kinds;
+
+/// The largest plan file.
+const PLAN_BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Debug, Args)]
+pub(super) struct Wanted {
+    /// The plan, or a JSON file `{"target": {"ocs0": {"1": 25}}}`.
+    plan: PathBuf,
+    /// Which phase of a plan with phases.
+    #[arg(long, value_name = "NAME")]
+    phase: Option<String>,
+    /// How much it may disturb.
+    #[arg(long, value_enum, default_value_t)]
+    mode: Mode,
+    /// Of a preview: the bytes of every device, also where they are the same.
+    #[arg(long)]
+    pub(super) bytes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Apply {
+    #[command(flatten)]
+    pub(super) wanted: Wanted,
+    /// Show what would be sent, and send nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Roll back unless confirmed within this time, such as `5m` or `90s`.
+    #[arg(long, value_name = "TIME", value_parser = time::some_time)]
+    confirm_within: Option<Duration>,
+    /// Refuse unless the daemon is at this version.
+    #[arg(long, value_name = "N")]
+    version_is: Option<u64>,
+    /// For mode overwrite: the words that the dry run shows.
+    #[arg(long, value_name = "WORDS")]
+    confirmation: Option<String>,
+    /// Act once under this id, however often it is sent [default: a fresh one].
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Refuse when anything stands elsewhere than the journal says.
+    #[default]
+    Safe,
+    /// Move what the plan names from wherever it stands.
+    Update,
+    /// Make devices exactly the plan: everything else on them goes dark.
+    Overwrite,
+}
+
+impl Wanted {
+    /// Whether everything else on the devices goes dark, which has to be confirmed in words.
+    pub(super) fn overwrites(&self) -> bool {
+        self.mode == Mode::Overwrite
+    }
+
+    /// What the API wants to know.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no plan.
+    pub(super) fn body(&self) -> anyhow::Result<Value> {
+        let document = read(&self.plan)?;
+        let mode = match self.mode {
+            Mode::Safe => "safe",
+            Mode::Update => "update",
+            Mode::Overwrite => "overwrite",
+        };
+        let mut body = match document.get("target") {
+            Some(target) => json!({"target": target}),
+            None => json!({"plan": document}),
+        };
+        body["mode"] = json!(mode);
+        body["phase"] = json!(self.phase);
+        Ok(body)
+    }
+}
+
+impl Apply {
+    /// What the API wants to know.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no plan.
+    pub(super) fn body(&self) -> anyhow::Result<Value> {
+        let mut body = self.wanted.body()?;
+        if let Some(within) = self.confirm_within {
+            body["confirm_within_ms"] = json!(u64::try_from(within.as_millis())?);
+        }
+        if let Some(version) = self.version_is {
+            body["expected_version"] = json!(version);
+        }
+        if let Some(words) = &self.confirmation {
+            body["confirmation"] = json!(words);
+        }
+        if let Some(id) = &self.request_id {
+            body["request_id"] = json!(id);
+        }
+        Ok(body)
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Value> {
+    let shown = path.display();
+    let size = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
+    if size > PLAN_BYTES_MAX {
+        bail!("{shown} is larger than {PLAN_BYTES_MAX} bytes");
+    }
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    parse(&shown.to_string(), &bytes)
+}
+
+fn parse(shown: &str, bytes: &[u8]) -> anyhow::Result<Value> {
+    let document = serde_json::from_slice::<Value>(bytes);
+    if let Ok(document) = &document
+        && ["target", "phases", "transceivers"].iter().any(|key| document.get(key).is_some())
+    {
+        return Ok(document.clone());
+    }
+    let belongs = "a plan belongs here, as `lightloom plan` writes it";
+    let kind = kinds::of_keys(&document::top_keys(bytes)).map(|kind| kind.name);
+    match (kind, document) {
+        (Some("fabric" | "rfabric"), _) => bail!(
+            "{shown} is a fabric file, and {belongs}: `lightloom plan {shown} -o plan.json`, then \
+             apply plan.json"
+        ),
+        (Some(kind), _) => bail!("{shown} is a {kind} file, and {belongs}"),
+        (None, Err(error)) => bail!("{shown} is no plan ({error}), and {belongs}"),
+        (None, Ok(_)) => bail!(
+            "{shown} is JSON without the `transceivers` or `phases` of a plan or a `target`, and \
+             {belongs}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_plan_is_called_what_it_is_with_the_way_to_a_plan() {
+        let why = |bytes: &str| parse("x", bytes.as_bytes()).unwrap_err().to_string();
+        let fabric = why("name: ring\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\n");
+        let way = "`lightloom plan x -o plan.json`, then apply plan.json";
+        assert!(fabric.starts_with("x is a fabric file") && fabric.ends_with(way), "{fabric}");
+        assert!(why("state_dir: /tmp\npolicies: {}\n").starts_with("x is a daemon file"));
+        assert!(why("gibberish").starts_with("x is no plan (expected"));
+        assert!(why("{}").contains("`transceivers`"));
+        assert!(parse("x", b"{\"target\": {}}").is_ok());
+    }
+}

@@ -1,0 +1,279 @@
+//! `lightloom ctl` against a daemon that is played by the test: what people are told, and what scripts see.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Answers each path with a status code and a document, until it goes away.
+struct Daemon {
+    socket: PathBuf,
+    answers: Arc<Mutex<Vec<(String, u16, Value)>>>,
+}
+
+impl Daemon {
+    fn plays(folder: &Path, answers: &[(&str, u16, Value)]) -> Self {
+        let socket = folder.join("lightloomd.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let own =
+            |(path, code, body): &(&str, u16, Value)| ((*path).to_owned(), *code, body.clone());
+        let answers = Arc::new(Mutex::new(answers.iter().map(own).collect()));
+        let kept = Arc::clone(&answers);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                answer(&client.unwrap(), &kept);
+            }
+        });
+        Self { socket, answers }
+    }
+
+    /// From now on this answer instead.
+    fn says(&self, path: &str, code: u16, body: Value) {
+        let mut answers = self.answers.lock().unwrap();
+        answers.retain(|(known, ..)| known != path);
+        answers.push((path.to_owned(), code, body));
+    }
+
+    /// Nobody listens any more at its socket.
+    fn goes_away(&self) {
+        std::fs::remove_file(&self.socket).unwrap();
+    }
+}
+
+fn answer(mut client: &UnixStream, answers: &Mutex<Vec<(String, u16, Value)>>) {
+    let mut reader = BufReader::new(client);
+    let (mut first, mut length) = (String::new(), 0);
+    reader.read_line(&mut first).unwrap();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if let Some(bytes) = line.strip_prefix("Content-Length: ") {
+            length = bytes.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    reader.take(length).read_to_end(&mut Vec::new()).unwrap();
+    let path = first.split(' ').nth(1).unwrap();
+    let path = path.split('?').next().unwrap();
+    let known = answers.lock().unwrap();
+    let found = known.iter().find(|(known, ..)| known == path);
+    let (code, body) = found.map_or((404, json!("nothing here")), |(_, c, b)| (*c, b.clone()));
+    let _ = write!(client, "HTTP/1.1 {code} x\r\nConnection: close\r\n\r\n{body}");
+}
+
+fn ctl(daemon: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    command.arg("ctl").args(arguments).arg("--socket").arg(daemon).env("TZ", "UTC");
+    command
+}
+
+fn run(daemon: &Daemon, arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = ctl(&daemon.socket, arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+fn device(name: &str, state: &str, trouble: Option<&str>) -> Value {
+    json!({
+        "name": name, "identity": "maker,module", "up": state != "unseen", "trouble": trouble,
+        "state": state, "slots": {"0": 1}, "power_dbm": {}, "drift": [],
+    })
+}
+
+fn quiet() -> Value {
+    json!({
+        "daemon": "0.1.0", "version": 7, "plan_sha256": "0123456789abcdef", "transaction": null,
+        "pending": null, "attention": {}, "held": [], "journal_records": 12,
+        "journal_failure": null, "circuits": [{"a": "n1/b0.1", "b": "n2/b1.1", "stands": true}],
+        "broken": [], "devices": [device("n1/b0", "as-wanted", None)], "transactions": [],
+    })
+}
+
+/// A status with these fields changed.
+fn status(changes: Value) -> Value {
+    let mut status = quiet();
+    for (key, value) in changes.as_object().unwrap() {
+        status[key] = value.clone();
+    }
+    status
+}
+
+#[test]
+fn a_status_says_what_is_wrong_first_and_what_to_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
+    let (code, shown, _) = run(&daemon, &["status"]);
+    let calm = "ALL IS WELL\n\nversion 7, plan 0123456789ab, 12 journal records\n\
+        circuits lit at both ends: 1 of 1\n1 of 1 device as wanted\n\
+        device  state      stands at   identity or trouble\n\
+        n1/b0   as-wanted  external-1  maker,module\n\nno transactions yet\n";
+    assert_eq!((code, shown.as_str()), (0, calm));
+
+    let silent = device("n3/b0", "unseen", Some("no answer within 2 s"));
+    let wrong = status(json!({
+        "journal_failure": "disk full", "pending": {"txn": 7, "seconds_left": 299.0},
+        "attention": {"n2/b0": "slot 0 was read at 15"}, "broken": ["n17", "n4/b1"],
+        "devices": [silent, device("n1/b0", "drifted", None)],
+    }));
+    daemon.says("/v1/status", 200, wrong);
+    let (code, shown, _) = run(&daemon, &["status"]);
+    assert_eq!(code, 0, "{shown}");
+    let lines = [
+        "JOURNAL FAILED, changes are refused: disk full",
+        "transaction 7 WAITS FOR ITS CONFIRM: 4 min 59 s left, until ",
+        "  keep it: lightloom ctl confirm 7; undo it: lightloom ctl rollback 7",
+        "n2/b0 NEEDS A PERSON: slot 0 was read at 15",
+        "lightloom ctl adopt n2/b0; or apply",
+        "UNSEEN, 1 device: n3/b0 (no answer within 2 s)",
+        "DRIFTED, 1 device elsewhere than the journal says: n1/b0",
+        "BROKEN: the plan goes around n4/b1, n17",
+        "  when it works again: lightloom ctl fault --repaired n17,n4/b1",
+        "0 of 2 devices as wanted",
+    ];
+    let places: Vec<usize> =
+        lines.iter().map(|l| shown.find(l).unwrap_or_else(|| panic!("no {l}\n{shown}"))).collect();
+    assert!(places.is_sorted(), "{shown}");
+    assert!(!shown.contains("ALL IS WELL"));
+}
+
+#[test]
+fn no_drift_is_said_only_of_what_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let answers = [("/v1/status", 200, quiet()), ("/v1/drift", 200, json!([]))];
+    let daemon = Daemon::plays(folder.path(), &answers);
+    let calm = "no drift: every device was read and stands as the journal says\n";
+    assert_eq!(run(&daemon, &["drift"]), (0, calm.to_owned(), String::new()));
+
+    let silent = device("ocs0", "unseen", Some("connection refused"));
+    daemon.says("/v1/status", 200, status(json!({"devices": [silent]})));
+    let (code, shown, _) = run(&daemon, &["drift"]);
+    let unknown = "no drift where it could be seen, but:\n\
+        UNSEEN, 1 device: where they stand is not known: ocs0 (connection refused)\n";
+    assert_eq!((code, shown.as_str()), (1, unknown));
+    let (code, shown, noted) = run(&daemon, &["drift", "--format", "json"]);
+    assert_eq!((code, shown.as_str()), (1, "[]\n"));
+    assert!(noted.contains("UNSEEN"), "{noted}");
+
+    daemon.says("/v1/status", 200, status(json!({"journal_failure": "line 3 is damaged"})));
+    let (code, shown, _) = run(&daemon, &["drift"]);
+    assert!(code == 1 && shown.contains("JOURNAL FAILED: what should stand where"), "{shown}");
+}
+
+#[test]
+fn an_apply_that_waits_for_its_confirm_says_until_when_and_what_to_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let past = json!({
+        "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
+        "result": "committed", "devices": [{"device": "ocs0", "verdict": "applied", "detail": ""}],
+    });
+    let pending = status(json!({"pending": {"txn": 3, "seconds_left": 299.8}}));
+    let daemon = Daemon::plays(
+        folder.path(),
+        &[
+            ("/v1/apply", 202, json!({"answer": "accepted", "txn": 3})),
+            ("/v1/transactions/3", 200, past),
+            ("/v1/status", 200, pending),
+        ],
+    );
+    let plan = folder.path().join("plan.json");
+    std::fs::write(&plan, "{\"target\": {\"ocs0\": {\"1\": 25}}}").unwrap();
+    let plan = plan.display().to_string();
+    let (code, shown, _) = run(&daemon, &["apply", &plan, "--confirm-within", "5m"]);
+    assert_eq!(code, 0);
+    let (first, second) = shown.split_once('\n').unwrap();
+    assert_eq!(first, "transaction 3: committed, 1 device");
+    assert!(second.starts_with("confirm 3 before "), "{shown}");
+    let end = " (in 5 min) with `lightloom ctl confirm 3`, or it is undone\n";
+    assert!(second.ends_with(end), "{shown}");
+}
+
+#[test]
+fn a_transaction_that_did_not_commit_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let past = json!({
+        "txn": 9, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
+        "result": "aborted", "devices": [
+            {"device": "n3/b0", "verdict": "refused", "detail": "switch element stuck"},
+            {"device": "n4/b0", "verdict": "untouched", "detail": ""},
+        ],
+    });
+    let accepted = json!({"answer": "accepted", "txn": 9});
+    let answers = [("/v1/rollback", 202, accepted), ("/v1/transactions/9", 200, past)];
+    let daemon = Daemon::plays(folder.path(), &answers);
+    let (code, shown, _) = run(&daemon, &["rollback", "2"]);
+    let expected = "transaction 9: aborted, 2 devices\n\
+        device  verdict  why\nn3/b0   refused  switch element stuck\n\
+        untouched: 1 device\n\
+        nothing moved: mend what is named above, then apply again\n";
+    assert_eq!((code, shown.as_str()), (1, expected));
+}
+
+/// A program that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_watch_outlives_the_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
+    let file = |name: &str| folder.path().join(name);
+    let shown = |name: &str| std::fs::read_to_string(file(name)).unwrap();
+    let mut command = ctl(&daemon.socket, &["watch"]);
+    command.stdout(std::fs::File::create(file("out")).unwrap());
+    command.stderr(std::fs::File::create(file("err")).unwrap());
+    let mut watch = Running(command.stdin(Stdio::null()).spawn().unwrap());
+    until("the first page", || shown("out").contains("version 7"));
+
+    daemon.goes_away();
+    until("that it is away", || shown("err").contains("DAEMON AWAY since "));
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(watch.0.try_wait().unwrap().is_none(), "it goes on: {}", shown("err"));
+    assert_eq!(shown("err").matches("DAEMON AWAY").count(), 1, "said once: {}", shown("err"));
+
+    let back = status(json!({"version": 8}));
+    let _daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, back)]);
+    until("the page after it", || shown("out").contains("version 8"));
+    assert!(shown("err").ends_with("lightloomd is back\n"), "{}", shown("err"));
+}
+
+#[test]
+fn a_wait_says_what_it_waits_for_and_ends_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("nobody.sock");
+    let output = ctl(&nowhere, &["wait", "--for", "1500ms"]).output().unwrap();
+    let noted = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let (first, last) = noted.split_once('\n').unwrap();
+    assert!(first.starts_with("waiting, ") && first.contains("is it running?"), "{noted}");
+    assert!(last.starts_with("error: cannot reach lightloomd"), "{noted}");
+
+    let silent = device("n3/b0", "unseen", Some("no answer within 2 s"));
+    let unread = status(json!({"devices": [silent]}));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, unread)]);
+    let (code, _, noted) = run(&daemon, &["wait", "--for", "1500ms"]);
+    assert_eq!(code, 1);
+    assert!(noted.contains(" left: not read yet: n3/b0 (no answer within 2 s)\n"), "{noted}");
+    assert!(noted.ends_with("not read within 2 s: n3/b0 (no answer within 2 s)\n"), "{noted}");
+}
