@@ -23,16 +23,19 @@ use crate::controller::{Answer, Apply, Preview, Request};
 use crate::desired;
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
+use crate::start::JOURNAL_FILE;
 use crate::state::{DeviceName, Fabric, Micros, Op, Position, Slot, Txn};
-use crate::view::{self, DeviceBytes, Diff, DriftedSlot, Status, Transaction};
+use crate::view::{self, DeviceBytes, Diff, DriftReport, Log, Status, Transaction};
 
-pub use body::{ApplyBody, DevicesBody, FaultBody, TxnBody, Wait};
+pub use body::{ApplyBody, DevicesBody, FaultBody, Last, TxnBody, Wait};
 use problem::{Problem, Reply};
 pub use shared::Shared;
 use shared::{asked, sha256};
 
 /// The largest request body in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
+/// How many records of the journal are shown unless somebody asks for more.
+const LOG_RECORDS_SHOWN: usize = 100;
 /// How long a request may wait for something to happen.
 const WAIT_MAX: Duration = Duration::from_secs(55);
 
@@ -45,6 +48,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         drift,
         transaction,
         journal,
+        log,
         diff,
         apply,
         confirm,
@@ -57,7 +61,8 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
     components(schemas(
         Status,
         Diff,
-        DriftedSlot,
+        DriftReport,
+        Log,
         Transaction,
         ApplyBody,
         TxnBody,
@@ -89,6 +94,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/drift", get(drift))
         .route("/v1/transactions/{txn}", get(transaction))
         .route("/v1/journal", get(journal))
+        .route("/v1/log", get(log))
         .route("/v1/diff", post(diff))
         .route("/v1/apply", post(apply))
         .route("/v1/confirm", post(confirm))
@@ -137,12 +143,12 @@ async fn status(
     shared.look(view::status).await.map(Json)
 }
 
-/// Slots that stand elsewhere than the ledger says.
-#[utoipa::path(get, path = "/v1/drift", responses((status = 200, body = Vec<DriftedSlot>)))]
+/// Slots that stand elsewhere than the ledger says, and whether the answer is complete.
+#[utoipa::path(get, path = "/v1/drift", responses((status = 200, body = DriftReport)))]
 async fn drift(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-) -> Reply<Vec<DriftedSlot>> {
+) -> Reply<DriftReport> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     shared.look(view::drift).await.map(Json)
 }
@@ -162,7 +168,8 @@ async fn transaction(
     loop {
         let find = move |runtime: &Runtime| {
             let history = &runtime.controller.ledger().history;
-            history.iter().find(|past| past.txn == Txn(txn)).map(view::past)
+            let past = history.iter().find(|past| past.txn == Txn(txn));
+            past.map(|past| view::transaction(runtime, past))
         };
         shared.changes.mark_unchanged();
         if let Some(past) = shared.look(find).await? {
@@ -182,9 +189,30 @@ async fn journal(
 ) -> Reply<Vec<Transaction>> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let all = |runtime: &Runtime| {
-        runtime.controller.ledger().history.iter().rev().map(view::past).collect()
+        let history = runtime.controller.ledger().history.iter().rev();
+        history.map(|past| view::transaction(runtime, past)).collect()
     };
     shared.look(all).await.map(Json)
+}
+
+/// The journal's file, record by record, as far as it can be read, and where damage begins.
+#[utoipa::path(get, path = "/v1/log", responses((status = 200, body = Log)),
+    params(("last" = Option<usize>, Query, description = "How many records at most, 100 if left out")))]
+async fn log(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Query(last): Query<Last>,
+) -> Reply<Log> {
+    client.must_have(Role::Read).map_err(Problem::Forbidden)?;
+    let file = |runtime: &Runtime| runtime.config.file.state_dir.join(JOURNAL_FILE);
+    let file = shared.look(file).await?;
+    // A long journal takes a while to prove: away from the task that moves light.
+    let read = move || {
+        let bytes = std::fs::read(&file)
+            .map_err(|error| Problem::NotFound(format!("{}: {error}", file.display())))?;
+        Ok(view::log(&bytes, &file, last.last.unwrap_or(LOG_RECORDS_SHOWN)))
+    };
+    tokio::task::spawn_blocking(read).await.map_err(|_| Problem::Gone)?.map(Json)
 }
 
 // ---- changing ----------------------------------------------------------------------------------
@@ -208,6 +236,10 @@ async fn read_apply(
         (None, Some(target)) => (read_target(target), String::new(), None),
         _ => return Err(Problem::Refused(vec!["give either `plan` or `target`".into()])),
     };
+    if body.confirm_within_ms == Some(0) {
+        let reason = "nobody can confirm within no time: give at least 1 ms, or leave it out";
+        return Err(Problem::Refused(vec![reason.into()]));
+    }
     let apply = Apply {
         target,
         plan_sha256,
@@ -245,6 +277,11 @@ async fn diff(
     let (apply, plan) = read_apply(&shared, &body).await?;
     let confirmation = confirmation(&apply);
     let find = move |runtime: &Runtime| {
+        let reasons =
+            plan.as_deref().map_or_else(Vec::new, |plan| runtime.objections(&apply, plan));
+        if !reasons.is_empty() {
+            return Err(reasons);
+        }
         let next = Txn(runtime.controller.ledger().last_txn.0 + 1);
         let preview = runtime.controller.preview(&apply)?;
         let diff = view::diff(runtime, &preview, plan.as_deref(), confirmation);
@@ -465,8 +502,11 @@ async fn fault(
         parts.iter().map(parse).collect()
     };
     let parts = parse(&body.broken).and_then(|broken| Ok((broken, parse(&body.repaired)?)));
+    let teller = client.name.clone();
     let call = |asked, answer| {
         let (broken, repaired) = parts?;
+        let why = format!("told by {teller}");
+        let broken = broken.into_iter().map(|part| (part, why.clone())).collect();
         Ok(Call::Fault { asked, broken, repaired, answer })
     };
     shared.change(&client, "fault", asked, Role::Apply, call).await

@@ -1,7 +1,9 @@
 //! From a plan and what broke to the plan around it, proven by the checker before it is used.
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::fault::Part;
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::id::BundleId;
+use lightloom_fabric::khop::KhopRing;
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::check;
 use lightloom_planner::khop::{Survey, from_document, replan, to_document};
@@ -36,6 +38,19 @@ pub fn next_plan(
         violations.iter().take(20).map(ToString::to_string).collect::<Vec<_>>()
     })?;
     Ok(next)
+}
+
+/// Whether a plan around `known` does not go around `part` yet.
+#[must_use]
+pub fn is_news(hbd: &KhopRing, known: &FaultSet, part: Part) -> bool {
+    let covers =
+        |bundle: &BundleId| known.nodes.contains(&bundle.node) || known.bundles.contains(bundle);
+    let covered = match part {
+        Part::Node(_) => false,
+        Part::Bundle(bundle) => covers(&bundle),
+        Part::Fibre(port) => covers(&port.bundle),
+    };
+    !covered && known.clone().insert(hbd, part).unwrap_or(false)
 }
 
 /// The hash by which a plan is known.

@@ -33,6 +33,8 @@ pub struct Known<'a> {
     pub owned: &'a Positions,
     /// What it last said about itself; `None` when it has not been read since it came up.
     pub observed: Option<&'a Observation>,
+    /// Why it cannot be talked to.
+    pub trouble: Option<&'a str>,
 }
 
 /// Why a target cannot be applied; each names a device and a way out.
@@ -41,6 +43,8 @@ pub struct Known<'a> {
 pub enum Objection {
     #[error("{device}: not configured here")]
     NoDevice { device: DeviceName },
+    #[error("{device}: cannot be talked to ({trouble}), so it can be neither read nor moved")]
+    Down { device: DeviceName, trouble: String },
     #[error("{device}: not read yet, so nothing is known to change from; wait for it to come up")]
     Unread { device: DeviceName },
     #[error(
@@ -77,7 +81,11 @@ pub fn difference<'a>(
             continue;
         };
         let Some(observed) = known.observed else {
-            objections.push(Objection::Unread { device: device.clone() });
+            let device = device.clone();
+            objections.push(match known.trouble {
+                Some(trouble) => Objection::Down { device, trouble: trouble.to_owned() },
+                None => Objection::Unread { device },
+            });
             continue;
         };
         let one = OneDevice { device, want, mode, known, observed: &observed.positions };
@@ -380,7 +388,12 @@ mod tests {
         let owned = positions(owned);
         let observed = Observation { positions: positions(observed), ..Default::default() };
         let target = Fabric::from([("o".into(), positions(want))]);
-        let known = Known { sharing: Sharing::Exclusive, owned: &owned, observed: Some(&observed) };
+        let known = Known {
+            sharing: Sharing::Exclusive,
+            owned: &owned,
+            observed: Some(&observed),
+            trouble: None,
+        };
         difference(&target, mode, |_| Some(known))
             .map(|changes| changes.into_values().flatten().collect())
     }

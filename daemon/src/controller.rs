@@ -10,6 +10,7 @@
 //! record [that is waited for](Record::is_waited_for) is durable before anything behind it in the
 //! list is done. What must survive a crash lives in the [`Ledger`] and changes by records only.
 
+mod darkness;
 mod devices;
 mod drift;
 mod requests;
@@ -22,10 +23,12 @@ use serde::{Deserialize, Serialize};
 use crate::change::{self, Known, Mode, Wave};
 use crate::drive::Drive;
 use crate::inventory::Inventory;
-use crate::record::{Asked, Cause, Ledger, OnFailure, Record, TxnResult};
+use crate::record::{Asked, Broken, Cause, Ledger, OnFailure, Record, TxnResult};
 use crate::state::{
     DeviceName, Fabric, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Slot, Txn,
 };
+use darkness::Dark;
+pub use darkness::DarkFibre;
 use drift::own_changes;
 
 /// How often the daemon changes something without being asked within [`OWN_CHANGES_WINDOW`].
@@ -80,6 +83,8 @@ pub struct Apply {
     pub on_failure: Option<OnFailure>,
     /// `None` for a client; the daemon's own applies say why.
     pub cause: Option<Cause>,
+    /// What is known to be broken once it is committed; `None` leaves that as it is.
+    pub broken: Option<BTreeMap<String, Broken>>,
 }
 
 /// What a client is told at once.
@@ -93,6 +98,18 @@ pub enum Answer {
     },
     /// Nothing has to move; or a request that moves nothing is done.
     Done,
+    /// What was lit is ours from now on.
+    Adopted {
+        /// How many devices were named.
+        devices: usize,
+        /// How many of their slots are lit.
+        slots: usize,
+    },
+    /// There is nothing to do, for a reason that whoever asked may not expect.
+    NothingToDo {
+        /// Every reason.
+        reasons: Vec<String>,
+    },
     /// Somebody else was first, or something is on its way. Look again and decide again.
     Conflict {
         /// What is in the way.
@@ -198,13 +215,20 @@ pub struct Seen {
     pub up: bool,
     /// Its last read, since it came up.
     pub observed: Option<Observation>,
-    /// When that was.
+    /// When that was asked for.
     pub read_at: Micros,
+    /// When it went down, if it is down and was up.
+    pub down_since: Micros,
+    /// Why it cannot be talked to.
+    pub trouble: Option<String>,
     /// Where it differs from the ledger.
     pub drift: Vec<Drift>,
-    /// Slots that stand where we put them and see no light though the far end sends it, with the
-    /// reads in a row that said so and the time of the first.
-    dark: BTreeMap<Slot, (u32, Micros)>,
+    /// Where it stood when it was last read, kept while it is down.
+    stood: Option<Positions>,
+    /// When the first read in a row that found it there was answered.
+    stands_since: Micros,
+    /// Slots that stand where we put them and see no light though the far end should send it.
+    dark: BTreeMap<Slot, Dark>,
     in_flight: Option<Flight>,
     waiting: VecDeque<(Op, bool)>,
     next_poll: Micros,
@@ -213,6 +237,7 @@ pub struct Seen {
 #[derive(Clone, Debug)]
 struct Flight {
     ticket: Ticket,
+    asked: Micros,
     deadline: Micros,
     /// Asked by the drive, or a poll.
     drives: bool,
@@ -335,6 +360,7 @@ impl Controller {
             sharing: self.inventory.devices.get(device)?.sharing,
             owned: self.ledger.owned.get(device).unwrap_or(&NOTHING),
             observed: seen.observed.as_ref().filter(|_| seen.up),
+            trouble: seen.trouble.as_deref(),
         })
     }
 

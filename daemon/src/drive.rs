@@ -152,7 +152,14 @@ impl Drive {
         let devices: Vec<DeviceName> = self.target.keys().cloned().collect();
         for device in &devices {
             let limits = site.limits(device);
-            let until = now + limits.reconcile_within;
+            // Nothing has moved yet, so nobody is waited for: an answer that is overdue is asked for
+            // once more, in case only its line was disturbed. On the way back all are waited for.
+            let until = match self.start {
+                Start::AllOrNothing(_) => {
+                    now + limits.reply_within + Micros(limits.reply_within.0 / 2)
+                }
+                Start::WhatAnswers => now + limits.reconcile_within,
+            };
             self.arming.insert(device.clone(), Arming { backoff: limits.backoff, until });
         }
         if devices.is_empty() {
@@ -236,7 +243,10 @@ impl Drive {
                 arming.backoff = Micros((arming.backoff.0 * 2).min(2_000_000));
                 return;
             }
-            Outcome::Unknown(detail) => Some(PartEnd { verdict: Verdict::Unknown, detail }),
+            Outcome::Unknown(detail) => {
+                let detail = format!("it does not answer, so nothing was moved: {detail}");
+                Some(PartEnd { verdict: Verdict::Unknown, detail })
+            }
             Outcome::Done(None) => {
                 let detail = "it armed without saying where it stands".into();
                 Some(PartEnd { verdict: Verdict::Unknown, detail })

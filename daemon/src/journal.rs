@@ -73,23 +73,30 @@ pub enum JournalError {
     /// The storage failed.
     #[error("the journal's storage: {0}")]
     Storage(#[from] io::Error),
-    /// Something other than a torn tail.
-    #[error(
-        "journal line {line}: {reason}. What is before it is good; move the file away and `adopt` \
-         what is lit, or restore it from a copy"
-    )]
-    Damaged {
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        reason: String,
-    },
     /// A write or sync failed earlier: what is on the disk is not known any more.
     #[error("the journal has failed before ({0}) and takes no more records until a restart")]
     Poisoned(String),
     /// A record larger than the bound.
     #[error("a record of {0} bytes is longer than a journal line may be")]
     TooLong(usize),
+}
+
+/// Where a journal is damaged. What is before it is good.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("journal line {line}: {reason}. What is before it is good; {}", Self::WHAT_TO_DO)]
+pub struct Damage {
+    /// The line, from 1: those before it can be read.
+    pub line: usize,
+    /// The byte at which that line begins.
+    pub byte: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Damage {
+    /// What a person can do about it.
+    pub const WHAT_TO_DO: &str = "stop the daemon, move the file away and keep it, start again and `adopt` what is lit, or \
+         restore it from a copy";
 }
 
 /// What reading the journal at start found.
@@ -100,7 +107,7 @@ pub struct Opened<R> {
     /// Bytes of a torn tail that were cut off.
     pub torn_bytes: usize,
     /// Damage that is not a torn tail: the records are those before it, and nothing may be added.
-    pub damage: Option<JournalError>,
+    pub damage: Option<Damage>,
 }
 
 /// An open journal of records `R`.
@@ -269,14 +276,11 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
 }
 
 /// The records of `bytes`, how many bytes they are, and damage other than a torn tail.
-pub fn read_all<R: DeserializeOwned>(bytes: &[u8]) -> (Vec<R>, usize, Option<JournalError>) {
+pub fn read_all<R: DeserializeOwned>(bytes: &[u8]) -> (Vec<R>, usize, Option<Damage>) {
     read(bytes, &mut Chain::new())
 }
 
-fn read<R: DeserializeOwned>(
-    bytes: &[u8],
-    chain: &mut Chain,
-) -> (Vec<R>, usize, Option<JournalError>) {
+fn read<R: DeserializeOwned>(bytes: &[u8], chain: &mut Chain) -> (Vec<R>, usize, Option<Damage>) {
     let mut records = Vec::new();
     let mut good = 0;
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -297,7 +301,7 @@ fn read<R: DeserializeOwned>(
                 *chain = before.clone();
                 if !torn(&bytes[good..], before) {
                     let line = records.len() + 1;
-                    return (records, good, Some(JournalError::Damaged { line, reason }));
+                    return (records, good, Some(Damage { line, byte: good, reason }));
                 }
             }
         }

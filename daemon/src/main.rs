@@ -18,7 +18,7 @@ struct Arguments {
     /// The daemon's file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the file and the fabric it names, and start nothing.
+    /// Check the file, the fabric it names and the journal, and start nothing.
     #[arg(long)]
     check: bool,
 }
@@ -44,7 +44,9 @@ fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (config, installed) = start::read_files(&arguments.config)?;
     if arguments.check {
-        tracing::info!(devices = config.inventory.devices.len(), "the file is good");
+        let records = start::check_journal(&config)?;
+        let devices = config.inventory.devices.len();
+        tracing::info!(devices, journal_records = records, "the file is good");
         return Ok(());
     }
     let tls = config.file.tls.clone();

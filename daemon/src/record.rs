@@ -82,6 +82,18 @@ pub struct Intent {
     pub on_failure: OnFailure,
     /// Unix time in milliseconds, for people.
     pub wall_ms: u64,
+    /// What is known to be broken once it is committed, part by part; `None` leaves that as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<BTreeMap<String, Broken>>,
+}
+
+/// A part that the plan goes around.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Broken {
+    /// Since when that is known, Unix time in milliseconds; 0 where nobody wrote it down.
+    pub wall_ms: u64,
+    /// Who or what says so.
+    pub why: String,
 }
 
 /// How a transaction ended as a whole.
@@ -150,6 +162,9 @@ pub enum Record {
         txn: Txn,
         /// What moves.
         wave: Wave,
+        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        #[serde(default)]
+        wall_ms: u64,
     },
     /// The transaction goes back from here.
     Turn {
@@ -157,6 +172,9 @@ pub enum Record {
         txn: Txn,
         /// How the devices came out of going forward.
         parts: BTreeMap<DeviceName, PartEnd>,
+        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        #[serde(default)]
+        wall_ms: u64,
     },
     /// The transaction is over.
     End {
@@ -168,6 +186,9 @@ pub enum Record {
         parts: BTreeMap<DeviceName, PartEnd>,
         /// The confirm it waits for, when committed with one.
         pending: Option<Pending>,
+        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        #[serde(default)]
+        wall_ms: u64,
     },
     /// Somebody confirmed.
     Confirmed {
@@ -175,6 +196,9 @@ pub enum Record {
         txn: Txn,
         /// Who.
         asked: Asked,
+        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        #[serde(default)]
+        wall_ms: u64,
     },
     /// What is lit on these devices is ours from now on. Nothing moved.
     Adopted {
@@ -182,6 +206,9 @@ pub enum Record {
         asked: Asked,
         /// What was lit.
         positions: Fabric,
+        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        #[serde(default)]
+        wall_ms: u64,
     },
     /// An operator holds these levers drained, or lets go of them.
     Held {
@@ -191,6 +218,9 @@ pub enum Record {
         levers: BTreeSet<(DeviceName, Slot)>,
         /// Drained from now on, or not.
         drained: bool,
+        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        #[serde(default)]
+        wall_ms: u64,
     },
 }
 
@@ -239,6 +269,21 @@ pub struct Past {
     pub parts: BTreeMap<DeviceName, PartEnd>,
     /// What we owned on its devices before it, and what else it moved out of the way.
     pub stood_before: Fabric,
+    /// Within which time it had to be confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_within: Option<Micros>,
+    /// When it was confirmed, Unix time in milliseconds; 0 where nobody wrote that down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_ms: Option<u64>,
+    /// The later transaction that undid it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undone_by: Option<Txn>,
+    /// What was known to be broken before it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub broken_before: BTreeMap<String, Broken>,
+    /// What was known to be broken after it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub broken_after: BTreeMap<String, Broken>,
 }
 
 /// Everything that survives a crash.
@@ -262,6 +307,9 @@ pub struct Ledger {
     pub held: BTreeSet<(DeviceName, Slot)>,
     /// Devices that a transaction left where nobody wanted them, with the reason.
     pub attention: BTreeMap<DeviceName, String>,
+    /// The parts that the plan on the devices goes around, as far as they were written down.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub broken: BTreeMap<String, Broken>,
     /// Past transactions, oldest first.
     pub history: VecDeque<Past>,
     /// Request ids that have acted: what they asked and the transaction they made, if one.
@@ -296,11 +344,15 @@ impl Ledger {
                 }
             }
             Record::End { result, parts, pending, .. } => self.end(*result, parts, pending),
-            Record::Confirmed { asked, .. } => {
+            Record::Confirmed { txn, asked, wall_ms } => {
                 self.pending = None;
+                let confirmed = self.history.iter_mut().rev().find(|past| past.txn == *txn);
+                if let Some(past) = confirmed {
+                    past.confirmed_ms = Some(*wall_ms);
+                }
                 self.remember(asked, None);
             }
-            Record::Adopted { asked, positions } => {
+            Record::Adopted { asked, positions, .. } => {
                 for (device, positions) in positions {
                     self.owned.insert(device.clone(), positions.clone());
                     self.attention.remove(device);
@@ -308,7 +360,7 @@ impl Ledger {
                 self.version += 1;
                 self.remember(asked, None);
             }
-            Record::Held { asked, levers, drained } => {
+            Record::Held { asked, levers, drained, .. } => {
                 self.held.retain(|lever| !levers.contains(lever));
                 if *drained {
                     self.held.extend(levers.iter().cloned());
@@ -365,6 +417,13 @@ impl Ledger {
             self.pending = None;
         }
         let stood_before = stood_before(&intent);
+        let broken_before = self.broken.clone();
+        if result == TxnResult::Committed {
+            self.undo_history(&intent.cause, intent.txn);
+            if let Some(broken) = &intent.broken {
+                self.broken.clone_from(broken);
+            }
+        }
         self.history.push_back(Past {
             txn: intent.txn,
             actor: intent.asked.actor,
@@ -375,12 +434,29 @@ impl Ledger {
             result,
             parts: parts.clone(),
             stood_before,
+            confirm_within: intent.confirm_within,
+            confirmed_ms: None,
+            undone_by: None,
+            broken_before,
+            broken_after: self.broken.clone(),
         });
         let devices = |past: &Past| past.parts.len().max(past.stood_before.len());
         let mut entries: usize = self.history.iter().map(devices).sum();
         while self.history.len() > HISTORY_MAX || (entries > ENTRIES_MAX && self.history.len() > 1)
         {
             entries -= self.history.pop_front().as_ref().map_or(0, devices);
+        }
+    }
+
+    /// What a rollback takes back is undone by it; what an undone rollback took back stands again.
+    fn undo_history(&mut self, cause: &Cause, by: Txn) {
+        let (Cause::Rollback(first) | Cause::ConfirmTimeout(first)) = *cause else { return };
+        for past in &mut self.history {
+            if past.txn >= first {
+                past.undone_by = Some(by);
+            } else if past.undone_by.is_some_and(|undid| undid >= first) {
+                past.undone_by = None;
+            }
         }
     }
 
@@ -442,13 +518,17 @@ mod tests {
     }
 
     fn committed(ledger: &mut Ledger, plan: &str, device: &str) {
+        because(ledger, Cause::Apply, plan, device);
+    }
+
+    fn because(ledger: &mut Ledger, cause: Cause, plan: &str, device: &str) {
         let txn = Txn(ledger.last_txn.0 + 1);
         let lit = Fabric::from([(device.into(), [(Slot(0), crate::state::Position(1))].into())]);
         let request = format!("r{txn}");
         let intent = Intent {
             txn,
             asked: Asked { actor: "a".into(), digest: request.clone(), request },
-            cause: Cause::Apply,
+            cause,
             plan_sha256: plan.into(),
             mode: Mode::Safe,
             before: Fabric::new(),
@@ -458,10 +538,29 @@ mod tests {
             confirm_within: None,
             on_failure: OnFailure::Rollback,
             wall_ms: 0,
+            broken: None,
         };
         ledger.apply(&Record::Intent(Box::new(intent)));
         let (result, parts) = (TxnResult::Committed, BTreeMap::new());
-        ledger.apply(&Record::End { txn, result, parts, pending: None });
+        ledger.apply(&Record::End { txn, result, parts, pending: None, wall_ms: 0 });
+    }
+
+    fn undo(ledger: &mut Ledger, first: u32) {
+        because(ledger, Cause::Rollback(Txn(first)), "", "n0/b0");
+    }
+
+    #[test]
+    fn what_a_rollback_took_back_is_undone_until_the_rollback_is() {
+        let mut ledger = Ledger::default();
+        committed(&mut ledger, "one", "n0/b0");
+        committed(&mut ledger, "two", "n0/b0");
+        undo(&mut ledger, 2);
+        let undone = |ledger: &Ledger| -> Vec<Option<u32>> {
+            ledger.history.iter().map(|past| past.undone_by.map(|txn| txn.0)).collect()
+        };
+        assert_eq!(undone(&ledger), [None, Some(3), None]);
+        undo(&mut ledger, 3);
+        assert_eq!(undone(&ledger), [None, None, Some(4), None]);
     }
 
     #[test]

@@ -20,11 +20,12 @@ use lightloom_fabric::plan::Plan;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
+use crate::change::Mode;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::controller::{Action, Answer, Controller, Event, Note, ReplyTo, Request};
+use crate::controller::{Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request};
 use crate::file_storage::FileStorage;
-use crate::journal::Journal;
+use crate::journal::{Damage, Journal};
 use crate::metrics::Metrics;
 use crate::record::{Asked, Record, TxnResult};
 use crate::state::{DeviceName, Micros, Op, Txn};
@@ -50,8 +51,8 @@ pub enum Call {
     Fault {
         /// Who says so.
         asked: Asked,
-        /// What broke.
-        broken: Vec<Part>,
+        /// What broke, and who or what says so.
+        broken: Vec<(Part, String)>,
         /// What works again.
         repaired: Vec<Part>,
         /// Where the answer goes.
@@ -80,6 +81,8 @@ pub struct Runtime {
     pub controller: Controller,
     /// Why changes are refused, when the journal failed.
     pub failed: Option<String>,
+    /// Where the journal was found damaged, when it was opened.
+    pub damage: Option<Damage>,
     /// How many records the journal holds.
     pub records: u64,
     /// Contact with each device.
@@ -119,8 +122,8 @@ pub struct Parts {
     pub first: Vec<Action>,
     /// The journal.
     pub journal: Journal<Record, FileStorage>,
-    /// Why changes are refused from the start.
-    pub failed: Option<String>,
+    /// Where the journal is damaged: then changes are refused from the start.
+    pub damage: Option<Damage>,
     /// The checked daemon file.
     pub config: Config,
     /// What is installed.
@@ -144,7 +147,8 @@ impl Runtime {
             records: parts.journal.length(),
             contacts: names.collect(),
             controller: parts.controller,
-            failed: parts.failed,
+            failed: parts.damage.as_ref().map(Damage::to_string),
+            damage: parts.damage,
             config: parts.config,
             installed: parts.installed,
             plan: None,
@@ -266,13 +270,33 @@ impl Runtime {
             let _ = answer.send(Answer::Refused { reasons });
             return;
         }
-        if let (Some(plan), Request::Apply(apply)) = (plan, &request) {
+        let mut request = request;
+        if let (Some(plan), Request::Apply(apply)) = (plan, &mut request) {
+            let again = self.controller.ledger().requests.contains_key(&asked.request);
+            let reasons = self.objections(apply, &plan);
+            if !reasons.is_empty() && !again {
+                let _ = answer.send(Answer::Refused { reasons });
+                return;
+            }
+            if apply.cause.is_none() {
+                let why = format!("named by the plan that {} applied", asked.actor);
+                apply.broken = Some(self.broken_with(&plan, |_| why.clone()));
+            }
             self.keep_plan(&apply.plan_sha256, *plan);
         }
         self.last_reply_to += 1;
         self.answers.insert(self.last_reply_to, answer);
         let reply_to = ReplyTo(self.last_reply_to);
         self.handle(Event::Request { asked, request, reply_to });
+    }
+
+    /// Why a client's plan is refused for what is known to be broken.
+    #[must_use]
+    pub fn objections(&self, apply: &Apply, plan: &Plan) -> Vec<String> {
+        match (apply.mode, &apply.cause) {
+            (Mode::Safe, None) => self.forgotten_by(plan),
+            _ => Vec::new(),
+        }
     }
 
     fn handle(&mut self, event: Event) {

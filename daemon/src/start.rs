@@ -26,7 +26,7 @@ use crate::driver::sonic::{ReadFrom, Sonic};
 use crate::driver::stream::{Address, StreamDriver};
 use crate::driver::tl1::Tl1;
 use crate::file_storage::FileStorage;
-use crate::journal::Journal;
+use crate::journal::{Journal, read_all};
 use crate::metrics::Metrics;
 use crate::record::{Ledger, Record};
 use crate::runtime::{Parts, Runtime};
@@ -35,6 +35,8 @@ use crate::tend::tend;
 
 /// The most bytes of a daemon or fabric file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The journal in the daemon's folder.
+pub const JOURNAL_FILE: &str = "journal.log";
 /// Passwords that vendors ship.
 const DEFAULT_PASSWORDS: [&str; 4] = ["", "root", "admin", "password"];
 
@@ -68,6 +70,23 @@ fn checked<T>(
     })
 }
 
+/// How many records the journal holds, where there is one. Changes nothing, not even a torn tail.
+///
+/// # Errors
+/// A journal that cannot be read or is damaged, with where and what to do.
+pub fn check_journal(config: &Config) -> anyhow::Result<usize> {
+    let file = config.file.state_dir.join(JOURNAL_FILE);
+    let bytes = match fs::read(&file) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
+    };
+    match read_all::<Record>(&bytes) {
+        (records, _, None) => Ok(records.len()),
+        (.., Some(damage)) => bail!("{}: {damage}", file.display()),
+    }
+}
+
 /// A daemon that is ready to run.
 pub struct Daemon {
     /// The runtime, to be run.
@@ -95,19 +114,19 @@ pub fn start(mut config: Config, installed: Option<Fabric>) -> anyhow::Result<Da
         .create(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     let drivers = drivers(&config)?;
-    let storage = FileStorage::open(&folder.join("journal.log"))?;
+    let storage = FileStorage::open(&folder.join(JOURNAL_FILE))?;
     let (journal, opened) = Journal::<Record, _>::open(storage)?;
     if opened.torn_bytes > 0 {
         tracing::warn!(bytes = opened.torn_bytes, "cut a torn tail off the journal");
     }
-    let failed = opened.damage.map(|damage| damage.to_string());
+    let damage = opened.damage;
     let audit = open_audit(&folder)?;
     let clock = Clock::new();
     let metrics = Metrics::new()?;
     let ledger = Ledger::fold(&opened.records);
     let (controller, first) = Controller::start(config.inventory.clone(), ledger, &clock.now());
     // On a damaged journal nothing is begun, not even what was left open.
-    let first = if failed.is_some() { Vec::new() } else { first };
+    let first = if damage.is_some() { Vec::new() } else { first };
     let (events_in, events) = mpsc::unbounded_channel();
     let mut devices = BTreeMap::new();
     for (name, driver) in drivers {
@@ -129,7 +148,7 @@ pub fn start(mut config: Config, installed: Option<Fabric>) -> anyhow::Result<Da
         controller,
         first,
         journal,
-        failed,
+        damage,
         config,
         installed,
         clock,

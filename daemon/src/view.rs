@@ -1,17 +1,23 @@
 //! What the API says: outer twins of what the controller knows.
 
+mod log;
 mod moves;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use lightloom_fabric::khop::Port;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::record::{Cause, Past};
+use crate::controller::OWN_CHANGES_MAX;
+use crate::journal::Damage;
+use crate::record::{Broken, Cause, Past};
 use crate::runtime::Runtime;
+use crate::start::JOURNAL_FILE;
 use crate::state::{DeviceName, Position, Slot, at};
 
+pub use log::{Log, LogRecord, log};
 pub use moves::{DeviceBytes, Diff, MoveView, diff};
 
 /// The daemon at one moment.
@@ -39,10 +45,68 @@ pub struct Status {
     pub circuits: Vec<CircuitView>,
     /// What the plan goes around.
     pub broken: Vec<String>,
+    /// The same, with since when and why.
+    pub broken_parts: Vec<BrokenPart>,
+    /// What the daemon may still change without being asked.
+    pub bypass_budget: BypassBudget,
+    /// Devices that cannot be talked to, or have not been read since they can.
+    pub unseen: Vec<String>,
+    /// Where the journal is damaged, if it was when it was opened.
+    pub journal_damage: Option<JournalDamage>,
     /// Every device.
     pub devices: Vec<DeviceStatus>,
     /// The last transactions, newest first.
     pub transactions: Vec<Transaction>,
+}
+
+/// A part that the plan goes around.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct BrokenPart {
+    /// A node `n17`, a bundle `n17/b0`, or a fibre by its lower port `n17/b0.2`.
+    pub part: String,
+    /// Since when that is known, Unix time in milliseconds; nothing where nobody wrote it down.
+    pub since_unix_ms: Option<u64>,
+    /// Who or what says so; empty where nobody wrote it down.
+    pub why: String,
+}
+
+/// How often the daemon has changed something without being asked: bypasses, and drift put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct BypassBudget {
+    /// Within the last hour.
+    pub used: usize,
+    /// The most within an hour; then it only reports.
+    pub per_hour: usize,
+}
+
+/// Where a journal is damaged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JournalDamage {
+    /// The file.
+    pub file: String,
+    /// Records before the damage, all of them good.
+    pub readable: u64,
+    /// The line at which it begins, from 1.
+    pub line: u64,
+    /// The byte at which that line begins, from 0.
+    pub byte: u64,
+    /// What is wrong there.
+    pub reason: String,
+    /// What a person can do.
+    pub what_to_do: String,
+}
+
+/// What stands elsewhere than the ledger says, and how much of the fabric that answer speaks of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct DriftReport {
+    /// Slots that stand elsewhere.
+    pub slots: Vec<DriftedSlot>,
+    /// Whether every device was seen and the ledger can be trusted: only then no slots mean no drift.
+    pub complete: bool,
+    /// Devices that cannot be spoken of.
+    pub unseen: Vec<String>,
+    /// Why the ledger cannot be trusted.
+    pub journal_damage: Option<JournalDamage>,
 }
 
 /// A transaction on its way.
@@ -65,6 +129,8 @@ pub struct PendingConfirm {
     pub txn: u32,
     /// Seconds until it is rolled back.
     pub seconds_left: f64,
+    /// When that is, Unix time in milliseconds by the clock as it stands now.
+    pub until_unix_ms: u64,
 }
 
 /// One device.
@@ -89,7 +155,7 @@ pub struct DeviceStatus {
 }
 
 /// A slot in three columns.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct DriftedSlot {
     /// The device.
     pub device: String,
@@ -114,8 +180,18 @@ pub struct Transaction {
     pub plan_sha256: String,
     /// When it began, Unix time in milliseconds.
     pub unix_ms: u64,
-    /// As a whole: committed, rolled-back, aborted, partial.
+    /// As a whole: committed, rolled-back, aborted, partial; undone when a later one took it back.
     pub result: String,
+    /// The same, and for what was committed whether it stays: confirm-pending, confirmed.
+    pub state: String,
+    /// When it is undone unless somebody confirms, Unix time in milliseconds.
+    pub confirm_until_unix_ms: Option<u64>,
+    /// The transaction that undid it.
+    pub undone_by: Option<u32>,
+    /// Parts that it goes around and its predecessor did not.
+    pub broken: Vec<String>,
+    /// Parts that its predecessor went around and it does not.
+    pub repaired: Vec<String>,
     /// Device by device, those with something to say first.
     pub devices: Vec<DeviceResult>,
 }
@@ -149,7 +225,7 @@ const TRANSACTIONS_SHOWN: usize = 20;
 #[must_use]
 pub fn status(runtime: &Runtime) -> Status {
     let ledger = runtime.controller.ledger();
-    let now = runtime.clock.now();
+    let broken_parts = broken_parts(runtime);
     Status {
         daemon: env!("CARGO_PKG_VERSION").into(),
         version: ledger.version,
@@ -160,18 +236,73 @@ pub fn status(runtime: &Runtime) -> Status {
             going_back: open.turned.is_some(),
             devices: open.intent.after.len(),
         }),
-        pending: ledger.pending.as_ref().map(|pending| PendingConfirm {
-            txn: pending.txn.0,
-            seconds_left: (pending.deadline(&now) - now.mono).as_secs_f64(),
-        }),
+        pending: pending(runtime),
         attention: ledger.attention.iter().map(|(d, why)| (d.to_string(), why.clone())).collect(),
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
         journal_failure: runtime.failed.clone(),
         circuits: circuits(runtime),
-        broken: runtime.plan.iter().flat_map(|p| &p.faults).map(ToString::to_string).collect(),
+        broken: broken_parts.iter().map(|broken| broken.part.clone()).collect(),
+        broken_parts,
+        bypass_budget: BypassBudget {
+            used: runtime.controller.own_changes_spent(&runtime.clock.now()),
+            per_hour: OWN_CHANGES_MAX,
+        },
+        unseen: unseen(runtime),
+        journal_damage: journal_damage(runtime),
         devices: runtime.controller.devices().keys().map(|d| device(runtime, d)).collect(),
-        transactions: ledger.history.iter().rev().take(TRANSACTIONS_SHOWN).map(past).collect(),
+        transactions: ledger
+            .history
+            .iter()
+            .rev()
+            .take(TRANSACTIONS_SHOWN)
+            .map(|past| transaction(runtime, past))
+            .collect(),
+    }
+}
+
+fn pending(runtime: &Runtime) -> Option<PendingConfirm> {
+    let (pending, now) = (runtime.controller.ledger().pending.as_ref()?, runtime.clock.now());
+    let left = pending.deadline(&now) - now.mono;
+    Some(PendingConfirm {
+        txn: pending.txn.0,
+        seconds_left: left.as_secs_f64(),
+        until_unix_ms: now.wall_ms.saturating_add(left.0 / 1000),
+    })
+}
+
+fn broken_parts(runtime: &Runtime) -> Vec<BrokenPart> {
+    let of = |(part, broken): (String, Broken)| BrokenPart {
+        part,
+        since_unix_ms: Some(broken.wall_ms).filter(|ms| *ms > 0),
+        why: broken.why,
+    };
+    runtime.broken().into_iter().map(of).collect()
+}
+
+/// Devices of which it is not known where they stand.
+#[must_use]
+pub fn unseen(runtime: &Runtime) -> Vec<String> {
+    let devices = runtime.controller.devices().iter();
+    let unseen = devices.filter(|(_, seen)| !seen.up || seen.observed.is_none());
+    unseen.map(|(name, _)| name.to_string()).collect()
+}
+
+fn journal_damage(runtime: &Runtime) -> Option<JournalDamage> {
+    let damage = runtime.damage.as_ref()?;
+    Some(damage_of(damage, &runtime.config.file.state_dir.join(JOURNAL_FILE)))
+}
+
+/// What is wrong with a journal, for people.
+#[must_use]
+pub fn damage_of(damage: &Damage, file: &Path) -> JournalDamage {
+    JournalDamage {
+        file: file.display().to_string(),
+        readable: damage.line as u64 - 1,
+        line: damage.line as u64,
+        byte: damage.byte as u64,
+        reason: damage.reason.clone(),
+        what_to_do: Damage::WHAT_TO_DO.into(),
     }
 }
 
@@ -230,10 +361,28 @@ fn drift_of(runtime: &Runtime, name: &DeviceName) -> Vec<DriftedSlot> {
     runtime.controller.devices()[name].drift.iter().map(of).collect()
 }
 
-/// Every slot that stands elsewhere.
+/// Every slot that stands elsewhere, and what cannot be spoken of.
 #[must_use]
-pub fn drift(runtime: &Runtime) -> Vec<DriftedSlot> {
-    runtime.controller.devices().keys().flat_map(|name| drift_of(runtime, name)).collect()
+pub fn drift(runtime: &Runtime) -> DriftReport {
+    let devices = runtime.controller.devices().keys();
+    let (unseen, journal_damage) = (unseen(runtime), journal_damage(runtime));
+    DriftReport {
+        slots: devices.flat_map(|name| drift_of(runtime, name)).collect(),
+        complete: unseen.is_empty() && journal_damage.is_none() && runtime.failed.is_none(),
+        unseen,
+        journal_damage,
+    }
+}
+
+/// A transaction that is over, and whether it stays.
+#[must_use]
+pub fn transaction(runtime: &Runtime, past: &Past) -> Transaction {
+    let mut shown = self::past(past);
+    if let Some(pending) = pending(runtime).filter(|pending| pending.txn == past.txn.0) {
+        shown.state = "confirm-pending".into();
+        shown.confirm_until_unix_ms = Some(pending.until_unix_ms);
+    }
+    shown
 }
 
 /// A transaction that is over.
@@ -250,19 +399,39 @@ pub fn past(past: &Past) -> Transaction {
         })
         .collect();
     devices.sort_by_key(|device| device.detail.is_empty());
+    let result = match past.undone_by {
+        Some(_) => "undone".into(),
+        None => word(serde_json::json!(past.result)),
+    };
     Transaction {
         txn: past.txn.0,
         actor: past.actor.clone(),
-        cause: match &past.cause {
-            Cause::Apply => "apply".into(),
-            Cause::Rollback(txn) => format!("rollback to before {txn}"),
-            Cause::ConfirmTimeout(txn) => format!("{txn} was not confirmed in time"),
-            Cause::Bypass => "bypass".into(),
-            Cause::Drift => "drift".into(),
-        },
+        cause: cause_text(&past.cause),
         plan_sha256: past.plan_sha256.clone(),
         unix_ms: past.wall_ms,
-        result: word(serde_json::json!(past.result)),
+        state: match past.confirmed_ms {
+            Some(_) if past.undone_by.is_none() => "confirmed".into(),
+            _ => result.clone(),
+        },
+        result,
+        confirm_until_unix_ms: None,
+        undone_by: past.undone_by.map(|txn| txn.0),
+        broken: news(&past.broken_after, &past.broken_before),
+        repaired: news(&past.broken_before, &past.broken_after),
         devices,
     }
+}
+
+fn cause_text(cause: &Cause) -> String {
+    match cause {
+        Cause::Apply => "apply".into(),
+        Cause::Rollback(txn) => format!("rollback to before {txn}"),
+        Cause::ConfirmTimeout(txn) => format!("{txn} was not confirmed in time"),
+        Cause::Bypass => "bypass".into(),
+        Cause::Drift => "drift".into(),
+    }
+}
+
+fn news(all: &BTreeMap<String, Broken>, known: &BTreeMap<String, Broken>) -> Vec<String> {
+    all.keys().filter(|part| !known.contains_key(*part)).cloned().collect()
 }

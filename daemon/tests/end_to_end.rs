@@ -316,7 +316,10 @@ fn kill_9_at_any_time_of_an_apply_ends_in_the_old_circuits_or_the_new() {
         let circuits = switch.circuits.lock().unwrap().clone();
         let end = plans.iter().position(|plan| *plan == circuits);
         ends[end.unwrap_or_else(|| panic!("mixed: {circuits:?}"))] += 1;
-        assert!(daemon.get("/v1/drift").as_array().unwrap().is_empty());
+        wait_for("no drift", || {
+            let drift = daemon.get("/v1/drift");
+            (drift["complete"] == true && drift["slots"] == json!([])).then_some(())
+        });
     }
     println!("12 kills, ends {ends:?}, none mixed");
 }
@@ -330,15 +333,18 @@ fn drift_is_seen_within_a_poll_and_adopted_without_a_move() {
     switch.circuits.lock().unwrap().insert(9, 400);
     let seen = Instant::now();
     let drift = wait_for("the drift", || {
-        let drift = daemon.get("/v1/drift");
+        let drift = daemon.get("/v1/drift")["slots"].clone();
         (!drift.as_array().unwrap().is_empty()).then_some(drift)
     });
     assert!(seen.elapsed() < Duration::from_millis(600), "polled every 200 ms");
     assert_eq!(drift[0]["device_says"], 400);
     let before = switch.circuits.lock().unwrap().clone();
     let adopt = json!({"request_id": "b", "devices": ["ocs0"]});
-    assert_eq!(daemon.post("/v1/adopt", &adopt).0, 200);
-    assert!(daemon.get("/v1/drift").as_array().unwrap().is_empty());
+    let adopted = daemon.post("/v1/adopt", &adopt);
+    assert_eq!(adopted, (200, json!({"answer": "adopted", "devices": 1, "slots": 4})));
+    let drift = daemon.get("/v1/drift");
+    assert_eq!(drift["slots"], json!([]));
+    assert_eq!(drift["complete"], true);
     assert_eq!(*switch.circuits.lock().unwrap(), before);
 }
 
@@ -453,6 +459,115 @@ fn an_unconfirmed_apply_is_undone_after_kill_9() {
     wait_for("its end", || daemon.get("/v1/status")["transaction"].is_null().then_some(()));
     let cause = daemon.get("/v1/journal")[0]["cause"].clone();
     assert_eq!(cause, format!("{} was not confirmed in time", answer["txn"]));
+}
+
+/// What was undone is not called committed any more; what waits for a confirm says until when.
+#[test]
+fn a_transaction_says_whether_it_stays() {
+    let (_switch, port) = Switch::serve();
+    let daemon = Daemon::start(port);
+    let state = |txn: u64| {
+        let shown = daemon.get(&format!("/v1/transactions/{txn}"));
+        (shown["result"].as_str().unwrap().to_owned(), shown["state"].as_str().unwrap().to_owned())
+    };
+    let of = |result: &str, state: &str| (result.to_owned(), state.to_owned());
+    let (_, answer) = daemon.apply("one", &json!(circuits(0, 4)), &json!({}));
+    daemon.ends(&answer);
+    assert_eq!(state(1), of("committed", "committed"));
+    let within = json!({"confirm_within_ms": 60_000});
+    let (_, answer) = daemon.apply("two", &json!(circuits(1, 4)), &within);
+    let shown = daemon.ends(&answer);
+    assert_eq!(shown["state"], "confirm-pending", "{shown}");
+    let left =
+        shown["confirm_until_unix_ms"].as_u64().unwrap() - shown["unix_ms"].as_u64().unwrap();
+    assert!((55_000..=65_000).contains(&left), "{shown}");
+    assert!(daemon.get("/v1/status")["pending"]["until_unix_ms"].as_u64().is_some());
+    daemon.post("/v1/confirm", &json!({"request_id": "yes", "txn": 2}));
+    assert_eq!(state(2), of("committed", "confirmed"));
+    let (_, answer) = daemon.post("/v1/rollback", &json!({"request_id": "no", "txn": 2}));
+    daemon.ends(&answer);
+    assert_eq!(state(2), of("undone", "undone"));
+    assert_eq!(daemon.get("/v1/transactions/2")["undone_by"], 3);
+    let (code, answer) =
+        daemon.apply("zero", &json!(circuits(0, 4)), &json!({"confirm_within_ms": 0}));
+    assert_eq!(code, 422, "{answer}");
+}
+
+/// A switch that went away: no drift is no answer then, and an apply is refused at once by its name.
+#[test]
+fn no_drift_is_not_said_of_devices_that_are_not_seen() {
+    let (_switch, port) = Switch::serve();
+    let mut daemon = Daemon::start(port);
+    let (_, answer) = daemon.apply("one", &json!(circuits(0, 4)), &json!({}));
+    daemon.ends(&answer);
+    daemon.kill();
+    // Nobody listens there.
+    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let file = Daemon::file(daemon.folder.path(), nowhere);
+    std::fs::write(daemon.folder.path().join("daemon.yaml"), file).unwrap();
+    daemon.child = Daemon::spawn(daemon.folder.path());
+    let drift = wait_for("the daemon", || daemon.try_get("/v1/drift"));
+    assert_eq!(drift["slots"], json!([]));
+    assert_eq!(
+        (&drift["complete"], &drift["unseen"]),
+        (&json!(false), &json!(["ocs0"])),
+        "{drift}"
+    );
+    assert_eq!(daemon.get("/v1/status")["unseen"], json!(["ocs0"]));
+    wait_for("the refusal by the reason", || {
+        let asked = Instant::now();
+        let (code, answer) = daemon.apply("two", &json!(circuits(1, 4)), &json!({}));
+        assert_eq!(code, 422, "{answer}");
+        assert!(asked.elapsed() < Duration::from_secs(1), "refused at once");
+        answer.to_string().contains("ocs0: cannot be talked to (").then_some(())
+    });
+}
+
+/// A journal that somebody edited: told by status, drift, log and `--check`, with what is good of it.
+#[test]
+fn a_damaged_journal_is_told_everywhere() {
+    let (_switch, port) = Switch::serve();
+    let mut daemon = Daemon::start(port);
+    for (request, shift) in [("one", 0), ("two", 1)] {
+        let (_, answer) = daemon.apply(request, &json!(circuits(shift, 4)), &json!({}));
+        daemon.ends(&answer);
+    }
+    let log = daemon.get("/v1/log?last=3");
+    let last = &log["records"][2];
+    assert_eq!(
+        (&last["what"], &last["txn"], &log["damage"]),
+        (&json!("end"), &json!(2), &json!(null))
+    );
+    assert!(last["unix_ms"].as_u64().is_some_and(|ms| ms > 1_600_000_000_000), "{last}");
+    assert_eq!(last["parts"], json!(["ocs0"]));
+    daemon.kill();
+    let file = daemon.folder.path().join("journal.log");
+    let good = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = good.lines().collect();
+    let damaged = lines.len() - 2;
+    let text = good.replace(lines[damaged], &lines[damaged].replace("ocs0", "ocs1"));
+    std::fs::write(&file, text).unwrap();
+    let check = Command::new(env!("CARGO_BIN_EXE_lightloomd"))
+        .arg("--check")
+        .arg("--config")
+        .arg(daemon.folder.path().join("daemon.yaml"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&check.stderr).into_owned();
+    assert_eq!(check.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("line {}", damaged + 1)) && said.contains("adopt"), "{said}");
+    daemon.child = Daemon::spawn(daemon.folder.path());
+    wait_for("the daemon", || daemon.try_get("/v1/status"));
+    let (status, log) = (daemon.get("/v1/status"), daemon.get("/v1/log"));
+    for damage in
+        [&status["journal_damage"], &daemon.get("/v1/drift")["journal_damage"], &log["damage"]]
+    {
+        assert_eq!((&damage["readable"], &damage["line"]), (&json!(damaged), &json!(damaged + 1)));
+        assert!(damage["what_to_do"].as_str().unwrap().contains("adopt"), "{damage}");
+    }
+    assert_eq!(daemon.get("/v1/drift")["complete"], false);
+    assert_eq!(log["readable"], json!(damaged));
+    assert_eq!(daemon.apply("three", &json!(circuits(2, 4)), &json!({})).0, 422);
 }
 
 /// S9: 10,000 clients that say nothing, or half a request, keep nobody out and cost a bounded number of

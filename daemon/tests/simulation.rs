@@ -41,6 +41,19 @@ fn inventory() -> Inventory {
     inventory
 }
 
+/// The modules joined to a ring: path 1 of each leads to path 2 of the next.
+fn with_fibres(mut inventory: Inventory) -> Inventory {
+    let modules = inventory.devices.keys().filter(|name| name.as_str().starts_with('n'));
+    let modules: Vec<DeviceName> = modules.cloned().collect();
+    for (index, device) in modules.iter().enumerate() {
+        let next = modules[(index + 1) % modules.len()].clone();
+        let a = (device.clone(), Slot(1), Position(1));
+        let b = (next, Slot(1), Position(2));
+        inventory.fibres.extend([(a.clone(), b.clone()), (b, a)]);
+    }
+    inventory
+}
+
 /// A full permutation of every switch and a path for every module, from the seed.
 fn target(seed: u64) -> Fabric {
     let mut rng = Seed(seed).stream("target", 0);
@@ -142,7 +155,9 @@ fn storm(seed: u64, hours: u64) -> World {
     let mut inventory = inventory();
     inventory.recovery =
         if rng.random_bool(0.5) { Recovery::FinishForward } else { Recovery::RollBack };
-    let mut world = World::new(seed, inventory, Faults::storm());
+    let mut world = World::new(seed, with_fibres(inventory), Faults::storm());
+    world.settles_within = Micros::from_millis(900);
+    let fibres: Vec<_> = world.inventory.fibres.keys().cloned().collect();
     world.crash_chance = 0.000_3;
     let mut last_request = 0;
     for minute in 0..hours * 60 {
@@ -183,6 +198,8 @@ fn storm(seed: u64, hours: u64) -> World {
                 world.kill();
                 world.reboot_machine();
             }
+            5 => world.cut(&fibres[rng.random_range(0..fibres.len())], true),
+            6..10 => fibres.iter().for_each(|end| world.cut(end, false)),
             4 => world.now.wall_ms = rng.random_range(1_600_000_000_000..1_800_000_000_000),
             _ => {}
         }
@@ -207,6 +224,7 @@ fn s16_hours_of_storm() {
     }
     println!("S16: {hours} simulated hours, {total:?}, 0 violations");
     assert!(total.committed > 0 && total.rolled_back > 0 && total.partial > 0);
+    assert!(total.cuts > 0 && total.bypasses > 0, "fibres break and are bypassed: {total:?}");
     assert!(
         total.shortened > 0
             && total.crashes > 0
@@ -517,4 +535,136 @@ fn s1_recovery_of_ten_thousand_records_takes_less_than_two_seconds() {
     assert!(damage.is_none() && ledger.last_txn == Txn(2));
     println!("S1: {} records, {} bytes, read in {taken:?}", records.len(), bytes.len());
     assert!(taken.as_secs() < 2);
+}
+
+// ---- I9: which darkness is a fault -------------------------------------------------------------
+
+fn module(node: u32) -> DeviceName {
+    DeviceName::from(format!("n{node}/b0").as_str())
+}
+
+/// Four modules, n0 lit to n1 and n2 to n3, each read ten times a second.
+fn two_fibres(seed: u64) -> World {
+    let mut inventory = Inventory { poll_every: Micros::from_millis(100), ..Inventory::default() };
+    for node in 0..4 {
+        inventory.devices.insert(module(node), Device::new(Sharing::Independent));
+    }
+    let mut world = World::new(seed, with_fibres(inventory), Faults::default());
+    let lit = paths(&[(0, 1), (1, 2), (2, 1), (3, 2)]);
+    world.ask(Micros::from_millis(10), "alice", "lit", Request::Apply(lit));
+    world.run_for(Micros::from_secs(3));
+    assert_eq!(world.ended.last().map(|end| end.1), Some(TxnResult::Committed));
+    world
+}
+
+fn paths(paths: &[(u32, u32)]) -> Apply {
+    let of = |&(node, path): &(u32, u32)| (module(node), [(Slot(1), Position(path))].into());
+    Apply { target: paths.iter().map(of).collect(), mode: Mode::Update, ..Apply::default() }
+}
+
+/// n0 is moved away and back because n2 lies; n1, which nothing moves, misses its light meanwhile.
+/// Bypassed in four of four tries before the two ends of a fibre were looked at together.
+#[test]
+fn a_change_that_is_rolled_back_leaves_no_healthy_fibre_bypassed() {
+    let mut rolled_back = 0;
+    for seed in 0..100 {
+        let mut world = two_fibres(seed);
+        world.settles_within = Micros(seed * 9_000);
+        let slow_micros = 20_000 * seed;
+        let liar = Faults { lie: 1.0, slow_micros, ..Faults::default() };
+        world.faults_of.insert(module(2), liar);
+        let away = paths(&[(0, 15), (2, 15)]);
+        world.ask(Micros::default(), "alice", "away", Request::Apply(away));
+        world.run_for(Micros::from_secs(60));
+        assert!(
+            world.dark.is_empty() && world.counts.bypasses == 0,
+            "seed {seed}: {:?}",
+            world.dark
+        );
+        rolled_back += u32::from(world.counts.rolled_back > 0);
+        world.check_at_rest();
+    }
+    println!("I9: {rolled_back} of 100 changes rolled back, no fibre taken for dark");
+    assert!(rolled_back > 80);
+}
+
+/// One end went over and the other did not: the ledger says so itself, so it is no fault of the fibre.
+#[test]
+fn the_two_ends_of_a_change_that_got_half_way_are_no_dark_fibre() {
+    let mut partial = 0;
+    for seed in 0..100 {
+        let mut world = two_fibres(seed);
+        let liar = Faults { lie: 1.0, ..Faults::default() };
+        world.faults_of.insert(module(1), liar);
+        let mut half = paths(&[(0, 15), (1, 15)]);
+        half.on_failure = Some(lightloom_daemon::record::OnFailure::Hold);
+        world.ask(Micros::default(), "alice", "half", Request::Apply(half));
+        world.run_for(Micros::from_secs(60));
+        assert!(
+            world.dark.is_empty() && world.counts.bypasses == 0,
+            "seed {seed}: {:?}",
+            world.dark
+        );
+        partial += u32::from(world.counts.partial > 0);
+    }
+    assert_eq!(partial, 100);
+}
+
+/// Somebody else turns a module away and back: its neighbour is dark meanwhile, and no fibre is broken.
+#[test]
+fn a_far_end_that_looked_elsewhere_for_a_while_is_no_dark_fibre() {
+    for seed in 0..100 {
+        let mut world = two_fibres(seed);
+        let path = |world: &mut World, path: u32| {
+            let model = world.devices.get_mut(&module(0)).unwrap();
+            model.positions.insert(Slot(1), Position(path));
+        };
+        path(&mut world, 2);
+        world.run_for(Micros(seed * 50_000));
+        path(&mut world, 1);
+        world.run_for(Micros::from_secs(30));
+        assert!(world.dark.is_empty(), "seed {seed}: {:?}", world.dark);
+    }
+}
+
+/// A fibre that is cut, and a node that is gone, are found at both ends and soon.
+#[test]
+fn a_cut_fibre_and_a_silent_far_end_are_bypassed() {
+    for seed in 0..50 {
+        let mut world = two_fibres(seed);
+        let end = (module(0), Slot(1), Position(1));
+        world.cut(&end, true);
+        world.run_for(Micros::from_millis(1_700));
+        assert!(!world.dark.is_empty(), "seed {seed}: not seen within 1.7 s");
+        assert!(world.dark.iter().all(|(near, far)| *near == end || *far == end));
+        world.run_for(Micros::from_secs(10));
+        assert_eq!(world.counts.bypasses, 1, "seed {seed}");
+
+        let mut world = two_fibres(seed);
+        let until = world.now.mono + Micros::from_secs(60);
+        world.devices.get_mut(&module(2)).unwrap().reboot(until, true);
+        world.run_for(Micros::from_secs(4));
+        let of_it = world.dark.iter().all(|(near, far)| near.0 == module(3) && far.0 == module(2));
+        assert!(!world.dark.is_empty() && of_it, "seed {seed}: {:?}", world.dark);
+    }
+}
+
+/// A device that dies between the last read and the apply: told by name within its own deadline.
+#[test]
+fn a_device_that_dies_before_an_apply_is_told_within_its_own_deadline() {
+    let mut world = two_fibres(1);
+    let until = world.now.mono + Micros::from_secs(600);
+    world.devices.get_mut(&module(2)).unwrap().reboot(until, true);
+    let apply = || Request::Apply(paths(&[(0, 15), (1, 15), (2, 15), (3, 15)]));
+    world.ask(Micros::default(), "alice", "all", apply());
+    let reply_within = world.inventory.devices[&module(2)].limits.reply_within;
+    world.run_for(Micros(reply_within.0 * 3 / 2 + 200_000));
+    assert_eq!(world.ended.last().map(|end| end.1), Some(TxnResult::Aborted));
+    let ledger = world.controller().unwrap().ledger();
+    let detail = &ledger.history.back().unwrap().parts[&module(2)].detail;
+    assert!(detail.contains("does not answer"), "{detail}");
+    world.ask(Micros::default(), "alice", "again", apply());
+    world.run_for(Micros::from_millis(10));
+    let refused = format!("{:?}", world.answers.last());
+    assert!(refused.contains("n2/b0: cannot be talked to (no answer in time)"), "{refused}");
 }

@@ -85,3 +85,11 @@ pub struct Wait {
     #[serde(default)]
     pub(super) wait_ms: u64,
 }
+
+/// How much of something to show.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Last {
+    /// How many, from the end.
+    #[serde(default)]
+    pub(super) last: Option<usize>,
+}

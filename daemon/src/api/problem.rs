@@ -40,7 +40,7 @@ impl IntoResponse for Answer {
     fn into_response(self) -> Response {
         let code = match &self {
             Self::Accepted { .. } => StatusCode::ACCEPTED,
-            Self::Done => StatusCode::OK,
+            Self::Done | Self::Adopted { .. } | Self::NothingToDo { .. } => StatusCode::OK,
             Self::Conflict { .. } => StatusCode::CONFLICT,
             Self::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         };

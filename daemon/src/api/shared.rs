@@ -63,7 +63,12 @@ impl Shared {
         let Asked { actor, request, digest } = asked;
         let entry = Entry { unix_ms, actor, verb: verb.into(), request, digest, result: text };
         let label = match &result {
-            Ok(Answer::Accepted { .. } | Answer::Done) => "ok",
+            Ok(
+                Answer::Accepted { .. }
+                | Answer::Done
+                | Answer::Adopted { .. }
+                | Answer::NothingToDo { .. },
+            ) => "ok",
             Ok(Answer::Conflict { .. }) => "conflict",
             Ok(Answer::Refused { .. }) | Err(_) => "refused",
         };

@@ -24,7 +24,8 @@ impl Controller {
         }
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        seen.in_flight = Some(Flight { ticket, deadline: now.mono + reply_within, drives });
+        let (asked, deadline) = (now.mono, now.mono + reply_within);
+        seen.in_flight = Some(Flight { ticket, asked, deadline, drives });
         actions.push(Action::Send(device.clone(), ticket, op));
     }
 
@@ -43,11 +44,8 @@ impl Controller {
         };
         seen.next_poll = now.mono + self.inventory.poll_every;
         match &outcome {
-            Outcome::Done(Some(observation)) => {
-                seen.observed = Some(observation.clone());
-                seen.read_at = now.mono;
-                self.note_drift(device, actions);
-                self.note_darkness(now, device);
+            Outcome::Done(Some(read)) => {
+                self.note_read(now, device, (flight.asked, read), actions);
             }
             Outcome::Unknown(why) => {
                 actions.push(Action::Note(Note::Unknown(device.clone(), why.clone())));
@@ -84,7 +82,7 @@ impl Controller {
     pub(super) fn up(&mut self, now: &Now, device: DeviceName, actions: &mut Vec<Action>) {
         let Some(seen) = self.devices.get_mut(&device) else { return };
         seen.up = true;
-        seen.observed = None;
+        (seen.observed, seen.stood, seen.trouble) = (None, None, None);
         actions.push(Action::Note(Note::Up(device.clone())));
         if seen.in_flight.is_none() {
             self.send(now, &device, Op::Observe { power: Vec::new() }, false, actions);
@@ -99,7 +97,10 @@ impl Controller {
         actions: &mut Vec<Action>,
     ) {
         let Some(seen) = self.devices.get_mut(&device) else { return };
-        seen.up = false;
+        if std::mem::take(&mut seen.up) {
+            seen.down_since = now.mono;
+        }
+        seen.trouble = Some(reason.clone());
         seen.observed = None;
         let ticket = seen.in_flight.as_ref().map(|flight| flight.ticket);
         actions.push(Action::Note(Note::Down(device.clone(), reason.clone())));

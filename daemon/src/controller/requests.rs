@@ -7,7 +7,7 @@ use super::{Action, Answer, Apply, Controller, OWN_CHANGES_MAX, Request};
 use crate::change::Mode;
 use crate::drive::{IN_USE, Site, Start};
 use crate::record::{Asked, Cause, Intent, Record};
-use crate::state::{DeviceName, Fabric, Move, Now, Op, Position, Slot, Txn};
+use crate::state::{DeviceName, Fabric, Move, Now, Op, Position, Positions, Slot, Txn};
 
 impl Controller {
     pub(super) fn request(
@@ -26,9 +26,9 @@ impl Controller {
         }
         match request {
             Request::Apply(apply) => self.apply(now, asked, apply, actions),
-            Request::Confirm(txn) => self.confirm(asked, txn, actions),
+            Request::Confirm(txn) => self.confirm(now, asked, txn, actions),
             Request::Rollback(txn) => self.rollback(now, asked, txn, actions),
-            Request::Adopt(devices) => self.adopt(asked, &devices, actions),
+            Request::Adopt(devices) => self.adopt(now, asked, &devices, actions),
             Request::Hold { slots, drained } => self.hold(now, asked, &slots, drained, actions),
         }
     }
@@ -99,6 +99,7 @@ impl Controller {
             confirm_within: apply.confirm_within,
             on_failure: apply.on_failure.unwrap_or(self.inventory.on_failure),
             wall_ms: now.wall_ms,
+            broken: apply.broken,
         };
         self.neighbours = apply.neighbours;
         self.append(Record::Intent(Box::new(intent)), actions);
@@ -106,10 +107,10 @@ impl Controller {
         Answer::Accepted { txn }
     }
 
-    fn confirm(&mut self, asked: Asked, txn: Txn, actions: &mut Vec<Action>) -> Answer {
+    fn confirm(&mut self, now: &Now, asked: Asked, txn: Txn, actions: &mut Vec<Action>) -> Answer {
         match &self.ledger.pending {
             Some(pending) if pending.txn == txn && self.drive.is_none() => {
-                self.append(Record::Confirmed { txn, asked }, actions);
+                self.append(Record::Confirmed { txn, asked, wall_ms: now.wall_ms }, actions);
                 Answer::Done
             }
             Some(pending) => Answer::Conflict {
@@ -145,15 +146,22 @@ impl Controller {
         // What is undone is known by its plan again, so that a fault afterwards finds its bypass.
         let past = self.ledger.history.iter().find(|past| past.txn == txn);
         let plan_sha256 = past.map(|past| past.plan_before.clone()).unwrap_or_default();
+        let broken = past.map(|past| past.broken_before.clone());
         let (mode, cause) = (Mode::Update, Some(cause));
-        let apply = Apply { target, mode, cause, plan_sha256, ..Default::default() };
+        let apply = Apply { target, mode, cause, plan_sha256, broken, ..Default::default() };
         match self.preview(&apply) {
             Err(reasons) => Answer::Refused { reasons },
             Ok(preview) => self.begin(now, asked, apply, preview.changes, actions),
         }
     }
 
-    fn adopt(&mut self, asked: Asked, devices: &[DeviceName], actions: &mut Vec<Action>) -> Answer {
+    fn adopt(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        devices: &[DeviceName],
+        actions: &mut Vec<Action>,
+    ) -> Answer {
         if let Some(conflict) = self.busy() {
             return conflict;
         }
@@ -176,11 +184,12 @@ impl Controller {
         if !reasons.is_empty() {
             return Answer::Refused { reasons };
         }
-        self.append(Record::Adopted { asked, positions }, actions);
+        let slots = positions.values().map(Positions::len).sum();
+        self.append(Record::Adopted { asked, positions, wall_ms: now.wall_ms }, actions);
         for device in devices {
             self.note_drift(device, actions);
         }
-        Answer::Done
+        Answer::Adopted { devices: devices.len(), slots }
     }
 
     /// Levers held drained are switched at once, outside any transaction: they move traffic, not
@@ -208,7 +217,7 @@ impl Controller {
             let reasons = vec!["none of these has a lever that takes traffic off it".into()];
             return Answer::Refused { reasons };
         }
-        let record = Record::Held { asked, levers: levers.clone(), drained };
+        let record = Record::Held { asked, levers: levers.clone(), drained, wall_ms: now.wall_ms };
         self.append(record, actions);
         let (from, to) = if drained { (IN_USE, Position::DARK) } else { (Position::DARK, IN_USE) };
         let txn = self.ledger.last_txn;

@@ -64,7 +64,7 @@ impl Controller {
                     let Some(txn) = self.ledger.open.as_ref().map(|o| o.intent.txn) else {
                         continue;
                     };
-                    self.append(Record::Fire { txn, wave }, actions);
+                    self.append(Record::Fire { txn, wave, wall_ms: now.wall_ms }, actions);
                     actions.push(Action::Note(Note::Fired(txn)));
                 }
                 Command::End(parts) => self.drive_ended(now, parts, actions),
@@ -131,7 +131,8 @@ impl Controller {
         actions: &mut Vec<Action>,
     ) {
         if open.turned.is_none() {
-            self.append(Record::Turn { txn: open.intent.txn, parts }, actions);
+            let turn = Record::Turn { txn: open.intent.txn, parts, wall_ms: now.wall_ms };
+            self.append(turn, actions);
         }
         let mut target = open.intent.before.clone();
         target.retain(|device, _| devices.contains(device));
@@ -160,7 +161,8 @@ impl Controller {
             }
         }
         let devices: Vec<DeviceName> = parts.keys().cloned().collect();
-        self.append(Record::End { txn, result, parts, pending }, actions);
+        let wall_ms = now.wall_ms;
+        self.append(Record::End { txn, result, parts, pending, wall_ms }, actions);
         actions.push(Action::Note(Note::Ended(txn, result)));
         for device in devices {
             self.note_drift(&device, actions);

@@ -1,6 +1,6 @@
 //! Which plan is on the devices, what broke, and the bypass around it, asked for or not.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lightloom_fabric::fault::{FaultSet, Part};
@@ -9,13 +9,13 @@ use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 use tokio::sync::oneshot;
 
-use super::{Call, Contact, Runtime};
+use super::{Call, Runtime};
 use crate::bypass;
 use crate::change::Mode;
 use crate::config::{OnFault, micros};
 use crate::controller::{Answer, Apply};
 use crate::desired;
-use crate::record::{Asked, Cause};
+use crate::record::{Asked, Broken, Cause};
 use crate::state::{DeviceName, Micros};
 
 /// How long after one bypass of its own the daemon tries the next.
@@ -48,7 +48,7 @@ impl Runtime {
     pub(super) fn bypass(
         &self,
         asked: Asked,
-        broken: &[Part],
+        broken: &[(Part, String)],
         repaired: &[Part],
     ) -> Result<(Asked, Apply, Plan), Answer> {
         let refused = |why: String| Answer::Refused { reasons: vec![why] };
@@ -58,7 +58,20 @@ impl Runtime {
             .plan
             .as_ref()
             .ok_or_else(|| refused("no plan is known to be on the devices: apply one".into()))?;
-        let next = bypass::next_plan(installed, plan, broken, repaired)
+        // A fibre has a port at each end; plans name it by the lower.
+        let named = |part: &Part| {
+            let alone = FaultSet::of(&installed.hbd, [*part]).map(|one| one.parts(&installed.hbd));
+            alone.ok().and_then(|parts| parts.first().copied()).unwrap_or(*part)
+        };
+        let broken: Vec<(Part, String)> =
+            broken.iter().map(|(part, why)| (named(part), why.clone())).collect();
+        let repaired: Vec<Part> = repaired.iter().map(named).collect();
+        let again = self.controller.ledger().requests.contains_key(&asked.request);
+        if let Some(reasons) = self.no_news(&broken, &repaired).filter(|_| !again) {
+            return Err(Answer::NothingToDo { reasons });
+        }
+        let parts: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
+        let next = bypass::next_plan(installed, plan, &parts, &repaired)
             .map_err(|reasons| Answer::Refused { reasons })?;
         let mut target =
             desired::paths(&next, &self.config).map_err(|reasons| Answer::Refused { reasons })?;
@@ -71,33 +84,127 @@ impl Runtime {
             plan_sha256: bypass::sha256_of(&next),
             mode: Mode::Update,
             cause: Some(Cause::Bypass),
+            broken: Some(self.broken_with(&next, |part| {
+                let told = broken.iter().find(|(told, _)| told == part);
+                told.map_or_else(String::new, |(_, why)| why.clone())
+            })),
             ..Apply::default()
         };
         Ok((asked, apply, next))
     }
 
-    /// Modules that are silent for longer than the heartbeat, or at once when the light of a fibre
-    /// of theirs is gone too; and fibres without light between modules that are well.
-    fn broken_by_itself(&self) -> Vec<Part> {
-        let (now, heartbeat) = (self.clock.now().mono, micros(self.config.file.policies.heartbeat));
-        let contact = |device: &DeviceName| self.contacts.get(device);
-        let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
-        let overdue = |c: &Contact| c.down_since.is_some_and(|since| since + heartbeat <= now);
-        let bundles = self.config.bundles.iter();
-        let silent = bundles.filter(|(_, device)| contact(device).is_some_and(overdue));
-        let mut broken: BTreeSet<Part> = silent.map(|(&bundle, _)| Part::Bundle(bundle)).collect();
-        for ((near, _, position), (far, ..)) in self.controller.dark_fibres() {
-            let down = contact(&far).is_some_and(|far| far.down_since.is_some());
-            broken.extend(match (down, bundle(&near), bundle(&far)) {
-                (true, _, Some(far)) => Some(Part::Bundle(far)),
-                (false, Some(bundle), Some(_)) => {
-                    let path = u8::try_from(position.0).unwrap_or(u8::MAX);
-                    Some(Part::Fibre(Port { bundle, path }))
-                }
-                _ => None,
+    /// The parts that are known to be broken, since when and why.
+    #[must_use]
+    pub fn broken(&self) -> BTreeMap<String, Broken> {
+        let mut broken = self.controller.ledger().broken.clone();
+        for part in self.plan.iter().flat_map(|plan| &plan.faults) {
+            broken.entry(part.to_string()).or_default();
+        }
+        broken
+    }
+
+    /// What is known to be broken once `plan` is on the devices; `why` speaks of what is new.
+    pub(super) fn broken_with(
+        &self,
+        plan: &Plan,
+        why: impl Fn(&Part) -> String,
+    ) -> BTreeMap<String, Broken> {
+        let (known, wall_ms) = (self.broken(), self.clock.now().wall_ms);
+        let of = |part: &Part| {
+            let news = || Broken { wall_ms, why: why(part) };
+            let name = part.to_string();
+            let broken = known.get(&name).cloned().unwrap_or_else(news);
+            (name, broken)
+        };
+        plan.faults.iter().map(of).collect()
+    }
+
+    /// Why nothing has to be done, where all of it is known.
+    fn no_news(&self, broken: &[(Part, String)], repaired: &[Part]) -> Option<Vec<String>> {
+        let known = self.broken();
+        let mut reasons = Vec::new();
+        for (part, _) in broken {
+            let since = known.get(&part.to_string())?;
+            let since =
+                if since.why.is_empty() { String::new() } else { format!(": {}", since.why) };
+            reasons.push(format!("{part} is known to be broken already{since}"));
+        }
+        for part in repaired {
+            if known.contains_key(&part.to_string()) {
+                return None;
+            }
+            reasons.push(match inside(part, &known) {
+                Some(whole) => format!(
+                    "{part} is not known to be broken, but all of {whole} is: repair {whole}"
+                ),
+                None => format!("{part} is not known to be broken"),
             });
         }
-        broken.into_iter().collect()
+        Some(reasons)
+    }
+
+    /// Why mode safe refuses this plan: it was made as if parts worked that are known to be broken.
+    #[must_use]
+    pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
+        let Some(hbd) = self.installed.as_ref().map(|installed| &installed.hbd) else {
+            return Vec::new();
+        };
+        let Ok(covered) = FaultSet::of(hbd, plan.faults.iter().copied()) else { return Vec::new() };
+        let known = self.broken();
+        let forgotten = known.iter().filter(|(name, _)| {
+            name.parse().is_ok_and(|part| bypass::is_news(hbd, &covered, part))
+        });
+        let mut reasons: Vec<String> = forgotten
+            .map(|(name, broken)| {
+                let why = if broken.why.is_empty() { "" } else { &broken.why };
+                let sep = if why.is_empty() { "" } else { ": " };
+                format!(
+                    "{name} is known to be broken{sep}{why}, and this plan was made as if it worked"
+                )
+            })
+            .collect();
+        if !reasons.is_empty() {
+            let names = known.keys().cloned().collect::<Vec<_>>().join(",");
+            reasons.push(format!(
+                "make it again with `--fault {names}`, say `ctl fault --repaired PART` of what works \
+                 again, or apply with mode `update`, which forgets that they are broken"
+            ));
+        }
+        reasons
+    }
+
+    /// Modules that are silent for longer than the heartbeat, or at once when the light of a fibre
+    /// of theirs is gone too; and fibres without light between modules that are well. With the reason.
+    fn broken_by_itself(&self) -> BTreeMap<Part, String> {
+        let (now, heartbeat) = (self.clock.now().mono, micros(self.config.file.policies.heartbeat));
+        let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
+        let mut broken = BTreeMap::new();
+        for (&bundle, device) in &self.config.bundles {
+            let contact = self.contacts.get(device);
+            let down = contact.and_then(|c| Some((c.down_since?, c.trouble.as_deref()?)));
+            if let Some((_, why)) = down.filter(|(since, _)| *since + heartbeat <= now) {
+                let silent =
+                    format!("silent for longer than {:.1} s: {why}", heartbeat.as_secs_f64());
+                broken.insert(Part::Bundle(bundle), silent);
+            }
+        }
+        for fibre in self.controller.dark_fibres() {
+            let ((near, _, position), (far, ..)) = (&fibre.near, &fibre.far);
+            let dbm = f64::from(fibre.power_mdbm) / 1000.0;
+            match (fibre.far_is_down, bundle(near), bundle(far)) {
+                (true, _, Some(bundle)) => {
+                    let why = format!("silent, and {near} sees {dbm:.1} dBm of it");
+                    broken.entry(Part::Bundle(bundle)).or_insert(why);
+                }
+                (false, Some(bundle), Some(_)) => {
+                    let path = u8::try_from(position.0).unwrap_or(u8::MAX);
+                    let why = format!("{near} sees {dbm:.1} dBm, and {far} looks into the fibre");
+                    broken.insert(Part::Fibre(Port { bundle, path }), why);
+                }
+                _ => {}
+            }
+        }
+        broken
     }
 
     /// Bypasses what broke by itself, if the policy is to do so, once it is not in the plan yet.
@@ -112,22 +219,20 @@ impl Runtime {
             return;
         }
         let (Some(installed), Some(plan)) = (&self.installed, &self.plan) else { return };
-        let Ok(mut known) = FaultSet::of(&installed.hbd, plan.faults.iter().copied()) else {
-            return;
-        };
-        let mut news = |part: &Part| {
-            let covered = match part {
-                Part::Bundle(bundle) => known.nodes.contains(&bundle.node),
-                Part::Node(_) | Part::Fibre(_) => false,
-            };
-            !covered && known.insert(&installed.hbd, *part).unwrap_or(false)
-        };
-        let broken: Vec<Part> = self.broken_by_itself().into_iter().filter(|p| news(p)).collect();
+        let hbd = &installed.hbd;
+        let Ok(mut known) = FaultSet::of(hbd, plan.faults.iter().copied()) else { return };
+        let mut broken: Vec<(Part, String)> = self.broken_by_itself().into_iter().collect();
+        // One fibre is seen to be dark from both of its ends.
+        broken.retain(|(part, _)| {
+            bypass::is_news(hbd, &known, *part) && known.insert(hbd, *part).unwrap_or(false)
+        });
         if broken.is_empty() {
             return;
         }
         self.bypass_not_before = now.mono + BYPASS_AGAIN_AFTER;
-        let parts = broken.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let parts: Vec<String> =
+            broken.iter().map(|(part, why)| format!("{part} ({why})")).collect();
+        let parts = parts.join(", ");
         if !self.controller.may_act_alone(&now) {
             tracing::error!(
                 parts,
@@ -142,4 +247,13 @@ impl Runtime {
         let (answer, _) = oneshot::channel();
         self.take_call(Call::Fault { asked, broken, repaired: Vec::new(), answer });
     }
+}
+
+/// The broken part that this one is inside of.
+fn inside<'a>(part: &Part, known: &'a BTreeMap<String, Broken>) -> Option<&'a str> {
+    let part = part.to_string();
+    let outer = |name: &&String| {
+        part.strip_prefix(name.as_str()).is_some_and(|r| r.starts_with(['/', '.']))
+    };
+    known.keys().find(outer).map(String::as_str)
 }

@@ -80,6 +80,8 @@ pub struct ModelDevice {
     pub generation: u32,
     /// Somebody other than the daemon moved something since the last read.
     pub tampered: bool,
+    /// Where no light arrives.
+    pub unlit: BTreeSet<Slot>,
     weak: BTreeSet<Slot>,
     gone_until: Micros,
 }
@@ -87,8 +89,8 @@ pub struct ModelDevice {
 impl ModelDevice {
     pub fn new(sharing: Sharing) -> Self {
         let positions = Positions::new();
-        let (weak, gone_until) = (BTreeSet::new(), Micros(0));
-        Self { sharing, positions, generation: 0, tampered: false, weak, gone_until }
+        let (unlit, weak, gone_until) = (BTreeSet::new(), BTreeSet::new(), Micros(0));
+        Self { sharing, positions, generation: 0, tampered: false, unlit, weak, gone_until }
     }
 
     /// Restarts: nothing is heard of it until then.
@@ -103,6 +105,15 @@ impl ModelDevice {
 
     pub fn is_gone(&self, now: Micros) -> bool {
         now < self.gone_until
+    }
+
+    /// Whether it was gone at any time since then.
+    pub fn was_gone(&self, since: Micros) -> bool {
+        since < self.gone_until
+    }
+
+    pub fn is_weak(&self, slot: Slot) -> bool {
+        self.weak.contains(&slot)
     }
 
     pub fn execute(&mut self, op: &Op, faults: &Faults, rng: &mut Stream) -> Outcome {
@@ -173,7 +184,11 @@ impl ModelDevice {
     }
 
     fn observe(&self) -> Observation {
-        let power = |slot: &Slot| if self.weak.contains(slot) { -30_000 } else { -5_000 };
+        let power = |slot: &Slot| match () {
+            () if self.unlit.contains(slot) => -99_000,
+            () if self.weak.contains(slot) => -30_000,
+            () => -5_000,
+        };
         Observation {
             positions: self.positions.clone(),
             generation: Some(self.generation),

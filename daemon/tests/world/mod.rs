@@ -1,5 +1,5 @@
 //! A world in virtual time: the shipping controller and journal, model devices, a disk that tears,
-//! clients, operators and crashes, all from one seed. After every step the invariants I1 to I8 of
+//! clients, operators and crashes, all from one seed. After every step the invariants I1 to I9 of
 //! docs/reliability.md are checked; a violation panics with what happened last.
 #![allow(dead_code, unreachable_pub)]
 
@@ -9,18 +9,24 @@ pub mod disk;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
+use lightloom_daemon::change::Mode;
 use lightloom_daemon::controller::{
-    Action, Answer, Controller, Event, Note, ReplyTo, Request, Ticket,
+    Action, Answer, Apply, Controller, DarkFibre, Event, Note, ReplyTo, Request, Ticket,
 };
-use lightloom_daemon::inventory::Inventory;
+use lightloom_daemon::inventory::{FibreEnd, Inventory};
 use lightloom_daemon::journal::Journal;
-use lightloom_daemon::record::{Asked, Ledger, Record, TxnResult};
-use lightloom_daemon::state::{DeviceName, Micros, Now, Op, Outcome, Positions, Sharing, Txn, at};
+use lightloom_daemon::record::{Asked, Cause, Ledger, Record, TxnResult};
+use lightloom_daemon::state::{
+    DeviceName, Micros, Now, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
+};
 use lightloom_fabric::seed::{Seed, Stream};
 use rand::RngExt;
 
 use device::{Faults, ModelDevice};
 use disk::Disk;
+
+/// The path of a module that leads back to itself.
+const LOOPBACK: Position = Position(15);
 
 /// What comes to pass at a point in time.
 #[derive(Debug)]
@@ -41,6 +47,10 @@ enum Happening {
         outcome: Outcome,
     },
     Up {
+        life: u32,
+        device: DeviceName,
+    },
+    Down {
         life: u32,
         device: DeviceName,
     },
@@ -104,6 +114,8 @@ pub struct Counts {
     pub switches: u64,
     pub drifts: u64,
     pub shortened: u64,
+    pub cuts: u64,
+    pub bypasses: u64,
 }
 
 impl Counts {
@@ -120,6 +132,8 @@ impl Counts {
         self.switches += other.switches;
         self.drifts += other.drifts;
         self.shortened += other.shortened;
+        self.cuts += other.cuts;
+        self.bypasses += other.bypasses;
     }
 }
 
@@ -132,6 +146,17 @@ pub struct World {
     /// Faults of single devices, instead of those of all.
     pub faults_of: BTreeMap<DeviceName, Faults>,
     pub reboots: Option<Reboot>,
+    /// Fibres that are cut, by both of their ends, and when those that are whole again were mended.
+    pub cut: BTreeSet<FibreEnd>,
+    mended: BTreeMap<FibreEnd, Micros>,
+    /// How long light takes to settle after a switch, at most.
+    pub settles_within: Micros,
+    lit_from: BTreeMap<DeviceName, Micros>,
+    /// Devices that the daemon has no connection to.
+    disconnected: BTreeSet<DeviceName>,
+    /// What the daemon took for a dark fibre, once each.
+    pub dark: BTreeSet<(FibreEnd, FibreEnd)>,
+    bypass_not_before: Micros,
     /// When each device last did a switch.
     pub switched_at: BTreeMap<DeviceName, Micros>,
     /// When outcomes were given up as unknown.
@@ -178,6 +203,13 @@ impl World {
             faults,
             faults_of: BTreeMap::new(),
             reboots: None,
+            cut: BTreeSet::new(),
+            mended: BTreeMap::new(),
+            settles_within: Micros::default(),
+            lit_from: BTreeMap::new(),
+            disconnected: BTreeSet::new(),
+            dark: BTreeSet::new(),
+            bypass_not_before: Micros::default(),
             switched_at: BTreeMap::new(),
             unknown_at: Vec::new(),
             counts: Counts::default(),
@@ -257,6 +289,7 @@ impl World {
             } else if let Some(Reverse(Entry(_, _, happening))) = self.queue.pop() {
                 self.happen(happening);
             }
+            self.bypass();
         }
         self.advance(end);
     }
@@ -285,8 +318,13 @@ impl World {
             Happening::Reply { life, device, ticket, outcome } if life == self.life => {
                 self.reply(device, ticket, outcome);
             }
-            Happening::Up { life, device } if life == self.life => self.handle(Event::Up(device)),
-            Happening::Reply { .. } | Happening::Up { .. } => {}
+            Happening::Up { life, device } if life == self.life => self.up(device),
+            Happening::Down { life, device } if life == self.life => {
+                self.disconnected.insert(device.clone());
+                self.handle(Event::Down(device.clone(), "no answer in time".into()));
+                self.at(Micros::from_millis(50), Happening::Up { life, device });
+            }
+            Happening::Reply { .. } | Happening::Up { .. } | Happening::Down { .. } => {}
             Happening::Client { asked, request } => {
                 if self.controller.is_some() {
                     self.seq += 1;
@@ -344,6 +382,7 @@ impl World {
         self.unsynced.clear();
         self.last_op.clear();
         self.unread.clear();
+        self.disconnected.clear();
         self.disk.lose_power(&mut self.rng);
         self.at(self.dead_for, Happening::Restart);
     }
@@ -403,7 +442,11 @@ impl World {
                     }
                     self.send(device, ticket, op);
                 }
-                Action::Abandon(..) => {}
+                // The connection is started afresh.
+                Action::Abandon(device, _) => {
+                    let life = self.life;
+                    self.at(Micros(100), Happening::Down { life, device });
+                }
                 Action::Answer(reply_to, answer) => {
                     if self.point("before an answer") {
                         return;
@@ -452,6 +495,97 @@ impl World {
 
     // ---- devices -------------------------------------------------------------------------------
 
+    fn up(&mut self, device: DeviceName) {
+        if self.devices[&device].is_gone(self.now.mono) {
+            let life = self.life;
+            return self.at(Micros::from_secs(1), Happening::Up { life, device });
+        }
+        self.disconnected.remove(&device);
+        self.handle(Event::Up(device));
+    }
+
+    /// Cuts the fibre of this end, or mends it.
+    pub fn cut(&mut self, end: &FibreEnd, cut: bool) {
+        let far = self.inventory.fibres[end].clone();
+        for end in [end.clone(), far] {
+            if cut {
+                self.cut.insert(end);
+            } else if self.cut.remove(&end) {
+                self.mended.insert(end, self.now.mono);
+            }
+        }
+        self.counts.cuts += u64::from(cut);
+    }
+
+    /// Where no light arrives: its far end looks elsewhere, is gone, has only just been switched, or
+    /// the fibre is cut.
+    fn unlit(&self, device: &DeviceName) -> BTreeSet<Slot> {
+        let now = self.now.mono;
+        let arrives = |slot: Slot, to: Position| {
+            let end = (device.clone(), slot, to);
+            let Some((far, far_slot, far_to)) = self.inventory.fibres.get(&end) else {
+                return true;
+            };
+            let model = &self.devices[far];
+            at(&model.positions, *far_slot) == *far_to
+                && !model.is_gone(now)
+                && self.lit_from.get(far).is_none_or(|from| *from <= now)
+                && !self.cut.contains(&end)
+        };
+        let positions = self.devices[device].positions.iter();
+        positions.filter(|(slot, to)| !arrives(**slot, **to)).map(|(slot, _)| *slot).collect()
+    }
+
+    /// Bypasses what the daemon takes for dark fibres, as the real runtime does, and judges it.
+    fn bypass(&mut self) {
+        let Some(controller) = &self.controller else { return };
+        if controller.is_busy() || controller.ledger().pending.is_some() {
+            return;
+        }
+        let dark = controller.dark_fibres();
+        if dark.is_empty() {
+            return;
+        }
+        dark.iter().for_each(|dark| self.check_bypass(dark));
+        self.dark.extend(dark.iter().map(|dark| (dark.near.clone(), dark.far.clone())));
+        if self.now.mono < self.bypass_not_before || !controller.may_act_alone(&self.now) {
+            return;
+        }
+        self.bypass_not_before = self.now.mono + Micros::from_secs(1);
+        let mut target = BTreeMap::<DeviceName, Positions>::new();
+        for dark in dark {
+            for (device, slot, _) in [dark.near, dark.far] {
+                if controller.devices()[&device].up {
+                    let owned = || controller.ledger().owned.get(&device).cloned();
+                    let positions = target.entry(device.clone());
+                    positions.or_insert_with(|| owned().unwrap_or_default()).insert(slot, LOOPBACK);
+                }
+            }
+        }
+        self.seq += 1;
+        self.counts.bypasses += 1;
+        let request = format!("policy-{}-{}", self.life, self.seq);
+        let asked = Asked { actor: "policy:fault".into(), digest: request.clone(), request };
+        let (mode, cause) = (Mode::Update, Some(Cause::Bypass));
+        let apply = Apply { target, mode, cause, ..Apply::default() };
+        let (request, reply_to) = (Request::Apply(apply), ReplyTo(self.seq));
+        self.handle(Event::Request { asked, request, reply_to });
+    }
+
+    /// I9: no bypass takes out a fibre without a fault, unless an end of it is in attention.
+    fn check_bypass(&self, dark: &DarkFibre) {
+        let lately = |at: Micros| at + Micros::from_secs(30) > self.now.mono;
+        let cut = self.cut.contains(&dark.near)
+            || self.mended.get(&dark.near).is_some_and(|at| lately(*at));
+        let weak = self.devices[&dark.near.0].is_weak(dark.near.1);
+        let gone = self.devices[&dark.far.0].was_gone(self.now.mono - Micros::from_secs(2));
+        let attention = &self.controller().expect("it runs").ledger().attention;
+        let listed = [&dark.near.0, &dark.far.0].iter().any(|end| attention.contains_key(*end));
+        if !cut && !weak && !gone && !listed {
+            self.violated("I9", &format!("a fibre without a fault is taken for dark: {dark:?}"));
+        }
+    }
+
     fn send(&mut self, device: DeviceName, ticket: Ticket, op: Op) {
         self.check_send(&device, &op);
         let life = self.life;
@@ -462,6 +596,10 @@ impl World {
             self.counts.switches += 1;
         }
         self.note(|| format!("send {device} {op:?} fate {fate:?}"));
+        if self.disconnected.contains(&device) {
+            let outcome = Outcome::Unknown("not connected".into());
+            return self.at(Micros(20), Happening::Reply { life, device, ticket, outcome });
+        }
         if let Some(after) = fate.execute_after {
             let (reply, late) = (fate.reply, after >= Micros::from_millis(1000));
             self.at(after, Happening::Execute { life, device, ticket, op, reply, late });
@@ -469,6 +607,7 @@ impl World {
     }
 
     fn execute(&mut self, life: u32, device: DeviceName, ticket: Ticket, op: &Op, reply: bool) {
+        let unlit = self.unlit(&device);
         let Some(model) = self.devices.get_mut(&device) else { return };
         if let Some(reboot) = self.reboots.as_mut().filter(|reboot| reboot.device == device) {
             reboot.operation = reboot.operation.saturating_sub(1);
@@ -484,7 +623,12 @@ impl World {
             self.switched_at.insert(device.clone(), self.now.mono);
         }
         let faults = *self.faults_of.get(&device).unwrap_or(&self.faults);
+        model.unlit = unlit;
         let outcome = model.execute(op, &faults, &mut self.rng);
+        if matches!(op, Op::Switch { .. }) && self.settles_within > Micros::default() {
+            let settled = Micros(self.rng.random_range(0..self.settles_within.0));
+            self.lit_from.insert(device.clone(), self.now.mono + settled);
+        }
         let line = || format!("{device} does {op:?}: {outcome:?}");
         self.note(line);
         if reply {
@@ -508,7 +652,10 @@ impl World {
         match &answer {
             Answer::Conflict { .. } => self.counts.conflicts += 1,
             Answer::Refused { .. } => self.counts.refused += 1,
-            Answer::Accepted { .. } | Answer::Done => {}
+            Answer::Accepted { .. }
+            | Answer::Done
+            | Answer::Adopted { .. }
+            | Answer::NothingToDo { .. } => {}
         }
         self.note(|| format!("answer {asked:?}: {answer:?}"));
         self.answers.push((asked, answer));

@@ -1,0 +1,173 @@
+//! Light that is missing: when it says that a fibre is broken, and when it says nothing.
+//!
+//! ```text
+//!   near end   ....dark────dark────dark────dark     reads without light, near end standing
+//!   far end    faces────────faces───────────faces   reads in which it looks into the fibre
+//!                  |<── longer than light takes to settle ──>|   so: a fault
+//! ```
+//!
+//! A fibre is dark by intent while either end is being moved, while an end stands elsewhere (the two
+//! ends of a change that got half-way, somebody else's move, a command that arrived late), and while
+//! light settles. So only a span in which both ends were *read* to look at each other counts. It begins
+//! with the answer to the first such read and ends with the question of the last, since a device
+//! looks at its light somewhere between the two.
+
+use super::{Action, Controller, Seen};
+use crate::drive::Site;
+use crate::inventory::FibreEnd;
+use crate::state::{DeviceName, Micros, Now, Observation, Position, Slot, at};
+
+/// The reads in a row in which a slot saw no light.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dark {
+    reads: u32,
+    /// When the first was answered.
+    since: Micros,
+    power_mdbm: i32,
+}
+
+/// A fibre that is known to carry no light towards one of its ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DarkFibre {
+    /// The end that misses it: it is up and stands where it should.
+    pub near: FibreEnd,
+    /// The end that should send it.
+    pub far: FibreEnd,
+    /// The far end cannot be talked to either.
+    pub far_is_down: bool,
+    /// What arrives, in 1/1000 dBm.
+    pub power_mdbm: i32,
+}
+
+impl Controller {
+    /// Whether the transaction on its way moves this device.
+    pub(super) fn is_moving(&self, device: &DeviceName) -> bool {
+        self.ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(device))
+    }
+
+    /// Whether nothing but a fault explains that a device does not send or see light.
+    fn is_at_rest(&self, device: &DeviceName) -> bool {
+        !self.is_moving(device) && !self.ledger.attention.contains_key(device)
+    }
+
+    /// Takes a read in: `asked` is when it was asked for, now when it was answered.
+    pub(super) fn note_read(
+        &mut self,
+        now: &Now,
+        device: &DeviceName,
+        (asked, read): (Micros, &Observation),
+        actions: &mut Vec<Action>,
+    ) {
+        let moving = self.is_moving(device);
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        if moving || seen.stood.as_ref() != Some(&read.positions) {
+            seen.stands_since = now.mono;
+            seen.stood = Some(read.positions.clone());
+        }
+        seen.observed = Some(read.clone());
+        seen.read_at = asked;
+        self.note_drift(device, actions);
+        self.note_darkness(now, device);
+    }
+
+    /// Counts the reads in which a slot saw no light that should. Until it is certain what they mean,
+    /// both ends are looked at more often.
+    fn note_darkness(&mut self, now: &Now, device: &DeviceName) {
+        let dark = self.dark_slots(device);
+        let limits = self.inventory.limits(device);
+        let wait = Micros(limits.settle_within.0 / u64::from(limits.power_samples.max(1)));
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        seen.dark.retain(|slot, _| dark.iter().any(|(dark, ..)| dark == slot));
+        for (slot, power_mdbm, far) in dark {
+            let Some(seen) = self.devices.get_mut(device) else { return };
+            let since = now.mono;
+            let dark = seen.dark.entry(slot).or_insert(Dark { reads: 0, since, power_mdbm });
+            (dark.reads, dark.power_mdbm) = (dark.reads.saturating_add(1), power_mdbm);
+            if self.looks_back(&far) && !self.is_dark(device, slot) {
+                self.look_soon(device, now.mono + wait.max(limits.settle_poll));
+                self.look_soon(&far.0, now.mono);
+            }
+        }
+    }
+
+    fn look_soon(&mut self, device: &DeviceName, at: Micros) {
+        if let Some(seen) = self.devices.get_mut(device) {
+            seen.next_poll = seen.next_poll.min(at);
+        }
+    }
+
+    /// Slots of a device at rest that stand where they should and see too little light, with what
+    /// arrives and the end that should send it.
+    fn dark_slots(&self, device: &DeviceName) -> Vec<(Slot, i32, FibreEnd)> {
+        let least = self.inventory.limits(device).power_min_mdbm;
+        let at_rest = |device: &DeviceName| self.is_at_rest(device);
+        let (Some(owned), Some(seen)) =
+            (self.ledger.owned.get(device).filter(|_| at_rest(device)), self.devices.get(device))
+        else {
+            return Vec::new();
+        };
+        let Some(read) = &seen.observed else { return Vec::new() };
+        let dark = owned.iter().filter_map(|(&slot, &to)| {
+            let stands = at(&read.positions, slot) == to && !read.tuning.contains(&slot);
+            let power = *read.power_mdbm.get(&slot).filter(|_| stands)?;
+            let far = self.inventory.far_end(device, slot, to)?;
+            let should = self.ledger.owned.get(&far.0).is_some_and(|p| at(p, far.1) == far.2);
+            (should && power < least && at_rest(&far.0)).then(|| (slot, power, far.clone()))
+        });
+        dark.collect()
+    }
+
+    /// Whether this end looked into its fibre when it was last read, or has not been read.
+    fn looks_back(&self, (device, slot, to): &FibreEnd) -> bool {
+        let settling =
+            |seen: &Seen| seen.observed.as_ref().is_some_and(|o| o.tuning.contains(slot));
+        let stood = |seen: &Seen| seen.stood.as_ref().is_none_or(|stood| at(stood, *slot) == *to);
+        self.devices.get(device).is_some_and(|seen| stood(seen) && !settling(seen))
+    }
+
+    fn is_dark(&self, device: &DeviceName, slot: Slot) -> bool {
+        self.dark_fibre(device, slot).is_some()
+    }
+
+    fn dark_fibre(&self, device: &DeviceName, slot: Slot) -> Option<DarkFibre> {
+        let seen = self.devices.get(device).filter(|seen| seen.up)?;
+        let dark = seen.dark.get(&slot)?;
+        let to = self.ledger.owned.get(device).map_or(Position::DARK, |p| at(p, slot));
+        let far = self.inventory.far_end(device, slot, to)?;
+        let other = self.devices.get(&far.0)?;
+        let (near_limits, far_limits) =
+            (self.inventory.limits(device), self.inventory.limits(&far.0));
+        let at_rest = self.is_at_rest(device) && self.is_at_rest(&far.0);
+        // A far end that cannot be talked to has to have looked back when that was last possible.
+        if !at_rest
+            || dark.reads < near_limits.power_samples
+            || other.stood.is_none()
+            || !self.looks_back(far)
+        {
+            return None;
+        }
+        let since = dark.since.max(seen.stands_since).max(other.stands_since);
+        let (since, until) = match other.up {
+            true => (since, seen.read_at.min(other.read_at)),
+            false => (since.max(other.down_since), seen.read_at),
+        };
+        let settles_within = near_limits.settle_within.max(far_limits.settle_within);
+        (until >= since + settles_within).then(|| DarkFibre {
+            near: (device.clone(), slot, to),
+            far: far.clone(),
+            far_is_down: !other.up,
+            power_mdbm: dark.power_mdbm,
+        })
+    }
+
+    /// Fibres that are known to carry no light though both ends look into them, by the end that
+    /// misses it.
+    #[must_use]
+    pub fn dark_fibres(&self) -> Vec<DarkFibre> {
+        let slots = |seen: &Seen| seen.dark.keys().copied().collect::<Vec<_>>();
+        let dark = self.devices.iter().flat_map(|(device, seen)| {
+            slots(seen).into_iter().filter_map(move |slot| self.dark_fibre(device, slot))
+        });
+        dark.collect()
+    }
+}
