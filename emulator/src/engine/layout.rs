@@ -1,11 +1,15 @@
 //! Where everything of a network lies: which shard, and which place in it.
 
-use std::ops::Range;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
 
-use super::network::{LinkId, Network, VertexId};
-use super::port::Port;
+use rustc_hash::FxHashMap;
+
+use super::network::{LinkId, LinkSpec, Network, Role, VertexId};
+use super::port::{Line, Port};
 use super::probe::Probe;
-use super::run::Settings;
+use super::settings::Settings;
 use super::shard::{Shard, Vertex, Wire};
 use super::switch::Switch;
 
@@ -42,11 +46,12 @@ impl Layout {
             wires: vec![Place::default(); network.links().len()],
             links: vec![Vec::new(); parts.len()],
         };
+        let mut lines = Lines::default();
         let mut shards = Vec::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
             let mut shard = Shard::new(index as u32, parts.len(), probe.clone());
-            for vertex in part.clone().map(VertexId::from_index) {
-                layout.place(network, settings, vertex, &mut shard);
+            for &vertex in part {
+                layout.place(network, settings, vertex, (&mut shard, &mut lines));
             }
             shard.settle();
             shards.push(shard);
@@ -60,7 +65,7 @@ impl Layout {
         network: &Network,
         settings: &Settings,
         vertex: VertexId,
-        shard: &mut Shard<P>,
+        (shard, lines): (&mut Shard<P>, &mut Lines),
     ) {
         let local = shard.vertices.len() as u32;
         self.vertices[vertex.index()] = Place { shard: shard.index, index: local };
@@ -71,7 +76,9 @@ impl Layout {
             self.ports[out.index()] = Place { shard: shard.index, index };
             self.links[shard.index as usize].push(out);
             shard.port_links.push(out);
-            shard.ports.push(Port::new(out, network.link(out), role, settings));
+            let link = network.link(out);
+            let line = lines.of(link.spec, role, settings);
+            shard.ports.push(Port::new((out, link), role, line, settings));
             // In order of link: ties between arrivals are broken by it.
             let link = out.reverse();
             let index = shard.wires.len() as u32;
@@ -98,7 +105,7 @@ impl Layout {
         for (index, link) in network.links().iter().enumerate() {
             let (port, wire) = (self.ports[index], self.wires[index]);
             let port = &mut shards[port.shard as usize].ports[port.index as usize];
-            port.shard = wire.shard;
+            port.shard = u16::try_from(wire.shard).expect("there are at most 65,536 shards");
             port.wire = wire.index;
             port.vertex = self.vertices[link.to.index()].index;
             port.back = self.ports[LinkId::from_index(index).reverse().index()].index;
@@ -106,24 +113,88 @@ impl Layout {
     }
 }
 
-/// Stretches of vertices with about equally much work. A host does with each packet about twice what a
-/// switch does.
-fn cut(network: &Network, count: usize) -> Vec<Range<usize>> {
-    let work = |vertex: usize| {
-        let vertex = VertexId::from_index(vertex);
+/// Lines of the network, one for all ports that are alike.
+#[derive(Default)]
+struct Lines(FxHashMap<(LinkSpec, bool), Arc<Line>>);
+
+impl Lines {
+    fn of(&mut self, spec: LinkSpec, role: Role, settings: &Settings) -> Arc<Line> {
+        let line = self.0.entry((spec, role.is_host()));
+        Arc::clone(line.or_insert_with(|| Arc::new(Line::new(spec, role, settings))))
+    }
+}
+
+/// Parts with about equally much work, each grown from a vertex by what is most tied to it, so that few links
+/// lead from one to another. A host does with each packet about twice what a switch does.
+fn cut(network: &Network, count: usize) -> Vec<Vec<VertexId>> {
+    let work = |vertex: VertexId| {
         network.outgoing(vertex).len() * if network.role(vertex).is_host() { 2 } else { 1 }
     };
     let vertices = network.vertex_count();
-    let total: usize = (0..vertices).map(work).sum();
-    let mut parts = Vec::new();
-    let (mut first, mut done) = (0, 0);
-    for vertex in 0..vertices {
+    if count <= 1 {
+        return vec![(0..vertices).map(VertexId::from_index).collect()];
+    }
+    let total: usize = (0..vertices).map(VertexId::from_index).map(work).sum();
+    let mut parts = vec![Vec::new()];
+    let mut done = 0;
+    for vertex in by_ties(network) {
+        if done * count >= total * parts.len() {
+            parts.push(Vec::new());
+        }
         done += work(vertex);
-        let last = vertex + 1 == vertices;
-        if last || done * count >= total * (parts.len() + 1) {
-            parts.push(first..vertex + 1);
-            first = vertex + 1;
+        parts.last_mut().expect("there is a part").push(vertex);
+    }
+    parts.iter_mut().for_each(|part| part.sort_unstable());
+    parts
+}
+
+/// All vertices, the next one always that with the largest share of its links to those before it.
+fn by_ties(network: &Network) -> Vec<VertexId> {
+    let vertices = network.vertex_count();
+    let mut tied = vec![0u64; vertices];
+    let mut taken = vec![false; vertices];
+    let mut order = Vec::with_capacity(vertices);
+    let mut next = BinaryHeap::new();
+    for first in (0..vertices).map(VertexId::from_index) {
+        next.push((0, Reverse(first)));
+        while let Some((_, Reverse(vertex))) = next.pop() {
+            if std::mem::replace(&mut taken[vertex.index()], true) {
+                continue;
+            }
+            order.push(vertex);
+            for far in network.outgoing(vertex).iter().map(|link| network.link(*link).to) {
+                if !taken[far.index()] {
+                    tied[far.index()] += 1;
+                    let links = network.outgoing(far).len() as u64;
+                    next.push(((tied[far.index()] << 32) / links, Reverse(far)));
+                }
+            }
         }
     }
-    parts
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::FatTree;
+    use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+
+    #[test]
+    fn parts_have_equal_work_and_few_links_between_them() {
+        let mut builder = super::super::network::NetworkBuilder::new();
+        let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
+        FatTree::full(8, link).build_into(&mut builder);
+        let network = builder.build().expect("a fat-tree can be emulated");
+        let parts = cut(&network, 2);
+        let mut all: Vec<_> = parts.concat();
+        all.sort_unstable();
+        assert_eq!(all.len(), network.vertex_count());
+        all.dedup();
+        assert_eq!(all.len(), network.vertex_count(), "each vertex is in one part");
+        let first = |vertex: VertexId| parts[0].contains(&vertex);
+        let between = network.links().iter().filter(|link| first(link.from) != first(link.to));
+        // Four of eight pods lie in each part; half of the links to the core, both ways, lead across.
+        assert!(between.count() <= 128 + 16, "of {} links", network.links().len());
+    }
 }

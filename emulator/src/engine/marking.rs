@@ -41,17 +41,17 @@ impl Ramp {
         (marking, seed): (Marking, Seed),
         (link, mark_from): (LinkId, Option<Bytes>),
         measure: impl Fn(Bytes) -> u64,
-    ) -> Option<Box<Self>> {
+    ) -> Option<Self> {
         let Marking::Ramp { full_at_percent, most_percent } = marking else { return None };
         let from = mark_from?;
         let full_at = u128::from(from.0) * u128::from(full_at_percent) / 100;
         let full_at = Bytes(u64::try_from(full_at).unwrap_or(u64::MAX));
-        Some(Box::new(Self {
+        Some(Self {
             from: measure(from),
             full_at: measure(full_at),
             most: (u64::from(most_percent.min(100)) << 32) / 100,
             salt: seed.stream("marks", u64::from(link.0)).next_u64(),
-        }))
+        })
     }
 
     /// Whether the `number`th packet is marked that finds `backlog` before it, which is no less than the

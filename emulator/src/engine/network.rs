@@ -85,7 +85,7 @@ pub struct LinkSpec {
     /// How long the wire is. The smallest of a network bounds the engine's window.
     pub delay: Picoseconds,
     /// How much may wait in the queue, the packet being sent included; a packet that does not
-    /// fit is dropped. `None`: no bound. Not used at hosts.
+    /// fit is dropped. `None`: what takes two seconds to send. Not used at hosts.
     pub queue: Option<Bytes>,
     /// Backlog at arrival from which packets are marked (explicit congestion notification).
     /// `None`: never. Not used at hosts.
@@ -126,6 +126,9 @@ pub struct Link {
     pub spec: LinkSpec,
 }
 
+/// The longest delay of a link or a host that can be emulated.
+pub(crate) const LONGEST_DELAY: Picoseconds = Picoseconds::from_micros(1_000_000);
+
 /// Why a network cannot be emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
@@ -134,6 +137,14 @@ pub enum NetworkError {
     NoDelay {
         /// The link.
         link: LinkId,
+    },
+    /// Packets carry their times modulo 4.4 s.
+    #[error("link {} takes {delay} from end to end: delays up to {LONGEST_DELAY} can be emulated", link.0)]
+    TooLong {
+        /// The link.
+        link: LinkId,
+        /// Its delay.
+        delay: Picoseconds,
     },
     /// Packet times are kept in 32 bits where that is enough.
     #[error("link {} runs at {rate}: rates from 10 Mb/s can be emulated", link.0)]
@@ -233,6 +244,9 @@ fn check(id: LinkId, link: &Link, vertices: usize) -> Result<(), NetworkError> {
     if link.spec.delay == Picoseconds::ZERO {
         return Err(NetworkError::NoDelay { link: id });
     }
+    if link.spec.delay > LONGEST_DELAY {
+        return Err(NetworkError::TooLong { link: id, delay: link.spec.delay });
+    }
     if link.spec.rate < BitsPerSecond(10_000_000) {
         return Err(NetworkError::TooSlow { link: id, rate: link.spec.rate });
     }
@@ -299,6 +313,8 @@ mod tests {
         assert!(matches!(build(good, true), Err(NetworkError::Loop { .. })));
         let no_delay = LinkSpec { delay: Picoseconds::ZERO, ..good };
         assert!(matches!(build(no_delay, false), Err(NetworkError::NoDelay { .. })));
+        let long = LinkSpec { delay: Picoseconds::from_micros(1_000_001), ..good };
+        assert!(matches!(build(long, false), Err(NetworkError::TooLong { .. })));
         let slow = LinkSpec { rate: BitsPerSecond(9_999_999), ..good };
         assert!(matches!(build(slow, false), Err(NetworkError::TooSlow { .. })));
         assert!(matches!(NetworkBuilder::new().build(), Err(NetworkError::Empty)));

@@ -1,4 +1,4 @@
-//! A packet on its way: 24 bytes, plain, copied from queue to queue.
+//! A packet on its way: 16 bytes, plain, copied from queue to queue.
 
 use super::queueing::CONTROL_PRIORITY;
 
@@ -16,8 +16,7 @@ pub(crate) mod flag {
     pub(crate) const RESENT: u16 = 1 << 4;
     /// Data cut to its header, or the acknowledgement that asks for it.
     pub(crate) const TRIMMED: u16 = 1 << 5;
-    /// Asks the port it arrives at to pause a priority; `sequence` is the priority, `endpoint` the
-    /// port.
+    /// Asks the port it arrives at to pause a priority; `sequence` is the priority, `cursor` the port.
     pub(crate) const PAUSE: u16 = 1 << 6;
     /// Lets it go on.
     pub(crate) const RESUME: u16 = 1 << 7;
@@ -25,26 +24,36 @@ pub(crate) mod flag {
     pub(crate) const PRIORITY_SHIFT: u32 = 8;
 }
 
+/// How far ahead of the window a packet may arrive: times on packets are kept modulo 2⁴² ps, 4.4 s.
+pub(crate) const HORIZON_BITS: u32 = 42;
+const TIME_SHIFT: u32 = 64 - HORIZON_BITS;
+/// Where the first six flags and the others stand.
+const LOW_FLAGS: u32 = 16;
+const HIGH_FLAGS: u32 = 59;
+const LOW_FLAG_COUNT: u32 = 6;
+const CURSOR_BITS: u32 = 28;
+/// Route tables have fewer entries, ports included.
+pub(crate) const MOST_CURSORS: u32 = 1 << CURSOR_BITS;
+
 /// A packet between two vertices.
 ///
-/// Three words and no more: the engine moves packets in registers, and a field written on its own
-/// would have to go through memory before the whole can be copied.
+/// Two words and no more: what is on its way does not fit the nearest caches, and the engine moves packets
+/// in registers.
+///
+/// ```text
+///   when   42 bits arrival, modulo 2⁴² ps │ 6 bits flags │ 16 bits size or distance
+///   what   5 bits flags │ 31 bits number │ 28 bits place in the route table
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Packet {
-    /// When its last bit arrives at the next vertex, in picoseconds.
-    pub(crate) time: u64,
-    /// Lower half: where in the route table the rest of its way begins. Upper half: who it is for,
-    /// the receiving end of a flow for data, the sending end for an acknowledgement, as an index in
-    /// the arrays of the shard where that end lives.
-    way: u64,
-    /// Lower half: the number. Then 16 bits of size or distance, then 16 bits of [`flag`].
+    when: u64,
     what: u64,
 }
 
 /// A packet's contents, for making one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contents {
-    pub(crate) endpoint: u32,
+    /// Where in the route table the rest of its way begins; for a pause frame, the port it is for.
     pub(crate) cursor: u32,
     /// Data: number of the packet in its flow. Acknowledgement: the lowest number not received.
     pub(crate) sequence: u32,
@@ -55,34 +64,36 @@ pub(crate) struct Contents {
 }
 
 impl Packet {
+    #[inline(always)]
     pub(crate) const fn new(contents: Contents) -> Self {
-        let Contents { endpoint, cursor, sequence, extra, flags } = contents;
+        let Contents { cursor, sequence, extra, flags } = contents;
+        let (low, high) = words_of(flags);
         Self {
-            time: 0,
-            way: (endpoint as u64) << 32 | cursor as u64,
-            what: (flags as u64) << 48 | (extra as u64) << 32 | sequence as u64,
+            when: low | extra as u64,
+            what: high | (sequence as u64) << CURSOR_BITS | cursor as u64,
         }
     }
     #[inline(always)]
-    pub(crate) const fn endpoint(&self) -> u32 {
-        (self.way >> 32) as u32
-    }
-    #[inline(always)]
     pub(crate) const fn cursor(&self) -> u32 {
-        self.way as u32
+        self.what as u32 & (MOST_CURSORS - 1)
+    }
+    /// How long after `start` it arrives, in picoseconds: less than 2⁴².
+    #[inline(always)]
+    pub(crate) const fn after(&self, start: u64) -> u64 {
+        self.when.wrapping_sub(start << TIME_SHIFT) >> TIME_SHIFT
     }
     /// The packet one hop on.
     #[inline(always)]
     pub(crate) const fn advanced(self) -> Self {
-        Self { way: self.way + 1, ..self }
+        Self { what: self.what + 1, ..self }
     }
     #[inline(always)]
     pub(crate) const fn sequence(&self) -> u32 {
-        self.what as u32
+        (self.what >> CURSOR_BITS) as u32 & (u32::MAX >> 1)
     }
     #[inline(always)]
     pub(crate) const fn extra(&self) -> u16 {
-        (self.what >> 32) as u16
+        self.when as u16
     }
     /// The number of the packet that an acknowledgement answers.
     #[inline]
@@ -95,38 +106,64 @@ impl Packet {
     }
     #[inline(always)]
     pub(crate) const fn has(&self, flag: u16) -> bool {
-        self.what & (flag as u64) << 48 != 0
+        let (low, high) = words_of(flag);
+        self.when & low | self.what & high != 0
     }
     /// The packet arriving at `time`, marked if `marked`.
     #[inline(always)]
     pub(crate) const fn sent(self, time: u64, marked: bool) -> Self {
-        let mark = (marked as u64) << (48 + flag::MARKED.trailing_zeros());
-        Self { time, way: self.way, what: self.what | mark }
+        let mark = (marked as u64) << (LOW_FLAGS + flag::MARKED.trailing_zeros());
+        let packet = self.at(time);
+        Self { when: packet.when | mark, ..packet }
+    }
+    /// The packet, marked if `marked`.
+    #[inline(always)]
+    pub(crate) const fn marked(self, marked: bool) -> Self {
+        let mark = (marked as u64) << (LOW_FLAGS + flag::MARKED.trailing_zeros());
+        Self { when: self.when | mark, ..self }
     }
     /// The packet arriving at `time`.
     #[inline(always)]
     pub(crate) const fn at(self, time: u64) -> Self {
-        Self { time, ..self }
+        let rest = self.when & ((1 << TIME_SHIFT) - 1);
+        Self { when: time << TIME_SHIFT | rest, ..self }
     }
     /// The packet with the place it came in by where its time was.
     #[inline(always)]
     pub(crate) const fn came_by(self, place: u32) -> Self {
-        Self { time: place as u64, ..self }
+        self.at(place as u64)
+    }
+    /// The place it came in by, while that stands where its time was.
+    #[inline(always)]
+    pub(crate) const fn ingress(&self) -> u32 {
+        (self.when >> TIME_SHIFT) as u32
     }
     /// Its priority: data has that of its flow, all else the control priority.
     #[inline(always)]
     pub(crate) const fn priority(&self) -> u8 {
-        if self.has(flag::ACKNOWLEDGEMENT | flag::TRIMMED) {
-            CONTROL_PRIORITY
-        } else {
-            (self.what >> (48 + flag::PRIORITY_SHIFT)) as u8 & CONTROL_PRIORITY
-        }
+        if self.is_control() { CONTROL_PRIORITY } else { self.data_priority() }
+    }
+    /// Whether it is something else than whole data.
+    #[inline(always)]
+    pub(crate) const fn is_control(&self) -> bool {
+        self.has(flag::ACKNOWLEDGEMENT | flag::TRIMMED)
+    }
+    /// The priority that data has while it is whole.
+    #[inline(always)]
+    pub(crate) const fn data_priority(&self) -> u8 {
+        (self.what >> (HIGH_FLAGS + flag::PRIORITY_SHIFT - LOW_FLAG_COUNT)) as u8
     }
     /// The packet cut to a header of `bytes`.
     pub(crate) const fn trimmed(self, bytes: u16) -> Self {
-        let rest = self.what & !(0xFFFF << 32);
-        let what = rest | (bytes as u64) << 32 | (flag::TRIMMED as u64) << 48;
-        Self { what, ..self }
+        let rest = self.when & !0xFFFF | words_of(flag::TRIMMED).0;
+        Self { when: rest | bytes as u64, ..self }
+    }
+    /// Does to `paused`, by priority one bit, what a pause frame asks. Returns whether something may go on.
+    pub(crate) const fn obeyed_by(&self, paused: &mut u8) -> bool {
+        let bit = 1 << self.sequence();
+        let resumes = self.has(flag::RESUME);
+        *paused = if resumes { *paused & !bit } else { *paused | bit };
+        resumes
     }
     /// A pause frame: what it asks of which port for which priority.
     pub(crate) const fn is_pause_frame(&self) -> bool {
@@ -134,14 +171,46 @@ impl Packet {
     }
     #[inline(always)]
     pub(crate) const fn is_acknowledgement(&self) -> bool {
-        self.what >> 48 & flag::ACKNOWLEDGEMENT as u64 != 0
+        self.has(flag::ACKNOWLEDGEMENT)
     }
+}
+
+/// Flags as they stand in the two words.
+#[inline(always)]
+const fn words_of(flags: u16) -> (u64, u64) {
+    let low = flags as u64 & ((1 << LOW_FLAG_COUNT) - 1);
+    (low << LOW_FLAGS, (flags as u64 >> LOW_FLAG_COUNT) << HIGH_FLAGS)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
     #[test]
-    fn a_packet_takes_24_bytes() {
-        assert_eq!(size_of::<super::Packet>(), 24);
+    fn a_packet_takes_16_bytes() {
+        assert_eq!(size_of::<Packet>(), 16);
+    }
+
+    proptest! {
+        #[test]
+        fn fields_keep_to_themselves(
+            (cursor, sequence) in (0..MOST_CURSORS - 1, 0..1u32 << 31),
+            (extra, flags) in (any::<u16>(), 0u16..1 << 11),
+            (start, later) in (0u64..1 << 60, 0u64..1 << HORIZON_BITS),
+            marked: bool,
+        ) {
+            let packet = Packet::new(Contents { cursor, sequence, extra, flags });
+            let sent = packet.advanced().sent(start + later, marked);
+            prop_assert_eq!(sent.after(start), later);
+            prop_assert_eq!((sent.cursor(), sent.sequence(), sent.extra()), (cursor + 1, sequence, extra));
+            for bit in 0..11 {
+                let mark = marked && 1 << bit == flag::MARKED;
+                prop_assert_eq!(sent.has(1 << bit), flags >> bit & 1 == 1 || mark);
+            }
+            if flags & (flag::ACKNOWLEDGEMENT | flag::TRIMMED) == 0 {
+                prop_assert_eq!(u16::from(sent.priority()), flags >> flag::PRIORITY_SHIFT);
+            }
+        }
     }
 }

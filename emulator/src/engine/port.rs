@@ -9,42 +9,68 @@
 //! So a packet costs one event per hop: no dequeue event, no queue to walk.
 
 use std::hint::select_unpredictable;
+use std::sync::Arc;
 
 use lightloom_fabric::units::{BitsPerSecond, Bytes};
 
 use super::marking::Ramp;
-use super::network::{Link, LinkId, Role};
-use super::packet::{Packet, flag};
-use super::run::Settings;
+use super::network::{Link, LinkId, LinkSpec, Role};
+use super::packet::{HORIZON_BITS, Packet};
+use super::settings::Settings;
+use super::store::Room;
 use super::switching::Switching;
 
-/// An output port. Times in picoseconds.
+/// The longest that packets may stand before a port: what comes to a longer queue is dropped. With the longest
+/// delay of a link that is still less than the times of packets can tell.
+const LONGEST_WAIT_PS: u64 = 1 << (HORIZON_BITS - 1);
+
+/// An output port.
+///
+/// Large networks do not fit the caches: here stands what every packet needs and nothing else.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
-    /// When the last bit of everything accepted so far has left.
+    /// When the last bit of everything accepted so far has left, in picoseconds.
     pub(crate) free: u64,
+    line: Arc<Line>,
+    quirks: Option<Box<Quirks>>,
+    /// The wire behind the port, in the shard of its far end.
+    pub(crate) wire: u32,
+    /// The far end, in its shard.
+    pub(crate) vertex: u32,
+    /// The port of the other direction, in the shard of the far end.
+    pub(crate) back: u32,
+    pub(crate) shard: u16,
+    pub(crate) up: bool,
+    /// By priority, one bit: the far end has asked to pause.
+    pub(crate) paused: u8,
+}
+
+/// What ports have in common that send at one rate over equal wires. Times in picoseconds.
+#[derive(Debug)]
+pub(crate) struct Line {
     delay: u64,
     /// Capacity and marking threshold as the time they take to send.
     capacity: u64,
     mark_from: u64,
     /// Full data packets and acknowledgements.
     usual: [Usual; 2],
-    /// The wire behind the port, in the shard of its far end.
-    pub(crate) wire: u32,
-    /// The far end, in its shard.
-    pub(crate) vertex: u32,
-    pub(crate) shard: u32,
-    pub(crate) up: bool,
-    /// The port of the other direction, in the shard of the far end.
-    pub(crate) back: u32,
-    /// By priority, one bit: the far end has asked to pause.
-    pub(crate) paused: u8,
     rate: BitsPerSecond,
-    /// Share of bits that arrive wrong, in units of 2⁻⁶⁴.
-    pub(crate) errors: u64,
-    /// What the draws for wrong bits begin from.
-    pub(crate) salt: u64,
-    ramp: Option<Box<Ramp>>,
+}
+
+/// What few ports have.
+#[derive(Clone, Debug, Default)]
+struct Quirks {
+    /// Marks by chance.
+    ramp: Option<Ramp>,
+    /// Share of bits that arrive wrong, in units of 2⁻⁶⁴, and what the draws for them begin from.
+    errors: u64,
+    salt: u64,
+}
+
+impl Quirks {
+    fn boxed(self) -> Option<Box<Self>> {
+        (self.ramp.is_some() || self.errors > 0).then(|| Box::new(self))
+    }
 }
 
 /// A packet of the usual size.
@@ -53,6 +79,62 @@ struct Usual {
     /// How long it occupies the port, in picoseconds.
     time: u32,
     bytes: u16,
+}
+
+impl Line {
+    /// What leaves a vertex of this role over such a link.
+    pub(crate) fn new(spec: LinkSpec, role: Role, settings: &Settings) -> Self {
+        let transport = &settings.transport;
+        let time = |size: Bytes| spec.rate.time_for(size).get();
+        let bound = |size: Option<Bytes>| match size {
+            Some(size) if !role.is_host() => time(size),
+            _ => u64::MAX,
+        };
+        let usual = |size| Usual {
+            time: u32::try_from(time(size)).expect("rates are at least 10 Mb/s"),
+            bytes: wire_bytes(size),
+        };
+        Self {
+            delay: spec.delay.get(),
+            capacity: bound(spec.queue).min(LONGEST_WAIT_PS),
+            mark_from: bound(spec.mark_from),
+            usual: [transport.packet(), transport.acknowledgement].map(usual),
+            rate: spec.rate,
+        }
+    }
+
+    /// What `packet` occupies, in bytes.
+    #[inline(always)]
+    fn size(&self, packet: &Packet) -> u64 {
+        let acknowledgement = self.usual[1].bytes;
+        u64::from(select_unpredictable(
+            packet.is_acknowledgement(),
+            acknowledgement,
+            packet.extra(),
+        ))
+    }
+
+    /// What `packet` occupies, in bytes, and how long. Data and acknowledgements come in no order: nothing
+    /// here hangs on guessing which is next.
+    #[inline(always)]
+    fn measure(&self, packet: &Packet) -> (u64, u64) {
+        let usual = self.usual[usize::from(packet.is_acknowledgement())];
+        let size = self.size(packet);
+        if size != u64::from(usual.bytes) {
+            return (size, self.unusual(size));
+        }
+        (size, u64::from(usual.time))
+    }
+
+    fn backlog(&self, free: u64, now: u64) -> Bytes {
+        let waiting = u128::from(free.saturating_sub(now));
+        Bytes((waiting * u128::from(self.rate.0) / 8_000_000_000_000) as u64)
+    }
+
+    #[cold]
+    fn unusual(&self, size: u64) -> u64 {
+        self.rate.time_for(Bytes(size)).get()
+    }
 }
 
 /// What an output port has done so far.
@@ -89,144 +171,260 @@ impl PortCount {
 
 impl Port {
     /// The port before `link`, which has this number.
-    pub(crate) fn new(id: LinkId, link: &Link, role: Role, settings: &Settings) -> Self {
-        let transport = &settings.transport;
-        let time = |size: Bytes| link.spec.rate.time_for(size).get();
-        let bound = |size: Option<Bytes>| match size {
-            Some(size) if !role.is_host() => time(size),
-            _ => u64::MAX,
-        };
-        let threshold = link.spec.mark_from.filter(|_| !role.is_host());
-        let ramp = Ramp::new((settings.marking, settings.seed), (id, threshold), time);
-        let usual = |size| Usual {
-            time: u32::try_from(time(size)).expect("rates are at least 10 Mb/s"),
-            bytes: wire_bytes(size),
-        };
+    pub(crate) fn new(
+        link: (LinkId, &Link),
+        role: Role,
+        line: Arc<Line>,
+        settings: &Settings,
+    ) -> Self {
+        let ramp = Self::ramp(link, role, settings);
         Self {
             free: 0,
-            delay: link.spec.delay.get(),
-            capacity: bound(link.spec.queue),
-            mark_from: bound(link.spec.mark_from),
-            usual: [transport.packet(), transport.acknowledgement].map(usual),
+            line,
+            quirks: Quirks { ramp, ..Quirks::default() }.boxed(),
             wire: 0,
             vertex: 0,
+            back: 0,
             shard: 0,
             up: true,
-            back: 0,
             paused: 0,
-            rate: link.spec.rate,
-            errors: 0,
-            salt: 0,
-            ramp,
         }
     }
 
-    /// Sends as `like` does from now on; what is queued keeps its departure.
-    pub(crate) fn take_rate(&mut self, like: &Self) {
-        self.rate = like.rate;
-        self.capacity = like.capacity;
-        self.mark_from = like.mark_from;
-        self.usual = like.usual;
-        self.ramp.clone_from(&like.ramp);
+    fn ramp((id, link): (LinkId, &Link), role: Role, settings: &Settings) -> Option<Ramp> {
+        let threshold = link.spec.mark_from.filter(|_| !role.is_host());
+        let time = |size: Bytes| link.spec.rate.time_for(size).get();
+        Ramp::new((settings.marking, settings.seed), (id, threshold), time)
+    }
+
+    /// Sends as over `link` from now on; what is queued keeps its departure.
+    pub(crate) fn take_rate(&mut self, link: (LinkId, &Link), role: Role, settings: &Settings) {
+        self.line = Arc::new(Line::new(link.1.spec, role, settings));
+        let ramp = Self::ramp(link, role, settings);
+        let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
+        self.quirks = Quirks { ramp, ..quirks }.boxed();
+    }
+
+    /// Loses packets to wrong bits from now on: a share of `errors` in units of 2⁻⁶⁴, drawn from `salt`.
+    pub(crate) fn take_errors(&mut self, errors: u64, salt: u64) {
+        let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
+        self.quirks = Quirks { errors, salt, ..quirks }.boxed();
     }
 
     /// What stands before a packet that comes at `now`.
     #[inline]
     pub(crate) fn backlog(&self, now: u64) -> Bytes {
-        let waiting = u128::from(self.free.saturating_sub(now));
-        Bytes((waiting * u128::from(self.rate.0) / 8_000_000_000_000) as u64)
+        self.line.backlog(self.free, now)
     }
 
     /// Whether a bit of the `number`-th packet on the wire is wrong. The chance is that of one bit times
     /// the bits, which is exact enough below one in a thousand.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn corrupts(&self, packet: &Packet, number: u64) -> bool {
-        if self.errors == 0 {
-            return false;
+        match &self.quirks {
+            Some(quirks) => quirks.corrupt(self.size(packet), number),
+            None => false,
         }
-        let chance = self.errors.saturating_mul(self.size(packet) * 8);
-        mix(self.salt.wrapping_add(number)) < chance
     }
 
     /// How long `packet` occupies the port.
     #[inline(always)]
     pub(crate) fn occupies(&self, packet: &Packet) -> u64 {
-        self.measure(packet).1
+        self.line.measure(packet).1
     }
 
     /// What `packet` occupies, in bytes.
     #[inline(always)]
     pub(crate) fn size(&self, packet: &Packet) -> u64 {
-        let acknowledgement = self.usual[1].bytes;
-        u64::from(select_unpredictable(
-            packet.is_acknowledgement(),
-            acknowledgement,
-            packet.extra(),
-        ))
-    }
-
-    /// What `packet` occupies, in bytes, and how long. Data and acknowledgements come in no order: nothing
-    /// here hangs on guessing which is next.
-    #[inline(always)]
-    fn measure(&self, packet: &Packet) -> (u64, u64) {
-        let usual = self.usual[usize::from(packet.is_acknowledgement())];
-        let size = self.size(packet);
-        if size != u64::from(usual.bytes) {
-            return (size, self.unusual(size));
-        }
-        (size, u64::from(usual.time))
-    }
-
-    #[cold]
-    fn unusual(&self, size: u64) -> u64 {
-        self.rate.time_for(Bytes(size)).get()
+        self.line.size(packet)
     }
 
     /// How long the wire is, in picoseconds.
+    #[inline(always)]
     pub(crate) fn delay(&self) -> u64 {
-        self.delay
+        self.line.delay
     }
 
     /// Does what a pause frame asks. Returns whether something may go on.
     pub(crate) fn obey(&mut self, frame: &Packet) -> bool {
-        let bit = 1 << frame.sequence();
-        let resumes = frame.has(flag::RESUME);
-        self.paused = if resumes { self.paused & !bit } else { self.paused | bit };
-        resumes
+        frame.obeyed_by(&mut self.paused)
     }
 
-    /// How long before its last bit `packet` may be sent by a switch that cuts through; the packet has the
-    /// rate at which it came in where its time stood.
-    pub(crate) fn head_start(&self, packet: &Packet, header: Bytes) -> u64 {
-        let rates = (BitsPerSecond(packet.time), self.rate);
-        Switching::CutThrough.head_start(rates, (Bytes(self.size(packet)), header)).get()
+    /// Takes the port in hand for a stretch of packets.
+    #[inline(always)]
+    pub(crate) fn open<'p>(&'p mut self, count: &'p mut PortCount) -> Sending<'p> {
+        Sending {
+            free: self.free,
+            line: &self.line,
+            quirks: self.quirks.as_deref(),
+            done: Done::default(),
+            kept_free: &mut self.free,
+            kept: count,
+        }
     }
 
+    /// Takes the port of a switch with real queues in hand, with what it does when the far end asks for pauses,
+    /// and where the end of its last transmission is kept.
+    #[inline(always)]
+    pub(crate) fn open_queued<'p>(
+        &'p mut self,
+        until: &'p mut u64,
+        count: &'p mut PortCount,
+    ) -> (Sending<'p>, &'p mut u8) {
+        let sending = Sending {
+            free: *until,
+            line: &self.line,
+            quirks: self.quirks.as_deref(),
+            done: Done::default(),
+            kept_free: until,
+            kept: count,
+        };
+        (sending, &mut self.paused)
+    }
+}
+
+/// A port in hand: what changes with every packet stands in registers until it is put down.
+pub(crate) struct Sending<'p> {
+    /// When the last bit of everything accepted so far has left, in picoseconds.
+    pub(crate) free: u64,
+    line: &'p Line,
+    quirks: Option<&'p Quirks>,
+    done: Done,
+    kept_free: &'p mut u64,
+    kept: &'p mut PortCount,
+}
+
+/// What most packets count in.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    packets: u64,
+    bytes: u64,
+    marked: u64,
+}
+
+impl Sending<'_> {
     /// Sends `packet`, which reaches the port at `now` and may have begun `head_start` before: returns it as
-    /// it will reach the far end, or nothing when it is dropped.
-    #[inline]
-    pub(crate) fn admit(
-        &mut self,
-        (now, head_start): (u64, u64),
-        packet: Packet,
-        count: &mut PortCount,
-    ) -> Option<Packet> {
-        let (size, occupies) = self.measure(&packet);
-        let begin = self.free.max(now.saturating_sub(head_start));
+    /// it will reach the far end, or nothing when it is dropped or lost.
+    #[inline(always)]
+    pub(crate) fn send(&mut self, (now, head_start): (u64, u64), packet: Packet) -> Option<Packet> {
+        let (size, occupies) = self.line.measure(&packet);
+        let earliest = now.saturating_sub(head_start);
+        let begin = select_unpredictable(self.free > earliest, self.free, earliest);
         let backlog = begin.max(now) - now;
-        if backlog.saturating_add(occupies) > self.capacity {
-            count.dropped += 1;
+        if backlog + occupies > self.line.capacity {
+            self.kept.dropped += 1;
             return None;
         }
-        let mut marked = !packet.is_acknowledgement() & (backlog >= self.mark_from);
-        if marked && let Some(ramp) = &self.ramp {
-            marked = ramp.marks(backlog, count.packets);
+        let mut marked = !packet.is_acknowledgement() & (backlog >= self.line.mark_from);
+        let mut lost = false;
+        self.done.packets += 1;
+        if let Some(quirks) = self.quirks {
+            let number = self.kept.packets + self.done.packets;
+            marked = marked && quirks.mark(backlog, number - 1);
+            lost = quirks.corrupt(size, number);
         }
         self.free = begin + occupies;
-        count.marked += u64::from(marked);
-        count.packets += 1;
-        count.bytes += size;
-        Some(packet.sent(self.free + self.delay, marked))
+        self.done.marked += u64::from(marked);
+        self.done.bytes += size;
+        if lost {
+            self.kept.lost += 1;
+            return None;
+        }
+        Some(packet.sent(self.free + self.line.delay, marked))
+    }
+
+    /// Begins to send `packet` at `now`: returns it as it will reach the far end, or nothing when it is lost,
+    /// which it cannot be unless it `may_be_lost`.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, now: u64, packet: Packet, may_be_lost: bool) -> Option<Packet> {
+        let (size, occupies) = self.line.measure(&packet);
+        self.free = now + occupies;
+        self.done.packets += 1;
+        self.done.bytes += size;
+        if let Some(quirks) = self.quirks
+            && may_be_lost
+            && quirks.corrupt(size, self.kept.packets + self.done.packets)
+        {
+            self.kept.lost += 1;
+            return None;
+        }
+        Some(packet.at(self.free + self.line.delay))
+    }
+
+    /// What `packet` occupies, in bytes.
+    #[inline(always)]
+    pub(crate) fn size(&self, packet: &Packet) -> u64 {
+        self.line.size(packet)
+    }
+
+    /// The size of the longest packet.
+    #[inline(always)]
+    pub(crate) fn longest(&self) -> u64 {
+        let [data, acknowledgement] = self.line.usual;
+        u64::from(data.bytes.max(acknowledgement.bytes))
+    }
+
+    /// Whether it marks by chance or loses packets.
+    #[inline(always)]
+    pub(crate) fn has_quirks(&self) -> bool {
+        self.quirks.is_some()
+    }
+
+    /// What `packet` takes of the buffer of a switch.
+    #[inline(always)]
+    pub(crate) fn room(&self, packet: &Packet) -> Room {
+        let (ingress, priority) = (packet.ingress(), packet.priority());
+        Room { ingress, size: self.size(packet) as u16, priority }
+    }
+
+    /// A packet that waits is marked, or not.
+    #[inline(always)]
+    pub(crate) fn mark(&mut self, marked: bool) {
+        self.done.marked += u64::from(marked);
+    }
+
+    /// A packet is lost that found the link down.
+    pub(crate) fn lose(&mut self) {
+        self.kept.lost += 1;
+    }
+
+    /// What the port has done, but for what this stretch will add.
+    pub(crate) fn count(&mut self) -> &mut PortCount {
+        self.kept
+    }
+
+    /// What stands before a packet that comes at `now`.
+    pub(crate) fn backlog(&self, now: u64) -> Bytes {
+        self.line.backlog(self.free, now)
+    }
+
+    /// How long before its last bit `packet`, which came in at `rate`, may be sent by a switch that cuts
+    /// through.
+    pub(crate) fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
+        let rates = (rate, self.line.rate);
+        Switching::CutThrough.head_start(rates, (Bytes(self.line.size(packet)), header)).get()
+    }
+
+    /// Puts the port down.
+    #[inline(always)]
+    pub(crate) fn close(self) {
+        *self.kept_free = self.free;
+        self.kept.packets += self.done.packets;
+        self.kept.bytes += self.done.bytes;
+        self.kept.marked += self.done.marked;
+    }
+}
+
+impl Quirks {
+    #[cold]
+    fn mark(&self, backlog: u64, number: u64) -> bool {
+        self.ramp.as_ref().is_none_or(|ramp| ramp.marks(backlog, number))
+    }
+
+    #[cold]
+    fn corrupt(&self, size: u64, number: u64) -> bool {
+        self.errors > 0
+            && mix(self.salt.wrapping_add(number)) < self.errors.saturating_mul(size * 8)
     }
 }
 

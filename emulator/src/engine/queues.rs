@@ -37,7 +37,8 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new(capacity: u64, mark_from: u64, ramp: Option<Box<Ramp>>) -> Self {
+    pub(super) fn new(capacity: u64, mark_from: u64, ramp: Option<Ramp>) -> Self {
+        let ramp = ramp.map(Box::new);
         let (classes, granted, turn) = (Default::default(), false, 0);
         Self { occupied: 0, turn, granted, capacity, mark_from, ramp, seen: 0, classes }
     }
@@ -57,13 +58,37 @@ impl Queues {
     #[inline]
     pub(super) fn marks(&mut self, class: usize) -> bool {
         let backlog = self.classes[class].bytes;
-        let long = class != usize::from(CONTROL_PRIORITY) && backlog >= self.mark_from;
+        let long = (class != usize::from(CONTROL_PRIORITY)) & (backlog >= self.mark_from);
         let number = self.seen;
         self.seen += 1;
         match &self.ramp {
-            Some(ramp) if long => ramp.marks(backlog, number),
-            _ => long,
+            Some(ramp) => long && ramp.marks(backlog, number),
+            None => long,
         }
+    }
+
+    /// Whether a queue of data marks that has come to `bytes`.
+    #[inline]
+    pub(super) fn would_mark(&self, bytes: u64) -> bool {
+        bytes >= self.mark_from
+    }
+
+    /// Whether it marks by chance.
+    #[inline]
+    pub(super) fn has_ramp(&self) -> bool {
+        self.ramp.is_some()
+    }
+
+    /// By class, one bit: something waits.
+    #[inline]
+    pub(super) fn occupied(&self) -> u16 {
+        self.occupied
+    }
+
+    /// How many packets wait in a class.
+    #[inline]
+    pub(super) fn len(&self, class: usize) -> usize {
+        self.classes[class].queue.len()
     }
 
     /// What waits in a class, in bytes.
@@ -78,7 +103,7 @@ impl Queues {
 
     /// What waits in a class, the next one first, each with the place it came in by.
     pub(super) fn waiting(&self, class: usize) -> impl Iterator<Item = (u32, &Packet)> {
-        self.classes[class].queue.iter().map(|packet| (packet.time as u32, packet))
+        self.classes[class].queue.iter().map(|packet| (packet.ingress(), packet))
     }
 
     /// Takes a packet of `bytes` that came in at place `ingress`.
@@ -119,6 +144,17 @@ impl Queues {
         Some((class, packet))
     }
 
+    /// The first packet that waits in `class`, in which something does, whosever turn it is.
+    pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
+        let queue = &mut self.classes[class];
+        let packet = queue.queue.pop().expect("something waits");
+        queue.bytes -= size(&packet);
+        if queue.queue.len() == 0 {
+            self.occupied &= !(1 << class);
+        }
+        packet
+    }
+
     /// The class whose turn it is among those in `may`, of which there is one.
     fn choose_by_weight(
         &mut self,
@@ -150,7 +186,7 @@ impl Queues {
     /// Throws everything away, frames first, then by class: calls `lost` with class, place and packet.
     pub(super) fn cut(&mut self, mut lost: impl FnMut(usize, u32, Packet)) {
         for (place, class) in self.classes.iter_mut().enumerate() {
-            class.queue.iter().for_each(|packet| lost(place, packet.time as u32, *packet));
+            class.queue.iter().for_each(|packet| lost(place, packet.ingress(), *packet));
             class.queue.clear();
             (class.bytes, class.deficit) = (0, 0);
         }

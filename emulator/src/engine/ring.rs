@@ -24,6 +24,13 @@ impl Ring {
         &self.slots[(self.head as usize + place) & (self.slots.len() - 1)]
     }
 
+    /// Something of the memory at `place`, whether a packet stands there or not.
+    #[inline(always)]
+    pub(crate) fn peek(&self, place: usize) -> u64 {
+        let mask = self.slots.len().wrapping_sub(1);
+        self.slots.get((self.head as usize + place) & mask).map_or(0, |packet| packet.after(0))
+    }
+
     #[inline(always)]
     pub(crate) fn front(&self) -> Option<&Packet> {
         (self.len > 0).then(|| self.at(0))
@@ -37,6 +44,22 @@ impl Ring {
         let mask = self.slots.len() - 1;
         self.slots[(self.head + self.len) as usize & mask] = packet;
         self.len += 1;
+    }
+
+    /// Its end, with room for `most` packets.
+    #[inline(always)]
+    pub(crate) fn tail(&mut self, most: usize) -> Tail<'_> {
+        while self.slots.len() < self.len() + most {
+            self.grow();
+        }
+        let next = (self.head + self.len) as usize;
+        Tail { slots: &mut self.slots, first: next, next, len: &mut self.len }
+    }
+
+    /// What it holds, for a loop that takes some of it.
+    #[inline(always)]
+    pub(crate) fn view(&self) -> View<'_> {
+        View { slots: &self.slots, head: self.head as usize, len: self.len() }
     }
 
     /// Forgets the first `count` packets.
@@ -74,6 +97,49 @@ impl Ring {
     }
 }
 
+/// What a queue holds.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'r> {
+    slots: &'r [Packet],
+    head: usize,
+    pub(crate) len: usize,
+}
+
+impl View<'_> {
+    /// The packet at `place`, counted from the front, which must be less than `len`.
+    #[inline(always)]
+    pub(crate) fn at(&self, place: usize) -> Packet {
+        self.slots[(self.head + place) & (self.slots.len() - 1)]
+    }
+}
+
+/// The end of a queue, in hand for a stretch of packets.
+pub(crate) struct Tail<'r> {
+    slots: &'r mut [Packet],
+    first: usize,
+    next: usize,
+    len: &'r mut u32,
+}
+
+impl Tail<'_> {
+    /// Takes one of the packets that there is room for.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, packet: Packet) {
+        let mask = self.slots.len() - 1;
+        self.slots[self.next & mask] = packet;
+        self.next += 1;
+    }
+
+    /// Lets go of it. Returns the first of the packets it has taken.
+    #[inline(always)]
+    pub(crate) fn close(self) -> Option<Packet> {
+        let count = self.next - self.first;
+        *self.len += count as u32;
+        debug_assert!(*self.len as usize <= self.slots.len(), "no more come than were announced");
+        (count > 0).then(|| self.slots[self.first & (self.slots.len() - 1)])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,13 +153,20 @@ mod tests {
             let (mut ring, mut model) = (Ring::default(), VecDeque::new());
             let mut number = 0;
             for (pushed, popped) in steps {
+                let mut fresh = Vec::new();
                 for _ in 0..pushed {
-                    let contents = Contents { endpoint: 0, cursor: 0, sequence: number, extra: 0, flags: 0 };
+                    let contents = Contents { cursor: 0, sequence: number, extra: 0, flags: 0 };
                     let packet = Packet::new(contents);
                     number += 1;
-                    ring.push(packet);
+                    fresh.push(packet);
                     model.push_back(packet);
                 }
+                let (one, many) = fresh.split_at(pushed.min(1) as usize);
+                one.iter().for_each(|packet| ring.push(*packet));
+                let mut tail = ring.tail(many.len() + 1);
+                many.iter().for_each(|packet| tail.push(*packet));
+                let first = tail.close();
+                prop_assert_eq!(first.as_ref(), many.first());
                 prop_assert!(ring.iter().eq(model.iter()));
                 prop_assert_eq!(ring.pop(), model.pop_front());
                 let gone = popped.min(model.len());

@@ -25,23 +25,25 @@ use std::ops::Range;
 
 use lightloom_fabric::units::{BitsPerSecond, SimTime};
 
+use super::lanes::Lanes;
+use super::lists::Lists;
 use super::network::LinkId;
 use super::packet::{Packet, flag};
 use super::port::{Port, PortCount};
 use super::probe::{Arrival, Probe, Way};
-use super::ring::Ring;
+use super::ring::{Ring, Tail};
 use super::switch::Switch;
 use super::switching::Switching;
 use crate::transport::{Receiver, Sender};
 
-/// Ends a route: the packet is delivered.
-pub(crate) const DELIVER: u32 = u32::MAX;
+/// Ends a route: the packet is delivered to the end of a flow whose number stands in the other bits.
+pub(crate) const DELIVER: u32 = 1 << 31;
 
 /// What all shards read and none writes while a window runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     /// Output ports, as indices in the shard that owns them, of all ways one after another, each
-    /// way ended by [`DELIVER`].
+    /// way ended by [`DELIVER`] and the end of the flow, as an index in the arrays of the shard where it lives.
     pub(crate) routes: Vec<u32>,
     pub(crate) acknowledgement_bytes: u16,
     pub(crate) header_bytes: u16,
@@ -114,24 +116,27 @@ pub(crate) struct Completion {
     pub(crate) flow: u32,
 }
 
-/// Packets for another shard, with the wire they are on.
+/// Packets for another shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
-    packets: Vec<(u32, Packet)>,
+    packets: Vec<Packet>,
+    /// The wires they are on, each with how many of them in a row.
+    runs: Vec<(u32, u32)>,
     earliest: u64,
 }
 
 impl Default for Outbox {
     fn default() -> Self {
-        Self { packets: Vec::new(), earliest: u64::MAX }
+        Self { packets: Vec::new(), runs: Vec::new(), earliest: u64::MAX }
     }
 }
 
 impl Outbox {
-    #[inline]
-    fn push(&mut self, wire: u32, packet: Packet) {
-        self.earliest = self.earliest.min(packet.time);
-        self.packets.push((wire, packet));
+    /// What has been added since it held `before` packets goes on `wire`, the first of it arriving at `time`.
+    #[inline(always)]
+    fn close(&mut self, before: usize, wire: u32, time: u64) {
+        self.earliest = self.earliest.min(time);
+        self.runs.push((wire, (self.packets.len() - before) as u32));
     }
 }
 
@@ -144,8 +149,9 @@ pub(crate) struct EndCount {
     pub(crate) delivered: u64,
 }
 
-/// A part of the network.
+/// A part of the network. Shards stand side by side: none writes to a line of the cache that another reads.
 #[derive(Clone, Debug)]
+#[repr(align(128))]
 pub(crate) struct Shard<P> {
     pub(crate) index: u32,
     pub(crate) vertices: Vec<Vertex>,
@@ -177,20 +183,39 @@ pub(crate) struct Shard<P> {
 }
 
 /// Arrivals of one vertex in one window; kept to reuse the memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Scratch {
     arrivals: Vec<Packet>,
     /// What takes their place at a host with a delay.
     acted_on: Vec<Packet>,
     /// By place: bytes that came in by its wire, or somewhat more.
     came: Vec<u64>,
-    /// Arrivals by output port, as time in the window (upper half) and index (lower half). The index
-    /// grows with the number of the link, so sorting breaks ties by link.
-    by_port: Vec<Vec<u64>>,
+    /// Arrivals by output port, as time in the window and index. The index grows with the number of the link,
+    /// so sorting breaks ties by link.
+    by_port: Lists,
+    lanes: Lanes,
     /// All of them.
     all: Vec<u64>,
     /// What [`touch`] read, kept so that it is read.
     touched: u64,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        let (arrivals, acted_on, came, all, lanes) = Default::default();
+        Self { arrivals, acted_on, came, by_port: Lists::new(0), lanes, all, touched: 0 }
+    }
+
+    /// Puts the arrivals in order of time; those of one instant stay as they are.
+    fn put_in_order(&mut self, start: u64) {
+        let Self { arrivals, acted_on, all: keys, .. } = self;
+        let places = arrivals.iter().zip(0u64..);
+        keys.extend(places.map(|(packet, place)| packet.after(start) << 32 | place));
+        keys.sort_unstable();
+        acted_on.clear();
+        acted_on.extend(keys.drain(..).map(|key| arrivals[key as u32 as usize]));
+        std::mem::swap(arrivals, acted_on);
+    }
 }
 
 impl<P: Probe> Shard<P> {
@@ -215,14 +240,14 @@ impl<P: Probe> Shard<P> {
             completions: Vec::new(),
             ends: EndCount::default(),
             probe,
-            scratch: Scratch::default(),
+            scratch: Scratch::new(),
         }
     }
 
     /// Makes room for what the vertices need, once all are there.
     pub(crate) fn settle(&mut self) {
         let widest = self.vertices.iter().map(|vertex| vertex.ports().len()).max().unwrap_or(0);
-        self.scratch.by_port.resize(widest.max(1), Vec::new());
+        self.scratch.by_port = Lists::new(widest);
         self.due = vec![u64::MAX; self.vertices.len()];
         self.hosts.resize_with(self.vertices.len(), Host::default);
         self.counts.resize(self.ports.len(), PortCount::default());
@@ -235,15 +260,20 @@ impl<P: Probe> Shard<P> {
         self.due.iter().copied().chain(received).min().unwrap_or(u64::MAX)
     }
 
-    /// Takes in what other shards have sent.
-    pub(crate) fn receive(&mut self) {
+    /// Takes in what other shards have sent, none of which arrives before `now`.
+    pub(crate) fn receive(&mut self, now: u64) {
         for inbox in &mut self.inboxes {
-            for (wire, packet) in inbox.packets.drain(..) {
+            let mut packets = inbox.packets.drain(..);
+            for (wire, count) in inbox.runs.drain(..) {
                 let wire = &mut self.wires[wire as usize];
-                let due = &mut self.due[wire.vertex as usize];
-                *due = (*due).min(packet.time);
-                wire.queue.push(packet);
+                let mut tail = wire.queue.tail(count as usize);
+                packets.by_ref().take(count as usize).for_each(|packet| tail.push(packet));
+                if let Some(first) = tail.close() {
+                    let due = &mut self.due[wire.vertex as usize];
+                    *due = (*due).min(now + first.after(now));
+                }
             }
+            drop(packets);
             inbox.earliest = u64::MAX;
         }
     }
@@ -265,7 +295,7 @@ impl<P: Probe> Shard<P> {
 
     /// Does everything that happens in `span`.
     pub(crate) fn advance(&mut self, shared: &Shared, span: Span) {
-        self.receive();
+        self.receive(span.start);
         for vertex in 0..self.vertices.len() {
             if self.due[vertex] < span.end {
                 if self.vertices[vertex].is_host {
@@ -290,12 +320,61 @@ impl<P: Probe> Shard<P> {
     }
 }
 
+/// Takes packets one after the other, in order of their arrival.
+pub(crate) trait Sink {
+    fn take(&mut self, packet: Packet);
+}
+
+impl Sink for Tail<'_> {
+    #[inline(always)]
+    fn take(&mut self, packet: Packet) {
+        self.push(packet);
+    }
+}
+
+impl Sink for Vec<Packet> {
+    #[inline(always)]
+    fn take(&mut self, packet: Packet) {
+        self.push(packet);
+    }
+}
+
 /// What lies behind a port: its wire, with the time when something next happens at the far end, or the
 /// outbox for the shard where the wire is.
 pub(crate) enum Exit<'s> {
     Wire(&'s mut Ring, &'s mut u64),
     Outbox(&'s mut Outbox, u32),
 }
+
+/// Sends through an exit what a closure makes of its sink, at most `$most` packets, in a window that begins at
+/// `$start`. The closure runs over a wire or over an outbox: two loops, so that none asks.
+macro_rules! send_through {
+    ($exit:expr, $start:expr, $most:expr, |$sink:ident| $send:expr) => {
+        match $exit {
+            Exit::Wire(wire, due) => {
+                let mut tail = wire.tail($most);
+                {
+                    let $sink = &mut tail;
+                    $send
+                }
+                if let Some(first) = tail.close() {
+                    *due = (*due).min($start + first.after($start));
+                }
+            }
+            Exit::Outbox(outbox, wire) => {
+                let before = outbox.packets.len();
+                {
+                    let $sink = &mut outbox.packets;
+                    $send
+                }
+                if let Some(first) = outbox.packets.get(before) {
+                    outbox.close(before, wire, $start + first.after($start));
+                }
+            }
+        }
+    };
+}
+use send_through;
 
 impl<'s> Exit<'s> {
     #[inline(always)]
@@ -306,21 +385,25 @@ impl<'s> Exit<'s> {
         due: &'s mut [u64],
         outboxes: &'s mut [Outbox],
     ) -> Self {
-        if port.shard == here {
+        if u32::from(port.shard) == here {
             Self::Wire(&mut wires[port.wire as usize].queue, &mut due[port.vertex as usize])
         } else {
             Self::Outbox(&mut outboxes[port.shard as usize], port.wire)
         }
     }
 
+    /// Sends `packet`, which arrives at `time`.
     #[inline(always)]
-    pub(crate) fn send(&mut self, packet: Packet) {
+    pub(crate) fn send(&mut self, packet: Packet, time: u64) {
         match self {
             Self::Wire(wire, due) => {
-                **due = (**due).min(packet.time);
+                **due = (**due).min(time);
                 wire.push(packet);
             }
-            Self::Outbox(outbox, wire) => outbox.push(*wire, packet),
+            Self::Outbox(outbox, wire) => {
+                outbox.packets.push(packet);
+                outbox.close(outbox.packets.len() - 1, *wire, time);
+            }
         }
     }
 }
@@ -329,22 +412,19 @@ impl<'s> Exit<'s> {
 /// so the memory serves them together; the loops that follow would wait for each in turn.
 #[inline]
 fn touch(wires: &[Wire]) -> u64 {
-    const PACKETS_PER_LINE: usize = 64 / size_of::<Packet>() + 1;
+    const PACKETS_PER_LINE: usize = 64 / size_of::<Packet>();
     let mut touched = 0;
     for wire in wires {
-        for line in 0..4 {
-            let place = line * PACKETS_PER_LINE;
-            if place < wire.queue.len() {
-                touched ^= wire.queue.at(place).time;
-            }
+        for line in 0..3 {
+            touched ^= wire.queue.peek(line * PACKETS_PER_LINE);
         }
     }
     touched
 }
 
-fn seen(packet: &Packet, link: LinkId, acknowledgement_bytes: u16) -> Arrival {
+fn seen(packet: &Packet, at: u64, link: LinkId, acknowledgement_bytes: u16) -> Arrival {
     Arrival {
-        at: SimTime(packet.time),
+        at: SimTime(at),
         link,
         sequence: packet.sequence(),
         acknowledgement: packet.is_acknowledgement(),

@@ -19,7 +19,7 @@ impl Room {
     #[inline(always)]
     pub(super) fn of(class: usize, packet: &Packet, port: &Port) -> Self {
         let size = if class == FRAMES { 0 } else { port.size(packet) as u16 };
-        let ingress = if class == FRAMES { 0 } else { packet.time as u32 };
+        let ingress = if class == FRAMES { 0 } else { packet.ingress() };
         Self { ingress, size, priority: class as u8 & CONTROL_PRIORITY }
     }
 }
@@ -127,6 +127,14 @@ impl Store {
         Some((packet.trimmed(header), u64::from(header)))
     }
 
+    /// Whether a packet of `size` goes into its queue, told without asking what ports share: that has been
+    /// found to hold whatever comes in this window ([`holds`](Self::holds)). If not, it may still.
+    #[inline(always)]
+    pub(super) fn surely_holds(&self, queues: &Queues, priority: u8, size: u64) -> bool {
+        let fits = queues.bytes(usize::from(priority)) + size <= queues.capacity;
+        fits | self.is_lossless(priority)
+    }
+
     #[inline(always)]
     fn has_room(&self, queues: &Queues, ingress: u32, priority: u8, size: u64) -> bool {
         let class = usize::from(priority);
@@ -144,7 +152,7 @@ impl Store {
     }
 
     #[inline(always)]
-    fn is_lossless(&self, priority: u8) -> bool {
+    pub(super) fn is_lossless(&self, priority: u8) -> bool {
         self.lossless.priorities & (1 << priority) != 0
     }
 

@@ -24,7 +24,6 @@ use super::packet::{Contents, Packet, flag};
 use super::port::{Port, PortCount};
 use super::queueing::{PAUSE_FRAME, Queueing, Schedule};
 use super::queues::{FRAMES, Queues};
-use super::shard::Exit;
 use super::store::{Room, Store};
 
 /// Nothing is being sent, while ports are worked off together.
@@ -49,8 +48,8 @@ pub(crate) struct Switch {
 pub(crate) trait Outlet {
     /// The port at `place` and what it has done.
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount);
-    /// Puts a packet on the wire behind the port at `place`.
-    fn launch(&mut self, place: u32, packet: Packet);
+    /// Puts a packet on the wire behind the port at `place`, at whose end it arrives at `arrival`.
+    fn launch(&mut self, place: u32, packet: Packet, arrival: u64);
     /// A pause frame has been made.
     fn frame_made(&mut self);
     /// Size of a trimmed packet.
@@ -142,26 +141,42 @@ impl Switch {
     }
 
     /// The port at `place`, to be worked off whatever the others do.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn one_port<'s>(
         &'s mut self,
         place: u32,
         header_bytes: u16,
-        (port, count, exit): (&'s mut Port, &'s mut PortCount, Exit<'s>),
+        (port, count): (&'s mut Port, &'s mut PortCount),
     ) -> OnePort<'s> {
+        let place = place as usize;
+        let up = port.up;
+        let (sending, paused) = port.open_queued(&mut self.ends[place], count);
         OnePort {
-            until: self.ends[place as usize],
-            room: self.sending[place as usize],
-            end: &mut self.ends[place as usize],
-            sending: &mut self.sending[place as usize],
-            queues: &mut self.ports[place as usize],
+            room: self.sending[place],
+            kept_room: &mut self.sending[place],
+            queues: &mut self.ports[place],
             store: &mut self.store,
             schedule: &self.schedule,
             header_bytes,
-            port,
-            count,
-            exit,
+            up,
+            paused,
+            sending,
         }
+    }
+
+    /// Packets that wait at `place`.
+    #[inline(always)]
+    pub(crate) fn waiting_at(&self, place: u32) -> usize {
+        let queues = &self.ports[place as usize];
+        if queues.is_empty() { 0 } else { queues.packets() }
+    }
+
+    /// When the port at `place` next does something of its own, while nobody has been asked to pause;
+    /// [`u64::MAX`]: not before something arrives.
+    #[inline(always)]
+    pub(crate) fn due_at(&self, place: u32, paused: u8) -> u64 {
+        let waits = self.ports[place as usize].has_something(paused);
+        if waits { self.ends[place as usize] } else { IDLE }
     }
 
     /// From here on, and from `now` on, ports are worked off together.
@@ -209,7 +224,7 @@ impl Switch {
             count.lost += 1;
             return;
         }
-        let ingress = packet.time as u32;
+        let ingress = packet.ingress();
         let size = port.size(&packet);
         let queues = &mut self.ports[place as usize];
         let Some((packet, size)) =
@@ -220,7 +235,7 @@ impl Switch {
         let class = usize::from(packet.priority());
         let marked = queues.marks(class);
         count.marked += u64::from(marked);
-        let packet = packet.sent(packet.time, marked);
+        let packet = packet.marked(marked);
         queues.push(class, packet, ingress, size);
         let room = Room { ingress, size: size as u16, priority: class as u8 };
         self.store.take_up(room);
@@ -258,8 +273,7 @@ impl Switch {
         }
         count.pauses += u64::from(kind == flag::PAUSE);
         let frame = Packet::new(Contents {
-            endpoint: port.back,
-            cursor: 0,
+            cursor: port.back,
             sequence: u32::from(priority),
             extra: PAUSE_FRAME.0 as u16,
             flags: kind,
@@ -303,7 +317,7 @@ impl Switch {
             count.lost += 1;
             return;
         }
-        out.launch(place, packet.at(arrival));
+        out.launch(place, packet.at(arrival), arrival);
     }
 
     /// Loses what waits at `place`, whose link has gone down, and forgets what was asked by it.

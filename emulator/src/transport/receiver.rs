@@ -7,8 +7,6 @@ use crate::engine::packet::{Contents, Packet, flag};
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
     pub(crate) flow: u32,
-    /// The sending end, in its shard.
-    pub(crate) peer: u32,
     /// The way of the acknowledgements in the route table.
     pub(crate) cursor: u32,
     /// The lowest number that has not arrived.
@@ -25,7 +23,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(
-        (flow, peer, cursor): (u32, u32, u32),
+        (flow, cursor): (u32, u32),
         (messages, per_message): (u32, u32),
         (window, recovery): (u32, Recovery),
     ) -> Self {
@@ -35,7 +33,6 @@ impl Receiver {
         };
         Self {
             flow,
-            peer,
             cursor,
             expected: 0,
             total: messages * per_message,
@@ -92,7 +89,6 @@ impl Receiver {
             self.expected - 1 - packet.sequence()
         };
         let acknowledgement = Packet::new(Contents {
-            endpoint: self.peer,
             cursor: self.cursor,
             sequence: self.expected,
             extra: u16::try_from(away).unwrap_or(u16::MAX),

@@ -29,8 +29,6 @@ pub(crate) struct Sender {
     pub(crate) flow: u32,
     /// The priority of its data.
     pub(crate) priority: u8,
-    /// The receiving end, in its shard.
-    pub(crate) peer: u32,
     /// The first path in the route table, and the only one without `balancer`.
     pub(crate) cursor: u32,
     pub(crate) balancer: Option<Box<Balancer>>,
@@ -80,7 +78,7 @@ pub(crate) struct Load {
 
 impl Sender {
     pub(crate) fn new(
-        (flow, peer, cursor): (u32, u32, u32),
+        (flow, cursor): (u32, u32),
         load: Load,
         (window, recovery, timeout): (u32, Recovery, u64),
     ) -> Self {
@@ -91,7 +89,6 @@ impl Sender {
         Self {
             flow,
             priority: 0,
-            peer,
             cursor,
             balancer: None,
             controller: None,
@@ -353,7 +350,7 @@ mod tests {
 
     fn sender(recovery: Recovery) -> Sender {
         let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
-        let mut sender = Sender::new((0, 0, 0), load, (4, recovery, 1_000));
+        let mut sender = Sender::new((0, 0), load, (4, recovery, 1_000));
         sender.release(2);
         sender
     }
@@ -367,7 +364,7 @@ mod tests {
         let gap = if ahead > 0 { flag::GAP } else { 0 };
         let extra = ahead;
         let flags = flag::ACKNOWLEDGEMENT | gap;
-        Packet::new(Contents { endpoint: 0, cursor: 0, sequence, extra, flags })
+        Packet::new(Contents { cursor: 0, sequence, extra, flags })
     }
 
     #[test]

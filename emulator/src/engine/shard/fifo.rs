@@ -1,8 +1,11 @@
 //! Switches with one first-in first-out queue a port: departures are known on arrival.
 
-use lightloom_fabric::units::Bytes;
+use lightloom_fabric::units::{BitsPerSecond, Bytes};
 
-use super::{Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
+use super::{Exit, Probe, Scratch, Shard, Shared, Sink, Span, seen, send_through, touch};
+use crate::engine::network::LinkId;
+use crate::engine::packet::Packet;
+use crate::engine::port::Sending;
 
 impl<P: Probe> Shard<P> {
     /// Advances a switch that stores packets before it sends them, or one that cuts through: two loops, so that
@@ -16,34 +19,40 @@ impl<P: Probe> Shard<P> {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
-        arrivals.clear();
-        let mut due = u64::MAX;
-        for (number, wire) in vertex.wires().zip(&mut self.wires[vertex.wires()]) {
-            let (mut taken, before) = (0, arrivals.len());
-            while taken < wire.queue.len() {
-                let packet = *wire.queue.at(taken);
-                if packet.time >= span.end {
-                    due = due.min(packet.time);
+        let (mut due, length) = (u64::MAX, span.end - span.start);
+        let mut count = 0;
+        for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
+            let queue = wire.queue.view();
+            by_port.make_room(count + queue.len);
+            arrivals.resize(arrivals.len().max(count + queue.len), Packet::default());
+            let (mut taken, before) = (0, count);
+            while taken < queue.len {
+                let packet = queue.at(taken);
+                let offset = packet.after(span.start);
+                if offset >= length {
+                    due = due.min(span.start + offset);
                     break;
                 }
-                self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
+                let at = span.start + offset;
+                self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
                 let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
-                let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
-                by_port[port as usize].push(key);
-                arrivals.push(packet.advanced());
+                by_port.push(port as usize, offset << 32 | count as u64);
+                arrivals[count] = packet.advanced();
+                count += 1;
                 taken += 1;
             }
             wire.queue.forget(taken);
             if CUTS_THROUGH {
                 // A packet's time stands in its key as well: its place is free.
-                let rate = self.wire_rates[number];
-                arrivals[before..].iter_mut().for_each(|packet| *packet = packet.at(rate.0));
+                arrivals[before..count]
+                    .iter_mut()
+                    .for_each(|packet| *packet = packet.came_by(number));
             }
         }
         self.due[index] = due;
-        self.worked += arrivals.len() as u64;
+        self.worked += count as u64;
         for (place, port) in vertex.ports().enumerate() {
-            if !self.scratch.by_port[place].is_empty() {
+            if !self.scratch.by_port.is_empty(place) {
                 self.forward::<CUTS_THROUGH>(shared, port, place, span.start);
             }
         }
@@ -57,32 +66,56 @@ impl<P: Probe> Shard<P> {
         place: usize,
         start: u64,
     ) {
-        let header = Bytes(shared.header_bytes.into());
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
-        let keys = &mut by_port[place];
+        let keys = by_port.take_in_order(place);
         let link = self.port_links[port];
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
         if !port.up {
             count.lost += keys.len() as u64;
-            keys.clear();
             return;
         }
-        keys.sort_unstable();
-        let mut exit =
-            Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
-        for &key in keys.iter() {
-            let (packet, now) = (arrivals[key as u32 as usize], start + (key >> 32));
-            if P::SEES_QUEUES {
-                self.probe.queued(link, port.backlog(now));
+        let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
+        let sending = port.open(count);
+        let (wire_rates, header) = (&self.wire_rates[..], Bytes(shared.header_bytes.into()));
+        let list = List::<CUTS_THROUGH> { keys, arrivals, start, link, wire_rates, header };
+        send_through!(exit, start, keys.len(), |sink| list.send(sending, sink, &mut self.probe));
+    }
+}
+
+/// What has come for one port in a window that begins at `start`.
+struct List<'s, const CUTS_THROUGH: bool> {
+    keys: &'s [u64],
+    arrivals: &'s [Packet],
+    start: u64,
+    link: LinkId,
+    /// How fast packets came in, by wire.
+    wire_rates: &'s [BitsPerSecond],
+    /// How much of a packet must be in before it may go on.
+    header: Bytes,
+}
+
+impl<const CUTS_THROUGH: bool> List<'_, CUTS_THROUGH> {
+    #[inline(always)]
+    fn send(&self, mut sending: Sending, sink: &mut impl Sink, probe: &mut impl Probe) {
+        for &key in self.keys {
+            let (packet, now) = (self.arrivals[key as u32 as usize], self.start + (key >> 32));
+            queued(probe, self.link, now, &sending);
+            let mut head_start = 0;
+            if CUTS_THROUGH {
+                let rate = self.wire_rates[packet.ingress() as usize];
+                head_start = sending.head_start(&packet, rate, self.header);
             }
-            let head_start = if CUTS_THROUGH { port.head_start(&packet, header) } else { 0 };
-            let Some(sent) = port.admit((now, head_start), packet, count) else { continue };
-            if port.corrupts(&sent, count.packets) {
-                count.lost += 1;
-                continue;
+            if let Some(sent) = sending.send((now, head_start), packet) {
+                sink.take(sent);
             }
-            exit.send(sent);
         }
-        keys.clear();
+        sending.close();
+    }
+}
+
+#[inline(always)]
+fn queued<P: Probe>(probe: &mut P, link: LinkId, now: u64, sending: &Sending) {
+    if P::SEES_QUEUES {
+        probe.queued(link, sending.backlog(now));
     }
 }

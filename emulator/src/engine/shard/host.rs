@@ -8,10 +8,10 @@ use crate::engine::packet::{Contents, Packet, flag};
 impl<P: Probe> Shard<P> {
     pub(super) fn advance_host(&mut self, shared: &Shared, index: usize, span: Span) {
         self.collect_in_order(shared, index, span);
-        let keys = std::mem::take(&mut self.scratch.by_port[0]);
         let mut next = 0;
         loop {
-            let arrival = keys.get(next).map_or(u64::MAX, |key| span.start + (key >> 32));
+            let packet = self.scratch.arrivals.get(next).copied();
+            let arrival = packet.map_or(u64::MAX, |packet| span.start + packet.after(span.start));
             let host = &self.hosts[index];
             let start = host.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time);
             let now = arrival.min(start).min(host.timer_due).min(host.pull_due);
@@ -21,46 +21,46 @@ impl<P: Probe> Shard<P> {
             if start == now {
                 self.start_flow(shared, index);
             } else if arrival == now {
-                let packet = self.scratch.arrivals[keys[next] as u32 as usize];
                 next += 1;
-                self.arrive(shared, index, packet);
+                packet.into_iter().for_each(|packet| self.arrive(shared, index, packet, now));
             } else if host.timer_due == now {
                 self.time_out(shared, index, now);
             } else {
                 self.pull(shared, index, now);
             }
         }
-        self.scratch.by_port[0] = keys;
-        self.scratch.by_port[0].clear();
-        self.set_host_due(index);
+        self.set_host_due(index, span.start);
     }
 
     /// Lists the arrivals of the window in order.
     fn collect_in_order(&mut self, shared: &Shared, index: usize, span: Span) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
-        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
-        let keys = &mut by_port[0];
+        let arrivals = &mut self.scratch.arrivals;
+        let length = span.end - span.start;
         arrivals.clear();
         let mut sources = 0;
         for wire in &mut self.wires[vertex.wires()] {
-            let before = arrivals.len();
-            while let Some(&packet) = wire.queue.front() {
-                if packet.time >= span.end {
+            let mut taken = 0;
+            while taken < wire.queue.len() {
+                let packet = *wire.queue.at(taken);
+                let offset = packet.after(span.start);
+                if offset >= length {
                     break;
                 }
-                wire.queue.forget(1);
                 if !packet.is_pause_frame() {
-                    self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
+                    let at = span.start + offset;
+                    self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
                 }
-                keys.push((packet.time - span.start) << 32 | arrivals.len() as u64);
                 arrivals.push(packet);
+                taken += 1;
             }
-            sources += usize::from(arrivals.len() > before);
+            wire.queue.forget(taken);
+            sources += usize::from(taken > 0);
         }
         self.worked += arrivals.len() as u64;
         if sources > 1 {
-            keys.sort_unstable();
+            self.scratch.put_in_order(span.start);
         }
         if shared.host_delay > 0 {
             self.hold_back(shared, index, span);
@@ -70,34 +70,33 @@ impl<P: Probe> Shard<P> {
     /// Puts what ends at this host aside for its delay, and lists what it acts on in this window instead.
     /// Its interface passes on what only comes through, and obeys pauses, at once.
     fn hold_back(&mut self, shared: &Shared, index: usize, span: Span) {
-        let Scratch { arrivals, acted_on, by_port, .. } = &mut self.scratch;
-        let (keys, inside) = (&mut by_port[0], &mut self.hosts[index].inside);
+        let Scratch { arrivals, acted_on, .. } = &mut self.scratch;
+        let inside = &mut self.hosts[index].inside;
         acted_on.clear();
-        for key in keys.drain(..) {
-            let packet = arrivals[key as u32 as usize];
-            let ends = |packet: &Packet| shared.routes[packet.cursor() as usize] == DELIVER;
-            if !packet.is_pause_frame() && ends(&packet) {
-                inside.push_back(packet.at(packet.time + shared.host_delay));
+        for packet in arrivals.iter() {
+            let ends = |packet: &Packet| shared.routes[packet.cursor() as usize] & DELIVER != 0;
+            if !packet.is_pause_frame() && ends(packet) {
+                let at = span.start + packet.after(span.start);
+                inside.push_back(packet.at(at + shared.host_delay));
             } else {
-                acted_on.push(packet);
+                acted_on.push(*packet);
             }
         }
-        let due = inside.partition_point(|packet| packet.time < span.end);
+        let length = span.end - span.start;
+        let due = inside.partition_point(|packet| packet.after(span.start) < length);
         acted_on.extend(inside.drain(..due));
-        let places = acted_on.iter().zip(0u64..);
-        keys.extend(places.map(|(packet, place)| (packet.time - span.start) << 32 | place));
-        keys.sort_unstable();
         std::mem::swap(arrivals, acted_on);
+        self.scratch.put_in_order(span.start);
     }
 
-    fn set_host_due(&mut self, index: usize) {
+    fn set_host_due(&mut self, index: usize, now: u64) {
         let vertex = self.vertices[index];
         let host = &self.hosts[index];
         let start = host.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time);
         let mut due = start.min(host.timer_due).min(host.pull_due);
-        due = host.inside.front().map_or(due, |packet| due.min(packet.time));
+        due = host.inside.front().map_or(due, |packet| due.min(now + packet.after(now)));
         for wire in &self.wires[vertex.wires()] {
-            due = wire.queue.front().map_or(due, |packet| due.min(packet.time));
+            due = wire.queue.front().map_or(due, |packet| due.min(now + packet.after(now)));
         }
         self.due[index] = due;
     }
@@ -141,40 +140,45 @@ impl<P: Probe> Shard<P> {
         sender.release(messages);
     }
 
-    fn arrive(&mut self, shared: &Shared, vertex: usize, packet: Packet) {
+    fn arrive(&mut self, shared: &Shared, vertex: usize, packet: Packet, now: u64) {
         if packet.is_pause_frame() {
             self.ends.delivered += 1;
-            if self.ports[packet.endpoint() as usize].obey(&packet) {
+            if self.ports[packet.cursor() as usize].obey(&packet) {
                 let host = &mut self.hosts[vertex];
-                host.pull_due = host.pull_due.min(packet.time);
+                host.pull_due = host.pull_due.min(now);
             }
             return;
         }
-        let port = shared.routes[packet.cursor() as usize];
-        if port != DELIVER {
-            return self.transmit(port, packet.time, packet.advanced());
+        let next = shared.routes[packet.cursor() as usize];
+        if next & DELIVER == 0 {
+            return self.transmit(next, now, packet.advanced());
         }
         self.ends.delivered += 1;
-        if packet.is_acknowledgement() {
-            let sender = &mut self.senders[packet.endpoint() as usize];
-            sender.acknowledged(&packet, packet.time);
-            let host = &mut self.hosts[vertex];
-            host.timer_due = host.timer_due.min(sender.deadline);
-            if sender.is_done() {
-                host.active.retain(|active| *active != packet.endpoint());
-            } else {
-                self.enlist(shared, vertex, packet.endpoint(), packet.time);
-            }
+        let end = next & !DELIVER;
+        if !packet.is_acknowledgement() {
+            return self.arrive_data(shared, vertex, (end, packet), now);
+        }
+        let sender = &mut self.senders[end as usize];
+        sender.acknowledged(&packet, now);
+        let host = &mut self.hosts[vertex];
+        host.timer_due = host.timer_due.min(sender.deadline);
+        if sender.is_done() {
+            host.active.retain(|active| *active != end);
         } else {
-            self.arrive_data(shared, vertex, &packet);
+            self.enlist(shared, vertex, end, now);
         }
     }
 
-    fn arrive_data(&mut self, shared: &Shared, vertex: usize, packet: &Packet) {
-        let now = packet.time;
-        let receiver = &mut self.receivers[packet.endpoint() as usize];
+    fn arrive_data(
+        &mut self,
+        shared: &Shared,
+        vertex: usize,
+        (end, packet): (u32, Packet),
+        now: u64,
+    ) {
+        let receiver = &mut self.receivers[end as usize];
         let was_done = receiver.is_done();
-        let (acknowledgement, message_completed) = receiver.data(packet);
+        let (acknowledgement, message_completed) = receiver.data(&packet);
         if receiver.is_done() && !was_done {
             self.completions.push(Completion { time: now, flow: receiver.flow });
         }
@@ -182,8 +186,8 @@ impl<P: Probe> Shard<P> {
         let port = shared.routes[acknowledgement.cursor() as usize];
         self.transmit(port, now, acknowledgement.advanced());
         if message_completed {
-            for index in 0..self.receivers[packet.endpoint() as usize].dependents.len() {
-                let sender = self.receivers[packet.endpoint() as usize].dependents[index];
+            for index in 0..self.receivers[end as usize].dependents.len() {
+                let sender = self.receivers[end as usize].dependents[index];
                 self.release(sender);
                 // A flow that has not started yet looks at its gates when it does.
                 if self.senders[sender as usize].started {
@@ -270,7 +274,6 @@ impl<P: Probe> Shard<P> {
                 }
             }
             let packet = Packet::new(Contents {
-                endpoint: sender.peer,
                 cursor: outgoing.cursor + 1,
                 sequence: outgoing.sequence,
                 extra: outgoing.wire_bytes,
@@ -335,12 +338,14 @@ impl<P: Probe> Shard<P> {
         if P::SEES_QUEUES {
             self.probe.queued(self.port_links[place], port.backlog(now));
         }
-        let Some(packet) = port.admit((now, 0), packet, count) else { return };
-        if port.corrupts(&packet, count.packets) {
-            count.lost += 1;
-            return;
+        let mut sending = port.open(count);
+        let sent = sending.send((now, 0), packet);
+        sending.close();
+        if let Some(packet) = sent {
+            let arrival = port.free + port.delay();
+            Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)
+                .send(packet, arrival);
         }
-        Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes).send(packet);
     }
 
     /// Stops a flow's sending end.

@@ -3,7 +3,9 @@
 
 use std::hint::select_unpredictable;
 
-use super::{EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, touch};
+use super::{
+    EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, send_through, touch,
+};
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
 use crate::engine::switch::{Outlet, Switch};
@@ -16,19 +18,21 @@ impl<P: Probe> Shard<P> {
         span: Span,
         mut switch: Box<Switch>,
     ) {
-        let due = self.sort_out(shared, index, span);
+        let mut due = self.sort_out(shared, index, span);
         let ports = self.vertices[index].ports();
         if switch.ports_are_apart(span.start, &mut self.scratch.came) {
-            for (place, port) in (0..).zip(ports.clone()) {
-                let arrives = !self.scratch.by_port[place as usize].is_empty();
+            for (place, port) in (0..).zip(ports) {
+                let arrives = !self.scratch.by_port.is_empty(place as usize);
                 if arrives || switch.has_work(place, span.end) {
                     self.advance_port(shared, (place, port), span, &mut switch);
                 }
+                due = due.min(switch.due_at(place, self.ports[port].paused));
             }
         } else {
             self.advance_together(shared, index, span, &mut switch);
+            due = due.min(switch.next_due(&self.ports[ports], span.end));
         }
-        self.due[index] = due.min(switch.next_due(&self.ports[ports], span.end));
+        self.due[index] = due;
         self.switches[index] = Some(switch);
     }
 
@@ -37,37 +41,41 @@ impl<P: Probe> Shard<P> {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, came, by_port, .. } = &mut self.scratch;
-        arrivals.clear();
         came.clear();
-        let mut due = u64::MAX;
+        let (mut due, length) = (u64::MAX, span.end - span.start);
+        let (short, mut count) = (shared.acknowledgement_bytes, 0);
         for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
+            let queue = wire.queue.view();
+            by_port.make_room(count + queue.len);
+            arrivals.resize(arrivals.len().max(count + queue.len), Packet::default());
             let (mut taken, mut bytes) = (0, 0);
-            while taken < wire.queue.len() {
-                let packet = *wire.queue.at(taken);
-                if packet.time >= span.end {
-                    due = due.min(packet.time);
+            while taken < queue.len {
+                let packet = queue.at(taken);
+                let offset = packet.after(span.start);
+                if offset >= length {
+                    due = due.min(span.start + offset);
                     break;
                 }
                 let port = if packet.is_pause_frame() {
                     self.ends.delivered += 1;
-                    packet.endpoint()
+                    packet.cursor()
                 } else {
-                    self.probe.arrived(seen(&packet, wire.link, shared.acknowledgement_bytes));
+                    let at = span.start + offset;
+                    self.probe.arrived(seen(&packet, at, wire.link, short));
                     shared.routes[packet.cursor() as usize]
                 };
                 let place = port - vertex.first_port;
-                let key = (packet.time - span.start) << 32 | arrivals.len() as u64;
-                by_port[place as usize].push(key);
-                arrivals.push(packet.advanced().came_by(ingress));
-                let (short, long) = (shared.acknowledgement_bytes, packet.extra());
-                let size = select_unpredictable(packet.is_acknowledgement(), short, long);
+                by_port.push(place as usize, offset << 32 | count as u64);
+                arrivals[count] = packet.advanced().came_by(ingress);
+                let size = select_unpredictable(packet.is_acknowledgement(), short, packet.extra());
                 bytes += u64::from(size);
+                count += 1;
                 taken += 1;
             }
             wire.queue.forget(taken);
             came.push(bytes);
         }
-        self.worked += arrivals.len() as u64;
+        self.worked += count as u64;
         due
     }
 
@@ -79,23 +87,26 @@ impl<P: Probe> Shard<P> {
         span: Span,
         switch: &mut Switch,
     ) {
-        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
-        let keys = &mut by_port[place as usize];
-        keys.sort_unstable();
-        let in_order =
-            keys.iter().map(|key| (span.start + (key >> 32), arrivals[*key as u32 as usize]));
+        let Scratch { arrivals, by_port, lanes, .. } = &mut self.scratch;
+        let keys = by_port.take_in_order(place as usize);
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
+        let most = keys.len() + switch.waiting_at(place);
         let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
-        let one = switch.one_port(place, shared.header_bytes, (port, count, exit));
-        one.advance(in_order, span.end);
-        keys.clear();
+        let mut one = switch.one_port(place, shared.header_bytes, (port, count));
+        send_through!(exit, span.start, most, |sink| {
+            if !one.advance_lanes((lanes, arrivals), keys, span, sink) {
+                let timed = |key: &u64| (span.start + (key >> 32), arrivals[*key as u32 as usize]);
+                one.advance(keys.iter().map(timed), span.end, sink);
+            }
+        });
+        one.close();
     }
 
     /// Works off all ports in order of time.
     fn advance_together(&mut self, shared: &Shared, index: usize, span: Span, switch: &mut Switch) {
         let mut keys = std::mem::take(&mut self.scratch.all);
         for place in 0..self.vertices[index].ports().len() {
-            keys.append(&mut self.scratch.by_port[place]);
+            self.scratch.by_port.append_to(place, &mut keys);
         }
         keys.sort_unstable();
         let mut arrivals = keys.iter().map(|key| (span.start + (key >> 32), *key as u32 as usize));
@@ -115,7 +126,7 @@ impl<P: Probe> Shard<P> {
             let packet = self.scratch.arrivals[at];
             let first = self.vertices[index].first_port;
             if packet.is_pause_frame() {
-                let port = packet.endpoint();
+                let port = packet.cursor() - 1;
                 if self.ports[port as usize].obey(&packet) {
                     switch.send_next(port - first, now, &mut self.outlet(shared, index));
                 }
@@ -192,9 +203,9 @@ impl Outlet for VertexOutlet<'_> {
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount) {
         (&mut self.ports[place as usize], &mut self.counts[place as usize])
     }
-    fn launch(&mut self, place: u32, packet: Packet) {
+    fn launch(&mut self, place: u32, packet: Packet, arrival: u64) {
         let port = &self.ports[place as usize];
-        Exit::of(port, self.shard, self.wires, self.due, self.outboxes).send(packet);
+        Exit::of(port, self.shard, self.wires, self.due, self.outboxes).send(packet, arrival);
     }
     fn frame_made(&mut self) {
         self.ends.frames_sent += 1;

@@ -1,0 +1,172 @@
+//! Arrivals of a window listed by output port and put in order of time, without guesses: lists are short, and a
+//! processor that guesses wrong which of two packets came first loses more than the comparison takes.
+
+use std::hint::select_unpredictable;
+
+/// A list of keys for each port. A key is a time in the upper half and an index in the lower one.
+#[derive(Clone, Debug)]
+pub(crate) struct Lists {
+    keys: Vec<u64>,
+    lengths: Vec<u32>,
+    /// From one list to the next.
+    stride: usize,
+}
+
+/// Lists begin in different lines of the cache.
+const BETWEEN: usize = 8;
+
+impl Lists {
+    pub(crate) fn new(count: usize) -> Self {
+        Self { keys: Vec::new(), lengths: vec![0; count], stride: 0 }
+    }
+
+    /// Makes room for `count` keys in each list.
+    #[inline(always)]
+    pub(crate) fn make_room(&mut self, count: usize) {
+        if count + BETWEEN > self.stride {
+            self.widen(count.next_power_of_two().max(32) + BETWEEN);
+        }
+    }
+
+    /// Adds a key for which there is room.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, list: usize, key: u64) {
+        let length = self.lengths[list] as usize;
+        self.keys[list * self.stride + length] = key;
+        self.lengths[list] = length as u32 + 1;
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self, list: usize) -> bool {
+        self.lengths[list] == 0
+    }
+
+    /// The keys of a list, the smallest first. The list is empty afterwards.
+    #[inline(always)]
+    pub(crate) fn take_in_order(&mut self, list: usize) -> &[u64] {
+        let length = std::mem::take(&mut self.lengths[list]) as usize;
+        let keys = &mut self.keys[list * self.stride..][..self.stride];
+        sort(keys, length);
+        &keys[..length]
+    }
+
+    /// Appends all keys of a list to `all`. The list is empty afterwards.
+    pub(crate) fn append_to(&mut self, list: usize, all: &mut Vec<u64>) {
+        let length = std::mem::take(&mut self.lengths[list]) as usize;
+        let first = list * self.stride;
+        all.extend_from_slice(&self.keys[first..first + length]);
+    }
+
+    #[cold]
+    fn widen(&mut self, stride: usize) {
+        let mut wider = vec![0; self.lengths.len() * stride];
+        for (list, &length) in self.lengths.iter().enumerate() {
+            let from = &self.keys[list * self.stride..][..length as usize];
+            wider[list * stride..][..from.len()].copy_from_slice(from);
+        }
+        self.keys = wider;
+        self.stride = stride;
+    }
+}
+
+/// Sorts the first `length` keys, up to sixteen of them by a network of comparisons that are always the same
+/// (Knuth, TAOCP 3, 5.3.4). There is room for sixteen.
+#[inline(always)]
+fn sort(keys: &mut [u64], length: usize) {
+    match length {
+        0 | 1 => {}
+        2 => (keys[0], keys[1]) = in_order(keys[0], keys[1]),
+        3..=4 => sort_4(keys, length),
+        5..=8 => sort_8(keys, length),
+        9..=16 => sort_16(keys, length),
+        _ => keys[..length].sort_unstable(),
+    }
+}
+
+#[inline(always)]
+fn in_order(one: u64, other: u64) -> (u64, u64) {
+    let right = one <= other;
+    (select_unpredictable(right, one, other), select_unpredictable(right, other, one))
+}
+
+/// Sends `length` of `count` keys through a network; places without a key hold what is larger than any.
+macro_rules! network {
+    ($count:literal, $keys:ident, $length:ident: $($low:literal $high:literal),*) => {
+        let Some(keys) = $keys.first_chunk_mut::<$count>() else { return };
+        let mut places = [u64::MAX; $count];
+        for place in 0..$count {
+            places[place] = select_unpredictable(place < $length, keys[place], u64::MAX);
+        }
+        $((places[$low], places[$high]) = in_order(places[$low], places[$high]);)*
+        *keys = places;
+    };
+}
+
+#[inline(always)]
+#[rustfmt::skip]
+fn sort_4(keys: &mut [u64], length: usize) {
+    network!(4, keys, length:
+        0 1, 2 3, 0 2, 1 3, 1 2
+    );
+}
+
+#[inline(always)]
+#[rustfmt::skip]
+fn sort_8(keys: &mut [u64], length: usize) {
+    network!(8, keys, length:
+        0 1, 2 3, 4 5, 6 7, 0 2, 1 3, 4 6, 5 7, 1 2, 5 6, 0 4, 1 5, 2 6, 3 7, 2 4, 3 5, 1 2, 3 4, 5 6
+    );
+}
+
+#[inline(never)]
+#[rustfmt::skip]
+fn sort_16(keys: &mut [u64], length: usize) {
+    network!(16, keys, length:
+        0 1, 2 3, 4 5, 6 7, 8 9, 10 11, 12 13, 14 15, 0 2, 1 3, 4 6, 5 7, 8 10, 9 11, 12 14, 13 15, 1 2, 5
+        6, 9 10, 13 14, 0 4, 1 5, 2 6, 3 7, 8 12, 9 13, 10 14, 11 15, 2 4, 3 5, 10 12, 11 13, 1 2, 3 4, 5 6,
+        9 10, 11 12, 13 14, 0 8, 1 9, 2 10, 3 11, 4 12, 5 13, 6 14, 7 15, 4 8, 5 9, 6 10, 7 11, 2 4, 3 5, 6
+        8, 7 9, 10 12, 11 13, 1 2, 3 4, 5 6, 7 8, 9 10, 11 12, 13 14
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn networks_sort_everything() {
+        // What sorts all sequences of zeros and ones sorts everything (TAOCP 3, 5.3.4, theorem Z).
+        for bits in 0u32..1 << 16 {
+            for length in 0..=16 {
+                let keys = (0..length).map(|place| u64::from(bits >> place & 1));
+                let mut sorted: Vec<u64> = keys.chain([7; 16]).collect();
+                let mut wanted = sorted[..length].to_vec();
+                wanted.sort_unstable();
+                sort(&mut sorted, length);
+                assert_eq!(sorted[..length], wanted);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_keep_apart_and_in_order(
+            pushed in prop::collection::vec((0usize..3, 0u64..1 << 40), 0..300),
+        ) {
+            let mut lists = Lists::new(3);
+            let mut wanted = vec![Vec::new(); 3];
+            for (count, (list, key)) in pushed.into_iter().enumerate() {
+                lists.make_room(count + 1);
+                lists.push(list, key);
+                wanted[list].push(key);
+            }
+            for (list, wanted) in wanted.iter_mut().enumerate() {
+                wanted.sort_unstable();
+                prop_assert_eq!(lists.is_empty(list), wanted.is_empty());
+                prop_assert_eq!(lists.take_in_order(list), &wanted[..]);
+                prop_assert!(lists.is_empty(list));
+            }
+        }
+    }
+}

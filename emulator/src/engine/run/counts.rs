@@ -1,0 +1,86 @@
+//! What has become of the packets so far.
+
+use super::Engine;
+use crate::engine::layout::Place;
+use crate::engine::network::LinkId;
+use crate::engine::port::PortCount;
+use crate::engine::probe::Probe;
+use crate::engine::queueing::PRIORITIES;
+
+/// Packets made and what became of them. `sent = delivered + dropped + lost + in_flight`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketCount {
+    /// Data packets, acknowledgements and pause frames handed to the network.
+    pub sent: u64,
+    /// The data packets among them.
+    pub data_sent: u64,
+    /// Packets that reached their end of the flow.
+    pub delivered: u64,
+    /// Packets that found a queue full.
+    pub dropped: u64,
+    /// Data packets cut to their headers, which went on.
+    pub trimmed: u64,
+    /// Times that a switch asked a port to pause.
+    pub pauses: u64,
+    /// Packets lost on a link that was or went down.
+    pub lost: u64,
+    /// Packets on their way.
+    pub in_flight: u64,
+    /// Times that a packet was marked by a queue.
+    pub marked: u64,
+    /// Data packets sent again.
+    pub retransmitted: u64,
+    /// Packets put on a wire: the unit in which the engine's speed is told.
+    pub hops: u64,
+}
+
+impl<P: Probe> Engine<P> {
+    /// What the port before a link has done so far.
+    #[must_use]
+    pub fn port_count(&self, link: LinkId) -> PortCount {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        self.shards[shard as usize].counts[index as usize]
+    }
+
+    /// Packets made so far and what became of them.
+    #[must_use]
+    pub fn packets(&self) -> PacketCount {
+        let mut total = PacketCount::default();
+        for shard in &self.shards {
+            total.data_sent += shard.ends.data_sent;
+            total.sent += shard.ends.data_sent + shard.ends.acknowledgements_sent;
+            total.sent += shard.ends.frames_sent;
+            total.delivered += shard.ends.delivered;
+            total.in_flight += shard.in_flight();
+            total.retransmitted +=
+                shard.senders.iter().map(|sender| u64::from(sender.resent)).sum::<u64>();
+            for count in &shard.counts {
+                total.dropped += count.dropped;
+                total.lost += count.lost;
+                total.trimmed += count.trimmed;
+                total.pauses += count.pauses;
+                total.marked += count.marked;
+                total.hops += count.packets;
+            }
+        }
+        total
+    }
+
+    /// Packets that found no room in switches with real queues, by priority; acknowledgements and trimmed
+    /// packets have the last one. Without such queues there are no priorities, and nothing is counted.
+    #[must_use]
+    pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
+        let mut total = [0; PRIORITIES];
+        let switches = self.shards.iter().flat_map(|shard| shard.switches.iter().flatten());
+        for (class, dropped) in switches.flat_map(|switch| switch.dropped().iter().enumerate()) {
+            total[class] += dropped;
+        }
+        total
+    }
+
+    /// Packets put on a wire so far.
+    #[must_use]
+    pub fn hops(&self) -> u64 {
+        self.shards.iter().flat_map(|shard| &shard.counts).map(|count| count.packets).sum()
+    }
+}

@@ -1,0 +1,317 @@
+//! Flows: added, given paths, cancelled, told about.
+
+use lightloom_fabric::units::{Bytes, SimTime};
+
+use super::Engine;
+use crate::engine::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
+use crate::engine::layout::Place;
+use crate::engine::network::{LinkId, VertexId};
+use crate::engine::packet::MOST_CURSORS;
+use crate::engine::port::wire_bytes;
+use crate::engine::probe::Probe;
+use crate::engine::queueing::CONTROL_PRIORITY;
+use crate::engine::route::{FlowName, Route, RouteError};
+use crate::engine::settings::EngineError;
+use crate::engine::shard::DELIVER;
+use crate::transport::{Balancer, Controller, Load, Path, Receiver, Sender, Transport, Window};
+
+#[derive(Clone, Debug)]
+pub(super) struct FlowState {
+    pub(super) name: FlowName,
+    pub(super) size: Bytes,
+    pub(super) start: SimTime,
+    pub(super) end: Option<SimTime>,
+    pub(super) batch: Option<BatchId>,
+    pub(super) route: Route,
+    pub(super) paths: Vec<Vec<LinkId>>,
+    pub(super) sender: Place,
+    pub(super) receiver: Place,
+    pub(super) cancelled: bool,
+}
+
+impl FlowState {
+    const fn source(&self) -> VertexId {
+        self.name.ends.0
+    }
+    const fn destination(&self) -> VertexId {
+        self.name.ends.1
+    }
+}
+
+impl<P: Probe> Engine<P> {
+    /// Adds a flow, which starts at its start time or now, whichever is later.
+    ///
+    /// # Errors
+    /// Ends that are no hosts, no path, a gate on a flow that ends elsewhere, too many packets.
+    pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
+        let id = FlowId::from_index(self.flows.len());
+        self.check_ends(&spec)?;
+        let name = self.router.name_flow((spec.source, spec.destination));
+        let count = self.settings.transport.balance.paths();
+        let paths = self.router.find(&self.network, name, &spec.route, count)?;
+        let load = self.load_of(&spec)?;
+        let window = self.window_of(&paths[0])?;
+        let start = spec.start.max(self.now);
+        let (sender, receiver) = self.make_ends(id, &spec, &paths, load, window);
+        self.flows.push(FlowState {
+            name,
+            size: spec.message * u64::from(spec.messages),
+            start,
+            end: None,
+            batch: spec.batch,
+            route: spec.route,
+            paths,
+            sender,
+            receiver,
+            cancelled: false,
+        });
+        spec.gates.iter().try_for_each(|gate| self.add_gate(id, *gate))?;
+        if let Some(batch) = spec.batch {
+            self.batches[batch.index()].open += 1;
+        }
+        let sender = self.flows[id.index()].sender;
+        let vertex = self.layout.vertices[spec.source.index()];
+        self.shards[sender.shard as usize].plan_start(vertex.index, sender.index, start.0);
+        Ok(id)
+    }
+
+    fn check_ends(&self, spec: &FlowSpec) -> Result<(), EngineError> {
+        for vertex in [spec.source, spec.destination] {
+            if vertex.index() >= self.network.vertex_count() || !self.network.role(vertex).is_host()
+            {
+                return Err(EngineError::NotAHost { vertex });
+            }
+        }
+        if spec.source == spec.destination {
+            return Err(EngineError::ToItself { vertex: spec.source });
+        }
+        spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))
+    }
+
+    fn check_gate(&self, source_vertex: VertexId, gate: FlowId) -> Result<(), EngineError> {
+        match self.flows.get(gate.index()) {
+            Some(flow) if flow.destination() == source_vertex => Ok(()),
+            _ => Err(EngineError::GateElsewhere { source_vertex, gate }),
+        }
+    }
+
+    /// Makes a flow wait for another one, which may have been added after it.
+    ///
+    /// # Errors
+    /// The flow waited for ends elsewhere.
+    ///
+    /// # Panics
+    /// If `flow` has started: it may have sent what the gate should hold back.
+    pub fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError> {
+        self.check_gate(self.flows[flow.index()].source(), gate.flow)?;
+        let Place { shard, index } = self.flows[flow.index()].sender;
+        let awaited = self.flows[gate.flow.index()].receiver.index;
+        let shard = &mut self.shards[shard as usize];
+        let sender = &mut shard.senders[index as usize];
+        assert!(!sender.started, "flow {} has started", flow.0);
+        sender.gates.push((awaited, gate.ahead));
+        shard.receivers[awaited as usize].dependents.push(index);
+        Ok(())
+    }
+
+    fn load_of(&self, spec: &FlowSpec) -> Result<Load, EngineError> {
+        let transport = &self.settings.transport;
+        let per_message = transport.packets_for(spec.message);
+        let packets = per_message.saturating_mul(u64::from(spec.messages));
+        if packets >= 1 << 31 {
+            return Err(EngineError::TooLong { packets });
+        }
+        Ok(Load {
+            messages: spec.messages,
+            per_message: per_message as u32,
+            full_bytes: wire_bytes(transport.packet()),
+            last_bytes: wire_bytes(transport.last_packet(spec.message)),
+        })
+    }
+
+    fn window_of(&self, path: &[LinkId]) -> Result<u32, EngineError> {
+        let transport = &self.settings.transport;
+        let packets = match transport.window {
+            Window::Packets(packets) => u64::from(packets),
+            Window::BandwidthDelay { percent } => {
+                let full = |link: &LinkId| {
+                    self.network.link(*link).spec.rate.time_for(transport.packet()).get()
+                };
+                let slowest = path.iter().map(full).max().expect("a path has links");
+                let scaled = u128::from(self.round_trip(path)) * u128::from(percent);
+                scaled.div_ceil(u128::from(slowest) * 100) as u64
+            }
+        };
+        match u32::try_from(packets) {
+            Ok(packets) if packets <= 60_000 => Ok(packets.max(1)),
+            _ => Err(EngineError::WindowTooLarge { packets }),
+        }
+    }
+
+    /// A packet and its acknowledgement on an idle path, in picoseconds.
+    fn round_trip(&self, path: &[LinkId]) -> u64 {
+        let transport = &self.settings.transport;
+        let there = self.one_way(path.iter().copied(), transport.packet());
+        let back = path.iter().rev().map(|link| link.reverse());
+        let hosts = self.settings.host_delay.get() * 2;
+        there + self.one_way(back, transport.acknowledgement) + hosts
+    }
+
+    /// A packet on an idle path from its first bit to its last, in picoseconds.
+    fn one_way(&self, path: impl Iterator<Item = LinkId>, size: Bytes) -> u64 {
+        let (mut time, mut came) = (0, None);
+        for link in path {
+            let spec = self.network.link(link).spec;
+            let early = self.settings.head_start(&self.network, (came, link), size);
+            time += (spec.rate.time_for(size) + spec.delay).get() - early.get();
+            came = Some(link);
+        }
+        time
+    }
+
+    fn idle_path(&self, path: &[LinkId], window: u32) -> Path {
+        let rate = self.network.link(path[0]).spec.rate;
+        Path { round_trip: self.round_trip(path), hops: path.len() as u32, rate, window }
+    }
+
+    /// Makes both ends of a flow in the shards where they live.
+    fn make_ends(
+        &mut self,
+        id: FlowId,
+        spec: &FlowSpec,
+        paths: &[Vec<LinkId>],
+        load: Load,
+        window: u32,
+    ) -> (Place, Place) {
+        let Transport { recovery, timeout, balance, congestion, .. } = self.settings.transport;
+        let from = self.layout.vertices[spec.source.index()].shard;
+        let to = self.layout.vertices[spec.destination.index()].shard;
+        let sender_index = self.shards[from as usize].senders.len() as u32;
+        let receiver_index = self.shards[to as usize].receivers.len() as u32;
+        let (cursors, answer) = self.lay_routes(id, paths, [sender_index, receiver_index]);
+        let sending = (window, recovery, timeout.get());
+        let mut sender = Sender::new((id.0, cursors[0]), load, sending);
+        sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
+        sender.controller = Controller::new(congestion, self.idle_path(&paths[0], window));
+        sender.balancer =
+            (cursors.len() > 1).then(|| Box::new(Balancer::new(balance, cursors, window)));
+        let messages = (load.messages, load.per_message);
+        let receiver = Receiver::new((id.0, answer), messages, (window, recovery));
+        self.shards[from as usize].senders.push(sender);
+        self.shards[to as usize].receivers.push(receiver);
+        let place = |shard, index| Place { shard, index };
+        (place(from, sender_index), place(to, receiver_index))
+    }
+
+    /// Appends paths, and the way back of the first, to the route table, for the sending and the receiving
+    /// end with these numbers. Returns where the paths begin and where the way back does.
+    fn lay_routes(
+        &mut self,
+        flow: FlowId,
+        paths: &[Vec<LinkId>],
+        ends: [u32; 2],
+    ) -> (Vec<u32>, u32) {
+        self.ways.push((self.shared.routes.len() as u32, flow));
+        let [sender, receiver] = ends;
+        let data =
+            paths.iter().map(|path| self.lay_route(path.iter().copied(), receiver)).collect();
+        let back = paths[0].iter().rev().map(|link| link.reverse());
+        (data, self.lay_route(back, sender))
+    }
+
+    fn lay_route(&mut self, links: impl Iterator<Item = LinkId>, end: u32) -> u32 {
+        let routes = &mut self.shared.routes;
+        let begin = routes.len() as u32;
+        routes.extend(links.map(|link| self.layout.ports[link.index()].index));
+        routes.push(DELIVER | end);
+        assert!(routes.len() < MOST_CURSORS as usize, "the route table is below 2^28 entries");
+        begin
+    }
+
+    /// Stops a flow for good. What it has in flight still travels; it never counts as done.
+    pub fn cancel_flow(&mut self, flow: FlowId) {
+        let state = &mut self.flows[flow.index()];
+        if state.end.is_some() || state.cancelled {
+            return;
+        }
+        state.cancelled = true;
+        let vertex = self.layout.vertices[state.source().index()];
+        self.shards[state.sender.shard as usize].cancel(vertex.index, state.sender.index);
+        let batch = state.batch;
+        self.leave_batch(batch, self.now);
+    }
+
+    /// Gives a flow new paths over links that are up; packets under way keep theirs.
+    ///
+    /// # Errors
+    /// No such path; the flow then keeps the old one.
+    pub fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
+        let state = &self.flows[flow.index()];
+        let count = self.settings.transport.balance.paths();
+        let paths = self.router.find(&self.network, state.name, &state.route, count)?;
+        let ends = [state.sender.index, state.receiver.index];
+        let (cursors, answer) = self.lay_routes(flow, &paths, ends);
+        let state = &mut self.flows[flow.index()];
+        state.paths = paths;
+        let Place { shard, index } = state.sender;
+        let vertex = self.layout.vertices[state.source().index()].index;
+        let sender = &mut self.shards[shard as usize].senders[index as usize];
+        let ports = [sender.cursor, cursors[0]].map(|way| self.shared.routes[way as usize]);
+        sender.cursor = cursors[0];
+        if let Some(balancer) = &mut sender.balancer {
+            balancer.replace(cursors);
+        }
+        self.shards[shard as usize].leave_dark_port(vertex, index, ports, self.now.0);
+        let Place { shard, index } = state.receiver;
+        self.shards[shard as usize].receivers[index as usize].cursor = answer;
+        Ok(())
+    }
+
+    /// Unfinished flows one of whose paths, or its way back, uses a link that is down.
+    #[must_use]
+    pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
+        let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());
+        let hit = |state: &FlowState| {
+            state.end.is_none() && !state.cancelled && state.paths.iter().flatten().any(dark)
+        };
+        (0..self.flows.len()).filter(|&i| hit(&self.flows[i])).map(FlowId::from_index).collect()
+    }
+
+    /// The links a flow's data takes now, on the first of its paths; acknowledgements take their
+    /// reverses.
+    #[must_use]
+    pub fn path(&self, flow: FlowId) -> &[LinkId] {
+        &self.flows[flow.index()].paths[0]
+    }
+
+    /// All paths that a flow's data takes in turn.
+    #[must_use]
+    pub fn paths(&self, flow: FlowId) -> &[Vec<LinkId>] {
+        &self.flows[flow.index()].paths
+    }
+
+    /// What has become of a flow so far.
+    #[must_use]
+    pub fn record(&self, flow: FlowId) -> FlowRecord {
+        let state = &self.flows[flow.index()];
+        let Place { shard, index } = state.sender;
+        let receiver = &self.shards[state.receiver.shard as usize].receivers;
+        let packets = receiver[state.receiver.index as usize].packets_in_order();
+        let delivered = self.settings.transport.payload * u64::from(packets);
+        FlowRecord {
+            source: state.source(),
+            destination: state.destination(),
+            size: state.size,
+            delivered: if state.end.is_some() { state.size } else { delivered.min(state.size) },
+            start: state.start,
+            end: state.end,
+            retransmitted: self.shards[shard as usize].senders[index as usize].resent,
+            cancelled: state.cancelled,
+        }
+    }
+
+    /// The records of all flows, in order of creation.
+    pub fn records(&self) -> impl Iterator<Item = FlowRecord> {
+        (0..self.flows.len()).map(|index| self.record(FlowId::from_index(index)))
+    }
+}

@@ -1,0 +1,126 @@
+//! Changes of links, at the instant they are planned for.
+
+use lightloom_fabric::units::{BitsPerSecond, SimTime};
+use rand::Rng;
+
+use super::Engine;
+use crate::engine::control::{Act, BitErrors, Event, LinkChange};
+use crate::engine::layout::Place;
+use crate::engine::network::LinkId;
+use crate::engine::port::Port;
+use crate::engine::probe::Probe;
+use crate::engine::queueing::CONTROL_PRIORITY;
+
+impl<P: Probe> Engine<P> {
+    /// Plans a change of one direction of a cable, now at the earliest. It happens before any packet
+    /// of the same instant.
+    pub fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
+        let act = match change {
+            LinkChange::Down => Act::LinkDown(link),
+            LinkChange::Up => Act::LinkUp(link),
+            LinkChange::Rate(rate) => Act::LinkRate(link, rate),
+            LinkChange::BitErrors(errors) => Act::LinkErrors(link, errors),
+            LinkChange::Healthy => Act::LinkHealthy(link),
+            LinkChange::Paused(priorities) => Act::LinkPaused(link, priorities),
+        };
+        self.control.plan(at.max(self.now), act);
+    }
+
+    /// Whether the link carries packets now.
+    #[must_use]
+    pub fn is_up(&self, link: LinkId) -> bool {
+        self.router.is_up(link)
+    }
+
+    pub(super) fn perform(&mut self, at: SimTime, act: Act) -> Option<Event> {
+        match act {
+            Act::Timer(token) => Some(Event::Timer { at, token }),
+            Act::BatchDone(batch, at) => Some(Event::BatchDone { batch, at }),
+            Act::LinkDown(link) => {
+                self.set_link(link, false);
+                None
+            }
+            Act::LinkUp(link) => {
+                self.set_link(link, true);
+                None
+            }
+            Act::LinkRate(link, rate) => {
+                self.set_rate(link, rate);
+                None
+            }
+            Act::LinkErrors(link, errors) => {
+                self.set_errors(link, errors);
+                None
+            }
+            Act::LinkPaused(link, priorities) => {
+                self.set_paused(link, priorities);
+                None
+            }
+            Act::LinkHealthy(link) => {
+                self.set_rate(link, self.network.link(link).spec.rate);
+                self.set_errors(link, BitErrors(0));
+                None
+            }
+        }
+    }
+
+    fn port_of(&mut self, link: LinkId) -> &mut Port {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        &mut self.shards[shard as usize].ports[index as usize]
+    }
+
+    fn set_rate(&mut self, link: LinkId, rate: BitsPerSecond) {
+        let mut wanted = *self.network.link(link);
+        wanted.spec.rate = rate;
+        let (role, settings) = (self.network.role(wanted.from), self.settings);
+        self.port_of(link).take_rate((link, &wanted), role, &settings);
+        let Place { shard, index } = self.layout.wires[link.index()];
+        self.shards[shard as usize].wire_rates[index as usize] = rate;
+    }
+
+    fn set_paused(&mut self, link: LinkId, priorities: u8) {
+        if priorities != 0 {
+            self.port_of(link).paused |= priorities & !(1 << CONTROL_PRIORITY);
+            return;
+        }
+        let Place { shard, index } = self.layout.ports[link.index()];
+        let vertex = self.layout.vertices[self.network.link(link).from.index()].index;
+        let shard = &mut self.shards[shard as usize];
+        shard.forget_pauses(&self.shared, vertex, index, self.now.0);
+    }
+
+    fn set_errors(&mut self, link: LinkId, errors: BitErrors) {
+        let salt = self.settings.seed.stream("bit errors", u64::from(link.0)).next_u64();
+        self.port_of(link).take_errors(errors.0, salt);
+    }
+
+    fn set_link(&mut self, link: LinkId, up: bool) {
+        if self.router.is_up(link) == up {
+            return;
+        }
+        self.router.set_up(link, up);
+        let now = self.now.0;
+        self.shards.iter_mut().for_each(|shard| shard.receive(now));
+        let (port, wire) = (self.layout.ports[link.index()], self.layout.wires[link.index()]);
+        let lost = if up { 0 } else { self.shards[wire.shard as usize].cut_wire(wire.index) };
+        let far = self.layout.vertices[self.network.link(link).to.index()];
+        let shard = &mut self.shards[port.shard as usize];
+        shard.ports[port.index as usize].up = up;
+        shard.ports[port.index as usize].free = self.now.0;
+        shard.counts[port.index as usize].lost += lost;
+        let from = self.layout.vertices[self.network.link(link).from.index()];
+        shard.cut_port(&self.shared, from.index, port.index, self.now.0);
+        // Pauses that were asked over the link are void.
+        let back = self.layout.ports[link.reverse().index()];
+        self.shards[far.shard as usize].forget_pauses(
+            &self.shared,
+            far.index,
+            back.index,
+            self.now.0,
+        );
+        let shard = &mut self.shards[port.shard as usize];
+        if up {
+            shard.wake(from.index, self.now.0);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What an engine is told besides the network, and why it refuses something.
+
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::{Bytes, Picoseconds};
+
+use super::flow::FlowId;
+use super::marking::Marking;
+use super::network::{LONGEST_DELAY, Link, LinkId, Network, VertexId};
+use super::queueing::Queueing;
+use super::route::RouteError;
+use super::switching::Switching;
+use crate::transport::Transport;
+
+const LARGEST_PACKET: Bytes = Bytes(65_535);
+
+/// What an engine is told besides the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Packet sizes, windows and recovery of all flows.
+    pub transport: Transport,
+    /// Decides which of several shortest paths a flow takes.
+    pub seed: Seed,
+    /// Real queues at switches, with priorities, pauses and trimming; nothing: one first-in first-out
+    /// queue a port, which is faster.
+    pub queueing: Option<Queueing>,
+    /// Which packets long queues mark.
+    pub marking: Marking,
+    /// When switches begin to send a packet.
+    pub switching: Switching,
+    /// How long a host takes from the last bit of a packet for one of its flows to what it does because of it:
+    /// the acknowledgement is put on the port, the sender takes the acknowledgement in, the gate of a
+    /// message opens. The end of a flow ([`FlowRecord::end`]) is the arrival of its last packet plus this,
+    /// and [`PacketCount`] counts a packet as in flight until then; what a probe sees is the arrival itself. A
+    /// host that takes one packet after the other at full rate is meant: delays do not add up. Pauses
+    /// are obeyed, and packets of others passed on, at once.
+    pub host_delay: Picoseconds,
+    /// How many parts the network is cut into, to be advanced at once on the current rayon pool.
+    /// The result does not depend on it.
+    pub threads: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            transport: Transport::default(),
+            seed: Seed(0),
+            queueing: None,
+            marking: Marking::Threshold,
+            switching: Switching::StoreAndForward,
+            host_delay: Picoseconds::ZERO,
+            threads: 1,
+        }
+    }
+}
+
+impl Settings {
+    /// How long before the last bit of a packet is in it may go on by the second link, when it came by the
+    /// first one.
+    pub(crate) fn head_start(
+        &self,
+        network: &Network,
+        (came, leaves): (Option<LinkId>, LinkId),
+        size: Bytes,
+    ) -> Picoseconds {
+        let Link { from, spec, .. } = network.link(leaves);
+        let Some(came) = came.filter(|_| !network.role(*from).is_host()) else {
+            return Picoseconds::ZERO;
+        };
+        let rates = (network.link(came).spec.rate, spec.rate);
+        self.switching.head_start(rates, (size, self.transport.header))
+    }
+
+    /// Whether packets of these sizes, and such switches, can be emulated.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        let transport = &self.transport;
+        let sizes = [transport.packet(), transport.acknowledgement];
+        if let Some(&size) = sizes.iter().find(|size| **size > LARGEST_PACKET || size.0 == 0) {
+            return Err(EngineError::PacketSize { size });
+        }
+        if transport.payload == Bytes::ZERO {
+            return Err(EngineError::PacketSize { size: Bytes::ZERO });
+        }
+        if self.host_delay > LONGEST_DELAY {
+            return Err(EngineError::HostDelay { delay: self.host_delay });
+        }
+        if self.switching == Switching::CutThrough && self.queueing.is_some() {
+            return Err(EngineError::QueuesCutThrough);
+        }
+        Ok(())
+    }
+}
+
+/// Why the engine refuses something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// Packet sizes out of range.
+    #[error("packets of {size} cannot be emulated: data and header together must be 1 to 65,535 B")]
+    PacketSize {
+        /// Data and header.
+        size: Bytes,
+    },
+    /// Packets carry their times modulo 4.4 s.
+    #[error("hosts that take {delay} cannot be emulated: at most {LONGEST_DELAY}")]
+    HostDelay {
+        /// What was asked for.
+        delay: Picoseconds,
+    },
+    /// Cut-through is there for switches with one first-in first-out queue a port only.
+    #[error(
+        "switches with priorities, pauses or trimming cannot cut through: choose one of the two"
+    )]
+    QueuesCutThrough,
+    /// Flows begin and end at hosts.
+    #[error("vertex {} is no host: flows begin and end at hosts", vertex.0)]
+    NotAHost {
+        /// The vertex.
+        vertex: VertexId,
+    },
+    /// A flow to itself.
+    #[error("the flow begins and ends at vertex {}", vertex.0)]
+    ToItself {
+        /// The vertex.
+        vertex: VertexId,
+    },
+    /// No way.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// A gate on a flow that ends elsewhere.
+    #[error("a flow from vertex {} cannot wait for flow {}, which ends elsewhere", source_vertex.0, gate.0)]
+    GateElsewhere {
+        /// Where the waiting flow begins.
+        source_vertex: VertexId,
+        /// The flow it should wait for.
+        gate: FlowId,
+    },
+    /// Packet numbers have 31 bits.
+    #[error("a flow of {packets} packets is too long: fewer than 2^31 are possible")]
+    TooLong {
+        /// How many it would take.
+        packets: u64,
+    },
+    /// Distances beyond a window are kept in 16 bits.
+    #[error("a window of {packets} packets is too large: at most 60,000")]
+    WindowTooLarge {
+        /// What was asked for or computed.
+        packets: u64,
+    },
+}
