@@ -71,7 +71,13 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "faults",
         about: "What breaks when, for any scenario that names the file",
         marks: &["faults"],
-        check: |file, bytes| scenario::load_faults(file, bytes, None).1,
+        // A part that a fabric can have decides; else they are of a network.
+        check: |file, bytes| {
+            let of_fabric = scenario::load_faults(file, bytes, None).1;
+            let is_good = of_fabric.is_empty();
+            let of_network = (!is_good).then(|| traffic::check_faults(file, bytes)).flatten();
+            of_network.unwrap_or(of_fabric)
+        },
         schema: document::schema::<FaultListFile>,
         codes: &[],
     },

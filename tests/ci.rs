@@ -337,6 +337,28 @@ fn validate_shows_what_a_scenario_names_and_the_fabric_has_not() {
 }
 
 #[test]
+fn faults_of_a_network_can_stand_in_a_file_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("faults.yaml", "faults:\n  - {part: h3/nic0, at: 5us, lasts: 50us}\n");
+    write(
+        "run.yaml",
+        "name: x\nnetwork: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\n\
+         traffic: [{name: a, run: {shift: 1}, bytes: 1MiB}]\nfaults_in: faults.yaml\n\
+         expect: [restored within 1ms, gpus_lost == 1]\n",
+    );
+    let good = lightloom(folder.path(), &["validate", "faults.yaml", "run.yaml"]);
+    assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
+    let run = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    assert_eq!(run.status.code(), Some(0), "{}{}", text(&run.stdout), text(&run.stderr));
+    write("faults.yaml", "faults:\n  - {part: h9, at: 5us}\n  - {part: h3/x, at: 5us}\n");
+    let alone = lightloom(folder.path(), &["validate", "faults.yaml"]);
+    assert!(text(&alone.stderr).contains("faults.yaml:3:12"), "{}", text(&alone.stderr));
+    let both = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    assert!(text(&both.stderr).contains("faults.yaml:2:12"), "{}", text(&both.stderr));
+}
+
+#[test]
 fn a_run_that_never_ends_fails_and_says_what_waits_for_what() {
     let folder = small("groups_lost == 0");
     let scenario = read(folder.path(), "run.yaml").replace(

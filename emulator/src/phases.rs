@@ -176,6 +176,11 @@ pub enum FaultKind {
     },
     /// The controller is gone: nothing moves.
     ControllerLoss,
+    /// The controller takes so many times as long to command a change.
+    ControllerSlow {
+        /// How many times.
+        times: u32,
+    },
 }
 
 impl FaultKind {
@@ -191,7 +196,7 @@ impl FaultKind {
             Self::StuckMirror { ocs, port } | Self::FailsQualification { ocs, port } => {
                 at(ocs, port, port)
             }
-            Self::ControllerLoss => false,
+            Self::ControllerLoss | Self::ControllerSlow { .. } => false,
         }
     }
 }
@@ -207,6 +212,7 @@ impl std::fmt::Display for FaultKind {
                 write!(f, "links that fail their test at {ocs} port {port}")
             }
             Self::ControllerLoss => write!(f, "loss of the controller"),
+            Self::ControllerSlow { times } => write!(f, "controller {times} times as slow"),
         }
     }
 }

@@ -20,7 +20,9 @@ mod groups;
 mod installed;
 pub(crate) mod judge;
 pub(crate) mod links;
+pub(crate) mod neighbours;
 pub(crate) mod outcome;
+pub(crate) mod replay_file;
 mod story;
 mod sweep;
 pub(crate) mod switches;
@@ -42,9 +44,10 @@ pub use congestion_file::{CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftF
 pub use expectation::{Comparison, Expectation, ExpectationError, Figure};
 pub use fault::{Effect, Fault, Strike, Target, TargetError, TargetNameError};
 pub use fault_file::{FaultListFile, load as load_faults};
-pub use file::{Loaded, Neighbour, ReadNeighbour, ScenarioFile, codes, load};
+pub use file::{Loaded, ScenarioFile, codes, load};
 pub use installed::{Carrier, DCN, HBD, Installed};
 pub use links::{LinkClass, LinkResult, QueueResult};
+pub use neighbours::{Neighbour, ReadNeighbour};
 pub use outcome::{
     CollectiveResult, ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, GroupResult,
     Outcome, Packets, PlanResult, Stop, TrafficFelt,
@@ -320,40 +323,60 @@ fn drawn(
     Ok(strikes)
 }
 
+/// A node that a replayed trace has out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    pub(crate) node: NodeId,
+    pub(crate) at: SimTime,
+    pub(crate) repaired_at: Option<SimTime>,
+    /// It was out already on the first day.
+    pub(crate) from_start: bool,
+}
+
+impl Outage {
+    /// The fault of these parts, which are those of the node.
+    pub(crate) fn of<T>(self, targets: Vec<T>) -> Strike<T> {
+        let Self { at, repaired_at, from_start, .. } = self;
+        Strike { targets, effect: Effect::Down, at, repaired_at, from_start }
+    }
+}
+
 impl Replay {
-    /// Every outage between the two days, in compressed time.
-    fn strikes(&self, fabric: &Fabric, scenario: &Scenario) -> Result<Vec<Strike>, ScenarioError> {
-        let timeline = on_nodes(fabric, scenario, &self.trace)?;
+    /// Every outage between the two days, in compressed time, on so many nodes of so many GPUs.
+    pub(crate) fn outages(
+        &self,
+        nodes: u32,
+        gpus_per_node: u32,
+        seed: Seed,
+    ) -> Result<Vec<Outage>, NodesError> {
+        let timeline = self.trace.on_nodes(nodes, gpus_per_node, seed, 0)?;
         let (from, to) = (TraceTime::from_days(self.from_day), TraceTime::from_days(self.to_day));
         let when = |at: TraceTime| {
             let days = at.ms_since(from) as f64 / 86_400_000.0;
             SimTime((days * self.day_takes.get() as f64) as u64)
         };
-        let down = |node: NodeId, at: SimTime, from_start: bool| Strike {
-            targets: vec![Target::Part(Part::Node(node))],
-            effect: Effect::Down,
-            at,
-            repaired_at: None,
-            from_start,
-        };
-        let mut strikes: Vec<Strike> = timeline
-            .faulty_at(from)
-            .into_iter()
-            .map(|node| down(node, SimTime::START, true))
-            .collect();
+        let out = |node, at, from_start| Outage { node, at, repaired_at: None, from_start };
+        let broken = timeline.faulty_at(from).into_iter();
+        let mut outages: Vec<Outage> = broken.map(|node| out(node, SimTime::START, true)).collect();
         let inside = timeline.changes().iter().filter(|change| change.at > from && change.at < to);
         for change in inside {
             let at = when(change.at);
             match change.health {
-                Health::Faulty => strikes.push(down(change.node, at, false)),
+                Health::Faulty => outages.push(out(change.node, at, false)),
                 Health::Healthy => {
-                    let node = Target::Part(Part::Node(change.node));
-                    let open = strikes.iter_mut().rev().find(|strike| strike.targets == [node]);
+                    let open = outages.iter_mut().rev().find(|outage| outage.node == change.node);
                     open.expect("what comes back has gone").repaired_at = Some(at);
                 }
             }
         }
-        Ok(strikes)
+        Ok(outages)
+    }
+
+    fn strikes(&self, fabric: &Fabric, scenario: &Scenario) -> Result<Vec<Strike>, ScenarioError> {
+        let per_node = u32::from(fabric.hbd.gpus_per_node());
+        let outages = self.outages(fabric.hbd.nodes(), per_node, scenario.seed)?;
+        let strike = |outage: Outage| outage.of(vec![Target::Part(Part::Node(outage.node))]);
+        Ok(outages.into_iter().map(strike).collect())
     }
 }
 
@@ -416,7 +439,9 @@ impl Settings {
     /// looks at single packets.
     fn sharing(&self, scenario: &Scenario, strikes: &[Strike]) -> Sharing {
         let between = scenario.collectives.iter().any(|one| one.kind.is_between_groups());
-        let draws = strikes.iter().any(|strike| matches!(strike.effect, Effect::BitErrors(_)));
+        let is_drawn =
+            |strike: &Strike| matches!(strike.effect, Effect::BitErrors(_) | Effect::PauseStorm(_));
+        let draws = strikes.iter().any(is_drawn);
         if between || draws || self.watch.keeps_packets() { Sharing::Whole } else { self.sharing }
     }
 }

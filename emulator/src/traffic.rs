@@ -20,10 +20,12 @@ mod workload;
 
 use std::sync::Arc;
 
+use lightloom_fabric::id::NodeId;
 use lightloom_fabric::seed::Seed;
+use lightloom_fabric::trace::NodesError;
 use lightloom_fabric::units::{Picoseconds, SimTime};
 
-pub use file::{TrafficFile, codes, load};
+pub use file::{TrafficFile, check_faults, codes, load};
 pub use flow_file::{ListedFlow, read_flows};
 pub use flow_sizes::{FlowSizes, SizeRow};
 pub use network::{Plant, Shape};
@@ -32,8 +34,8 @@ pub use workload::{AllReduceWay, Run, Workload};
 
 use crate::capture::Watch;
 use crate::collective::CollectiveError;
-use crate::engine::{Engine, EngineError, NetworkError};
-use crate::scenario::{Expectation, Fault, Outcome, Progress, Strike, Switches};
+use crate::engine::{Engine, EngineError, NetworkError, VertexId};
+use crate::scenario::{Expectation, Fault, Outcome, Progress, Replay, Strike, Switches};
 use crate::transport::Transport;
 
 /// A run to be made.
@@ -57,6 +59,8 @@ pub struct TrafficScenario {
     pub workloads: Vec<Workload>,
     /// What breaks during the run, as far as the seed lets it.
     pub faults: Vec<Fault<Spot>>,
+    /// Days of a fault trace, as more of what breaks.
+    pub replay: Option<TrafficReplay>,
     /// From a fault until flows are led around it.
     pub reroute_delay: Picoseconds,
     /// The run is stopped here.
@@ -69,6 +73,30 @@ pub struct TrafficScenario {
     pub expectations: Vec<Expectation>,
 }
 
+/// Days of a fault trace on a network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrafficReplay {
+    /// The days.
+    pub days: Replay,
+    /// GPUs that a host stands for.
+    pub gpus_per_host: u32,
+}
+
+impl TrafficReplay {
+    /// Every outage of a host, or of all GPUs of a server at once.
+    ///
+    /// # Errors
+    /// If the servers of the trace do not divide into such nodes, or are too few.
+    pub fn strikes(&self, plant: &Plant, seed: Seed) -> Result<Vec<Strike<Spot>>, NodesError> {
+        let servers: Vec<&[VertexId]> = plant.hosts.chunks(plant.hosts_per_server).collect();
+        let nodes = u32::try_from(servers.len()).expect("networks are bounded");
+        let gpus = plant.hosts_per_server as u32 * self.gpus_per_host;
+        let outages = self.days.outages(nodes, gpus, seed)?;
+        let spots = |node: NodeId| servers[node.index()].iter().map(|host| Spot::Host(*host));
+        Ok(outages.into_iter().map(|outage| outage.of(spots(outage.node).collect())).collect())
+    }
+}
+
 /// Why a traffic scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum TrafficError {
@@ -78,6 +106,9 @@ pub enum TrafficError {
     /// The engine refuses something.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A fault trace that does not fit the network.
+    #[error("the fault trace does not fit this network: {0}")]
+    Trace(#[from] NodesError),
     /// A collective that cannot be laid out.
     #[error("workload `{workload}`: {error}")]
     Workload {
@@ -106,19 +137,28 @@ pub fn run(
     watch: Watch,
     progress: &mut dyn Progress,
 ) -> Result<Finished, TrafficError> {
-    let strikes = drawn(scenario);
+    let strikes = drawn(scenario)?;
     let told = story::tell(scenario, &strikes, threads, watch, progress)?;
-    let calm = match strikes.as_slice() {
-        [] => None,
-        _ => Some(story::tell(scenario, &[], threads, Watch::default(), progress)?),
+    // What was broken from the start is no news of this run.
+    let old: Vec<Strike<Spot>> = strikes.iter().filter(|s| s.from_start).cloned().collect();
+    let calm = match strikes.len() == old.len() {
+        true => None,
+        false => Some(story::tell(scenario, &old, threads, Watch::default(), progress)?),
     };
     let outcome = verdict::outcome(scenario, &strikes, threads, &told, calm.as_ref());
     Ok(Finished { outcome, engine: told.engine })
 }
 
-/// What the seed makes of the declared faults.
-fn drawn(scenario: &TrafficScenario) -> Vec<Strike<Spot>> {
+/// What the seed makes of the declared faults, and the outages of a replay.
+fn drawn(scenario: &TrafficScenario) -> Result<Vec<Strike<Spot>>, TrafficError> {
     let pick = |spot: Spot, choice: f64| scenario.plant.draw(spot, choice);
     let faults = scenario.faults.iter().enumerate();
-    faults.filter_map(|(at, fault)| fault.draw_with(scenario.seed, at as u64, pick)).collect()
+    let drawn = faults.filter_map(|(at, fault)| fault.draw_with(scenario.seed, at as u64, pick));
+    let mut strikes: Vec<Strike<Spot>> = drawn.collect();
+    if let Some(replay) = &scenario.replay {
+        strikes.extend(replay.strikes(&scenario.plant, scenario.seed)?);
+    }
+    // Results tell of the news alone, by their places: what is old comes last.
+    strikes.sort_by_key(|strike| strike.from_start);
+    Ok(strikes)
 }

@@ -118,6 +118,9 @@ pub(crate) fn never_ended(result: &Run) -> String {
         return format!("the scenario ran into {stop}");
     }
     let waiting: Vec<String> = result.waiting.iter().map(|line| format!("\n  {line}")).collect();
+    if let Some(Stop::Standstill) = &result.stop {
+        return format!("the scenario came to {stop} with work left:{}", waiting.concat());
+    }
     format!(
         "the scenario was stopped at {stop}: it may never end (write `time_limit` if it should end there){}",
         waiting.concat()

@@ -91,8 +91,29 @@ pub enum FaultKindFile {
     StuckMirror(PortFile),
     /// A port whose links do not pass their test: they stay drained.
     FailsQualification(PortFile),
+    /// A whole optical switch: every circuit through it goes dark.
+    OpticalSwitch(SwitchFile),
     /// The controller is gone: nothing moves.
     ControllerLoss(NothingFile),
+    /// The controller takes longer to command a change.
+    ControllerSlow(SlowFile),
+}
+
+/// A switch.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchFile {
+    /// Which.
+    pub ocs: OcsId,
+}
+
+/// How slow.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlowFile {
+    /// So many times as long, 2 to 1,000,000.
+    #[schemars(range(min = 2, max = 1_000_000))]
+    pub times: u32,
 }
 
 /// The ports of a board.
@@ -172,6 +193,7 @@ fn lower_fault(
     check: &mut Check<'_>,
 ) -> Option<Fault> {
     let place = format!("/faults/{index}");
+    let key = key_of(&raw.what);
     let kind = match raw.what {
         FaultKindFile::DriverBoard(BoardFile { ocs, first_port, last_port }) => {
             FaultKind::DriverBoard { ocs, first_port, last_port }
@@ -180,7 +202,13 @@ fn lower_fault(
         FaultKindFile::FailsQualification(PortFile { ocs, port }) => {
             FaultKind::FailsQualification { ocs, port }
         }
+        FaultKindFile::OpticalSwitch(SwitchFile { ocs }) => {
+            let there = input.filter(|input| ocs.index() < input.fabric.switches());
+            let ports = there.map_or(1, |input| input.fabric.bank(ocs).ports_per_switch);
+            FaultKind::DriverBoard { ocs, first_port: 0, last_port: ports - 1 }
+        }
         FaultKindFile::ControllerLoss(NothingFile {}) => FaultKind::ControllerLoss,
+        FaultKindFile::ControllerSlow(SlowFile { times }) => FaultKind::ControllerSlow { times },
     };
     if raw.step >= steps {
         check
@@ -193,7 +221,7 @@ fn lower_fault(
     }
     let mut phase = 0;
     if let Some(input) = input {
-        check_ports(&kind, &place, input, check);
+        check_ports(&kind, &format!("{place}/what/{key}"), input, check);
         let names: Vec<&str> = input.phases.iter().map(|phase| phase.name.as_str()).collect();
         match names.iter().position(|name| *name == raw.phase) {
             Some(there) => phase = there,
@@ -215,16 +243,26 @@ fn lower_fault(
     })
 }
 
+/// How a kind of fault is written.
+const fn key_of(kind: &FaultKindFile) -> &'static str {
+    match kind {
+        FaultKindFile::DriverBoard(_) => "driver_board",
+        FaultKindFile::StuckMirror(_) => "stuck_mirror",
+        FaultKindFile::FailsQualification(_) => "fails_qualification",
+        FaultKindFile::OpticalSwitch(_) => "optical_switch",
+        FaultKindFile::ControllerLoss(_) => "controller_loss",
+        FaultKindFile::ControllerSlow(_) => "controller_slow",
+    }
+}
+
 fn check_ports(kind: &FaultKind, place: &str, input: &RfabricInput, check: &mut Check<'_>) {
-    let (key, ocs, first, last) = match *kind {
-        FaultKind::DriverBoard { ocs, first_port, last_port } => {
-            ("driver_board", ocs, first_port, last_port)
+    let (ocs, first, last) = match *kind {
+        FaultKind::DriverBoard { ocs, first_port, last_port } => (ocs, first_port, last_port),
+        FaultKind::StuckMirror { ocs, port } | FaultKind::FailsQualification { ocs, port } => {
+            (ocs, port, port)
         }
-        FaultKind::StuckMirror { ocs, port } => ("stuck_mirror", ocs, port, port),
-        FaultKind::FailsQualification { ocs, port } => ("fails_qualification", ocs, port, port),
-        FaultKind::ControllerLoss => return,
+        FaultKind::ControllerLoss | FaultKind::ControllerSlow { .. } => return,
     };
-    let place = format!("{place}/what/{key}");
     let switches = input.fabric.switches();
     if ocs.index() >= switches {
         check
@@ -236,7 +274,7 @@ fn check_ports(kind: &FaultKind, place: &str, input: &RfabricInput, check: &mut 
     if first > last || last >= ports {
         let message = format!("{ocs} has no ports {first} to {last}");
         check
-            .error(codes::NO_SUCH_PART, &place, message)
+            .error(codes::NO_SUCH_PART, place, message)
             .help(format!("its ports run from 0 to {}", ports - 1));
     }
 }

@@ -376,7 +376,8 @@ impl<'a> Story<'a> {
             self.switches.drain(&stage);
         }
         self.change.stage = Some(stage);
-        self.set_timer(now + self.run.shorter(self.fabric().spec().timing.control), Timer::Move);
+        let control = self.fabric().spec().timing.control * self.switches.slowness();
+        self.set_timer(now + self.run.shorter(control), Timer::Move);
         self.divide()
     }
 

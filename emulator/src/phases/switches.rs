@@ -37,6 +37,8 @@ pub(super) struct Switches {
     /// Ports whose links do not pass their test.
     unfit: BTreeSet<Port>,
     controllers_lost: u32,
+    /// By fault that slows the controller: how many times as long it takes.
+    slowness: Vec<u32>,
 }
 
 impl Switches {
@@ -64,6 +66,11 @@ impl Switches {
     /// Whether nobody is there to command anything.
     pub(super) fn controller_is_lost(&self) -> bool {
         self.controllers_lost > 0
+    }
+
+    /// How many times as long as usual the controller takes.
+    pub(super) fn slowness(&self) -> u64 {
+        self.slowness.iter().map(|times| u64::from(*times)).product()
     }
 
     /// Takes traffic off the circuits that a stage removes.
@@ -144,6 +151,10 @@ impl Switches {
                 self.controllers_lost += 1;
                 Vec::new()
             }
+            FaultKind::ControllerSlow { times } => {
+                self.slowness.push(times);
+                Vec::new()
+            }
         }
     }
 
@@ -181,6 +192,10 @@ impl Switches {
                 self.unfit.remove(&(ocs, port));
             }
             FaultKind::ControllerLoss => self.controllers_lost -= 1,
+            FaultKind::ControllerSlow { times } => {
+                let place = self.slowness.iter().position(|slow| *slow == times);
+                self.slowness.swap_remove(place.expect("what is repaired has struck"));
+            }
         }
         self.relight()
     }

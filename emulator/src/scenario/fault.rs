@@ -154,14 +154,6 @@ impl<T: Copy> Fault<T> {
     }
 }
 
-impl Effect {
-    /// Whether only a control plane or a bundle can suffer it.
-    #[must_use]
-    pub const fn is_of_control_or_circuits(&self) -> bool {
-        matches!(self, Self::Stuck | Self::Slower(_))
-    }
-}
-
 impl<T> Strike<T> {
     /// How it is hit, in a word.
     #[must_use]
@@ -257,7 +249,12 @@ impl Target {
                 _ => Err("only a bundle such as `n17/b0` can be `stuck`"),
             },
             Effect::Flapping { .. } | Effect::Rate(_) | Effect::BitErrors(_) => Ok(()),
-            Effect::PauseStorm(_) => Err("a pause storm is for hosts of a network (`network: …`)"),
+            Effect::PauseStorm(_) => match self {
+                Self::Part(Part::Node(_)) | Self::Gpu(_) | Self::Nic(_) | Self::AnyNode => Ok(()),
+                _ => Err(
+                    "a pause storm comes from an interface such as `n17/nic2`, or all of a node's",
+                ),
+            },
         }
     }
 }

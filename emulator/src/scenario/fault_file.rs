@@ -7,15 +7,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::file::codes;
-use super::{Effect, Fault, Target};
+use super::{Effect, Fault, Switches, Target};
 
 /// Faults for any scenario: what breaks, and when.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FaultListFile {
+#[serde(deny_unknown_fields, bound(deserialize = "T: Deserialize<'de>"))]
+pub struct FaultListFile<T = Target> {
     /// What breaks during the run, and when.
     #[schemars(length(min = 1))]
-    pub faults: Vec<FaultFile>,
+    pub faults: Vec<FaultFile<T>>,
 }
 
 /// Something that breaks during the run.
@@ -96,23 +96,39 @@ pub fn load(
     fabric: Option<&Fabric>,
 ) -> (Option<Vec<Fault>>, Vec<Diagnostic>) {
     document::load(file, bytes, |raw: FaultListFile, check| {
-        let faults = lower_faults(&raw.faults, fabric, check);
+        let faults = lower_faults(&raw.faults, fabric, None, check);
         (!check.has_errors()).then_some(faults)
     })
 }
 
-/// The faults of a list that stands under `faults`.
+/// Refuses a pause storm where nobody listens to pauses.
+pub(crate) fn require_priorities(switches: &Switches, path: &str, check: &mut Check<'_>) {
+    if !switches.have_priorities() {
+        let message = "these switches have no priorities to pause";
+        check
+            .error(codes::BAD_FAULT, path, message)
+            .help("write `switches: {pause: {priorities: [3], above: 100KiB}}`")
+            .depends_on("/switches");
+    }
+}
+
+/// The faults of a list that stands under `faults`, held against a fabric and its switches where they are known.
 pub(super) fn lower_faults(
     raw: &[FaultFile],
     fabric: Option<&Fabric>,
+    switches: Option<&Switches>,
     check: &mut Check<'_>,
 ) -> Vec<Fault> {
     lower_fault_list(raw, check, |target, effect, path, check| {
         if let Err(error) = fabric.map_or(Ok(()), |fabric| target.require(fabric)) {
             check.error(codes::NO_SUCH_THING, path, error.to_string());
         }
-        if let Err(reason) = target.allows(effect) {
-            check.error(codes::BAD_FAULT, path, reason);
+        match (target.allows(effect), effect, switches) {
+            (Err(reason), ..) => drop(check.error(codes::BAD_FAULT, path, reason)),
+            (Ok(()), Effect::PauseStorm(_), Some(switches)) => {
+                require_priorities(switches, path, check);
+            }
+            _ => {}
         }
         Some(*target)
     })

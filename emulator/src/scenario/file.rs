@@ -2,24 +2,21 @@
 //!
 //! Reading it reads the fabric too, so that every part and group it names is known to exist.
 
-use std::sync::Arc;
-
-use lightloom_fabric::document::{self, Check, Diagnostic, Severity};
+use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::seed::Seed;
-use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::expectation_file::{Breaks, Ground, lower_expectations, refuse_workloads};
 use super::fault_file::{FaultFile, lower_faults};
+use super::neighbours::{Neighbour, Neighbours, ReadNeighbour};
+use super::replay_file::{ReplayFile, TraceDayFile, lower_day, lower_replay};
 use super::switches::{SwitchesFile, lower_switches};
 use super::transport_file::{TransportFile, lower_transport};
-use super::{
-    Collective, Control, Expectation, Fault, Kind, Replay, Scenario, Target, TraceDay, plan,
-};
+use super::{Collective, Control, Expectation, Fault, Kind, Scenario, Target, plan};
 use crate::collective::Directions;
 use crate::engine::LinkSpec;
 
@@ -52,18 +49,6 @@ pub mod codes {
         BAD_CONGESTION = "LL0314", "figures of congestion control that cannot be used";
     }
 }
-
-/// A file that another one names.
-#[derive(Clone, Debug)]
-pub struct Neighbour {
-    /// What the user would call it.
-    pub name: String,
-    /// What is in it.
-    pub bytes: Vec<u8>,
-}
-
-/// Reads the file of a name that stands in another file, or says why not.
-pub type ReadNeighbour<'a> = dyn FnMut(&str) -> Result<Neighbour, String> + 'a;
 
 /// A scenario with the fabric it names.
 #[derive(Clone, Debug)]
@@ -133,34 +118,6 @@ pub(crate) fn time_limit() -> Text<Picoseconds> {
 
 pub(crate) fn packet_limit() -> u64 {
     10_000_000_000
-}
-
-/// Some days of a fault trace, in compressed time. What is broken on the first of them is broken from
-/// the start.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ReplayFile {
-    /// The trace, relative to this file: see `lightloom trace`.
-    pub trace: String,
-    /// The first day, counted from the start of the trace.
-    #[schemars(range(min = 0, max = 36525))]
-    pub from_day: f64,
-    /// Where it ends.
-    #[schemars(range(min = 0, max = 36525))]
-    pub to_day: f64,
-    /// Simulated time that a day of the trace takes.
-    pub day_takes: Text<Picoseconds>,
-}
-
-/// One moment of a fault trace.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TraceDayFile {
-    /// The trace, relative to this file: see `lightloom trace`.
-    pub trace: String,
-    /// The day, counted from the start of the trace.
-    #[schemars(range(min = 0, max = 36525))]
-    pub day: f64,
 }
 
 /// A collective operation. Sizes follow NCCL's tests: the whole buffer of one rank.
@@ -237,58 +194,17 @@ pub fn load(
     (loaded, mistakes)
 }
 
-/// Reads what a scenario names, and gathers the mistakes found there.
-struct Neighbours<'a, 'r> {
-    read: &'a mut ReadNeighbour<'r>,
-    mistakes: &'a mut Vec<Diagnostic>,
-}
-
-impl Neighbours<'_, '_> {
-    fn read(&mut self, name: &str, path: &str, check: &mut Check<'_>) -> Option<Neighbour> {
-        (self.read)(name)
-            .map_err(|message| drop(check.error(codes::BAD_NEIGHBOUR, path, message)))
-            .ok()
-    }
-
-    fn fabric(&mut self, raw: &ScenarioFile, check: &mut Check<'_>) -> Option<Fabric> {
-        let Neighbour { name, bytes } = self.read(&raw.fabric, "/fabric", check)?;
-        let (fabric, mistakes) = lightloom_fabric::file::load(&name, &bytes);
-        if fabric.is_none() {
-            let message = format!("{name} has mistakes, which are listed too");
-            check.error(codes::BAD_NEIGHBOUR, "/fabric", message);
-        }
-        self.mistakes.extend(mistakes);
-        fabric
-    }
-
-    fn trace(&mut self, name: &str, path: &str, check: &mut Check<'_>) -> Option<Arc<FaultTrace>> {
-        let Neighbour { name, bytes } = self.read(name, path, check)?;
-        let unknown = Observation { servers: None, gpus_per_server: None, days: None };
-        let trace = FaultTrace::read(&bytes, unknown);
-        let first = |errors: &lightloom_fabric::trace::TraceErrors| {
-            errors.0.first().map(ToString::to_string).unwrap_or_default()
-        };
-        trace
-            .map_err(|errors| {
-                let message = format!("{name} is not a fault trace: {}", first(&errors));
-                check.error(codes::BAD_NEIGHBOUR, path, message);
-            })
-            .ok()
-            .map(Arc::new)
-    }
-}
-
 fn lower(
     raw: ScenarioFile,
     check: &mut Check<'_>,
     neighbours: &mut Neighbours<'_, '_>,
 ) -> Option<Loaded> {
-    let fabric = neighbours.fabric(&raw, check);
+    let fabric = neighbours.fabric(&raw.fabric, check);
     let transport = lower_transport(&raw.transport, check);
     let cable = fabric.as_ref().map(|f| LinkSpec::new(f.dcn.link_rate, f.dcn.link_latency));
     let switches = lower_switches(&raw.switches, cable.as_ref(), transport.packet(), check);
     let collectives = lower_collectives(&raw.collectives, check);
-    let mut faults = lower_faults(&raw.faults, fabric.as_ref(), check);
+    let mut faults = lower_faults(&raw.faults, fabric.as_ref(), Some(&switches), check);
     faults.extend(faults_beside(&raw, fabric.as_ref(), check, neighbours));
     let broken_by = raw.broken_by.as_ref().and_then(|day| lower_day(day, check, neighbours));
     let replay = raw.replay.as_ref().and_then(|days| lower_replay(days, check, neighbours));
@@ -304,7 +220,7 @@ fn lower(
     let expectations = lower_expectations(&raw.expect, Some(&ground), check);
     refuse_workloads(&raw.expect, check);
     let broken = fabric.as_ref().map(|fabric| existing(&raw.broken, fabric, check));
-    let failed = neighbours.mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
+    let failed = neighbours.have_errors();
     let scenario = Scenario {
         name: raw.name,
         fabric: raw.fabric,
@@ -400,45 +316,6 @@ fn faults_beside(
     let (faults, mistakes) = super::fault_file::load(&name, &bytes, fabric);
     neighbours.mistakes.extend(mistakes);
     faults.unwrap_or_default()
-}
-
-fn lower_day(
-    raw: &TraceDayFile,
-    check: &mut Check<'_>,
-    neighbours: &mut Neighbours<'_, '_>,
-) -> Option<TraceDay> {
-    let trace = neighbours.trace(&raw.trace, "/broken_by/trace", check)?;
-    require_day(&trace, raw.day, "/broken_by/day", check);
-    Some(TraceDay { trace, day: raw.day })
-}
-
-fn require_day(trace: &FaultTrace, day: f64, path: &str, check: &mut Check<'_>) {
-    let last = trace.window.as_days();
-    if !(0.0..=last).contains(&day) {
-        let message = format!("the trace has days 0 to {last}, not {day}");
-        check.error(codes::NO_SUCH_THING, path, message);
-    }
-}
-
-fn lower_replay(
-    raw: &ReplayFile,
-    check: &mut Check<'_>,
-    neighbours: &mut Neighbours<'_, '_>,
-) -> Option<Replay> {
-    let trace = neighbours.trace(&raw.trace, "/replay/trace", check)?;
-    require_day(&trace, raw.from_day, "/replay/from_day", check);
-    require_day(&trace, raw.to_day, "/replay/to_day", check);
-    if raw.from_day >= raw.to_day {
-        check
-            .error(codes::BAD_FAULT, "/replay/to_day", "the replay ends before it begins")
-            .also("/replay/from_day", "it begins here");
-    }
-    if raw.day_takes.0 == Picoseconds::ZERO {
-        let message = "a day of the trace takes no time";
-        check.error(codes::BAD_FAULT, "/replay/day_takes", message).help("write `1ms`");
-    }
-    let day_takes = raw.day_takes.0;
-    Some(Replay { trace, from_day: raw.from_day, to_day: raw.to_day, day_takes })
 }
 
 fn lower_collectives(raw: &[CollectiveFile], check: &mut Check<'_>) -> Vec<Collective> {

@@ -249,7 +249,7 @@ impl Felt<'_> {
             Expectation::Figure { figure, comparison, bound } => {
                 compared(*figure, *comparison, *bound, self.figure(*figure, outcome))
             }
-            Expectation::RestoredWithin(span) => self.restored(*span),
+            Expectation::RestoredWithin(span) => restored(&self.patients(), *span),
             Expectation::CompletesWithin(span) => completes(outcome, *span),
             Expectation::NoDrops { priority } => no_drops(outcome, *priority),
             Expectation::NoDeadlock => no_deadlock(outcome),
@@ -272,7 +272,7 @@ impl Felt<'_> {
                 ),
             },
         };
-        let breached_by = self.breached_by(expectation);
+        let breached_by = breached_by(expectation, || self.patients());
         ExpectationResult { expect: expectation.to_string(), passed, value, margin, breached_by }
     }
 
@@ -304,38 +304,52 @@ impl Felt<'_> {
 
     /// Faults that there is something to heal of: not those of the control plane itself, nor those that
     /// nobody has noticed because they did nothing yet.
-    fn patients(&self) -> impl Iterator<Item = (usize, &Healing)> {
+    fn patients(&self) -> Vec<Patient> {
         let is_patient = |(index, healing): &(usize, &Healing)| {
             let strike = &self.strikes[*index];
             healing.felt.is_some() && !strike.is_of_control() && !strike.from_start
         };
-        self.told.healings.iter().enumerate().filter(is_patient)
-    }
-
-    /// Faults that were not healed in the time an expectation gives them.
-    fn breached_by(&self, expectation: &Expectation) -> Vec<usize> {
-        let Expectation::RestoredWithin(span) = expectation else { return Vec::new() };
-        let late =
-            |(_, healing): &(usize, &Healing)| healing.took().is_none_or(|took| took > *span);
-        self.patients().filter(late).map(|(index, _)| index).collect()
-    }
-
-    fn restored(&self, span: Picoseconds) -> Found {
-        let mut longest = None;
-        for (index, healing) in self.patients() {
-            match healing.took() {
-                None => {
-                    let what = self.strikes[index].what();
-                    return (false, format!("{what} was never healed"), None);
-                }
-                Some(took) => longest = longest.max(Some(took)),
-            }
-        }
-        let Some(longest) = longest else {
-            return (true, "nothing struck in this run".to_owned(), None);
+        let patient = |(fault, healing): (usize, &Healing)| Patient {
+            fault,
+            what: self.strikes[fault].what(),
+            took: healing.took(),
         };
-        (longest <= span, format!("the slowest took {longest}"), Some(time_margin(longest, span)))
+        self.told.healings.iter().enumerate().filter(is_patient).map(patient).collect()
     }
+}
+
+/// A fault that there is something to heal of.
+pub(crate) struct Patient {
+    /// Its place among the faults.
+    pub(crate) fault: usize,
+    /// What broke.
+    pub(crate) what: String,
+    /// How long it took until it was healed; nothing if it never was.
+    pub(crate) took: Option<Picoseconds>,
+}
+
+/// Whether every fault was healed in time.
+pub(crate) fn restored(patients: &[Patient], span: Picoseconds) -> Found {
+    if let Some(never) = patients.iter().find(|patient| patient.took.is_none()) {
+        return (false, format!("{} was never healed", never.what), None);
+    }
+    match patients.iter().filter_map(|patient| patient.took).max() {
+        None => (true, "nothing struck in this run".to_owned(), None),
+        Some(longest) => {
+            let margin = time_margin(longest, span);
+            (longest <= span, format!("the slowest took {longest}"), Some(margin))
+        }
+    }
+}
+
+/// Faults that were not healed in the time an expectation gives them.
+pub(crate) fn breached_by(
+    expectation: &Expectation,
+    patients: impl FnOnce() -> Vec<Patient>,
+) -> Vec<usize> {
+    let Expectation::RestoredWithin(span) = expectation else { return Vec::new() };
+    let is_late = |patient: &Patient| patient.took.is_none_or(|took| took > *span);
+    patients().into_iter().filter(is_late).map(|patient| patient.fault).collect()
 }
 
 /// Whether an expectation came true, what was found, and how far inside its bound that is.

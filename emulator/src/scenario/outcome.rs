@@ -328,6 +328,8 @@ pub enum Stop {
         /// The limit, in packets put on a wire.
         limit: u64,
     },
+    /// Nothing is under way or will be repaired, and there is work left.
+    Standstill,
     /// Ports that pause each other in a circle, for ever.
     Deadlock {
         /// Each waits for the next one, the last for the first.
@@ -349,7 +351,7 @@ impl Stop {
     pub(crate) fn is_unwanted(&self, ends_at_limit: bool) -> bool {
         match self {
             Self::Time { .. } => !ends_at_limit,
-            Self::Packets { .. } | Self::Deadlock { .. } => true,
+            Self::Packets { .. } | Self::Standstill | Self::Deadlock { .. } => true,
         }
     }
 }
@@ -359,6 +361,7 @@ impl fmt::Display for Stop {
         match self {
             Self::Time { limit } => write!(f, "its time limit of {limit}"),
             Self::Packets { limit } => write!(f, "its limit of {limit} packet-hops"),
+            Self::Standstill => f.write_str("a standstill"),
             Self::Deadlock { ports } => {
                 write!(
                     f,

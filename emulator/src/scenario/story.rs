@@ -30,7 +30,8 @@ use super::collectives::{self, Running};
 use super::outcome::Stop;
 use super::{Collective, Installed, Scenario, ScenarioError, Sharing, Strike, links};
 use crate::capture::Watch;
-use crate::engine::{BatchId, Event, LinkId, Settings, VertexId};
+use crate::collective::CollectiveError;
+use crate::engine::{BatchId, EngineError, Event, FlowId, LinkId, Settings, VertexId};
 use crate::steady::{Islands, Stage};
 use healing::{Act, Control};
 use light::Light;
@@ -300,8 +301,18 @@ impl<'a> Story<'a> {
         }
         let ranks = self.ranks_of(&mine);
         let sets = self.fabric.dcn.nodes_per_tor as usize;
-        let running =
-            collectives::start_between(self.engine.engine_mut(), collective, &ranks, sets)?;
+        let first = self.engine.flow_count();
+        let begun = collectives::start_between(self.engine.engine_mut(), collective, &ranks, sets);
+        let running = match begun {
+            Ok(running) => running,
+            // An interface is dark: a plan or a repair lets it begin.
+            Err(CollectiveError::Flow(EngineError::Route(_))) => {
+                let flows = first..self.engine.flow_count();
+                flows.for_each(|flow| self.engine.cancel_flow(FlowId::from_index(flow)));
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
         self.own(&running, Owner::Between(job));
         let ranks = u32::try_from(mine.len()).expect("bounded");
         let begun = Begun { place, collective: number, ranks, now: self.engine.now() };
@@ -394,7 +405,7 @@ impl<'a> Story<'a> {
                 return Ok(Some(Stop::Packets { limit: self.scenario.packet_limit }));
             }
         }
-        Ok(None)
+        Ok(self.has_work().then_some(Stop::Standstill))
     }
 
     fn deadlock(&self) -> Option<Stop> {

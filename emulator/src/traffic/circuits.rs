@@ -26,6 +26,8 @@ pub(super) struct Circuits {
     holds: Vec<Option<usize>>,
     /// By host: the step it waits for.
     wants: Vec<Option<usize>>,
+    /// By host: faults for which it keeps what it holds.
+    stuck: Vec<u32>,
 }
 
 /// What a host or pair does next.
@@ -62,7 +64,8 @@ impl Circuits {
         }
         let count = hosts.len();
         let hosts = hosts.to_vec();
-        Self { hosts, fibres, switching, holds: vec![Some(0); count], wants: vec![None; count] }
+        let (holds, wants, stuck) = (vec![Some(0); count], vec![None; count], vec![0; count]);
+        Self { hosts, fibres, switching, holds, wants, stuck }
     }
 
     /// How many steps an exchange takes.
@@ -100,12 +103,21 @@ impl Circuits {
         self.wants[host] = Some(step);
         match self.holds[host] {
             Some(held) if held == step => self.joined(host, step),
-            Some(_) => {
+            Some(_) if self.stuck[host] == 0 => {
                 self.holds[host] = None;
                 Some(Next::Dark { host, step })
             }
-            None => None,
+            Some(_) | None => None,
         }
+    }
+
+    /// A host keeps what it holds from now on, or for one reason less. What follows when it obeys again: it goes
+    /// where it has been told to go meanwhile.
+    pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<Next> {
+        let count = &mut self.stuck[host];
+        *count = if stuck { *count + 1 } else { *count - 1 };
+        let wanted = self.wants[host].filter(|_| *count == 0);
+        wanted.and_then(|step| self.want(host, step))
     }
 
     /// A host has come to the fibre of a step.

@@ -1,12 +1,13 @@
 //! The traffic file: which network, what is sent, what breaks when, what is expected.
 
 mod network;
+mod replay;
 mod workload;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lightloom_fabric::document::{self, Check, Diagnostic, Severity};
+use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
@@ -14,16 +15,19 @@ use serde::{Deserialize, Serialize};
 
 use super::spot::{Spot, SpotError};
 use super::{Plant, Run, TrafficScenario, Workload};
+use crate::engine::Queueing;
 use crate::scenario::expectation_file::{Breaks, Ground, lower_expectations, refuse_idle};
-use crate::scenario::fault_file::{FaultFile, lower_fault_list};
+use crate::scenario::fault_file::{FaultFile, lower_fault_list, require_priorities};
 use crate::scenario::file::{packet_limit, time_limit};
+use crate::scenario::neighbours::Neighbours;
 use crate::scenario::switches::lower_switches;
 use crate::scenario::transport_file::lower_transport;
 use crate::scenario::{
-    Effect, Expectation, Fault, Figure, ReadNeighbour, Switches, SwitchesFile, TransportFile,
-    codes as base,
+    Effect, Expectation, Fault, FaultListFile, Figure, Neighbour, ReadNeighbour, Switches,
+    SwitchesFile, Target, TransportFile, codes as base,
 };
 use network::{LinksFile, NetworkFile};
+use replay::{NetworkReplayFile, lower_network_replay};
 use workload::WorkloadFile;
 
 /// The mistakes that only a traffic file can have.
@@ -65,6 +69,12 @@ pub struct TrafficFile {
     /// What breaks during the run, and when.
     #[serde(default)]
     pub faults: Vec<FaultFile<PartName>>,
+    /// A file with more of what breaks, relative to this file.
+    #[serde(default)]
+    pub faults_in: Option<String>,
+    /// Some days of a fault trace, in compressed time, as more of what breaks.
+    #[serde(default)]
+    pub replay: Option<NetworkReplayFile>,
     /// From a fault or a repair until flows have been led around what is dark.
     #[serde(default = "reroute_delay")]
     pub reroute_delay: Text<Picoseconds>,
@@ -87,10 +97,27 @@ fn reroute_delay() -> Text<Picoseconds> {
 }
 
 /// A part of the network by name: a host `h3`, its interface `h3/nic1`, a switch `s4`, a switch with its hosts
-/// `rack s4`, a cable `h3-s0`, an optical switch `ocs5`, `any host`, `any switch`, `any cable`.
+/// `rack s4`, a cable `h3-s0`, an optical switch `ocs5`, `any host`, `any switch`, `any cable`, `control`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PartName(pub String);
+
+impl PartName {
+    /// Whether some network could have such a part.
+    fn could_be(&self) -> bool {
+        let plain = |name: &str| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.".contains(c))
+        };
+        let text = self.0.as_str();
+        let of_rack = text.strip_prefix("rack ").is_some_and(|switch| plain(switch.trim()));
+        let of_cable = text.split_once('-').is_some_and(|(one, other)| plain(one) && plain(other));
+        let of_interface = text.split_once("/nic").is_some_and(|(host, nic)| {
+            plain(host) && !nic.is_empty() && nic.chars().all(|c| c.is_ascii_digit())
+        });
+        let drawn = ["any host", "any switch", "any cable"].contains(&text);
+        plain(text) || of_rack || of_cable || of_interface || drawn
+    }
+}
 
 /// Reads a traffic file and the tables it names: a scenario, or every mistake in it.
 #[must_use]
@@ -102,23 +129,17 @@ pub fn load(
     let mut beside = Vec::new();
     let sha256 = lightloom_fabric::file::sha256(bytes);
     let (loaded, mut mistakes) = document::load(file, bytes, |raw: TrafficFile, check| {
-        lower(raw, sha256, check, &mut Tables { read, mistakes: &mut beside })
+        lower(raw, sha256, check, &mut Neighbours { read, mistakes: &mut beside })
     });
     mistakes.extend(beside);
     (loaded, mistakes)
-}
-
-/// Reads tables of flows, and gathers the mistakes found there.
-pub(super) struct Tables<'a, 'r> {
-    pub(super) read: &'a mut ReadNeighbour<'r>,
-    pub(super) mistakes: &'a mut Vec<Diagnostic>,
 }
 
 fn lower(
     raw: TrafficFile,
     sha256: String,
     check: &mut Check<'_>,
-    tables: &mut Tables<'_, '_>,
+    beside: &mut Neighbours<'_, '_>,
 ) -> Option<TrafficScenario> {
     let transport = lower_transport(&raw.transport, check);
     let cable = raw.links.longest();
@@ -129,11 +150,14 @@ fn lower(
             .map_err(|error| drop(check.error(codes::BAD_NETWORK, "/network", error.to_string())))
             .ok()
     });
-    let named = |plant: &Plant| workload::lower(&raw.traffic, plant, check, tables);
+    let named = |plant: &Plant| workload::lower(&raw.traffic, plant, check, beside);
     let workloads = plant.as_ref().map(named).unwrap_or_default();
-    let faults = lower_faults(&raw.faults, plant.as_ref(), &switches, check);
-    let mut breaks = Breaks::default();
-    faults.iter().for_each(|fault| breaks.add(fault.probability, true));
+    let mut faults = lower_faults(&raw.faults, plant.as_ref(), &switches, check);
+    faults.extend(faults_beside(&raw, plant.as_ref(), &switches, check, beside));
+    let replay = raw.replay.as_ref().and_then(|replay| {
+        lower_network_replay(replay, (plant.as_ref(), Seed(raw.seed)), check, beside)
+    });
+    let breaks = breaks(&raw, &faults);
     let ground = plant.as_ref().map(|plant| Ground {
         switches: &switches,
         breaks,
@@ -143,8 +167,7 @@ fn lower(
     refuse_silent(&raw, &workloads, check);
     refuse_strangers(&expectations, &raw, check);
     let plant = plant?;
-    let failed = tables.mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
-    (!check.has_errors() && !failed).then(|| TrafficScenario {
+    (!check.has_errors() && !beside.have_errors()).then(|| TrafficScenario {
         name: raw.name,
         sha256,
         seed: Seed(raw.seed),
@@ -154,6 +177,7 @@ fn lower(
         host_delay: raw.transport.host_delay.0,
         workloads,
         faults,
+        replay,
         reroute_delay: raw.reroute_delay.0,
         time_limit: SimTime(raw.time_limit.0.get()),
         ends_at_limit: check.is_written("/time_limit"),
@@ -170,9 +194,14 @@ fn lower_faults(
     check: &mut Check<'_>,
 ) -> Vec<Fault<Spot>> {
     lower_fault_list(raw, check, |name, effect, path, check| {
-        if effect.is_of_control_or_circuits() {
-            let message = "a part of a network can be `down`, `flapping`, slow (`rate`) or wrong (`bit_errors`)";
-            check.error(base::BAD_FAULT, path, message);
+        if plant.is_none() && !name.could_be() {
+            let message = format!("`{}` can name no part of a network", name.0);
+            check
+                .error(base::NO_SUCH_THING, path, message)
+                .help("write `h3`, `h3/nic1` or `h3-s0`");
+        }
+        if let Err(reason) = plant.map_or(Ok(()), |plant| plant.allows(&name.0, effect)) {
+            check.error(base::BAD_FAULT, path, reason);
         }
         let absent = |error: SpotError, check: &mut Check<'_>| {
             check.error(base::NO_SUCH_THING, path, error.to_string()).depends_on("/network");
@@ -191,13 +220,57 @@ fn require_storm(spot: Spot, switches: &Switches, path: &str, check: &mut Check<
         let message = "pause storms come from a host or its interface";
         check.error(base::BAD_FAULT, path, message).help("write `h3` or `h3/nic0`");
     }
-    if !switches.have_priorities() {
-        let message = "these switches have no priorities to pause";
-        check
-            .error(base::BAD_FAULT, path, message)
-            .help("write `switches: {pause: {priorities: [3], above: 100KiB}}`")
-            .depends_on("/switches");
+    require_priorities(switches, path, check);
+}
+
+/// The faults of the file that this one names.
+fn faults_beside(
+    raw: &TrafficFile,
+    plant: Option<&Plant>,
+    switches: &Switches,
+    check: &mut Check<'_>,
+    beside: &mut Neighbours<'_, '_>,
+) -> Vec<Fault<Spot>> {
+    let Some(name) = &raw.faults_in else { return Vec::new() };
+    let Some(Neighbour { name, bytes }) = beside.read(name, "/faults_in", check) else {
+        return Vec::new();
+    };
+    let read = |list: FaultListFile<PartName>, there: &mut Check<'_>| {
+        let faults = lower_faults(&list.faults, plant, switches, there);
+        (!there.has_errors()).then_some(faults)
+    };
+    let (faults, mistakes) = document::load(&name, &bytes, read);
+    beside.mistakes.extend(mistakes);
+    faults.unwrap_or_default()
+}
+
+/// Every mistake of a file of faults that no network is known for; nothing if it names a part of a fabric.
+#[must_use]
+pub fn check_faults(file: &str, bytes: &[u8]) -> Option<Vec<Diagnostic>> {
+    let lossless = Switches { queueing: Some(Queueing::default()), ..Switches::default() };
+    let mut is_of_fabric = false;
+    let read = |list: FaultListFile<PartName>, check: &mut Check<'_>| {
+        let names = list.faults.iter().flat_map(|fault| fault.part.iter().chain(&fault.parts));
+        let targets = names.filter_map(|name| name.0.parse::<Target>().ok());
+        is_of_fabric = targets.into_iter().any(|target| target != Target::Control);
+        lower_faults(&list.faults, None, &lossless, check);
+        (!check.has_errors()).then_some(())
+    };
+    let mistakes = document::load(file, bytes, read).1;
+    (!is_of_fabric).then_some(mistakes)
+}
+
+/// What may break. A file of faults that cannot be read counts for the worst, as a trace does.
+fn breaks(raw: &TrafficFile, faults: &[Fault<Spot>]) -> Breaks {
+    let mut breaks = Breaks::default();
+    for fault in faults {
+        breaks.add(fault.probability, !fault.targets.contains(&Spot::Control));
     }
+    let unread = raw.faults_in.is_some() && faults.len() == raw.faults.len();
+    if raw.replay.is_some() || unread {
+        breaks.add(1.0, true);
+    }
+    breaks
 }
 
 /// The priorities of what crosses a switch.

@@ -62,6 +62,8 @@ pub struct Plant {
     pub grid: Option<Grid>,
     /// By step, the fibres of a binary exchange, and how long a change takes.
     pub exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
+    /// Hosts that stand in one server, in order of rank; one where there are no servers.
+    pub hosts_per_server: usize,
     /// By vertex.
     names: Vec<String>,
     /// By vertex: its place among the hosts.
@@ -104,7 +106,8 @@ impl Plant {
         }
         let names = if laid.names.is_empty() { numbered(&places) } else { laid.names };
         let Laid { hosts, circuits, grid, exchange, .. } = laid;
-        Ok(Self { network, hosts, circuits, grid, exchange, names, places })
+        let hosts_per_server = hosts_per_server(shape);
+        Ok(Self { network, hosts, circuits, grid, exchange, hosts_per_server, names, places })
     }
 
     /// What a vertex is called.
@@ -136,6 +139,14 @@ impl Plant {
     pub fn link_name(&self, link: LinkId) -> String {
         let ends = self.network.link(link);
         format!("{}→{}", self.name(ends.from), self.name(ends.to))
+    }
+}
+
+const fn hosts_per_server(shape: &Shape) -> usize {
+    match shape {
+        Shape::RailOptimised(rails) => rails.gpus_per_server as usize,
+        Shape::RailOnly(rails) => rails.gpus_per_domain as usize,
+        _ => 1,
     }
 }
 

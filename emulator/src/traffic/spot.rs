@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::network::Plant;
 use crate::engine::{LinkId, VertexId};
+use crate::scenario::Effect;
 
 /// A part of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub enum Spot {
     AnySwitch,
     /// A cable that the seed draws.
     AnyCable,
+    /// What leads flows around what is dark.
+    Control,
 }
 
 /// Why a network has no such part.
@@ -34,8 +37,8 @@ pub enum SpotError {
     /// Nothing of this name.
     #[error(
         "`{name}` names nothing in this network: it has hosts {hosts} and switches {switches}; write a host or switch by \
-         name, an interface `{example}/nic0`, a cable `A-B` by its ends, `rack S`, `ocs3`, `any host`, `any switch` or \
-         `any cable`"
+         name, an interface `{example}/nic0`, a cable `A-B` by its ends, `rack S`, `ocs3`, `any host`, `any switch`, \
+         `any cable` or `control`"
     )]
     Unknown {
         /// As written.
@@ -76,6 +79,7 @@ impl Plant {
             "any host" => return Ok(Spot::AnyHost),
             "any switch" => return Ok(Spot::AnySwitch),
             "any cable" => return Ok(Spot::AnyCable),
+            "control" => return Ok(Spot::Control),
             _ => {}
         }
         if let Some(vertex) = self.vertex(text) {
@@ -108,6 +112,24 @@ impl Plant {
         cable.map(|link| Spot::Cable(*link)).ok_or_else(missing)
     }
 
+    /// Whether the part of this name can be hit in this way, or what can; parts that are not there can.
+    ///
+    /// # Errors
+    /// What the effect is for.
+    pub fn allows(&self, name: &str, effect: &Effect) -> Result<(), &'static str> {
+        let Ok(spot) = self.spot(name) else { return Ok(()) };
+        match (effect, spot) {
+            (Effect::Down | Effect::Slower(_), Spot::Control) => Ok(()),
+            (_, Spot::Control) => Err("the control plane can be `down` or `slower`"),
+            (Effect::Slower(_), _) => Err("only the control plane (`control`) can be `slower`"),
+            (Effect::Stuck, Spot::Host(_) | Spot::AnyHost) if self.exchange.is_some() => Ok(()),
+            (Effect::Stuck, _) => Err(
+                "only a host that changes its circuit (`network: {exchange: …}`) can be `stuck`",
+            ),
+            _ => Ok(()),
+        }
+    }
+
     fn unknown(&self, name: &str) -> SpotError {
         let some = |names: Vec<&str>| match names.as_slice() {
             [] => "none".to_owned(),
@@ -137,7 +159,7 @@ impl Plant {
                 format!("{}-{}", self.name(link(cable).from), self.name(link(cable).to))
             }
             Spot::Ocs(number) => format!("ocs{number}"),
-            Spot::AnyHost | Spot::AnySwitch | Spot::AnyCable => spot.to_string(),
+            Spot::AnyHost | Spot::AnySwitch | Spot::AnyCable | Spot::Control => spot.to_string(),
         }
     }
 
@@ -176,7 +198,7 @@ impl Plant {
             }
             Spot::Cable(cable) => both(&cable).to_vec(),
             Spot::Ocs(number) => self.circuits[number as usize].iter().flat_map(both).collect(),
-            Spot::AnyHost | Spot::AnySwitch | Spot::AnyCable => Vec::new(),
+            Spot::AnyHost | Spot::AnySwitch | Spot::AnyCable | Spot::Control => Vec::new(),
         }
     }
 
@@ -193,6 +215,7 @@ impl fmt::Display for Spot {
             Self::AnyHost => f.write_str("any host"),
             Self::AnySwitch => f.write_str("any switch"),
             Self::AnyCable => f.write_str("any cable"),
+            Self::Control => f.write_str("control"),
             other => write!(f, "{other:?}"),
         }
     }

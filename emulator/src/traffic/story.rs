@@ -100,6 +100,9 @@ struct Story<'a> {
     jobs: Vec<Job>,
     felt: Vec<Felt>,
     owner: BTreeMap<BatchId, Owner>,
+    /// Faults that have what leads flows around the dark down, and what it would have done meanwhile.
+    control_gone: u32,
+    postponed: Vec<Option<usize>>,
     /// By link: faults that have it down.
     down: Vec<u16>,
     /// By host: since when all of its cables are dark.
@@ -157,6 +160,8 @@ pub(super) fn tell(
         jobs: scenario.workloads.iter().map(|_| Job::default()).collect(),
         felt: vec![untouched; strikes.len()],
         owner: BTreeMap::new(),
+        control_gone: 0,
+        postponed: Vec::new(),
         down: vec![0; links],
         out_since: vec![None; scenario.plant.hosts.len()],
         out_of_service: Vec::new(),
@@ -183,12 +188,6 @@ impl<'a> Story<'a> {
     }
 
     fn plan(&mut self) {
-        let workloads: &'a [Workload] = &self.scenario.workloads;
-        for (place, workload) in workloads.iter().enumerate() {
-            if workload.after.is_empty() {
-                self.at(SimTime::START + workload.delay, Act::Begin(place));
-            }
-        }
         for (index, strike) in self.strikes.iter().enumerate() {
             self.at(strike.at, Act::Strike(index));
             if let Some(time) = strike.repaired_at {
@@ -202,6 +201,12 @@ impl<'a> Story<'a> {
                     }
                     self.at(begin + down, Act::Blink(index, true));
                 }
+            }
+        }
+        let workloads: &'a [Workload] = &self.scenario.workloads;
+        for (place, workload) in workloads.iter().enumerate() {
+            if workload.after.is_empty() {
+                self.at(SimTime::START + workload.delay, Act::Begin(place));
             }
         }
     }
@@ -259,16 +264,14 @@ impl<'a> Story<'a> {
         match self.acts[usize::try_from(token).expect("tokens are indices")] {
             Act::Begin(place) => self.begin(place),
             Act::Computed(place) => self.step_done(place, now),
-            Act::Strike(fault) => {
-                self.strike(fault);
-                Ok(())
-            }
+            Act::Strike(fault) => self.strike(fault),
             Act::Blink(fault, up) => {
                 self.darken(fault, !up);
                 Ok(())
             }
-            Act::Repair(fault) => {
-                self.repair(fault);
+            Act::Repair(fault) => self.repair(fault),
+            Act::Reroute(fault) if self.control_gone > 0 => {
+                self.postponed.push(fault);
                 Ok(())
             }
             Act::Reroute(fault) => self.reroute(fault),
@@ -436,9 +439,6 @@ impl<'a> Story<'a> {
         }
         let job = &mut self.jobs[place];
         job.open -= 1;
-        if let Some(step) = job.steps.last_mut() {
-            step.end = step.end.max(Some(at));
-        }
         if job.open > 0 { Ok(()) } else { self.step_done(place, at) }
     }
 

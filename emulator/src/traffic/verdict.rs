@@ -15,7 +15,7 @@ use crate::scenario::outcome::{
     CollectiveResult, ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, Outcome, Packets,
     TrafficFelt,
 };
-use crate::scenario::{Comparison, Effect, Expectation, Figure, Strike, judge, links};
+use crate::scenario::{Expectation, Figure, Strike, judge, links};
 
 /// The result of a run, given the same run without faults.
 pub(super) fn outcome(
@@ -161,18 +161,23 @@ impl Verdict<'_> {
             }
         }
         let all = self.strikes.iter().zip(&self.told.felt).zip(felt);
-        all.map(|((strike, what), moved)| self.fault(strike, what, &moved)).collect()
+        let news = all.filter(|((strike, _), _)| !strike.from_start);
+        news.map(|((strike, what), moved)| self.fault(strike, what, &moved)).collect()
     }
 
     /// The faults that a moved flow is put down to.
     fn causes(&self, (flow, _, at): &(FlowId, usize, SimTime)) -> Vec<usize> {
         let felt = &self.told.felt;
-        let hit: Vec<usize> =
-            (0..felt.len()).filter(|fault| felt[*fault].hit.contains(flow)).collect();
+        let hits =
+            |fault: &usize| felt[*fault].hit.contains(flow) && !self.strikes[*fault].from_start;
+        let hit: Vec<usize> = (0..felt.len()).filter(hits).collect();
         if !hit.is_empty() {
             return hit;
         }
-        let before = |fault: &usize| felt[*fault].struck && self.strikes[*fault].at <= *at;
+        let before = |fault: &usize| {
+            let strike = &self.strikes[*fault];
+            felt[*fault].struck && strike.at <= *at && !strike.from_start
+        };
         let last = (0..felt.len()).filter(before).max_by_key(|fault| self.strikes[*fault].at);
         last.into_iter().collect()
     }
@@ -184,7 +189,6 @@ impl Verdict<'_> {
         moved: &[&(FlowId, usize, SimTime)],
     ) -> FaultResult {
         let plant = &self.scenario.plant;
-        let names: Vec<String> = strike.targets.iter().map(|spot| plant.spot_name(*spot)).collect();
         let mut hosts = BTreeSet::new();
         for (flow, ..) in moved {
             let record = self.told.engine.record(*flow);
@@ -193,7 +197,7 @@ impl Verdict<'_> {
         let workloads: BTreeSet<usize> = moved.iter().map(|(_, workload, _)| *workload).collect();
         let delays = workloads.iter().map(|place| self.delay(*place));
         FaultResult {
-            what: names.join(", "),
+            what: self.what(strike),
             effect: strike.effect_name().to_owned(),
             at: strike.at,
             detected: felt.detected,
@@ -246,14 +250,14 @@ impl Verdict<'_> {
             Expectation::Figure { figure, comparison, bound } => {
                 judge::compared(*figure, *comparison, *bound, self.figure(*figure, outcome))
             }
-            Expectation::RestoredWithin(span) => self.restored(*span),
+            Expectation::RestoredWithin(span) => judge::restored(&self.patients(), *span),
             Expectation::CompletesWithin(span) => self.completes(outcome, *span),
             Expectation::NoDrops { priority } => judge::no_drops(outcome, *priority),
             Expectation::NoDeadlock => judge::no_deadlock(outcome),
             Expectation::WorkloadUnaffected(name) => self.unaffected(name),
             Expectation::Unaffected(group) => (false, format!("there is no {group} here"), None),
         };
-        let breached_by = self.breached_by(expectation);
+        let breached_by = judge::breached_by(expectation, || self.patients());
         ExpectationResult { expect: expectation.to_string(), passed, value, margin, breached_by }
     }
 
@@ -324,37 +328,22 @@ impl Verdict<'_> {
         }
     }
 
-    /// Faults that flows can be led around, and that struck.
-    fn patients(&self) -> impl Iterator<Item = (usize, &Felt)> {
-        let dark = |fault: &usize| {
-            matches!(self.strikes[*fault].effect, Effect::Down | Effect::Flapping { .. })
+    /// Faults that struck and that there is something to heal of.
+    fn patients(&self) -> Vec<judge::Patient> {
+        let is_patient = |(fault, felt): &(usize, &Felt)| {
+            let strike = &self.strikes[*fault];
+            felt.struck && !strike.from_start && !strike.targets.contains(&Spot::Control)
         };
-        let felt = self.told.felt.iter().enumerate();
-        felt.filter(move |(fault, felt)| felt.struck && dark(fault))
-    }
-
-    fn took(&self, fault: usize) -> Option<Picoseconds> {
-        Some(self.told.felt[fault].restored?.since(self.strikes[fault].at))
-    }
-
-    fn breached_by(&self, expectation: &Expectation) -> Vec<usize> {
-        let Expectation::RestoredWithin(span) = expectation else { return Vec::new() };
-        let late = |fault: &usize| self.took(*fault).is_none_or(|took| took > *span);
-        self.patients().map(|(fault, _)| fault).filter(late).collect()
-    }
-
-    fn restored(&self, span: Picoseconds) -> judge::Found {
-        let mut longest = None;
-        for (fault, _) in self.patients() {
-            let Some(took) = self.took(fault) else {
-                return (false, format!("fault {fault} was never healed"), None);
-            };
-            longest = longest.max(Some(took));
-        }
-        let Some(longest) = longest else {
-            return (true, "nothing struck in this run".to_owned(), None);
+        let patient = |(fault, felt): (usize, &Felt)| judge::Patient {
+            fault,
+            what: self.what(&self.strikes[fault]),
+            took: felt.restored.map(|restored| restored.since(self.strikes[fault].at)),
         };
-        let margin = Comparison::AtMost.margin(longest.as_secs_f64(), span.as_secs_f64());
-        (longest <= span, format!("the slowest took {longest}"), Some(margin))
+        self.told.felt.iter().enumerate().filter(is_patient).map(patient).collect()
+    }
+
+    fn what(&self, strike: &Strike<Spot>) -> String {
+        let name = |spot: &Spot| self.scenario.plant.spot_name(*spot);
+        strike.targets.iter().map(name).collect::<Vec<_>>().join(", ")
     }
 }

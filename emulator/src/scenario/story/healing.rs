@@ -10,7 +10,7 @@ use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_planner::khop::{Change, Survey, replan};
 use rand::RngExt;
 
-use super::super::{Effect, ScenarioError, Target, prove};
+use super::super::{DCN, Effect, ScenarioError, Target, prove};
 use super::Story;
 use crate::engine::{BitErrors, LinkChange, LinkId};
 use crate::steady::Stage;
@@ -220,8 +220,8 @@ impl Story<'_> {
         let now = self.engine.now();
         match strike.effect {
             Effect::Stuck => return,
-            // Pause storms are refused where the file is read.
-            Effect::Slower(_) | Effect::PauseStorm(_) => {}
+            Effect::Slower(_) => {}
+            Effect::PauseStorm(priority) => self.storm(fault, 1 << priority),
             Effect::Down | Effect::Flapping { .. } => self.take_out(fault),
             Effect::Rate(rate) => self.impair(fault, LinkChange::Rate(rate)),
             Effect::BitErrors(share) => {
@@ -259,6 +259,18 @@ impl Story<'_> {
         self.change(&links, change);
     }
 
+    /// The interfaces that a fault hits keep asking for pauses of these priorities, or let go.
+    fn storm(&mut self, fault: usize, priorities: u8) {
+        let mut links = self.links_of_fault(fault);
+        let network = self.engine.network();
+        links.retain(|link| {
+            let ends = network.link(*link);
+            ends.spec.plane == DCN && self.installed.gpu(ends.to).is_some()
+        });
+        self.hit_lanes(fault, &links);
+        self.change(&links, LinkChange::Paused(priorities));
+    }
+
     /// Notes and returns the lanes whose links a fault hits.
     fn hit_lanes(&mut self, fault: usize, links: &[LinkId]) -> Vec<usize> {
         let hit = |lane: &super::Lane| {
@@ -292,7 +304,9 @@ impl Story<'_> {
         let strike = &self.strikes[fault];
         match strike.effect {
             Effect::Stuck => self.free_stuck(fault),
-            Effect::Slower(_) | Effect::PauseStorm(_) => {
+            Effect::Slower(_) => self.healings[fault].restored = Some(now),
+            Effect::PauseStorm(_) => {
+                self.storm(fault, 0);
                 self.healings[fault].restored = Some(now);
             }
             Effect::Rate(_) | Effect::BitErrors(_) => {

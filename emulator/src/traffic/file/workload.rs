@@ -11,10 +11,11 @@ use super::super::flow_file::{ListedFlow, read_flows};
 use super::super::flow_sizes::{FlowSizes, SizeRow};
 use super::super::network::Plant;
 use super::super::workload::{AllReduceWay, Run, Workload};
-use super::{Tables, codes};
+use super::codes;
 use crate::collective::{Directions, Exchange};
 use crate::engine::VertexId;
 use crate::scenario::codes as base;
+use crate::scenario::neighbours::Neighbours;
 
 /// Something that hosts do.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -164,7 +165,7 @@ pub(super) fn lower(
     raw: &[WorkloadFile],
     plant: &Plant,
     check: &mut Check<'_>,
-    tables: &mut Tables<'_, '_>,
+    beside: &mut Neighbours<'_, '_>,
 ) -> Vec<Workload> {
     let mut workloads: Vec<Workload> = Vec::new();
     for (index, file) in raw.iter().enumerate() {
@@ -188,7 +189,7 @@ pub(super) fn lower(
         }
         let named = lower_hosts(file, &path, plant, check);
         let hosts = named.as_ref().unwrap_or(&plant.hosts);
-        let mut lowering = Lowering { file, path: &path, plant, hosts, check, tables };
+        let mut lowering = Lowering { file, path: &path, plant, hosts, check, beside };
         if let Some(run) = lowering.run() {
             let bytes = lowering.bytes(&run);
             if named.is_some() {
@@ -259,7 +260,7 @@ struct Lowering<'a, 'c, 'd, 't, 'r> {
     plant: &'a Plant,
     hosts: &'a [VertexId],
     check: &'c mut Check<'d>,
-    tables: &'c mut Tables<'t, 'r>,
+    beside: &'c mut Neighbours<'t, 'r>,
 }
 
 impl Lowering<'_, '_, '_, '_, '_> {
@@ -324,20 +325,14 @@ impl Lowering<'_, '_, '_, '_, '_> {
     }
 
     fn table(&mut self, name: &str) -> Option<Arc<[ListedFlow]>> {
-        let neighbour = match (self.tables.read)(name) {
-            Ok(neighbour) => neighbour,
-            Err(message) => {
-                let path = format!("{}/run/flows", self.path);
-                self.check.error(base::BAD_NEIGHBOUR, &path, message);
-                return None;
-            }
-        };
+        let path = format!("{}/run/flows", self.path);
+        let neighbour = self.beside.read(name, &path, self.check)?;
         let host = |name: &str| {
             self.plant.vertex(name).filter(|vertex| self.plant.place_of(*vertex).is_some())
         };
         let (flows, mistakes) = read_flows(&neighbour.name, &neighbour.bytes, host);
         let good = mistakes.is_empty();
-        self.tables.mistakes.extend(mistakes);
+        self.beside.mistakes.extend(mistakes);
         good.then(|| flows.into())
     }
 

@@ -1,11 +1,13 @@
 //! What breaks: links go down, flows are led around them, and what has no way is given up.
 
-use lightloom_fabric::units::SimTime;
+use lightloom_fabric::units::{Picoseconds, SimTime};
 
 use super::super::TrafficError;
+use super::super::circuits::Circuits;
+use super::super::spot::Spot;
 use super::{Act, Felt, Story};
 use crate::engine::{BitErrors, FlowId, LinkChange, LinkId, VertexId};
-use crate::scenario::Effect;
+use crate::scenario::{Effect, Strike};
 use crate::steady::Stage;
 
 impl Story<'_> {
@@ -18,7 +20,7 @@ impl Story<'_> {
         links
     }
 
-    pub(super) fn strike(&mut self, fault: usize) {
+    pub(super) fn strike(&mut self, fault: usize) -> Result<(), TrafficError> {
         let links = self.links_of(fault);
         let mut on = vec![false; self.down.len()];
         links.iter().for_each(|link| on[link.index()] = true);
@@ -34,6 +36,8 @@ impl Story<'_> {
         self.felt[fault].struck = true;
         let now = self.engine.now();
         match self.strikes[fault].effect {
+            _ if self.is_of_control(fault) => return self.strike_control(fault),
+            Effect::Stuck => return self.stick(fault, true),
             Effect::Rate(rate) => links
                 .iter()
                 .for_each(|link| self.engine.change_link(now, *link, LinkChange::Rate(rate))),
@@ -44,9 +48,65 @@ impl Story<'_> {
             Effect::PauseStorm(priority) => self.storm(&links, 1 << priority),
             _ => {
                 self.darken(fault, true);
-                self.at(now + self.scenario.reroute_delay, Act::Reroute(Some(fault)));
+                self.at(now + self.reroute_delay(), Act::Reroute(Some(fault)));
             }
         }
+        Ok(())
+    }
+
+    fn is_of_control(&self, fault: usize) -> bool {
+        self.strikes[fault].targets.contains(&Spot::Control)
+    }
+
+    /// From a fault until flows are led around it, as the control plane is now.
+    fn reroute_delay(&self) -> Picoseconds {
+        let slower = |(strike, felt): (&Strike<Spot>, &Felt)| match strike.effect {
+            Effect::Slower(times) if felt.struck && felt.restored.is_none() => {
+                Some(u64::from(times))
+            }
+            _ => None,
+        };
+        let slowness: u64 = self.strikes.iter().zip(&self.felt).filter_map(slower).product();
+        self.scenario.reroute_delay * slowness
+    }
+
+    fn strike_control(&mut self, fault: usize) -> Result<(), TrafficError> {
+        if self.strikes[fault].effect == Effect::Down {
+            self.control_gone += 1;
+        }
+        Ok(())
+    }
+
+    /// What was postponed is done over.
+    fn repair_control(&mut self, fault: usize) -> Result<(), TrafficError> {
+        let now = self.engine.now();
+        self.felt[fault].restored = Some(now);
+        if self.strikes[fault].effect != Effect::Down {
+            return Ok(());
+        }
+        self.control_gone -= 1;
+        if self.control_gone == 0 {
+            let when = now + self.reroute_delay();
+            let postponed = std::mem::take(&mut self.postponed);
+            postponed.into_iter().for_each(|fault| self.at(when, Act::Reroute(fault)));
+        }
+        Ok(())
+    }
+
+    /// Hosts keep the circuit they hold, or obey again.
+    fn stick(&mut self, fault: usize, stuck: bool) -> Result<(), TrafficError> {
+        let plant = &self.scenario.plant;
+        let of_spot = |spot: &Spot| match spot {
+            Spot::Host(host) => plant.place_of(*host),
+            _ => None,
+        };
+        let hosts: Vec<u32> = self.strikes[fault].targets.iter().filter_map(of_spot).collect();
+        for host in hosts {
+            let set = |circuits: &mut Circuits| circuits.set_stuck(host as usize, stuck);
+            let next = self.circuits.as_mut().and_then(set);
+            self.follow(next)?;
+        }
+        Ok(())
     }
 
     /// Hosts at the ends of these links keep asking for pauses of these priorities, or let go.
@@ -96,9 +156,14 @@ impl Story<'_> {
         }
     }
 
-    pub(super) fn repair(&mut self, fault: usize) {
+    pub(super) fn repair(&mut self, fault: usize) -> Result<(), TrafficError> {
         let now = self.engine.now();
         match self.strikes[fault].effect {
+            _ if self.is_of_control(fault) => return self.repair_control(fault),
+            Effect::Stuck => {
+                self.felt[fault].restored = Some(now);
+                return self.stick(fault, false);
+            }
             Effect::Rate(_) | Effect::BitErrors(_) => {
                 for link in self.links_of(fault) {
                     self.engine.change_link(now, link, LinkChange::Healthy);
@@ -109,7 +174,8 @@ impl Story<'_> {
             _ => self.darken(fault, false),
         }
         self.felt[fault].restored.get_or_insert(now);
-        self.at(now + self.scenario.reroute_delay, Act::Reroute(None));
+        self.at(now + self.reroute_delay(), Act::Reroute(None));
+        Ok(())
     }
 
     /// Leads flows around what is dark, gives up those that will never have a way, and begins what could
