@@ -11,10 +11,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
-use lightloom_daemon::controller::{Apply, Request};
+use lightloom_daemon::change::Mode;
+use lightloom_daemon::controller::{Answer, Apply, Request};
 use lightloom_daemon::record::TxnResult;
 use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::state::{DeviceName, Fabric, Position, Slot};
+use lightloom_daemon::{bypass, desired};
 use lightloom_fabric::fault::Part;
 
 const NODES: u32 = 16;
@@ -87,6 +89,51 @@ fn a_fibre_without_light_between_modules_that_are_well_is_bypassed() {
         assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
         let broken = rig.look(faults).await;
         assert!(matches!(broken[..], [Part::Fibre(_)]), "{broken:?}");
+    });
+}
+
+/// A plan made without the node that the daemon went around: mode safe names it and says what to do.
+#[test]
+fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
+    let folder = tempfile::tempdir().unwrap();
+    let _modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let part = Part::Node(lightloom_fabric::id::NodeId(node_in_use()));
+        let answer = rig.fault(&[part], &[]).await;
+        rig.committed(&answer).await;
+        let known = rig.look(|runtime: &Runtime| runtime.broken()).await;
+        let broken = &known[&part.to_string()];
+        assert!(broken.why == "told by test" && broken.wall_ms > 0, "{known:?}");
+        assert!(matches!(rig.fault(&[part], &[]).await, Answer::NothingToDo { .. }));
+
+        let plan = first_plan(&installed(NODES));
+        let target = desired::paths(&plan, &rig.config).unwrap();
+        let apply = |mode| Apply {
+            target: target.clone(),
+            plan_sha256: bypass::sha256_of(&plan),
+            mode,
+            ..Apply::default()
+        };
+        let answer = rig.ask(Request::Apply(apply(Mode::Safe)), Some(plan.clone())).await;
+        let Answer::Refused { reasons } = &answer else { panic!("{answer:?}") };
+        assert!(reasons[0].starts_with(&format!("{part} is known to be broken: told by test")));
+        assert!(reasons[1].contains(&format!("`--fault {part}`")), "{reasons:?}");
+        let answer = rig.ask(Request::Apply(apply(Mode::Update)), Some(plan.clone())).await;
+        rig.committed(&answer).await;
+        assert!(
+            rig.look(|runtime: &Runtime| runtime.broken()).await.is_empty(),
+            "forgotten, as asked"
+        );
+        let never = rig.fault(&[], &[part]).await;
+        let said = format!("{part} is not known to be broken");
+        assert_eq!(never, Answer::NothingToDo { reasons: vec![said] });
+
+        // What was undone is known again.
+        let undo = Request::Rollback(lightloom_daemon::state::Txn(3));
+        let answer = rig.ask(undo, None).await;
+        rig.committed(&answer).await;
+        assert_eq!(rig.look(|runtime: &Runtime| runtime.broken()).await, known);
     });
 }
 

@@ -78,10 +78,11 @@ fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
                 let parts = vec![part];
                 let (broken, repaired) = if repaired { (vec![], parts) } else { (parts, vec![]) };
                 let asked = rig.asked();
+                let broken = broken.into_iter().map(|part| (part, "told".into())).collect();
                 let call = Call::Fault { asked, broken, repaired, answer };
                 rig.shared.calls.send(call).await.ok().unwrap();
                 let answer = receiver.await.unwrap();
-                if answer == Answer::Done {
+                if matches!(answer, Answer::Done | Answer::NothingToDo { .. }) {
                     continue;
                 }
                 rig.committed(&answer).await;

@@ -25,6 +25,7 @@ use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
 use crate::start::JOURNAL_FILE;
 use crate::state::{DeviceName, Fabric, Micros, Op, Position, Slot, Txn};
+use crate::tend::NoPreview;
 use crate::view::{self, DeviceBytes, Diff, DriftReport, Log, Status, Transaction};
 
 pub use body::{ApplyBody, DevicesBody, FaultBody, Last, TxnBody, Wait};
@@ -319,10 +320,14 @@ async fn bytes_of(
     let (sender, receiver) = oneshot::channel();
     let call = Call::Preview(device.clone(), ops, sender);
     shared.calls.send(call).await.map_err(|_| Problem::Gone)?;
-    let bytes = receiver.await.unwrap_or_else(|_| Err("the device's task is gone".into()));
-    let (requests, trouble) = match bytes {
+    let gone = || Err(NoPreview::NotNow("the device's task is gone".into()));
+    let (requests, trouble) = match receiver.await.unwrap_or_else(|_| gone()) {
         Ok(requests) => (requests.iter().map(|bytes| readable(bytes)).collect(), None),
-        Err(why) => (Vec::new(), Some(why)),
+        Err(NoPreview::NotNow(why)) => (Vec::new(), Some(why)),
+        // An apply would be refused by the device's driver in the same words.
+        Err(NoPreview::Refused(why)) => {
+            return Err(Problem::Refused(vec![format!("{device}: {why}")]));
+        }
     };
     Ok(DeviceBytes { device: device.to_string(), requests, trouble })
 }

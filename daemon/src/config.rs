@@ -47,8 +47,11 @@ pub mod codes {
     pub const BAD_LIMIT: Code = error("LL0604", "A limit is out of its range");
     /// A network listener without mutual TLS.
     pub const BAD_CLIENT: Code = error("LL0605", "A client certificate hash is not 64 hex digits");
+    /// A transceiver of a node or bundle that the fabric has not.
+    pub const NOT_INSTALLED: Code = error("LL0606", "A transceiver is no part of the fabric");
     /// All of them.
-    pub const ALL: &[Code] = &[SAME_NAME, NO_LEVER, DEFAULT_PASSWORD, BAD_LIMIT, BAD_CLIENT];
+    pub const ALL: &[Code] =
+        &[SAME_NAME, NO_LEVER, DEFAULT_PASSWORD, BAD_LIMIT, BAD_CLIENT, NOT_INSTALLED];
 }
 
 /// A daemon file that has been checked.
@@ -72,10 +75,16 @@ const DEVICES_MAX: usize = 65_536;
 /// Reads a daemon file: what to run, or every mistake in it.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<Config>, Vec<Diagnostic>) {
-    document::load(file, bytes, lower)
+    document::load(file, bytes, |file, check| lower(file, None, check))
 }
 
-fn lower(file: DaemonFile, check: &mut Check<'_>) -> Option<Config> {
+/// The same, held against the fabric that it names.
+#[must_use]
+pub fn load_for(file: &str, bytes: &[u8], installed: &Fabric) -> (Option<Config>, Vec<Diagnostic>) {
+    document::load(file, bytes, |file, check| lower(file, Some(installed), check))
+}
+
+fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) -> Option<Config> {
     let mut config = Config {
         inventory: inventory(&file.policies),
         drivers: BTreeMap::new(),
@@ -107,6 +116,9 @@ fn lower(file: DaemonFile, check: &mut Check<'_>) -> Option<Config> {
         config.add_modules(&format!("/modules/{index}"), modules, check);
     }
     config.check_levers(check);
+    if let Some(installed) = installed {
+        config.check_installed(installed, check);
+    }
     (!check.has_errors()).then_some(config)
 }
 
@@ -187,6 +199,36 @@ impl Config {
                 let limits = modules.limits.clone();
                 let file = DeviceFile { name, driver, limits, levers: Vec::new(), chaos: None };
                 self.add(path, file, check);
+            }
+        }
+    }
+
+    /// Transceivers that the fabric has no place for: a plan would never speak of them.
+    fn check_installed(&self, installed: &Fabric, check: &mut Check<'_>) {
+        let (nodes, bundles) = (installed.hbd.nodes(), installed.hbd.k());
+        let name = &installed.name;
+        let help = format!(
+            "the fabric `{name}` has nodes n0 to n{} with bundles b0 to b{} each",
+            nodes.saturating_sub(1),
+            bundles.saturating_sub(1)
+        );
+        let mut report = |path: &str, message: String| {
+            check.error(codes::NOT_INSTALLED, path, message).help(&help);
+        };
+        for (index, modules) in self.file.modules.iter().enumerate() {
+            let last = modules.nodes[1];
+            if last >= nodes {
+                report(&format!("/modules/{index}/nodes"), format!("n{last} is not in the fabric"));
+            }
+            if modules.bundles > bundles {
+                let message = format!("a node has no {} bundles in the fabric", modules.bundles);
+                report(&format!("/modules/{index}/bundles"), message);
+            }
+        }
+        for (index, device) in self.file.devices.iter().enumerate() {
+            let Ok(bundle) = device.name.parse::<BundleId>() else { continue };
+            if bundle.node.0 >= nodes || bundle.bundle >= bundles {
+                report(&format!("/devices/{index}/name"), format!("{bundle} is not in the fabric"));
             }
         }
     }

@@ -53,6 +53,12 @@ pub fn target(
     if document.get("phases").is_some() {
         return circuits(document, phase, config);
     }
+    if document.get("hbd").is_some() || document.get("reconfigurable").is_some() {
+        return Err(vec![
+            "this is a fabric file, not a plan: make one with `lightloom plan FABRIC -o plan.json`"
+                .into(),
+        ]);
+    }
     let plan: Plan = serde_json::from_value(document.clone())
         .map_err(|error| vec![format!("no plan: {error}")])?;
     let Some(installed) = installed else {
@@ -66,6 +72,9 @@ pub fn target(
 }
 
 fn prove(plan: &Plan, installed: &Installed) -> Result<(), Vec<String>> {
+    if plan.fabric_sha256 != installed.sha256 {
+        return Err(vec![other_fabric(plan, installed)]);
+    }
     let faults = FaultSet::of(&installed.hbd, plan.faults.iter().copied())
         .map_err(|error| vec![error.to_string()])?;
     check::check(installed, &faults, plan).map(|_| ()).map_err(|violations| {
@@ -77,6 +86,36 @@ fn prove(plan: &Plan, installed: &Installed) -> Result<(), Vec<String>> {
         }
         reasons
     })
+}
+
+/// What is known of the fabric that a plan is for, beside the one that is installed.
+fn other_fabric(plan: &Plan, installed: &Installed) -> String {
+    let bundles = || plan.transceivers.iter().map(|transceiver| transceiver.bundle);
+    let short = |sha256: &str| sha256.get(..12).unwrap_or(sha256).to_owned();
+    let theirs = (
+        bundles().map(|bundle| bundle.node.0 + 1).max().unwrap_or(0),
+        bundles().map(|bundle| bundle.bundle + 1).max().unwrap_or(0),
+        plan.metrics.gpus_total,
+    );
+    let hbd = &installed.hbd;
+    let ours = (hbd.nodes(), hbd.k(), u64::from(hbd.nodes()) * u64::from(hbd.gpus_per_node()));
+    let facts = |(nodes, bundles, gpus): (u32, u8, u64)| {
+        format!("{nodes} nodes, {bundles} bundles a node, {gpus} GPUs")
+    };
+    let hint = if theirs == ours {
+        ": the file was changed since, or it is another one of the same size"
+    } else {
+        ""
+    };
+    format!(
+        "the plan is for another fabric: one of {} (file {}), and this daemon drives `{}`: {} (file {}){hint}; make a \
+         plan for it with `lightloom plan`",
+        facts(theirs),
+        short(&plan.fabric_sha256),
+        installed.name,
+        facts(ours),
+        short(&installed.sha256),
+    )
 }
 
 /// Where the bundles of a plan that has been proven shall stand.

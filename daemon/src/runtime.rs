@@ -29,7 +29,7 @@ use crate::journal::{Damage, Journal};
 use crate::metrics::Metrics;
 use crate::record::{Asked, Record, TxnResult};
 use crate::state::{DeviceName, Micros, Op, Txn};
-use crate::tend::{FromDevice, ToDevice};
+use crate::tend::{FromDevice, NoPreview, ToDevice};
 
 /// A look at everything, by somebody who changes nothing.
 pub type Look = Box<dyn FnOnce(&Runtime) + Send>;
@@ -61,7 +61,7 @@ pub enum Call {
     /// A look.
     Look(Look),
     /// What operations would send to a device.
-    Preview(DeviceName, Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, String>>),
+    Preview(DeviceName, Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, NoPreview>>),
 }
 
 /// How a device is doing, beyond what the controller knows.
@@ -252,7 +252,10 @@ impl Runtime {
             Call::Preview(device, ops, answer) => {
                 let _ = match self.devices.get(&device) {
                     Some(task) => task.send(ToDevice::Preview(ops, answer)).map_err(|_| ()),
-                    None => answer.send(Err("no such device".into())).map_err(|_| ()),
+                    None => {
+                        let why = NoPreview::Refused("no such device".into());
+                        answer.send(Err(why)).map_err(|_| ())
+                    }
                 };
             }
         }

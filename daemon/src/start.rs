@@ -47,10 +47,12 @@ const DEFAULT_PASSWORDS: [&str; 4] = ["", "root", "admin", "password"];
 pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
     let config = checked(path, config::load)?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let installed = config.file.fabric.as_ref().map(|fabric| folder.join(fabric));
-    let installed =
-        installed.map(|path| checked(&path, lightloom_fabric::file::load)).transpose()?;
-    Ok((config, installed))
+    let Some(fabric) = config.file.fabric.as_ref().map(|fabric| folder.join(fabric)) else {
+        return Ok((config, None));
+    };
+    let installed = checked(&fabric, lightloom_fabric::file::load)?;
+    let config = checked(path, |shown, bytes| config::load_for(shown, bytes, &installed))?;
+    Ok((config, Some(installed)))
 }
 
 fn checked<T>(
@@ -64,10 +66,28 @@ fn checked<T>(
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let (value, mistakes) = load(&shown, &bytes);
-    value.with_context(|| {
-        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        lines.join("\n")
-    })
+    value.with_context(|| mistakes.iter().map(mistake).collect::<Vec<_>>().join("\n"))
+}
+
+/// Where, what, the line itself and how to mend it, as `lightloom validate` says it.
+fn mistake(mistake: &document::Diagnostic) -> String {
+    let mut text = mistake.to_string();
+    if let Some(place) = &mistake.place {
+        let line = place.excerpt.text.trim_end();
+        let (before, marked) = (place.excerpt.marked.start, place.excerpt.marked.len());
+        let before = line.get(..before).map_or(0, |text| text.chars().count());
+        let number = place.line.to_string();
+        let margin = " ".repeat(number.len());
+        let mark = "^".repeat(marked.clamp(1, 80));
+        text += &format!("\n {number} | {line}\n {margin} | {}{mark}", " ".repeat(before));
+        if !mistake.label.is_empty() {
+            text += &format!(" {}", mistake.label);
+        }
+    }
+    if let Some(help) = &mistake.help {
+        text += &format!("\n  = help: {help}");
+    }
+    text
 }
 
 /// How many records the journal holds, where there is one. Changes nothing, not even a torn tail.

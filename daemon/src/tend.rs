@@ -23,7 +23,16 @@ pub enum ToDevice {
     /// Nobody waits for this any more: start the connection afresh.
     Abandon(Ticket),
     /// Say what these would send.
-    Preview(Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, String>>),
+    Preview(Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, NoPreview>>),
+}
+
+/// Why it cannot be said what operations would send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoPreview {
+    /// They cannot be asked of this device at all.
+    Refused(String),
+    /// Nobody can tell now.
+    NotNow(String),
 }
 
 /// What a device's task tells the runtime.
@@ -94,7 +103,7 @@ async fn decline(
             }
             ToDevice::Abandon(_) => {}
             ToDevice::Preview(_, answer) => {
-                let _ = answer.send(Err("not connected".into()));
+                let _ = answer.send(Err(NoPreview::NotNow("not connected".into())));
             }
         }
     }
@@ -137,7 +146,7 @@ async fn serve(
             }
             ToDevice::Abandon(_) => {}
             ToDevice::Preview(ops, answer) => {
-                let _ = answer.send(driver.preview(&ops));
+                let _ = answer.send(driver.preview(&ops).map_err(NoPreview::Refused));
             }
         }
     }
@@ -148,7 +157,7 @@ async fn abandoned(ticket: Ticket, commands: &mut UnboundedReceiver<ToDevice>) {
         match commands.recv().await {
             Some(ToDevice::Abandon(abandoned)) if abandoned == ticket => return,
             Some(ToDevice::Preview(_, answer)) => {
-                let _ = answer.send(Err("busy with an operation".into()));
+                let _ = answer.send(Err(NoPreview::NotNow("busy with an operation".into())));
             }
             Some(_) => {}
             None => std::future::pending().await,

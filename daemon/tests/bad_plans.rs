@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use lightloom_daemon::{config, desired};
+use lightloom_daemon::{config, desired, start};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::seed::Seed;
@@ -45,7 +45,41 @@ fn a_good_plan_is_taken() {
 fn a_plan_for_another_fabric_is_refused() {
     for (nodes, job) in [(12, JOB), (20, JOB), (16, "{name: j, gpus: 16, tp: 8}")] {
         let error = said(&plan_for(&ring(nodes, job)), 15).unwrap_err();
-        assert!(error.contains("fabric"), "{nodes}: {error}");
+        let theirs = format!("one of {nodes} nodes, 2 bundles a node, {} GPUs", nodes * 4);
+        assert!(error.contains(&theirs), "{error}");
+        assert!(
+            error.contains("this daemon drives `r`: 16 nodes, 2 bundles a node, 64 GPUs"),
+            "{error}"
+        );
+        assert_eq!(error.contains("same size"), nodes == 16, "{error}");
+    }
+}
+
+#[test]
+fn a_fabric_file_is_no_plan_and_the_refusal_says_how_to_make_one() {
+    let fabric = json!({"name": "r", "hbd": {"khop": {"nodes": 16, "gpus_per_node": 4, "k": 2}}});
+    let error = said(&fabric, 15).unwrap_err();
+    assert!(error.contains("fabric file") && error.contains("lightloom plan"), "{error}");
+}
+
+/// Modules that the fabric has no place for, each with its place, code and way out.
+#[test]
+fn a_daemon_file_for_more_than_the_fabric_has_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "state_dir: /nowhere\nfabric: ring.yaml\nmodules:\n\
+        - {nodes: [0, 99], bundles: 9, serial: x}\ndevices:\n- {name: n200/b0, driver: {ocstrx: {serial: y}}}\n";
+    std::fs::write(folder.path().join("daemon.yaml"), file).unwrap();
+    let fabric = "name: r\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\n";
+    std::fs::write(folder.path().join("ring.yaml"), fabric).unwrap();
+    let error = start::read_files(&folder.path().join("daemon.yaml")).unwrap_err().to_string();
+    for line in [
+        "daemon.yaml:4:11: error[LL0606]: n99 is not in the fabric",
+        "daemon.yaml:4:29: error[LL0606]: a node has no 9 bundles in the fabric",
+        "daemon.yaml:6:10: error[LL0606]: n200/b0 is not in the fabric",
+        " 6 | - {name: n200/b0, driver: {ocstrx: {serial: y}}}",
+        "  = help: the fabric `r` has nodes n0 to n15 with bundles b0 to b1 each",
+    ] {
+        assert!(error.contains(line), "{line} is not in:\n{error}");
     }
 }
 

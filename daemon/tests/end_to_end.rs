@@ -387,6 +387,10 @@ fn bad_requests_are_refused_before_any_device_hears_of_them() {
             daemon.post("/v1/apply", &json!({"request_id": "x", "target": target}));
         assert_eq!(code, 422, "{answer}");
     }
+    // A dry run refuses what the switch's driver would refuse.
+    let (code, answer) = daemon.post("/v1/diff", &json!({"target": {"ocs0": {"1": 99}}}));
+    let said = json!(["ocs0: egress ports are 321 to 640, not 99"]);
+    assert_eq!((code, &answer["reasons"]), (422, &said), "{answer}");
     let plan = json!({"request_id": "p", "plan": {"schema": "lightloom.plan/v1"}});
     assert_eq!(daemon.post("/v1/apply", &plan).0, 422);
     assert_eq!(daemon.post("/v1/apply", &json!({"request_id": "", "target": {}})).0, 422);

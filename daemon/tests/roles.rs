@@ -20,10 +20,11 @@ use tokio_rustls::rustls::pki_types::{
 };
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-const VERBS: [(&str, &str, Role); 12] = [
+const VERBS: [(&str, &str, Role); 13] = [
     ("GET", "/v1/status", Role::Read),
     ("GET", "/v1/drift", Role::Read),
     ("GET", "/v1/journal", Role::Read),
+    ("GET", "/v1/log", Role::Read),
     ("GET", "/metrics", Role::Read),
     ("POST", "/v1/diff", Role::Plan),
     ("POST", "/v1/apply", Role::Apply),

@@ -21,7 +21,7 @@ use lightloom_daemon::{api::Shared, bypass, config, desired, start};
 use lightloom_emulator::device;
 use lightloom_emulator::device::serve::{Options, Server};
 use lightloom_fabric::fabric::Fabric as Installed;
-use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::seed::Seed;
 use lightloom_planner::khop::{Method, plan, to_document};
@@ -196,6 +196,16 @@ impl Rig {
         receiver.await.unwrap()
     }
 
+    /// Says that parts broke or work again.
+    pub(crate) async fn fault(&mut self, broken: &[Part], repaired: &[Part]) -> Answer {
+        let (answer, receiver) = oneshot::channel();
+        let broken = broken.iter().map(|part| (*part, "told by test".into())).collect();
+        let (asked, repaired) = (self.asked(), repaired.to_vec());
+        let call = Call::Fault { asked, broken, repaired, answer };
+        self.shared.calls.send(call).await.ok().unwrap();
+        receiver.await.unwrap()
+    }
+
     /// Waits for the transaction and demands that it is committed.
     pub(crate) async fn committed(&mut self, answer: &Answer) {
         let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
@@ -222,7 +232,8 @@ impl Rig {
 
     pub(crate) async fn adopt_all(&mut self) {
         let devices: Vec<DeviceName> = self.config.drivers.keys().cloned().collect();
-        assert_eq!(self.ask(Request::Adopt(devices), None).await, Answer::Done);
+        let answer = self.ask(Request::Adopt(devices), None).await;
+        assert!(matches!(answer, Answer::Adopted { .. }), "{answer:?}");
     }
 
     pub(crate) async fn apply_plan(&mut self, plan: &Plan) {

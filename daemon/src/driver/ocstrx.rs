@@ -57,7 +57,7 @@ impl OcsTrx {
         for (&slot, &position) in want {
             let group = usize::try_from(slot.0).ok().filter(|group| *group < group_count);
             let group = group.ok_or_else(|| format!("it has no switch group {slot}"))?;
-            paths[group] = path(position)?;
+            paths[group] = self.path(position)?;
             groups = groups.with(group);
         }
         self.last_transaction = self.last_transaction.wrapping_add(1).max(1);
@@ -65,6 +65,19 @@ impl OcsTrx {
         self.armed = Some((transaction, paths, groups));
         let arm = Arm { transaction, policy: self.policy, paths };
         Ok(vec![self.ask(&Wire::Arm(arm), Awaits::Armed)])
+    }
+
+    /// The path of a position, if this module has it.
+    fn path(&self, position: Position) -> Result<Path, String> {
+        let external = self.identity.map_or(8, |identity| identity.external_paths);
+        let path = u8::try_from(position.0).ok().and_then(Path::from_code);
+        let there = |path: &Path| path.external_number().is_none_or(|number| number <= external);
+        path.filter(there).ok_or_else(|| {
+            format!(
+                "it has no path {}: 1 to {external} are its external fibres, 15 loops back, 0 is dark",
+                position.0
+            )
+        })
     }
 
     fn switch(&mut self, moves: &[Move]) -> Result<Vec<Request>, String> {
@@ -202,11 +215,6 @@ impl Dialect for OcsTrx {
         let (vendor, part) = (text(&identity.vendor), text(&identity.part));
         format!("{vendor},{part},{},{major}.{minor}", text(&identity.serial))
     }
-}
-
-fn path(position: Position) -> Result<Path, String> {
-    let code = u8::try_from(position.0).ok();
-    code.and_then(Path::from_code).ok_or_else(|| format!("{position} is no path"))
 }
 
 fn worst(outcomes: &[PathOutcome]) -> Option<String> {
