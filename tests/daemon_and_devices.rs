@@ -137,6 +137,48 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
     });
 }
 
+/// Two cables plugged in the wrong way round: there is light everywhere, and it is somebody else's.
+#[test]
+fn crossed_cables_fail_qualification_and_name_both_neighbours() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let plan = first_plan(&installed(NODES));
+        let (one, other) = (plan.circuits[1], plan.circuits[3]);
+        let dark = Fabric::from_iter([one.a, one.b, other.a, other.b].map(|port| {
+            (DeviceName::from(port.bundle.to_string().as_str()), [(Slot(0), Position(15))].into())
+        }));
+        let answer =
+            rig.ask(Request::Apply(Apply { target: dark, ..Apply::default() }), None).await;
+        rig.committed(&answer).await;
+        let cross = format!("{} cross {} {}", one.a.bundle, one.a.path, other.a);
+        modules.fault(&cross);
+
+        let target = desired::paths(&plan, &rig.config).unwrap();
+        let apply = |mode| Apply { target: target.clone(), mode, ..Apply::default() };
+        let Answer::Accepted { txn } = rig.ask(Request::Apply(apply(Mode::Safe)), None).await
+        else {
+            panic!("not accepted")
+        };
+        let past = move |runtime: &Runtime| {
+            let mut history = runtime.controller.ledger().history.iter();
+            history.find(|past| past.txn == txn).cloned()
+        };
+        let past = rig.find("the end", past).await;
+        assert_eq!(past.result, TxnResult::RolledBack, "{:?}", past.parts);
+        let device = DeviceName::from(one.a.bundle.to_string().as_str());
+        let said = &past.parts[&device].detail;
+        let expected = format!("slot 0 is lit by {} and should be by {}", other.b, one.b);
+        assert!(said.contains(&expected), "{said}");
+        println!("{device}: {said}");
+
+        modules.fault(&cross);
+        let answer = rig.ask(Request::Apply(apply(Mode::Safe)), None).await;
+        rig.committed(&answer).await;
+    });
+}
+
 #[test]
 fn garbage_on_a_line_is_counted_and_survived() {
     let folder = tempfile::tempdir().unwrap();

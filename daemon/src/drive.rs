@@ -447,7 +447,15 @@ impl Drive {
         site: &impl Site,
         commands: &mut Vec<Command>,
     ) {
-        let neighbours = self.neighbours.get(&device).cloned().unwrap_or_default();
+        // Who should be seen: at the far ends of the fibres, unless the plan says otherwise.
+        let ends = step.end();
+        let lit = ends.iter().filter(|(_, to)| !to.is_dark());
+        let far = lit.filter_map(|(&slot, &to)| Some((slot, site.far_end(&device, slot, to)?)));
+        let mut neighbours: BTreeMap<Slot, String> =
+            far.map(|(slot, (far, _, position))| (slot, format!("{far}.{position}"))).collect();
+        neighbours.extend(
+            self.neighbours.get(&device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
+        );
         let (sharing, limits) = (site.sharing(&device), site.limits(&device));
         let mut mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
         mover.expect_no_light(unlit);

@@ -304,7 +304,9 @@ impl Mover {
     fn wrong_neighbour(&self, seen: &Observation) -> Option<String> {
         self.lit().find_map(|(slot, _)| {
             let (wanted, found) = (self.neighbours.get(&slot)?, seen.neighbours.get(&slot)?);
-            (wanted != found).then(|| format!("slot {slot} sees {found}, not {wanted}"))
+            (wanted != found).then(|| {
+                format!("slot {slot} is lit by {found} and should be by {wanted}: crossed cables?")
+            })
         })
     }
 

@@ -191,7 +191,7 @@ fn open_audit(folder: &Path) -> anyhow::Result<Audit> {
 fn drivers(config: &Config) -> anyhow::Result<BTreeMap<DeviceName, Box<dyn Driver>>> {
     let mut drivers = BTreeMap::new();
     for (index, (name, (file, chances))) in config.drivers.iter().enumerate() {
-        let driver = driver(file).with_context(|| format!("device {name}"))?;
+        let driver = driver(name, file).with_context(|| format!("device {name}"))?;
         drivers.insert(name.clone(), with_chaos(driver, *chances, index as u64));
     }
     Ok(drivers)
@@ -204,7 +204,7 @@ fn with_chaos(driver: Box<dyn Driver>, chances: Option<Chances>, index: u64) -> 
     }
 }
 
-fn driver(file: &DriverFile) -> anyhow::Result<Box<dyn Driver>> {
+fn driver(name: &DeviceName, file: &DriverFile) -> anyhow::Result<Box<dyn Driver>> {
     Ok(match file {
         DriverFile::Ocstrx(line) => {
             let policy = match line.policy {
@@ -214,7 +214,8 @@ fn driver(file: &DriverFile) -> anyhow::Result<Box<dyn Driver>> {
             };
             let path = line.serial.clone();
             let address = Address::Serial { path, bits_per_second: line.bits_per_second };
-            Box::new(StreamDriver::new(address, OcsTrx::new(policy, fresh_sequence())))
+            let dialect = OcsTrx::new(policy, fresh_sequence()).called(name.as_str());
+            Box::new(StreamDriver::new(address, dialect))
         }
         DriverFile::Scpi(file) => {
             let address = match (&file.tcp, &file.serial) {

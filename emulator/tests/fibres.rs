@@ -1,7 +1,8 @@
 //! Light travels the fibres of a fabric: it arrives where the far end sends it, and nowhere else.
 
-use lightloom_emulator::device::{AnyDevice, Device, Fault, Line, Port, Rack, load_beside};
+use lightloom_emulator::device::{AnyDevice, Device, Fault, Line, Port, Rack, Slot, load_beside};
 use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_firmware_api::message::LinkName;
 use lightloom_firmware_api::module::Hardware;
 use lightloom_firmware_api::time::Micros;
 
@@ -57,4 +58,43 @@ fn a_dead_module_answers_nothing() {
     assert!(out.is_empty());
     let AnyDevice::Transceiver(module) = rack.device_mut(slot) else { panic!("a module") };
     let _ = module.next_wakeup();
+}
+
+/// Gives every module its place as its name, as a host does that knows where it is.
+fn names(rack: &mut Rack) {
+    for index in 0..rack.devices().count() {
+        let AnyDevice::Transceiver(module) = rack.device_mut(Slot(index)) else { continue };
+        module.device_mut().optics_mut().set_link_name(LinkName(index as u32 + 1));
+    }
+    for index in 0..rack.devices().count() {
+        rack.apply(SimTime::START, Slot(index), Fault::Clear, &mut Vec::new());
+    }
+}
+
+fn neighbour(rack: &mut Rack, name: &str) -> (u32, u8) {
+    let slot = rack.slot(name).expect("a device");
+    let AnyDevice::Transceiver(module) = rack.device_mut(slot) else { panic!("a module") };
+    let seen = module.device_mut().optics_mut().neighbour(Micros(2_000_000), 0);
+    (seen.name.0, seen.path)
+}
+
+#[test]
+fn a_module_sees_the_name_of_who_sends_its_light_and_another_one_when_cables_are_crossed() {
+    let mut rack = rack();
+    names(&mut rack);
+    let name = |rack: &Rack, name: &str| rack.slot(name).expect("a device").0 as u32 + 1;
+    let (n1, n2, n3) = (name(&rack, "n1/b0"), name(&rack, "n2/b1"), name(&rack, "n3/b1"));
+    assert_eq!(neighbour(&mut rack, "n1/b0"), (n2, 1));
+    assert_eq!(neighbour(&mut rack, "n2/b1"), (n1, 1));
+    let slot = rack.slot("n1/b0").expect("a device");
+    let crossed: Fault = "cross 1 n2/b0.1".parse().expect("a fault");
+    assert_eq!(rack.objection(slot, crossed), None);
+    rack.apply(SimTime::START, slot, crossed, &mut Vec::new());
+    assert_eq!(neighbour(&mut rack, "n1/b0"), (n3, 1), "lit, but by another");
+    rack.apply(SimTime::START, slot, crossed, &mut Vec::new());
+    assert_eq!(neighbour(&mut rack, "n1/b0"), (n2, 1), "crossed twice is straight");
+    for wrong in ["cross 1 n2/b1.1", "cross 1 n9/b0.1", "cross 7 n2/b0.1", "cross 1 n1/b0.1"] {
+        let fault = wrong.parse().expect("a fault");
+        assert!(rack.objection(slot, fault).is_some(), "{wrong}");
+    }
 }

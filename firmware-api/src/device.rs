@@ -182,6 +182,7 @@ fn perform<'a, H: Hardware>(
             Reply::Done
         }
         Request::Status => Reply::Status(module.status(now)),
+        Request::Links => Reply::Links(module.links(now)),
         Request::SetDefault { password, paths } => {
             module.set_power_on_paths(now, password, paths)?;
             Reply::Done

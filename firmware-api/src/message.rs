@@ -68,6 +68,9 @@ pub enum Request<'a> {
     /// Where is the light, and how did the last change end? Clears nothing. Answered by
     /// [`Reply::Status`].
     Status,
+    /// What are you called, and who is at the far ends? Answered by [`Reply::Links`]. Only of modules
+    /// with [`Capabilities::NEIGHBOURS`].
+    Links,
     /// Store the paths taken at power-on. Answered by [`Reply::Done`].
     SetDefault {
         /// The module's host password.
@@ -105,6 +108,8 @@ pub enum Reply<'a> {
     Fired(FireReport),
     /// To [`Request::Status`].
     Status(StatusReport),
+    /// To [`Request::Links`].
+    Links(LinksReport),
     /// To any request: nothing was changed.
     Refused(Refusal),
 }
@@ -157,6 +162,8 @@ impl Capabilities {
     pub const FAST_FIRE: Self = Self(8);
     /// Each external path has a power tap.
     pub const TAPS: Self = Self(16);
+    /// It sends its link name over its light and shows the one that arrives.
+    pub const NEIGHBOURS: Self = Self(32);
 
     /// Whether all of `others` are present.
     #[must_use]
@@ -226,6 +233,33 @@ pub struct StatusReport {
     pub taps: [Power; 8],
     /// Light received by each lane.
     pub received: [Power; 8],
+}
+
+/// The name that a host gave to a module, as it is sent over the light. Zero is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkName(pub u32);
+
+impl LinkName {
+    /// No name, or nothing that arrives.
+    pub const NONE: Self = Self(0);
+}
+
+/// Who sends the light that arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its name; [`LinkName::NONE`] while nothing that can be read arrives.
+    pub name: LinkName,
+    /// The external path over which it sends.
+    pub path: u8,
+}
+
+/// A module's own name, and who is at the far end of each group's selected path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinksReport {
+    /// Its own, as the host wrote it since the last restart.
+    pub name: LinkName,
+    /// One a group.
+    pub neighbours: [Neighbour; GROUPS_MAX],
 }
 
 /// Why a request was refused. Nothing was changed by it.
@@ -315,6 +349,8 @@ pub mod command {
     pub const SET_DEFAULT: u8 = 0x14;
     /// [`super::Request::Reset`].
     pub const RESET: u8 = 0x15;
+    /// [`super::Request::Links`].
+    pub const LINKS: u8 = 0x16;
 }
 
 impl<'a> Request<'a> {
@@ -331,6 +367,7 @@ impl<'a> Request<'a> {
             Self::Status => command::STATUS,
             Self::SetDefault { .. } => command::SET_DEFAULT,
             Self::Reset => command::RESET,
+            Self::Links => command::LINKS,
         }
     }
 
@@ -341,7 +378,7 @@ impl<'a> Request<'a> {
     pub fn encode(&self, out: &mut PayloadBuffer) -> usize {
         let mut writer = Writer::new(out);
         match self {
-            Self::Hello | Self::Status | Self::Reset => {}
+            Self::Hello | Self::Status | Self::Reset | Self::Links => {}
             Self::Read { address, length } => {
                 address.encode(&mut writer);
                 writer.u8(*length);
@@ -383,6 +420,7 @@ impl<'a> Request<'a> {
             command::STATUS => Some(Self::Status),
             command::SET_DEFAULT => Self::decode_set_default(&mut reader),
             command::RESET => Some(Self::Reset),
+            command::LINKS => Some(Self::Links),
             _ => return Err(Refusal::UnknownCommand),
         };
         request.and_then(|request| reader.done(request)).ok_or(Refusal::Malformed)
@@ -454,6 +492,7 @@ impl<'a> Reply<'a> {
                 writer.codes(&report.outcomes, Outcome::code).codes(&report.active, Path::code);
             }
             Self::Status(report) => report.encode(&mut writer),
+            Self::Links(report) => report.encode(&mut writer),
             Self::Refused(refusal) => status = refusal.code(),
         }
         (status, writer.length())
@@ -483,6 +522,7 @@ impl<'a> Reply<'a> {
                 active: reader.codes(Path::from_code)?,
             }),
             command::STATUS => Self::Status(StatusReport::decode(&mut reader)?),
+            command::LINKS => Self::Links(LinksReport::decode(&mut reader)?),
             _ => return None,
         };
         reader.done(reply)
@@ -516,6 +556,24 @@ impl Identity {
             commit_max_us: reader.u32()?,
             power_low: Power(reader.u16()?),
         })
+    }
+}
+
+impl LinksReport {
+    fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.name.0);
+        for neighbour in &self.neighbours {
+            writer.u32(neighbour.name.0).u8(neighbour.path);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let name = LinkName(reader.u32()?);
+        let mut neighbours = [Neighbour::default(); GROUPS_MAX];
+        for neighbour in &mut neighbours {
+            *neighbour = Neighbour { name: LinkName(reader.u32()?), path: reader.u8()? };
+        }
+        Some(Self { name, neighbours })
     }
 }
 

@@ -26,7 +26,8 @@ pub use profile::{Application, Profile, Timing, padded};
 
 use crate::cmis::{Address, Registers, cdb, lower, page_b0, page10};
 use crate::message::{
-    Arm, ArmReport, FireReport, Identity, Power, Refusal, StatusReport, Transaction,
+    Arm, ArmReport, FireReport, Identity, LinkName, LinksReport, Power, Refusal, StatusReport,
+    Transaction,
 };
 use crate::path::{Groups, Path, Paths};
 use crate::time::Micros;
@@ -104,6 +105,7 @@ impl<H: Hardware> Module<H> {
         self.lost_signal_since = [None; LANES];
         self.now = now;
         self.hardware.set_transmitters(now, 0);
+        self.hardware.set_link_name(LinkName::NONE);
         self.write_defaults();
     }
 
@@ -439,6 +441,15 @@ impl<H: Hardware> Module<H> {
     pub fn status(&mut self, now: Micros) -> StatusReport {
         self.poll(now);
         self.status_now(now)
+    }
+
+    /// Its own name and its neighbours'. Clears nothing.
+    pub fn links(&mut self, now: Micros) -> LinksReport {
+        self.poll(now);
+        LinksReport {
+            name: LinkName(page_b0::LINK_NAME.get(&self.memory)),
+            neighbours: core::array::from_fn(|group| self.hardware.neighbour(now, group)),
+        }
     }
 
     fn status_now(&self, now: Micros) -> StatusReport {

@@ -3,8 +3,8 @@
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use lightloom_firmware_api::host::{Host, ReceiveError, Sequence, encode_request};
 use lightloom_firmware_api::message::{
-    Address, Arm, ArmReport, Capabilities, FireReport, Identity, Power, Refusal, Reply, Request,
-    StatusReport, Transaction, command,
+    Address, Arm, ArmReport, Capabilities, FireReport, Identity, LinkName, LinksReport, Neighbour,
+    Power, Refusal, Reply, Request, StatusReport, Transaction, command,
 };
 use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
 use proptest::prelude::*;
@@ -88,6 +88,18 @@ fn reply_encoding_unchanged() {
         assert_eq!(reply_bytes(&Reply::Refused(refusal)), (code, vec![]));
         assert_eq!(Reply::decode(command::ARM, code, &[]), Some(Reply::Refused(refusal)));
     }
+}
+
+#[test]
+fn links_encoding_unchanged() {
+    assert_eq!(Request::decode(0x16, &[]), Ok(Request::Links));
+    let mut links = LinksReport { name: LinkName(0x0102), ..LinksReport::default() };
+    links.neighbours[0] = Neighbour { name: LinkName(0x0304), path: 2 };
+    let (_, bytes) = reply_bytes(&Reply::Links(links));
+    assert_eq!(bytes.len(), 44);
+    assert_eq!(bytes[..10], [0, 0, 1, 2, 0, 0, 3, 4, 2, 0]);
+    assert_eq!(Reply::decode(command::LINKS, 0, &bytes), Some(Reply::Links(links)));
+    assert_eq!(Reply::decode(command::LINKS, 0, &bytes[..43]), None);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use lightloom_firmware_api::device::Device;
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, Kind};
 use lightloom_firmware_api::host::Host;
 use lightloom_firmware_api::message::{
-    Arm, FireReport, Power, Refusal, Reply, Request, StatusReport, Transaction,
+    Arm, FireReport, LinkName, Neighbour, Power, Refusal, Reply, Request, StatusReport, Transaction,
 };
 use lightloom_firmware_api::module::Module;
 use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
@@ -397,11 +397,24 @@ mod registers {
     }
 
     #[test]
+    fn a_link_name_is_kept_until_a_restart() {
+        let (mut module, now) = ready();
+        write(&mut module, now, 233, &0x0001_0203_u32.to_be_bytes());
+        assert_eq!(module.links(now).name, LinkName(0x0001_0203));
+        assert_eq!(module.links(now).neighbours, [Neighbour::default(); 8], "nobody sends one");
+        let mut seen = [1; 5];
+        module.read(now, Address::page(0xb0, 248), &mut seen).unwrap();
+        assert_eq!(seen, [0; 5]);
+        module.reset(now);
+        assert_eq!(module.links(now).name, LinkName::NONE);
+    }
+
+    #[test]
     fn the_page_announces_itself_with_a_checksum() {
         let (mut module, now) = ready();
         let mut head = [0; 16];
         module.read(now, Address::page(0xb0, 192), &mut head).unwrap();
-        assert_eq!(&head[..8], b"OCS1\x10\x01\x02\x1f");
+        assert_eq!(&head[..8], b"OCS1\x11\x01\x02\x3f");
         assert_eq!(head[8..14], [0, 70, 0, 30, 3, 232]);
         for sum in [checksum::PAGE_00, checksum::PAGE_01, checksum::PAGE_02, checksum::PAGE_B0] {
             assert!(sum.holds(&module), "{sum:?}");

@@ -3,10 +3,14 @@
 //! A fire acts once per wire transaction, so every arm takes a new number: one more than any the
 //! module has shown. A slot is a switch group, counted from 0; a position is a path code.
 
+use lightloom_fabric::id::{BundleId, NodeId};
+use lightloom_fabric::khop::Port;
+use lightloom_firmware_api::cmis::page_b0;
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Sequence, encode_request};
 use lightloom_firmware_api::message::{
-    Arm, Identity, Power, Reply, Request as Wire, StatusReport, Transaction,
+    Arm, Capabilities, Identity, LinkName, LinksReport, Neighbour, Power, Reply, Request as Wire,
+    StatusReport, Transaction,
 };
 use lightloom_firmware_api::path::{
     GROUPS_MAX, Groups, Outcome as PathOutcome, Path, Paths, Policy,
@@ -23,6 +27,10 @@ pub struct OcsTrx {
     sequence: u16,
     identity: Option<Identity>,
     status: Option<StatusReport>,
+    links: Option<LinksReport>,
+    /// What the module is to be called, and the start of it since which it is.
+    name: LinkName,
+    named: Option<u16>,
     armed: Option<(Transaction, Paths, Groups)>,
     last_transaction: u32,
 }
@@ -38,9 +46,40 @@ impl OcsTrx {
             sequence,
             identity: None,
             status: None,
+            links: None,
+            name: LinkName::NONE,
+            named: None,
             armed: None,
             last_transaction: 0,
         }
+    }
+
+    /// Calls the module by its bundle, so that its neighbours see who sends their light.
+    #[must_use]
+    pub fn called(mut self, device: &str) -> Self {
+        self.name = device.parse().map_or(LinkName::NONE, link_name);
+        self
+    }
+
+    fn knows_neighbours(&self) -> bool {
+        let capable = |identity: Identity| identity.capabilities.has(Capabilities::NEIGHBOURS);
+        self.name != LinkName::NONE && self.identity.is_some_and(capable)
+    }
+
+    /// A read; a module that has restarted is told its name first.
+    fn observe(&mut self) -> Vec<Request> {
+        let mut requests = Vec::new();
+        let boots = self.status.map(|status| status.boots);
+        if self.knows_neighbours() && self.named != boots {
+            let (name, address) = (self.name.0.to_be_bytes(), page_b0::LINK_NAME.at());
+            requests.push(self.ask(&Wire::Write { address, bytes: &name }, Awaits::Done));
+            self.named = boots;
+        }
+        requests.push(self.ask(&Wire::Status, Awaits::Positions));
+        if self.knows_neighbours() {
+            requests.push(self.ask(&Wire::Links, Awaits::Identity));
+        }
+        requests
     }
 
     fn ask(&mut self, wire: &Wire<'_>, awaits: Awaits) -> Request {
@@ -117,6 +156,10 @@ impl OcsTrx {
                 self.status = Some(*status);
                 Progress::Answered
             }
+            Reply::Links(links) => {
+                self.links = Some(*links);
+                Progress::Answered
+            }
             Reply::Armed(report) => match worst(&report.outcomes) {
                 None => Progress::Answered,
                 Some(why) => {
@@ -153,6 +196,8 @@ impl OcsTrx {
             if let Some(number) = path.external_number() {
                 let tap = status.taps[usize::from(number) - 1];
                 seen.power_mdbm.insert(slot, mdbm(tap));
+                let neighbour = self.links.and_then(|links| neighbour(links.neighbours[group]));
+                seen.neighbours.extend(neighbour.map(|port| (slot, port.to_string())));
             }
         }
         Some(seen)
@@ -163,13 +208,13 @@ impl Dialect for OcsTrx {
     fn hello(&mut self) -> Vec<Request> {
         self.host.reset();
         self.armed = None;
-        self.status = None;
+        (self.status, self.links, self.named) = (None, None, None);
         vec![self.ask(&Wire::Hello, Awaits::Identity), self.ask(&Wire::Status, Awaits::Positions)]
     }
 
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
         match op {
-            Op::Observe { .. } => Ok(vec![self.ask(&Wire::Status, Awaits::Positions)]),
+            Op::Observe { .. } => Ok(self.observe()),
             Op::Arm { want, .. } => {
                 let mut requests = self.arm(want)?;
                 requests.push(self.ask(&Wire::Status, Awaits::Positions));
@@ -217,6 +262,20 @@ impl Dialect for OcsTrx {
     }
 }
 
+/// A bundle as 32 bits: the node from 1 in the upper 24, the bundle in the lower 8. Zero for a node
+/// that is beyond them.
+fn link_name(bundle: BundleId) -> LinkName {
+    let node = bundle.node.0.saturating_add(1);
+    if node >= 1 << 24 { LinkName::NONE } else { LinkName(node << 8 | u32::from(bundle.bundle)) }
+}
+
+/// Who that is, if anybody.
+fn neighbour(seen: Neighbour) -> Option<Port> {
+    let [.., bundle] = seen.name.0.to_be_bytes();
+    let node = NodeId((seen.name.0 >> 8).checked_sub(1)?);
+    Some(Port { bundle: BundleId { node, bundle }, path: seen.path })
+}
+
 fn worst(outcomes: &[PathOutcome]) -> Option<String> {
     let good = |o: &&PathOutcome| matches!(o, PathOutcome::None | PathOutcome::Success);
     let (group, outcome) = outcomes.iter().enumerate().find(|(_, o)| !good(o))?;
@@ -237,6 +296,17 @@ fn mdbm(power: Power) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_come_back_as_they_were_given() {
+        for name in ["n0/b0", "n0/b7", "n719/b3", "n16777213/b255"] {
+            let bundle: BundleId = name.parse().expect(name);
+            let seen = Neighbour { name: link_name(bundle), path: 2 };
+            assert_eq!(neighbour(seen), Some(Port { bundle, path: 2 }), "{name}");
+        }
+        assert_eq!(neighbour(Neighbour::default()), None);
+        assert_eq!(link_name(BundleId { node: NodeId(u32::MAX), bundle: 0 }), LinkName::NONE);
+    }
 
     #[test]
     fn a_tenth_of_a_microwatt_is_minus_forty_dbm() {

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lightloom_fabric::khop::Port;
 use lightloom_fabric::units::Picoseconds;
 
 /// A share of events, in parts per million.
@@ -35,6 +36,8 @@ pub enum Fault {
     Dead,
     /// The fibre of this external path is pulled: no light either way.
     Unplug(u8),
+    /// The far ends of the fibres of this external path and of that port are swapped.
+    Cross(u8, Port),
     /// The switch element of a port (a group of a transceiver) does not move; of all, without
     /// one. The device says so.
     Stuck(Option<u16>),
@@ -58,7 +61,7 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a fault: write one of `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, \
-     `half-open`, `dead`, `unplug 1`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `reboot`, \
+     `half-open`, `dead`, `unplug 1`, `cross 1 n2/b0.2`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `reboot`, \
      `reboot-in-commit`, `clear`"
 )]
 pub struct FaultError(String);
@@ -97,6 +100,10 @@ impl FromStr for Fault {
             ("unplug", Some(path)) => {
                 path.parse().ok().filter(|path| (1..=8).contains(path)).map(Self::Unplug)
             }
+            ("cross", Some(path)) => words.next().and_then(|port| {
+                let path = path.parse().ok().filter(|path| (1..=8).contains(path))?;
+                Some(Self::Cross(path, port.parse().ok()?))
+            }),
             ("stuck", None) => Some(Self::Stuck(None)),
             ("stuck", Some(port)) => port.parse().ok().map(|port| Self::Stuck(Some(port))),
             ("lie", None) => Some(Self::Lie),
@@ -126,6 +133,7 @@ impl fmt::Display for Fault {
             Self::HalfOpen => f.write_str("half-open"),
             Self::Dead => f.write_str("dead"),
             Self::Unplug(path) => write!(f, "unplug {path}"),
+            Self::Cross(path, port) => write!(f, "cross {path} {port}"),
             Self::Stuck(None) => f.write_str("stuck"),
             Self::Stuck(Some(port)) => write!(f, "stuck {port}"),
             Self::Lie => f.write_str("lie"),
@@ -202,6 +210,7 @@ mod tests {
             "half-open",
             "dead",
             "unplug 2",
+            "cross 1 n2/b0.2",
             "stuck",
             "stuck 3",
             "lie",
@@ -219,8 +228,19 @@ mod tests {
 
     #[test]
     fn wrong_faults_show_the_right_ones() {
-        for text in ["", "lose", "lose 2", "lose 101%", "late 5", "stuck x", "slow 0", "lie 3", "x"]
-        {
+        for text in [
+            "",
+            "cross 1",
+            "cross 1 n2",
+            "lose",
+            "lose 2",
+            "lose 101%",
+            "late 5",
+            "stuck x",
+            "slow 0",
+            "lie 3",
+            "x",
+        ] {
             let error = text.parse::<Fault>().expect_err(text);
             assert!(error.to_string().contains("`reboot-in-commit`"));
         }

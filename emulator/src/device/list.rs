@@ -385,6 +385,11 @@ fn schedule(list: &mut DeviceList, file: &FaultFile, index: usize, check: &mut C
         }
     }
     if let (Some(fault), Some(slot)) = (fault, slot) {
+        if let Some(why) = list.rack.objection(slot, fault) {
+            check
+                .error(codes::BAD_VALUE, &format!("/faults/{index}/fault"), why)
+                .help("write it like `cross 1 n2/b0.2`, with ports of fibres of the `fabric`");
+        }
         list.rack.schedule(SimTime::START + file.at.0, slot, fault);
     }
 }

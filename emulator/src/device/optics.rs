@@ -3,7 +3,7 @@
 
 use lightloom_fabric::seed::{Seed, Stream};
 use lightloom_fabric::units::Picoseconds;
-use lightloom_firmware_api::message::Power;
+use lightloom_firmware_api::message::{LinkName, Neighbour, Power};
 use lightloom_firmware_api::module::{Hardware, Position};
 use lightloom_firmware_api::path::{GROUPS_MAX, Path, Paths};
 use lightloom_firmware_api::time::Micros;
@@ -23,8 +23,10 @@ pub struct Optics {
     /// Light arriving on external paths 1 to 8, in tenths of a microwatt, before faults, while the
     /// far end sends it.
     incoming: [f64; 8],
-    /// Whether it does.
+    /// Whether it does, and what it calls itself.
     far_end_sends: [bool; 8],
+    far_end_names: [Neighbour; 8],
+    link_name: LinkName,
     /// What part of the launched light comes back over the loopback.
     loopback_transmission: f64,
     transmitters: u8,
@@ -47,6 +49,8 @@ impl Optics {
             going: [None; GROUPS_MAX],
             incoming,
             far_end_sends: [true; 8],
+            far_end_names: [Neighbour::default(); 8],
+            link_name: LinkName::NONE,
             loopback_transmission,
             transmitters: 0,
             power_on,
@@ -63,12 +67,19 @@ impl Optics {
         self.incoming[usize::from(number) - 1] = f64::from(power.0);
     }
 
-    /// Whether the far end of external path `number` sends light this way from now on.
+    /// Whether the far end of external path `number` sends light this way from now on, and who it is.
     ///
     /// # Panics
     /// If `number` is not 1 to 8.
-    pub fn set_far_end(&mut self, number: u8, sends: bool) {
+    pub fn set_far_end(&mut self, number: u8, sends: bool, far_end: Neighbour) {
         self.far_end_sends[usize::from(number) - 1] = sends;
+        self.far_end_names[usize::from(number) - 1] = far_end;
+    }
+
+    /// What the host called this module since its last restart.
+    #[must_use]
+    pub const fn link_name(&self) -> LinkName {
+        self.link_name
     }
 
     /// Whether light leaves on external path `number`.
@@ -146,6 +157,16 @@ impl Hardware for Optics {
     fn transmitted(&self, _now: Micros, lane: usize) -> Power {
         let on = self.transmitters >> lane & 1 == 1;
         Power(if on { LAUNCH_TENTHS_UW as u16 } else { 0 })
+    }
+
+    fn set_link_name(&mut self, name: LinkName) {
+        self.link_name = name;
+    }
+
+    fn neighbour(&self, now: Micros, group: usize) -> Neighbour {
+        let number = self.true_path(now, group).and_then(Path::external_number);
+        let lit = number.filter(|&number| group == 0 && self.tap(now, number) > Power::default());
+        lit.map_or(Neighbour::default(), |number| self.far_end_names[usize::from(number) - 1])
     }
 
     fn temperature(&self, _now: Micros) -> i16 {

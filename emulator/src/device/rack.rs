@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lightloom_fabric::khop::Port as KhopPort;
 use lightloom_fabric::units::SimTime;
+use lightloom_firmware_api::message::Neighbour;
 
 use super::fault::Fault;
 use super::line::Faulty;
@@ -131,8 +133,10 @@ impl Rack {
             let Some(&(far, far_number)) = self.fibres.get(&(slot, number)) else { continue };
             let AnyDevice::Transceiver(near) = &self.devices[slot.0].1 else { return };
             let sends = near.device().sends(now, number);
+            let name = near.device().link_name();
             if let AnyDevice::Transceiver(far) = &mut self.devices[far.0].1 {
-                far.device_mut().optics_mut().set_far_end(far_number, sends);
+                let near = Neighbour { name, path: number };
+                far.device_mut().optics_mut().set_far_end(far_number, sends, near);
             }
         }
     }
@@ -142,8 +146,46 @@ impl Rack {
         self.faults.entry(at).or_default().push((slot, fault));
     }
 
+    /// Why `fault` cannot strike the device in `slot`.
+    #[must_use]
+    pub fn objection(&self, slot: Slot, fault: Fault) -> Option<String> {
+        let Fault::Cross(number, other) = fault else { return None };
+        let name = &self.devices[slot.0].0;
+        let Some(near) = self.fibres.get(&(slot, number)) else {
+            return Some(format!("no fibre is plugged into path {number} of {name}"));
+        };
+        let Some(end) = self.end(other).filter(|end| self.fibres.contains_key(end)) else {
+            return Some(format!("no fibre is plugged into {other}"));
+        };
+        (end == (slot, number) || end == *near)
+            .then(|| format!("{other} is an end of the same fibre"))
+    }
+
+    fn end(&self, port: KhopPort) -> Option<(Slot, u8)> {
+        Some((self.slot(&port.bundle.to_string())?, port.path))
+    }
+
+    /// Swaps the far ends of two fibres, as somebody does who plugs two cables the wrong way round. Done
+    /// again, it is undone. Nothing where [`Rack::objection`] has one.
+    fn cross(&mut self, now: SimTime, slot: Slot, (number, other): (u8, KhopPort)) {
+        if self.objection(slot, Fault::Cross(number, other)).is_some() {
+            return;
+        }
+        let Some(end) = self.end(other) else { return };
+        let (near_far, end_far) = (self.fibres[&(slot, number)], self.fibres[&end]);
+        for (a, b) in [((slot, number), end_far), (end, near_far)] {
+            self.fibres.extend([(a, b), (b, a)]);
+        }
+        for (slot, _) in [(slot, number), end, near_far, end_far] {
+            self.spread_light(now, slot);
+        }
+    }
+
     /// Lets a fault strike now.
     pub fn apply(&mut self, now: SimTime, slot: Slot, fault: Fault, out: &mut Vec<Output>) {
+        if let Fault::Cross(number, other) = fault {
+            return self.cross(now, slot, (number, other));
+        }
         self.devices[slot.0].1.apply(now, fault, out);
         self.called(now, slot);
     }

@@ -358,6 +358,9 @@ impl Server {
             Ok(fault) => {
                 let now = self.now();
                 let mut out = Vec::new();
+                if let Some(why) = slots.iter().find_map(|slot| self.rack.objection(*slot, fault)) {
+                    return format!("error: {why}");
+                }
                 for slot in slots {
                     self.rack.apply(now, slot, fault, &mut out);
                 }

@@ -5,7 +5,7 @@ use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_firmware_api::device::{Device as Firmware, LineCounters};
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, PAYLOAD_BYTES_MAX, Reassembler};
-use lightloom_firmware_api::message::{FireReport, Reply, command};
+use lightloom_firmware_api::message::{FireReport, LinkName, Reply, command};
 use lightloom_firmware_api::module::{Module, Profile};
 use lightloom_firmware_api::path::{Outcome, Path, Paths};
 use lightloom_firmware_api::time::Micros;
@@ -70,6 +70,12 @@ impl Transceiver {
     #[must_use]
     pub fn sends(&self, now: SimTime, number: u8) -> bool {
         self.firmware.module().hardware().sends(self.micros(now), number)
+    }
+
+    /// What the host called it since its last restart.
+    #[must_use]
+    pub const fn link_name(&self) -> LinkName {
+        self.firmware.module().hardware().link_name()
     }
 
     /// Where the light of `group` really goes; `None` while it moves.

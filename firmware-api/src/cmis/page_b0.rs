@@ -54,7 +54,7 @@ pub const MAGIC_TEXT: [u8; 4] = *b"OCS1";
 /// Layout version, major and minor nibble.
 pub const LAYOUT: Field<u8> = Field::byte(at(196));
 /// The layout this file describes.
-pub const LAYOUT_VERSION: u8 = 0x10;
+pub const LAYOUT_VERSION: u8 = 0x11;
 /// How many groups there are.
 pub const GROUPS: Field<u8> = Field::byte(at(197));
 /// How many external paths each group has.
@@ -77,6 +77,12 @@ pub const TRANSACTION: Number<u32> = Number::new(at(212));
 pub const POLICY: Field<Policy> = Field::byte(at(216));
 /// Power on each external path, 0.1 µW, path 1 first.
 pub const TAPS: U16s = U16s::new(at(217));
+/// The module's own link name; 0 after a restart. Since layout 1.1.
+pub const LINK_NAME: Number<u32> = Number::new(at(233));
+/// The link name that arrives over the selected path of group 0; 0 while none does. Since layout 1.1.
+pub const NEIGHBOUR_NAME: Number<u32> = Number::new(at(248));
+/// The external path over which that is sent. Since layout 1.1.
+pub const NEIGHBOUR_PATH: Field<u8> = Field::byte(at(252));
 /// Path taken at power-on by `group`; written only after the password.
 #[must_use]
 pub const fn power_on_path(group: usize) -> Field<Path> {

@@ -5,7 +5,7 @@ use super::{Hardware, Module};
 use crate::cmis::cdb::{self, Failure, Status};
 use crate::cmis::{Address, Code, Registers, RegistersMut, lower, page_b0, page10};
 use crate::frame::PAYLOAD_BYTES_MAX;
-use crate::message::{Arm, Refusal, Reply, Request, Transaction, command};
+use crate::message::{Arm, LinkName, Refusal, Reply, Request, Transaction, command};
 use crate::path::{Groups, Path};
 use crate::time::Micros;
 
@@ -28,6 +28,10 @@ impl<H: Hardware> Module<H> {
             (129, cdb::PAGE) => self.start_cdb(now),
             (160, page_b0::PAGE) => self.put_commit(now),
             (136..=143 | 152 | 212..=216, page_b0::PAGE) => self.put_arm(),
+            (236, page_b0::PAGE) => {
+                let name = LinkName(page_b0::LINK_NAME.get(&self.memory));
+                self.hardware.set_link_name(name);
+            }
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
 //! What a module's firmware needs of its optics: the trait a firmware team implements.
 
-use crate::message::Power;
+use crate::message::{LinkName, Neighbour, Power};
 use crate::path::{Path, Paths};
 use crate::time::Micros;
 
@@ -29,6 +29,13 @@ pub trait Hardware {
     fn set_transmitters(&mut self, now: Micros, lanes: u8);
     /// Light sent by `lane`.
     fn transmitted(&self, now: Micros, lane: usize) -> Power;
+    /// Sends this name from now on, over the light and beside the traffic; none after a restart.
+    /// For modules with [`crate::message::Capabilities::NEIGHBOURS`].
+    fn set_link_name(&mut self, _name: LinkName) {}
+    /// The name that arrives over the selected path of `group`, and the path it was sent over.
+    fn neighbour(&self, _now: Micros, _group: usize) -> Neighbour {
+        Neighbour::default()
+    }
     /// Case temperature in 1/256 °C.
     fn temperature(&self, now: Micros) -> i16;
     /// Supply voltage in 100 µV.

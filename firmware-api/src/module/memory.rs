@@ -41,7 +41,7 @@ impl Memory {
             (128..=232, 0x10) => true,
             (134..=135, cdb::PAGE) => false,
             (_, cdb::PAGE) => true,
-            (136..=143 | 152 | 160 | 212..=216, page_b0::PAGE) => true,
+            (136..=143 | 152 | 160 | 212..=216 | 233..=236, page_b0::PAGE) => true,
             (240..=247, page_b0::PAGE) => return Access::Locked,
             _ => false,
         };

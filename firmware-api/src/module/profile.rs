@@ -124,7 +124,8 @@ impl Profile {
             .and(Capabilities::LOOPBACK)
             .and(Capabilities::HOT)
             .and(Capabilities::FAST_FIRE)
-            .and(Capabilities::TAPS),
+            .and(Capabilities::TAPS)
+            .and(Capabilities::NEIGHBOURS),
         power_low: Power(1_000),
         los: Power(500),
         power_max_watts: 12,

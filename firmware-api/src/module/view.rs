@@ -148,6 +148,9 @@ impl<H: Hardware> Module<H> {
             page_b0::committed(group).set(memory, switch.committed[group]);
             page_b0::power_on_path(group).set(memory, power_on[group]);
         }
+        let neighbour = self.hardware.neighbour(now, 0);
+        page_b0::NEIGHBOUR_NAME.set(memory, neighbour.name.0);
+        page_b0::NEIGHBOUR_PATH.set(memory, neighbour.path);
         lower::BUSY_GROUPS.set(memory, switch.busy().0);
         let worst = switch.fire_outcomes.iter().copied().max_by_key(|outcome| outcome.code());
         let worst = worst.unwrap_or(Outcome::None);
