@@ -50,7 +50,7 @@ pub use port::PortCount;
 pub use probe::{Arrival, ArrivalLog, NoProbe, Probe, Way};
 pub use queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Pause, Queueing, Schedule};
 pub(crate) use route::Router;
-pub use route::{Route, RouteError};
+pub use route::{Choice, Route, RouteError};
 pub use run::{Engine, PacketCount};
 pub use settings::{EngineError, Settings};
 pub use switching::Switching;

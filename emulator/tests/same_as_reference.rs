@@ -6,9 +6,9 @@
 mod reference;
 
 use lightloom_emulator::engine::{
-    ArrivalLog, BitErrors, Buffer, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec,
-    Marking, Network, NetworkBuilder, Pause, Queueing, Role, Schedule, Settings, Switching,
-    VertexId,
+    ArrivalLog, BitErrors, Buffer, Choice, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId,
+    LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing, Role, Schedule, Settings,
+    Switching, VertexId,
 };
 use lightloom_emulator::transport::{Balance, Recovery, Transport, Window};
 use lightloom_fabric::seed::Seed;
@@ -136,13 +136,17 @@ fn settings(case: &Case, threads: usize) -> Settings {
     }
 }
 
-fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Vec<Vec<LinkId>>>) {
+/// The paths of a flow, and where switches choose for it.
+type Ways = (Vec<Vec<LinkId>>, Vec<Choice>);
+
+fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Ways>) {
     let settings = settings(case, threads);
     let mut engine = Engine::with_probe(network(case), settings, ArrivalLog::default()).unwrap();
     for flow in flows(case) {
         engine.add_flow(flow).unwrap();
     }
-    let paths = (0..case.flows.len()).map(|i| engine.paths(FlowId::from_index(i)).to_vec());
+    let ways = |flow| (engine.paths(flow).to_vec(), engine.choices(flow).to_vec());
+    let paths = (0..case.flows.len()).map(|i| ways(FlowId::from_index(i)));
     let paths = paths.collect();
     for (at, link, change) in changes(case, engine.network()) {
         engine.change_link(at, link, change);
@@ -195,7 +199,7 @@ fn changes(case: &Case, network: &Network) -> Vec<(SimTime, LinkId, LinkChange)>
     changes
 }
 
-fn run_reference(case: &Case, paths: Vec<Vec<Vec<LinkId>>>) -> Outcome {
+fn run_reference(case: &Case, paths: Vec<Ways>) -> Outcome {
     let network = network(case);
     let mut reference = Reference::new(&network, settings(case, 1));
     for (flow, paths) in flows(case).into_iter().zip(paths) {
@@ -296,6 +300,7 @@ fn case() -> impl Strategy<Value = Case> {
         2 => Just(Balance::PerFlow),
         1 => (2u16..5).prop_map(|paths| Balance::Spray { paths }),
         1 => (2u16..5).prop_map(|paths| Balance::AvoidMarked { paths }),
+        2 => Just(Balance::Adaptive),
         1 => (2u16..5, 100u64..3_000).prop_map(|(paths, gap)| Balance::Flowlet {
             paths,
             gap: Picoseconds::from_nanos(gap),
@@ -363,10 +368,12 @@ fn the_cases_contain_what_they_are_meant_to_test() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let (mut dropped, mut marked, mut lost, mut resent, mut gated) = (0, 0, 0, 0, 0);
-    let (mut trimmed, mut pauses) = (0, 0);
+    let (mut trimmed, mut pauses, mut chosen) = (0, 0, 0);
     for _ in 0..600 {
         let case = case().new_tree(&mut runner).unwrap().current();
-        let (outcome, _) = run_engine(&case, 1);
+        let (outcome, ways) = run_engine(&case, 1);
+        let choices = ways.iter().flat_map(|(_, choices)| choices);
+        chosen += choices.filter(|choice| choice.links.len() > 1).count();
         dropped += outcome.totals.dropped;
         marked += outcome.totals.marked;
         lost += outcome.totals.lost;
@@ -379,5 +386,6 @@ fn the_cases_contain_what_they_are_meant_to_test() {
     for (what, count) in counts.into_iter().chain([("trimmed", trimmed), ("paused", pauses)]) {
         assert!(count > 100, "only {count} packets {what}");
     }
+    assert!(chosen > 20, "only {chosen} switches choose");
     assert!(resent > 100 && gated > 10, "{resent} sent again, {gated} flows gated");
 }

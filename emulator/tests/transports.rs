@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_emulator::engine::{
-    Engine, FlowId, FlowSpec, LinkSpec, NetworkBuilder, Role, Settings, VertexId,
+    Engine, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Role, Settings, VertexId,
 };
 use lightloom_emulator::topology::LeafSpine;
 use lightloom_emulator::transport::{
@@ -123,6 +123,14 @@ fn dcqcn_converges_to_fair_rates() {
 
 /// Four hosts on one leaf send to four on another over four spines: last end and drops.
 fn four_over_four(balance: Balance, recovery: Recovery) -> (f64, u64) {
+    let mut engine = leaf_spine(balance, recovery);
+    engine.run(millis(100));
+    let last = engine.records().map(|record| record.end.unwrap()).max().unwrap();
+    let alone = 2_000 * 4 * 81_920;
+    (last.0 as f64 / alone as f64, engine.packets().dropped)
+}
+
+fn leaf_spine(balance: Balance, recovery: Recovery) -> Engine {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1))
         .with_queue(Bytes(400 * PACKET), Bytes(MARK_FROM_PACKETS * PACKET));
     let shape =
@@ -137,10 +145,7 @@ fn four_over_four(balance: Balance, recovery: Recovery) -> (f64, u64) {
     for host in 0..4 {
         engine.add_flow(FlowSpec::new(hosts[host], hosts[host + 4], size)).unwrap();
     }
-    engine.run(millis(100));
-    let last = engine.records().map(|record| record.end.unwrap()).max().unwrap();
-    let alone = 2_000 * 4 * 81_920;
-    (last.0 as f64 / alone as f64, engine.packets().dropped)
+    engine
 }
 
 #[test]
@@ -152,4 +157,21 @@ fn spraying_fills_all_paths_where_one_path_a_flow_collides() {
     assert!(per_flow > 1.9, "the seed makes two flows share a spine: {per_flow}");
     assert!(spray < 1.4 && avoid < 1.3, "{spray} {avoid}");
     assert_eq!(dropped, 0);
+}
+
+#[test]
+fn switches_that_choose_fill_all_paths_and_go_around_a_dark_link_of_their_own() {
+    let selective = Recovery::SelectiveRepeat { reordering: 300 };
+    let (adaptive, dropped) = four_over_four(Balance::Adaptive, selective);
+    assert!(adaptive < 1.1, "{adaptive}");
+    assert_eq!(dropped, 0);
+    let mut engine = leaf_spine(Balance::Adaptive, selective);
+    let [_, uplink, ..] = engine.choices(FlowId(0))[0].links[..] else { panic!("four spines") };
+    engine.change_link(SimTime(50_000_000), uplink, LinkChange::Down);
+    engine.run(millis(100));
+    let packets = engine.packets();
+    assert!(engine.records().all(|record| record.end.is_some()));
+    // What waited for the link and was on it; nothing came to it later.
+    assert_eq!(packets.retransmitted, packets.lost);
+    assert!((1..60).contains(&packets.lost), "{}", packets.lost);
 }

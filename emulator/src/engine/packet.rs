@@ -87,6 +87,12 @@ impl Packet {
     pub(crate) const fn advanced(self) -> Self {
         Self { what: self.what + 1, ..self }
     }
+    /// The packet with another rest of its way.
+    #[inline(always)]
+    pub(crate) const fn led_to(self, cursor: u32) -> Self {
+        let rest = self.what & !(MOST_CURSORS as u64 - 1);
+        Self { what: rest | cursor as u64, ..self }
+    }
     #[inline(always)]
     pub(crate) const fn sequence(&self) -> u32 {
         (self.what >> CURSOR_BITS) as u32 & (u32::MAX >> 1)

@@ -131,6 +131,11 @@ impl Line {
         Bytes((waiting * u128::from(self.rate.0) / 8_000_000_000_000) as u64)
     }
 
+    fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
+        let sizes = (Bytes(self.size(packet)), header);
+        Switching::CutThrough.head_start((rate, self.rate), sizes).get()
+    }
+
     #[cold]
     fn unusual(&self, size: u64) -> u64 {
         self.rate.time_for(Bytes(size)).get()
@@ -243,6 +248,18 @@ impl Port {
     #[inline(always)]
     pub(crate) fn delay(&self) -> u64 {
         self.line.delay
+    }
+
+    /// How long before its last bit `packet`, which came in at `rate`, may be sent by a switch that cuts
+    /// through.
+    #[inline(always)]
+    pub(crate) fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
+        self.line.head_start(packet, rate, header)
+    }
+
+    /// How long `bytes` take to send, in picoseconds.
+    pub(crate) fn time_for(&self, bytes: u64) -> u64 {
+        self.line.unusual(bytes)
     }
 
     /// Does what a pause frame asks. Returns whether something may go on.
@@ -400,9 +417,9 @@ impl Sending<'_> {
 
     /// How long before its last bit `packet`, which came in at `rate`, may be sent by a switch that cuts
     /// through.
+    #[inline(always)]
     pub(crate) fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
-        let rates = (rate, self.line.rate);
-        Switching::CutThrough.head_start(rates, (Bytes(self.line.size(packet)), header)).get()
+        self.line.head_start(packet, rate, header)
     }
 
     /// Puts the port down.

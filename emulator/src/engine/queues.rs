@@ -97,6 +97,11 @@ impl Queues {
         self.classes[class].bytes
     }
 
+    /// What waits in all classes, in bytes.
+    pub(super) fn all_bytes(&self) -> u64 {
+        self.classes.iter().map(|class| class.bytes).sum()
+    }
+
     pub(super) fn packets(&self) -> usize {
         self.classes.iter().map(|class| class.queue.len()).sum()
     }

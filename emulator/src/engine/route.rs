@@ -51,6 +51,16 @@ pub(crate) struct FlowName {
     number: u32,
 }
 
+/// Where a packet may choose among several links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The vertex that chooses.
+    pub at: VertexId,
+    /// What it chooses from. Equal backlogs are told apart by the number of the packet: the `n`th begins to look
+    /// at place `n` modulo their number.
+    pub links: Vec<LinkId>,
+}
+
 const FAR: u16 = u16::MAX;
 
 /// Finds routes over the links that are up.
@@ -138,29 +148,77 @@ impl Router {
         }
         let root = self.root_of(network, to, plane);
         self.measure(network, root, plane);
-        let distances = &self.distances[&(root, plane)];
         let mut path = Vec::new();
         let mut at = from;
         while at != root {
-            let here = distances[at.index()];
-            let closer = |next: VertexId| {
-                let there = distances[next.index()];
-                there < here
-                    && (there == 0 || network.role(next).forwards())
-                    && (here == FAR || there + 1 == here)
-            };
-            let choices = self.usable(network, at, plane, closer);
-            if choices.is_empty() || here == FAR {
+            let links = self.leading_on(network, at, (root, to), plane);
+            if links.is_empty() || self.distances[&(root, plane)][at.index()] == FAR {
                 return Err(unreachable);
             }
-            path.push(pick(&choices));
+            path.push(pick(&links));
             at = network.link(path[path.len() - 1]).to;
         }
         if root != to {
-            let last = self.usable(network, root, plane, |next| next == to);
-            path.push(pick(&last));
+            path.push(pick(&self.leading_on(network, root, (root, to), plane)));
         }
         Ok(path)
+    }
+
+    /// Where packets of the flow of this name may choose, farthest first: each vertex on a shortest path after
+    /// the first link of `path`, with the links that lead on, in an order drawn for the flow. Nothing where
+    /// there is nothing to choose from.
+    pub(crate) fn choices(
+        &mut self,
+        network: &Network,
+        name: FlowName,
+        (route, path): (&Route, &[LinkId]),
+    ) -> Vec<Choice> {
+        let plane = match route {
+            Route::Links(_) => return Vec::new(),
+            Route::Shortest => None,
+            Route::Within(plane) => Some(*plane),
+        };
+        let to = name.ends.1;
+        let root = self.root_of(network, to, plane);
+        self.measure(network, root, plane);
+        let ends = u64::from(name.ends.0.0) << 32 | u64::from(to.0);
+        let mut draw = Seed(self.seed.stream("ecmp", ends).next_u64())
+            .stream("choices", u64::from(name.number));
+        let mut choices: Vec<Choice> = Vec::new();
+        let mut next = VecDeque::from([network.link(path[0]).to]);
+        while let Some(at) = next.pop_front() {
+            if at == to || choices.iter().any(|choice| choice.at == at) {
+                continue;
+            }
+            let mut links = self.leading_on(network, at, (root, to), plane);
+            for last in (1..links.len()).rev() {
+                links.swap(last, (draw.next_u64() % (last as u64 + 1)) as usize);
+            }
+            next.extend(links.iter().map(|link| network.link(*link).to));
+            choices.push(Choice { at, links });
+        }
+        choices
+    }
+
+    /// The links from `at` on shortest paths by way of `root`, whose distances are known.
+    fn leading_on(
+        &self,
+        network: &Network,
+        at: VertexId,
+        (root, to): (VertexId, VertexId),
+        plane: Option<Plane>,
+    ) -> Vec<LinkId> {
+        if at == root {
+            return self.usable(network, at, plane, |next| next == to);
+        }
+        let distances = &self.distances[&(root, plane)];
+        let here = distances[at.index()];
+        self.usable(network, at, plane, |next| {
+            let there = distances[next.index()];
+            there < here
+                && (there == 0 || network.role(next).forwards())
+                && (here == FAR || there + 1 == here)
+        })
     }
 
     fn usable(

@@ -15,6 +15,7 @@
 //! A host's data waits in its memory, not in the port: whenever a port is free, the flows that want
 //! to use it take turns, a packet each. Acknowledgements go before them, straight into the port.
 
+mod choosing;
 mod fifo;
 mod host;
 mod queued;
@@ -39,6 +40,10 @@ use crate::transport::{Receiver, Sender};
 /// Ends a route: the packet is delivered to the end of a flow whose number stands in the other bits.
 pub(crate) const DELIVER: u32 = 1 << 31;
 
+/// Where a packet may go on by several ports. The other bits tell by how many; after it come, for each, the port
+/// and where the rest of the way by it begins.
+pub(crate) const CHOICE: u32 = 1 << 30;
+
 /// What all shards read and none writes while a window runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
@@ -48,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) acknowledgement_bytes: u16,
     pub(crate) header_bytes: u16,
     pub(crate) switching: Switching,
+    /// Switches may have to choose.
+    pub(crate) chooses: bool,
     /// Between the arrival of a packet at a host and what it does because of it, in picoseconds.
     pub(crate) host_delay: u64,
 }
@@ -302,6 +309,8 @@ impl<P: Probe> Shard<P> {
                     self.advance_host(shared, vertex, span);
                 } else if let Some(switch) = self.switches[vertex].take() {
                     self.advance_queued(shared, vertex, span, switch);
+                } else if shared.chooses {
+                    self.advance_choosing(shared, vertex, span);
                 } else if shared.switching == Switching::CutThrough {
                     self.advance_switch::<true>(shared, vertex, span);
                 } else {

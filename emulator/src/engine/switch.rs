@@ -164,6 +164,13 @@ impl Switch {
         }
     }
 
+    /// Bytes that wait at `place` or are being sent there, while ports are worked off together.
+    pub(crate) fn holds(&self, place: u32) -> u64 {
+        let place = place as usize;
+        let sending = if self.ends[place] == IDLE { 0 } else { self.sending[place].size };
+        u64::from(sending) + self.ports[place].all_bytes()
+    }
+
     /// Packets that wait at `place`.
     #[inline(always)]
     pub(crate) fn waiting_at(&self, place: u32) -> usize {

@@ -88,6 +88,8 @@ pub enum BalanceFile {
     Flowlet(FlowletFile),
     /// Packets take turns over paths, but a path that marked one misses its next turn.
     AvoidMarked(PathsFile),
+    /// Switches send each packet by the port with the least before it, among those on shortest paths that are up.
+    Adaptive,
 }
 
 /// Over how many paths.
@@ -177,6 +179,7 @@ fn balance(raw: BalanceFile) -> Balance {
         BalanceFile::Spray(PathsFile { paths }) => Balance::Spray { paths },
         BalanceFile::Flowlet(FlowletFile { paths, gap }) => Balance::Flowlet { paths, gap: gap.0 },
         BalanceFile::AvoidMarked(PathsFile { paths }) => Balance::AvoidMarked { paths },
+        BalanceFile::Adaptive => Balance::Adaptive,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which of several equal paths the next packet takes.
 //!
-//! The choice is made where the flow begins, as an entropy value in the header is: switches only hash.
+//! The choice is made where the flow begins, as an entropy value in the header is: switches only hash, unless
+//! they choose themselves ([`Balance::Adaptive`]).
 //! All paths of a flow begin with the same link, so spreading begins at the first switch.
 //! Acknowledgements take the way back of the first path.
 
@@ -34,6 +35,10 @@ pub enum Balance {
         /// How many paths to draw.
         paths: u16,
     },
+    /// Switches choose: a packet of data goes by the port, among those on shortest paths that are up, with the
+    /// least before it, as time to send it (per-packet adaptive routing by output queue, as switches for
+    /// clusters of GPUs have it; what others' switches know of one another's queues is not modelled).
+    Adaptive,
 }
 
 impl Balance {
@@ -41,7 +46,7 @@ impl Balance {
     #[must_use]
     pub fn paths(self) -> u16 {
         match self {
-            Self::PerFlow => 1,
+            Self::PerFlow | Self::Adaptive => 1,
             Self::Spray { paths } | Self::Flowlet { paths, .. } | Self::AvoidMarked { paths } => {
                 paths.max(1)
             }
@@ -88,7 +93,7 @@ impl Balancer {
     #[inline]
     pub(crate) fn next(&mut self, now: u64, sequence: u32) -> u32 {
         match self.balance {
-            Balance::PerFlow => return self.cursors[0],
+            Balance::PerFlow | Balance::Adaptive => return self.cursors[0],
             Balance::Spray { .. } => self.step(),
             Balance::Flowlet { gap, .. } => {
                 if now > self.last_sent + gap.get() {

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use lightloom_emulator::engine::{
-    FlowSpec, LinkChange, LinkId, Marking, Network, Queueing, Settings, Switching,
+    Choice, FlowSpec, LinkChange, LinkId, Marking, Network, Queueing, Settings, Switching,
 };
 use lightloom_emulator::transport::{Balance, Recovery, Transport};
 use lightloom_fabric::seed::Seed;
@@ -98,7 +98,7 @@ struct Port {
 
 /// Why a packet is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
+enum Reason {
     Trimmed,
     Repair,
     Next,
@@ -107,6 +107,7 @@ enum Choice {
 struct Flow {
     spec: FlowSpec,
     paths: Vec<Vec<LinkId>>,
+    choices: Vec<Choice>,
     window: u32,
     per_message: u32,
     // sending end
@@ -206,13 +207,19 @@ impl<'a> Reference<'a> {
         }
     }
 
-    pub(crate) fn add_flow(&mut self, spec: FlowSpec, paths: Vec<Vec<LinkId>>, window: u32) {
+    pub(crate) fn add_flow(
+        &mut self,
+        spec: FlowSpec,
+        (paths, choices): (Vec<Vec<LinkId>>, Vec<Choice>),
+        window: u32,
+    ) {
         let number = self.flows.len();
         self.plan(spec.start.0, 2, number, 0, What::Start);
         self.flows.push(Flow {
             per_message: self.transport.packets_for(spec.message) as u32,
             spec,
             paths,
+            choices,
             window,
             started: false,
             acked: 0,
@@ -435,7 +442,7 @@ impl<'a> Reference<'a> {
             wire_bytes: packet.wire_bytes,
             flow: packet.flow,
         });
-        if let Some(next) = packet.way.pop_front() {
+        if let Some(next) = self.lead_on(link, &packet).or_else(|| packet.way.pop_front()) {
             self.enqueue(next, packet, Some(link));
         } else if self.host_delay == Picoseconds::ZERO {
             self.take_in(&packet);
@@ -443,6 +450,29 @@ impl<'a> Reference<'a> {
             let later = self.now + self.host_delay.0;
             self.plan(later, 4, link.index(), 0, What::TakeIn(packet));
         }
+    }
+
+    /// The link with the least before it, where the switch at the end of `link` chooses.
+    fn lead_on(&self, link: LinkId, packet: &Packet) -> Option<LinkId> {
+        let at = self.network.link(link).to;
+        let choices = &self.flows[packet.flow].choices;
+        let choice = choices.iter().find(|choice| choice.at == at && !packet.acknowledgement)?;
+        let mut links = choice.links.clone();
+        links.rotate_left(packet.sequence as usize % choice.links.len());
+        links.into_iter().min_by_key(|link| match self.ports[link.index()].down {
+            true => u64::MAX,
+            false => self.stands_before(*link),
+        })
+    }
+
+    /// How long everything takes that waits for a link or is being sent.
+    fn stands_before(&self, link: LinkId) -> u64 {
+        if self.has_queues(link) {
+            return self.network.link(link).spec.rate.time_for(Bytes(self.held(link))).0;
+        }
+        let port = &self.ports[link.index()];
+        let sending = port.sending.as_ref().map_or(0, |(_, until)| until - self.now);
+        sending + port.queue.iter().map(|(_, occupies)| occupies).sum::<u64>()
     }
 
     fn take_in(&mut self, packet: &Packet) {
@@ -625,28 +655,28 @@ impl<'a> Reference<'a> {
     }
 
     /// What the flow would send next, and whether that is a repair.
-    fn choose(&self, number: usize) -> Option<(u32, Choice)> {
+    fn choose(&self, number: usize) -> Option<(u32, Reason)> {
         let released = self.released(number).saturating_mul(self.flows[number].per_message);
         let flow = &self.flows[number];
         let missing = |sequence: &u32| *sequence >= flow.acked && !flow.held.contains(sequence);
         if let Some(&trimmed) = flow.trimmed.iter().find(|sequence| missing(sequence)) {
-            return Some((trimmed, Choice::Trimmed));
+            return Some((trimmed, Reason::Trimmed));
         }
         if let Some(&repair) = flow.to_repair.iter().find(|sequence| missing(sequence)) {
-            return Some((repair, Choice::Repair));
+            return Some((repair, Reason::Repair));
         }
         let resent_and_held =
             |sequence: &u32| *sequence < flow.sent && flow.held.contains(sequence);
         let next = (flow.next..released).find(|sequence| !resent_and_held(sequence))?;
-        (next - flow.acked < flow.window).then_some((next, Choice::Next))
+        (next - flow.acked < flow.window).then_some((next, Reason::Next))
     }
 
-    fn send_now(&mut self, number: usize, sequence: u32, choice: Choice) {
+    fn send_now(&mut self, number: usize, sequence: u32, choice: Reason) {
         let flow = &mut self.flows[number];
-        if choice == Choice::Trimmed {
+        if choice == Reason::Trimmed {
             while flow.trimmed.pop_front().is_some_and(|first| first != sequence) {}
             flow.resent += 1;
-        } else if choice == Choice::Repair {
+        } else if choice == Reason::Repair {
             flow.to_repair.retain(|other| *other > sequence);
             flow.resent += 1;
         } else {
@@ -667,7 +697,7 @@ impl<'a> Reference<'a> {
         let flow = &mut self.flows[number];
         let count = flow.paths.len();
         match self.transport.balance {
-            Balance::PerFlow => {}
+            Balance::PerFlow | Balance::Adaptive => {}
             Balance::Spray { .. } => flow.turn = (flow.turn + 1) % count,
             Balance::Flowlet { gap, .. } => {
                 if now > flow.last_sent + gap.0 {
@@ -697,7 +727,9 @@ impl<'a> Reference<'a> {
         } else {
             self.transport.packet().0
         };
-        let mut way: VecDeque<_> = flow.paths[path].iter().copied().collect();
+        let chosen_on_the_way = !flow.choices.is_empty();
+        let known = if chosen_on_the_way { 1 } else { usize::MAX };
+        let mut way: VecDeque<_> = flow.paths[path].iter().copied().take(known).collect();
         let first = way.pop_front().expect("a path has links");
         let packet = Packet {
             flow: number,

@@ -61,6 +61,13 @@ impl Reference<'_> {
         .sum()
     }
 
+    /// What waits for a link or is being sent.
+    pub(super) fn held(&self, link: LinkId) -> u64 {
+        let port = &self.queues[link.index()];
+        let waiting: u64 = port.waiting.iter().flatten().map(|(packet, _)| packet.wire_bytes).sum();
+        waiting + port.sending.flatten().map_or(0, |(_, size, _)| size)
+    }
+
     fn queued(&self, link: LinkId, priority: u8) -> u64 {
         let queue = &self.queues[link.index()].waiting[usize::from(priority)];
         queue.iter().map(|(packet, _)| packet.wire_bytes).sum()

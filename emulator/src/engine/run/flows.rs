@@ -2,6 +2,8 @@
 
 use lightloom_fabric::units::{Bytes, SimTime};
 
+use rustc_hash::FxHashMap;
+
 use super::Engine;
 use crate::engine::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 use crate::engine::layout::Place;
@@ -10,10 +12,12 @@ use crate::engine::packet::MOST_CURSORS;
 use crate::engine::port::wire_bytes;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
-use crate::engine::route::{FlowName, Route, RouteError};
+use crate::engine::route::{Choice, FlowName, Route, RouteError};
 use crate::engine::settings::EngineError;
-use crate::engine::shard::DELIVER;
-use crate::transport::{Balancer, Controller, Load, Path, Receiver, Sender, Transport, Window};
+use crate::engine::shard::{CHOICE, DELIVER};
+use crate::transport::{
+    Balance, Balancer, Controller, Load, Path, Receiver, Sender, Transport, Window,
+};
 
 #[derive(Clone, Debug)]
 pub(super) struct FlowState {
@@ -24,6 +28,8 @@ pub(super) struct FlowState {
     pub(super) batch: Option<BatchId>,
     pub(super) route: Route,
     pub(super) paths: Vec<Vec<LinkId>>,
+    /// Where switches choose, farthest first; then the first path is only that of the acknowledgements.
+    pub(super) choices: Vec<Choice>,
     pub(super) sender: Place,
     pub(super) receiver: Place,
     pub(super) cancelled: bool,
@@ -51,8 +57,10 @@ impl<P: Probe> Engine<P> {
         let paths = self.router.find(&self.network, name, &spec.route, count)?;
         let load = self.load_of(&spec)?;
         let window = self.window_of(&paths[0])?;
+        let choices = self.choices_of(name, &spec.route, &paths[0]);
         let start = spec.start.max(self.now);
-        let (sender, receiver) = self.make_ends(id, &spec, &paths, load, window);
+        let ways = (&paths[..], &choices[..]);
+        let (sender, receiver) = self.make_ends(id, &spec, ways, load, window);
         self.flows.push(FlowState {
             name,
             size: spec.message * u64::from(spec.messages),
@@ -61,6 +69,7 @@ impl<P: Probe> Engine<P> {
             batch: spec.batch,
             route: spec.route,
             paths,
+            choices,
             sender,
             receiver,
             cancelled: false,
@@ -179,7 +188,7 @@ impl<P: Probe> Engine<P> {
         &mut self,
         id: FlowId,
         spec: &FlowSpec,
-        paths: &[Vec<LinkId>],
+        ways: (&[Vec<LinkId>], &[Choice]),
         load: Load,
         window: u32,
     ) -> (Place, Place) {
@@ -188,11 +197,11 @@ impl<P: Probe> Engine<P> {
         let to = self.layout.vertices[spec.destination.index()].shard;
         let sender_index = self.shards[from as usize].senders.len() as u32;
         let receiver_index = self.shards[to as usize].receivers.len() as u32;
-        let (cursors, answer) = self.lay_routes(id, paths, [sender_index, receiver_index]);
+        let (cursors, answer) = self.lay_routes(id, ways, [sender_index, receiver_index]);
         let sending = (window, recovery, timeout.get());
         let mut sender = Sender::new((id.0, cursors[0]), load, sending);
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
-        sender.controller = Controller::new(congestion, self.idle_path(&paths[0], window));
+        sender.controller = Controller::new(congestion, self.idle_path(&ways.0[0], window));
         sender.balancer =
             (cursors.len() > 1).then(|| Box::new(Balancer::new(balance, cursors, window)));
         let messages = (load.messages, load.per_message);
@@ -203,20 +212,62 @@ impl<P: Probe> Engine<P> {
         (place(from, sender_index), place(to, receiver_index))
     }
 
+    /// Where switches choose for a flow of this name.
+    fn choices_of(&mut self, name: FlowName, route: &Route, path: &[LinkId]) -> Vec<Choice> {
+        if self.settings.transport.balance != Balance::Adaptive || path.len() == 1 {
+            return Vec::new();
+        }
+        self.router.choices(&self.network, name, (route, path))
+    }
+
     /// Appends paths, and the way back of the first, to the route table, for the sending and the receiving
     /// end with these numbers. Returns where the paths begin and where the way back does.
     fn lay_routes(
         &mut self,
         flow: FlowId,
-        paths: &[Vec<LinkId>],
+        (paths, choices): (&[Vec<LinkId>], &[Choice]),
         ends: [u32; 2],
     ) -> (Vec<u32>, u32) {
         self.ways.push((self.shared.routes.len() as u32, flow));
         let [sender, receiver] = ends;
-        let data =
-            paths.iter().map(|path| self.lay_route(path.iter().copied(), receiver)).collect();
+        let data = if choices.is_empty() {
+            paths.iter().map(|path| self.lay_route(path.iter().copied(), receiver)).collect()
+        } else {
+            vec![self.lay_choices(paths[0][0], choices, receiver)]
+        };
         let back = paths[0].iter().rev().map(|link| link.reverse());
         (data, self.lay_route(back, sender))
+    }
+
+    /// Appends a way that begins with `first` and goes on by choice: what is nearest to the end comes first,
+    /// so that everything leads to what is there already.
+    fn lay_choices(&mut self, first: LinkId, choices: &[Choice], end: u32) -> u32 {
+        self.shared.chooses = true;
+        let mut begins = FxHashMap::default();
+        let delivery = self.shared.routes.len() as u32;
+        self.shared.routes.push(DELIVER | end);
+        let mut begin = delivery;
+        for (place, choice) in choices.iter().enumerate().rev() {
+            if place == 0 {
+                begin = self.shared.routes.len() as u32;
+                self.shared.routes.push(self.layout.ports[first.index()].index);
+            }
+            let routes = &mut self.shared.routes;
+            begins.insert(choice.at, routes.len() as u32);
+            routes.push(CHOICE | choice.links.len() as u32);
+            for link in &choice.links {
+                let next = self.network.link(*link).to;
+                routes.push(self.layout.ports[link.index()].index);
+                routes.push(begins.get(&next).copied().unwrap_or(delivery));
+            }
+        }
+        self.assert_routes_fit();
+        begin
+    }
+
+    fn assert_routes_fit(&self) {
+        let entries = self.shared.routes.len();
+        assert!(entries < MOST_CURSORS as usize, "the route table is below 2^28 entries");
     }
 
     fn lay_route(&mut self, links: impl Iterator<Item = LinkId>, end: u32) -> u32 {
@@ -224,7 +275,7 @@ impl<P: Probe> Engine<P> {
         let begin = routes.len() as u32;
         routes.extend(links.map(|link| self.layout.ports[link.index()].index));
         routes.push(DELIVER | end);
-        assert!(routes.len() < MOST_CURSORS as usize, "the route table is below 2^28 entries");
+        self.assert_routes_fit();
         begin
     }
 
@@ -250,9 +301,11 @@ impl<P: Probe> Engine<P> {
         let count = self.settings.transport.balance.paths();
         let paths = self.router.find(&self.network, state.name, &state.route, count)?;
         let ends = [state.sender.index, state.receiver.index];
-        let (cursors, answer) = self.lay_routes(flow, &paths, ends);
+        let (name, route) = (state.name, state.route.clone());
+        let choices = self.choices_of(name, &route, &paths[0]);
+        let (cursors, answer) = self.lay_routes(flow, (&paths, &choices), ends);
         let state = &mut self.flows[flow.index()];
-        state.paths = paths;
+        (state.paths, state.choices) = (paths, choices);
         let Place { shard, index } = state.sender;
         let vertex = self.layout.vertices[state.source().index()].index;
         let sender = &mut self.shards[shard as usize].senders[index as usize];
@@ -272,7 +325,9 @@ impl<P: Probe> Engine<P> {
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
         let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());
         let hit = |state: &FlowState| {
-            state.end.is_none() && !state.cancelled && state.paths.iter().flatten().any(dark)
+            let chosen = state.choices.iter().flat_map(|choice| &choice.links);
+            let links = state.paths.iter().flatten().chain(chosen);
+            state.end.is_none() && !state.cancelled && links.into_iter().any(dark)
         };
         (0..self.flows.len()).filter(|&i| hit(&self.flows[i])).map(FlowId::from_index).collect()
     }
@@ -288,6 +343,12 @@ impl<P: Probe> Engine<P> {
     #[must_use]
     pub fn paths(&self, flow: FlowId) -> &[Vec<LinkId>] {
         &self.flows[flow.index()].paths
+    }
+
+    /// Where switches choose for a flow's data, farthest first; nothing unless [`Balance::Adaptive`].
+    #[must_use]
+    pub fn choices(&self, flow: FlowId) -> &[Choice] {
+        &self.flows[flow.index()].choices
     }
 
     /// What has become of a flow so far.

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::choosing::{backlog, step};
 use super::{Completion, DELIVER, Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
 use crate::engine::packet::{Contents, Packet, flag};
 
@@ -151,7 +152,9 @@ impl<P: Probe> Shard<P> {
         }
         let next = shared.routes[packet.cursor() as usize];
         if next & DELIVER == 0 {
-            return self.transmit(next, now, packet.advanced());
+            let (port, packet) =
+                step(&shared.routes, packet, |port| backlog(&self.ports[port as usize], now));
+            return self.transmit(port, (now, 0), packet);
         }
         self.ends.delivered += 1;
         let end = next & !DELIVER;
@@ -184,7 +187,7 @@ impl<P: Probe> Shard<P> {
         }
         self.ends.acknowledgements_sent += 1;
         let port = shared.routes[acknowledgement.cursor() as usize];
-        self.transmit(port, now, acknowledgement.advanced());
+        self.transmit(port, (now, 0), acknowledgement.advanced());
         if message_completed {
             for index in 0..self.receivers[end as usize].dependents.len() {
                 let sender = self.receivers[end as usize].dependents[index];
@@ -283,7 +286,7 @@ impl<P: Probe> Shard<P> {
             let host = &mut self.hosts[vertex];
             host.timer_due = host.timer_due.min(sender.deadline);
             self.ends.data_sent += 1;
-            return self.transmit(first_port, now, packet);
+            return self.transmit(first_port, (now, 0), packet);
         }
     }
 
@@ -326,9 +329,9 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Puts a packet into an output port of a host at `now`.
+    /// Puts a packet that comes at `now`, and may have begun `head_start` before, into an output port.
     #[inline]
-    fn transmit(&mut self, port: u32, now: u64, packet: Packet) {
+    pub(super) fn transmit(&mut self, port: u32, (now, head_start): (u64, u64), packet: Packet) {
         let place = port as usize;
         let (port, count) = (&mut self.ports[port as usize], &mut self.counts[port as usize]);
         if !port.up {
@@ -339,7 +342,7 @@ impl<P: Probe> Shard<P> {
             self.probe.queued(self.port_links[place], port.backlog(now));
         }
         let mut sending = port.open(count);
-        let sent = sending.send((now, 0), packet);
+        let sent = sending.send((now, head_start), packet);
         sending.close();
         if let Some(packet) = sent {
             let arrival = port.free + port.delay();

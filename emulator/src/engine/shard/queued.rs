@@ -3,8 +3,10 @@
 
 use std::hint::select_unpredictable;
 
+use super::choosing::step;
 use super::{
-    EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, send_through, touch,
+    CHOICE, EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, send_through,
+    touch,
 };
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
@@ -20,7 +22,7 @@ impl<P: Probe> Shard<P> {
     ) {
         let mut due = self.sort_out(shared, index, span);
         let ports = self.vertices[index].ports();
-        if switch.ports_are_apart(span.start, &mut self.scratch.came) {
+        if !shared.chooses && switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports) {
                 let arrives = !self.scratch.by_port.is_empty(place as usize);
                 if arrives || switch.has_work(place, span.end) {
@@ -64,7 +66,8 @@ impl<P: Probe> Shard<P> {
                     self.probe.arrived(seen(&packet, at, wire.link, short));
                     shared.routes[packet.cursor() as usize]
                 };
-                let place = port - vertex.first_port;
+                // Where something is chosen, all ports are worked off together, whatever list it is on.
+                let place = if port & CHOICE == 0 { port - vertex.first_port } else { 0 };
                 by_port.push(place as usize, offset << 32 | count as u64);
                 arrivals[count] = packet.advanced().came_by(ingress);
                 let size = select_unpredictable(packet.is_acknowledgement(), short, packet.extra());
@@ -131,7 +134,11 @@ impl<P: Probe> Shard<P> {
                     switch.send_next(port - first, now, &mut self.outlet(shared, index));
                 }
             } else {
-                let port = shared.routes[packet.cursor() as usize - 1];
+                let packet = packet.led_to(packet.cursor() - 1);
+                let (port, packet) = step(&shared.routes, packet, |port| {
+                    let at = &self.ports[port as usize];
+                    at.up.then(|| at.time_for(switch.holds(port - first)))
+                });
                 switch.enqueue(port - first, now, packet, &mut self.outlet(shared, index));
             }
         }

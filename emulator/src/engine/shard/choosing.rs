@@ -1,0 +1,86 @@
+//! Adaptive routing: switches that send a packet by the port with the least before it.
+//!
+//! What a packet meets depends on where those before it went, so all arrivals of a vertex go in one order.
+
+use lightloom_fabric::units::Bytes;
+
+use super::{CHOICE, Probe, Scratch, Shard, Shared, Span, seen, touch};
+use crate::engine::packet::Packet;
+use crate::engine::port::Port;
+use crate::engine::switching::Switching;
+
+/// Where `packet` goes on: the port, and the packet after this step. A port that is down is taken only when
+/// all are; otherwise the one with the least of `backlog`.
+#[inline]
+pub(super) fn step(
+    routes: &[u32],
+    packet: Packet,
+    backlog: impl Fn(u32) -> Option<u64>,
+) -> (u32, Packet) {
+    let cursor = packet.cursor() as usize;
+    let entry = routes[cursor];
+    if entry & CHOICE == 0 {
+        return (entry, packet.advanced());
+    }
+    let count = (entry & !CHOICE) as usize;
+    let first = packet.sequence() as usize % count;
+    let places = (first..count).chain(0..first).map(|place| cursor + 1 + 2 * place);
+    let least = places.min_by_key(|place| backlog(routes[*place]).unwrap_or(u64::MAX));
+    let place = least.expect("there is something to choose from");
+    (routes[place], packet.led_to(routes[place + 1]))
+}
+
+/// What stands before a packet that comes to `port` at `now`, as time; nothing: it is down.
+#[inline]
+pub(super) fn backlog(port: &Port, now: u64) -> Option<u64> {
+    port.up.then(|| port.free.saturating_sub(now))
+}
+
+impl<P: Probe> Shard<P> {
+    /// Advances a switch with one first-in first-out queue a port that chooses.
+    pub(super) fn advance_choosing(&mut self, shared: &Shared, index: usize, span: Span) {
+        self.due[index] = self.collect_all(shared, index, span);
+        let mut keys = std::mem::take(&mut self.scratch.all);
+        keys.sort_unstable();
+        for key in keys.drain(..) {
+            let (packet, now) =
+                (self.scratch.arrivals[key as u32 as usize], span.start + (key >> 32));
+            let (port, packet) =
+                step(&shared.routes, packet, |port| backlog(&self.ports[port as usize], now));
+            let mut head_start = 0;
+            if shared.switching == Switching::CutThrough {
+                let rate = self.wire_rates[packet.ingress() as usize];
+                let header = Bytes(shared.header_bytes.into());
+                head_start = self.ports[port as usize].head_start(&packet, rate, header);
+            }
+            self.transmit(port, (now, head_start), packet);
+        }
+        self.scratch.all = keys;
+    }
+
+    /// Lists all arrivals of the window, each with the wire it came by where its time stood. Returns when the
+    /// next one comes after it.
+    fn collect_all(&mut self, shared: &Shared, index: usize, span: Span) -> u64 {
+        let vertex = self.vertices[index];
+        self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
+        let Scratch { arrivals, all: keys, .. } = &mut self.scratch;
+        arrivals.clear();
+        let mut due = u64::MAX;
+        for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
+            while let Some(&packet) = wire.queue.front() {
+                let offset = packet.after(span.start);
+                if offset >= span.end - span.start {
+                    due = due.min(span.start + offset);
+                    break;
+                }
+                wire.queue.forget(1);
+                let at = span.start + offset;
+                self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
+                keys.push(offset << 32 | arrivals.len() as u64);
+                arrivals.push(packet.came_by(number));
+            }
+        }
+        self.worked += arrivals.len() as u64;
+        due
+    }
+}
