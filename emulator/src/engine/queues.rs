@@ -6,7 +6,7 @@ use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Schedule};
 use super::ring::Ring;
 
 /// The class of pause frames: beyond all priorities, so that they go first.
-pub(super) const FRAMES: usize = PRIORITIES;
+pub(crate) const FRAMES: usize = PRIORITIES;
 
 /// Packets of one priority. While a packet waits, the place it came in by stands where its time of
 /// arrival was.
@@ -33,7 +33,7 @@ pub(super) struct Queues {
     ramp: Option<Box<Ramp>>,
     /// Packets that have come to be marked or not.
     seen: u64,
-    classes: [Class; PRIORITIES + 1],
+    classes: Box<[Class; PRIORITIES + 1]>,
 }
 
 impl Queues {

@@ -198,9 +198,12 @@ struct Scratch {
     /// By place: bytes that came in by its wire, or somewhat more.
     came: Vec<u64>,
     /// Arrivals by output port, as time in the window and index. The index grows with the number of the link,
-    /// so sorting breaks ties by link.
+    /// so sorting breaks ties by link. Switches with real queues have two lists a port, control packets on the
+    /// second.
     by_port: Lists,
     lanes: Lanes,
+    /// By place, at a switch with real queues: the classes of what comes for the port, a bit each.
+    classes: Vec<u16>,
     /// All of them.
     all: Vec<u64>,
     /// What [`touch`] read, kept so that it is read.
@@ -209,8 +212,9 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Self {
-        let (arrivals, acted_on, came, all, lanes) = Default::default();
-        Self { arrivals, acted_on, came, by_port: Lists::new(0), lanes, all, touched: 0 }
+        let (arrivals, acted_on, came, all, lanes, classes) = Default::default();
+        let by_port = Lists::new(0);
+        Self { arrivals, acted_on, came, by_port, lanes, classes, all, touched: 0 }
     }
 
     /// Puts the arrivals in order of time; those of one instant stay as they are.
@@ -254,7 +258,8 @@ impl<P: Probe> Shard<P> {
     /// Makes room for what the vertices need, once all are there.
     pub(crate) fn settle(&mut self) {
         let widest = self.vertices.iter().map(|vertex| vertex.ports().len()).max().unwrap_or(0);
-        self.scratch.by_port = Lists::new(widest);
+        self.scratch.by_port = Lists::new(2 * widest);
+        self.scratch.classes.resize(widest, 0);
         self.due = vec![u64::MAX; self.vertices.len()];
         self.hosts.resize_with(self.vertices.len(), Host::default);
         self.counts.resize(self.ports.len(), PortCount::default());

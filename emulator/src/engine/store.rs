@@ -24,15 +24,6 @@ impl Room {
     }
 }
 
-/// What has come in by one link and not left; what is being sent counts while ports are worked off
-/// together.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ingress {
-    pub(super) bytes: [u64; PRIORITIES],
-    /// By priority, whether its sender has been asked to pause.
-    pub(super) asked: u8,
-}
-
 /// Priority flow control in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lossless {
@@ -50,7 +41,11 @@ pub(super) struct Store {
     buffer: Option<Buffer>,
     trim: bool,
     pub(super) lossless: Lossless,
-    pub(super) ingress: Vec<Ingress>,
+    /// By priority and ingress: bytes that have come in and not left; what is being sent counts while ports are
+    /// worked off together. One priority lies side by side, because seldom more than one pauses.
+    came: Vec<u64>,
+    /// By ingress and priority, one bit: its sender has been asked to pause.
+    pub(super) asked: Vec<u8>,
     /// In the buffer.
     used: u64,
     /// Packets that found no room, by priority.
@@ -65,12 +60,12 @@ impl Store {
             resume_at: pause.resume_at.0,
             most: pause.pause_above.0.saturating_add(pause.headroom.0),
         });
-        let ingress = vec![Ingress::default(); ports];
         Self {
             buffer: queueing.buffer,
             trim: queueing.trim,
             lossless,
-            ingress,
+            came: vec![0; PRIORITIES * ports],
+            asked: vec![0; ports],
             used: 0,
             dropped: [0; PRIORITIES],
         }
@@ -97,8 +92,9 @@ impl Store {
         while priorities != 0 {
             let class = priorities.trailing_zeros() as usize;
             priorities &= priorities - 1;
-            for (ingress, more) in self.ingress.iter().zip(more) {
-                near |= ingress.bytes[class] + more > self.lossless.pause_above;
+            let came = &self.came[class * self.asked.len()..];
+            for (came, more) in came.iter().zip(more) {
+                near |= came + more > self.lossless.pause_above;
             }
         }
         !near
@@ -140,7 +136,7 @@ impl Store {
         let class = usize::from(priority);
         let free = self.buffer.map(|buffer| buffer.size.0.saturating_sub(self.used));
         if self.is_lossless(priority) {
-            let came = self.ingress[ingress as usize].bytes[class] + size;
+            let came = self.came(ingress, priority) + size;
             return came <= self.lossless.most && free.is_none_or(|free| size <= free);
         }
         let queue = queues.bytes(class) + size;
@@ -158,24 +154,32 @@ impl Store {
 
     /// Whether more has come in by the ingress of `room` than may without a pause.
     pub(super) fn has_to_ask(&self, Room { ingress, priority, .. }: Room) -> bool {
-        let came = &self.ingress[ingress as usize];
         self.is_lossless(priority)
-            && came.bytes[usize::from(priority)] > self.lossless.pause_above
-            && came.asked & (1 << priority) == 0
+            && self.came(ingress, priority) > self.lossless.pause_above
+            && self.asked[ingress as usize] & (1 << priority) == 0
+    }
+
+    /// Bytes of `priority` that have come by `ingress` and not left.
+    #[inline(always)]
+    pub(super) fn came(&self, ingress: u32, priority: u8) -> u64 {
+        self.came[self.asked.len() * usize::from(priority) + ingress as usize]
+    }
+
+    #[inline(always)]
+    fn came_mut(&mut self, room: Room) -> &mut u64 {
+        &mut self.came[self.asked.len() * usize::from(room.priority) + room.ingress as usize]
     }
 
     #[inline(always)]
     pub(super) fn take_up(&mut self, room: Room) {
         self.used += u64::from(room.size);
-        self.ingress[room.ingress as usize].bytes[usize::from(room.priority)] +=
-            u64::from(room.size);
+        *self.came_mut(room) += u64::from(room.size);
     }
 
     #[inline(always)]
     pub(super) fn give_back(&mut self, room: Room) {
         self.used -= u64::from(room.size);
-        self.ingress[room.ingress as usize].bytes[usize::from(room.priority)] -=
-            u64::from(room.size);
+        *self.came_mut(room) -= u64::from(room.size);
     }
 }
 

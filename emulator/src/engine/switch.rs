@@ -253,17 +253,17 @@ impl Switch {
     }
 
     fn ask_to_pause(&mut self, room: Room, now: u64, out: &mut impl Outlet) {
-        self.store.ingress[room.ingress as usize].asked |= 1 << room.priority;
+        self.store.asked[room.ingress as usize] |= 1 << room.priority;
         self.asked += 1;
         self.send_frame(room, flag::PAUSE, now, out);
     }
 
     fn resume_if_low(&mut self, room: Room, now: u64, out: &mut impl Outlet) {
-        let came = &mut self.store.ingress[room.ingress as usize];
-        let left = came.bytes[usize::from(room.priority)];
+        let left = self.store.came(room.ingress, room.priority);
+        let asked = &mut self.store.asked[room.ingress as usize];
         let bit = 1 << room.priority;
-        if came.asked & bit != 0 && left <= self.store.lossless.resume_at {
-            came.asked &= !bit;
+        if *asked & bit != 0 && left <= self.store.lossless.resume_at {
+            *asked &= !bit;
             self.asked -= 1;
             self.send_frame(room, flag::RESUME, now, out);
         }
@@ -330,7 +330,7 @@ impl Switch {
     /// Loses what waits at `place`, whose link has gone down, and forgets what was asked by it.
     /// Returns how many packets that were.
     pub(crate) fn cut(&mut self, place: u32, now: u64, out: &mut impl Outlet) -> u64 {
-        let asked = std::mem::take(&mut self.store.ingress[place as usize].asked);
+        let asked = std::mem::take(&mut self.store.asked[place as usize]);
         self.asked -= asked.count_ones();
         self.ends[place as usize] = IDLE;
         let mut rooms = vec![std::mem::take(&mut self.sending[place as usize])];
@@ -357,7 +357,7 @@ impl Switch {
 
     /// Whether the sender behind `ingress` has been asked to pause `priority`.
     pub(crate) fn has_asked(&self, ingress: u32, priority: u8) -> bool {
-        self.store.ingress[ingress as usize].asked & (1 << priority) != 0
+        self.store.asked[ingress as usize] & (1 << priority) != 0
     }
 
     /// Whether something waits at `place` with `priority`.

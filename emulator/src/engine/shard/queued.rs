@@ -10,6 +10,8 @@ use super::{
 };
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
+use crate::engine::queueing::CONTROL_PRIORITY;
+use crate::engine::queues::FRAMES;
 use crate::engine::switch::{Outlet, Switch};
 
 impl<P: Probe> Shard<P> {
@@ -24,8 +26,7 @@ impl<P: Probe> Shard<P> {
         let ports = self.vertices[index].ports();
         if !shared.chooses && switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports) {
-                let arrives = !self.scratch.by_port.is_empty(place as usize);
-                if arrives || switch.has_work(place, span.end) {
+                if self.scratch.classes[place as usize] != 0 || switch.has_work(place, span.end) {
                     self.advance_port(shared, (place, port), span, &mut switch);
                 }
                 due = due.min(switch.due_at(place, self.ports[port].paused));
@@ -42,7 +43,7 @@ impl<P: Probe> Shard<P> {
     fn sort_out(&mut self, shared: &Shared, index: usize, span: Span) -> u64 {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
-        let Scratch { arrivals, came, by_port, .. } = &mut self.scratch;
+        let Scratch { arrivals, came, by_port, classes, .. } = &mut self.scratch;
         came.clear();
         let (mut due, length) = (u64::MAX, span.end - span.start);
         let (short, mut count) = (shared.acknowledgement_bytes, 0);
@@ -58,8 +59,12 @@ impl<P: Probe> Shard<P> {
                     due = due.min(span.start + offset);
                     break;
                 }
+                let is_control = packet.is_control();
+                let mut class =
+                    select_unpredictable(is_control, CONTROL_PRIORITY, packet.data_priority());
                 let port = if packet.is_pause_frame() {
                     self.ends.delivered += 1;
+                    class = FRAMES as u8;
                     packet.cursor()
                 } else {
                     let at = span.start + offset;
@@ -67,8 +72,10 @@ impl<P: Probe> Shard<P> {
                     shared.routes[packet.cursor() as usize]
                 };
                 // Where something is chosen, all ports are worked off together, whatever list it is on.
-                let place = if port & CHOICE == 0 { port - vertex.first_port } else { 0 };
-                by_port.push(place as usize, offset << 32 | count as u64);
+                let place =
+                    if port & CHOICE == 0 { (port - vertex.first_port) as usize } else { 0 };
+                by_port.push(2 * place + usize::from(is_control), offset << 32 | count as u64);
+                classes[place] |= 1 << class;
                 arrivals[count] = packet.advanced().came_by(ingress);
                 let size = select_unpredictable(packet.is_acknowledgement(), short, packet.extra());
                 bytes += u64::from(size);
@@ -90,18 +97,28 @@ impl<P: Probe> Shard<P> {
         span: Span,
         switch: &mut Switch,
     ) {
-        let Scratch { arrivals, by_port, lanes, .. } = &mut self.scratch;
-        let keys = by_port.take_in_order(place as usize);
+        let Scratch { arrivals, by_port, lanes, classes, all, .. } = &mut self.scratch;
+        let list = 2 * place as usize;
+        let counts = [list, list + 1].map(|list| by_port.len(list));
+        let classes = std::mem::take(&mut classes[place as usize]);
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
-        let most = keys.len() + switch.waiting_at(place);
+        let most = counts[0] + counts[1] + switch.waiting_at(place);
         let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
         let mut one = switch.one_port(place, shared.header_bytes, (port, count));
-        send_through!(exit, span.start, most, |sink| {
-            if !one.advance_lanes((lanes, arrivals), keys, span, sink) {
-                let timed = |key: &u64| (span.start + (key >> 32), arrivals[*key as u32 as usize]);
-                one.advance(keys.iter().map(timed), span.end, sink);
-            }
-        });
+        if let Some(class) = one.one_class(counts, classes) {
+            let keys = by_port.take_two_in_order(list);
+            send_through!(exit, span.start, most, |sink| {
+                one.advance_lanes(class, (keys, arrivals), (lanes, span), sink);
+            });
+        } else {
+            by_port.append_to(list, all);
+            by_port.append_to(list + 1, all);
+            all.sort_unstable();
+            let timed = |key: u64| (span.start + (key >> 32), arrivals[key as u32 as usize]);
+            send_through!(exit, span.start, most, |sink| {
+                one.advance(all.drain(..).map(timed), span.end, sink);
+            });
+        }
         one.close();
     }
 
@@ -109,7 +126,9 @@ impl<P: Probe> Shard<P> {
     fn advance_together(&mut self, shared: &Shared, index: usize, span: Span, switch: &mut Switch) {
         let mut keys = std::mem::take(&mut self.scratch.all);
         for place in 0..self.vertices[index].ports().len() {
-            self.scratch.by_port.append_to(place, &mut keys);
+            self.scratch.by_port.append_to(2 * place, &mut keys);
+            self.scratch.by_port.append_to(2 * place + 1, &mut keys);
+            self.scratch.classes[place] = 0;
         }
         keys.sort_unstable();
         let mut arrivals = keys.iter().map(|key| (span.start + (key >> 32), *key as u32 as usize));
