@@ -86,6 +86,9 @@ enum Verb {
         /// How many.
         #[arg(long, value_name = "N", default_value_t = 20)]
         last: usize,
+        /// The journal's own records instead, oldest first, and where it is damaged.
+        #[arg(long)]
+        records: bool,
     },
     /// Shows the status again with each change, until interrupted, also while the daemon is away.
     Watch,
@@ -120,8 +123,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match &arguments.verb {
         Verb::Status => session.look("/v1/status", show::status),
         Verb::Drift => session.drift(),
-        Verb::Journal { last } => {
-            session.look("/v1/journal", |journal| show::transactions(journal, None, *last))
+        Verb::Journal { last, records: true } => {
+            session.look(&format!("/v1/log?last={last}"), show::records)
+        }
+        Verb::Journal { last, records: false } => {
+            session.look("/v1/journal", |journal| show::transactions(journal, *last))
         }
         Verb::Watch => session.watch(),
         Verb::Wait { within } => session.wait(*within),
@@ -179,23 +185,12 @@ impl Session {
         Ok(Outcome::Bad)
     }
 
-    /// What stands elsewhere, and what nobody can know: devices that cannot be read, a failed journal.
+    /// No slots are no drift only where every device was read and the journal can be trusted.
     fn drift(&self) -> anyhow::Result<Outcome> {
-        let status = self.client.get("/v1/status")?;
-        if !status.is_good() {
-            return self.refused(&status);
-        }
-        let (page, calm) = show::drift(&status.body);
-        match self.format {
-            Format::Text => print(&page)?,
-            Format::Json => {
-                output::print_json(&self.client.get("/v1/drift")?.body)?;
-                if !calm {
-                    output::note(page.trim_end());
-                }
-            }
-        }
-        Ok(if calm { Outcome::Good } else { Outcome::Bad })
+        let response = self.client.get("/v1/drift")?;
+        let shown = self.show(&response, show::drift)?;
+        let none = response.body["slots"].as_array().is_some_and(Vec::is_empty);
+        Ok(if none && response.body["complete"] == true { shown } else { Outcome::Bad })
     }
 
     fn diff(&self, wanted: &Wanted) -> anyhow::Result<Outcome> {
@@ -211,7 +206,7 @@ impl Session {
         let response = self.client.post(&format!("/v1/{verb}"), &body)?;
         match response.body.get("txn").and_then(Value::as_u64) {
             Some(txn) if response.is_good() => self.wait_for(txn),
-            _ => self.show(&response, |_| show::done(verb, &body)),
+            _ => self.show(&response, |answer| show::done(verb, &body, answer)),
         }
     }
 }

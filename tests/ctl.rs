@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -93,7 +93,8 @@ fn quiet() -> Value {
         "daemon": "0.1.0", "version": 7, "plan_sha256": "0123456789abcdef", "transaction": null,
         "pending": null, "attention": {}, "held": [], "journal_records": 12,
         "journal_failure": null, "circuits": [{"a": "n1/b0.1", "b": "n2/b1.1", "stands": true}],
-        "broken": [], "devices": [device("n1/b0", "as-wanted", None)], "transactions": [],
+        "journal_damage": null, "broken": [], "broken_parts": [], "unseen": [],
+        "bypass_budget": {"used": 0, "per_hour": 10}, "devices": [device("n1/b0", "as-wanted", None)], "transactions": [],
     })
 }
 
@@ -119,52 +120,82 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
 
     let silent = device("n3/b0", "unseen", Some("no answer within 2 s"));
     let wrong = status(json!({
-        "journal_failure": "disk full", "pending": {"txn": 7, "seconds_left": 299.0},
-        "attention": {"n2/b0": "slot 0 was read at 15"}, "broken": ["n17", "n4/b1"],
+        "attention": {"n2/b0": "slot 0 was read at 15"},
+        "pending": {"txn": 7, "seconds_left": 299.0, "until_unix_ms": 3_600_000},
+        "broken_parts": [
+            {"part": "n17", "since_unix_ms": 0, "why": "reported by uid:0"},
+            {"part": "n4/b1", "since_unix_ms": null, "why": ""},
+        ],
+        "bypass_budget": {"used": 10, "per_hour": 10},
         "devices": [silent, device("n1/b0", "drifted", None)],
     }));
     daemon.says("/v1/status", 200, wrong);
     let (code, shown, _) = run(&daemon, &["status"]);
     assert_eq!(code, 0, "{shown}");
     let lines = [
-        "JOURNAL FAILED, changes are refused: disk full",
-        "transaction 7 WAITS FOR ITS CONFIRM: 4 min 59 s left, until ",
+        "transaction 7 WAITS FOR ITS CONFIRM: 4 min 59 s left, until 01:00:00, then it is undone",
         "  keep it: lightloom ctl confirm 7; undo it: lightloom ctl rollback 7",
         "n2/b0 NEEDS A PERSON: slot 0 was read at 15",
         "lightloom ctl adopt n2/b0; or apply",
         "UNSEEN, 1 device: n3/b0 (no answer within 2 s)",
         "DRIFTED, 1 device elsewhere than the journal says: n1/b0",
-        "BROKEN: the plan goes around n4/b1, n17",
+        "BROKEN, the plan goes around 2 parts: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
         "  when it works again: lightloom ctl fault --repaired n17,n4/b1",
+        "NO BYPASS LEFT: the daemon changed something by itself 10 times within an hour",
+        "changes by the daemon itself within the last hour: 10 of 10",
         "0 of 2 devices as wanted",
     ];
     let places: Vec<usize> =
         lines.iter().map(|l| shown.find(l).unwrap_or_else(|| panic!("no {l}\n{shown}"))).collect();
     assert!(places.is_sorted(), "{shown}");
     assert!(!shown.contains("ALL IS WELL"));
+
+    daemon.says("/v1/status", 200, status(json!({"journal_failure": "disk full"})));
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let first = "JOURNAL FAILED, changes are refused and no device is read: disk full\n";
+    assert!(shown.starts_with(first) && !shown.contains("as wanted"), "{shown}");
+    // Nothing is waited for that cannot come.
+    let (code, shown, noted) = run(&daemon, &["wait"]);
+    assert!(code == 1 && shown.starts_with(first) && noted.is_empty(), "{shown}{noted}");
 }
 
 #[test]
 fn no_drift_is_said_only_of_what_was_read() {
     let folder = tempfile::tempdir().unwrap();
-    let answers = [("/v1/status", 200, quiet()), ("/v1/drift", 200, json!([]))];
-    let daemon = Daemon::plays(folder.path(), &answers);
+    let report = json!({"slots": [], "complete": true, "unseen": [], "journal_damage": null});
+    let daemon = Daemon::plays(folder.path(), &[("/v1/drift", 200, report)]);
     let calm = "no drift: every device was read and stands as the journal says\n";
     assert_eq!(run(&daemon, &["drift"]), (0, calm.to_owned(), String::new()));
 
-    let silent = device("ocs0", "unseen", Some("connection refused"));
-    daemon.says("/v1/status", 200, status(json!({"devices": [silent]})));
+    let damage = json!({
+        "file": "/state/journal.log", "line": 3, "byte": 714, "readable": 2,
+        "reason": "it does not match its hash", "what_to_do": "move it away",
+    });
+    let report = json!({
+        "slots": [], "complete": false, "unseen": ["ocs0"], "journal_damage": damage,
+    });
+    daemon.says("/v1/drift", 200, report);
     let (code, shown, _) = run(&daemon, &["drift"]);
-    let unknown = "no drift where it could be seen, but:\n\
-        UNSEEN, 1 device: where they stand is not known: ocs0 (connection refused)\n";
+    let unknown = "no drift where it can be seen, but that is not everywhere:\n\
+        JOURNAL DAMAGED, what should stand where is not known: /state/journal.log line 3 (byte 714): \
+        it does not match its hash; 2 records before it can be read\n  move it away\n\
+        UNSEEN, 1 device: ocs0\n  why: lightloom ctl status\n";
     assert_eq!((code, shown.as_str()), (1, unknown));
-    let (code, shown, noted) = run(&daemon, &["drift", "--format", "json"]);
-    assert_eq!((code, shown.as_str()), (1, "[]\n"));
-    assert!(noted.contains("UNSEEN"), "{noted}");
+    let (code, shown, _) = run(&daemon, &["drift", "--format", "json"]);
+    assert!(code == 1 && shown.contains("\"complete\": false"), "{shown}");
 
-    daemon.says("/v1/status", 200, status(json!({"journal_failure": "line 3 is damaged"})));
+    let moved = json!({"device": "n3/b0", "slot": 0, "ledger": 1, "device_says": 15});
+    let report = json!({"slots": [moved], "complete": true, "unseen": []});
+    daemon.says("/v1/drift", 200, report);
     let (code, shown, _) = run(&daemon, &["drift"]);
-    assert!(code == 1 && shown.contains("JOURNAL FAILED: what should stand where"), "{shown}");
+    let table = "device  slot     journal says  device says\n\
+        n3/b0   group 0  external-1    loopback\n";
+    assert_eq!((code, shown.as_str()), (1, table));
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_millis()).unwrap()
 }
 
 #[test]
@@ -173,14 +204,13 @@ fn an_apply_that_waits_for_its_confirm_says_until_when_and_what_to_type() {
     let past = json!({
         "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
         "result": "committed", "devices": [{"device": "ocs0", "verdict": "applied", "detail": ""}],
+        "state": "confirm-pending", "confirm_until_unix_ms": now_ms() + 299_900,
     });
-    let pending = status(json!({"pending": {"txn": 3, "seconds_left": 299.8}}));
     let daemon = Daemon::plays(
         folder.path(),
         &[
             ("/v1/apply", 202, json!({"answer": "accepted", "txn": 3})),
             ("/v1/transactions/3", 200, past),
-            ("/v1/status", 200, pending),
         ],
     );
     let plan = folder.path().join("plan.json");
@@ -211,8 +241,8 @@ fn a_transaction_that_did_not_commit_says_what_to_do() {
     let (code, shown, _) = run(&daemon, &["rollback", "2"]);
     let expected = "transaction 9: aborted, 2 devices\n\
         device  verdict  why\nn3/b0   refused  switch element stuck\n\
-        untouched: 1 device\n\
-        nothing moved: mend what is named above, then apply again\n";
+        untouched: n4/b0\n\
+        nothing moved: mend what is named, then apply again\n";
     assert_eq!((code, shown.as_str()), (1, expected));
 }
 

@@ -68,7 +68,7 @@ impl Session {
                     std::thread::sleep(Duration::from_millis(200));
                 }
                 Err(error) => {
-                    let since = away.is_none().then(|| time::clock_in(0.0));
+                    let since = away.is_none().then(time::clock_now);
                     if let Some(since) = since {
                         self.draw_away(&error, &since, &last)?;
                         away = Some(since);
@@ -113,6 +113,9 @@ impl Session {
             let left = within.saturating_sub(waiting.since.elapsed());
             match &status {
                 Ok(response) if !response.is_good() => return self.refused(response),
+                Ok(response) if show::is_deaf(&response.body) => {
+                    return self.show(response, show::status).map(|_| Outcome::Bad);
+                }
                 Ok(response) if unread(&response.body)?.is_empty() => return Ok(Outcome::Good),
                 _ => {}
             }
@@ -145,7 +148,7 @@ impl Session {
                     away = None;
                     self.say_on_its_way(txn, began.elapsed());
                 }
-                Ok(response) => return self.ended(txn, &response),
+                Ok(response) => return self.ended(&response),
                 Err(error) => {
                     let gone = away.get_or_insert_with(|| {
                         let promise = "it is journalled and comes to its end with the daemon";
@@ -173,18 +176,12 @@ impl Session {
         }
     }
 
-    fn ended(&self, txn: u64, response: &Response) -> anyhow::Result<Outcome> {
-        let status = self.present("/v1/status").ok();
-        let left = status
-            .as_ref()
-            .map(|status| &status.body["pending"])
-            .filter(|pending| pending["txn"] == txn)
-            .and_then(|pending| pending["seconds_left"].as_f64());
-        let shown = self.show(response, |past| show::transaction(past, left))?;
+    fn ended(&self, response: &Response) -> anyhow::Result<Outcome> {
+        let shown = self.show(response, show::transaction)?;
         if self.format == Format::Json
-            && let Some(left) = left
+            && let Some(confirm) = show::confirm_by(&response.body)
         {
-            output::note(&show::confirm_by(txn, left));
+            output::note(&confirm);
         }
         let committed = response.body["result"] == "committed";
         Ok(if committed { shown } else { Outcome::Bad })
@@ -198,10 +195,7 @@ fn unread(status: &Value) -> anyhow::Result<Vec<&Value>> {
 }
 
 fn not_read(status: &Value) -> String {
-    let journal = status["journal_failure"].as_str();
-    let journal = journal.map(|why| format!("JOURNAL FAILED: {why}; ")).unwrap_or_default();
-    let devices = show::devices_named(&unread(status).unwrap_or_default());
-    format!("{journal}not read yet: {devices}")
+    format!("not read yet: {}", show::devices_named(&unread(status).unwrap_or_default()))
 }
 
 fn span(time: Duration) -> String {

@@ -6,9 +6,9 @@ mod status;
 
 use serde_json::Value;
 
-pub(super) use history::{confirm_by, transaction, transactions};
+pub(super) use history::{confirm_by, records, transaction, transactions};
 pub(super) use moves::Preview;
-pub(super) use status::{devices_named, drift, on_its_way, status};
+pub(super) use status::{devices_named, drift, is_deaf, on_its_way, status};
 
 /// What people look for, by the number of its terminal colour: green, yellow, red.
 const PAINTED: [(u8, &[&str]); 3] = [
@@ -25,6 +25,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "ON ITS WAY",
             "HELD DRAINED",
             "BROKEN",
+            "DID NOT TAKE",
         ],
     ),
     (
@@ -36,6 +37,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "partial",
             "NEEDS A PERSON",
             "JOURNAL FAILED",
+            "JOURNAL DAMAGED",
             "UNSEEN",
             "DRIFTED",
             "DAEMON AWAY",
@@ -133,15 +135,22 @@ pub(super) fn refusal(body: &Value) -> String {
 }
 
 /// What was done at once, without a transaction.
-pub(super) fn done(verb: &str, body: &Value) -> String {
-    let devices = named(list(&body["devices"]).iter().map(text).collect(), 8);
-    let txn = text(&body["txn"]);
-    match verb {
-        "adopt" if devices == "all" => "adopted: what is lit on every device is ours now\n".into(),
-        "adopt" => format!("adopted: what is lit on {devices} is ours now\n"),
-        "confirm" => format!("transaction {txn} is confirmed: it stays\n"),
-        "drain" => format!("drained: {devices}; back with `lightloom ctl undrain`\n"),
-        "undrain" => format!("undrained: {devices}\n"),
+pub(super) fn done(verb: &str, asked: &Value, answer: &Value) -> String {
+    let devices = named(list(&asked["devices"]).iter().map(text).collect(), 8);
+    let txn = text(&asked["txn"]);
+    let number = |key: &str| answer[key].as_u64().unwrap_or(0) as usize;
+    match (verb, answer["answer"].as_str()) {
+        (_, Some("nothing-to-do")) => {
+            let reasons: Vec<String> = list(&answer["reasons"]).iter().map(text).collect();
+            format!("nothing to do: {}\n", reasons.join("\n               "))
+        }
+        ("adopt", _) => {
+            let (slots, devices) = (count(number("slots"), "lit slot"), number("devices"));
+            format!("adopted: {slots} on {}; nothing moved\n", count(devices, "device"))
+        }
+        ("confirm", _) => format!("transaction {txn} is confirmed: it stays\n"),
+        ("drain", _) => format!("drained: {devices}; back with `lightloom ctl undrain`\n"),
+        ("undrain", _) => format!("undrained: {devices}\n"),
         _ => "nothing had to move\n".into(),
     }
 }

@@ -130,7 +130,12 @@ impl Runtime {
             reasons.push(format!("{part} is known to be broken already{since}"));
         }
         for part in repaired {
-            if known.contains_key(&part.to_string()) {
+            let name = part.to_string();
+            // A repaired node has its bundles back, also those that broke one by one.
+            let of_node = |known: &String| {
+                matches!(part, Part::Node(_)) && known.split('/').next() == Some(&name)
+            };
+            if known.keys().any(|known| *known == name || of_node(known)) {
                 return None;
             }
             reasons.push(match inside(part, &known) {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::status::Alarm;
 use super::{count, list, named, text};
 use crate::ctl::time;
 use crate::table::Table;
@@ -12,85 +13,130 @@ use crate::table::Table;
 const NAMES_MAX: usize = 3;
 
 /// Past transactions, newest first.
-pub(in crate::ctl) fn transactions(
-    transactions: &Value,
-    pending: Option<u64>,
-    last: usize,
-) -> String {
+pub(in crate::ctl) fn transactions(transactions: &Value, last: usize) -> String {
     let all = list(transactions);
-    let headings = ["txn", "when", "who", "why", "result", "devices", "which", "first trouble"];
-    let mut table = Table::new(headings);
+    let mut table = Table::new(["txn", "when", "who", "why", "result", "what", "first trouble"]);
     for past in all.iter().take(last) {
-        let devices = list(&past["devices"]);
-        let trouble = devices.iter().find(|device| device["detail"] != "");
-        let trouble = trouble.map(|d| format!("{}: {}", text(&d["device"]), text(&d["detail"])));
+        let trouble = troubles(past);
+        let trouble =
+            trouble.first().map(|d| format!("{}: {}", text(&d["device"]), text(&d["detail"])));
         table.row([
             text(&past["txn"]),
-            time::moment(past["unix_ms"].as_u64().unwrap_or(0)),
+            time::moment(&past["unix_ms"]),
             text(&past["actor"]),
             text(&past["cause"]),
-            result(past, all, pending),
-            devices.len().to_string(),
-            named(devices.iter().map(|device| text(&device["device"])).collect(), NAMES_MAX),
+            result(past),
+            what(past),
             trouble.unwrap_or_default(),
         ]);
     }
     if all.is_empty() { "no transactions yet\n".into() } else { table.to_string() }
 }
 
+/// Devices with something to say. Light that is missing at one is mostly the doing of another, so what
+/// speaks of nothing else comes last.
+fn troubles(past: &Value) -> Vec<&Value> {
+    let said = |device: &&Value| device["detail"].as_str().is_some_and(|why| !why.is_empty());
+    let mut devices: Vec<&Value> = list(&past["devices"]).iter().filter(said).collect();
+    devices.sort_by_key(|device| text(&device["detail"]).ends_with(" dBm"));
+    devices
+}
+
 /// How it ended, and what became of it since.
-fn result(past: &Value, all: &[Value], pending: Option<u64>) -> String {
-    let (txn, result) = (past["txn"].as_u64().unwrap_or(0), text(&past["result"]));
-    if pending == Some(txn) {
-        return format!("{result}, not confirmed yet");
-    }
-    let undoes = |later: &&Value| {
-        let since = undone_from(&text(&later["cause"]));
-        let later_txn = later["txn"].as_u64().unwrap_or(0);
-        later["result"] == "committed" && since.is_some_and(|since| since <= txn && txn < later_txn)
-    };
-    match all.iter().rev().find(undoes) {
-        Some(later) if result == "committed" => format!("undone by {}", text(&later["txn"])),
+fn result(past: &Value) -> String {
+    let result = text(&past["result"]);
+    match (past["undone_by"].as_u64(), past["state"].as_str()) {
+        (Some(by), _) => format!("undone by {by}"),
+        (None, Some("confirm-pending")) => {
+            format!(
+                "{result}, to confirm before {}",
+                time::clock_at(&past["confirm_until_unix_ms"])
+            )
+        }
+        (None, Some("confirmed")) => format!("{result}, confirmed"),
         _ => result,
     }
 }
 
-/// From which transaction on a cause undoes.
-fn undone_from(cause: &str) -> Option<u64> {
-    let rollback = cause.strip_prefix("rollback to before ");
-    let timeout = cause.strip_suffix(" was not confirmed in time");
-    rollback.or(timeout)?.parse().ok()
+/// Which parts it went around or took back, or else which devices it speaks of.
+fn what(past: &Value) -> String {
+    let parts = |key: &str| named(list(&past[key]).iter().map(text).collect(), NAMES_MAX);
+    let (broken, repaired) = (parts("broken"), parts("repaired"));
+    let devices = list(&past["devices"]);
+    let names = devices.iter().map(|device| text(&device["device"])).collect();
+    match (broken.is_empty(), repaired.is_empty()) {
+        (false, true) => format!("around {broken}"),
+        (true, false) => format!("{repaired} back"),
+        (false, false) => format!("around {broken}, {repaired} back"),
+        (true, true) => named(names, NAMES_MAX),
+    }
 }
 
-/// By when to confirm, and what else happens.
-pub(in crate::ctl) fn confirm_by(txn: u64, left: f64) -> String {
-    let (clock, span) = (time::clock_in(left), time::span(left));
-    format!(
+/// The journal's records, oldest first, and where it is damaged.
+pub(in crate::ctl) fn records(log: &Value) -> String {
+    let mut table = Table::new(["line", "when", "what", "txn", "who", "detail", "parts"]);
+    for record in list(&log["records"]) {
+        table.row([
+            text(&record["line"]),
+            time::moment(&record["unix_ms"]),
+            text(&record["what"]),
+            text(&record["txn"]),
+            text(&record["actor"]),
+            text(&record["detail"]),
+            named(list(&record["parts"]).iter().map(text).collect(), NAMES_MAX),
+        ]);
+    }
+    let damage = damage(&log["damage"]);
+    let damage = damage.map(|(about, next)| format!("JOURNAL DAMAGED: {about}\n  {next}\n"));
+    table.to_string() + &damage.unwrap_or_default()
+}
+
+/// Where a journal is damaged and what a person can do.
+pub(super) fn damage(damage: &Value) -> Option<(String, String)> {
+    let reason = damage["reason"].as_str()?;
+    let number = |key: &str| text(&damage[key]);
+    let readable = count(damage["readable"].as_u64().unwrap_or(0) as usize, "record");
+    let about = format!(
+        "{} line {} (byte {}): {reason}; {readable} before it can be read",
+        number("file"),
+        number("line"),
+        number("byte"),
+    );
+    Some((about, number("what_to_do")))
+}
+
+/// By when to confirm, where that is waited for, and what else happens.
+pub(in crate::ctl) fn confirm_by(past: &Value) -> Option<String> {
+    let until = &past["confirm_until_unix_ms"];
+    let left = time::until(until)?;
+    let (txn, clock, span) = (text(&past["txn"]), time::clock_at(until), time::span(left));
+    Some(format!(
         "confirm {txn} before {clock} (in {span}) with `lightloom ctl confirm {txn}`, or it is undone"
-    )
+    ))
 }
 
-/// One transaction, device by device where there is something to say, and what to do next. `left` is
-/// how many seconds there are to confirm it.
-pub(in crate::ctl) fn transaction(past: &Value, left: Option<f64>) -> String {
+/// One transaction, device by device where there is something to say, and what to do next.
+pub(in crate::ctl) fn transaction(past: &Value) -> String {
     let devices = list(&past["devices"]);
     let (txn, result) = (text(&past["txn"]), text(&past["result"]));
     let mut page = format!("transaction {txn}: {result}, {}\n", count(devices.len(), "device"));
-    let odd = |device: &&Value| device["verdict"] != "applied" && device["verdict"] != "untouched";
-    let odd = |device: &&Value| odd(device) || device["detail"] != "";
     let mut table = Table::new(["device", "verdict", "why"]);
-    for device in devices.iter().filter(odd) {
+    let troubles = troubles(past);
+    for device in &troubles {
         table.row([text(&device["device"]), text(&device["verdict"]), text(&device["detail"])]);
     }
-    if devices.iter().any(|device| odd(&device)) {
+    if !troubles.is_empty() {
         let _ = write!(page, "{table}");
     }
-    let untouched = devices.iter().filter(|device| device["verdict"] == "untouched").count();
-    if result != "committed" && untouched > 0 {
-        let _ = writeln!(page, "untouched: {}", count(untouched, "device"));
+    for verdict in ["rolled-back", "untouched"] {
+        let of = |device: &&Value| device["verdict"] == verdict && device["detail"] == "";
+        let names: Vec<String> = devices.iter().filter(of).map(|d| text(&d["device"])).collect();
+        if !names.is_empty() {
+            let _ = writeln!(page, "{verdict}: {}", named(names, NAMES_MAX));
+        }
     }
-    if let Some(left) = left {
-        let _ = writeln!(page, "{}", confirm_by(past["txn"].as_u64().unwrap_or(0), left));
+    if let Some(confirm) = confirm_by(past) {
+        let _ = writeln!(page, "{confirm}");
     }
     if let Some(next) = next(&result) {
         let _ = writeln!(page, "{next}");
@@ -98,11 +144,27 @@ pub(in crate::ctl) fn transaction(past: &Value, left: Option<f64>) -> String {
     page
 }
 
+/// That a change, the last one, did not take, and why. A partial one is spoken of by the devices that
+/// need a person, until somebody has seen to them.
+pub(super) fn did_not_take(past: &Value) -> Option<Alarm> {
+    if past["result"] == "partial" {
+        return None;
+    }
+    let next = next(past["result"].as_str()?)?.to_owned();
+    let why =
+        troubles(past).first().map(|d| format!("{}: {}", text(&d["device"]), text(&d["detail"])));
+    let (txn, result) = (text(&past["txn"]), text(&past["result"]));
+    let about = format!("{result}; {}", why.unwrap_or_else(|| "no device says why".into()));
+    Some((format!("transaction {txn} DID NOT TAKE"), about, next))
+}
+
 /// What to do after an end that nobody wished for.
 fn next(result: &str) -> Option<&'static str> {
     match result {
-        "aborted" => Some("nothing moved: mend what is named above, then apply again"),
-        "rolled-back" => Some("every device is back where it stood: look at those named above"),
+        "aborted" => Some("nothing moved: mend what is named, then apply again"),
+        "rolled-back" => {
+            Some("every device is back where it stood: mend what is named, then apply again")
+        }
         "partial" => Some(
             "not every device is at either end: `lightloom ctl status` names those that need a \
              person and what to type",
@@ -116,20 +178,29 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn past(txn: u64, cause: &str, result: &str) -> Value {
-        json!({"txn": txn, "cause": cause, "result": result})
+    #[test]
+    fn what_became_of_a_transaction_is_said_beside_how_it_ended() {
+        let of = |changes: Value| {
+            let mut past = json!({"result": "committed", "state": "committed"});
+            past.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            result(&past)
+        };
+        assert_eq!(of(json!({})), "committed");
+        assert_eq!(of(json!({"state": "confirmed"})), "committed, confirmed");
+        assert_eq!(of(json!({"result": "undone", "undone_by": 4})), "undone by 4");
+        let waits = of(json!({"state": "confirm-pending", "confirm_until_unix_ms": 0}));
+        assert!(waits.starts_with("committed, to confirm before "), "{waits}");
     }
 
     #[test]
-    fn what_was_undone_is_not_called_committed() {
-        let all = [
-            past(4, "3 was not confirmed in time", "committed"),
-            past(3, "apply", "committed"),
-            past(2, "rollback to before 1", "aborted"),
-            past(1, "apply", "committed"),
-        ];
-        let results: Vec<String> = all.iter().map(|p| result(p, &all, Some(4))).collect();
-        let expected = ["committed, not confirmed yet", "undone by 4", "aborted", "committed"];
-        assert_eq!(results, expected);
+    fn parts_are_named_before_devices() {
+        let device = |name: &str| json!({"device": name, "detail": ""});
+        let devices = ["n10/b0", "n2/b0", "n3/b0", "n4/b0"].map(device);
+        let mut past = json!({"devices": devices, "broken": [], "repaired": []});
+        assert_eq!(what(&past), "n2/b0, n3/b0, n4/b0 and 1 more");
+        past["broken"] = json!(["n17"]);
+        assert_eq!(what(&past), "around n17");
+        past["repaired"] = json!(["n5"]);
+        assert_eq!(what(&past), "around n17, n5 back");
     }
 }

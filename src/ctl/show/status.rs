@@ -31,9 +31,16 @@ pub(in crate::ctl) fn status(status: &Value) -> String {
     if !stood.is_empty() {
         let _ = writeln!(page, "circuits lit at both ends: {standing} of {}", stood.len());
     }
-    let _ = writeln!(page, "{}", devices(list(&status["devices"])));
-    let pending = status["pending"]["txn"].as_u64();
-    page + &history::transactions(&status["transactions"], pending, TRANSACTIONS_SHOWN)
+    let budget = &status["bypass_budget"];
+    if budget["used"].as_u64().is_some_and(|used| used > 0) {
+        let (used, most) = (text(&budget["used"]), text(&budget["per_hour"]));
+        let _ =
+            writeln!(page, "changes by the daemon itself within the last hour: {used} of {most}");
+    }
+    if !is_deaf(status) {
+        let _ = writeln!(page, "{}", devices(list(&status["devices"])));
+    }
+    page + &history::transactions(&status["transactions"], TRANSACTIONS_SHOWN)
 }
 
 /// What a person has to know or do, worst first, each with what to type.
@@ -42,12 +49,13 @@ fn alarms(status: &Value) -> String {
     let mut alarm = |what: &str, about: String, next: String| {
         let _ = writeln!(page, "{what}: {about}\n  {next}");
     };
-    if let Some(why) = status["journal_failure"].as_str() {
+    if let Some((about, next)) = history::damage(&status["journal_damage"]) {
+        alarm("JOURNAL DAMAGED, changes are refused and no device is read", about, next);
+    } else if let Some(why) = status["journal_failure"].as_str() {
         alarm(
-            "JOURNAL FAILED, changes are refused",
+            "JOURNAL FAILED, changes are refused and no device is read",
             why.to_owned(),
-            "the light stays as it is; docs/operations.md, \"When the journal fails\", says how to \
-             begin again"
+            "the light stays as it is: free space or repair the disk, then restart lightloomd"
                 .into(),
         );
     }
@@ -56,7 +64,11 @@ fn alarms(status: &Value) -> String {
         let txn = text(&pending["txn"]);
         alarm(
             &format!("transaction {txn} WAITS FOR ITS CONFIRM"),
-            format!("{} left, until {}, then it is undone", time::span(left), time::clock_in(left)),
+            format!(
+                "{} left, until {}, then it is undone",
+                time::span(left),
+                time::clock_at(&pending["until_unix_ms"])
+            ),
             format!("keep it: lightloom ctl confirm {txn}; undo it: lightloom ctl rollback {txn}"),
         );
     }
@@ -71,10 +83,9 @@ fn alarms(status: &Value) -> String {
         );
     }
     let all = list(&status["devices"]);
-    for (what, about, next) in troubles(all) {
-        alarm(&what, about, next);
-    }
-    for (what, about, next) in around_faults(status) {
+    let troubles = if is_deaf(status) { Vec::new() } else { troubles(all) };
+    let last = list(&status["transactions"]).first().and_then(history::did_not_take);
+    for (what, about, next) in troubles.into_iter().chain(last).chain(around_faults(status)) {
         alarm(&what, about, next);
     }
     let open = &status["transaction"];
@@ -98,7 +109,12 @@ fn alarms(status: &Value) -> String {
 }
 
 /// What to say of one kind of trouble: what it is, about what, what to type.
-type Alarm = (String, String, String);
+pub(super) type Alarm = (String, String, String);
+
+/// Whether no device is read, because the journal cannot be trusted.
+pub(in crate::ctl) fn is_deaf(status: &Value) -> bool {
+    status["journal_damage"].is_object() || status["journal_failure"].is_string()
+}
 
 /// Devices that cannot be read, or stand elsewhere than the journal says.
 fn troubles(all: &[Value]) -> Vec<Alarm> {
@@ -131,17 +147,39 @@ fn troubles(all: &[Value]) -> Vec<Alarm> {
 
 /// What the plan goes around, and whether the daemon may still do so by itself.
 fn around_faults(status: &Value) -> Vec<Alarm> {
-    let broken: Vec<String> = list(&status["broken"]).iter().map(text).collect();
     let mut alarms = Vec::new();
+    let broken = list(&status["broken_parts"]);
     if !broken.is_empty() {
-        let repaired = broken.join(",");
+        let parts: Vec<String> = broken.iter().map(|broken| text(&broken["part"])).collect();
         alarms.push((
-            "BROKEN".into(),
-            format!("the plan goes around {}", named(broken, NAMES_MAX)),
-            format!("when it works again: lightloom ctl fault --repaired {repaired}"),
+            format!("BROKEN, the plan goes around {}", count(broken.len(), "part")),
+            named(broken.iter().map(since).collect(), NAMES_MAX),
+            format!("when it works again: lightloom ctl fault --repaired {}", parts.join(",")),
+        ));
+    }
+    let budget = &status["bypass_budget"];
+    let (used, most) = (budget["used"].as_u64(), budget["per_hour"].as_u64());
+    if used.is_some_and(|used| Some(used) >= most) {
+        alarms.push((
+            "NO BYPASS LEFT".into(),
+            format!(
+                "the daemon changed something by itself {} times within an hour",
+                text(&budget["used"])
+            ),
+            "what breaks now is only reported; bypass it yourself: lightloom ctl fault PART".into(),
         ));
     }
     alarms
+}
+
+/// A broken part, since when, and who says so.
+fn since(broken: &Value) -> String {
+    let part = text(&broken["part"]);
+    let when = broken["since_unix_ms"].as_u64().map(|_| time::moment(&broken["since_unix_ms"]));
+    let when = when.map(|when| format!("since {when}"));
+    let why = broken["why"].as_str().filter(|why| !why.is_empty()).map(str::to_owned);
+    let known: Vec<String> = when.into_iter().chain(why).collect();
+    if known.is_empty() { part } else { format!("{part} ({})", known.join(": ")) }
 }
 
 /// Devices by name with why they cannot be talked to, the first of them.
@@ -213,38 +251,32 @@ fn standing(device: &Value) -> String {
     shown.collect::<Vec<_>>().join(" ") + &more
 }
 
-/// What stands elsewhere than the journal says, and whether all could be read and nothing does.
-pub(in crate::ctl) fn drift(status: &Value) -> (String, bool) {
-    let all = list(&status["devices"]);
-    let mut page = String::new();
+/// What stands elsewhere than the journal says, and what cannot be said.
+pub(in crate::ctl) fn drift(report: &Value) -> String {
+    let mut slots: Vec<&Value> = list(&report["slots"]).iter().collect();
+    slots.sort_by_cached_key(|drifted| natural(&text(&drifted["device"])));
     let mut table = Table::new(["device", "slot", "journal says", "device says"]);
-    let mut odd: Vec<&Value> = all.iter().filter(|d| !list(&d["drift"]).is_empty()).collect();
-    odd.sort_by_cached_key(|device| natural(&text(&device["name"])));
-    for drifted in odd.iter().flat_map(|device| list(&device["drift"])) {
+    for drifted in &slots {
         let device = text(&drifted["device"]);
         let (ledger, says) = (&drifted["ledger"], &drifted["device_says"]);
         let cells = [slot(&device, &drifted["slot"]), place(&device, ledger), place(&device, says)];
         table.row(std::iter::once(device.clone()).chain(cells));
     }
-    if !odd.is_empty() {
-        let _ = write!(page, "{table}");
+    let mut page = match (slots.is_empty(), report["complete"] == true) {
+        (true, true) => "no drift: every device was read and stands as the journal says\n".into(),
+        (true, false) => "no drift where it can be seen, but that is not everywhere:\n".into(),
+        (false, _) => table.to_string(),
+    };
+    if let Some((about, next)) = history::damage(&report["journal_damage"]) {
+        let _ = writeln!(
+            page,
+            "JOURNAL DAMAGED, what should stand where is not known: {about}\n  {next}"
+        );
     }
-    let mut unknown = String::new();
-    if let Some(why) = status["journal_failure"].as_str() {
-        let _ = writeln!(unknown, "JOURNAL FAILED: what should stand where is not known: {why}");
-    }
-    let unseen: Vec<&Value> = all.iter().filter(|d| d["state"] == "unseen").collect();
+    let unseen: Vec<String> = list(&report["unseen"]).iter().map(text).collect();
     if !unseen.is_empty() {
-        let (count, names) = (count(unseen.len(), "device"), devices_named(&unseen));
-        let _ = writeln!(unknown, "UNSEEN, {count}: where they stand is not known: {names}");
+        let (count, names) = (count(unseen.len(), "device"), named(unseen, NAMES_MAX));
+        let _ = writeln!(page, "UNSEEN, {count}: {names}\n  why: lightloom ctl status");
     }
-    let calm = odd.is_empty() && unknown.is_empty();
-    match (odd.is_empty(), calm) {
-        (_, true) => {
-            page.push_str("no drift: every device was read and stands as the journal says\n")
-        }
-        (true, false) => page.push_str("no drift where it could be seen, but:\n"),
-        (false, _) => {}
-    }
-    (page + &unknown, calm)
+    page
 }
