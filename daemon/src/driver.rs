@@ -13,6 +13,7 @@ pub mod chaos;
 pub mod linux;
 mod netlink;
 pub mod ocstrx;
+mod ports;
 pub mod scpi;
 pub mod sonic;
 pub mod stream;
@@ -264,15 +265,6 @@ pub trait Driver: Send {
     fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String>;
     /// Messages that made no sense, so far.
     fn noise(&self) -> u64;
-}
-
-/// The most ports a switch may say it has.
-const PORTS_MAX: u32 = 1 << 16;
-
-/// How many ingress and egress ports a switch says it has; nothing where that cannot be.
-pub(crate) fn size_of(ingress: &str, egress: &str) -> Option<(u32, u32)> {
-    let count = |text: &str| text.trim().parse().ok().filter(|count| *count <= PORTS_MAX);
-    Some((count(ingress)?, count(egress)?))
 }
 
 /// Takes one line out of the input, without its end (LF, CR LF or CR). Empty lines are skipped.

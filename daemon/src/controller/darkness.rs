@@ -84,15 +84,20 @@ impl Controller {
             let dark = seen.dark.entry(slot).or_insert(Dark { reads: 0, since, power_mdbm });
             (dark.reads, dark.power_mdbm) = (dark.reads.saturating_add(1), power_mdbm);
             if self.looks_back(&far) && !self.is_dark(device, slot) {
-                self.look_soon(device, now.mono + wait.max(limits.settle_poll));
-                self.look_soon(&far.0, now.mono);
+                // Not sooner than that after the last read: the far end may miss light just as well, and
+                // the two would make each other look without a pause.
+                let wait = wait.max(limits.settle_poll);
+                for device in [device, &far.0] {
+                    self.look_within(device, wait);
+                }
             }
         }
     }
 
-    fn look_soon(&mut self, device: &DeviceName, at: Micros) {
+    /// Reads a device again `wait` after its last read.
+    fn look_within(&mut self, device: &DeviceName, wait: Micros) {
         if let Some(seen) = self.devices.get_mut(device) {
-            seen.next_poll = seen.next_poll.min(at);
+            seen.next_poll = seen.next_poll.min(seen.read_at + wait);
         }
     }
 

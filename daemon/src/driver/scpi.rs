@@ -5,11 +5,11 @@
 //! Answers to the queries of one line come in one line, with `;` between them. `conn:only` drops every other
 //! circuit and is never sent. Ingress ports are 1 to N, egress ports N+1 to N+M.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::{Awaits, Dialect, Input, Progress, Request, size_of, take_line};
-use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
+use super::ports::{Ports, Task};
+use super::{Awaits, Dialect, Input, Progress, Request, take_line};
+use crate::state::{Op, Outcome};
 
 /// Ports that one power query may name.
 const POWER_PORTS_MAX: usize = 256;
@@ -20,11 +20,8 @@ pub struct Scpi {
     /// Some models have no power monitors and do not answer when asked.
     power_monitor: bool,
     identity: String,
-    size: Option<(u32, u32)>,
-    /// Where slots stand or were last sent to: whose egress port to measure.
-    believed: Positions,
+    ports: Ports,
     asked_power: Vec<u32>,
-    seen: Observation,
 }
 
 impl Scpi {
@@ -34,45 +31,14 @@ impl Scpi {
         Self { power_monitor, ..Self::default() }
     }
 
-    fn check(&self, slot: Slot, to: Position) -> Result<(), String> {
-        let Some((ingress, egress)) = self.size else { return Ok(()) };
-        if slot.0 == 0 || slot.0 > ingress {
-            return Err(format!("ingress ports are 1 to {ingress}, not {slot}"));
-        }
-        let egress = ingress + 1..=ingress + egress;
-        if !to.is_dark() && !egress.contains(&to.0) {
-            let (first, last) = (egress.start(), egress.end());
-            return Err(format!("egress ports are {first} to {last}, not {to}"));
-        }
-        Ok(())
-    }
-
-    fn switch(&mut self, moves: &[Move]) -> Result<Vec<Request>, String> {
-        for m in moves {
-            self.check(m.slot, m.to)?;
-        }
-        let dark = moves.iter().all(|m| m.to.is_dark());
-        if !dark && moves.iter().any(|m| m.to.is_dark()) {
-            return Err("removals and additions in one step".into());
-        }
-        let slots = list(moves.iter().map(|m| m.slot.0));
-        let ports = list(moves.iter().map(|m| if dark { m.from.0 } else { m.to.0 }));
-        let verb = if dark { "sub" } else { "add" };
-        let line = format!("*cls;:oxc:swit:conn:{verb} {slots},{ports};*OPC?;:syst:err?\n");
-        self.believed.extend(moves.iter().map(|m| (m.slot, m.to)));
-        Ok(vec![ask(line, Awaits::Done)])
-    }
-
-    fn observe(&mut self, power: &[Slot]) -> Vec<Request> {
+    fn look(&mut self, power: Vec<u32>) -> Request {
         let mut line = String::from(":oxc:swit:conn:stat?");
-        let ports = power.iter().filter_map(|slot| self.believed.get(slot));
-        let ports = ports.filter(|p| !p.is_dark() && self.power_monitor).map(|p| p.0);
-        self.asked_power = ports.collect();
+        self.asked_power = if self.power_monitor { power } else { Vec::new() };
         for ports in self.asked_power.chunks(POWER_PORTS_MAX) {
             let _ = write!(line, ";:pmon:pow? {}", list(ports.iter().copied()));
         }
         line.push('\n');
-        vec![ask(line, Awaits::Positions)]
+        ask(line, Awaits::Positions)
     }
 
     fn take_observation(&mut self, line: &str) -> Option<()> {
@@ -84,26 +50,14 @@ impl Scpi {
         answers.next().is_none().then_some(())
     }
 
-    fn take_size(&mut self, line: &str) -> Option<()> {
-        let (ingress, egress) = line.split_once(',')?;
-        self.size = Some(size_of(ingress, egress)?);
-        Some(())
-    }
-
     fn take_positions(&mut self, line: &str) -> Option<()> {
         let (slots, ports) = line.trim().split_once("),(")?;
         let slots = parse_list(slots.strip_prefix("(@")?)?;
         let ports = parse_list(ports.strip_prefix('@')?.strip_suffix(')')?)?;
-        let distinct = |list: &[u32]| list.iter().collect::<BTreeSet<_>>().len() == list.len();
-        if slots.len() != ports.len() || !distinct(&slots) || !distinct(&ports) {
+        if slots.len() != ports.len() {
             return None;
         }
-        let pairs = slots.into_iter().zip(ports).map(|(s, p)| (Slot(s), Position(p)));
-        self.seen.positions = pairs.collect();
-        let known =
-            self.seen.positions.iter().all(|(&s, &p)| !p.is_dark() && self.check(s, p).is_ok());
-        self.believed.clone_from(&self.seen.positions);
-        known.then_some(())
+        self.ports.take_circuits(slots.into_iter().zip(ports))
     }
 
     fn take_power(&mut self, line: &str, chunk: usize) -> Option<()> {
@@ -111,34 +65,32 @@ impl Scpi {
         let asked = self.asked_power.chunks(POWER_PORTS_MAX).nth(chunk)?;
         let values: Option<Vec<i32>> = values.split(',').map(millis).collect();
         let values = values.filter(|values| values.len() == asked.len())?;
-        let held: BTreeMap<u32, Slot> =
-            self.seen.positions.iter().map(|(&slot, position)| (position.0, slot)).collect();
-        let powers = asked.iter().zip(values);
-        let powers = powers.filter_map(|(port, power)| Some((*held.get(port)?, power)));
-        self.seen.power_mdbm.extend(powers);
+        self.ports.take_power(asked.iter().copied().zip(values));
         Some(())
     }
 }
 
+/// Makes these circuits or takes them away, in one line.
+fn change(verb: &str, circuits: &[(u32, u32)]) -> Request {
+    let slots = list(circuits.iter().map(|(slot, _)| *slot));
+    let ports = list(circuits.iter().map(|(_, port)| *port));
+    let line = format!("*cls;:oxc:swit:conn:{verb} {slots},{ports};*OPC?;:syst:err?\n");
+    ask(line, Awaits::Done)
+}
+
 impl Dialect for Scpi {
     fn hello(&mut self) -> Vec<Request> {
-        self.size = None;
+        self.ports.forget();
         vec![ask("*idn?\n".into(), Awaits::Identity), ask(":oxc:swit:size?\n".into(), Awaits::Size)]
     }
 
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
-        self.seen = Observation::default();
-        match op {
-            Op::Observe { power } => Ok(self.observe(power)),
-            Op::Arm { want, .. } => {
-                for (&slot, &to) in want {
-                    self.check(slot, to)?;
-                }
-                Ok(self.observe(&[]))
-            }
-            Op::Disarm { .. } => Ok(Vec::new()),
-            Op::Switch { moves, .. } => self.switch(moves),
-        }
+        Ok(match self.ports.task(op)? {
+            Task::Nothing => Vec::new(),
+            Task::Look(power) => vec![self.look(power)],
+            Task::Remove(circuits) => vec![change("sub", &circuits)],
+            Task::Add(circuits) => vec![change("add", &circuits)],
+        })
     }
 
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
@@ -149,7 +101,9 @@ impl Dialect for Scpi {
                 self.identity.clone_from(&line);
                 Some(())
             }
-            Awaits::Size => self.take_size(&line),
+            Awaits::Size => line
+                .split_once(',')
+                .and_then(|(ingress, egress)| self.ports.take_size(ingress, egress)),
             Awaits::Positions => self.take_observation(&line),
             Awaits::Done => match done_or_error(&line) {
                 Some((0, _)) => Some(()),
@@ -175,10 +129,7 @@ impl Dialect for Scpi {
     }
 
     fn finish(&mut self, op: &Op) -> Outcome {
-        match op {
-            Op::Observe { .. } | Op::Arm { .. } => Outcome::Done(Some(self.seen.clone())),
-            Op::Disarm { .. } | Op::Switch { .. } => Outcome::Done(None),
-        }
+        self.ports.outcome(op)
     }
 
     fn identity(&self) -> String {

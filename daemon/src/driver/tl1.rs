@@ -5,9 +5,10 @@
 //! come first: a reply is known by its ctag, never by its order. Denials differ: `SARB` is busy
 //! now, `SROF` may have moved something, the others changed nothing.
 
+use super::ports::{Ports, Task};
 use super::scpi::millis;
-use super::{Awaits, Dialect, Input, Progress, Request, size_of};
-use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
+use super::{Awaits, Dialect, Input, Progress, Request};
+use crate::state::{Op, Outcome};
 
 /// The TL1 dialect.
 #[derive(Clone, Debug)]
@@ -17,9 +18,7 @@ pub struct Tl1 {
     power_monitor: bool,
     ctag: u32,
     identity: String,
-    size: Option<(u32, u32)>,
-    believed: Positions,
-    seen: Observation,
+    ports: Ports,
     /// Body lines of a reply whose last block has not come yet.
     body: Vec<String>,
 }
@@ -34,9 +33,7 @@ impl Tl1 {
             power_monitor,
             ctag: 0,
             identity: String::new(),
-            size: None,
-            believed: Positions::new(),
-            seen: Observation::default(),
+            ports: Ports::default(),
             body: Vec::new(),
         }
     }
@@ -48,41 +45,22 @@ impl Tl1 {
         Request { bytes, awaits, number: ctag }
     }
 
-    fn check(&self, slot: Slot, to: Position) -> Result<(), String> {
-        let Some((ingress, egress)) = self.size else { return Ok(()) };
-        let egress = ingress + 1..=ingress + egress;
-        if slot.0 == 0 || slot.0 > ingress || !(to.is_dark() || egress.contains(&to.0)) {
-            return Err(format!("it has {ingress} ingress ports, so no circuit {slot} to {to}"));
-        }
-        Ok(())
-    }
-
-    fn observe(&mut self, power: &[Slot]) -> Vec<Request> {
+    fn look(&mut self, power: &[u32]) -> Vec<Request> {
         let mut requests = vec![self.ask("RTRV-PATCH", "", "", Awaits::Positions)];
-        let ports = power.iter().filter_map(|slot| self.believed.get(slot));
-        let ports: Vec<u32> = ports.filter(|p| !p.is_dark()).map(|p| p.0).collect();
-        if self.power_monitor && !ports.is_empty() {
-            requests.push(self.ask("RTRV-PORT-POWER", &and(&ports), "", Awaits::Power));
+        if self.power_monitor && !power.is_empty() {
+            requests.push(self.ask("RTRV-PORT-POWER", &and(power), "", Awaits::Power));
         }
         requests
     }
 
-    fn switch(&mut self, moves: &[Move]) -> Result<Vec<Request>, String> {
-        for m in moves {
-            self.check(m.slot, m.to)?;
-        }
-        let slots: Vec<u32> = moves.iter().map(|m| m.slot.0).collect();
-        let request = if moves.iter().all(|m| m.to.is_dark()) {
-            self.ask("DLT-PATCH", &and(&slots), "", Awaits::Done)
-        } else if moves.iter().all(|m| !m.to.is_dark()) {
-            let ports: Vec<u32> = moves.iter().map(|m| m.to.0).collect();
-            let aid = format!("{},{}", and(&slots), and(&ports));
-            self.ask("ENT-PATCH", &aid, "", Awaits::Done)
-        } else {
-            return Err("removals and additions in one step".into());
-        };
-        self.believed.extend(moves.iter().map(|m| (m.slot, m.to)));
-        Ok(vec![request])
+    fn remove(&mut self, circuits: &[(u32, u32)]) -> Request {
+        let slots: Vec<u32> = circuits.iter().map(|(slot, _)| *slot).collect();
+        self.ask("DLT-PATCH", &and(&slots), "", Awaits::Done)
+    }
+
+    fn add(&mut self, circuits: &[(u32, u32)]) -> Request {
+        let (slots, ports): (Vec<u32>, Vec<u32>) = circuits.iter().copied().unzip();
+        self.ask("ENT-PATCH", &format!("{},{}", and(&slots), and(&ports)), "", Awaits::Done)
     }
 
     fn take_body(&mut self, awaits: Awaits) -> Option<()> {
@@ -91,34 +69,23 @@ impl Tl1 {
             Awaits::Size => {
                 let size = body.iter().find_map(|line| line.split_once("SIZE="))?.1;
                 let (ingress, egress) = size.split_once('x')?;
-                self.size = Some(size_of(ingress, egress)?);
+                self.ports.take_size(ingress, egress)?;
             }
             Awaits::Positions => {
-                let mut positions = Positions::new();
-                for line in &body {
-                    let (slot, position) = line.split_once(',')?;
-                    let slot = Slot(slot.trim().parse().ok()?);
-                    let position = Position(position.trim().parse().ok()?);
-                    let free = !positions.values().any(|p| *p == position);
-                    if position.is_dark() || self.check(slot, position).is_err() || !free {
-                        return None;
-                    }
-                    if positions.insert(slot, position).is_some() {
-                        return None;
-                    }
-                }
-                self.believed.clone_from(&positions);
-                self.seen.positions = positions;
+                let pair = |line: &String| {
+                    let (slot, port) = line.split_once(',')?;
+                    Some((slot.trim().parse().ok()?, port.trim().parse().ok()?))
+                };
+                let circuits: Option<Vec<(u32, u32)>> = body.iter().map(pair).collect();
+                self.ports.take_circuits(circuits?)?;
             }
             Awaits::Power => {
-                for line in &body {
+                let pair = |line: &String| {
                     let (port, power) = line.split_once(':')?;
-                    let (port, power) = (port.trim().parse().ok()?, millis(power)?);
-                    let slot = self.seen.positions.iter().find(|(_, p)| **p == Position(port));
-                    if let Some((&slot, _)) = slot {
-                        self.seen.power_mdbm.insert(slot, power);
-                    }
-                }
+                    Some((port.trim().parse().ok()?, millis(power)?))
+                };
+                let powers: Option<Vec<(u32, i32)>> = body.iter().map(pair).collect();
+                self.ports.take_power(powers?);
             }
             Awaits::Identity => self.identity = body.join(" "),
             Awaits::Armed | Awaits::Done | Awaits::Errors => {}
@@ -160,7 +127,7 @@ fn denied(code: &str, comment: &str) -> Outcome {
 
 impl Dialect for Tl1 {
     fn hello(&mut self) -> Vec<Request> {
-        self.size = None;
+        self.ports.forget();
         self.body.clear();
         let (user, password) = (self.user.clone(), self.password.clone());
         vec![
@@ -171,19 +138,13 @@ impl Dialect for Tl1 {
     }
 
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
-        self.seen = Observation::default();
         self.body.clear();
-        match op {
-            Op::Observe { power } => Ok(self.observe(power)),
-            Op::Arm { want, .. } => {
-                for (&slot, &to) in want {
-                    self.check(slot, to)?;
-                }
-                Ok(self.observe(&[]))
-            }
-            Op::Disarm { .. } => Ok(Vec::new()),
-            Op::Switch { moves, .. } => self.switch(moves),
-        }
+        Ok(match self.ports.task(op)? {
+            Task::Nothing => Vec::new(),
+            Task::Look(power) => self.look(&power),
+            Task::Remove(circuits) => vec![self.remove(&circuits)],
+            Task::Add(circuits) => vec![self.add(&circuits)],
+        })
     }
 
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
@@ -198,10 +159,7 @@ impl Dialect for Tl1 {
     }
 
     fn finish(&mut self, op: &Op) -> Outcome {
-        match op {
-            Op::Observe { .. } | Op::Arm { .. } => Outcome::Done(Some(self.seen.clone())),
-            Op::Disarm { .. } | Op::Switch { .. } => Outcome::Done(None),
-        }
+        self.ports.outcome(op)
     }
 
     fn identity(&self) -> String {

@@ -263,6 +263,10 @@ impl World {
     pub fn reboot_machine(&mut self) {
         self.now.boot = format!("b{}", self.rng.random::<u32>());
         self.now.mono = Micros::from_secs(30);
+        // What is kept of the old clock: light has settled, and what was mended was so just now.
+        self.lit_from.clear();
+        self.mended.values_mut().for_each(|at| *at = self.now.mono);
+        self.bypass_not_before = Micros::default();
         assert!(self.controller.is_none(), "only a dead daemon's machine reboots here");
         self.queue.clear();
         self.at(Micros::default(), Happening::Restart);

@@ -1,0 +1,129 @@
+//! What every language of a switch with ingress and egress ports has in common: which ports it has,
+//! where its circuits stand, and what an operation comes to in circuits. How that is said and read is
+//! each dialect's own.
+
+use std::collections::BTreeMap;
+
+use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
+
+/// The most ports a switch may say it has.
+const PORTS_MAX: u32 = 1 << 16;
+
+/// What is known of the ports of a switch. Ingress ports are 1 to N, egress ports N+1 to N+M.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ports {
+    size: Option<(u32, u32)>,
+    /// Where slots stand or were last sent to: whose egress port to measure.
+    believed: Positions,
+    seen: Observation,
+}
+
+/// What an operation comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Nothing has to be said.
+    Nothing,
+    /// Say where all circuits stand, and how much light leaves these egress ports.
+    Look(Vec<u32>),
+    /// Take these circuits away, by ingress and egress port.
+    Remove(Vec<(u32, u32)>),
+    /// Make these circuits.
+    Add(Vec<(u32, u32)>),
+}
+
+impl Ports {
+    /// On a fresh connection there may be another switch.
+    pub(super) fn forget(&mut self) {
+        self.size = None;
+    }
+
+    /// How many ports it says it has; nothing where that cannot be.
+    pub(super) fn take_size(&mut self, ingress: &str, egress: &str) -> Option<()> {
+        let count = |text: &str| text.trim().parse().ok().filter(|count| *count <= PORTS_MAX);
+        self.size = Some((count(ingress)?, count(egress)?));
+        Some(())
+    }
+
+    /// What `op` comes to.
+    ///
+    /// # Errors
+    /// Why it cannot be asked of this switch.
+    pub(super) fn task(&mut self, op: &Op) -> Result<Task, String> {
+        self.seen = Observation::default();
+        Ok(match op {
+            Op::Observe { power } => {
+                let ports = power.iter().filter_map(|slot| self.believed.get(slot));
+                Task::Look(ports.filter(|port| !port.is_dark()).map(|port| port.0).collect())
+            }
+            Op::Arm { want, .. } => {
+                want.iter().try_for_each(|(&slot, &to)| self.check(slot, to))?;
+                Task::Look(Vec::new())
+            }
+            Op::Disarm { .. } => Task::Nothing,
+            Op::Switch { moves, .. } => self.change(moves)?,
+        })
+    }
+
+    fn change(&mut self, moves: &[Move]) -> Result<Task, String> {
+        moves.iter().try_for_each(|m| self.check(m.slot, m.to))?;
+        let dark = moves.iter().filter(|m| m.to.is_dark()).count();
+        let circuits = |end: fn(&Move) -> Position| {
+            moves.iter().map(|m| (m.slot.0, end(m).0)).collect::<Vec<_>>()
+        };
+        let task = match dark {
+            0 => Task::Add(circuits(|m| m.to)),
+            dark if dark == moves.len() => Task::Remove(circuits(|m| m.from)),
+            _ => return Err("removals and additions in one step".into()),
+        };
+        self.believed.extend(moves.iter().map(|m| (m.slot, m.to)));
+        Ok(task)
+    }
+
+    fn check(&self, slot: Slot, to: Position) -> Result<(), String> {
+        let Some((ingress, egress)) = self.size else { return Ok(()) };
+        if slot.0 == 0 || slot.0 > ingress {
+            return Err(format!("ingress ports are 1 to {ingress}, not {slot}"));
+        }
+        let (first, last) = (ingress + 1, ingress + egress);
+        if !to.is_dark() && !(first..=last).contains(&to.0) {
+            return Err(format!("egress ports are {first} to {last}, not {to}"));
+        }
+        Ok(())
+    }
+
+    /// All circuits there are, as the switch says; nothing where that cannot be.
+    pub(super) fn take_circuits(
+        &mut self,
+        circuits: impl IntoIterator<Item = (u32, u32)>,
+    ) -> Option<()> {
+        let (mut positions, mut holders) = (Positions::new(), BTreeMap::new());
+        for (slot, position) in circuits.into_iter().map(|(s, p)| (Slot(s), Position(p))) {
+            let known = !position.is_dark() && self.check(slot, position).is_ok();
+            let twice = positions.insert(slot, position).is_some()
+                || holders.insert(position, slot).is_some();
+            if !known || twice {
+                return None;
+            }
+        }
+        self.believed.clone_from(&positions);
+        self.seen.positions = positions;
+        Some(())
+    }
+
+    /// How much light leaves these egress ports, in 1/1000 dBm. Those in no circuit are left out.
+    pub(super) fn take_power(&mut self, powers: impl IntoIterator<Item = (u32, i32)>) {
+        let held: BTreeMap<u32, Slot> =
+            self.seen.positions.iter().map(|(&slot, position)| (position.0, slot)).collect();
+        let powers = powers.into_iter();
+        let powers = powers.filter_map(|(port, power)| Some((*held.get(&port)?, power)));
+        self.seen.power_mdbm.extend(powers);
+    }
+
+    /// How `op` ended, once everything was answered.
+    pub(super) fn outcome(&self, op: &Op) -> Outcome {
+        match op {
+            Op::Observe { .. } | Op::Arm { .. } => Outcome::Done(Some(self.seen.clone())),
+            Op::Disarm { .. } | Op::Switch { .. } => Outcome::Done(None),
+        }
+    }
+}
