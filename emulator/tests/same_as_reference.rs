@@ -389,3 +389,42 @@ fn the_cases_contain_what_they_are_meant_to_test() {
     assert!(chosen > 20, "only {chosen} switches choose");
     assert!(resent > 100 && gated > 10, "{resent} sent again, {gated} flows gated");
 }
+
+/// A link goes dark; the frame that lets a port of another part go on is made at that instant, when no window
+/// is open.
+#[test]
+fn what_a_change_of_a_link_sends_reaches_other_parts_in_time() {
+    let pause = Pause {
+        priorities: 43,
+        pause_above: Bytes(1_024),
+        resume_at: Bytes(0),
+        headroom: Bytes(2_048),
+    };
+    let flow = FlowCase {
+        source: 4,
+        step: 1,
+        message: 3_386,
+        messages: 2,
+        start_ps: 0,
+        gate: None,
+        priority: 0,
+    };
+    let case = Case {
+        hosts: 4,
+        switches: 3,
+        extra: Vec::new(),
+        specs: vec![(40, 3_000, 1_500, 0), (10, 3_000, 1_500, 0)],
+        flows: vec![flow],
+        outages: vec![(34, 27_229, 3_104)],
+        errors: Vec::new(),
+        window: 3,
+        recovery: Recovery::GoBackN,
+        balance: Balance::PerFlow,
+        queueing: Some(Queueing { pause: Some(pause), ..Queueing::default() }),
+        marking: Marking::Threshold,
+        switching: Switching::StoreAndForward,
+        host_delay: Picoseconds::ZERO,
+        seed: 1_216_268_477_980_512_784,
+    };
+    assert_eq!(run_engine(&case, 1), run_engine(&case, 3));
+}

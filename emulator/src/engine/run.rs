@@ -245,7 +245,7 @@ impl<P: Probe> Engine<P> {
         self.settle_completions();
     }
 
-    /// Hands full outboxes over against empty ones.
+    /// Hands full outboxes over against empty ones. What was handed over before has been received.
     fn exchange(&mut self) {
         for from in 0..self.shards.len() {
             for to in (0..self.shards.len()).filter(|to| *to != from) {

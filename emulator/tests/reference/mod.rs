@@ -266,6 +266,12 @@ impl<'a> Reference<'a> {
             self.now = event.time;
             self.handle(event);
         }
+        // The engine counts what is lost to wrong bits when it is let in, this one when it has been sent.
+        let here = |port: &Port| {
+            let waiting = port.queue.iter().chain(&port.sending);
+            waiting.filter(|(packet, _)| packet.wrong).count() as u64
+        };
+        self.totals.lost += self.ports.iter().map(here).sum::<u64>();
     }
 
     fn handle(&mut self, event: Event) {

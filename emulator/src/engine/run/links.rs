@@ -85,8 +85,16 @@ impl<P: Probe> Engine<P> {
         }
         let Place { shard, index } = self.layout.ports[link.index()];
         let vertex = self.layout.vertices[self.network.link(link).from.index()].index;
+        self.receive();
         let shard = &mut self.shards[shard as usize];
         shard.forget_pauses(&self.shared, vertex, index, self.now.0);
+        self.exchange();
+    }
+
+    /// Lets all parts take in what others have sent, so that outboxes can be handed over again.
+    fn receive(&mut self) {
+        let now = self.now.0;
+        self.shards.iter_mut().for_each(|shard| shard.receive(now));
     }
 
     fn set_errors(&mut self, link: LinkId, errors: BitErrors) {
@@ -99,8 +107,7 @@ impl<P: Probe> Engine<P> {
             return;
         }
         self.router.set_up(link, up);
-        let now = self.now.0;
-        self.shards.iter_mut().for_each(|shard| shard.receive(now));
+        self.receive();
         let (port, wire) = (self.layout.ports[link.index()], self.layout.wires[link.index()]);
         let lost = if up { 0 } else { self.shards[wire.shard as usize].cut_wire(wire.index) };
         let far = self.layout.vertices[self.network.link(link).to.index()];
@@ -122,5 +129,7 @@ impl<P: Probe> Engine<P> {
         if up {
             shard.wake(from.index, self.now.0);
         }
+        // What paused ports may go on with, and what tells others to go on, may lead to other parts.
+        self.exchange();
     }
 }
