@@ -24,7 +24,7 @@ use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::seed::Seed;
 
 use crate::cli::{Format, FormatArgument};
-use crate::output::{self, Outcome};
+use crate::output::{self, Outcome, WrongUsage};
 use crate::{files, plan};
 pub(crate) use ci::Reports;
 use live::Live;
@@ -74,6 +74,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    if arguments.prove_reuse && arguments.look.is_asked_for() {
+        let message = "--prove-reuse has nothing to prove with --timeline, --pcap or --links-out, for which \
+                       everything is simulated";
+        return Err(WrongUsage(message.to_owned()).into());
+    }
     if let Some(bytes) = rfabric::claims(&arguments.scenario) {
         return rfabric::run(arguments, &bytes);
     }
@@ -130,11 +135,22 @@ fn run_fabric(
     conclude(arguments, source, &result)
 }
 
+/// Refuses to prove what is spared where nothing is.
+fn refuse_proof(arguments: &Arguments, kind: &str) -> anyhow::Result<()> {
+    if arguments.prove_reuse {
+        let message =
+            format!("--prove-reuse: {kind} is simulated whole, so there is nothing to prove");
+        return Err(WrongUsage(message).into());
+    }
+    Ok(())
+}
+
 fn run_traffic(
     arguments: &Arguments,
     source: &Source,
     scenario: &TrafficScenario,
 ) -> anyhow::Result<Outcome> {
+    refuse_proof(arguments, "traffic on a network")?;
     let plant = &scenario.plant;
     let watch = arguments.look.watch_plant(plant)?;
     if arguments.format.format == Format::Text {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use lightloom_fabric::document;
+use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree, SwitchTiming};
 use lightloom_fabric::units::Picoseconds;
 use lightloom_planner::architecture::NicRate;
 use lightloom_planner::cost::PriceList;
@@ -95,6 +96,7 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
         Format::Json => output::print_json(&document)?,
         Format::Text => {
             output::print(&text(&input, &plan, &document.metrics))?;
+            output::print(&break_even(&input, &plan, options))?;
             if let Some(rows) = &sensitivity {
                 output::print(&sensitivity_text(rows))?;
             }
@@ -295,6 +297,32 @@ fn summary(plan: &RfabricPlan, metrics: &Metrics) -> String {
         rounded(plan.step_time_ps),
         rounded(plan.static_step_time_ps),
         100.0 * plan.dark_port_time_share,
+    )
+}
+
+/// Where no change of circuits pays: up to which time of one it would. Planned again with changes that take
+/// none, whose gain is shared out over them.
+fn break_even(input: &RfabricInput, plan: &RfabricPlan, options: Options) -> String {
+    if !plan.transitions.is_empty() || plan.phases.len() < 2 {
+        return String::new();
+    }
+    let none = Picoseconds::ZERO;
+    let timing = SwitchTiming { control: none, switching: none, bring_up: none };
+    let spec = FatTreeSpec { timing, ..input.fabric.spec().clone() };
+    let at_once = ReconfigurableFatTree::new(spec).ok();
+    let options = Options { exact: None, ..options };
+    let at_once =
+        at_once.and_then(|fabric| rfabric::plan(&fabric, &input.phases, &[], options).ok());
+    let changes = at_once.as_ref().map_or(0, |plan| plan.transitions.len() as u64);
+    let Some(best) = at_once.filter(|_| changes > 0) else {
+        return "Even changes that took no time would not pay.\n".to_owned();
+    };
+    let gain = plan.step_time_ps.saturating_sub(best.step_time_ps);
+    format!(
+        "Changing circuits does not pay: with changes that took no time a step would communicate for {}. The {changes} changes of a step break \
+         even when each keeps traffic waiting for {}.\n",
+        rounded(best.step_time_ps),
+        rounded(Picoseconds(gain.0 / changes)),
     )
 }
 

@@ -1,7 +1,7 @@
 //! `lightloom reproduce`: published claims, recomputed.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use lightloom_fabric::seed::Seed;
@@ -107,7 +107,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match arguments.format {
         Format::Text => output::print(&text(&document))?,
         Format::Json => output::print_json(&document)?,
-        Format::Markdown => output::print(&markdown(&document))?,
+        Format::Markdown => {
+            output::print(&markdown(&document, arguments.faults.as_deref()))?;
+        }
     }
     Ok(if all_agree { Outcome::Good } else { Outcome::Bad })
 }
@@ -186,16 +188,19 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
     claims.iter().filter_map(|claim| Some((claim.claim.as_str(), claim.note.as_deref()?)))
 }
 
-fn markdown(document: &Document) -> String {
+fn markdown(document: &Document, faults: Option<&Path>) -> String {
     let study = match document.study {
         Study::Infinitehbd => "infinitehbd",
         Study::Mixnet => "mixnet",
         Study::Rfabric => "rfabric",
         Study::Mfu => "mfu",
     };
+    // The name alone: where the file lies on this machine is nobody's business.
+    let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
+    let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));
     let mut text = format!(
         "# Published figures and ours: {study}\n\n\
-         Generated: `lightloom reproduce {study} --faults fault_trace.json --samples {} --seed {} --format markdown`. \
+         Generated: `lightloom reproduce {study}{trace} --samples {} --seed {} --format markdown`. \
          Do not edit.\n\n\
          Training steps against measured ones, with their conventions: [validation-mfu](validation-mfu.md). \
          The packet engine against closed forms, a second engine and ns-3: [validation-engine](validation-engine.md).\n\n{}.\n\n{LABELS}",

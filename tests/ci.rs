@@ -359,6 +359,71 @@ fn faults_of_a_network_can_stand_in_a_file_of_their_own() {
 }
 
 #[test]
+fn a_proof_of_what_is_spared_is_refused_where_nothing_is() {
+    let folder = small("groups_lost == 0");
+    let run = |arguments: &[&str]| {
+        let all = [&["emulate", "run.yaml", "--prove-reuse"], arguments].concat();
+        let output = lightloom(folder.path(), &all);
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let (code, told) = run(&[]);
+    assert_eq!(code, Some(0), "{told}");
+    for (arguments, wanted) in [
+        (["--seed", "0..1"].as_slice(), "one seed"),
+        (&["--links-out", "links.csv"], "everything is simulated"),
+    ] {
+        let (code, told) = run(arguments);
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains(wanted), "{told}");
+    }
+    let scenario = read(folder.path(), "run.yaml");
+    let between = scenario.replace("all_reduce: {", "data_parallel_all_reduce: {");
+    std::fs::write(folder.path().join("run.yaml"), between).unwrap();
+    let (code, told) = run(&[]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("nothing to prove: collectives between groups share links"), "{told}");
+    let traffic = "name: x\nnetwork: {ring: {hosts: 4}}\ntraffic: [{name: a, run: permutation, bytes: 1KiB}]\n";
+    std::fs::write(folder.path().join("run.yaml"), traffic).unwrap();
+    let (code, told) = run(&[]);
+    assert!(code == Some(2) && told.contains("nothing to prove"), "{told}");
+}
+
+#[test]
+fn a_phase_sequence_has_expectations_and_tells_ci_of_them_and_of_its_faults() {
+    let folder = tempfile::tempdir().unwrap();
+    let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/rfabric-shapes.yaml");
+    let write = |expect: &str| {
+        let text = format!(
+            "name: phases\nrfabric: {shapes}\nscale: 40\n\
+             faults: [{{what: {{optical_switch: {{ocs: ocs0}}}}, phase: experts, after: 40ms}}]\n\
+             expect: [{expect}]\n"
+        );
+        std::fs::write(folder.path().join("run.yaml"), text).unwrap();
+    };
+    let all = ["emulate", "run.yaml", "--junit", "junit.xml", "--summary", "summary.md"];
+    write("completes within 1s, goodput > 0.999");
+    let run = lightloom(folder.path(), &all);
+    assert_eq!(run.status.code(), Some(1), "{}", text(&run.stderr));
+    assert!(text(&run.stdout).contains("passed: completes within 1"), "{}", text(&run.stdout));
+    assert!(text(&run.stdout).contains("FAILED: goodput > 0.999"), "{}", text(&run.stdout));
+    let junit = read(folder.path(), "junit.xml");
+    assert!(junit.contains("tests=\"3\" failures=\"1\""), "{junit}");
+    assert!(junit.contains("fault 0 driver board of ocs0"), "{junit}");
+    assert!(junit.contains("replay: lightloom emulate run.yaml --seed 0"), "{junit}");
+    assert!(
+        read(folder.path(), "summary.md").contains("goodput &gt; 0.999")
+            || read(folder.path(), "summary.md").contains("goodput > 0.999")
+    );
+    write("completes within 1s");
+    assert_eq!(lightloom(folder.path(), &all).status.code(), Some(0));
+    write("no drops, group g3 unaffected, goodput > 2");
+    let wrong = lightloom(folder.path(), &["validate", "run.yaml"]);
+    for place in ["run.yaml:5:10", "run.yaml:5:20", "run.yaml:5:41"] {
+        assert!(text(&wrong.stderr).contains(place), "{place}: {}", text(&wrong.stderr));
+    }
+}
+
+#[test]
 fn a_run_that_never_ends_fails_and_says_what_waits_for_what() {
     let folder = small("groups_lost == 0");
     let scenario = read(folder.path(), "run.yaml").replace(

@@ -212,6 +212,36 @@ fn every_ring_of_131072_gpus_takes_its_closed_form_from_a_file() {
 }
 
 #[test]
+fn where_changing_circuits_does_not_pay_the_plan_says_from_where_it_would() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = |path: &str| {
+        let output = lightloom(folder.path(), &["plan", path]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned() + text(&output.stderr)
+    };
+    let slow = shipped("rfabric-slow-links.yaml");
+    let told = plan(&slow);
+    assert!(told.contains("break even when each keeps traffic waiting for"), "{told}");
+    assert!(!plan(&shipped("rfabric-shapes.yaml")).contains("break even"));
+    let lonely = std::fs::read_to_string(&slow).unwrap().replace(
+        "loss: {budget_db: 4.0, path_db: 1.0}",
+        "loss: {budget_db: 4.0, path_db: 1.0, extra_db: [{leaf: leaf3, db: 3.0}]}",
+    );
+    std::fs::write(folder.path().join("lonely.yaml"), lonely).unwrap();
+    let told = plan("lonely.yaml");
+    assert!(told.contains("no circuit can join leaf3 to any other leaf"), "{told}");
+}
+
+#[test]
+fn a_page_of_figures_names_the_trace_it_was_made_with_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["reproduce", "mixnet", "--format", "markdown"];
+    let output = lightloom(folder.path(), &arguments);
+    let page = text(&output.stdout);
+    assert!(page.contains("Generated: `lightloom reproduce mixnet --samples"), "{page}");
+}
+
+#[test]
 fn a_failed_expectation_exits_1_and_says_what_was_found() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(

@@ -11,6 +11,7 @@
 //! gives, by one number, its *scale*; rates stay. What does not shrink with it is a packet and
 //! a round trip, so a run says its scale and its tests show how little the time depends on it.
 
+mod expectation;
 mod file;
 mod network;
 mod outcome;
@@ -32,7 +33,7 @@ pub use file::{PhaseScenarioFile, codes, load};
 pub use outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult, Times};
 
 use crate::engine::{EngineError, NetworkError, Queueing};
-use crate::scenario::Progress;
+use crate::scenario::{Expectation, Progress};
 use crate::transport::{Transport, Window};
 
 /// A run to be made.
@@ -57,6 +58,8 @@ pub struct PhaseScenario {
     pub acknowledgements: Acknowledgements,
     /// What breaks during the run.
     pub faults: Vec<Fault>,
+    /// What must be true in the end.
+    pub expectations: Vec<Expectation>,
 }
 
 /// Data packets in a run whose scale nobody chose.
@@ -79,6 +82,7 @@ impl PhaseScenario {
             transport: transport(PAYLOAD),
             acknowledgements: Acknowledgements::default(),
             faults: Vec::new(),
+            expectations: Vec::new(),
         }
     }
 }

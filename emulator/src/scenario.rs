@@ -64,7 +64,7 @@ use crate::capture::Watch;
 use crate::collective::{self, CollectiveError, Directions};
 use crate::engine::{EngineError, NetworkError};
 use crate::steady::{Difference, Islands};
-use crate::transport::Transport;
+use crate::transport::{Balance, Transport};
 
 /// A run to be made.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,6 +219,9 @@ pub enum ScenarioError {
     /// What was spared would have come out otherwise, which is a mistake of this program.
     #[error("the exact shortcut is not exact (a mistake in the engine, please report it): {0}")]
     NotTheSame(#[from] Difference),
+    /// A proof was asked for where nothing is spared.
+    #[error("there is nothing to prove: {0}, so everything is simulated anyway")]
+    NothingSpared(&'static str),
     /// A collective that cannot be laid out.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
@@ -435,14 +438,32 @@ pub enum Sharing {
 }
 
 impl Settings {
-    /// What can be shared: rings of groups, while nothing is drawn by the name of a link and nobody
-    /// looks at single packets.
-    fn sharing(&self, scenario: &Scenario, strikes: &[Strike]) -> Sharing {
-        let between = scenario.collectives.iter().any(|one| one.kind.is_between_groups());
-        let is_drawn =
-            |strike: &Strike| matches!(strike.effect, Effect::BitErrors(_) | Effect::PauseStorm(_));
-        let draws = strikes.iter().any(is_drawn);
-        if between || draws || self.watch.keeps_packets() { Sharing::Whole } else { self.sharing }
+    /// Why nothing can be shared, if so: rings of groups can, while nothing is drawn by the name of a link and
+    /// nobody looks at single packets.
+    fn whole_because(&self, scenario: &Scenario, strikes: &[Strike]) -> Option<&'static str> {
+        let hits = |what: fn(&Effect) -> bool| strikes.iter().any(|strike| what(&strike.effect));
+        if scenario.collectives.iter().any(|one| one.kind.is_between_groups()) {
+            Some("collectives between groups share links")
+        } else if hits(|effect| matches!(effect, Effect::BitErrors(_))) {
+            Some("bit errors are drawn for each link by itself")
+        } else if hits(|effect| matches!(effect, Effect::PauseStorm(_))) {
+            Some("pauses spread")
+        } else if self.watch.keeps_packets() {
+            Some("single packets are looked at")
+        } else if scenario.transport.balance != Balance::PerFlow {
+            Some("flows take several paths, drawn for each by itself")
+        } else {
+            None
+        }
+    }
+
+    /// What can be shared, given whether a proof was asked for.
+    fn sharing(&self, scenario: &Scenario, strikes: &[Strike]) -> Result<Sharing, ScenarioError> {
+        match (self.whole_because(scenario, strikes), self.sharing) {
+            (Some(reason), Sharing::Proven) => Err(ScenarioError::NothingSpared(reason)),
+            (Some(_), _) => Ok(Sharing::Whole),
+            (None, sharing) => Ok(sharing),
+        }
     }
 }
 
@@ -458,7 +479,7 @@ pub fn run_from(
     progress: &mut dyn Progress,
 ) -> Result<Finished, ScenarioError> {
     judge::require_groups(scenario, &start.layout)?;
-    let sharing = settings.sharing(scenario, &start.strikes);
+    let sharing = settings.sharing(scenario, &start.strikes)?;
     let Settings { threads, watch, .. } = settings;
     let begin = |strikes, watch| story::Beginning {
         sharing,
@@ -469,8 +490,8 @@ pub fn run_from(
         threads,
     };
     let told = story::tell(fabric, scenario, begin(&start.strikes, watch), progress)?;
-    if sharing == Sharing::Proven {
-        told.engine.prove()?;
+    if sharing == Sharing::Proven && told.engine.prove()?.is_none() {
+        return Err(ScenarioError::NothingSpared("parts of the run grew together"));
     }
     let undisturbed = if start.strikes.is_empty() {
         None

@@ -282,6 +282,16 @@ impl ReconfigurableFatTree {
         !self.closed.contains(&pair)
     }
 
+    /// Leaves that no circuit can join to any other: every path loses too much or is forbidden.
+    #[must_use]
+    pub fn leaves_without_circuits(&self) -> Vec<LeafId> {
+        let all = || (0..self.leaves()).map(LeafId::from_index);
+        let is_joined = |leaf: LeafId| {
+            all().any(|other| LeafPair::new(leaf, other).is_some_and(|pair| self.permits(pair)))
+        };
+        all().filter(|leaf| !is_joined(*leaf)).collect()
+    }
+
     /// The failure domain of a switch.
     #[must_use]
     pub fn failure_domain(&self, ocs: OcsId) -> u32 {
@@ -377,8 +387,15 @@ impl Problems {
                 "write 1 for a core that carries everything, 4 for a thin one",
             );
         }
+        let switches: u64 = spec.banks.iter().map(|bank| u64::from(bank.switches)).sum();
         if spec.failure_domains == 0 {
             self.add("failure_domains", "no failure domain", "write at least 1");
+        } else if u64::from(spec.failure_domains) > switches {
+            self.add(
+                "failure_domains",
+                format!("{} failure domains for {switches} switches", spec.failure_domains),
+                format!("write 1 to {switches}: a domain is one or more switches"),
+            );
         }
     }
 
@@ -586,6 +603,22 @@ mod tests {
         let text = problems(|spec| spec.banks[0].ports_per_leaf = 3);
         assert!(text.starts_with("banks[0].ports_per_leaf: 3 ports per leaf"), "{text}");
         assert!(text.contains("cannot be realised") && text.contains("even"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_domain_is_at_least_a_switch() {
+        let text = problems(|spec| spec.failure_domains = 5);
+        assert!(text.starts_with("failure_domains: 5 failure domains for 4 switches"), "{text}");
+        assert!(text.contains("write 1 to 4"), "{text}");
+    }
+
+    #[test]
+    fn a_leaf_that_loses_too_much_to_all_others_is_named() {
+        let mut far = spec();
+        far.loss.extra_db = vec![(LeafId(3), 1.6)];
+        let fabric = ReconfigurableFatTree::new(far).unwrap();
+        assert_eq!(fabric.leaves_without_circuits(), [LeafId(3)]);
+        assert_eq!(ReconfigurableFatTree::new(spec()).unwrap().leaves_without_circuits(), []);
     }
 
     #[test]

@@ -19,11 +19,6 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Whether any was asked for.
-    pub(crate) fn are_wanted(&self) -> bool {
-        self.junit.is_some() || self.summary.is_some()
-    }
-
     /// Writes what was asked for.
     ///
     /// # Errors

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use lightloom_emulator::phases::{self, FaultResult, Outcome as Run, PhaseScenario};
-use lightloom_emulator::scenario::Progress as Watch;
+use lightloom_emulator::phases::{self, FaultResult, InFlight, Outcome as Run, PhaseScenario};
+use lightloom_emulator::scenario::{Progress as Watch, Subject};
 use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Picoseconds, SimTime};
@@ -72,9 +72,10 @@ fn load_scenario(path: &Path, bytes: &[u8]) -> Loaded {
 pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome> {
     let path = arguments.scenario.as_path();
     let one_seed = arguments.seed.is_none_or(|seeds| !seeds.is_many());
-    if !one_seed || arguments.shard.is_some() || arguments.reports.are_wanted() {
-        let message = "a phase sequence has no expectations and draws nothing: run one seed, without \
-                       `--shard`, `--junit` and `--summary`";
+    super::refuse_proof(arguments, "a phase sequence")?;
+    if !one_seed || arguments.shard.is_some() {
+        let message = "nothing in a phase sequence is drawn that the faults or demands depend on, so all seeds are one: \
+                       run one, without `--shard`";
         return Err(output::WrongUsage(message.into()).into());
     }
     look::refuse_packets(&arguments.look)?;
@@ -106,13 +107,18 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
         files::write(path, super::flows_csv(&result.flow_records).as_bytes())?;
     }
     look::write(&arguments.look, &result)?;
+    let subject = Subject {
+        file: files::name(path),
+        scenario: result.scenario.clone(),
+        fabric_sha256: result.fabric_sha256.clone(),
+    };
+    arguments.reports.write(&subject, &[(&result).into()])?;
     if text {
         output::print(&describe(&result))?;
     } else {
         output::print_json(&result)?;
     }
-    let arrived = result.steps.iter().all(|step| step.times.packets.is_some());
-    Ok(if arrived { Outcome::Good } else { Outcome::Bad })
+    Ok(if result.passed() { Outcome::Good } else { Outcome::Bad })
 }
 
 /// Progress over the runs of a scenario, each in thousandths.
@@ -167,6 +173,7 @@ fn describe(result: &Run) -> String {
             String::new()
         },
     );
+    text.push_str(&undrained(result));
     let packets = &result.packets;
     let _ = writeln!(
         text,
@@ -181,7 +188,21 @@ fn describe(result: &Run) -> String {
         result.wall_seconds,
         result.packet_hops,
     );
+    text.push_str(&super::text::expectations(&result.expectations));
     text
+}
+
+/// Why a change lost packets although circuits are drained before it.
+fn undrained(result: &Run) -> String {
+    let lost = result.packets.lost;
+    if result.in_flight != InFlight::Drain || !result.faults.is_empty() || lost == 0 {
+        return String::new();
+    }
+    format!(
+        "{lost} packets were still under way when mirrors moved, although their circuits were drained: the time from \
+         the command to the mirrors is divided by {}, a round trip is not; choose a smaller `scale`\n",
+        result.scale
+    )
 }
 
 fn scale(result: &Run) -> String {

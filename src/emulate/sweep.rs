@@ -21,6 +21,10 @@ pub(super) fn run(
         let message = "--flows-out, --timeline, --pcap and --links-out show one run: give one seed";
         return Err(WrongUsage(message.to_owned()).into());
     }
+    if arguments.prove_reuse {
+        let message = "--prove-reuse proves one run: give one seed";
+        return Err(WrongUsage(message.to_owned()).into());
+    }
     let mine: Vec<Seed> = seeds.share(arguments.shard).collect();
     let progress = Progress::new("seeds", mine.len() as u64);
     let one = |seed: &Seed| -> anyhow::Result<SeedRun> {

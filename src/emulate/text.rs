@@ -12,6 +12,16 @@ use lightloom_fabric::units::Picoseconds;
 
 use crate::table::Table;
 
+/// What was expected and found, a line each.
+pub(super) fn expectations(results: &[ExpectationResult]) -> String {
+    let mut text = String::new();
+    for expectation in results {
+        let verdict = if expectation.passed { "passed" } else { "FAILED" };
+        let _ = writeln!(text, "{verdict}: {} ({})", expectation.expect, found(expectation));
+    }
+    text
+}
+
 /// The whole result.
 pub(crate) fn describe(result: &Run) -> String {
     let mut text =
@@ -72,11 +82,7 @@ pub(crate) fn describe(result: &Run) -> String {
             let _ = writeln!(text, "  {sentence}");
         }
     }
-    text.push_str(&format!("\n{}", links(result)));
-    for expectation in &result.expectations {
-        let verdict = if expectation.passed { "passed" } else { "FAILED" };
-        let _ = writeln!(text, "{verdict}: {} ({})", expectation.expect, found(expectation));
-    }
+    text.push_str(&format!("\n{}{}", links(result), expectations(&result.expectations)));
     text
 }
 

@@ -53,6 +53,9 @@ pub struct PhaseScenarioFile {
     /// What breaks, and when.
     #[serde(default)]
     pub faults: Vec<FaultFile>,
+    /// What must be true in the end: `completes within 80ms`, `goodput > 0.9`, `packets_lost == 0`.
+    #[serde(default)]
+    pub expect: Vec<String>,
 }
 
 fn once() -> u32 {
@@ -168,6 +171,7 @@ fn lower(
             .help("write 512B to 65000B; 60KiB makes long phases quick to run");
     }
     let input = input(&raw.rfabric);
+    let expectations = super::expectation::lower(&raw.expect, !raw.faults.is_empty(), check);
     let mut faults = Vec::new();
     for (index, fault) in raw.faults.into_iter().enumerate() {
         faults.extend(lower_fault(fault, index, raw.steps, input.as_ref(), check));
@@ -182,6 +186,7 @@ fn lower(
         transport: transport(raw.payload.0),
         acknowledgements: raw.acknowledgements,
         faults,
+        expectations,
     })
 }
 

@@ -51,7 +51,7 @@ pub struct Outcome {
     pub faults: Vec<FaultResult>,
     /// None here: a phase has no collectives, only bytes between leaves.
     pub collectives: Vec<()>,
-    /// None here.
+    /// What was expected, and whether it came true.
     pub expectations: Vec<ExpectationResult>,
     /// Every flow, for `--flows-out`.
     #[serde(skip)]

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use lightloom_fabric::units::Picoseconds;
 use lightloom_planner::rfabric::fluid;
 
-use super::Run;
 use super::outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult, Times};
 use super::story::Told;
+use super::{Run, expectation};
 use crate::engine::{FlowRecord, VertexId};
 use crate::scenario::{FlowRow, Flows, Packets};
 use lightloom_fabric::id::LeafId;
@@ -19,7 +19,7 @@ pub(super) fn outcome(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -
     let scenario = run.scenario;
     let packets = &told.packets;
     let flows: Vec<FlowRecord> = told.flows.iter().map(|flow| full_size(run, flow)).collect();
-    Outcome {
+    let mut outcome = Outcome {
         scenario: scenario.name.clone(),
         fabric_sha256: run.input.sha256.clone(),
         seed: scenario.seed,
@@ -41,7 +41,9 @@ pub(super) fn outcome(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -
         expectations: Vec::new(),
         flow_records: flows.iter().map(|flow| FlowRow::new(flow, leaf)).collect(),
         links: told.links.clone(),
-    }
+    };
+    outcome.expectations = expectation::judge(&scenario.expectations, &outcome);
+    outcome
 }
 
 /// A flow of the run in the fabric's bytes and time.

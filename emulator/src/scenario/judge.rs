@@ -162,6 +162,7 @@ fn fault_results(
         groups_affected: lanes.into_iter().map(GroupId::from_index).collect(),
         gpus_lost: healing.gpus_lost,
         traffic: None,
+        story: None,
     };
     let healings = told.healings.iter().zip(strikes).filter(|(_, strike)| !strike.from_start);
     healings.zip(felt).map(result).collect()
@@ -355,7 +356,8 @@ pub(crate) fn breached_by(
 /// Whether an expectation came true, what was found, and how far inside its bound that is.
 pub(crate) type Found = (bool, String, Option<f64>);
 
-fn time_margin(took: Picoseconds, bound: Picoseconds) -> f64 {
+/// How far inside its bound a time is.
+pub(crate) fn time_margin(took: Picoseconds, bound: Picoseconds) -> f64 {
     Comparison::AtMost.margin(took.as_secs_f64(), bound.as_secs_f64())
 }
 

@@ -273,6 +273,9 @@ pub struct FaultResult {
     /// What it did to flows; on a network that is not planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<TrafficFelt>,
+    /// What it did, in words; in a phase sequence, which has neither groups nor workloads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub story: Option<String>,
 }
 
 /// What a fault did to flows.
@@ -406,6 +409,9 @@ pub struct ExpectationResult {
 /// One line: when it was known, planned around and healed, and what felt it.
 impl fmt::Display for FaultResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(story) = &self.story {
+            return f.write_str(story);
+        }
         if let Some(traffic) = &self.traffic {
             return self.tell_traffic(traffic, f);
         }

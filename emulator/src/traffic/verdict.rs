@@ -221,6 +221,7 @@ impl Verdict<'_> {
                     .collect(),
                 hosts: hosts.into_iter().map(|host| plant.name(host).to_owned()).collect(),
             }),
+            story: None,
         }
     }
 

@@ -73,7 +73,8 @@ fn lower_fabric(raw: FatTreeFile, check: &mut Check<'_>) -> Option<Reconfigurabl
         held: raw.held.into_iter().map(held).collect(),
         failure_domains: raw.failure_domains,
     };
-    ReconfigurableFatTree::new(spec)
+    let extra = spec.loss.extra_db.clone();
+    let fabric = ReconfigurableFatTree::new(spec)
         .map_err(|problems| {
             for problem in problems {
                 let pointer = problem.field.replace(['.', '['], "/").replace(']', "");
@@ -81,7 +82,32 @@ fn lower_fabric(raw: FatTreeFile, check: &mut Check<'_>) -> Option<Reconfigurabl
                 check.error(codes::BAD_VALUE, &place, problem.problem).help(problem.fix);
             }
         })
-        .ok()
+        .ok();
+    if let Some(fabric) = &fabric {
+        warn_of_lonely_leaves(fabric, &extra, check);
+    }
+    fabric
+}
+
+/// Leaves that no circuit can reach are planned over the core alone, which is hardly meant.
+fn warn_of_lonely_leaves(
+    fabric: &ReconfigurableFatTree,
+    extra: &[(LeafId, f64)],
+    check: &mut Check<'_>,
+) {
+    for leaf in fabric.leaves_without_circuits() {
+        let lossy = extra.iter().position(|(lossy, _)| *lossy == leaf);
+        let place = lossy.map_or(format!("{FAT_TREE}/forbidden"), |index| {
+            format!("{FAT_TREE}/loss/extra_db/{index}")
+        });
+        let message = format!(
+            "no circuit can join {leaf} to any other leaf: every path loses more than {:.1} dB or is forbidden",
+            fabric.spec().loss.budget_db
+        );
+        check.warning(codes::BAD_VALUE, &place, message).help(
+            "its traffic goes over the packet core alone; allow more loss or use a better path",
+        );
+    }
 }
 
 fn bank(raw: BankFile) -> OcsBank {
