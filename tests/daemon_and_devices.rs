@@ -16,7 +16,7 @@ use lightloom_daemon::controller::{Answer, Apply, Request};
 use lightloom_daemon::record::TxnResult;
 use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::state::{DeviceName, Fabric, Position, Slot};
-use lightloom_daemon::{bypass, desired};
+use lightloom_daemon::{bypass, desired, view};
 use lightloom_fabric::fault::Part;
 
 const NODES: u32 = 16;
@@ -31,9 +31,14 @@ fn ring(links: &Path) -> Modules {
 
 /// A daemon that bypasses what breaks, on that ring, with a plan applied.
 async fn daemon(folder: &Path) -> Rig {
+    daemon_that("bypass", folder).await
+}
+
+/// One that does this about what breaks.
+async fn daemon_that(on_fault: &str, folder: &Path) -> Rig {
     let links = folder.join("links");
     let file = format!(
-        "policies: {{on_fault: bypass, heartbeat: 20s, poll_every: 200ms}}\nmodules:\n\
+        "policies: {{on_fault: {on_fault}, heartbeat: 20s, poll_every: 200ms}}\nmodules:\n\
          - {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\", limits: {{reply_within: 300ms}}}}\n",
         NODES - 1,
         links.display()
@@ -89,6 +94,27 @@ fn a_fibre_without_light_between_modules_that_are_well_is_bypassed() {
         assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
         let broken = rig.look(faults).await;
         assert!(matches!(broken[..], [Part::Fibre(_)]), "{broken:?}");
+    });
+}
+
+#[test]
+fn with_the_policy_to_report_a_dark_fibre_is_told_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let rig = daemon_that("report", folder.path()).await;
+        let circuit = first_plan(&installed(NODES)).circuits[1];
+        modules.fault(&format!("{} unplug {}", circuit.a.bundle, circuit.a.path));
+        let both = |runtime: &Runtime| {
+            let dark = view::status(runtime).dark_fibres;
+            (dark.len() == 2).then_some(dark)
+        };
+        let dark = rig.find("the fibre to be missed at both ends", both).await;
+        let ends = [circuit.a.to_string(), circuit.b.to_string()];
+        assert!(dark.iter().all(|dark| ends.contains(&dark.near) && ends.contains(&dark.far)));
+        assert!(dark.iter().all(|dark| !dark.far_is_down && dark.power_dbm < -14.0), "{dark:?}");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(rig.look(faults).await.is_empty(), "nothing was done about it");
     });
 }
 

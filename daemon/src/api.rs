@@ -289,10 +289,15 @@ async fn diff(
         Ok((preview, next, diff))
     };
     let (preview, txn, mut diff) = shared.look(find).await?.map_err(Problem::Refused)?;
+    let mut refusals = Vec::new();
     for (device, ops) in ops_of(&preview, txn) {
-        diff.bytes.push(bytes_of(&shared, device, ops).await?);
+        match bytes_of(&shared, device, ops).await {
+            Ok(bytes) => diff.bytes.push(bytes),
+            Err(Problem::Refused(reasons)) => refusals.extend(reasons),
+            Err(problem) => return Err(problem),
+        }
     }
-    Ok(Json(diff))
+    if refusals.is_empty() { Ok(Json(diff)) } else { Err(Problem::Refused(refusals)) }
 }
 
 /// What each device would be asked, in order, when nothing goes wrong.

@@ -10,7 +10,8 @@ use lightloom_fabric::khop::Port;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::controller::OWN_CHANGES_MAX;
+use crate::controller::{DarkFibre, OWN_CHANGES_MAX};
+use crate::inventory::FibreEnd;
 use crate::journal::Damage;
 use crate::record::{Broken, Cause, Past};
 use crate::runtime::Runtime;
@@ -47,6 +48,9 @@ pub struct Status {
     pub broken: Vec<String>,
     /// The same, with since when and why.
     pub broken_parts: Vec<BrokenPart>,
+    /// Fibres that are known to carry no light though both ends look into them, by the end that
+    /// misses it; also where the policy is not to bypass them.
+    pub dark_fibres: Vec<DarkFibreView>,
     /// What the daemon may still change without being asked.
     pub bypass_budget: BypassBudget,
     /// Devices that cannot be talked to, or have not been read since they can.
@@ -68,6 +72,19 @@ pub struct BrokenPart {
     pub since_unix_ms: Option<u64>,
     /// Who or what says so; empty where nobody wrote it down.
     pub why: String,
+}
+
+/// A fibre without light.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct DarkFibreView {
+    /// The end that misses it, such as `n17/b0.2`.
+    pub near: String,
+    /// The end that should send it.
+    pub far: String,
+    /// What arrives.
+    pub power_dbm: f64,
+    /// The far end cannot be talked to either.
+    pub far_is_down: bool,
 }
 
 /// How often the daemon has changed something without being asked: bypasses, and drift put back.
@@ -150,6 +167,8 @@ pub struct DeviceStatus {
     pub slots: BTreeMap<String, u32>,
     /// Output power in dBm by slot, where measured.
     pub power_dbm: BTreeMap<String, f64>,
+    /// Who sends the light that arrives, by slot, where the device can tell: `n17/b0.2`.
+    pub neighbours: BTreeMap<String, String>,
     /// Slots that stand elsewhere than the ledger says.
     pub drift: Vec<DriftedSlot>,
 }
@@ -244,6 +263,7 @@ pub fn status(runtime: &Runtime) -> Status {
         circuits: circuits(runtime),
         broken: broken_parts.iter().map(|broken| broken.part.clone()).collect(),
         broken_parts,
+        dark_fibres: dark_fibres(runtime),
         bypass_budget: BypassBudget {
             used: runtime.controller.own_changes_spent(&runtime.clock.now()),
             per_hour: OWN_CHANGES_MAX,
@@ -278,6 +298,18 @@ fn broken_parts(runtime: &Runtime) -> Vec<BrokenPart> {
         why: broken.why,
     };
     runtime.broken().into_iter().map(of).collect()
+}
+
+fn dark_fibres(runtime: &Runtime) -> Vec<DarkFibreView> {
+    let port = |(device, _, position): &FibreEnd| format!("{device}.{position}");
+    let dark = runtime.controller.dark_fibres().into_iter();
+    let of = |dark: DarkFibre| DarkFibreView {
+        near: port(&dark.near),
+        far: port(&dark.far),
+        power_dbm: f64::from(dark.power_mdbm) / 1000.0,
+        far_is_down: dark.far_is_down,
+    };
+    dark.map(of).collect()
 }
 
 /// Devices of which it is not known where they stand.
@@ -346,6 +378,11 @@ fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {
             .power_mdbm
             .iter()
             .map(|(slot, mdbm)| (slot.to_string(), f64::from(*mdbm) / 1000.0))
+            .collect(),
+        neighbours: observed
+            .neighbours
+            .iter()
+            .map(|(slot, seen)| (slot.to_string(), seen.clone()))
             .collect(),
         drift: drift_of(runtime, name),
     }
