@@ -30,7 +30,7 @@ fn run(text: &str) -> Outcome {
     run_on(text, 1)
 }
 
-const NETWORKS: [&str; 11] = [
+const NETWORKS: [&str; 12] = [
     "fat_tree: {radix: 4}",
     "fat_tree: {radix: 4, oversubscription: 3}",
     "leaf_spine: {leaves: 4, spines: 2, hosts_per_leaf: 4, nics: 2}",
@@ -38,6 +38,7 @@ const NETWORKS: [&str; 11] = [
     "rail_only: {domains: 4, gpus_per_domain: 4}",
     "dragonfly: {hosts_per_router: 2, routers_per_group: 4, global_per_router: 2}",
     "torus: {sides: [4, 4]}",
+    "tpu_cubes: {cubes: [1, 1, 1]}",
     "switched_domain: {gpus: 16, switches: 4}",
     "ring: {hosts: 16}",
     "line: {hosts: 16}",
@@ -507,4 +508,40 @@ faults: [{faults}]
     assert_eq!(lost(&both), [0, 1], "the one that took the last");
     let share = 1.0 - 50e-6 / both.simulated.since(SimTime::START).as_secs_f64() / 8.0;
     assert!((both.availability - share).abs() < 1e-6, "{} {share}", both.availability);
+}
+
+#[test]
+fn the_circuits_of_a_phase_are_a_network_and_break_with_their_switch() {
+    let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/rfabric-shapes.yaml");
+    let text = |phase: &str| {
+        format!(
+            "
+name: direct
+network: {{direct_connect: {{rfabric: rfabric-shapes.yaml, phase: {phase}}}}}
+traffic: [{{name: a, run: {{all_to_all: at_once}}, bytes: 16MiB}}]
+faults: [{{part: ocs0, at: 20us}}]
+reroute_delay: 20us
+expect: [restored within 30us, gpus_lost == 0]
+"
+        )
+    };
+    let load = |phase: &str| {
+        let mut read = |name: &str| {
+            let bytes = std::fs::read(shapes).map_err(|error| error.to_string())?;
+            Ok(Neighbour { name: name.to_owned(), bytes })
+        };
+        traffic::load("traffic.yaml", text(phase).as_bytes(), &mut read)
+    };
+    let (scenario, mistakes) = load("experts");
+    let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
+    assert_eq!((scenario.plant.hosts.len(), scenario.plant.circuits.len()), (16, 4));
+    // Sixteen leaves with eight optical ports each.
+    assert_eq!(scenario.plant.circuits.iter().map(Vec::len).sum::<usize>(), 64);
+    assert_eq!(scenario.plant.network.links().len(), 2 * (16 + 16 + 64));
+    let outcome = traffic::run(&scenario, 1, Watch::default(), &mut ()).unwrap().outcome;
+    assert!(outcome.passed(), "{:?}", outcome.expectations);
+    let felt = outcome.faults[0].traffic.as_ref().unwrap();
+    assert!(felt.flows_hit > 0 && felt.flows_given_up == 0, "{felt:?}");
+    let (scenario, mistakes) = load("sync");
+    assert!(scenario.is_none() && mistakes[0].to_string().contains("no phase `sync`"));
 }

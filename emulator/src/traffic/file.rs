@@ -1,5 +1,6 @@
 //! The traffic file: which network, what is sent, what breaks when, what is expected.
 
+mod direct_connect;
 mod network;
 mod replay;
 mod workload;
@@ -144,7 +145,7 @@ fn lower(
     let transport = lower_transport(&raw.transport, check);
     let cable = raw.links.longest();
     let switches = lower_switches(&raw.switches, Some(&cable), transport.packet(), check);
-    let shape = network::lower(&raw.network, &raw.links, check);
+    let shape = network::lower(&raw.network, &raw.links, check, beside);
     let plant = shape.and_then(|shape| {
         Plant::build(&shape, &switches, raw.links.nic_delay.0)
             .map_err(|error| drop(check.error(codes::BAD_NETWORK, "/network", error.to_string())))

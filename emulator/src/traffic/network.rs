@@ -47,6 +47,8 @@ pub struct Graph {
     pub switches: Vec<String>,
     /// Cables between places in hosts and then switches.
     pub cables: Vec<(usize, usize, LinkSpec)>,
+    /// By optical switch: places of the cables through it.
+    pub circuits: Vec<Vec<usize>>,
 }
 
 /// A network with its parts by name.
@@ -223,9 +225,11 @@ fn lay_out_graph(graph: &Graph, builder: &mut NetworkBuilder) -> Laid {
     let hosts: Vec<VertexId> = graph.hosts.iter().map(|_| builder.add(Role::Host)).collect();
     let switches = graph.switches.iter().map(|_| builder.add(Role::Switch));
     let all: Vec<VertexId> = hosts.iter().copied().chain(switches).collect();
-    for (from, to, spec) in &graph.cables {
-        builder.connect(all[*from], all[*to], *spec);
-    }
+    let cables = graph.cables.iter();
+    let links: Vec<LinkId> =
+        cables.map(|(from, to, spec)| builder.connect(all[*from], all[*to], *spec)).collect();
+    let through = |places: &Vec<usize>| places.iter().map(|place| links[*place]).collect();
+    let circuits = graph.circuits.iter().map(through).collect();
     let names = graph.hosts.iter().chain(&graph.switches).cloned().collect();
-    Laid { names, ..Laid::of(hosts) }
+    Laid { names, circuits, ..Laid::of(hosts) }
 }

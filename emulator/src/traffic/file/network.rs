@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::network::{Graph, Shape};
-use super::codes;
+use super::{codes, direct_connect};
 use crate::engine::LinkSpec;
+use crate::scenario::neighbours::Neighbours;
 use crate::topology::{
     CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
     SwitchedDomain, Torus,
@@ -42,6 +43,8 @@ pub enum NetworkFile {
     Line(RowFile),
     /// Hosts that have one of several fibres lit at a time, for a binary exchange.
     Exchange(ExchangeFile),
+    /// The leaves of a reconfigurable fat-tree with the circuits that are planned for one of its phases.
+    DirectConnect(DirectConnectFile),
     /// Any graph.
     Graph(GraphFile),
 }
@@ -171,6 +174,16 @@ pub struct ExchangeFile {
     pub switching: Text<Picoseconds>,
 }
 
+/// The circuits of a phase.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DirectConnectFile {
+    /// The file with the reconfigurable fat-tree and its phases, relative to this file.
+    pub rfabric: String,
+    /// The phase whose circuits are lit.
+    pub phase: String,
+}
+
 /// Any graph.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -248,7 +261,12 @@ impl LinksFile {
 }
 
 /// The shape that a file says; nothing after a mistake has been reported.
-pub(super) fn lower(raw: &NetworkFile, links: &LinksFile, check: &mut Check<'_>) -> Option<Shape> {
+pub(super) fn lower(
+    raw: &NetworkFile,
+    links: &LinksFile,
+    check: &mut Check<'_>,
+    beside: &mut Neighbours<'_, '_>,
+) -> Option<Shape> {
     let links = &lower_links(links, check);
     let hosts = hosts_of(raw);
     if hosts > MOST_HOSTS {
@@ -310,6 +328,9 @@ pub(super) fn lower(raw: &NetworkFile, links: &LinksFile, check: &mut Check<'_>)
         NetworkFile::Line(raw) => Shape::Row(RingShape::Line, raw.hosts, cable),
         NetworkFile::Exchange(raw) => {
             Shape::Exchange(ExchangeFibres { steps: raw.steps, link: cable }, raw.switching.0)
+        }
+        NetworkFile::DirectConnect(raw) => {
+            Shape::Graph(direct_connect::lower(raw, links.delay.0, check, beside)?)
         }
         NetworkFile::Graph(raw) => Shape::Graph(lower_graph(raw, links, check)),
     })
@@ -377,6 +398,8 @@ fn hosts_of(raw: &NetworkFile) -> u64 {
         NetworkFile::SwitchedDomain(raw) => u64::from(raw.gpus),
         NetworkFile::Ring(raw) | NetworkFile::Line(raw) => u64::from(raw.hosts),
         NetworkFile::Exchange(raw) => 1 << raw.steps.min(63),
+        // Bounded by the fat-tree's own file.
+        NetworkFile::DirectConnect(_) => 0,
         NetworkFile::Graph(raw) => raw.hosts.len() as u64,
     }
 }
@@ -431,5 +454,6 @@ fn lower_graph(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -> Gra
         let path = format!("/network/graph/hosts/{place}");
         check.error(codes::BAD_NETWORK, &path, format!("no cable ends at `{name}`"));
     }
-    Graph { hosts: raw.hosts.clone(), switches: raw.switches.clone(), cables }
+    let (hosts, switches) = (raw.hosts.clone(), raw.switches.clone());
+    Graph { hosts, switches, cables, circuits: Vec::new() }
 }
