@@ -56,6 +56,8 @@ pub enum Awaits {
     Done,
     /// What has gone wrong since.
     Errors,
+    /// Who is at the far ends: a refusal is no trouble.
+    Neighbours,
 }
 
 /// What has arrived and is not understood yet.

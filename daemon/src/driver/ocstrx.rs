@@ -68,16 +68,17 @@ impl OcsTrx {
 
     /// A read; a module that has restarted is told its name first.
     fn observe(&mut self) -> Vec<Request> {
+        self.links = None;
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
         if self.knows_neighbours() && self.named != boots {
             let (name, address) = (self.name.0.to_be_bytes(), page_b0::LINK_NAME.at());
-            requests.push(self.ask(&Wire::Write { address, bytes: &name }, Awaits::Done));
+            requests.push(self.ask(&Wire::Write { address, bytes: &name }, Awaits::Neighbours));
             self.named = boots;
         }
         requests.push(self.ask(&Wire::Status, Awaits::Positions));
         if self.knows_neighbours() {
-            requests.push(self.ask(&Wire::Links, Awaits::Identity));
+            requests.push(self.ask(&Wire::Links, Awaits::Neighbours));
         }
         requests
     }
@@ -216,6 +217,8 @@ impl Dialect for OcsTrx {
         match op {
             Op::Observe { .. } => Ok(self.observe()),
             Op::Arm { want, .. } => {
+                // Not asked for here: what was seen at an earlier read may be over.
+                self.links = None;
                 let mut requests = self.arm(want)?;
                 requests.push(self.ask(&Wire::Status, Awaits::Positions));
                 Ok(requests)
@@ -235,7 +238,12 @@ impl Dialect for OcsTrx {
         let mut host = std::mem::take(&mut self.host);
         host.receive(&bytes, |received| match received {
             Ok(answer) if u32::from(answer.sequence.0) == request.number => {
-                progress = self.take(&answer.reply);
+                let refused = matches!(answer.reply, Reply::Refused(_));
+                progress = match request.awaits {
+                    // Not to know a neighbour is no reason not to know where the light is.
+                    Awaits::Neighbours if refused => Progress::Answered,
+                    _ => self.take(&answer.reply),
+                };
             }
             Ok(_) | Err(_) => input.noise += 1,
         });
@@ -296,6 +304,8 @@ fn mdbm(power: Power) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lightloom_firmware_api::frame::{Frame, Kind, PAYLOAD_BYTES_MAX, VERSION};
+    use lightloom_firmware_api::message::{Refusal, command};
 
     #[test]
     fn names_come_back_as_they_were_given() {
@@ -306,6 +316,44 @@ mod tests {
         }
         assert_eq!(neighbour(Neighbour::default()), None);
         assert_eq!(link_name(BundleId { node: NodeId(u32::MAX), bundle: 0 }), LinkName::NONE);
+    }
+
+    /// A module that says it knows its neighbours and then does not.
+    #[test]
+    fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
+        let answer = |dialect: &mut OcsTrx, request: &Request, command: u8, reply: &Reply<'_>| {
+            let mut payload = [0; PAYLOAD_BYTES_MAX];
+            let (status, length) = reply.encode(&mut payload);
+            let sequence = u16::try_from(request.number).unwrap();
+            let (version, kind, payload) = (VERSION, Kind::Reply, &payload[..length]);
+            let mut line = [0; ENCODED_BYTES_MAX];
+            let frame = Frame { version, kind, sequence, command, status, payload };
+            let length = frame.encode(&mut line);
+            let mut input = Input { bytes: line[..length].to_vec(), noise: 0 };
+            dialect.reply(request, &mut input)
+        };
+        let mut dialect = OcsTrx::new(Policy::Hot, 0).called("n3/b1");
+        let capabilities = Capabilities::TAPS.and(Capabilities::NEIGHBOURS);
+        let identity =
+            Identity { groups: 1, external_paths: 2, capabilities, ..Identity::default() };
+        let mut status = StatusReport::default();
+        status.active[0] = Path::external(1).unwrap();
+        let (hello, seen) = (Reply::Identity(identity), Reply::Status(status));
+        let requests = dialect.hello();
+        assert_eq!(answer(&mut dialect, &requests[0], command::HELLO, &hello), Progress::Answered);
+        assert_eq!(answer(&mut dialect, &requests[1], command::STATUS, &seen), Progress::Answered);
+        let read = Op::Observe { power: Vec::new() };
+        let requests = dialect.requests(&read).unwrap();
+        let refused = Reply::Refused(Refusal::NoSuchRegister);
+        let replies =
+            [(command::WRITE, refused), (command::STATUS, seen), (command::LINKS, refused)];
+        assert_eq!(requests.len(), replies.len());
+        for (request, (command, reply)) in requests.iter().zip(&replies) {
+            assert_eq!(answer(&mut dialect, request, *command, reply), Progress::Answered);
+        }
+        let Outcome::Done(Some(seen)) = dialect.finish(&read) else { panic!("not read") };
+        assert_eq!(seen.positions, Positions::from([(Slot(0), Position(1))]));
+        assert!(seen.neighbours.is_empty());
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Dialect for Scpi {
                 }
                 None => None,
             },
-            Awaits::Power | Awaits::Armed | Awaits::Errors => None,
+            Awaits::Power | Awaits::Armed | Awaits::Errors | Awaits::Neighbours => None,
         };
         match understood {
             Some(()) => Progress::Answered,
