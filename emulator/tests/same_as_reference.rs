@@ -35,7 +35,6 @@ struct Case {
     balance: Balance,
     queueing: Option<Queueing>,
     marking: Marking,
-    /// Only without real queues.
     switching: Switching,
     host_delay: Picoseconds,
     seed: u64,
@@ -330,10 +329,7 @@ fn case() -> impl Strategy<Value = Case> {
                 balance: rest.3,
                 queueing: switching.0,
                 marking: switching.1,
-                switching: match switching.0 {
-                    None => switching.2,
-                    Some(_) => Switching::StoreAndForward,
-                },
+                switching: switching.2,
                 host_delay: switching.3,
                 errors,
             },

@@ -87,6 +87,7 @@ fn cut_through_saves_and_slow_hosts_cost_what_their_closed_forms_say() {
     };
     let plain = ideal("}");
     assert!(ideal(", cut_through: true}") < plain);
+    assert!(ideal(", cut_through: true, schedule: strict}") < plain);
     // An all-reduce between two groups is two steps, and each ends in a host.
     assert_eq!(ideal("}\ntransport: {host_delay: 3us}"), plain + Picoseconds::from_micros(6));
 }
@@ -100,9 +101,12 @@ fn congestion_control_and_spraying_are_chosen_in_the_file() {
         assert_ne!(other.packet_hops, 0);
         assert_ne!(other.simulated, fixed.simulated, "{congestion} changes nothing");
     }
-    for balance in
-        ["{spray: {paths: 8}}", "{flowlet: {paths: 8, gap: 2us}}", "{avoid_marked: {paths: 8}}"]
-    {
+    for balance in [
+        "{spray: {paths: 8}}",
+        "{flowlet: {paths: 8, gap: 2us}}",
+        "{avoid_marked: {paths: 8}}",
+        "adaptive",
+    ] {
         let other = run(&format!("transport: {{balance: {balance}}}\n"));
         assert!(other.collectives.iter().all(|collective| collective.end.is_some()), "{balance}");
     }
@@ -122,7 +126,6 @@ fn what_says_nothing_is_refused_with_its_place() {
             "LL0313",
             "above",
         ),
-        ("switches: {cut_through: true, trim: true}\n", "LL0313", "leave out"),
         ("transport: {window_percent: 100, window_packets: 4}\n", "LL0304", "either"),
     ] {
         let (loaded, mistakes) = load(&format!("{SCENARIO}{more}"));

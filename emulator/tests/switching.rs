@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_emulator::engine::{
-    Engine, EngineError, FlowSpec, LinkSpec, Network, NetworkBuilder, Queueing, Role, Settings,
-    Switching, VertexId,
+    Engine, FlowSpec, LinkSpec, Network, NetworkBuilder, Queueing, Role, Settings, Switching,
+    VertexId,
 };
 use lightloom_emulator::transport::{Transport, Window};
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -52,12 +52,13 @@ fn time(gbps: u64, bytes: Bytes) -> u64 {
 fn over_equal_links_a_message_takes_the_closed_form() {
     let full = time(400, PAYLOAD + HEADER);
     let header = time(400, HEADER);
-    for hops in 1..7 {
+    let kinds = [None, Some(Queueing::default())];
+    for (hops, queueing) in (1..7).flat_map(|hops| kinds.map(|queueing| (hops, queueing))) {
         for packets in [1, 2, 50] {
             let rates = vec![400; hops as usize];
             let with = |switching| {
-                let settings =
-                    Settings { transport: transport(), switching, ..Settings::default() };
+                let transport = transport();
+                let settings = Settings { transport, switching, queueing, ..Settings::default() };
                 end_over(&rates, packets, settings)
             };
             let wires = hops * DELAY.0;
@@ -113,12 +114,4 @@ fn the_idle_round_trip_counts_what_hosts_and_switches_take() {
         let less = with(Window::BandwidthDelay { percent: 80 });
         assert!(product == all && less > all, "{switching:?}: {product}, {less} and {all} ps");
     }
-}
-
-#[test]
-fn switches_with_real_queues_do_not_cut_through() {
-    let queueing = Some(Queueing::default());
-    let settings = Settings { queueing, switching: Switching::CutThrough, ..Settings::default() };
-    let refused = Engine::new(chain(&[400, 400]), settings).map(|_| ());
-    assert_eq!(refused, Err(EngineError::QueuesCutThrough));
 }

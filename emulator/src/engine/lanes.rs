@@ -37,7 +37,8 @@ impl OnePort<'_> {
     #[inline(always)]
     pub(crate) fn one_class(&self, counts: [usize; 2], classes: u16) -> Option<usize> {
         let plain = matches!(self.schedule, Schedule::Strict) & self.up & (*self.paused == 0);
-        if !plain | self.sending.has_quirks() | self.queues.has_ramp() {
+        let simple = self.cut_through.is_none() & !self.queues.has_ramp();
+        if !plain | !simple | self.sending.has_quirks() {
             return None;
         }
         let data = (classes | self.queues.occupied()) & !(1 << CONTROL);

@@ -4,6 +4,8 @@
 //! What is sent next is decided when the one before is out, and nothing but arrivals at this very port
 //! can change it; so between two arrivals the port catches up with the time of the second.
 
+use lightloom_fabric::units::{BitsPerSecond, Bytes};
+
 use super::packet::Packet;
 use super::port::Sending;
 use super::queueing::Schedule;
@@ -25,6 +27,16 @@ pub(crate) struct OnePort<'s> {
     /// By priority, one bit: the far end has asked to pause.
     pub(super) paused: &'s mut u8,
     pub(super) sending: Sending<'s>,
+    pub(super) cut_through: Option<CutThrough<'s>>,
+}
+
+/// What a switch that cuts through has to know.
+#[derive(Clone, Copy)]
+pub(crate) struct CutThrough<'s> {
+    /// By place: how fast packets come in.
+    pub(crate) rates: &'s [BitsPerSecond],
+    /// How much of a packet must be in before it may go on.
+    pub(crate) header: Bytes,
 }
 
 impl OnePort<'_> {
@@ -75,16 +87,25 @@ impl OnePort<'_> {
         let packet = packet.marked(marked);
         let room = Room { ingress, size: size as u16, priority };
         let free = self.sending.free <= now;
+        let begin = if free { self.begin_of(now, &packet) } else { now };
         let may_go = *self.paused & (1 << priority) == 0;
         // Whatever waits is paused, or the port would be busy. Turns by weight are counted in the queues.
         if free & may_go & matches!(self.schedule, Schedule::Strict) {
-            return self.send(now, packet, room, sink);
+            return self.send(begin, packet, room, sink);
         }
         self.queues.push(usize::from(priority), packet, ingress, size);
         self.store.take_up(room);
         if free {
-            self.serve_one(now, sink);
+            self.serve_one(begin, sink);
         }
+    }
+
+    /// When a packet that finds the port free at `now` begins to be sent.
+    #[inline(always)]
+    fn begin_of(&self, now: u64, packet: &Packet) -> u64 {
+        let Some(CutThrough { rates, header }) = self.cut_through else { return now };
+        let rate = rates[packet.ingress() as usize];
+        self.sending.free.max(now - self.sending.head_start(packet, rate, header))
     }
 
     /// Sends what can begin before `end`.

@@ -67,7 +67,7 @@ impl Engine<NoProbe> {
     /// An engine at time zero.
     ///
     /// # Errors
-    /// Packet sizes that cannot be emulated; cut-through with real queues.
+    /// Packet sizes and delays that cannot be emulated.
     pub fn new(network: Network, settings: Settings) -> Result<Self, EngineError> {
         Self::with_probe(network, settings, NoProbe)
     }
@@ -77,7 +77,7 @@ impl<P: Probe> Engine<P> {
     /// An engine whose packets can be watched. Each part of the network gets a copy of `probe`.
     ///
     /// # Errors
-    /// Packet sizes that cannot be emulated; cut-through with real queues.
+    /// Packet sizes and delays that cannot be emulated.
     pub fn with_probe(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
         settings.check()?;
         let transport = &settings.transport;

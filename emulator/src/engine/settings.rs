@@ -83,9 +83,6 @@ impl Settings {
         if self.host_delay > LONGEST_DELAY {
             return Err(EngineError::HostDelay { delay: self.host_delay });
         }
-        if self.switching == Switching::CutThrough && self.queueing.is_some() {
-            return Err(EngineError::QueuesCutThrough);
-        }
         Ok(())
     }
 }
@@ -105,11 +102,6 @@ pub enum EngineError {
         /// What was asked for.
         delay: Picoseconds,
     },
-    /// Cut-through is there for switches with one first-in first-out queue a port only.
-    #[error(
-        "switches with priorities, pauses or trimming cannot cut through: choose one of the two"
-    )]
-    QueuesCutThrough,
     /// Flows begin and end at hosts.
     #[error("vertex {} is no host: flows begin and end at hosts", vertex.0)]
     NotAHost {

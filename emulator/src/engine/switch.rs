@@ -19,7 +19,7 @@ use lightloom_fabric::units::Bytes;
 
 use super::marking::{Marking, Ramp};
 use super::network::{LinkId, LinkSpec};
-use super::one_port::OnePort;
+use super::one_port::{CutThrough, OnePort};
 use super::packet::{Contents, Packet, flag};
 use super::port::{Port, PortCount};
 use super::queueing::{PAUSE_FRAME, Queueing, Schedule};
@@ -40,6 +40,8 @@ pub(crate) struct Switch {
     /// By place: when its transmission ends or has ended, and the room that it then gives back.
     ends: Vec<u64>,
     sending: Vec<Room>,
+    /// By place: when its last transmission ended, while ports are worked off together and none is under way.
+    freed: Vec<u64>,
     /// The earliest of `ends`, while ports are worked off together.
     next_end: u64,
 }
@@ -52,6 +54,8 @@ pub(crate) trait Outlet {
     fn launch(&mut self, place: u32, packet: Packet, arrival: u64);
     /// A pause frame has been made.
     fn frame_made(&mut self);
+    /// How long before its last bit a packet that came in may go on by the port at `place`.
+    fn head_start(&self, place: u32, packet: &Packet) -> u64;
     /// Size of a trimmed packet.
     fn header_bytes(&self) -> u16;
 }
@@ -74,6 +78,7 @@ impl Switch {
             asked: 0,
             ends: vec![0; ports.len()],
             sending: vec![Room::default(); ports.len()],
+            freed: vec![0; ports.len()],
             next_end: IDLE,
             ports,
         }
@@ -145,7 +150,7 @@ impl Switch {
     pub(crate) fn one_port<'s>(
         &'s mut self,
         place: u32,
-        header_bytes: u16,
+        (header_bytes, cut_through): (u16, Option<CutThrough<'s>>),
         (port, count): (&'s mut Port, &'s mut PortCount),
     ) -> OnePort<'s> {
         let place = place as usize;
@@ -161,6 +166,7 @@ impl Switch {
             up,
             paused,
             sending,
+            cut_through,
         }
     }
 
@@ -191,7 +197,7 @@ impl Switch {
         for place in 0..self.ends.len() {
             let room = self.sending[place];
             if self.ends[place] < now {
-                self.ends[place] = IDLE;
+                self.freed[place] = std::mem::replace(&mut self.ends[place], IDLE);
                 self.sending[place] = Room::default();
             } else {
                 self.store.take_up(room);
@@ -205,7 +211,7 @@ impl Switch {
         for place in 0..self.sending.len() {
             self.store.give_back(self.sending[place]);
             if self.ends[place] == IDLE {
-                self.ends[place] = 0;
+                self.ends[place] = self.freed[place];
             }
         }
     }
@@ -214,6 +220,7 @@ impl Switch {
     #[inline]
     fn end_transmission(&mut self, place: u32, out: &mut impl Outlet) {
         let now = std::mem::replace(&mut self.ends[place as usize], IDLE);
+        self.freed[place as usize] = now;
         let room = std::mem::take(&mut self.sending[place as usize]);
         self.store.give_back(room);
         if self.asked > 0 && room.size > 0 {
@@ -249,7 +256,8 @@ impl Switch {
         if self.store.has_to_ask(room) {
             self.ask_to_pause(room, now, out);
         }
-        self.send_next(place, now, out);
+        let begin = (now - out.head_start(place, &packet)).max(self.freed[place as usize]);
+        self.send_next(place, begin, out);
     }
 
     fn ask_to_pause(&mut self, room: Room, now: u64, out: &mut impl Outlet) {
@@ -333,6 +341,7 @@ impl Switch {
         let asked = std::mem::take(&mut self.store.asked[place as usize]);
         self.asked -= asked.count_ones();
         self.ends[place as usize] = IDLE;
+        self.freed[place as usize] = now;
         let mut rooms = vec![std::mem::take(&mut self.sending[place as usize])];
         let port = out.port(place).0.clone();
         let mut lost = 0;

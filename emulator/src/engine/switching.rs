@@ -20,8 +20,7 @@ pub enum Switching {
     StoreAndForward,
     /// When the header ([`Transport::header`](crate::transport::Transport::header), at least 1 B and at most
     /// the packet) is in and the port is free, if the port is not faster than the link by which the packet
-    /// comes; otherwise when the last bit is in. Needs [`Settings::queueing`](super::Settings::queueing)
-    /// to be nothing.
+    /// comes; otherwise when the last bit is in. With real queues only a packet that finds the port free does so.
     CutThrough,
 }
 

@@ -96,7 +96,7 @@ pub struct SwitchesFile {
     #[serde(default)]
     pub trim: bool,
     /// Begin to send a packet when its header is in, where the port is free and not faster than the link the
-    /// packet comes by. Not with `schedule`, `buffer`, `pause` or `trim`.
+    /// packet comes by.
     #[serde(default)]
     pub cut_through: bool,
 }
@@ -189,22 +189,15 @@ pub(crate) fn lower_switches(
         pause,
         trim: raw.trim,
     });
-    let switching = lower_switching(raw.cut_through, real, check);
+    let switching = match raw.cut_through {
+        true => Switching::CutThrough,
+        false => Switching::StoreAndForward,
+    };
     let marking = raw
         .mark_ramp
         .as_ref()
         .map_or(Marking::Threshold, |ramp| lower_ramp(ramp, mark_from, check));
     Switches { queue, mark_from, marking, queueing, switching }
-}
-
-fn lower_switching(cut_through: bool, real_queues: bool, check: &mut Check<'_>) -> Switching {
-    if cut_through && real_queues {
-        let message = "switches with priorities, pauses or trimming cannot cut through";
-        check
-            .error(codes::BAD_QUEUE, "/switches/cut_through", message)
-            .help("leave out `cut_through`, or all of `schedule`, `buffer`, `pause` and `trim`");
-    }
-    if cut_through { Switching::CutThrough } else { Switching::StoreAndForward }
 }
 
 fn lower_ramp(raw: &RampFile, mark_from: Bytes, check: &mut Check<'_>) -> Marking {

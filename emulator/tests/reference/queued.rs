@@ -114,7 +114,7 @@ impl Reference<'_> {
             packet.marked = true;
             self.totals.marked += 1;
         }
-        let priority = packet.priority;
+        let (priority, wire_bytes) = (packet.priority, packet.wire_bytes);
         self.queues[link.index()].waiting[usize::from(priority)].push_back((packet, ingress));
         let vertex = self.network.link(link).from;
         let back = ingress.reverse();
@@ -125,7 +125,8 @@ impl Reference<'_> {
             self.totals.pauses += u64::from(!self.ports[back.index()].down);
             self.make_frame(back, priority, true);
         }
-        self.send_from_queues(link);
+        let head = self.head_in(ingress, link, wire_bytes);
+        self.send_from_queues(link, head);
     }
 
     fn make_frame(&mut self, link: LinkId, priority: u8, pauses: bool) {
@@ -149,10 +150,11 @@ impl Reference<'_> {
             way: VecDeque::new(),
         };
         self.queues[link.index()].frames.push_back(frame);
-        self.send_from_queues(link);
+        self.send_from_queues(link, self.now);
     }
 
-    fn send_from_queues(&mut self, link: LinkId) {
+    /// Sends what is next, the head of which has been in since `head`.
+    fn send_from_queues(&mut self, link: LinkId, head: u64) {
         if self.queues[link.index()].sending.is_some() || self.ports[link.index()].down {
             return;
         }
@@ -171,7 +173,7 @@ impl Reference<'_> {
         let number = self.ports[link.index()].begun;
         packet.wrong = sending.is_some() && self.is_wrong(link, number, packet.wire_bytes);
         self.queues[link.index()].sending = Some(sending);
-        let until = self.now + occupies;
+        let until = self.ports[link.index()].idle_since.max(head) + occupies;
         self.ports[link.index()].sending = Some((packet, until));
         let generation = self.ports[link.index()].generation;
         self.plan(until, 1, link.index(), generation, What::Sent);
@@ -224,7 +226,8 @@ impl Reference<'_> {
         if let Some((priority, _, ingress)) = room {
             self.resume_if_low(at.from, ingress, priority);
         }
-        self.send_from_queues(LinkId(link as u32));
+        self.ports[link].idle_since = self.now;
+        self.send_from_queues(LinkId(link as u32), self.now);
     }
 
     fn resume_if_low(&mut self, vertex: VertexId, ingress: LinkId, priority: u8) {
@@ -251,7 +254,7 @@ impl Reference<'_> {
 
     fn go_on(&mut self, port: LinkId) {
         if self.has_queues(port) {
-            self.send_from_queues(port);
+            self.send_from_queues(port, self.now);
         } else {
             self.plan(self.now, 6, port.index(), 0, What::Turn);
         }

@@ -2,17 +2,22 @@
 //! arrivals and ends of transmissions of all ports in order of time.
 
 use std::hint::select_unpredictable;
+use std::ops::Range;
+
+use lightloom_fabric::units::{BitsPerSecond, Bytes};
 
 use super::choosing::step;
 use super::{
     CHOICE, EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, send_through,
     touch,
 };
+use crate::engine::one_port::CutThrough;
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
 use crate::engine::queueing::CONTROL_PRIORITY;
 use crate::engine::queues::FRAMES;
 use crate::engine::switch::{Outlet, Switch};
+use crate::engine::switching::Switching;
 
 impl<P: Probe> Shard<P> {
     pub(super) fn advance_queued(
@@ -23,11 +28,11 @@ impl<P: Probe> Shard<P> {
         mut switch: Box<Switch>,
     ) {
         let mut due = self.sort_out(shared, index, span);
-        let ports = self.vertices[index].ports();
+        let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
         if !shared.chooses && switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports) {
                 if self.scratch.classes[place as usize] != 0 || switch.has_work(place, span.end) {
-                    self.advance_port(shared, (place, port), span, &mut switch);
+                    self.advance_port(shared, (place, port), (span, wires.clone()), &mut switch);
                 }
                 due = due.min(switch.due_at(place, self.ports[port].paused));
             }
@@ -94,7 +99,7 @@ impl<P: Probe> Shard<P> {
         &mut self,
         shared: &Shared,
         (place, port): (u32, usize),
-        span: Span,
+        (span, wires): (Span, Range<usize>),
         switch: &mut Switch,
     ) {
         let Scratch { arrivals, by_port, lanes, classes, all, .. } = &mut self.scratch;
@@ -104,7 +109,9 @@ impl<P: Probe> Shard<P> {
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
         let most = counts[0] + counts[1] + switch.waiting_at(place);
         let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
-        let mut one = switch.one_port(place, shared.header_bytes, (port, count));
+        let cut_through = cut_through(shared, &self.wire_rates[wires]);
+        let how = (shared.header_bytes, cut_through);
+        let mut one = switch.one_port(place, how, (port, count));
         if let Some(class) = one.one_class(counts, classes) {
             let keys = by_port.take_two_in_order(list);
             send_through!(exit, span.start, most, |sink| {
@@ -168,7 +175,7 @@ impl<P: Probe> Shard<P> {
 
     /// The ports of a vertex, for its queues.
     fn outlet(&mut self, shared: &Shared, index: usize) -> VertexOutlet<'_> {
-        let ports = self.vertices[index].ports();
+        let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
         VertexOutlet {
             shard: self.index,
             header_bytes: shared.header_bytes,
@@ -178,6 +185,7 @@ impl<P: Probe> Shard<P> {
             due: &mut self.due,
             outboxes: &mut self.outboxes,
             ends: &mut self.ends,
+            cut_through: cut_through(shared, &self.wire_rates[wires]),
         }
     }
 
@@ -213,6 +221,12 @@ impl<P: Probe> Shard<P> {
     }
 }
 
+/// What a switch has to know by whose wires packets come in at `rates`, if it cuts through.
+fn cut_through<'s>(shared: &Shared, rates: &'s [BitsPerSecond]) -> Option<CutThrough<'s>> {
+    let cuts = shared.switching == Switching::CutThrough;
+    cuts.then(|| CutThrough { rates, header: Bytes(shared.header_bytes.into()) })
+}
+
 /// The ports of one vertex and the wires behind them.
 struct VertexOutlet<'s> {
     shard: u32,
@@ -223,6 +237,7 @@ struct VertexOutlet<'s> {
     due: &'s mut [u64],
     outboxes: &'s mut [Outbox],
     ends: &'s mut EndCount,
+    cut_through: Option<CutThrough<'s>>,
 }
 
 impl Outlet for VertexOutlet<'_> {
@@ -235,6 +250,12 @@ impl Outlet for VertexOutlet<'_> {
     }
     fn frame_made(&mut self) {
         self.ends.frames_sent += 1;
+    }
+    fn head_start(&self, place: u32, packet: &Packet) -> u64 {
+        self.cut_through.map_or(0, |CutThrough { rates, header }| {
+            let rate = rates[packet.ingress() as usize];
+            self.ports[place as usize].head_start(packet, rate, header)
+        })
     }
     fn header_bytes(&self) -> u16 {
         self.header_bytes
