@@ -105,6 +105,11 @@ mod tests {
         for verb in command.get_subcommands() {
             let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example"), "`{}` shows no example", verb.get_name());
+            for part in verb.get_subcommands() {
+                let help = part.get_after_help().map(ToString::to_string).unwrap_or_default();
+                let name = part.get_name();
+                assert!(help.contains("Example"), "`{} {name}` shows no example", verb.get_name());
+            }
         }
     }
 }

@@ -49,31 +49,43 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Shows what is wrong and what to type, then devices and the last transactions.
+    #[command(after_help = "Example:\n  lightloom ctl status")]
     Status,
     /// Shows what applying a plan would do: every move, then the very bytes. Changes nothing.
+    #[command(after_help = "Example:\n  lightloom ctl diff plan.json")]
     Diff(Wanted),
     /// Applies a plan and waits for the end.
+    #[command(after_help = "Example:\n  lightloom ctl apply plan.json --confirm-within 5m")]
     Apply(Apply),
     /// Keeps a transaction that waits for its confirm.
+    #[command(after_help = "Example:\n  lightloom ctl confirm 7")]
     Confirm {
         /// The transaction.
         txn: u32,
     },
     /// Undoes a transaction and everything after it.
+    #[command(after_help = "Example:\n  lightloom ctl rollback 7")]
     Rollback {
         /// The transaction.
         txn: u32,
     },
     /// Takes traffic off devices, or off all devices of a node, and holds it off.
+    #[command(after_help = "Example:\n  lightloom ctl drain n17")]
     Drain(Devices),
     /// Lets traffic back.
+    #[command(after_help = "Example:\n  lightloom ctl undrain n17")]
     Undrain(Devices),
     /// Shows what stands elsewhere than the journal says; exit status 1 when anything does, or when
     /// a device or the journal cannot be read.
+    #[command(after_help = "Example:\n  lightloom ctl drift")]
     Drift,
     /// Takes what is lit on devices as ours. Moves nothing.
+    #[command(after_help = "Example:\n  lightloom ctl adopt n17/b0 ocs0")]
     Adopt(Devices),
     /// Reports parts as broken or repaired: the daemon replans and applies the bypass.
+    #[command(
+        after_help = "Examples:\n  lightloom ctl fault n17\n  lightloom ctl fault --repaired n17"
+    )]
     Fault {
         /// What broke: `n17`, `n17/b0`, `n17/b0.2`.
         broken: Vec<String>,
@@ -82,6 +94,7 @@ enum Verb {
         repaired: Vec<String>,
     },
     /// Shows past transactions, newest first.
+    #[command(after_help = "Example:\n  lightloom ctl journal --last 50")]
     Journal {
         /// How many.
         #[arg(long, value_name = "N", default_value_t = 20)]
@@ -91,14 +104,17 @@ enum Verb {
         records: bool,
     },
     /// Shows the status again with each change, until interrupted, also while the daemon is away.
+    #[command(after_help = "Example:\n  lightloom ctl watch")]
     Watch,
     /// Waits until the daemon answers and has read every device.
+    #[command(after_help = "Example:\n  lightloom ctl wait --for 2m")]
     Wait {
         /// How long at most; exit status 1 after that.
         #[arg(long = "for", value_name = "TIME", value_parser = time::duration, default_value = "30s")]
         within: Duration,
     },
     /// Serves the live page to browsers of this machine, to look only.
+    #[command(after_help = "Example:\n  lightloom ctl page --listen 127.0.0.1:8420")]
     Page {
         /// Address and port, on the loopback interface.
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8420")]

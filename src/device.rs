@@ -55,8 +55,8 @@ struct Serve {
   lightloom device fault --control /tmp/faults n3/b0 reboot-in-commit
   lightloom device fault --control /tmp/faults n3/b0 clear
 
-Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, dead, unplug PATH, stuck [PORT], lie, misdirect,
-slow TIMES, droop DECIBELS, reboot, reboot-in-commit, clear.")]
+Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, dead, unplug PATH,
+cross PATH PORT, stuck [PORT], lie, misdirect, slow TIMES, droop DECIBELS, reboot, reboot-in-commit, clear.")]
 struct Fault {
     /// The socket that `device serve` was given.
     #[arg(long, value_name = "SOCKET")]
@@ -66,6 +66,8 @@ struct Fault {
     /// What goes wrong: a word and its argument.
     #[arg(required = true, value_name = "FAULT")]
     fault: Vec<String>,
+    #[command(flatten)]
+    format: FormatArgument,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -115,12 +117,18 @@ fn fault(arguments: &Fault) -> anyhow::Result<Outcome> {
         format!("nobody serves devices with the control socket {}", arguments.control.display())
     })?;
     let mut socket = BufReader::new(socket);
-    let line = format!("{} {}\n", arguments.device, arguments.fault.join(" "));
+    let (device, fault) = (&arguments.device, arguments.fault.join(" "));
+    let line = format!("{device} {fault}\n");
     socket.get_mut().write_all(line.as_bytes())?;
     let mut answer = String::new();
     socket.read_line(&mut answer)?;
     match answer.trim_end() {
-        "ok" => Ok(Outcome::Good),
+        "ok" => {
+            if let Format::Json = arguments.format.format {
+                output::print_json(&json!({ "device": device, "fault": fault }))?;
+            }
+            Ok(Outcome::Good)
+        }
         "" => anyhow::bail!("the devices were stopped before they answered"),
         wrong => anyhow::bail!("{}", wrong.trim_start_matches("error: ")),
     }

@@ -113,7 +113,7 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
     let (code, shown, _) = run(&daemon, &["status"]);
     let calm = "ALL IS WELL\n\nversion 7, plan 0123456789ab, 12 journal records\n\
-        circuits lit at both ends: 1 of 1\n1 of 1 device as wanted\n\
+        circuits that stand at both ends: 1 of 1\n1 of 1 device as wanted\n\
         device  state      stands at   identity or trouble\n\
         n1/b0   as-wanted  external-1  maker,module\n\nno transactions yet\n";
     assert_eq!((code, shown.as_str()), (0, calm));
@@ -140,7 +140,7 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
         "UNSEEN, 1 device: n3/b0 (no answer within 2 s)",
         "DRIFTED, 1 device elsewhere than the journal says: n1/b0",
         "BROKEN, the plan goes around 2 parts: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
-        "  when it works again: lightloom ctl fault --repaired n17,n4/b1",
+        "  when it works again: lightloom ctl fault --repaired n4/b1,n17",
         "NO BYPASS LEFT: the daemon changed something by itself 10 times within an hour",
         "changes by the daemon itself within the last hour: 10 of 10",
         "0 of 2 devices as wanted",

@@ -219,6 +219,10 @@ fn the_commands_of_operations_do_what_they_say() {
         ("apply", "rolled-back"),
         ("apply", "partial"),
         ("apply", "committed"),
+        ("apply", "rolled-back"), // crossed cables
+        ("apply", "committed"),
+        ("bypass", "committed"),
+        ("apply", "committed"),
     ];
     assert_eq!(transactions(&shown), expected(&ends), "{shown}");
     says_what_is_seen("docs/operations.md", "The night shift", &shown);

@@ -146,6 +146,8 @@ pub struct PendingConfirm {
     pub txn: u32,
     /// Seconds until it is rolled back.
     pub seconds_left: f64,
+    /// The same in whole picoseconds.
+    pub left_ps: u64,
     /// When that is, Unix time in milliseconds by the clock as it stands now.
     pub until_unix_ms: u64,
 }
@@ -287,6 +289,7 @@ fn pending(runtime: &Runtime) -> Option<PendingConfirm> {
     Some(PendingConfirm {
         txn: pending.txn.0,
         seconds_left: left.as_secs_f64(),
+        left_ps: left.0.saturating_mul(1_000_000),
         until_unix_ms: now.wall_ms.saturating_add(left.0 / 1000),
     })
 }

@@ -116,7 +116,9 @@ impl Session {
                 Ok(response) if show::is_deaf(&response.body) => {
                     return self.show(response, show::status).map(|_| Outcome::Bad);
                 }
-                Ok(response) if unread(&response.body)?.is_empty() => return Ok(Outcome::Good),
+                Ok(response) if unread(&response.body)?.is_empty() => {
+                    return self.show(response, show::all_read);
+                }
                 _ => {}
             }
             if left.is_zero() {

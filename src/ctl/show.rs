@@ -8,7 +8,7 @@ use serde_json::Value;
 
 pub(super) use history::{confirm_by, records, transaction, transactions};
 pub(super) use moves::Preview;
-pub(super) use status::{devices_named, drift, is_deaf, on_its_way, status};
+pub(super) use status::{all_read, devices_named, drift, is_deaf, on_its_way, status};
 
 /// What people look for, by the number of its terminal colour: green, yellow, red.
 const PAINTED: [(u8, &[&str]); 3] = [

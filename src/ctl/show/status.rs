@@ -29,7 +29,7 @@ pub(in crate::ctl) fn status(status: &Value) -> String {
     let standing = stood.iter().filter(|circuit| circuit["stands"] == true).count();
     let _ = writeln!(page, "\nversion {version}, plan {plan}, {records} journal records");
     if !stood.is_empty() {
-        let _ = writeln!(page, "circuits lit at both ends: {standing} of {}", stood.len());
+        let _ = writeln!(page, "circuits that stand at both ends: {standing} of {}", stood.len());
     }
     let budget = &status["bypass_budget"];
     if budget["used"].as_u64().is_some_and(|used| used > 0) {
@@ -150,7 +150,8 @@ fn around_faults(status: &Value) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     let broken = list(&status["broken_parts"]);
     if !broken.is_empty() {
-        let parts: Vec<String> = broken.iter().map(|broken| text(&broken["part"])).collect();
+        let mut parts: Vec<String> = broken.iter().map(|broken| text(&broken["part"])).collect();
+        parts.sort_by_cached_key(|part| natural(part));
         alarms.push((
             format!("BROKEN, the plan goes around {}", count(broken.len(), "part")),
             named(broken.iter().map(since).collect(), NAMES_MAX),
@@ -194,6 +195,11 @@ pub(in crate::ctl) fn devices_named(devices: &[&Value]) -> String {
     let more = devices.len().saturating_sub(NAMES_MAX);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     shown.join(", ") + &more
+}
+
+/// That nothing is waited for any more.
+pub(in crate::ctl) fn all_read(status: &Value) -> String {
+    format!("{} read\n", count(list(&status["devices"]).len(), "device"))
 }
 
 /// A transaction that takes its time.
