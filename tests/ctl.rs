@@ -126,6 +126,7 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
             {"part": "n17", "since_unix_ms": 0, "why": "reported by uid:0"},
             {"part": "n4/b1", "since_unix_ms": null, "why": ""},
         ],
+        "dark_fibres": [{"near": "n3/b0.1", "far": "n4/b1.1", "power_dbm": -99.0}],
         "bypass_budget": {"used": 10, "per_hour": 10},
         "devices": [silent, device("n1/b0", "drifted", None)],
     }));
@@ -139,6 +140,8 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
         "lightloom ctl adopt n2/b0; or apply",
         "UNSEEN, 1 device: n3/b0 (no answer within 2 s)",
         "DRIFTED, 1 device elsewhere than the journal says: n1/b0",
+        "NO LIGHT in 1 fibre: n3/b0.1 sees -99.0 dBm of n4/b1.1",
+        "  look at the fibre; bypass it: lightloom ctl fault n3/b0.1",
         "BROKEN, the plan goes around 2 parts: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
         "  when it works again: lightloom ctl fault --repaired n4/b1,n17",
         "NO BYPASS LEFT: the daemon changed something by itself 10 times within an hour",

@@ -42,6 +42,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "DRIFTED",
             "DAEMON AWAY",
             "NO BYPASS LEFT",
+            "NO LIGHT",
         ],
     ),
 ];

@@ -85,7 +85,8 @@ fn alarms(status: &Value) -> String {
     let all = list(&status["devices"]);
     let troubles = if is_deaf(status) { Vec::new() } else { troubles(all) };
     let last = list(&status["transactions"]).first().and_then(history::did_not_take);
-    for (what, about, next) in troubles.into_iter().chain(last).chain(around_faults(status)) {
+    let known = last.into_iter().chain(without_light(status)).chain(around_faults(status));
+    for (what, about, next) in troubles.into_iter().chain(known) {
         alarm(&what, about, next);
     }
     let open = &status["transaction"];
@@ -143,6 +144,21 @@ fn troubles(all: &[Value]) -> Vec<Alarm> {
         ));
     }
     alarms
+}
+
+/// Fibres that both ends look into and that carry no light, where nothing bypasses them.
+fn without_light(status: &Value) -> Option<Alarm> {
+    let dark = list(&status["dark_fibres"]);
+    let near = text(&dark.first()?["near"]);
+    let one = |fibre: &Value| {
+        let power = fibre["power_dbm"].as_f64().unwrap_or(f64::NAN);
+        format!("{} sees {power:.1} dBm of {}", text(&fibre["near"]), text(&fibre["far"]))
+    };
+    Some((
+        format!("NO LIGHT in {}", count(dark.len(), "fibre")),
+        named(dark.iter().map(one).collect(), NAMES_MAX),
+        format!("look at the fibre; bypass it: lightloom ctl fault {near}"),
+    ))
 }
 
 /// What the plan goes around, and whether the daemon may still do so by itself.
