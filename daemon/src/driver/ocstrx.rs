@@ -19,6 +19,9 @@ use lightloom_firmware_api::path::{
 use super::{Awaits, Dialect, Input, Progress, Request};
 use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
 
+/// At rest, every so many reads ask who is at the far ends.
+const NEIGHBOURS_EVERY: u8 = 8;
+
 /// The transceiver dialect.
 #[derive(Clone, Debug)]
 pub struct OcsTrx {
@@ -28,6 +31,8 @@ pub struct OcsTrx {
     identity: Option<Identity>,
     status: Option<StatusReport>,
     links: Option<LinksReport>,
+    /// Reads so far, over and over.
+    reads: u8,
     /// What the module is to be called, and the start of it since which it is.
     name: LinkName,
     named: Option<u16>,
@@ -47,6 +52,7 @@ impl OcsTrx {
             identity: None,
             status: None,
             links: None,
+            reads: 0,
             name: LinkName::NONE,
             named: None,
             armed: None,
@@ -66,9 +72,21 @@ impl OcsTrx {
         self.name != LinkName::NONE && self.identity.is_some_and(capable)
     }
 
+    /// Whether this read asks who is at the far ends: where light has moved or somebody is not known, and
+    /// now and then. A line is asked nothing that a bypass would have to wait for each time.
+    fn wants_neighbours(&mut self) -> bool {
+        self.reads = self.reads.wrapping_add(1);
+        let known = |links: &LinksReport, status: &StatusReport| {
+            let lit = |group: &usize| status.active[*group].external_number().is_some();
+            (0..GROUPS_MAX).filter(lit).all(|group| neighbour(links.neighbours[group]).is_some())
+        };
+        let all_known =
+            self.links.zip(self.status).is_some_and(|(links, status)| known(&links, &status));
+        self.knows_neighbours() && (!all_known || self.reads.is_multiple_of(NEIGHBOURS_EVERY))
+    }
+
     /// A read; a module that has restarted is told its name first.
     fn observe(&mut self) -> Vec<Request> {
-        self.links = None;
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
         if self.knows_neighbours() && self.named != boots {
@@ -77,7 +95,8 @@ impl OcsTrx {
             self.named = boots;
         }
         requests.push(self.ask(&Wire::Status, Awaits::Positions));
-        if self.knows_neighbours() {
+        if self.wants_neighbours() {
+            self.links = None;
             requests.push(self.ask(&Wire::Links, Awaits::Neighbours));
         }
         requests
@@ -121,6 +140,7 @@ impl OcsTrx {
     }
 
     fn switch(&mut self, moves: &[Move]) -> Result<Vec<Request>, String> {
+        self.links = None;
         let want: Positions = moves.iter().map(|m| (m.slot, m.to)).collect();
         let mut requests = Vec::new();
         if !self.is_armed_for(&want) {
@@ -153,6 +173,9 @@ impl OcsTrx {
                 let other = self.armed.is_some_and(|(armed, ..)| armed != status.armed);
                 if restarted || other {
                     self.armed = None;
+                }
+                if self.status.is_some_and(|old| old.active != status.active) {
+                    self.links = None;
                 }
                 self.status = Some(*status);
                 Progress::Answered
@@ -318,20 +341,20 @@ mod tests {
         assert_eq!(link_name(BundleId { node: NodeId(u32::MAX), bundle: 0 }), LinkName::NONE);
     }
 
-    /// A module that says it knows its neighbours and then does not.
-    #[test]
-    fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
-        let answer = |dialect: &mut OcsTrx, request: &Request, command: u8, reply: &Reply<'_>| {
-            let mut payload = [0; PAYLOAD_BYTES_MAX];
-            let (status, length) = reply.encode(&mut payload);
-            let sequence = u16::try_from(request.number).unwrap();
-            let (version, kind, payload) = (VERSION, Kind::Reply, &payload[..length]);
-            let mut line = [0; ENCODED_BYTES_MAX];
-            let frame = Frame { version, kind, sequence, command, status, payload };
-            let length = frame.encode(&mut line);
-            let mut input = Input { bytes: line[..length].to_vec(), noise: 0 };
-            dialect.reply(request, &mut input)
-        };
+    fn answer(dialect: &mut OcsTrx, request: &Request, command: u8, reply: &Reply<'_>) -> Progress {
+        let mut payload = [0; PAYLOAD_BYTES_MAX];
+        let (status, length) = reply.encode(&mut payload);
+        let sequence = u16::try_from(request.number).unwrap();
+        let (version, kind, payload) = (VERSION, Kind::Reply, &payload[..length]);
+        let mut line = [0; ENCODED_BYTES_MAX];
+        let frame = Frame { version, kind, sequence, command, status, payload };
+        let length = frame.encode(&mut line);
+        let mut input = Input { bytes: line[..length].to_vec(), noise: 0 };
+        dialect.reply(request, &mut input)
+    }
+
+    /// A module of one switch group, lit by its first fibre, that has said hello.
+    fn greeted() -> (OcsTrx, StatusReport) {
         let mut dialect = OcsTrx::new(Policy::Hot, 0).called("n3/b1");
         let capabilities = Capabilities::TAPS.and(Capabilities::NEIGHBOURS);
         let identity =
@@ -342,9 +365,16 @@ mod tests {
         let requests = dialect.hello();
         assert_eq!(answer(&mut dialect, &requests[0], command::HELLO, &hello), Progress::Answered);
         assert_eq!(answer(&mut dialect, &requests[1], command::STATUS, &seen), Progress::Answered);
+        (dialect, status)
+    }
+
+    /// A module that says it knows its neighbours and then does not.
+    #[test]
+    fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
+        let (mut dialect, status) = greeted();
         let read = Op::Observe { power: Vec::new() };
         let requests = dialect.requests(&read).unwrap();
-        let refused = Reply::Refused(Refusal::NoSuchRegister);
+        let (seen, refused) = (Reply::Status(status), Reply::Refused(Refusal::NoSuchRegister));
         let replies =
             [(command::WRITE, refused), (command::STATUS, seen), (command::LINKS, refused)];
         assert_eq!(requests.len(), replies.len());
@@ -354,6 +384,42 @@ mod tests {
         let Outcome::Done(Some(seen)) = dialect.finish(&read) else { panic!("not read") };
         assert_eq!(seen.positions, Positions::from([(Slot(0), Position(1))]));
         assert!(seen.neighbours.is_empty());
+    }
+
+    /// A read at rest is one request, so that a bypass seldom waits for it; after light has moved, each asks
+    /// who is at the far end until that is known.
+    #[test]
+    fn neighbours_are_asked_for_where_they_are_not_known_and_now_and_then() {
+        let (mut dialect, mut status) = greeted();
+        let mut links = LinksReport::default();
+        let known = Neighbour { name: link_name("n4/b0".parse().unwrap()), path: 1 };
+        let mut reads = |count: usize, status: &StatusReport, links: &LinksReport| {
+            let mut asked = Vec::new();
+            for read in 0..count {
+                let requests = dialect.requests(&Op::Observe { power: Vec::new() }).unwrap();
+                for request in &requests {
+                    let (command, reply) = match request.awaits {
+                        Awaits::Positions => (command::STATUS, Reply::Status(*status)),
+                        _ if request.number == requests[requests.len() - 1].number => {
+                            asked.push(read);
+                            (command::LINKS, Reply::Links(*links))
+                        }
+                        _ => (command::WRITE, Reply::Done),
+                    };
+                    assert_eq!(answer(&mut dialect, request, command, &reply), Progress::Answered);
+                }
+            }
+            asked
+        };
+        assert_eq!(reads(3, &status, &links), [0, 1, 2], "nobody is seen");
+        links.neighbours[0] = known;
+        assert_eq!(
+            reads(6, &status, &links),
+            [0, 4],
+            "seen at the first, asked again at the eighth"
+        );
+        status.active[0] = Path::external(2).unwrap();
+        assert_eq!(reads(4, &status, &links), [1], "light has moved");
     }
 
     #[test]
