@@ -29,8 +29,8 @@ pub struct Settings {
     pub switching: Switching,
     /// How long a host takes from the last bit of a packet for one of its flows to what it does because of it:
     /// the acknowledgement is put on the port, the sender takes the acknowledgement in, the gate of a
-    /// message opens. The end of a flow ([`FlowRecord::end`]) is the arrival of its last packet plus this,
-    /// and [`PacketCount`] counts a packet as in flight until then; what a probe sees is the arrival itself. A
+    /// message opens. The end of a flow ([`FlowRecord::end`](super::FlowRecord::end)) is the arrival of its last packet plus this,
+    /// and [`PacketCount`](super::PacketCount) counts a packet as in flight until then; what a probe sees is the arrival itself. A
     /// host that takes one packet after the other at full rate is meant: delays do not add up. Pauses
     /// are obeyed, and packets of others passed on, at once.
     pub host_delay: Picoseconds,
