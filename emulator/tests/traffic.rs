@@ -355,7 +355,7 @@ fn mistakes_are_told_with_their_place() {
         ),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0-h1, at: 1us}]",
-            "no cable",
+            "lead to",
         ),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: ocs0, at: 1us}]",

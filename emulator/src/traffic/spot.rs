@@ -51,8 +51,15 @@ pub enum SpotError {
         example: String,
     },
     /// Two known ends without a cable.
-    #[error("there is no cable between `{0}` and `{1}`")]
-    NoCable(String, String),
+    #[error("there is no cable between `{from}` and `{to}`: those of `{from}` lead to {there}")]
+    NoCable {
+        /// One end.
+        from: String,
+        /// The other.
+        to: String,
+        /// Where cables lead instead.
+        there: String,
+    },
     /// A host with fewer interfaces.
     #[error("`{host}` has interfaces nic0 to nic{last}")]
     NoNic {
@@ -108,8 +115,19 @@ impl Plant {
         let (one, other) = self.vertex(from).zip(self.vertex(to)).ok_or_else(unknown)?;
         let leads = |link: &&LinkId| self.network.link(**link).to == other;
         let cable = self.network.outgoing(one).iter().find(leads);
-        let missing = || SpotError::NoCable(from.to_owned(), to.to_owned());
-        cable.map(|link| Spot::Cable(*link)).ok_or_else(missing)
+        cable.map(|link| Spot::Cable(*link)).ok_or_else(|| self.no_cable((one, from), to))
+    }
+
+    fn no_cable(&self, (one, from): (VertexId, &str), to: &str) -> SpotError {
+        const SHOWN: usize = 8;
+        let ends = self.network.outgoing(one).iter().map(|link| self.network.link(*link).to);
+        let mut names: Vec<&str> = ends.map(|end| self.name(end)).collect();
+        names.dedup();
+        let mut there = names[..names.len().min(SHOWN)].join(", ");
+        if names.len() > SHOWN {
+            there += &format!(" and {} more", names.len() - SHOWN);
+        }
+        SpotError::NoCable { from: from.to_owned(), to: to.to_owned(), there }
     }
 
     /// Whether the part of this name can be hit in this way, or what can; parts that are not there can.
