@@ -20,6 +20,7 @@ use lightloom_fabric::plan::Plan;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
+use crate::bypass::Patience;
 use crate::change::Mode;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -104,8 +105,9 @@ pub struct Runtime {
     plans: BTreeMap<String, Plan>,
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
-    /// A bypass that was not asked for waits till then after the last.
+    /// A bypass that was not asked for waits till then after the last, of the same parts ever longer.
     bypass_not_before: Micros,
+    patience: Patience,
     /// The journal begins anew at this length.
     shorten_at: u64,
     changes: watch::Sender<u64>,
@@ -162,6 +164,7 @@ impl Runtime {
             began: None,
             event_at: None,
             bypass_not_before: Micros::default(),
+            patience: Patience::default(),
             shorten_at: JOURNAL_RECORDS_MAX,
             changes: parts.changes,
         };

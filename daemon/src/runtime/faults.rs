@@ -16,10 +16,7 @@ use crate::config::{OnFault, micros};
 use crate::controller::{Answer, Apply};
 use crate::desired;
 use crate::record::{Asked, Broken, Cause};
-use crate::state::{DeviceName, Micros};
-
-/// How long after one bypass of its own the daemon tries the next.
-const BYPASS_AGAIN_AFTER: Micros = Micros::from_secs(1);
+use crate::state::DeviceName;
 
 impl Runtime {
     fn plan_file(&self, sha256: &str) -> PathBuf {
@@ -234,7 +231,9 @@ impl Runtime {
         if broken.is_empty() {
             return;
         }
-        self.bypass_not_before = now.mono + BYPASS_AGAIN_AFTER;
+        let tried: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
+        let wait = self.patience.wait_after(&tried);
+        self.bypass_not_before = now.mono + wait;
         let parts: Vec<String> =
             broken.iter().map(|(part, why)| format!("{part} ({why})")).collect();
         let parts = parts.join(", ");
@@ -245,7 +244,7 @@ impl Runtime {
             );
             return;
         }
-        tracing::warn!(parts, "broken: bypassing");
+        tracing::warn!(parts, again_in_s = wait.0 / 1_000_000, "broken: bypassing");
         let request = format!("policy-{}-{}", now.wall_ms, self.controller.ledger().last_txn.0 + 1);
         let actor = "policy:fault".to_owned();
         let asked = Asked { actor, digest: request.clone(), request };

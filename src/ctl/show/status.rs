@@ -1,6 +1,7 @@
 //! `lightloom ctl status` and `drift`: what is wrong, worst first, each with what to type next; then
 //! how everything else stands.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde_json::Value;
@@ -154,11 +155,38 @@ fn without_light(status: &Value) -> Option<Alarm> {
         let power = fibre["power_dbm"].as_f64().unwrap_or(f64::NAN);
         format!("{} sees {power:.1} dBm of {}", text(&fibre["near"]), text(&fibre["far"]))
     };
+    let next = match silent(dark) {
+        silent if silent.is_empty() => {
+            format!("look at the fibre; bypass it: lightloom ctl fault {near}")
+        }
+        silent => {
+            let silent = silent.join(" ");
+            format!("the far end does not answer; if it is dead: lightloom ctl fault {silent}")
+        }
+    };
     Some((
         format!("NO LIGHT in {}", count(dark.len(), "fibre")),
         named(dark.iter().map(one).collect(), NAMES_MAX),
-        format!("look at the fibre; bypass it: lightloom ctl fault {near}"),
+        next,
     ))
+}
+
+/// The modules that should send light and do not answer; the node where several of it are silent.
+fn silent(dark: &[Value]) -> Vec<String> {
+    let down = dark.iter().filter(|fibre| fibre["far_is_down"] == true);
+    let modules: BTreeSet<String> = down
+        .filter_map(|fibre| {
+            text(&fibre["far"]).split_once('.').map(|(module, _)| module.to_owned())
+        })
+        .collect();
+    let node = |module: &str| module.split('/').next().unwrap_or(module).to_owned();
+    let several =
+        |module: &&String| modules.iter().filter(|other| node(other) == node(module)).count() > 1;
+    let names: BTreeSet<String> = modules
+        .iter()
+        .map(|module| if several(&module) { node(module) } else { module.clone() })
+        .collect();
+    names.into_iter().collect()
 }
 
 /// What the plan goes around, and whether the daemon may still do so by itself.
@@ -301,4 +329,26 @@ pub(in crate::ctl) fn drift(report: &Value) -> String {
         let _ = writeln!(page, "UNSEEN, {count}: {names}\n  why: lightloom ctl status");
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_fibre_whose_far_end_is_silent_is_not_to_blame() {
+        let fibre = |near: &str, far: &str, down: bool| json!({"near": near, "far": far, "power_dbm": -99.0, "far_is_down": down});
+        let next = |fibres: &[Value]| {
+            let status = json!({ "dark_fibres": fibres });
+            without_light(&status).map(|(_, _, next)| next).unwrap_or_default()
+        };
+        let lit = next(&[fibre("n3/b0.1", "n4/b1.1", false)]);
+        assert_eq!(lit, "look at the fibre; bypass it: lightloom ctl fault n3/b0.1");
+        let one = next(&[fibre("n1/b0.1", "n5/b1.1", true)]);
+        assert!(one.ends_with("if it is dead: lightloom ctl fault n5/b1"), "{one}");
+        let node = next(&[fibre("n1/b0.1", "n5/b1.1", true), fibre("n9/b1.1", "n5/b0.1", true)]);
+        assert!(node.ends_with("if it is dead: lightloom ctl fault n5"), "{node}");
+    }
 }
