@@ -150,15 +150,7 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     fn check(&self, spec: &FlowSpec) -> Result<(), EngineError> {
-        for vertex in [spec.source, spec.destination] {
-            let exists = vertex.index() < self.network.vertex_count();
-            if !exists || !self.network.role(vertex).is_host() {
-                return Err(EngineError::NotAHost { vertex });
-            }
-        }
-        if spec.source == spec.destination {
-            return Err(EngineError::ToItself { vertex: spec.source });
-        }
+        spec.check_ends(&self.network)?;
         spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))
     }
 

@@ -51,7 +51,8 @@ impl<P: Probe> Engine<P> {
     /// Ends that are no hosts, no path, a gate on a flow that ends elsewhere, too many packets.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
         let id = FlowId::from_index(self.flows.len());
-        self.check_ends(&spec)?;
+        spec.check_ends(&self.network)?;
+        spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))?;
         let name = self.router.name_flow((spec.source, spec.destination));
         let count = self.settings.transport.balance.paths();
         let paths = self.router.find(&self.network, name, &spec.route, count)?;
@@ -82,19 +83,6 @@ impl<P: Probe> Engine<P> {
         let vertex = self.layout.vertices[spec.source.index()];
         self.shards[sender.shard as usize].plan_start(vertex.index, sender.index, start.0);
         Ok(id)
-    }
-
-    fn check_ends(&self, spec: &FlowSpec) -> Result<(), EngineError> {
-        for vertex in [spec.source, spec.destination] {
-            if vertex.index() >= self.network.vertex_count() || !self.network.role(vertex).is_host()
-            {
-                return Err(EngineError::NotAHost { vertex });
-            }
-        }
-        if spec.source == spec.destination {
-            return Err(EngineError::ToItself { vertex: spec.source });
-        }
-        spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))
     }
 
     fn check_gate(&self, source_vertex: VertexId, gate: FlowId) -> Result<(), EngineError> {
