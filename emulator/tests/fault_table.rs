@@ -2,19 +2,14 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read shipped files")]
 
+mod fabric;
+
+use fabric::FABRIC;
 use lightloom_emulator::capture::Watch;
 use lightloom_emulator::phases;
 use lightloom_emulator::scenario::{self, FaultResult, Neighbour, Outcome};
 use lightloom_emulator::traffic;
 use lightloom_planner::rfabric;
-
-const FABRIC: &str = "
-name: test
-hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 3}}
-dcn: {fat_tree: {nodes_per_tor: 2, tors_per_domain: 6}}
-transceiver: {software_delay: 20us}
-jobs: [{name: train, gpus: 64, tp: 16}]
-";
 
 fn read(name: &str) -> Result<Neighbour, String> {
     if name == "fabric.yaml" {

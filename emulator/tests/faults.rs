@@ -2,19 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "tests")]
 
+mod fabric;
+
 use std::path::Path;
 
+use fabric::FABRIC;
 use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, Stop};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_fabric::units::{Picoseconds, SimTime};
-
-const FABRIC: &str = "
-name: test
-hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 3}}
-dcn: {fat_tree: {nodes_per_tor: 2, tors_per_domain: 6}}
-transceiver: {software_delay: 20us}
-jobs: [{name: train, gpus: 64, tp: 16}]
-";
 
 fn load(fabric: &str, text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
     let read = &mut |name: &str| match name {

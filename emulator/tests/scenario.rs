@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod fabric;
+
+use fabric::FABRIC;
 use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_fabric::id::GroupId;
@@ -27,14 +30,6 @@ fn run_on(fabric: &str, text: &str, threads: usize) -> Outcome {
 fn run(fabric: &str, text: &str) -> Outcome {
     run_on(fabric, text, 1)
 }
-
-const FABRIC: &str = "
-name: test
-hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 3}}
-dcn: {fat_tree: {nodes_per_tor: 2, tors_per_domain: 6}}
-transceiver: {software_delay: 20us}
-jobs: [{name: train, gpus: 64, tp: 16}]
-";
 
 const FAULT: &str = "
 name: one node dies

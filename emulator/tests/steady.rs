@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod fabric;
+
+use fabric::FABRIC;
 use lightloom_emulator::capture::Watch;
 use lightloom_emulator::collective::{Collective, Directions, Kind, RingCollective};
 use lightloom_emulator::engine::{
@@ -377,14 +380,6 @@ fn whatever_tells_two_rings_apart_is_seen() {
     let later = [(9_000_000, Deed::Change(13, rate))];
     assert_eq!(simulated((0, same), kinds, &later), 2, "a rate in the middle");
 }
-
-const FABRIC: &str = "
-name: test
-hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 3}}
-dcn: {fat_tree: {nodes_per_tor: 2, tors_per_domain: 6}}
-transceiver: {software_delay: 20us}
-jobs: [{name: train, gpus: 64, tp: 16}]
-";
 
 /// Runs forty all-reduces of four rings with these faults, with reuse, proven (nothing where nothing is spared), and
 /// without.
