@@ -118,9 +118,7 @@ impl Packet {
     /// The packet arriving at `time`, marked if `marked`.
     #[inline(always)]
     pub(crate) const fn sent(self, time: u64, marked: bool) -> Self {
-        let mark = (marked as u64) << (LOW_FLAGS + flag::MARKED.trailing_zeros());
-        let packet = self.at(time);
-        Self { when: packet.when | mark, ..packet }
+        self.at(time).marked(marked)
     }
     /// The packet, marked if `marked`.
     #[inline(always)]

@@ -222,22 +222,6 @@ impl Port {
         self.line.backlog(self.free, now)
     }
 
-    /// Whether a bit of the `number`-th packet on the wire is wrong. The chance is that of one bit times
-    /// the bits, which is exact enough below one in a thousand.
-    #[inline(always)]
-    pub(crate) fn corrupts(&self, packet: &Packet, number: u64) -> bool {
-        match &self.quirks {
-            Some(quirks) => quirks.corrupt(self.size(packet), number),
-            None => false,
-        }
-    }
-
-    /// How long `packet` occupies the port.
-    #[inline(always)]
-    pub(crate) fn occupies(&self, packet: &Packet) -> u64 {
-        self.line.measure(packet).1
-    }
-
     /// What `packet` occupies, in bytes.
     #[inline(always)]
     pub(crate) fn size(&self, packet: &Packet) -> u64 {
@@ -438,6 +422,8 @@ impl Quirks {
         self.ramp.as_ref().is_none_or(|ramp| ramp.marks(backlog, number))
     }
 
+    /// Whether a bit of the `number`-th packet on the wire is wrong. The chance is that of one bit times
+    /// the bits, which is exact enough below one in a thousand.
     #[cold]
     fn corrupt(&self, size: u64, number: u64) -> bool {
         self.errors > 0

@@ -56,10 +56,28 @@ impl Ring {
         Tail { slots: &mut self.slots, first: next, next, len: &mut self.len }
     }
 
-    /// What it holds, for a loop that takes some of it.
+    /// Takes what arrives less than `length` after `start`: gives each packet with how long after. Returns when
+    /// the next one arrives; [`u64::MAX`]: there is none.
     #[inline(always)]
-    pub(crate) fn view(&self) -> View<'_> {
-        View { slots: &self.slots, head: self.head as usize, len: self.len() }
+    pub(crate) fn take_due(
+        &mut self,
+        (start, length): (u64, u64),
+        mut give: impl FnMut(u64, Packet),
+    ) -> u64 {
+        let (slots, head, len) = (&self.slots[..], self.head as usize, self.len());
+        let (mut taken, mut next) = (0, u64::MAX);
+        while taken < len {
+            let packet = slots[(head + taken) & (slots.len() - 1)];
+            let offset = packet.after(start);
+            if offset >= length {
+                next = start + offset;
+                break;
+            }
+            give(offset, packet);
+            taken += 1;
+        }
+        self.forget(taken);
+        next
     }
 
     /// Forgets the first `count` packets.
@@ -94,22 +112,6 @@ impl Ring {
         slots.resize(wanted, Packet::default());
         self.slots = slots.into_boxed_slice();
         self.head = 0;
-    }
-}
-
-/// What a queue holds.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'r> {
-    slots: &'r [Packet],
-    head: usize,
-    pub(crate) len: usize,
-}
-
-impl View<'_> {
-    /// The packet at `place`, counted from the front, which must be less than `len`.
-    #[inline(always)]
-    pub(crate) fn at(&self, place: usize) -> Packet {
-        self.slots[(self.head + place) & (self.slots.len() - 1)]
     }
 }
 

@@ -321,18 +321,16 @@ impl Switch {
         out: &mut impl Outlet,
     ) {
         let (port, count) = out.port(place);
-        let until = now + port.occupies(&packet);
-        count.packets += 1;
-        count.bytes += port.size(&packet);
-        self.ends[place as usize] = until;
+        let (mut sending, _) = port.open_queued(&mut self.ends[place as usize], count);
+        let sent = sending.begin(now, packet, room.size > 0);
+        sending.close();
+        let until = self.ends[place as usize];
         self.sending[place as usize] = room;
         self.next_end = self.next_end.min(until);
-        let arrival = until + port.delay();
-        if room.size > 0 && port.corrupts(&packet, count.packets) {
-            count.lost += 1;
-            return;
+        if let Some(packet) = sent {
+            let arrival = until + port.delay();
+            out.launch(place, packet, arrival);
         }
-        out.launch(place, packet.at(arrival), arrival);
     }
 
     /// Loses what waits at `place`, whose link has gone down, and forgets what was asked by it.

@@ -65,20 +65,15 @@ impl<P: Probe> Shard<P> {
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, all: keys, .. } = &mut self.scratch;
         arrivals.clear();
-        let mut due = u64::MAX;
+        let (mut due, length) = (u64::MAX, span.end - span.start);
         for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
-            while let Some(&packet) = wire.queue.front() {
-                let offset = packet.after(span.start);
-                if offset >= span.end - span.start {
-                    due = due.min(span.start + offset);
-                    break;
-                }
-                wire.queue.forget(1);
+            let next = wire.queue.take_due((span.start, length), |offset, packet| {
                 let at = span.start + offset;
                 self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
                 keys.push(offset << 32 | arrivals.len() as u64);
                 arrivals.push(packet.came_by(number));
-            }
+            });
+            due = due.min(next);
         }
         self.worked += arrivals.len() as u64;
         due

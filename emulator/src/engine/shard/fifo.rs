@@ -22,26 +22,19 @@ impl<P: Probe> Shard<P> {
         let (mut due, length) = (u64::MAX, span.end - span.start);
         let mut count = 0;
         for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
-            let queue = wire.queue.view();
-            by_port.make_room(count + queue.len);
-            arrivals.resize(arrivals.len().max(count + queue.len), Packet::default());
-            let (mut taken, before) = (0, count);
-            while taken < queue.len {
-                let packet = queue.at(taken);
-                let offset = packet.after(span.start);
-                if offset >= length {
-                    due = due.min(span.start + offset);
-                    break;
-                }
+            let most = count + wire.queue.len();
+            by_port.make_room(most);
+            arrivals.resize(arrivals.len().max(most), Packet::default());
+            let before = count;
+            let next = wire.queue.take_due((span.start, length), |offset, packet| {
                 let at = span.start + offset;
                 self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
                 let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
                 by_port.push(port as usize, offset << 32 | count as u64);
                 arrivals[count] = packet.advanced();
                 count += 1;
-                taken += 1;
-            }
-            wire.queue.forget(taken);
+            });
+            due = due.min(next);
             if CUTS_THROUGH {
                 // A packet's time stands in its key as well: its place is free.
                 arrivals[before..count]

@@ -42,22 +42,15 @@ impl<P: Probe> Shard<P> {
         arrivals.clear();
         let mut sources = 0;
         for wire in &mut self.wires[vertex.wires()] {
-            let mut taken = 0;
-            while taken < wire.queue.len() {
-                let packet = *wire.queue.at(taken);
-                let offset = packet.after(span.start);
-                if offset >= length {
-                    break;
-                }
+            let before = arrivals.len();
+            wire.queue.take_due((span.start, length), |offset, packet| {
                 if !packet.is_pause_frame() {
                     let at = span.start + offset;
                     self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
                 }
                 arrivals.push(packet);
-                taken += 1;
-            }
-            wire.queue.forget(taken);
-            sources += usize::from(taken > 0);
+            });
+            sources += usize::from(arrivals.len() > before);
         }
         self.worked += arrivals.len() as u64;
         if sources > 1 {

@@ -53,17 +53,11 @@ impl<P: Probe> Shard<P> {
         let (mut due, length) = (u64::MAX, span.end - span.start);
         let (short, mut count) = (shared.acknowledgement_bytes, 0);
         for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
-            let queue = wire.queue.view();
-            by_port.make_room(count + queue.len);
-            arrivals.resize(arrivals.len().max(count + queue.len), Packet::default());
-            let (mut taken, mut bytes) = (0, 0);
-            while taken < queue.len {
-                let packet = queue.at(taken);
-                let offset = packet.after(span.start);
-                if offset >= length {
-                    due = due.min(span.start + offset);
-                    break;
-                }
+            let most = count + wire.queue.len();
+            by_port.make_room(most);
+            arrivals.resize(arrivals.len().max(most), Packet::default());
+            let mut bytes = 0;
+            let next = wire.queue.take_due((span.start, length), |offset, packet| {
                 let is_control = packet.is_control();
                 let mut class =
                     select_unpredictable(is_control, CONTROL_PRIORITY, packet.data_priority());
@@ -85,9 +79,8 @@ impl<P: Probe> Shard<P> {
                 let size = select_unpredictable(packet.is_acknowledgement(), short, packet.extra());
                 bytes += u64::from(size);
                 count += 1;
-                taken += 1;
-            }
-            wire.queue.forget(taken);
+            });
+            due = due.min(next);
             came.push(bytes);
         }
         self.worked += count as u64;
