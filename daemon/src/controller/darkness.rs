@@ -83,7 +83,7 @@ impl Controller {
             let since = now.mono;
             let dark = seen.dark.entry(slot).or_insert(Dark { reads: 0, since, power_mdbm });
             (dark.reads, dark.power_mdbm) = (dark.reads.saturating_add(1), power_mdbm);
-            if self.looks_back(&far) && !self.is_dark(device, slot) {
+            if self.looks_back(&far) && self.dark_fibre(device, slot).is_none() {
                 // Not sooner than that after the last read: the far end may miss light just as well, and
                 // the two would make each other look without a pause.
                 let wait = wait.max(limits.settle_poll);
@@ -130,10 +130,6 @@ impl Controller {
         self.devices.get(device).is_some_and(|seen| stood(seen) && !settling(seen))
     }
 
-    fn is_dark(&self, device: &DeviceName, slot: Slot) -> bool {
-        self.dark_fibre(device, slot).is_some()
-    }
-
     fn dark_fibre(&self, device: &DeviceName, slot: Slot) -> Option<DarkFibre> {
         let seen = self.devices.get(device).filter(|seen| seen.up)?;
         let dark = seen.dark.get(&slot)?;
@@ -169,9 +165,8 @@ impl Controller {
     /// misses it.
     #[must_use]
     pub fn dark_fibres(&self) -> Vec<DarkFibre> {
-        let slots = |seen: &Seen| seen.dark.keys().copied().collect::<Vec<_>>();
         let dark = self.devices.iter().flat_map(|(device, seen)| {
-            slots(seen).into_iter().filter_map(move |slot| self.dark_fibre(device, slot))
+            seen.dark.keys().filter_map(move |slot| self.dark_fibre(device, *slot))
         });
         dark.collect()
     }
