@@ -169,8 +169,7 @@ fn run_traffic(
 }
 
 fn timed(mut result: RunOutcome, begun: Instant) -> RunOutcome {
-    result.wall_seconds = begun.elapsed().as_secs_f64();
-    result.packet_hops_per_second = result.packet_hops as f64 / result.wall_seconds;
+    result.head.took(begun.elapsed().as_secs_f64());
     result
 }
 

@@ -17,6 +17,7 @@ mod fault;
 pub(crate) mod fault_file;
 pub(crate) mod file;
 mod groups;
+pub(crate) mod head;
 mod installed;
 pub(crate) mod judge;
 pub(crate) mod links;
@@ -45,12 +46,13 @@ pub use expectation::{Comparison, Expectation, ExpectationError, Figure};
 pub use fault::{Effect, Fault, Strike, Target, TargetError, TargetNameError};
 pub use fault_file::{FaultListFile, load as load_faults};
 pub use file::{Loaded, ScenarioFile, codes, load};
+pub use head::{Head, Packets};
 pub use installed::{Carrier, DCN, HBD, Installed};
 pub use links::{LinkClass, LinkResult, QueueResult};
 pub use neighbours::{Neighbour, ReadNeighbour};
 pub use outcome::{
     CollectiveResult, ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, GroupResult,
-    Outcome, Packets, PlanResult, Stop, TrafficFelt,
+    Outcome, PlanResult, Stop, TrafficFelt,
 };
 pub use story::Progress;
 pub use sweep::{

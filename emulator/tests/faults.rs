@@ -110,7 +110,7 @@ fn nobody_plans_around_a_grey_link_and_its_ring_is_late_by_what_it_costs() {
     let delay = fault.delay.unwrap();
     assert!(delay > Picoseconds::from_micros(80), "{delay}");
     assert!(delay < Picoseconds::from_micros(105), "{delay}");
-    assert_eq!(slow.packets.lost + slow.packets.dropped, 0);
+    assert_eq!(slow.head.packets.lost + slow.head.packets.dropped, 0);
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn bit_errors_lose_the_share_of_packets_that_they_should() {
     // links cross the fibre. 4,032 bytes of data are 4,096 on the wire, and what is sent again is lost
     // as often; acknowledgements are too short to count.
     let data = steps * 4.0 * 15.0 / 16.0 * 1_048_576.0 / 4_032.0;
-    let expected = (data + outcome.packets.retransmitted as f64) * 4_096.0 * 8.0 * 1e-6;
-    let lost = outcome.packets.lost as f64;
+    let expected = (data + outcome.head.packets.retransmitted as f64) * 4_096.0 * 8.0 * 1e-6;
+    let lost = outcome.head.packets.lost as f64;
     println!("expected {expected:.0} lost packets, found {lost}");
     assert!((lost / expected - 1.0).abs() < 0.1, "{lost} {expected}");
-    assert!(outcome.packets.retransmitted > 0 && all_done(&outcome));
+    assert!(outcome.head.packets.retransmitted > 0 && all_done(&outcome));
 }
 
 #[test]
@@ -201,7 +201,10 @@ fn a_lost_group_is_formed_again_by_a_repair_and_ends_its_work() {
     assert!(outcome.availability < 1.0 && outcome.goodput < 1.0);
     for fault in &outcome.faults {
         for at in [Some(fault.at), fault.detected, fault.replanned, fault.restored] {
-            assert!(at.unwrap() <= outcome.simulated, "the end is after everything: {fault:?}");
+            assert!(
+                at.unwrap() <= outcome.head.simulated,
+                "the end is after everything: {fault:?}"
+            );
         }
     }
 }
@@ -228,11 +231,14 @@ fn links_are_as_busy_as_their_bytes_and_their_queues_are_counted() {
     let copper = outcome.links.iter().find(|class| class.class == "gpu-gpu").unwrap();
     assert!(copper.links_used > 0 && copper.utilisation_max <= 1.0);
     let busiest = &copper.busiest[0];
-    let seconds = outcome.simulated.since(SimTime::START).as_secs_f64();
+    let seconds = outcome.head.simulated.since(SimTime::START).as_secs_f64();
     let share = busiest.bytes.0 as f64 * 8.0 / 3.2e12 / seconds;
     assert!((share - busiest.utilisation).abs() < 1e-9, "{share} {busiest:?}");
     let counted: u64 = outcome.links.iter().map(|class| class.queue.packets).sum();
-    assert_eq!(counted, outcome.packet_hops, "every packet came to one queue before each wire");
+    assert_eq!(
+        counted, outcome.head.packet_hops,
+        "every packet came to one queue before each wire"
+    );
     for class in &outcome.links {
         let rows: u64 = class.queue.histogram.iter().map(|row| row.packets).sum();
         assert_eq!(rows, class.queue.packets, "{}", class.class);
@@ -326,7 +332,7 @@ fn the_public_trace_of_348_days_runs_in_ten_seconds() {
     let outcome = run_on(fabric, &text);
     let seconds = begun.elapsed().as_secs_f64();
     let faults = outcome.faults.len();
-    println!("{faults} faults, {} packet-hops, {seconds:.1} s", outcome.packet_hops);
+    println!("{faults} faults, {} packet-hops, {seconds:.1} s", outcome.head.packet_hops);
     assert!(seconds < 10.0, "{seconds} s of processor time");
     assert!(faults > 20, "{faults}");
     assert!(all_done(&outcome), "every group ends its work");

@@ -138,7 +138,7 @@ fn flows_and_links_are_given_in_the_fabrics_bytes_and_time() {
     let demanded: u64 = input.phases.iter().map(|phase| phase.demand.total().0).sum();
     assert!((sent as f64 / demanded as f64 - 1.0).abs() < 0.05, "{sent} of {demanded}");
     let last = run.flow_records.iter().filter_map(|flow| flow.end).max().expect("a flow ended");
-    assert!(last <= run.simulated && last.0 > run.simulated.0 / 2, "{last:?}");
+    assert!(last <= run.head.simulated && last.0 > run.head.simulated.0 / 2, "{last:?}");
     let carried =
         |name: &str| run.links.iter().find(|(link, _)| link == name).expect(name).1.packets;
     let bytes = |name: &str| run.links.iter().find(|(link, _)| link == name).expect(name).1.bytes;
@@ -165,7 +165,8 @@ fn a_run_does_not_depend_on_the_number_of_threads() {
     let board = FaultKind::DriverBoard { ocs: OcsId(0), first_port: 0, last_port: 7 };
     let scenario = scenario(40, vec![fault(board, 0, 12)]);
     let one = run(&input, &scenario, 1);
-    let three = Outcome { threads: 1, ..run(&input, &scenario, 3) };
+    let mut three = run(&input, &scenario, 3);
+    three.head.threads = 1;
     assert_eq!(one, three);
 }
 
@@ -177,10 +178,10 @@ fn what_is_on_a_circuit_when_its_mirrors_move_is_lost_or_was_drained() {
         phase.slack = Picoseconds::ZERO;
     }
     let drained = run(&input, &scenario(10, Vec::new()), 1);
-    assert_eq!(drained.packets.lost, 0);
+    assert_eq!(drained.head.packets.lost, 0);
     let lossy = PhaseScenario { in_flight: InFlight::Lose, ..scenario(10, Vec::new()) };
     let lossy = run(&input, &lossy, 1);
-    assert!(lossy.packets.lost > 0);
+    assert!(lossy.head.packets.lost > 0);
     assert!(lossy.steps[0].times.packets.is_some(), "what is lost is sent again");
 }
 

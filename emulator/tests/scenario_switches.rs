@@ -44,8 +44,8 @@ fn small_queues_drop_and_pauses_do_not() {
     let small = "switches: {queue: 16KiB, mark_from: 16KiB, schedule: strict}\n";
     let expect = "expect: [no drops, no drops on priority 3, drops < 1000000]\n";
     let lossy = run(&format!("{small}{expect}"));
-    assert!(lossy.packets.dropped > 0, "{:?}", lossy.packets);
-    assert_eq!(lossy.drops_by_priority[3], lossy.packets.dropped, "only priority 3 is sent");
+    assert!(lossy.head.packets.dropped > 0, "{:?}", lossy.head.packets);
+    assert_eq!(lossy.drops_by_priority[3], lossy.head.packets.dropped, "only priority 3 is sent");
     assert_eq!(verdicts(&lossy), [false, false, true]);
     assert!(!lossy.passed());
 
@@ -53,8 +53,8 @@ fn small_queues_drop_and_pauses_do_not() {
         "switches: {queue: 16KiB, mark_from: 16KiB, pause: {priorities: [3], above: 16KiB}}\n";
     let lossless =
         run(&format!("{pause}expect: [no drops, no drops on priority 3, no deadlock]\n"));
-    assert!(lossless.packets.pauses > 0, "{:?}", lossless.packets);
-    assert_eq!((lossless.packets.dropped, lossless.packets.retransmitted), (0, 0));
+    assert!(lossless.head.packets.pauses > 0, "{:?}", lossless.head.packets);
+    assert_eq!((lossless.head.packets.dropped, lossless.head.packets.retransmitted), (0, 0));
     assert_eq!(verdicts(&lossless), [true, true, true]);
 }
 
@@ -64,14 +64,14 @@ fn a_chance_that_rises_marks_fewer_than_a_threshold() {
     let ramp = run(
         "switches: {queue: 1MiB, mark_from: 16KiB, mark_ramp: {all_from: 512KiB, percent: 10}}\n",
     );
-    let (all, ramp) = (all.packets.marked, ramp.packets.marked);
+    let (all, ramp) = (all.head.packets.marked, ramp.head.packets.marked);
     assert!(ramp > 0 && ramp * 5 < all * 4, "{ramp} of {all}");
 }
 
 #[test]
 fn trimmed_packets_are_counted_and_come_back() {
     let trimming = run("switches: {queue: 16KiB, mark_from: 16KiB, trim: true}\n");
-    assert!(trimming.packets.trimmed > 0, "{:?}", trimming.packets);
+    assert!(trimming.head.packets.trimmed > 0, "{:?}", trimming.head.packets);
     assert!(trimming.collectives.iter().all(|collective| collective.end.is_some()));
 }
 
@@ -98,8 +98,8 @@ fn congestion_control_and_spraying_are_chosen_in_the_file() {
     for congestion in ["dctcp", "dcqcn", "swift", "nscc"] {
         let other = run(&format!("transport: {{congestion: {congestion}, window_percent: 200}}\n"));
         assert!(other.collectives.iter().all(|collective| collective.end.is_some()));
-        assert_ne!(other.packet_hops, 0);
-        assert_ne!(other.simulated, fixed.simulated, "{congestion} changes nothing");
+        assert_ne!(other.head.packet_hops, 0);
+        assert_ne!(other.head.simulated, fixed.head.simulated, "{congestion} changes nothing");
     }
     for balance in [
         "{spray: {paths: 8}}",

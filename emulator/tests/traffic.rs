@@ -72,7 +72,7 @@ traffic:
             let took = workload.end.unwrap().since(workload.start);
             assert!(took >= workload.ideal, "{network}: {workload:?} is faster than light");
         }
-        let packets = outcome.packets;
+        let packets = outcome.head.packets;
         assert_eq!(packets.sent, packets.delivered + packets.dropped + packets.lost, "{network}");
     }
 }
@@ -116,7 +116,9 @@ reroute_delay: 5us
 ";
     let one = run_on(text, 1);
     for threads in [2, 3] {
-        assert_eq!(Outcome { threads: 1, ..run_on(text, threads) }, one);
+        let mut more = run_on(text, threads);
+        more.head.threads = 1;
+        assert_eq!(more, one);
     }
 }
 
@@ -203,7 +205,8 @@ fn a_dead_host_takes_its_flows_with_it_and_nobody_waits_for_ever() {
     assert!(outcome.waiting[0].contains("`left`"), "{:?}", outcome.waiting);
     assert!(outcome.collectives[0].end.is_none() && outcome.collectives[1].end.is_some());
     // Four of sixteen hosts are out of service from 10 us on.
-    let out = (outcome.simulated.0 - 10_000_000) as f64 / outcome.simulated.0 as f64 / 4.0;
+    let out =
+        (outcome.head.simulated.0 - 10_000_000) as f64 / outcome.head.simulated.0 as f64 / 4.0;
     assert!((1.0 - outcome.availability - out).abs() < 1e-6, "{}", outcome.availability);
 }
 
@@ -244,7 +247,7 @@ expect: [no drops on priority 3, no deadlock]
         flow.end.unwrap().since(flow.end_without_faults.unwrap()).as_secs_f64() * 1e6
     };
     let shared = run(&text(3));
-    assert!(shared.passed() && shared.packets.pauses > 0, "{:?}", shared.expectations);
+    assert!(shared.passed() && shared.head.packets.pauses > 0, "{:?}", shared.expectations);
     assert!((250.0..320.0).contains(&late(&shared, 0)), "{}", late(&shared, 0));
     assert!(late(&shared, 1) > 150.0, "the victim waits too: {}", late(&shared, 1));
     let apart = run(&text(4));
@@ -270,7 +273,7 @@ reroute_delay: 10us
     assert_eq!(links.len(), 4, "two cables, both directions");
     let outcome = run(text);
     assert!(
-        outcome.faults[0].restored.is_some() && outcome.packets.lost > 0,
+        outcome.faults[0].restored.is_some() && outcome.head.packets.lost > 0,
         "{:?}",
         outcome.faults
     );
@@ -408,6 +411,7 @@ transport: {{congestion: {congestion}, window_percent: 400{figures}}}
 traffic: [{{name: i, run: {{incast: h0}}, bytes: 1MiB}}]
 "
         ))
+        .head
         .simulated
     };
     for (congestion, figures) in [
@@ -499,14 +503,14 @@ faults: [{faults}]
     let lost = |outcome: &Outcome| outcome.faults.iter().map(|f| f.gpus_lost).collect::<Vec<_>>();
     let only = run(1, "{part: h3/nic0, at: 10us, lasts: 100us}");
     assert_eq!(lost(&only), [1], "its only interface");
-    let share = 1.0 - 100e-6 / only.simulated.since(SimTime::START).as_secs_f64() / 8.0;
+    let share = 1.0 - 100e-6 / only.head.simulated.since(SimTime::START).as_secs_f64() / 8.0;
     assert!((only.availability - share).abs() < 1e-6, "{} {share}", only.availability);
     let one = run(2, "{part: h3/nic0, at: 10us, lasts: 100us}");
     assert_eq!((lost(&one), one.availability), (vec![0], 1.0), "one of two");
     let both =
         run(2, "{part: h3/nic0, at: 10us, lasts: 100us}, {part: h3/nic1, at: 60us, lasts: 100us}");
     assert_eq!(lost(&both), [0, 1], "the one that took the last");
-    let share = 1.0 - 50e-6 / both.simulated.since(SimTime::START).as_secs_f64() / 8.0;
+    let share = 1.0 - 50e-6 / both.head.simulated.since(SimTime::START).as_secs_f64() / 8.0;
     assert!((both.availability - share).abs() < 1e-6, "{} {share}", both.availability);
 }
 

@@ -155,7 +155,7 @@ fn group_tracks(result: &Run) -> Vec<Track> {
             0 => collective.name.clone(),
             restarts => format!("{} (begun again {restarts} times)", collective.name),
         };
-        let (begin, end) = (collective.start, collective.end.unwrap_or(result.simulated));
+        let (begin, end) = (collective.start, collective.end.unwrap_or(result.head.simulated));
         track.slices.push(Slice { name, begin, end: end.max(begin) });
     }
     tracks
@@ -170,7 +170,7 @@ fn fault_track(result: &Run, fault: &FaultResult) -> Track {
     let ends = [fault.detected, fault.replanned, fault.restored];
     let slice = |((name, begin), end): ((&str, Option<SimTime>), Option<SimTime>)| {
         let begin = begin?;
-        let end = end.or(fault.restored).unwrap_or(result.simulated).max(begin);
+        let end = end.or(fault.restored).unwrap_or(result.head.simulated).max(begin);
         Some(Slice { name: name.to_owned(), begin, end })
     };
     let slices = stages.into_iter().zip(ends).filter_map(slice).collect();

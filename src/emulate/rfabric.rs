@@ -101,16 +101,15 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
     let mut result =
         phases::run(&input, &plan, &scenario, usize::from(arguments.threads), &mut bar)?;
     drop(bar);
-    result.wall_seconds = start.elapsed().as_secs_f64();
-    result.packet_hops_per_second = result.packet_hops as f64 / result.wall_seconds;
+    result.head.took(start.elapsed().as_secs_f64());
     if let Some(path) = &arguments.flows_out {
         files::write(path, super::flows_csv(&result.flow_records).as_bytes())?;
     }
     look::write(&arguments.look, &result)?;
     let subject = Subject {
         file: files::name(path),
-        scenario: result.scenario.clone(),
-        fabric_sha256: result.fabric_sha256.clone(),
+        scenario: result.head.scenario.clone(),
+        fabric_sha256: result.head.fabric_sha256.clone(),
     };
     arguments.reports.write(&subject, &[(&result).into()])?;
     if text {
@@ -152,8 +151,8 @@ impl Watch for Bar {
 fn describe(result: &Run) -> String {
     let mut text = format!(
         "run `{}`, seed {}, packets of {} of data\n{}\n{}\n{}",
-        result.scenario,
-        result.seed.0,
+        result.head.scenario,
+        result.head.seed.0,
         result.payload_bytes,
         scale(result),
         phase_table(result),
@@ -174,7 +173,7 @@ fn describe(result: &Run) -> String {
         },
     );
     text.push_str(&undrained(result));
-    let packets = &result.packets;
+    let packets = &result.head.packets;
     let _ = writeln!(
         text,
         "packets: {} sent, {} delivered, {} dropped, {} lost on dark circuits, {} sent again\n\
@@ -184,9 +183,9 @@ fn describe(result: &Run) -> String {
         packets.dropped,
         packets.lost,
         packets.retransmitted,
-        time(Some(Picoseconds(result.simulated.0))),
-        result.wall_seconds,
-        result.packet_hops,
+        time(Some(Picoseconds(result.head.simulated.0))),
+        result.head.wall_seconds,
+        result.head.packet_hops,
     );
     text.push_str(&super::text::expectations(&result.expectations));
     text
@@ -194,7 +193,7 @@ fn describe(result: &Run) -> String {
 
 /// Why a change lost packets although circuits are drained before it.
 fn undrained(result: &Run) -> String {
-    let lost = result.packets.lost;
+    let lost = result.head.packets.lost;
     if result.in_flight != InFlight::Drain || !result.faults.is_empty() || lost == 0 {
         return String::new();
     }

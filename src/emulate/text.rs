@@ -24,12 +24,16 @@ pub(super) fn expectations(results: &[ExpectationResult]) -> String {
 
 /// The whole result.
 pub(crate) fn describe(result: &Run) -> String {
-    let mut text =
-        format!("\nrun `{}`, seed {}\n\n{}", result.scenario, result.seed.0, collectives(result));
+    let mut text = format!(
+        "\nrun `{}`, seed {}\n\n{}",
+        result.head.scenario,
+        result.head.seed.0,
+        collectives(result)
+    );
     for fault in &result.faults {
         text.push_str(&describe_fault(result, fault));
     }
-    let packets = &result.packets;
+    let packets = &result.head.packets;
     let _ = writeln!(
         text,
         "\npackets: {} sent, {} delivered, {} dropped, {} lost on dark links, {} sent again, {} marked",
@@ -55,10 +59,10 @@ pub(crate) fn describe(result: &Run) -> String {
     let _ = writeln!(
         text,
         "simulated {} in {:.2} s: {} packet-hops, {:.1} million a second{}",
-        result.simulated,
-        result.wall_seconds,
-        result.packet_hops,
-        result.packet_hops_per_second / 1e6,
+        result.head.simulated,
+        result.head.wall_seconds,
+        result.head.packet_hops,
+        result.head.packet_hops_per_second / 1e6,
         if result.faults.is_empty() { "" } else { " (the run without faults comes on top)" },
     );
     if let Some(reuse) = &result.reuse {
@@ -107,8 +111,8 @@ fn queues(result: &Run) -> String {
         drops.map(|(priority, drops)| format!("{drops} on priority {priority}")).collect();
     format!(
         "switches: {} pauses asked, {} packets trimmed, {}",
-        result.packets.pauses,
-        result.packets.trimmed,
+        result.head.packets.pauses,
+        result.head.packets.trimmed,
         if drops.is_empty() {
             "no drops".to_owned()
         } else {

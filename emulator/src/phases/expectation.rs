@@ -6,6 +6,7 @@ use lightloom_fabric::units::{Picoseconds, SimTime};
 
 use super::Outcome;
 use crate::scenario::expectation_file::{Breaks, Ground, lower_expectations};
+use crate::scenario::head::share;
 use crate::scenario::{
     Expectation, ExpectationResult, FaultResult, Figure, SeedRun, Switches, codes, judge,
 };
@@ -66,8 +67,8 @@ fn completes(outcome: &Outcome, span: Picoseconds) -> judge::Found {
 
 fn figure_of(figure: Figure, outcome: &Outcome) -> f64 {
     match figure {
-        Figure::Lost => outcome.packets.lost as f64,
-        Figure::Retransmissions => outcome.packets.retransmitted as f64,
+        Figure::Lost => outcome.head.packets.lost as f64,
+        Figure::Retransmissions => outcome.head.packets.retransmitted as f64,
         Figure::Goodput => outcome.goodput(),
         Figure::Availability => outcome.availability(),
         // Refused where the file is read.
@@ -84,16 +85,14 @@ impl Outcome {
         };
         let took = sum(|times| times.packets);
         let without = sum(|times| times.packets_without_faults);
-        let share = took.zip(without).map_or(0.0, |(took, without)| {
-            (without.as_secs_f64() / took.as_secs_f64().max(f64::MIN_POSITIVE)).min(1.0)
-        });
-        (share * 1e9).round() / 1e9
+        let seconds = took.zip(without).map(|times| (times.0.as_secs_f64(), times.1.as_secs_f64()));
+        seconds.map_or(0.0, |(took, without)| share(without, took))
     }
 
     /// Share of the optical ports' time in which no fault kept them dark or drained.
     #[must_use]
     pub fn availability(&self) -> f64 {
-        ((1.0 - self.ports.fault_share) * 1e9).round() / 1e9
+        share(1.0 - self.ports.fault_share, 1.0)
     }
 
     /// Whether every byte arrived and every expectation came true.
@@ -106,16 +105,9 @@ impl Outcome {
 
 impl From<&Outcome> for SeedRun {
     fn from(outcome: &Outcome) -> Self {
-        Self {
-            seed: outcome.seed,
-            passed: outcome.passed(),
-            simulated: outcome.simulated,
-            packet_hops: outcome.packet_hops,
-            availability: outcome.availability(),
-            goodput: outcome.goodput(),
-            faults: outcome.faults.iter().map(in_words).collect(),
-            expectations: outcome.expectations.clone(),
-        }
+        let shares = (outcome.availability(), outcome.goodput());
+        let faults = outcome.faults.iter().map(in_words).collect();
+        Self::new(&outcome.head, outcome.passed(), shares, faults, &outcome.expectations)
     }
 }
 

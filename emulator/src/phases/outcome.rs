@@ -2,37 +2,20 @@
 //! reconfigurable fat-tree. All times are those of the fabric, not of the scaled-down run.
 
 use lightloom_fabric::id::LeafId;
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::{FaultKind, InFlight};
 use crate::engine::PortCount;
-use crate::scenario::{ExpectationResult, FlowRow, Flows, Packets};
+use crate::scenario::{ExpectationResult, FlowRow, Flows, Head};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the files and the
 /// seed alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Name of the scenario.
-    pub scenario: String,
-    /// SHA-256 of the fabric file.
-    pub fabric_sha256: String,
-    /// The seed.
-    pub seed: Seed,
-    /// Threads it ran on.
-    pub threads: usize,
-    /// Real time it took; filled in where there is a clock.
-    pub wall_seconds: f64,
-    /// When the last thing happened, in the fabric's time.
-    #[serde(rename = "simulated_ps")]
-    pub simulated: SimTime,
-    /// Packets put on a wire.
-    pub packet_hops: u64,
-    /// `packet_hops / wall_seconds`; filled in where there is a clock.
-    pub packet_hops_per_second: f64,
-    /// What became of the packets.
-    pub packets: Packets,
+    /// What was run, for how long, and what became of the packets; simulated time is the fabric's.
+    #[serde(flatten)]
+    pub head: Head,
     /// How many times smaller than in the fabric all sizes and times of the run were.
     pub scale: u64,
     /// Data in a full packet.

@@ -9,7 +9,8 @@ use super::outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult, Ti
 use super::story::Told;
 use super::{Run, expectation};
 use crate::engine::{FlowRecord, VertexId};
-use crate::scenario::{FlowRow, Flows, Packets};
+use crate::scenario::head::{Head, Of};
+use crate::scenario::{FlowRow, Flows};
 use lightloom_fabric::id::LeafId;
 
 /// The result of a run, given the same without faults and, where there are several, with each alone.
@@ -17,18 +18,11 @@ pub(super) fn outcome(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -
     let phases = phase_results(run, told, calm);
     let faults = fault_results(run, told, calm, alone);
     let scenario = run.scenario;
-    let packets = &told.packets;
+    let (name, sha256) = (&scenario.name, &run.input.sha256);
+    let of = Of { scenario: name, sha256, seed: scenario.seed, threads: run.threads };
     let flows: Vec<FlowRecord> = told.flows.iter().map(|flow| full_size(run, flow)).collect();
     let mut outcome = Outcome {
-        scenario: scenario.name.clone(),
-        fabric_sha256: run.input.sha256.clone(),
-        seed: scenario.seed,
-        threads: run.threads,
-        wall_seconds: 0.0,
-        simulated: run.moment(told.ended),
-        packet_hops: packets.hops,
-        packet_hops_per_second: 0.0,
-        packets: Packets::from(packets),
+        head: Head::new(of, run.moment(told.ended), &told.packets),
         scale: run.scale,
         payload_bytes: scenario.transport.payload,
         in_flight: scenario.in_flight,

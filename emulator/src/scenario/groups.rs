@@ -3,6 +3,7 @@
 use lightloom_fabric::id::GroupId;
 use lightloom_fabric::units::{Picoseconds, SimTime};
 
+use super::head::share;
 use super::outcome::GroupResult;
 use super::story::{Lane, StepRun, Told};
 
@@ -67,10 +68,4 @@ pub(super) fn goodput(told: &Told, calm: &Told) -> f64 {
         all += weight * counted_until(told, lane).since(SimTime::START).as_secs_f64();
     }
     share(useful, all)
-}
-
-/// A share in nine digits, which read back the same from JSON.
-fn share(part: f64, all: f64) -> f64 {
-    let share = if all > 0.0 { part / all } else { 1.0 };
-    (share * 1e9).round() / 1e9
 }

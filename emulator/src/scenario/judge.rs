@@ -13,9 +13,10 @@ use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_planner::khop::{Layout, to_document};
 
 use super::collectives::bus_factor;
+use super::head::{Head, Of};
 use super::outcome::{
     CollectiveResult, ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, GroupResult,
-    Outcome, Packets, PlanResult, Stop,
+    Outcome, PlanResult, Stop,
 };
 use super::story::{Healing, Lane, StepRun, Told};
 use super::{
@@ -54,17 +55,10 @@ fn outcome(run: &Run<'_>, told: &Told, calm: &Told) -> Outcome {
     let metrics = to_document(fabric, &told.faults, scenario.seed, &told.layout).metrics;
     let groups = groups::results(told, calm);
     let flows: Vec<FlowRecord> = told.engine.records().collect();
-    let packets = told.engine.packets();
+    let (name, sha256, seed) = (&scenario.name, &fabric.sha256, scenario.seed);
+    let of = Of { scenario: name, sha256, seed, threads };
     let mut outcome = Outcome {
-        scenario: scenario.name.clone(),
-        fabric_sha256: fabric.sha256.clone(),
-        seed: scenario.seed,
-        threads,
-        wall_seconds: 0.0,
-        simulated: told.ended,
-        packet_hops: packets.hops,
-        packet_hops_per_second: 0.0,
-        packets: Packets::from(&packets),
+        head: Head::new(of, told.ended, &told.engine.packets()),
         reuse: told.engine.reuse(),
         drops_by_priority: match scenario.switches.have_priorities() {
             true => told.engine.dropped_by_priority().to_vec(),
@@ -291,15 +285,15 @@ impl Felt<'_> {
             Figure::GpusLost => {
                 outcome.faults.iter().map(|fault| fault.gpus_lost).sum::<u64>() as f64
             }
-            Figure::Drops => outcome.packets.dropped as f64,
-            Figure::Retransmissions => outcome.packets.retransmitted as f64,
+            Figure::Drops => outcome.head.packets.dropped as f64,
+            Figure::Retransmissions => outcome.head.packets.retransmitted as f64,
             Figure::BundlesSwitched => {
                 outcome.faults.iter().map(|f| f.bundles_switched).sum::<usize>() as f64
             }
             Figure::GroupsLost => lanes.iter().filter(|lane| lane.lost).count() as f64,
             Figure::Availability => outcome.availability,
             Figure::Goodput => outcome.goodput,
-            Figure::Lost => outcome.packets.lost as f64,
+            Figure::Lost => outcome.head.packets.lost as f64,
         }
     }
 
@@ -364,7 +358,7 @@ pub(crate) fn time_margin(took: Picoseconds, bound: Picoseconds) -> f64 {
 /// Whether no packet, or none of a priority, found a queue full.
 pub(crate) fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
     let (drops, of) = match priority {
-        None => (outcome.packets.dropped, String::new()),
+        None => (outcome.head.packets.dropped, String::new()),
         Some(priority) => {
             let of_priority = outcome.drops_by_priority.get(usize::from(priority));
             (of_priority.copied().unwrap_or(0), format!(" of priority {priority}"))

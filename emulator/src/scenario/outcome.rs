@@ -4,37 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use lightloom_fabric::id::{GpuId, GroupId};
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
+use super::head::Head;
 use super::links::LinkClass;
-use crate::engine::{Engine, FlowRecord, LinkId, PacketCount, Probe, VertexId};
+use crate::engine::{Engine, FlowRecord, LinkId, Probe, VertexId};
 use crate::steady::Reuse;
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Name of the scenario.
-    pub scenario: String,
-    /// SHA-256 of the fabric file.
-    pub fabric_sha256: String,
-    /// The seed.
-    pub seed: Seed,
-    /// Threads it ran on.
-    pub threads: usize,
-    /// Real time it took; filled in where there is a clock.
-    pub wall_seconds: f64,
-    /// When the last thing happened.
-    #[serde(rename = "simulated_ps")]
-    pub simulated: SimTime,
-    /// Packets put on a wire.
-    pub packet_hops: u64,
-    /// `packet_hops / wall_seconds`; filled in where there is a clock.
-    pub packet_hops_per_second: f64,
-    /// What became of the packets.
-    pub packets: Packets,
+    /// What was run, for how long, and what became of the packets.
+    #[serde(flatten)]
+    pub head: Head,
     /// Packets that found no room, by priority, where switches tell priorities apart; acknowledgements and
     /// trimmed packets come last.
     pub drops_by_priority: Vec<u64>,
@@ -122,45 +106,6 @@ impl Outcome {
     #[must_use]
     pub fn passed(&self) -> bool {
         !self.never_ended && self.expectations.iter().all(|expectation| expectation.passed)
-    }
-}
-
-/// What became of the packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Packets {
-    /// Data packets and acknowledgements handed to the network.
-    pub sent: u64,
-    /// Those that arrived.
-    pub delivered: u64,
-    /// Those that found a queue full.
-    pub dropped: u64,
-    /// Those lost on a link that was or went dark.
-    pub lost: u64,
-    /// Those still under way when the run ended, of flows that were given up.
-    pub in_flight: u64,
-    /// Marks set by queues.
-    pub marked: u64,
-    /// Data packets sent again.
-    pub retransmitted: u64,
-    /// Data packets cut to their headers.
-    pub trimmed: u64,
-    /// Times that a switch asked a port to pause.
-    pub pauses: u64,
-}
-
-impl From<&PacketCount> for Packets {
-    fn from(count: &PacketCount) -> Self {
-        Self {
-            sent: count.sent,
-            delivered: count.delivered,
-            dropped: count.dropped,
-            lost: count.lost,
-            in_flight: count.in_flight,
-            marked: count.marked,
-            retransmitted: count.retransmitted,
-            trimmed: count.trimmed,
-            pauses: count.pauses,
-        }
     }
 }
 

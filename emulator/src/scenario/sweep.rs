@@ -15,6 +15,7 @@ use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::SimTime;
 use serde::{Deserialize, Serialize};
 
+use super::head::Head;
 use super::outcome::{ExpectationResult, FaultResult, Outcome};
 
 /// Version of the document.
@@ -124,18 +125,33 @@ pub struct SeedRun {
     pub expectations: Vec<ExpectationResult>,
 }
 
+impl SeedRun {
+    /// A run with this head: whether it passed, and the shares, faults and expectations of its result.
+    pub(crate) fn new(
+        head: &Head,
+        passed: bool,
+        (availability, goodput): (f64, f64),
+        faults: Vec<FaultResult>,
+        expectations: &[ExpectationResult],
+    ) -> Self {
+        Self {
+            seed: head.seed,
+            passed,
+            simulated: head.simulated,
+            packet_hops: head.packet_hops,
+            availability,
+            goodput,
+            faults,
+            expectations: expectations.to_vec(),
+        }
+    }
+}
+
 impl From<&Outcome> for SeedRun {
     fn from(outcome: &Outcome) -> Self {
-        Self {
-            seed: outcome.seed,
-            passed: outcome.passed(),
-            simulated: outcome.simulated,
-            packet_hops: outcome.packet_hops,
-            availability: outcome.availability,
-            goodput: outcome.goodput,
-            faults: outcome.faults.clone(),
-            expectations: outcome.expectations.clone(),
-        }
+        let shares = (outcome.availability, outcome.goodput);
+        let faults = outcome.faults.clone();
+        Self::new(&outcome.head, outcome.passed(), shares, faults, &outcome.expectations)
     }
 }
 

@@ -11,9 +11,9 @@ use super::spot::Spot;
 use super::story::{CLASSES, Felt, Step, Told};
 use super::{Plant, TrafficScenario};
 use crate::engine::{FlowId, FlowRecord, VertexId};
+use crate::scenario::head::{Head, Of, share};
 use crate::scenario::outcome::{
-    CollectiveResult, ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, Outcome, Packets,
-    TrafficFelt,
+    CollectiveResult, ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, Outcome, TrafficFelt,
 };
 use crate::scenario::{Expectation, Figure, Strike, judge, links};
 
@@ -28,19 +28,12 @@ pub(super) fn outcome(
     let calm = calm.unwrap_or(told);
     let verdict = Verdict { scenario, strikes, told, calm, moved: moved(told, calm) };
     let flows: Vec<FlowRecord> = told.engine.records().collect();
-    let packets = told.engine.packets();
+    let (name, sha256, seed) = (&scenario.name, &scenario.sha256, scenario.seed);
+    let of = Of { scenario: name, sha256, seed, threads };
     let plant = &scenario.plant;
     let name = |link| plant.link_name(link);
     let mut outcome = Outcome {
-        scenario: scenario.name.clone(),
-        fabric_sha256: scenario.sha256.clone(),
-        seed: scenario.seed,
-        threads,
-        wall_seconds: 0.0,
-        simulated: told.ended,
-        packet_hops: packets.hops,
-        packet_hops_per_second: 0.0,
-        packets: Packets::from(&packets),
+        head: Head::new(of, told.ended, &told.engine.packets()),
         drops_by_priority: match scenario.switches.have_priorities() {
             true => told.engine.dropped_by_priority().to_vec(),
             false => Vec::new(),
@@ -52,7 +45,7 @@ pub(super) fn outcome(
         reuse: None,
         plan: None,
         availability: verdict.availability(),
-        goodput: share(calm.ended, told.ended),
+        goodput: share(calm.ended.0 as f64, told.ended.0 as f64),
         links: links::results(&links::Watched {
             engine: &told.engine,
             ended: told.ended,
@@ -79,11 +72,6 @@ fn flow_rows(plant: &Plant, flows: &[FlowRecord]) -> Vec<FlowRow<FlowEnd>> {
         FlowEnd::Host(names[place as usize].clone())
     };
     flows.iter().map(|flow| FlowRow::new(flow, name)).collect()
-}
-
-fn share(part: SimTime, all: SimTime) -> f64 {
-    let share = if all.0 > 0 { (part.0 as f64 / all.0 as f64).min(1.0) } else { 1.0 };
-    (share * 1e9).round() / 1e9
 }
 
 /// Flows that ended otherwise than in the calm run, with the earlier of their two ends.
@@ -242,8 +230,7 @@ impl Verdict<'_> {
         let out =
             |(since, until): &(SimTime, SimTime)| until.0.min(ended.0).saturating_sub(since.0);
         let lost: u64 = self.told.out_of_service.iter().map(out).sum();
-        let share = if all > 0.0 { (1.0 - lost as f64 / all).max(0.0) } else { 1.0 };
-        (share * 1e9).round() / 1e9
+        share(all - lost as f64, all)
     }
 
     fn judge(&self, expectation: &Expectation, outcome: &Outcome) -> ExpectationResult {
@@ -319,9 +306,9 @@ impl Verdict<'_> {
             Figure::GpusLost => {
                 outcome.faults.iter().map(|fault| fault.gpus_lost).sum::<u64>() as f64
             }
-            Figure::Drops => outcome.packets.dropped as f64,
-            Figure::Lost => outcome.packets.lost as f64,
-            Figure::Retransmissions => outcome.packets.retransmitted as f64,
+            Figure::Drops => outcome.head.packets.dropped as f64,
+            Figure::Lost => outcome.head.packets.lost as f64,
+            Figure::Retransmissions => outcome.head.packets.retransmitted as f64,
             Figure::Availability => outcome.availability,
             Figure::Goodput => outcome.goodput,
             // Refused where the file is read.

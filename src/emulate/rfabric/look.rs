@@ -51,7 +51,7 @@ fn tracks(result: &Run) -> Vec<Track> {
     ];
     for fault in result.faults.iter().filter(|fault| fault.at.is_some()) {
         let begin = fault.at.unwrap_or_default();
-        let end = fault.repaired.unwrap_or(result.simulated).max(begin);
+        let end = fault.repaired.unwrap_or(result.head.simulated).max(begin);
         let name = fault.what.to_string();
         tracks.push(track("faults", &name, vec![Slice { name: name.clone(), begin, end }]));
     }
@@ -70,7 +70,7 @@ fn tracks(result: &Run) -> Vec<Track> {
 
 /// From the end of the phase before, so with the slack.
 fn phases(result: &Run) -> Vec<Slice> {
-    let ends = result.phases.iter().skip(1).map(|phase| phase.start).chain([result.simulated]);
+    let ends = result.phases.iter().skip(1).map(|phase| phase.start).chain([result.head.simulated]);
     let slice = |(phase, end): (&lightloom_emulator::phases::PhaseResult, _)| Slice {
         name: format!("{} of step {}", phase.name, phase.step),
         begin: phase.start,

@@ -1,0 +1,109 @@
+//! What the result of every kind of run begins with: what was run, for how long, and what became of the packets.
+
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::units::SimTime;
+use serde::Serialize;
+
+use crate::engine::PacketCount;
+
+/// The first keys of a result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Head {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// SHA-256 of the fabric file; on a network, of the scenario file.
+    pub fabric_sha256: String,
+    /// The seed.
+    pub seed: Seed,
+    /// Threads it ran on.
+    pub threads: usize,
+    /// Real time it took; filled in where there is a clock.
+    pub wall_seconds: f64,
+    /// When the last thing happened.
+    #[serde(rename = "simulated_ps")]
+    pub simulated: SimTime,
+    /// Packets put on a wire.
+    pub packet_hops: u64,
+    /// `packet_hops / wall_seconds`; filled in where there is a clock.
+    pub packet_hops_per_second: f64,
+    /// What became of the packets.
+    pub packets: Packets,
+}
+
+impl Head {
+    /// The head of a run that `count` counted the packets of; the clock is read elsewhere.
+    pub(crate) fn new(of: Of<'_>, simulated: SimTime, count: &PacketCount) -> Self {
+        Self {
+            scenario: of.scenario.to_owned(),
+            fabric_sha256: of.sha256.to_owned(),
+            seed: of.seed,
+            threads: of.threads,
+            wall_seconds: 0.0,
+            simulated,
+            packet_hops: count.hops,
+            packet_hops_per_second: 0.0,
+            packets: Packets::from(count),
+        }
+    }
+
+    /// Notes the real time that the run took.
+    pub fn took(&mut self, wall_seconds: f64) {
+        self.wall_seconds = wall_seconds;
+        self.packet_hops_per_second = self.packet_hops as f64 / wall_seconds;
+    }
+}
+
+/// What was run, and how.
+pub(crate) struct Of<'a> {
+    /// Name of the scenario.
+    pub(crate) scenario: &'a str,
+    /// SHA-256 of the file that says what it runs on.
+    pub(crate) sha256: &'a str,
+    pub(crate) seed: Seed,
+    pub(crate) threads: usize,
+}
+
+/// A part of a whole as a share, from 0 to 1, in nine digits, which read back the same from JSON; 1 of nothing.
+pub(crate) fn share(part: f64, whole: f64) -> f64 {
+    let share = if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 1.0 };
+    (share * 1e9).round() / 1e9
+}
+
+/// What became of the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Packets {
+    /// Data packets and acknowledgements handed to the network.
+    pub sent: u64,
+    /// Those that arrived.
+    pub delivered: u64,
+    /// Those that found a queue full.
+    pub dropped: u64,
+    /// Those lost on a link that was or went dark.
+    pub lost: u64,
+    /// Those still under way when the run ended, of flows that were given up.
+    pub in_flight: u64,
+    /// Marks set by queues.
+    pub marked: u64,
+    /// Data packets sent again.
+    pub retransmitted: u64,
+    /// Data packets cut to their headers.
+    pub trimmed: u64,
+    /// Times that a switch asked a port to pause.
+    pub pauses: u64,
+}
+
+impl From<&PacketCount> for Packets {
+    fn from(count: &PacketCount) -> Self {
+        Self {
+            sent: count.sent,
+            delivered: count.delivered,
+            dropped: count.dropped,
+            lost: count.lost,
+            in_flight: count.in_flight,
+            marked: count.marked,
+            retransmitted: count.retransmitted,
+            trimmed: count.trimmed,
+            pauses: count.pauses,
+        }
+    }
+}
