@@ -17,7 +17,7 @@ pub use congestion::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};
 pub(crate) use balance::Balancer;
 pub(crate) use congestion::{Controller, Path};
 pub(crate) use receiver::Receiver;
-pub(crate) use sender::{Load, Sender};
+pub(crate) use sender::{Load, Outgoing, Sender};
 pub(crate) use sequence_set::SequenceSet;
 
 /// How lost packets are found and sent again.

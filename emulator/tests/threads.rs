@@ -3,7 +3,7 @@
 
 use lightloom_emulator::engine::{
     Engine, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, PortCount,
-    Settings, VertexId,
+    Role, Settings, VertexId,
 };
 use lightloom_emulator::topology::FatTree;
 use lightloom_emulator::transport::{
@@ -86,4 +86,29 @@ fn what_happens_elsewhere_moves_nobody() {
         watched.into_iter().map(|flow| engine.record(flow)).collect::<Vec<_>>()
     };
     assert_eq!(run(true), run(false));
+}
+
+/// Once it stayed where it was when the other interface had been looked at already.
+#[test]
+fn a_flow_led_to_another_interface_while_it_waits_goes_on() {
+    for seed in 0..8 {
+        let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
+        let mut builder = NetworkBuilder::new();
+        let [from, to] = [(); 2].map(|()| builder.add(Role::Host));
+        for switch in [(); 2].map(|()| builder.add(Role::Switch)) {
+            builder.connect(from, switch, link);
+            builder.connect(switch, to, link);
+        }
+        let transport = Transport { window: Window::Packets(1_000), ..Transport::default() };
+        let settings = Settings { seed: Seed(seed), transport, ..Settings::default() };
+        let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+        let flow = engine.add_flow(FlowSpec::new(from, to, Bytes(1 << 20))).unwrap();
+        let beyond = engine.path(flow)[1];
+        let breaks = SimTime(10_000_000);
+        engine.change_link(breaks, beyond, LinkChange::Down);
+        engine.run(breaks);
+        engine.reroute_flow(flow).unwrap();
+        engine.run(SimTime(1_000_000_000_000));
+        assert!(engine.record(flow).end.is_some(), "seed {seed}: {:?}", engine.record(flow));
+    }
 }

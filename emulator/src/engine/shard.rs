@@ -18,7 +18,9 @@
 mod choosing;
 mod fifo;
 mod host;
+mod interfaces;
 mod queued;
+mod stack;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -109,6 +111,14 @@ pub(crate) struct Host {
     inside: VecDeque<Packet>,
 }
 
+impl Host {
+    /// When the next flow starts, or may send again.
+    #[inline(always)]
+    fn next_start(&self) -> u64 {
+        self.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time)
+    }
+}
+
 impl Default for Host {
     fn default() -> Self {
         let (active, starts, inside) = (Vec::new(), BinaryHeap::new(), VecDeque::new());
@@ -195,6 +205,8 @@ struct Scratch {
     arrivals: Vec<Packet>,
     /// What takes their place at a host with a delay.
     acted_on: Vec<Packet>,
+    /// By place: what a host has sent.
+    sent: Vec<Vec<Packet>>,
     /// By place: bytes that came in by its wire, or somewhat more.
     came: Vec<u64>,
     /// Arrivals by output port, as time in the window and index. The index grows with the number of the link,
@@ -212,9 +224,9 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Self {
-        let (arrivals, acted_on, came, all, lanes, classes) = Default::default();
+        let (arrivals, acted_on, sent, came, all, lanes, classes) = Default::default();
         let by_port = Lists::new(0);
-        Self { arrivals, acted_on, came, by_port, lanes, classes, all, touched: 0 }
+        Self { arrivals, acted_on, sent, came, by_port, lanes, classes, all, touched: 0 }
     }
 
     /// Puts the arrivals in order of time; those of one instant stay as they are.
@@ -260,6 +272,7 @@ impl<P: Probe> Shard<P> {
         let widest = self.vertices.iter().map(|vertex| vertex.ports().len()).max().unwrap_or(0);
         self.scratch.by_port = Lists::new(2 * widest);
         self.scratch.classes.resize(widest, 0);
+        self.scratch.sent.resize(widest, Vec::new());
         self.due = vec![u64::MAX; self.vertices.len()];
         self.hosts.resize_with(self.vertices.len(), Host::default);
         self.counts.resize(self.ports.len(), PortCount::default());

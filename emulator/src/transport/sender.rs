@@ -139,24 +139,29 @@ impl Sender {
     }
 
     /// Whether [`poll`](Self::poll) has something.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.repair < self.repair_end
-            || !self.trimmed.is_empty()
-            || (self.next < self.released && self.next - self.acked < self.window)
+        self.may_send_next() || self.has_repairs()
+    }
+
+    #[inline(always)]
+    fn may_send_next(&self) -> bool {
+        self.next < self.released && self.next - self.acked < self.window
+    }
+
+    #[inline(always)]
+    fn has_repairs(&self) -> bool {
+        self.repair < self.repair_end || !self.trimmed.is_empty()
     }
 
     /// The next packet that may be sent at `now`, if any.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll(&mut self, now: u64) -> Option<Outgoing> {
-        if !self.wants_to_send() {
-            return None;
-        }
-        if let Some(sequence) = self.trimmed.pop_front() {
-            return Some(self.send_again(now, sequence));
-        }
-        if self.repair < self.repair_end {
+        if self.has_repairs() {
             return Some(self.poll_repair(now));
+        }
+        if !self.may_send_next() {
+            return None;
         }
         let sequence = self.next;
         if sequence >= self.message_end {
@@ -198,6 +203,9 @@ impl Sender {
 
     #[cold]
     fn poll_repair(&mut self, now: u64) -> Outgoing {
+        if let Some(sequence) = self.trimmed.pop_front() {
+            return self.send_again(now, sequence);
+        }
         let sequence = self.repair;
         self.repair += 1;
         self.skip_held();
@@ -275,18 +283,18 @@ impl Sender {
 
     fn progress(&mut self, acked: u32, now: u64) {
         debug_assert!(acked <= self.sent, "only what was sent is acknowledged");
-        if let Recovery::SelectiveRepeat { .. } = self.recovery {
-            for sequence in self.acked..acked {
-                self.held.take(sequence);
-            }
-        }
-        self.acked = acked;
+        let before = std::mem::replace(&mut self.acked, acked);
         if self.next < acked {
             self.go_to(acked);
         }
         self.backoff = 0;
         self.deadline = if acked == self.next { u64::MAX } else { now + self.timeout };
-        self.skip_held();
+        if let Recovery::SelectiveRepeat { .. } = self.recovery {
+            for sequence in before..acked {
+                self.held.take(sequence);
+            }
+            self.skip_held();
+        }
     }
 
     #[cold]

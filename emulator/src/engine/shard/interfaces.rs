@@ -1,0 +1,132 @@
+//! The network interfaces of a host: its ports, each with the flows that wait for it.
+//!
+//! Most hosts have one, and nothing then needs to be looked up by port: [`One`] is [`Many`] without the asking.
+
+use std::collections::VecDeque;
+
+use super::Probe;
+use crate::engine::network::LinkId;
+use crate::engine::packet::Packet;
+use crate::engine::port::{Port, PortCount};
+
+/// One interface.
+pub(super) struct Interface<'s> {
+    pub(super) port: &'s mut Port,
+    pub(super) count: &'s mut PortCount,
+    pub(super) link: LinkId,
+    /// Sending ends that have data for it, the next one first.
+    pub(super) ready: &'s mut VecDeque<u32>,
+    /// What has been put on the wire behind it.
+    pub(super) sent: &'s mut Vec<Packet>,
+}
+
+impl Interface<'_> {
+    /// Puts a packet into the port.
+    #[inline(always)]
+    pub(super) fn transmit<P: Probe>(&mut self, now: u64, packet: Packet, probe: &mut P) {
+        if !self.port.up {
+            self.count.lost += 1;
+            return;
+        }
+        if P::SEES_QUEUES {
+            probe.queued(self.link, self.port.backlog(now));
+        }
+        let mut sending = self.port.open(self.count);
+        let sent = sending.send((now, 0), packet);
+        sending.close();
+        if let Some(packet) = sent {
+            self.sent.push(packet);
+        }
+    }
+}
+
+/// The interfaces of a host, by their places.
+pub(super) trait Interfaces {
+    fn count(&self) -> usize;
+    /// The place of the port that `cursor` leads to.
+    fn place(&self, routes: &[u32], cursor: u32) -> usize;
+    fn at(&mut self, place: usize) -> Interface<'_>;
+    /// The place of the port with this number in the shard.
+    fn place_of(&self, port: u32) -> usize;
+    /// The port with this number in the shard.
+    fn port(&self, port: u32) -> &Port;
+}
+
+/// The interface of a host that has one.
+pub(super) struct One<'s>(pub(super) Interface<'s>);
+
+impl Interfaces for One<'_> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        1
+    }
+    #[inline(always)]
+    fn place(&self, _: &[u32], _: u32) -> usize {
+        0
+    }
+    #[inline(always)]
+    fn at(&mut self, _: usize) -> Interface<'_> {
+        let Interface { port, count, link, ready, sent } = &mut self.0;
+        Interface { port, count, link: *link, ready, sent }
+    }
+    fn place_of(&self, _: u32) -> usize {
+        0
+    }
+    fn port(&self, _: u32) -> &Port {
+        self.0.port
+    }
+}
+
+/// The interfaces of a host that has several, or none.
+pub(super) struct Many<'s> {
+    /// The number that the port at place zero has in the shard.
+    pub(super) first_port: u32,
+    pub(super) ports: &'s mut [Port],
+    pub(super) counts: &'s mut [PortCount],
+    pub(super) links: &'s [LinkId],
+    pub(super) ready: &'s mut [VecDeque<u32>],
+    pub(super) sent: &'s mut [Vec<Packet>],
+}
+
+impl<'s> Many<'s> {
+    /// Itself as one interface, if it is one.
+    pub(super) fn into_one(self) -> Result<One<'s>, Self> {
+        match self {
+            Self {
+                ports: [port],
+                counts: [count],
+                links: [link],
+                ready: [ready],
+                sent: [sent],
+                ..
+            } => Ok(One(Interface { port, count, link: *link, ready, sent })),
+            many => Err(many),
+        }
+    }
+}
+
+impl Interfaces for Many<'_> {
+    fn count(&self) -> usize {
+        self.ports.len()
+    }
+    #[inline(always)]
+    fn place(&self, routes: &[u32], cursor: u32) -> usize {
+        self.place_of(routes[cursor as usize])
+    }
+    #[inline(always)]
+    fn at(&mut self, place: usize) -> Interface<'_> {
+        Interface {
+            port: &mut self.ports[place],
+            count: &mut self.counts[place],
+            link: self.links[place],
+            ready: &mut self.ready[place],
+            sent: &mut self.sent[place],
+        }
+    }
+    fn place_of(&self, port: u32) -> usize {
+        (port - self.first_port) as usize
+    }
+    fn port(&self, port: u32) -> &Port {
+        &self.ports[self.place_of(port)]
+    }
+}

@@ -1,0 +1,281 @@
+//! A host's network stack, in hand for one window: what it does when packets arrive, flows start, time runs out
+//! and ports are free.
+//!
+//! What it sends is listed by port and goes on the wires when the window is done.
+
+use std::cmp::Reverse;
+
+use super::choosing::{backlog, step};
+use super::interfaces::{Interface, Interfaces};
+use super::{Completion, DELIVER, EndCount, Host, Probe, Shared, Span};
+use crate::engine::packet::{Contents, Packet, flag};
+use crate::transport::{Outgoing, Receiver, Sender};
+
+/// A host at work. Its interfaces are told by their places, from zero.
+pub(super) struct Stack<'s, P, I> {
+    pub(super) shared: &'s Shared,
+    pub(super) host: &'s mut Host,
+    pub(super) interfaces: I,
+    /// All of the shard.
+    pub(super) senders: &'s mut [Sender],
+    pub(super) receivers: &'s mut [Receiver],
+    pub(super) completions: &'s mut Vec<Completion>,
+    pub(super) ends: &'s mut EndCount,
+    pub(super) probe: &'s mut P,
+}
+
+impl<'s, P> Stack<'s, P, ()> {
+    /// The stack over these interfaces.
+    pub(super) fn over<I>(self, interfaces: I) -> Stack<'s, P, I> {
+        let Self { shared, host, senders, receivers, completions, ends, probe, .. } = self;
+        Stack { shared, host, interfaces, senders, receivers, completions, ends, probe }
+    }
+}
+
+impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
+    /// Does everything that happens in `span`, in which `arrivals` come, in order.
+    pub(super) fn work_off(mut self, arrivals: &[Packet], span: Span) {
+        let mut arrivals = arrivals.iter();
+        let mut next = arrivals.next();
+        loop {
+            let arrival = next.map_or(u64::MAX, |packet| span.start + packet.after(span.start));
+            let start = self.host.next_start();
+            let own = start.min(self.host.timer_due).min(self.host.pull_due);
+            if arrival.min(own) >= span.end {
+                return;
+            }
+            if arrival <= own && arrival < start {
+                let Some(packet) = std::mem::replace(&mut next, arrivals.next()) else { return };
+                self.arrive(*packet, arrival);
+            } else if start == own {
+                self.start_flow();
+            } else if self.host.timer_due == own {
+                self.time_out(own);
+            } else {
+                self.pull(own);
+            }
+        }
+    }
+
+    fn start_flow(&mut self) {
+        let Some(Reverse((now, _, sender))) = self.host.starts.pop() else { return };
+        let end = &mut self.senders[sender as usize];
+        if end.started {
+            // It has waited for its rate to let it send again.
+            end.enlisted = false;
+            return self.enlist(sender, now);
+        }
+        if end.is_done() {
+            return;
+        }
+        end.started = true;
+        self.host.active.push(sender);
+        self.release(sender);
+        self.enlist(sender, now);
+    }
+
+    /// Lets go the messages whose gates are open.
+    fn release(&mut self, sender: u32) {
+        let sender = &mut self.senders[sender as usize];
+        let receivers = &self.receivers;
+        let opened = sender.gates.iter().map(|&(receiver, ahead)| {
+            let receiver = &receivers[receiver as usize];
+            let counted = receiver.delivered().saturating_add_signed(ahead);
+            if receiver.is_done() { u32::MAX } else { counted }
+        });
+        let messages = opened.min().unwrap_or(u32::MAX);
+        sender.release(messages);
+    }
+
+    #[inline(always)]
+    fn arrive(&mut self, packet: Packet, now: u64) {
+        if packet.is_pause_frame() {
+            return self.obey(&packet, now);
+        }
+        let next = self.shared.routes[packet.cursor() as usize];
+        if next & DELIVER == 0 {
+            return self.pass_on(packet, now);
+        }
+        self.ends.delivered += 1;
+        let end = next & !DELIVER;
+        if !packet.is_acknowledgement() {
+            return self.arrive_data((end, packet), now);
+        }
+        let sender = &mut self.senders[end as usize];
+        sender.acknowledged(&packet, now);
+        self.host.timer_due = self.host.timer_due.min(sender.deadline);
+        if sender.is_done() {
+            self.host.active.retain(|active| *active != end);
+        } else {
+            self.enlist(end, now);
+        }
+    }
+
+    #[cold]
+    fn obey(&mut self, frame: &Packet, now: u64) {
+        self.ends.delivered += 1;
+        let place = self.interfaces.place_of(frame.cursor());
+        if self.interfaces.at(place).port.obey(frame) {
+            self.host.pull_due = self.host.pull_due.min(now);
+        }
+    }
+
+    /// Sends on what only comes through.
+    #[cold]
+    fn pass_on(&mut self, packet: Packet, now: u64) {
+        let interfaces = &self.interfaces;
+        let (port, packet) =
+            step(&self.shared.routes, packet, |port| backlog(interfaces.port(port), now));
+        self.transmit(self.interfaces.place_of(port), now, packet);
+    }
+
+    #[inline(always)]
+    fn arrive_data(&mut self, (end, packet): (u32, Packet), now: u64) {
+        let receiver = &mut self.receivers[end as usize];
+        let was_done = receiver.is_done();
+        let (acknowledgement, message_completed) = receiver.data(&packet);
+        if receiver.is_done() && !was_done {
+            self.completions.push(Completion { time: now, flow: receiver.flow });
+        }
+        self.ends.acknowledgements_sent += 1;
+        let place = self.interfaces.place(&self.shared.routes, acknowledgement.cursor());
+        self.transmit(place, now, acknowledgement.advanced());
+        if message_completed {
+            for index in 0..self.receivers[end as usize].dependents.len() {
+                let sender = self.receivers[end as usize].dependents[index];
+                self.release(sender);
+                // A flow that has not started yet looks at its gates when it does.
+                if self.senders[sender as usize].started {
+                    self.enlist(sender, now);
+                }
+            }
+        }
+    }
+
+    /// Lets the flow of `index` take its turns at its port, if it has something to send.
+    #[inline(always)]
+    fn enlist(&mut self, index: u32, now: u64) {
+        let sender = &mut self.senders[index as usize];
+        if !sender.enlisted && sender.wants_to_send() {
+            sender.enlisted = true;
+            if sender.next_send() > now {
+                let wake = (sender.next_send(), sender.flow, index);
+                self.host.starts.push(Reverse(wake));
+                return;
+            }
+            let place = self.interfaces.place(&self.shared.routes, sender.cursor);
+            let interface = self.interfaces.at(place);
+            interface.ready.push_back(index);
+            self.host.pull_due = self.host.pull_due.min(interface.port.free.max(now));
+        }
+    }
+
+    /// Puts a packet of data on each port that is free at `now`.
+    #[inline(always)]
+    fn pull(&mut self, now: u64) {
+        self.host.pull_due = u64::MAX;
+        for place in 0..self.interfaces.count() {
+            let again = self.serve(place, now);
+            self.host.pull_due = self.host.pull_due.min(again);
+        }
+    }
+
+    /// Puts a packet of data on a port, if it is free and a flow waits for it. Returns when it is free for the
+    /// next one; [`u64::MAX`]: none waits.
+    #[inline(always)]
+    fn serve(&mut self, place: usize, now: u64) -> u64 {
+        loop {
+            let interface = self.interfaces.at(place);
+            let Some(turn) = turn(&interface, self.senders).filter(|_| interface.port.up) else {
+                return u64::MAX;
+            };
+            if interface.port.free > now {
+                return interface.port.free;
+            }
+            self.take_turn(place, turn, now);
+        }
+    }
+
+    /// Sends the next packet of the flow whose turn it is at a port, if it still has one for it.
+    #[inline(always)]
+    fn take_turn(&mut self, place: usize, turn: usize, now: u64) {
+        let Interface { ready, .. } = self.interfaces.at(place);
+        let index = ready[turn];
+        let sender = &mut self.senders[index as usize];
+        let leads_here = self.interfaces.place(&self.shared.routes, sender.cursor) == place;
+        let Interface { ready, .. } = self.interfaces.at(place);
+        let outgoing = if leads_here { sender.poll(now) } else { None };
+        let goes_on = outgoing.is_some() && sender.wants_to_send();
+        let waits = goes_on && sender.next_send() > now;
+        sender.enlisted = goes_on;
+        // A flow alone keeps its place.
+        if !goes_on || waits || ready.len() > 1 {
+            if turn == 0 {
+                ready.pop_front()
+            } else {
+                ready.remove(turn)
+            };
+            if waits {
+                self.host.starts.push(Reverse((sender.next_send(), sender.flow, index)));
+            } else if goes_on {
+                ready.push_back(index);
+            }
+        }
+        match outgoing {
+            Some(outgoing) => self.send(place, index, outgoing, now),
+            // The flow has been given another path while it waited.
+            None if !leads_here => self.enlist(index, now),
+            None => {}
+        }
+    }
+
+    #[inline(always)]
+    fn send(&mut self, place: usize, index: u32, outgoing: Outgoing, now: u64) {
+        let sender = &self.senders[index as usize];
+        let resent = if outgoing.resent { flag::RESENT } else { 0 };
+        let packet = Packet::new(Contents {
+            cursor: outgoing.cursor + 1,
+            sequence: outgoing.sequence,
+            extra: outgoing.wire_bytes,
+            flags: u16::from(sender.priority) << flag::PRIORITY_SHIFT | resent,
+        });
+        self.host.timer_due = self.host.timer_due.min(sender.deadline);
+        self.ends.data_sent += 1;
+        self.transmit(place, now, packet);
+    }
+
+    /// Lets the flow with the earliest deadline before or at `now` time out, if there is one.
+    #[cold]
+    fn time_out(&mut self, now: u64) {
+        let senders = &self.senders;
+        let deadline = |sender: &u32| {
+            let end = &senders[*sender as usize];
+            (end.deadline, end.flow, *sender)
+        };
+        let earliest = self.host.active.iter().map(deadline).min();
+        let Some((deadline, _, sender)) = earliest else {
+            self.host.timer_due = u64::MAX;
+            return;
+        };
+        self.host.timer_due = deadline;
+        if deadline <= now {
+            self.senders[sender as usize].timed_out(now);
+            self.enlist(sender, now);
+        }
+    }
+
+    #[inline(always)]
+    fn transmit(&mut self, place: usize, now: u64, packet: Packet) {
+        self.interfaces.at(place).transmit(now, packet, self.probe);
+    }
+}
+
+/// Where the flow whose turn it is stands in the line for an interface: the first whose priority is not paused.
+#[inline(always)]
+fn turn(interface: &Interface, senders: &[Sender]) -> Option<usize> {
+    let (ready, paused) = (&interface.ready, interface.port.paused);
+    if paused == 0 {
+        return (!ready.is_empty()).then_some(0);
+    }
+    ready.iter().position(|sender| paused & (1 << senders[*sender as usize].priority) == 0)
+}
