@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 use crate::cli::Format;
 use crate::output::{self, Outcome, WrongUsage};
 use client::{Client, Response};
-use wanted::{Apply, Wanted};
+use show::Preview;
+use wanted::{Apply, Rollback, Wanted};
 
 /// Talks to the daemon: looks, previews, applies, confirms, rolls back.
 #[derive(Debug, Args)]
@@ -63,12 +64,11 @@ enum Verb {
         /// The transaction.
         txn: u32,
     },
-    /// Undoes a transaction and everything after it.
-    #[command(after_help = "Example:\n  lightloom ctl rollback 7")]
-    Rollback {
-        /// The transaction.
-        txn: u32,
-    },
+    /// Undoes a transaction and everything after it, but for what was found broken since.
+    #[command(
+        after_help = "Examples:\n  lightloom ctl rollback 7 --dry-run\n  lightloom ctl rollback 7"
+    )]
+    Rollback(Rollback),
     /// Takes traffic off devices, or off all devices of a node, and holds it off.
     #[command(after_help = "Example:\n  lightloom ctl drain n17")]
     Drain(Devices),
@@ -148,11 +148,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Watch => session.watch(),
         Verb::Wait { within } => session.wait(*within),
         Verb::Page { listen } => page::serve(&session.client, *listen),
-        Verb::Diff(wanted) => session.diff(wanted),
-        Verb::Apply(apply) if apply.dry_run => session.diff(&apply.wanted),
+        Verb::Diff(wanted) => session.diff("diff", &wanted.body()?, wanted.preview()),
+        Verb::Apply(Apply { wanted, dry_run: true, .. }) => {
+            session.diff("diff", &wanted.body()?, wanted.preview())
+        }
         Verb::Apply(apply) => session.change("apply", apply.body()?),
         Verb::Confirm { txn } => session.change("confirm", json!({"txn": txn})),
-        Verb::Rollback { txn } => session.change("rollback", json!({"txn": txn})),
+        Verb::Rollback(back) if back.dry_run => {
+            session.diff("rollback/diff", &back.body()?, back.preview())
+        }
+        Verb::Rollback(back) => session.change("rollback", back.body()?),
         Verb::Drain(Devices { devices }) => session.change("drain", json!({"devices": devices})),
         Verb::Undrain(Devices { devices }) => {
             session.change("undrain", json!({"devices": devices}))
@@ -209,9 +214,8 @@ impl Session {
         Ok(if none && response.body["complete"] == true { shown } else { Outcome::Bad })
     }
 
-    fn diff(&self, wanted: &Wanted) -> anyhow::Result<Outcome> {
-        let response = self.client.post("/v1/diff", &wanted.body()?)?;
-        let preview = show::Preview { bytes: wanted.bytes, overwrites: wanted.overwrites() };
+    fn diff(&self, path: &str, body: &Value, preview: Preview) -> anyhow::Result<Outcome> {
+        let response = self.client.post(&format!("/v1/{path}"), body)?;
         self.show(&response, |diff| preview.page(diff))
     }
 

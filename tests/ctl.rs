@@ -249,6 +249,84 @@ fn a_transaction_that_did_not_commit_says_what_to_do() {
     assert_eq!((code, shown.as_str()), (1, expected));
 }
 
+/// A preview of nothing but what is known to be broken.
+fn preview(moves: Value) -> Value {
+    let told = json!({"part": "n9", "since_unix_ms": 0, "why": "told by uid:0", "bypassed": true});
+    json!({
+        "version": 7, "confirmation": "", "moves": moves, "waves": 1, "dark_links_max": 1,
+        "broken": [told], "forgets": [{"part": "n5", "since_unix_ms": null, "why": "", "bypassed": true}],
+        "bytes": [{"device": "n1/b0", "requests": ["00 01"], "trouble": null}],
+    })
+}
+
+#[test]
+fn a_rollback_is_shown_before_it_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = json!({
+        "device": "n1/b0", "slot": 0, "from": 15, "to": 1, "wave": 1, "domain": "n1",
+        "goes_dark": null, "comes_up": "n1/b0.1 - n2/b1.1", "answer_within_ps": 2_000_000_000_000u64,
+    });
+    let path = "/v1/rollback/diff";
+    let daemon = Daemon::plays(folder.path(), &[(path, 200, preview(json!([one])))]);
+    let (code, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
+    let expected = "1 move on 1 device in 1 wave, against version 7\n\
+        at most 1 link dark at a time\n\
+        around what is known to be broken: n9 (since 1970-01-01 00:00:00: told by uid:0)\n\
+        TAKEN TO WORK AGAIN: n5\n\n\
+        wave  device  part     from      to          goes dark  comes up           failure domain\n   \
+        1  n1/b0   group 0  loopback  external-1          -  n1/b0.1 - n2/b1.1  n1\n\n\
+        no circuit goes dark\n\nbytes to 1 device: n1/b0\n  00 01\n";
+    assert_eq!((code, shown.as_str()), (0, expected));
+
+    daemon.says(path, 200, preview(json!([])));
+    let (_, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
+    let expected = "nothing has to move: every device stands there already\n\
+        around what is known to be broken: n9 (since 1970-01-01 00:00:00: told by uid:0)\n\
+        TAKEN TO WORK AGAIN: n5\n";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_plan_that_was_let_through_says_which_broken_parts_it_forgot() {
+    let folder = tempfile::tempdir().unwrap();
+    let past = json!({
+        "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
+        "result": "committed", "state": "committed", "devices": [], "repaired": ["n9", "n20/b0"],
+    });
+    let accepted = json!({"answer": "accepted", "txn": 3});
+    let answers = [("/v1/apply", 202, accepted), ("/v1/transactions/3", 200, past)];
+    let daemon = Daemon::plays(folder.path(), &answers);
+    let plan = folder.path().join("plan.json");
+    std::fs::write(&plan, "{\"target\": {}}").unwrap();
+    let plan = plan.display().to_string();
+    let (_, shown, _) = run(&daemon, &["apply", &plan, "--mode", "update"]);
+    let expected = "transaction 3: committed, 0 devices\n\
+        n9, n20/b0 taken to work again, as this plan has it; if not: lightloom ctl fault n9 n20/b0\n";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_broken_part_that_no_plan_goes_around_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let lit =
+        json!({"part": "n9", "since_unix_ms": null, "why": "told by uid:0", "bypassed": false});
+    let told = |plan: &str| status(json!({"plan_sha256": plan, "broken_parts": [lit]}));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, told("0123456789abcdef"))]);
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let expected = "BROKEN, and no plan goes around 1 part: n9 (told by uid:0)\n  \
+        bypass it: lightloom ctl fault n9\n";
+    assert!(shown.starts_with(expected), "{shown}");
+    let mut unplanned = told("");
+    unplanned["circuits"] = json!([]);
+    daemon.says("/v1/status", 200, unplanned);
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let next = "  apply a plan made with --fault n9; when it works again: lightloom ctl fault --repaired n9\n";
+    assert!(shown.contains(next), "{shown}");
+    assert!(
+        shown.contains("plan none, 12 journal records\ncircuits that stand at both ends: none")
+    );
+}
+
 /// A program that is ended with the test.
 struct Running(Child);
 

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{Answer, Apply, Request};
+use lightloom_daemon::controller::{Answer, Apply, Request, Rollback};
 use lightloom_daemon::record::TxnResult;
 use lightloom_daemon::runtime::Runtime;
-use lightloom_daemon::state::{DeviceName, Fabric, Position, Slot};
+use lightloom_daemon::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 use lightloom_daemon::{bypass, desired, view};
 use lightloom_fabric::fault::Part;
+use lightloom_fabric::plan::Plan;
 
 const NODES: u32 = 16;
 
@@ -47,6 +48,12 @@ async fn daemon_that(on_fault: &str, folder: &Path) -> Rig {
     rig.adopt_all().await;
     rig.apply_plan(&first_plan(&installed(NODES))).await;
     rig
+}
+
+/// The plan of the ring around these parts.
+fn plan_around(parts: &[Part]) -> Plan {
+    let installed = installed(NODES);
+    bypass::next_plan(&installed, &first_plan(&installed), parts, &[]).unwrap()
 }
 
 fn faults(runtime: &Runtime) -> Vec<Part> {
@@ -156,10 +163,100 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
         assert_eq!(never, Answer::NothingToDo { reasons: vec![said] });
 
         // What was undone is known again.
-        let undo = Request::Rollback(lightloom_daemon::state::Txn(3));
+        let undo = Request::Rollback(Rollback { txn: Txn(3), ..Rollback::default() });
         let answer = rig.ask(undo, None).await;
         rig.committed(&answer).await;
         assert_eq!(rig.look(|runtime: &Runtime| runtime.broken()).await, known);
+    });
+}
+
+/// What was told to be broken after a change is still broken when the change is undone.
+#[test]
+fn a_rollback_goes_around_what_was_found_broken_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let _modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let node = Part::Node(lightloom_fabric::id::NodeId(node_in_use()));
+        let other = first_plan(&installed(NODES)).circuits[8].a.bundle;
+        assert_ne!(Part::Node(other.node), node);
+        rig.apply_plan(&plan_around(&[Part::Node(other.node)])).await;
+        let answer = rig.fault(&[node], &[]).await;
+        rig.committed(&answer).await;
+
+        let back = Rollback { txn: Txn(2), ..Rollback::default() };
+        let (apply, plan) = rig
+            .look({
+                let back = back.clone();
+                move |r: &Runtime| r.way_back(&back)
+            })
+            .await
+            .unwrap();
+        assert_eq!(plan.unwrap().faults, [node], "what the undone plan named works again");
+        let answer = rig.ask(Request::Rollback(back), None).await;
+        rig.committed(&answer).await;
+        assert_eq!(rig.look(faults).await, [node]);
+        let status = rig.look(view::status).await;
+        assert_eq!(status.plan_sha256, apply.plan_sha256);
+        let [broken] = &status.broken_parts[..] else { panic!("{:?}", status.broken_parts) };
+        assert!(broken.why == "told by test" && broken.bypassed, "{broken:?}");
+        let of_node = |end: &str| end.starts_with(&format!("{node}/"));
+        let circuits = &status.circuits;
+        assert!(!circuits.is_empty() && circuits.iter().all(|c| c.stands), "{circuits:?}");
+        assert!(!circuits.iter().any(|c| of_node(&c.a) || of_node(&c.b)), "{circuits:?}");
+
+        // To before any plan: nothing is lit there, and the part is known to be broken all the same.
+        let back = Rollback { txn: Txn(1), ..Rollback::default() };
+        let answer = rig.ask(Request::Rollback(back), None).await;
+        rig.committed(&answer).await;
+        let status = rig.look(view::status).await;
+        assert!(status.plan_sha256.is_empty() && status.circuits.is_empty());
+        let [broken] = &status.broken_parts[..] else { panic!("{:?}", status.broken_parts) };
+        assert!(broken.part == node.to_string() && !broken.bypassed, "{broken:?}");
+    });
+}
+
+/// Where no plan stood there is none to lead around a broken part: light on it is refused.
+#[test]
+fn a_rollback_that_would_light_a_broken_part_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let _modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let plan = first_plan(&installed(NODES));
+        let target = desired::paths(&plan, &rig.config).unwrap();
+        let mut one_less = target.clone();
+        let part = plan.circuits[1].a.bundle;
+        one_less.insert(part.to_string().as_str().into(), [(Slot(0), Position(15))].into());
+        for target in [one_less, target] {
+            let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+            rig.committed(&answer).await;
+        }
+        let by_hand = rig.look(view::status).await;
+        assert!(by_hand.plan_sha256.is_empty());
+        assert_eq!(by_hand.circuits.len(), plan.circuits.len(), "lit without a plan");
+        rig.apply_plan(&plan_around(&[])).await;
+        let answer = rig.fault(&[Part::Bundle(part)], &[]).await;
+        rig.committed(&answer).await;
+        let back = Rollback { txn: Txn(4), ..Rollback::default() };
+        let answer = rig.ask(Request::Rollback(back), None).await;
+        let Answer::Refused { reasons } = &answer else { panic!("{answer:?}") };
+        let first = format!("{part} is known to be broken: told by test, and ");
+        assert!(reasons[0].starts_with(&first), "{reasons:?}");
+        assert!(reasons[1].contains("--repaired PART"), "{reasons:?}");
+
+        // What waits for its own confirm cannot be asked for while another is waited for.
+        let answer = rig.fault(&[], &[Part::Bundle(part)]).await;
+        rig.committed(&answer).await;
+        let confirm_within = Some(Micros::from_secs(60));
+        let back = Rollback { txn: Txn(4), confirm_within, around: None };
+        let answer = rig.ask(Request::Rollback(back.clone()), None).await;
+        rig.committed(&answer).await;
+        let pending = rig.look(view::status).await.pending.unwrap();
+        assert_eq!(Answer::Accepted { txn: Txn(pending.txn) }, answer);
+        let again = Rollback { txn: Txn(pending.txn), ..back };
+        let answer = rig.ask(Request::Rollback(again), None).await;
+        assert!(matches!(&answer, Answer::Conflict { reason } if reason.contains("leave")));
     });
 }
 

@@ -176,7 +176,7 @@ fn the_commands_of_the_readme_do_what_they_say() {
     let bypass =
         |(why, end): &(String, String)| why == "bypass" && (end == "committed" || end == "aborted");
     assert!((1..=3).contains(&bypasses.len()) && bypasses.iter().all(bypass), "{ends:?}");
-    let last = [("bypass", "committed"), ("apply", "committed")]; // repaired; killed in the middle of it
+    let last = [("repair", "committed"), ("apply", "committed")]; // repaired; killed in the middle of it
     assert_eq!(ends[ends.len() - 2..], expected(&last), "{shown}");
     says_what_is_seen("README.md", FIRST_STEPS, &shown);
     let watched = std::fs::read_to_string(folder.path().join("lightloom/watched")).unwrap();
@@ -209,11 +209,11 @@ fn the_commands_of_operations_do_what_they_say() {
         ("apply", "undone"),
         ("4 was not confirmed in time", "committed"),
         ("bypass", "committed"), // n9/b0 and back
-        ("bypass", "committed"),
+        ("repair", "committed"),
         ("bypass", "committed"), // n11/b0 by itself, after the heartbeat, and back
-        ("bypass", "committed"),
+        ("repair", "committed"),
         ("bypass", "committed"), // n20 and back
-        ("bypass", "committed"),
+        ("repair", "committed"),
         ("apply", "committed"),
         ("apply", "aborted"),
         ("apply", "rolled-back"),
@@ -221,7 +221,7 @@ fn the_commands_of_operations_do_what_they_say() {
         ("apply", "committed"),
         ("apply", "rolled-back"), // crossed cables
         ("apply", "committed"),
-        ("bypass", "committed"),
+        ("repair", "committed"),
         ("apply", "committed"),
     ];
     assert_eq!(transactions(&shown), expected(&ends), "{shown}");

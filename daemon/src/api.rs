@@ -19,7 +19,7 @@ use utoipa::OpenApi;
 
 use crate::change::Mode;
 use crate::config::Role;
-use crate::controller::{Answer, Apply, Preview, Request};
+use crate::controller::{Answer, Apply, Preview, Request, Rollback};
 use crate::desired;
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
@@ -28,7 +28,7 @@ use crate::state::{DeviceName, Fabric, Micros, Op, Position, Slot, Txn};
 use crate::tend::NoPreview;
 use crate::view::{self, DeviceBytes, Diff, DriftReport, Log, Status, Transaction};
 
-pub use body::{ApplyBody, DevicesBody, FaultBody, Last, TxnBody, Wait};
+pub use body::{ApplyBody, DevicesBody, FaultBody, Last, RollbackBody, TxnBody, Wait};
 use problem::{Problem, Reply};
 pub use shared::Shared;
 use shared::{asked, sha256};
@@ -54,6 +54,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         apply,
         confirm,
         rollback,
+        rollback_diff,
         adopt,
         drain,
         undrain,
@@ -67,6 +68,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         Transaction,
         ApplyBody,
         TxnBody,
+        RollbackBody,
         DevicesBody,
         FaultBody
     ))
@@ -100,6 +102,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/apply", post(apply))
         .route("/v1/confirm", post(confirm))
         .route("/v1/rollback", post(rollback))
+        .route("/v1/rollback/diff", post(rollback_diff))
         .route("/v1/adopt", post(adopt))
         .route("/v1/drain", post(drain))
         .route("/v1/undrain", post(undrain))
@@ -237,20 +240,26 @@ async fn read_apply(
         (None, Some(target)) => (read_target(target), String::new(), None),
         _ => return Err(Problem::Refused(vec!["give either `plan` or `target`".into()])),
     };
-    if body.confirm_within_ms == Some(0) {
-        let reason = "nobody can confirm within no time: give at least 1 ms, or leave it out";
-        return Err(Problem::Refused(vec![reason.into()]));
-    }
+    let confirm_within = confirm_within(body.confirm_within_ms)?;
     let apply = Apply {
         target,
         plan_sha256,
         mode: body.mode,
         version: body.expected_version,
-        confirm_within: body.confirm_within_ms.map(Micros::from_millis),
+        confirm_within,
         on_failure: body.on_failure,
         ..Apply::default()
     };
     Ok((apply, plan))
+}
+
+/// How long a confirm is waited for.
+fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {
+    if ms == Some(0) {
+        let reason = "nobody can confirm within no time: give at least 1 ms, or leave it out";
+        return Err(Problem::Refused(vec![reason.into()]));
+    }
+    Ok(ms.map(Micros::from_millis))
 }
 
 fn read_target(target: &BTreeMap<String, BTreeMap<u32, u32>>) -> Fabric {
@@ -276,22 +285,48 @@ async fn diff(
 ) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let (apply, plan) = read_apply(&shared, &body).await?;
-    let confirmation = confirmation(&apply);
     let find = move |runtime: &Runtime| {
+        let mut apply = apply;
         let reasons =
             plan.as_deref().map_or_else(Vec::new, |plan| runtime.objections(&apply, plan));
         if !reasons.is_empty() {
             return Err(reasons);
         }
+        apply.broken = plan.as_deref().map(|plan| runtime.broken_with(plan, |_| String::new()));
+        Ok((apply, plan.map(|plan| *plan)))
+    };
+    previewed(&shared, find).await
+}
+
+/// What a rollback would do, down to the bytes. Changes nothing.
+#[utoipa::path(post, path = "/v1/rollback/diff", request_body = RollbackBody,
+    responses((status = 200, body = Diff), (status = 422)))]
+async fn rollback_diff(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Json(body): Json<RollbackBody>,
+) -> Reply<Diff> {
+    client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
+    let rollback = Rollback { txn: Txn(body.txn), ..Rollback::default() };
+    previewed(&shared, move |runtime: &Runtime| runtime.way_back(&rollback)).await
+}
+
+/// What the apply that `find` finds would do.
+async fn previewed(
+    shared: &Shared,
+    find: impl FnOnce(&Runtime) -> Result<(Apply, Option<Plan>), Vec<String>> + Send + 'static,
+) -> Reply<Diff> {
+    let look = move |runtime: &Runtime| {
+        let (apply, plan) = find(runtime)?;
         let next = Txn(runtime.controller.ledger().last_txn.0 + 1);
         let preview = runtime.controller.preview(&apply)?;
-        let diff = view::diff(runtime, &preview, plan.as_deref(), confirmation);
+        let diff = view::diff(runtime, &preview, &apply, plan.as_ref(), confirmation(&apply));
         Ok((preview, next, diff))
     };
-    let (preview, txn, mut diff) = shared.look(find).await?.map_err(Problem::Refused)?;
+    let (preview, txn, mut diff) = shared.look(look).await?.map_err(Problem::Refused)?;
     let mut refusals = Vec::new();
     for (device, ops) in ops_of(&preview, txn) {
-        match bytes_of(&shared, device, ops).await {
+        match bytes_of(shared, device, ops).await {
             Ok(bytes) => diff.bytes.push(bytes),
             Err(Problem::Refused(reasons)) => refusals.extend(reasons),
             Err(problem) => return Err(problem),
@@ -387,17 +422,20 @@ async fn confirm(
     shared.change(&client, "confirm", asked, Role::Confirm, call).await
 }
 
-/// Undoes a transaction and everything after it.
-#[utoipa::path(post, path = "/v1/rollback", request_body = TxnBody,
+/// Undoes a transaction and everything after it, but for what was found broken since.
+#[utoipa::path(post, path = "/v1/rollback", request_body = RollbackBody,
     responses((status = 202), (status = 409), (status = 422)))]
 async fn rollback(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<TxnBody>,
+    Json(body): Json<RollbackBody>,
 ) -> Result<Answer, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    let request = Request::Rollback(Txn(body.txn));
-    let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
+    let call = |asked, answer| {
+        let confirm_within = confirm_within(body.confirm_within_ms)?;
+        let rollback = Rollback { txn: Txn(body.txn), confirm_within, around: None };
+        Ok(Call::Ask { asked, request: Request::Rollback(rollback), plan: None, answer })
+    };
     shared.change(&client, "rollback", asked, Role::Apply, call).await
 }
 

@@ -51,8 +51,8 @@ pub enum Request {
     Apply(Apply),
     /// Keep what waits for a confirm.
     Confirm(Txn),
-    /// Undo this transaction and everything after it.
-    Rollback(Txn),
+    /// Undo a transaction and everything after it.
+    Rollback(Rollback),
     /// Take what is lit on these devices as ours; move nothing.
     Adopt(Vec<DeviceName>),
     /// Hold these slots' levers drained, or let them go.
@@ -85,6 +85,17 @@ pub struct Apply {
     pub cause: Option<Cause>,
     /// What is known to be broken once it is committed; `None` leaves that as it is.
     pub broken: Option<BTreeMap<String, Broken>>,
+}
+
+/// A way back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rollback {
+    /// Undo this transaction and everything after it.
+    pub txn: Txn,
+    /// Undo the rollback unless confirmed within this time.
+    pub confirm_within: Option<Micros>,
+    /// Where to go instead of [exactly back](Controller::way_back): around what broke since.
+    pub around: Option<Box<Apply>>,
 }
 
 /// What a client is told at once.

@@ -38,8 +38,10 @@ pub enum Cause {
     Rollback(Txn),
     /// Nobody confirmed this transaction in time.
     ConfirmTimeout(Txn),
-    /// The policy bypassed a fault.
+    /// A fault was bypassed.
     Bypass,
+    /// Parts work again and were taken back; a bypass in journals that have no word for it.
+    Repair,
     /// The policy put back what somebody else moved.
     Drift,
 }
@@ -484,6 +486,13 @@ impl Ledger {
         }
     }
 
+    /// The parts that were told or found to be broken by `txn` or later, and are still: facts that no
+    /// rollback undoes, other than what an undone plan named.
+    #[must_use]
+    pub fn found_since(&self, txn: Txn) -> BTreeMap<String, Broken> {
+        found(self.history.iter().skip_while(|past| past.txn != txn))
+    }
+
     /// Where things stood before `txn` and everything after it; `None` when it is not in the
     /// history.
     #[must_use]
@@ -497,6 +506,21 @@ impl Ledger {
         }
         Some(before)
     }
+}
+
+/// What was found broken in this stretch of history, and not what a plan merely named; without what was
+/// repaired since.
+fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken> {
+    let mut found = BTreeMap::new();
+    for past in history.filter(|past| past.result == TxnResult::Committed) {
+        let was = |part: &String| past.broken_before.contains_key(part);
+        found.retain(|part, _| !was(part) || past.broken_after.contains_key(part));
+        if past.cause == Cause::Bypass {
+            let news = past.broken_after.iter().filter(|(part, _)| !was(part));
+            found.extend(news.map(|(part, broken)| (part.clone(), broken.clone())));
+        }
+    }
+    found
 }
 
 fn stood_before(intent: &Intent) -> Fabric {
@@ -522,6 +546,16 @@ mod tests {
     }
 
     fn because(ledger: &mut Ledger, cause: Cause, plan: &str, device: &str) {
+        knowing(ledger, cause, plan, device, None);
+    }
+
+    fn knowing(
+        ledger: &mut Ledger,
+        cause: Cause,
+        plan: &str,
+        device: &str,
+        broken: Option<&[&str]>,
+    ) {
         let txn = Txn(ledger.last_txn.0 + 1);
         let lit = Fabric::from([(device.into(), [(Slot(0), crate::state::Position(1))].into())]);
         let request = format!("r{txn}");
@@ -538,7 +572,9 @@ mod tests {
             confirm_within: None,
             on_failure: OnFailure::Rollback,
             wall_ms: 0,
-            broken: None,
+            broken: broken.map(|parts| {
+                parts.iter().map(|part| ((*part).to_owned(), Broken::default())).collect()
+            }),
         };
         ledger.apply(&Record::Intent(Box::new(intent)));
         let (result, parts) = (TxnResult::Committed, BTreeMap::new());
@@ -561,6 +597,24 @@ mod tests {
         assert_eq!(undone(&ledger), [None, Some(3), None]);
         undo(&mut ledger, 3);
         assert_eq!(undone(&ledger), [None, None, Some(4), None]);
+    }
+
+    #[test]
+    fn what_was_found_broken_is_a_fact_and_what_a_plan_named_is_not() {
+        let mut ledger = Ledger::default();
+        let mut next = |cause, broken: &[&str]| {
+            knowing(&mut ledger, cause, "plan", "n0/b0", Some(broken));
+            let found =
+                |txn| ledger.found_since(Txn(txn)).into_keys().collect::<Vec<_>>().join(",");
+            [found(1), found(3), found(99)]
+        };
+        assert_eq!(next(Cause::Apply, &["n5"]), ["", "", ""]);
+        assert_eq!(next(Cause::Bypass, &["n5", "n9"]), ["n9", "", ""]);
+        assert_eq!(next(Cause::Bypass, &["n5", "n7", "n9"]), ["n7,n9", "n7", ""]);
+        assert_eq!(next(Cause::Repair, &["n7", "n9"]), ["n7,n9", "n7", ""]);
+        assert_eq!(next(Cause::Repair, &["n9"]), ["n9", "", ""]);
+        assert_eq!(next(Cause::Rollback(Txn(5)), &["n7", "n9"]), ["n9", "", ""]);
+        assert_eq!(next(Cause::Apply, &[]), ["", "", ""], "forgotten, as asked");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! fails, the controller is asked nothing any more: reads go on, changes are refused, light stays.
 
 mod faults;
+mod rollback;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -289,6 +290,22 @@ impl Runtime {
                 apply.broken = Some(self.broken_with(&plan, |_| why.clone()));
             }
             self.keep_plan(&apply.plan_sha256, *plan);
+        }
+        if let Request::Rollback(rollback) = &mut request {
+            let again = self.controller.ledger().requests.contains_key(&asked.request);
+            match self.way_back(rollback) {
+                Ok((back, plan)) => {
+                    if let Some(plan) = plan {
+                        self.keep_plan(&back.plan_sha256, plan);
+                    }
+                    rollback.around = Some(Box::new(back));
+                }
+                Err(_) if again => {}
+                Err(reasons) => {
+                    let _ = answer.send(Answer::Refused { reasons });
+                    return;
+                }
+            }
         }
         self.last_reply_to += 1;
         self.answers.insert(self.last_reply_to, answer);

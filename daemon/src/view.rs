@@ -42,7 +42,8 @@ pub struct Status {
     pub journal_records: u64,
     /// Why changes are refused, if they are.
     pub journal_failure: Option<String>,
-    /// The circuits of the plan between nodes, and whether both ends stand at them.
+    /// The circuits of the plan between nodes, and whether both ends stand at them; where no plan is
+    /// known, those that what we set and adopted makes.
     pub circuits: Vec<CircuitView>,
     /// What the plan goes around.
     pub broken: Vec<String>,
@@ -72,6 +73,8 @@ pub struct BrokenPart {
     pub since_unix_ms: Option<u64>,
     /// Who or what says so; empty where nobody wrote it down.
     pub why: String,
+    /// The plan on the devices goes around it.
+    pub bypassed: bool,
 }
 
 /// A fibre without light.
@@ -295,12 +298,16 @@ fn pending(runtime: &Runtime) -> Option<PendingConfirm> {
 }
 
 fn broken_parts(runtime: &Runtime) -> Vec<BrokenPart> {
-    let of = |(part, broken): (String, Broken)| BrokenPart {
+    runtime.broken().into_iter().map(|broken| part(runtime, broken)).collect()
+}
+
+fn part(runtime: &Runtime, (part, broken): (String, Broken)) -> BrokenPart {
+    BrokenPart {
+        bypassed: part.parse().is_ok_and(|part| runtime.goes_around(part)),
         part,
         since_unix_ms: Some(broken.wall_ms).filter(|ms| *ms > 0),
         why: broken.why,
-    };
-    runtime.broken().into_iter().map(of).collect()
+    }
 }
 
 fn dark_fibres(runtime: &Runtime) -> Vec<DarkFibreView> {
@@ -341,6 +348,7 @@ pub fn damage_of(damage: &Damage, file: &Path) -> JournalDamage {
     }
 }
 
+/// The circuits of the plan; without one, those that what we set and adopted makes.
 fn circuits(runtime: &Runtime) -> Vec<CircuitView> {
     let stands = |port: Port| {
         let device = runtime.config.bundles.get(&port.bundle)?;
@@ -348,12 +356,28 @@ fn circuits(runtime: &Runtime) -> Vec<CircuitView> {
         let observed = seen.observed.as_ref().filter(|_| seen.up)?;
         Some(at(&observed.positions, Slot(0)) == Position(u32::from(port.path)))
     };
-    let of = |circuit: &lightloom_fabric::plan::Circuit| CircuitView {
-        a: circuit.a.to_string(),
-        b: circuit.b.to_string(),
-        stands: [circuit.a, circuit.b].into_iter().all(|port| stands(port) == Some(true)),
+    let of = |(a, b): (Port, Port)| CircuitView {
+        a: a.to_string(),
+        b: b.to_string(),
+        stands: [a, b].into_iter().all(|port| stands(port) == Some(true)),
     };
-    runtime.plan.iter().flat_map(|plan| &plan.circuits).map(of).collect()
+    match &runtime.plan {
+        Some(plan) => plan.circuits.iter().map(|c| of((c.a, c.b))).collect(),
+        None => unplanned(runtime).into_iter().map(of).collect(),
+    }
+}
+
+/// Fibres that both ends should look into, each once.
+fn unplanned(runtime: &Runtime) -> Vec<(Port, Port)> {
+    let Some(installed) = &runtime.installed else { return Vec::new() };
+    let owned = &runtime.controller.ledger().owned;
+    let looks = |port: &Port| {
+        let device = runtime.config.bundles.get(&port.bundle);
+        let owned = device.and_then(|device| owned.get(device));
+        owned.is_some_and(|owned| at(owned, Slot(0)) == Position(u32::from(port.path)))
+    };
+    let ports = installed.hbd.fibres().map(|fibre| installed.hbd.ports(fibre));
+    ports.filter(|(a, b)| looks(a) && looks(b)).collect()
 }
 
 fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {
@@ -468,6 +492,7 @@ fn cause_text(cause: &Cause) -> String {
         Cause::Rollback(txn) => format!("rollback to before {txn}"),
         Cause::ConfirmTimeout(txn) => format!("{txn} was not confirmed in time"),
         Cause::Bypass => "bypass".into(),
+        Cause::Repair => "repair".into(),
         Cause::Drift => "drift".into(),
     }
 }

@@ -8,7 +8,9 @@ mod world;
 use std::collections::BTreeMap;
 
 use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{Answer, Apply, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW, Request};
+use lightloom_daemon::controller::{
+    Answer, Apply, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW, Request, Rollback,
+};
 use lightloom_daemon::inventory::{Device, FibreEnd, Inventory, OnDrift, Recovery};
 use lightloom_daemon::journal::{Journal, read_all};
 use lightloom_daemon::record::{Ledger, Record, TxnResult};
@@ -202,7 +204,8 @@ fn storm(seed: u64, hours: u64) -> World {
                 world.ask(Micros::default(), "carol", &format!("a{seed}-{minute}"), request);
             }
             2 if ledger.last_txn > Txn(2) => {
-                let request = Request::Rollback(Txn(ledger.last_txn.0 - 1));
+                let txn = Txn(ledger.last_txn.0 - 1);
+                let request = Request::Rollback(Rollback { txn, ..Rollback::default() });
                 world.ask(Micros::default(), "carol", &format!("b{seed}-{minute}"), request);
             }
             3 if rng.random_bool(0.3) => {

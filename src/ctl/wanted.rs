@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use lightloom_fabric::document;
 use serde_json::{Value, json};
 
+use super::show::Preview;
 use super::time;
 use crate::kinds;
 
@@ -26,7 +27,7 @@ pub(super) struct Wanted {
     mode: Mode,
     /// Of a preview: the bytes of every device, also where they are the same.
     #[arg(long)]
-    pub(super) bytes: bool,
+    bytes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -50,6 +51,21 @@ pub(super) struct Apply {
     request_id: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct Rollback {
+    /// The transaction.
+    txn: u32,
+    /// Show what would be sent, and send nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Undo the rollback unless confirmed within this time, such as `5m` or `90s`.
+    #[arg(long, value_name = "TIME", value_parser = time::some_time)]
+    confirm_within: Option<Duration>,
+    /// Of a preview: the bytes of every device, also where they are the same.
+    #[arg(long)]
+    bytes: bool,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// Refuse when anything stands elsewhere than the journal says.
@@ -62,9 +78,10 @@ enum Mode {
 }
 
 impl Wanted {
-    /// Whether everything else on the devices goes dark, which has to be confirmed in words.
-    pub(super) fn overwrites(&self) -> bool {
-        self.mode == Mode::Overwrite
+    /// How its preview is shown; that everything else on the devices goes dark has to be confirmed
+    /// in words.
+    pub(super) fn preview(&self) -> Preview {
+        Preview { bytes: self.bytes, overwrites: self.mode == Mode::Overwrite }
     }
 
     /// What the API wants to know.
@@ -95,9 +112,7 @@ impl Apply {
     /// A file that cannot be read or is no plan.
     pub(super) fn body(&self) -> anyhow::Result<Value> {
         let mut body = self.wanted.body()?;
-        if let Some(within) = self.confirm_within {
-            body["confirm_within_ms"] = json!(u64::try_from(within.as_millis())?);
-        }
+        confirm_within(&mut body, self.confirm_within)?;
         if let Some(version) = self.version_is {
             body["expected_version"] = json!(version);
         }
@@ -109,6 +124,30 @@ impl Apply {
         }
         Ok(body)
     }
+}
+
+impl Rollback {
+    /// What the API wants to know.
+    ///
+    /// # Errors
+    /// A time that is too long.
+    pub(super) fn body(&self) -> anyhow::Result<Value> {
+        let mut body = json!({"txn": self.txn});
+        confirm_within(&mut body, self.confirm_within)?;
+        Ok(body)
+    }
+
+    /// How its preview is shown.
+    pub(super) fn preview(&self) -> Preview {
+        Preview { bytes: self.bytes, overwrites: false }
+    }
+}
+
+fn confirm_within(body: &mut Value, within: Option<Duration>) -> anyhow::Result<()> {
+    if let Some(within) = within {
+        body["confirm_within_ms"] = json!(u64::try_from(within.as_millis())?);
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> anyhow::Result<Value> {

@@ -54,6 +54,20 @@ pub struct TxnBody {
     pub txn: u32,
 }
 
+/// A way back.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RollbackBody {
+    /// Chosen by the client; a preview needs none.
+    #[serde(default)]
+    pub request_id: String,
+    /// Undo this transaction and everything after it.
+    pub txn: u32,
+    /// Undo the rollback unless confirmed within this time.
+    #[serde(default)]
+    pub confirm_within_ms: Option<u64>,
+}
+
 /// A request about devices.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

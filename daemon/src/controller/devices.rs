@@ -154,6 +154,8 @@ impl Controller {
         let asked = own("policy:confirm-timeout", request);
         let cause = Cause::ConfirmTimeout(pending.txn);
         // Refused while a device is unread: tried again in a second.
-        self.undo(now, asked, pending.txn, cause, actions);
+        if let Ok(back) = self.way_back(pending.txn, cause) {
+            self.undo(now, asked, back, actions);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::drift::is_own_change;
-use super::{Action, Answer, Apply, Controller, OWN_CHANGES_MAX, Request};
+use super::{Action, Answer, Apply, Controller, OWN_CHANGES_MAX, Request, Rollback};
 use crate::change::Mode;
 use crate::drive::{IN_USE, Site, Start};
 use crate::record::{Asked, Cause, Intent, Record};
@@ -27,7 +27,7 @@ impl Controller {
         match request {
             Request::Apply(apply) => self.apply(now, asked, apply, actions),
             Request::Confirm(txn) => self.confirm(now, asked, txn, actions),
-            Request::Rollback(txn) => self.rollback(now, asked, txn, actions),
+            Request::Rollback(rollback) => self.rollback(now, asked, rollback, actions),
             Request::Adopt(devices) => self.adopt(now, asked, &devices, actions),
             Request::Hold { slots, drained } => self.hold(now, asked, &slots, drained, actions),
         }
@@ -120,38 +120,64 @@ impl Controller {
         }
     }
 
-    fn rollback(&mut self, now: &Now, asked: Asked, txn: Txn, actions: &mut Vec<Action>) -> Answer {
+    fn rollback(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        rollback: Rollback,
+        actions: &mut Vec<Action>,
+    ) -> Answer {
+        let Rollback { txn, confirm_within, around } = rollback;
         if self.ledger.open.is_some() {
             return self.busy().unwrap_or(Answer::Done);
         }
-        if let Some(pending) = self.ledger.pending.as_ref().filter(|p| p.txn < txn) {
-            let reason = format!("transaction {} waits for its confirm", pending.txn);
+        let pending = self.ledger.pending.as_ref().map(|pending| pending.txn);
+        if let Some(pending) = pending.filter(|pending| *pending < txn) {
+            let reason = format!("transaction {pending} waits for its confirm");
             return Answer::Conflict { reason };
         }
-        self.undo(now, asked, txn, Cause::Rollback(txn), actions)
+        if let Some(pending) = pending.filter(|_| confirm_within.is_some()) {
+            let reason = format!(
+                "transaction {pending} waits for its confirm, and what undoes it cannot wait for \
+                 one as well: leave `--confirm-within` out"
+            );
+            return Answer::Conflict { reason };
+        }
+        let exactly = || self.way_back(txn, Cause::Rollback(txn));
+        match around.map_or_else(exactly, |around| Ok(*around)) {
+            Err(reasons) => Answer::Refused { reasons },
+            Ok(back) => self.undo(now, asked, Apply { confirm_within, ..back }, actions),
+        }
+    }
+
+    /// The apply that brings everything back to where it stood before `txn`. What was found broken
+    /// since stays known to be.
+    ///
+    /// # Errors
+    /// A transaction that is not in the history.
+    pub fn way_back(&self, txn: Txn, cause: Cause) -> Result<Apply, Vec<String>> {
+        let Some(target) = self.ledger.stood_before(txn) else {
+            return Err(vec![format!("transaction {txn} is not in the history")]);
+        };
+        // What is undone is known by its plan again, so that a fault afterwards finds its bypass.
+        let past = self.ledger.history.iter().find(|past| past.txn == txn);
+        let plan_sha256 = past.map(|past| past.plan_before.clone()).unwrap_or_default();
+        let mut broken = past.map(|past| past.broken_before.clone()).unwrap_or_default();
+        broken.extend(self.ledger.found_since(txn));
+        let (mode, cause, broken) = (Mode::Update, Some(cause), Some(broken));
+        Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
     }
 
     pub(super) fn undo(
         &mut self,
         now: &Now,
         asked: Asked,
-        txn: Txn,
-        cause: Cause,
+        back: Apply,
         actions: &mut Vec<Action>,
     ) -> Answer {
-        let Some(target) = self.ledger.stood_before(txn) else {
-            let reasons = vec![format!("transaction {txn} is not in the history")];
-            return Answer::Refused { reasons };
-        };
-        // What is undone is known by its plan again, so that a fault afterwards finds its bypass.
-        let past = self.ledger.history.iter().find(|past| past.txn == txn);
-        let plan_sha256 = past.map(|past| past.plan_before.clone()).unwrap_or_default();
-        let broken = past.map(|past| past.broken_before.clone());
-        let (mode, cause) = (Mode::Update, Some(cause));
-        let apply = Apply { target, mode, cause, plan_sha256, broken, ..Default::default() };
-        match self.preview(&apply) {
+        match self.preview(&back) {
             Err(reasons) => Answer::Refused { reasons },
-            Ok(preview) => self.begin(now, asked, apply, preview.changes, actions),
+            Ok(preview) => self.begin(now, asked, back, preview.changes, actions),
         }
     }
 

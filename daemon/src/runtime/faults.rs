@@ -16,7 +16,7 @@ use crate::config::{OnFault, micros};
 use crate::controller::{Answer, Apply};
 use crate::desired;
 use crate::record::{Asked, Broken, Cause};
-use crate::state::DeviceName;
+use crate::state::{DeviceName, Fabric};
 
 impl Runtime {
     fn plan_file(&self, sha256: &str) -> PathBuf {
@@ -72,15 +72,13 @@ impl Runtime {
             .map_err(|reasons| Answer::Refused { reasons })?;
         let mut target =
             desired::paths(&next, &self.config).map_err(|reasons| Answer::Refused { reasons })?;
-        // What cannot be reached and need not move is left for when it is back.
-        let ledger = self.controller.ledger();
-        let up = |device: &DeviceName| self.controller.devices().get(device).is_some_and(|d| d.up);
-        target.retain(|device, want| up(device) || ledger.owned.get(device) != Some(want));
+        self.leave_what_cannot_be_reached(&mut target);
+        let cause = if broken.is_empty() { Cause::Repair } else { Cause::Bypass };
         let apply = Apply {
             target,
             plan_sha256: bypass::sha256_of(&next),
             mode: Mode::Update,
-            cause: Some(Cause::Bypass),
+            cause: Some(cause),
             broken: Some(self.broken_with(&next, |part| {
                 let told = broken.iter().find(|(told, _)| told == part);
                 told.map_or_else(String::new, |(_, why)| why.clone())
@@ -88,6 +86,13 @@ impl Runtime {
             ..Apply::default()
         };
         Ok((asked, apply, next))
+    }
+
+    /// What cannot be reached and need not move is left for when it is back.
+    pub(super) fn leave_what_cannot_be_reached(&self, target: &mut Fabric) {
+        let ledger = self.controller.ledger();
+        let up = |device: &DeviceName| self.controller.devices().get(device).is_some_and(|d| d.up);
+        target.retain(|device, want| up(device) || ledger.owned.get(device) != Some(want));
     }
 
     /// The parts that are known to be broken, since when and why.
@@ -101,7 +106,7 @@ impl Runtime {
     }
 
     /// What is known to be broken once `plan` is on the devices; `why` speaks of what is new.
-    pub(super) fn broken_with(
+    pub(crate) fn broken_with(
         &self,
         plan: &Plan,
         why: impl Fn(&Part) -> String,
@@ -121,7 +126,7 @@ impl Runtime {
         let known = self.broken();
         let mut reasons = Vec::new();
         for (part, _) in broken {
-            let since = known.get(&part.to_string())?;
+            let since = known.get(&part.to_string()).filter(|_| self.goes_around(*part))?;
             let since =
                 if since.why.is_empty() { String::new() } else { format!(": {}", since.why) };
             reasons.push(format!("{part} is known to be broken already{since}"));
@@ -143,6 +148,17 @@ impl Runtime {
             });
         }
         Some(reasons)
+    }
+
+    /// Whether the plan on the devices goes around this part.
+    #[must_use]
+    pub fn goes_around(&self, part: Part) -> bool {
+        let Some((installed, plan)) = self.installed.as_ref().zip(self.plan.as_ref()) else {
+            return false;
+        };
+        let hbd = &installed.hbd;
+        FaultSet::of(hbd, plan.faults.iter().copied())
+            .is_ok_and(|covered| !bypass::is_news(hbd, &covered, part))
     }
 
     /// Why mode safe refuses this plan: it was made as if parts worked that are known to be broken.
@@ -180,7 +196,11 @@ impl Runtime {
     fn broken_by_itself(&self) -> BTreeMap<Part, String> {
         let (now, heartbeat) = (self.clock.now().mono, micros(self.config.file.policies.heartbeat));
         let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
-        let mut broken = BTreeMap::new();
+        // Also what is known to be broken and was brought back by undoing a change.
+        let known = self.controller.ledger().broken.iter();
+        let mut broken: BTreeMap<Part, String> = known
+            .filter_map(|(name, broken)| Some((name.parse().ok()?, broken.why.clone())))
+            .collect();
         for (&bundle, device) in &self.config.bundles {
             let contact = self.contacts.get(device);
             let down = contact.and_then(|c| Some((c.down_since?, c.trouble.as_deref()?)));

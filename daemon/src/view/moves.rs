@@ -1,14 +1,18 @@
 //! What an apply would do: every move with what it darkens and lights, and the bytes.
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{BrokenPart, part};
 use crate::change::{Domains, Wave};
-use crate::controller::Preview;
+use crate::controller::{Apply, Preview};
 use crate::drive::Site;
+use crate::record::Broken;
 use crate::runtime::Runtime;
 use crate::state::{DeviceName, Move, Position, Slot, at};
 
@@ -30,6 +34,10 @@ pub struct Diff {
     pub waves: usize,
     /// The most links dark at a time.
     pub dark_links_max: usize,
+    /// What is known to be broken once it is done: the plan goes around it.
+    pub broken: Vec<BrokenPart>,
+    /// What is known to be broken now, and taken to work again once it is done.
+    pub forgets: Vec<BrokenPart>,
     /// The very bytes, device by device in order, as text with escapes.
     pub bytes: Vec<DeviceBytes>,
 }
@@ -74,9 +82,14 @@ pub struct DeviceBytes {
 pub fn diff(
     runtime: &Runtime,
     preview: &Preview,
+    apply: &Apply,
     next: Option<&Plan>,
     confirmation: String,
 ) -> Diff {
+    let known = runtime.broken();
+    let after = apply.broken.clone().unwrap_or_else(|| known.clone());
+    let forgotten = known.into_iter().filter(|(part, _)| !after.contains_key(part)).collect();
+    let parts = |broken: BTreeMap<String, Broken>| broken.into_iter().map(|b| part(runtime, b));
     let moves = preview.changes.iter();
     let of = |(device, moves): (&DeviceName, &Vec<Move>)| {
         let view = |m| move_view(runtime, preview, next, device, m);
@@ -88,6 +101,8 @@ pub fn diff(
         moves: moves.flat_map(of).collect(),
         waves: preview.waves.len(),
         dark_links_max: preview.waves.iter().map(dark_links).max().unwrap_or(0),
+        broken: parts(after).collect(),
+        forgets: parts(forgotten).collect(),
         bytes: Vec::new(),
     }
 }

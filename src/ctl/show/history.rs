@@ -135,6 +135,9 @@ pub(in crate::ctl) fn transaction(past: &Value) -> String {
             let _ = writeln!(page, "{verdict}: {}", named(names, NAMES_MAX));
         }
     }
+    if let Some(forgotten) = forgotten(past) {
+        let _ = writeln!(page, "{forgotten}");
+    }
     if let Some(confirm) = confirm_by(past) {
         let _ = writeln!(page, "{confirm}");
     }
@@ -142,6 +145,18 @@ pub(in crate::ctl) fn transaction(past: &Value) -> String {
         let _ = writeln!(page, "{next}");
     }
     page
+}
+
+/// The broken parts that a plan was made as if they worked, where that was let through.
+fn forgotten(past: &Value) -> Option<String> {
+    let parts: Vec<String> = list(&past["repaired"]).iter().map(text).collect();
+    if parts.is_empty() || past["cause"] != "apply" || past["result"] != "committed" {
+        return None;
+    }
+    let (names, again) = (named(parts.clone(), NAMES_MAX), parts.join(" "));
+    Some(format!(
+        "{names} taken to work again, as this plan has it; if not: lightloom ctl fault {again}"
+    ))
 }
 
 /// That a change, the last one, did not take, and why. A partial one is spoken of by the devices that

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::status::since;
 use super::{count, list, named, natural, place, slot, text};
 use crate::ctl::time;
 use crate::table::Table;
@@ -25,9 +26,10 @@ impl Preview {
     pub(in crate::ctl) fn page(&self, diff: &Value) -> String {
         let moves = list(&diff["moves"]);
         if moves.is_empty() {
-            return "nothing has to move: every device stands there already\n".into();
+            let page = "nothing has to move: every device stands there already\n";
+            return page.to_owned() + &parts(diff);
         }
-        let mut page = summary(diff, moves);
+        let mut page = summary(diff, moves) + &parts(diff);
         let _ = writeln!(page, "\n{}", table(moves));
         let _ = writeln!(page, "{}\n", darkness(moves));
         page.push_str(&self.bytes(list(&diff["bytes"])));
@@ -77,6 +79,22 @@ impl Preview {
         }
         together
     }
+}
+
+/// Which parts are known to be broken once it is done, and which are taken to work again.
+fn parts(diff: &Value) -> String {
+    let mut page = String::new();
+    let broken = list(&diff["broken"]);
+    if !broken.is_empty() {
+        let parts = named(broken.iter().map(since).collect(), NAMES_MAX);
+        let _ = writeln!(page, "around what is known to be broken: {parts}");
+    }
+    let forgotten = list(&diff["forgets"]);
+    if !forgotten.is_empty() {
+        let parts = named(forgotten.iter().map(since).collect(), NAMES_MAX);
+        let _ = writeln!(page, "TAKEN TO WORK AGAIN: {parts}");
+    }
+    page
 }
 
 fn summary(diff: &Value, moves: &[Value]) -> String {

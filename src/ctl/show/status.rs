@@ -29,8 +29,11 @@ pub(in crate::ctl) fn status(status: &Value) -> String {
     let stood = list(&status["circuits"]);
     let standing = stood.iter().filter(|circuit| circuit["stands"] == true).count();
     let _ = writeln!(page, "\nversion {version}, plan {plan}, {records} journal records");
+    let modules = || list(&status["devices"]).iter().any(|d| is_module(&text(&d["name"])));
     if !stood.is_empty() {
         let _ = writeln!(page, "circuits that stand at both ends: {standing} of {}", stood.len());
+    } else if plan == "none" && modules() {
+        let _ = writeln!(page, "circuits that stand at both ends: none between modules");
     }
     let budget = &status["bypass_budget"];
     if budget["used"].as_u64().is_some_and(|used| used > 0) {
@@ -193,13 +196,28 @@ fn silent(dark: &[Value]) -> Vec<String> {
 fn around_faults(status: &Value) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     let broken = list(&status["broken_parts"]);
-    if !broken.is_empty() {
-        let mut parts: Vec<String> = broken.iter().map(|broken| text(&broken["part"])).collect();
-        parts.sort_by_cached_key(|part| natural(part));
+    let (around, lit): (Vec<&Value>, Vec<&Value>) =
+        broken.iter().partition(|part| part["bypassed"] != false);
+    if !lit.is_empty() {
+        let names = names(&lit);
         alarms.push((
-            format!("BROKEN, the plan goes around {}", count(broken.len(), "part")),
-            named(broken.iter().map(since).collect(), NAMES_MAX),
-            format!("when it works again: lightloom ctl fault --repaired {}", parts.join(",")),
+            format!("BROKEN, and no plan goes around {}", count(lit.len(), "part")),
+            named(lit.into_iter().map(since).collect(), NAMES_MAX),
+            match status["plan_sha256"] == "" {
+                true => format!(
+                    "apply a plan made with --fault {names}; when it works again: lightloom ctl \
+                     fault --repaired {names}"
+                ),
+                false => format!("bypass it: lightloom ctl fault {}", names.replace(',', " ")),
+            },
+        ));
+    }
+    if !around.is_empty() {
+        let names = names(&around);
+        alarms.push((
+            format!("BROKEN, the plan goes around {}", count(around.len(), "part")),
+            named(around.into_iter().map(since).collect(), NAMES_MAX),
+            format!("when it works again: lightloom ctl fault --repaired {names}"),
         ));
     }
     let budget = &status["bypass_budget"];
@@ -217,8 +235,15 @@ fn around_faults(status: &Value) -> Vec<Alarm> {
     alarms
 }
 
+/// Parts in the order people count, as a flag takes them.
+fn names(parts: &[&Value]) -> String {
+    let mut names: Vec<String> = parts.iter().map(|broken| text(&broken["part"])).collect();
+    names.sort_by_cached_key(|part| natural(part));
+    names.join(",")
+}
+
 /// A broken part, since when, and who says so.
-fn since(broken: &Value) -> String {
+pub(super) fn since(broken: &Value) -> String {
     let part = text(&broken["part"]);
     let when = broken["since_unix_ms"].as_u64().map(|_| time::moment(&broken["since_unix_ms"]));
     let when = when.map(|when| format!("since {when}"));

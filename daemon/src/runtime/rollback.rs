@@ -1,0 +1,96 @@
+//! The way back to before a transaction: exactly there, but for parts that were found broken since. Those
+//! are led around, or where no plan is known that could be led around them, nothing is lit on them.
+
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::id::BundleId;
+use lightloom_fabric::khop::Port;
+use lightloom_fabric::plan::Plan;
+
+use super::Runtime;
+use crate::bypass;
+use crate::controller::{Apply, Rollback};
+use crate::desired;
+use crate::inventory::FibreEnd;
+use crate::record::{Broken, Cause};
+use crate::state::{DeviceName, Position, Slot};
+
+impl Runtime {
+    /// Where a rollback goes, and the plan that is on the devices then, where one is known.
+    ///
+    /// # Errors
+    /// Every reason why not: a transaction that is not in the history, light on a broken part.
+    pub fn way_back(&self, rollback: &Rollback) -> Result<(Apply, Option<Plan>), Vec<String>> {
+        let txn = rollback.txn;
+        let mut back = self.controller.way_back(txn, Cause::Rollback(txn))?;
+        back.confirm_within = rollback.confirm_within;
+        let (Some(plan), Some(installed)) = (self.load_plan(&back.plan_sha256), &self.installed)
+        else {
+            let reasons = self.lit_on_broken(&back);
+            return if reasons.is_empty() { Ok((back, None)) } else { Err(reasons) };
+        };
+        let covered = FaultSet::of(&installed.hbd, plan.faults.iter().copied())
+            .map_err(|error| vec![error.to_string()])?;
+        let known = back.broken.iter().flatten().filter_map(|(name, _)| name.parse::<Part>().ok());
+        let news: Vec<Part> =
+            known.filter(|part| bypass::is_news(&installed.hbd, &covered, *part)).collect();
+        if news.is_empty() {
+            return Ok((back, Some(plan)));
+        }
+        let next = bypass::next_plan(installed, &plan, &news, &[])?;
+        // Modules of broken parts are in no plan: they stay where they are.
+        let mut around = desired::paths(&next, &self.config)?;
+        self.leave_what_cannot_be_reached(&mut around);
+        back.target.retain(|device, _| device.as_str().parse::<BundleId>().is_err());
+        back.target.extend(around);
+        back.plan_sha256 = bypass::sha256_of(&next);
+        Ok((back, Some(next)))
+    }
+
+    /// Why a way back without a plan is refused: it lights slots on parts that are known to be broken.
+    fn lit_on_broken(&self, back: &Apply) -> Vec<String> {
+        let broken = back.broken.iter().flatten();
+        let mut reasons: Vec<String> = broken
+            .filter_map(|(name, broken)| Some((name.parse::<Part>().ok()?, broken)))
+            .filter_map(|(part, broken)| Some((self.lights(back, part)?, part, broken)))
+            .map(|((device, position), part, Broken { why, .. })| {
+                let sep = if why.is_empty() { "" } else { ": " };
+                format!(
+                    "{part} is known to be broken{sep}{why}, and {device} would be lit at \
+                     {device}.{position}, as it was then"
+                )
+            })
+            .collect();
+        if !reasons.is_empty() {
+            reasons.push(
+                "no plan is known that stood there, so none can be led around: say `lightloom ctl \
+                 fault --repaired PART` of what works again, or apply a plan made with `--fault`"
+                    .into(),
+            );
+        }
+        reasons
+    }
+
+    /// The first device that would send light into this part, or on it.
+    fn lights(&self, back: &Apply, part: Part) -> Option<(DeviceName, Position)> {
+        let of_part = |(device, slot, position): &FibreEnd| {
+            let port = device.as_str().parse().ok().filter(|_| *slot == Slot(0));
+            let port = port.zip(u8::try_from(position.0).ok());
+            port.is_some_and(|(bundle, path)| touches(part, Port { bundle, path }))
+        };
+        let fibres = &self.controller.inventory().fibres;
+        let lit = back.target.iter().flat_map(|(device, slots)| {
+            slots.iter().map(move |(&slot, &position)| (device.clone(), slot, position))
+        });
+        let mut lit = lit.filter(|end| fibres.contains_key(end));
+        let found = lit.find(|end| of_part(end) || of_part(&fibres[end]));
+        found.map(|(device, _, position)| (device, position))
+    }
+}
+
+fn touches(part: Part, port: Port) -> bool {
+    match part {
+        Part::Node(node) => port.bundle.node == node,
+        Part::Bundle(bundle) => port.bundle == bundle,
+        Part::Fibre(fibre) => port == fibre,
+    }
+}
