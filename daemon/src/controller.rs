@@ -13,6 +13,7 @@
 mod darkness;
 mod devices;
 mod drift;
+mod owed;
 mod requests;
 mod transactions;
 
@@ -30,6 +31,7 @@ use crate::state::{
 use darkness::Dark;
 pub use darkness::DarkFibre;
 use drift::own_changes;
+pub use owed::Remedy;
 
 /// How often the daemon changes something without being asked within [`OWN_CHANGES_WINDOW`].
 pub const OWN_CHANGES_MAX: usize = 10;
@@ -230,6 +232,8 @@ pub struct Seen {
     pub read_at: Micros,
     /// When it went down, if it is down and was up.
     pub down_since: Micros,
+    /// When it was last known to answer, if it does not; at first when the daemon started.
+    silent_since: Micros,
     /// Why it cannot be talked to.
     pub trouble: Option<String>,
     /// Where it differs from the ledger.
@@ -243,6 +247,8 @@ pub struct Seen {
     in_flight: Option<Flight>,
     waiting: VecDeque<(Op, bool)>,
     next_poll: Micros,
+    /// How often it was to be given what it is owed, and when that is tried again.
+    settled: (u32, Micros),
 }
 
 #[derive(Clone, Debug)]
@@ -274,8 +280,8 @@ impl Controller {
     /// dead daemon left open. Nothing else moves.
     #[must_use]
     pub fn start(inventory: Inventory, ledger: Ledger, now: &Now) -> (Self, Vec<Action>) {
-        let devices =
-            inventory.devices.keys().map(|name| (name.clone(), Seen::default())).collect();
+        let unseen = || Seen { silent_since: now.mono, ..Seen::default() };
+        let devices = inventory.devices.keys().map(|name| (name.clone(), unseen())).collect();
         let own_changes = own_changes(&ledger, now);
         let mut controller = Self {
             inventory,
@@ -326,7 +332,7 @@ impl Controller {
             (None, Some(pending)) => Some(pending.deadline(now).max(self.own_not_before)),
             _ => None,
         };
-        flights.chain(polls).chain(drive).chain(pending).min()
+        flights.chain(polls).chain(drive).chain(pending).chain(self.settles_at(now)).min()
     }
 
     /// Takes one event in and says what to do.
@@ -352,8 +358,13 @@ impl Controller {
     /// # Errors
     /// All objections in words.
     pub fn preview(&self, apply: &Apply) -> Result<Preview, Vec<String>> {
-        let changes = change::difference(&apply.target, apply.mode, |device| self.known(device))
-            .map_err(|objections| objections.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let changes = match apply.cause.as_ref().is_some_and(Cause::undoes) {
+            true => self.changes_back(&mut apply.clone())?,
+            false => change::difference(&apply.target, apply.mode, |device| self.known(device))
+                .map_err(|objections| {
+                    objections.iter().map(ToString::to_string).collect::<Vec<_>>()
+                })?,
+        };
         let levers = apply.target.keys().filter(|d| self.is_lever(d));
         let levers: Vec<String> =
             levers.map(|d| format!("{d}: is a lever; use drain and undrain")).collect();

@@ -38,8 +38,9 @@ pub const IN_USE: Position = Position(1);
 pub enum Start {
     /// Every device must stand as recorded here and arm, or nothing moves at all.
     AllOrNothing(Fabric),
-    /// Go on with the devices that answer: compensation and recovery.
-    WhatAnswers,
+    /// Go on with the devices that answer: compensation, undoing and recovery. These have been silent for
+    /// so long that they are asked once and not waited for.
+    WhatAnswers(BTreeSet<DeviceName>),
 }
 
 /// How one device came out of a drive.
@@ -152,13 +153,10 @@ impl Drive {
         let devices: Vec<DeviceName> = self.target.keys().cloned().collect();
         for device in &devices {
             let limits = site.limits(device);
-            // Nothing has moved yet, so nobody is waited for: an answer that is overdue is asked for
-            // once more, in case only its line was disturbed. On the way back all are waited for.
-            let until = match self.start {
-                Start::AllOrNothing(_) => {
-                    now + limits.reply_within + Micros(limits.reply_within.0 / 2)
-                }
-                Start::WhatAnswers => now + limits.reconcile_within,
+            // An answer that is overdue is asked for once more, in case only its line was disturbed.
+            let until = match &self.start {
+                Start::WhatAnswers(silent) if silent.contains(device) => now,
+                _ => now + limits.patience(),
             };
             self.arming.insert(device.clone(), Arming { backoff: limits.backoff, until });
         }
@@ -172,6 +170,15 @@ impl Drive {
     #[must_use]
     pub fn fired(&self) -> &BTreeSet<DeviceName> {
         &self.fired
+    }
+
+    /// Devices whose answer is waited for, and until when at most.
+    #[must_use]
+    pub fn waits_for(&self) -> BTreeMap<DeviceName, Micros> {
+        let arming = self.arming.iter().map(|(device, arming)| (device.clone(), arming.until));
+        let moving = self.movers.iter();
+        let moving = moving.filter_map(|(device, m)| Some((device.clone(), m.given_up_at()?)));
+        arming.chain(moving).collect()
     }
 
     /// When [`Drive::tick`] is to be called, if nothing else happens.
@@ -244,7 +251,11 @@ impl Drive {
                 return;
             }
             Outcome::Unknown(detail) => {
-                let detail = format!("it does not answer, so nothing was moved: {detail}");
+                let so = match self.start {
+                    Start::AllOrNothing(_) => ", so nothing was moved",
+                    Start::WhatAnswers(_) => "",
+                };
+                let detail = format!("it does not answer{so}: {detail}");
                 Some(PartEnd { verdict: Verdict::Unknown, detail })
             }
             Outcome::Done(None) => {
@@ -457,9 +468,11 @@ impl Drive {
             self.neighbours.get(&device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
         );
         let (sharing, limits) = (site.sharing(&device), site.limits(&device));
+        // A lever was not read when everybody armed, and what was last asked of it may be unknown.
+        let was_read = baseline.is_some();
         let mut mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
         mover.expect_no_light(unlit);
-        let next = mover.start();
+        let next = if was_read { mover.start() } else { mover.wake() };
         self.movers.insert(device.clone(), mover);
         self.take(device, next, commands);
     }

@@ -40,6 +40,7 @@ pub mod metrics;
 pub mod mover;
 #[cfg(feature = "edges")]
 pub mod notify;
+pub mod owed;
 pub mod record;
 #[cfg(feature = "edges")]
 pub mod runtime;

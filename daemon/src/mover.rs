@@ -58,6 +58,15 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// How long a device is waited for that does not answer before anything is sent to it that moves light,
+    /// and after it was last heard of.
+    #[must_use]
+    pub fn patience(&self) -> Micros {
+        self.reply_within + Micros(self.reply_within.0 / 2)
+    }
+}
+
 /// How a step ended on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepEnd {
@@ -150,6 +159,12 @@ impl Mover {
         self.unlit = unlit;
     }
 
+    /// When it is given up, while its outcome is unknown.
+    #[must_use]
+    pub fn given_up_at(&self) -> Option<Micros> {
+        self.reconcile_until
+    }
+
     /// The first thing to do.
     pub fn start(&mut self) -> Next {
         let step = self.step.clone();
@@ -164,7 +179,7 @@ impl Mover {
         }
     }
 
-    /// The time asked for has come: read again.
+    /// The time asked for has come: read again. Or instead of a start: read first, then do what is missing.
     pub fn wake(&mut self) -> Next {
         self.read()
     }

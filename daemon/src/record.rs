@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::{Mode, Wave};
 use crate::drive::PartEnd;
+use crate::owed::Owed;
 use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 
 /// How many past transactions can be named in a rollback, and how many request ids are remembered.
@@ -44,6 +45,17 @@ pub enum Cause {
     Repair,
     /// The policy put back what somebody else moved.
     Drift,
+    /// A device that did not answer when this transaction was to bring it somewhere answers again.
+    Owed(Txn),
+}
+
+impl Cause {
+    /// Whether it completes something that is no longer wanted otherwise: it goes as far as devices let it,
+    /// and never back.
+    #[must_use]
+    pub fn undoes(&self) -> bool {
+        matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Owed(_))
+    }
 }
 
 /// What to do when a device does not get to its target.
@@ -135,6 +147,19 @@ impl Pending {
         }
         let passed = Micros::from_millis(now.wall_ms.saturating_sub(self.since.wall_ms));
         now.mono + (self.within - passed)
+    }
+
+    /// The same as Unix time in milliseconds, by the clock as it stands now. It does not move on when it is
+    /// past.
+    #[must_use]
+    pub fn until_unix_ms(&self, now: &Now) -> u64 {
+        if now.boot != self.since.boot {
+            let promised = self.since.wall_ms.saturating_add(self.within.0 / 1000);
+            return promised.min(now.wall_ms.saturating_add(self.within.0 / 1000));
+        }
+        let deadline = self.deadline(now);
+        let (ahead, past) = ((deadline - now.mono).0, (now.mono - deadline).0);
+        now.wall_ms.saturating_add(ahead / 1000).saturating_sub(past.div_ceil(1000))
     }
 }
 
@@ -309,6 +334,9 @@ pub struct Ledger {
     pub held: BTreeSet<(DeviceName, Slot)>,
     /// Devices that a transaction left where nobody wanted them, with the reason.
     pub attention: BTreeMap<DeviceName, String>,
+    /// Devices that could not be reached when a change was undone, until they answer again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub owed: BTreeMap<DeviceName, Owed>,
     /// The parts that the plan on the devices goes around, as far as they were written down.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken: BTreeMap<String, Broken>,
@@ -358,6 +386,7 @@ impl Ledger {
                 for (device, positions) in positions {
                     self.owned.insert(device.clone(), positions.clone());
                     self.attention.remove(device);
+                    self.owed.remove(device);
                 }
                 self.version += 1;
                 self.remember(asked, None);
@@ -386,7 +415,7 @@ impl Ledger {
         pending: &Option<Pending>,
     ) {
         use crate::drive::Verdict;
-        let Some(Open { intent, .. }) = self.open.take() else { return };
+        let Some(Open { intent, turned, .. }) = self.open.take() else { return };
         let plan_before = self.plan_sha256.clone();
         for (device, end) in parts {
             match end.verdict {
@@ -397,30 +426,36 @@ impl Ledger {
                         self.owned.insert(device.clone(), lit);
                     }
                     self.attention.remove(device);
+                    self.owed.remove(device);
                 }
                 Verdict::Refused | Verdict::Failed | Verdict::Unknown
                     if result == TxnResult::Partial =>
                 {
                     self.attention.insert(device.clone(), end.detail.clone());
+                    self.owed.remove(device);
+                    let silent = end.verdict == Verdict::Unknown;
+                    let owed = Owed::after(&intent, turned.is_some(), device);
+                    self.owed.extend(owed.filter(|_| silent).map(|owed| (device.clone(), owed)));
                 }
                 _ => {}
             }
         }
-        if result == TxnResult::Committed {
-            self.take_plan(&intent);
-            // A rollback of what was waiting for a confirm settles it too.
-            self.pending.clone_from(pending);
+        let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
+        // A change that was undone but for some devices is undone: those are listed and seen to one by one.
+        let took = result == TxnResult::Committed
+            || (undid && result == TxnResult::Partial && turned.is_none());
+        if undid && result == TxnResult::Partial {
+            self.pending = None;
         }
         if matches!(result, TxnResult::Committed | TxnResult::Partial) {
             self.version += 1;
         }
-        let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
-        if undid && result == TxnResult::Partial {
-            self.pending = None;
-        }
         let stood_before = stood_before(&intent);
         let broken_before = self.broken.clone();
-        if result == TxnResult::Committed {
+        if took {
+            self.take_plan(&intent);
+            // A rollback of what was waiting for a confirm settles it too.
+            self.pending.clone_from(pending);
             self.undo_history(&intent.cause, intent.txn);
             if let Some(broken) = &intent.broken {
                 self.broken.clone_from(broken);
@@ -512,7 +547,7 @@ impl Ledger {
 /// repaired since.
 fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken> {
     let mut found = BTreeMap::new();
-    for past in history.filter(|past| past.result == TxnResult::Committed) {
+    for past in history {
         let was = |part: &String| past.broken_before.contains_key(part);
         found.retain(|part, _| !was(part) || past.broken_after.contains_key(part));
         if past.cause == Cause::Bypass {
@@ -634,6 +669,17 @@ mod tests {
             let now = Now { mono: Micros::from_secs(101), wall_ms, boot: "a".into() };
             assert_eq!(pending(300).deadline(&now), Micros::from_secs(400));
         }
+    }
+
+    #[test]
+    fn the_deadline_that_is_shown_does_not_move_on_when_it_is_past() {
+        let at = |mono_s: u64, wall_ms| {
+            let now = Now { mono: Micros::from_secs(mono_s), wall_ms, boot: "a".into() };
+            pending(60).until_unix_ms(&now)
+        };
+        assert_eq!([at(101, 1_001_000), at(160, 1_060_000), at(500, 1_400_000)], [1_060_000; 3]);
+        let rebooted = |wall_ms| Now { mono: Micros::from_secs(5), wall_ms, boot: "b".into() };
+        assert_eq!(pending(60).until_unix_ms(&rebooted(1_400_000)), 1_060_000);
     }
 
     #[test]

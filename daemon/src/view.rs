@@ -1,5 +1,6 @@
 //! What the API says: outer twins of what the controller knows.
 
+mod attention;
 mod log;
 mod moves;
 
@@ -36,6 +37,8 @@ pub struct Status {
     pub pending: Option<PendingConfirm>,
     /// Devices a transaction left where nobody wanted them.
     pub attention: BTreeMap<String, String>,
+    /// What to do about each of them: only what would be accepted now.
+    pub attention_next: BTreeMap<String, String>,
     /// Levers that an operator holds drained.
     pub held: Vec<String>,
     /// Records in the journal.
@@ -140,6 +143,8 @@ pub struct OpenTransaction {
     pub going_back: bool,
     /// How many devices it names.
     pub devices: usize,
+    /// The devices that do not answer and are waited for, and how much longer at most, in picoseconds.
+    pub waits_for_ps: BTreeMap<String, u64>,
 }
 
 /// A confirm that is waited for.
@@ -259,9 +264,20 @@ pub fn status(runtime: &Runtime) -> Status {
             actor: open.intent.asked.actor.clone(),
             going_back: open.turned.is_some(),
             devices: open.intent.after.len(),
+            waits_for_ps: runtime
+                .controller
+                .waits_for(&runtime.clock.now())
+                .into_iter()
+                .map(|(device, left)| (device.to_string(), left.0.saturating_mul(1_000_000)))
+                .collect(),
         }),
         pending: pending(runtime),
         attention: ledger.attention.iter().map(|(d, why)| (d.to_string(), why.clone())).collect(),
+        attention_next: ledger
+            .attention
+            .keys()
+            .map(|d| (d.to_string(), attention::next(runtime, d)))
+            .collect(),
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
         journal_failure: runtime.failed.clone(),
@@ -293,7 +309,7 @@ fn pending(runtime: &Runtime) -> Option<PendingConfirm> {
         txn: pending.txn.0,
         seconds_left: left.as_secs_f64(),
         left_ps: left.0.saturating_mul(1_000_000),
-        until_unix_ms: now.wall_ms.saturating_add(left.0 / 1000),
+        until_unix_ms: pending.until_unix_ms(&now),
     })
 }
 
@@ -494,6 +510,7 @@ fn cause_text(cause: &Cause) -> String {
         Cause::Bypass => "bypass".into(),
         Cause::Repair => "repair".into(),
         Cause::Drift => "drift".into(),
+        Cause::Owed(txn) => format!("owed since {txn}"),
     }
 }
 

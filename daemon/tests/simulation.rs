@@ -22,6 +22,7 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use world::device::Faults;
 use world::disk::Disk;
+use world::ring::{module, paths, two_fibres, with_fibres};
 use world::{CrashAt, Reboot, World};
 
 const PORTS: u32 = 8;
@@ -40,19 +41,6 @@ fn inventory() -> Inventory {
         inventory.devices.insert(DeviceName::from(format!("n{node}/b0").as_str()), module);
     }
     inventory.dark_links_max = 5;
-    inventory
-}
-
-/// The modules joined to a ring: path 1 of each leads to path 2 of the next.
-fn with_fibres(mut inventory: Inventory) -> Inventory {
-    let modules = inventory.devices.keys().filter(|name| name.as_str().starts_with('n'));
-    let modules: Vec<DeviceName> = modules.cloned().collect();
-    for (index, device) in modules.iter().enumerate() {
-        let next = modules[(index + 1) % modules.len()].clone();
-        let a = (device.clone(), Slot(1), Position(1));
-        let b = (next, Slot(1), Position(2));
-        inventory.fibres.extend([(a.clone(), b.clone()), (b, a)]);
-    }
     inventory
 }
 
@@ -159,7 +147,7 @@ impl Drop for Replay {
 }
 
 /// Everything at once for `hours` of simulated time: clients that race, ask twice and plan against
-/// old versions, operators behind our back, device faults, crashes, reboots.
+/// old versions, operators behind our back, device faults, dead devices, crashes, reboots.
 fn storm(seed: u64, hours: u64) -> World {
     let mut rng = Seed(seed).stream("storm", 0);
     let mut inventory = inventory();
@@ -223,6 +211,13 @@ fn storm(seed: u64, hours: u64) -> World {
                 }
             }
             6..10 => fibres.iter().for_each(|end| world.cut(end, false)),
+            5 | 13..16 => {
+                let index = rng.random_range(0..world.devices.len());
+                let until = world.now.mono + Micros::from_secs(rng.random_range(5..300));
+                let keeps = rng.random_bool(0.8);
+                let device = world.devices.values_mut().nth(index);
+                device.unwrap().reboot(until, keeps);
+            }
             4 => world.now.wall_ms = rng.random_range(1_600_000_000_000..1_800_000_000_000),
             _ => {}
         }
@@ -247,6 +242,7 @@ fn s16_hours_of_storm() {
     }
     println!("S16: {hours} simulated hours, {total:?}, 0 violations");
     assert!(total.committed > 0 && total.rolled_back > 0 && total.partial > 0);
+    assert!(total.settled > 0, "dead devices are brought back when they answer: {total:?}");
     assert!(total.cuts > 0 && total.bypasses > 0, "fibres break and are bypassed: {total:?}");
     assert!(
         total.shortened > 0
@@ -561,29 +557,6 @@ fn s1_recovery_of_ten_thousand_records_takes_less_than_two_seconds() {
 }
 
 // ---- I9: which darkness is a fault -------------------------------------------------------------
-
-fn module(node: u32) -> DeviceName {
-    DeviceName::from(format!("n{node}/b0").as_str())
-}
-
-/// Four modules, n0 lit to n1 and n2 to n3, each read ten times a second.
-fn two_fibres(seed: u64) -> World {
-    let mut inventory = Inventory { poll_every: Micros::from_millis(100), ..Inventory::default() };
-    for node in 0..4 {
-        inventory.devices.insert(module(node), Device::new(Sharing::Independent));
-    }
-    let mut world = World::new(seed, with_fibres(inventory), Faults::default());
-    let lit = paths(&[(0, 1), (1, 2), (2, 1), (3, 2)]);
-    world.ask(Micros::from_millis(10), "alice", "lit", Request::Apply(lit));
-    world.run_for(Micros::from_secs(3));
-    assert_eq!(world.ended.last().map(|end| end.1), Some(TxnResult::Committed));
-    world
-}
-
-fn paths(paths: &[(u32, u32)]) -> Apply {
-    let of = |&(node, path): &(u32, u32)| (module(node), [(Slot(1), Position(path))].into());
-    Apply { target: paths.iter().map(of).collect(), mode: Mode::Update, ..Apply::default() }
-}
 
 /// n0 is moved away and back because n2 lies; n1, which nothing moves, misses its light meanwhile.
 /// Bypassed in four of four tries before the two ends of a fibre were looked at together.

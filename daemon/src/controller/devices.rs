@@ -100,6 +100,9 @@ impl Controller {
         if std::mem::take(&mut seen.up) {
             seen.down_since = now.mono;
         }
+        if seen.observed.is_some() {
+            seen.silent_since = now.mono;
+        }
         seen.trouble = Some(reason.clone());
         seen.observed = None;
         let ticket = seen.in_flight.as_ref().map(|flight| flight.ticket);
@@ -116,6 +119,7 @@ impl Controller {
         if self.drive.is_none() && now.mono >= self.own_not_before {
             self.confirm_too_late(now, actions);
             self.restore_drift(now, actions);
+            self.settle(now, actions);
         }
     }
 
@@ -153,7 +157,6 @@ impl Controller {
         let request = format!("confirm-timeout-{}", pending.txn);
         let asked = own("policy:confirm-timeout", request);
         let cause = Cause::ConfirmTimeout(pending.txn);
-        // Refused while a device is unread: tried again in a second.
         if let Ok(back) = self.way_back(pending.txn, cause) {
             self.undo(now, asked, back, actions);
         }

@@ -39,7 +39,7 @@ impl Controller {
 
     pub(super) fn restore_drift(&mut self, now: &Now, actions: &mut Vec<Action>) {
         let off = self.inventory.on_drift == OnDrift::Report;
-        if off || self.busy().is_some() || !self.may_act_alone(now) {
+        if off || self.busy(now).is_some() || !self.may_act_alone(now) {
             return;
         }
         let ours = |seen: &Seen| seen.up && seen.drift.iter().any(|d| !d.wanted.is_dark());

@@ -33,10 +33,10 @@ impl Controller {
         }
     }
 
-    pub(super) fn busy(&self) -> Option<Answer> {
+    pub(super) fn busy(&self, now: &Now) -> Option<Answer> {
         let conflict = |reason| Some(Answer::Conflict { reason });
-        if let Some(open) = &self.ledger.open {
-            return conflict(format!("transaction {} is on its way", open.intent.txn));
+        if let Some(on_its_way) = self.on_its_way(now) {
+            return conflict(on_its_way);
         }
         let txn = self.ledger.pending.as_ref()?.txn;
         conflict(format!(
@@ -51,7 +51,7 @@ impl Controller {
         apply: Apply,
         actions: &mut Vec<Action>,
     ) -> Answer {
-        if let Some(conflict) = self.busy() {
+        if let Some(conflict) = self.busy(now) {
             return conflict;
         }
         if let Some(version) = apply.version.filter(|v| *v != self.ledger.version) {
@@ -102,8 +102,12 @@ impl Controller {
             broken: apply.broken,
         };
         self.neighbours = apply.neighbours;
+        let start = match intent.cause.undoes() {
+            true => Start::WhatAnswers(self.long_silent(now)),
+            false => Start::AllOrNothing(before),
+        };
         self.append(Record::Intent(Box::new(intent)), actions);
-        self.run(now, after, Start::AllOrNothing(before), actions);
+        self.run(now, after, start, actions);
         Answer::Accepted { txn }
     }
 
@@ -129,7 +133,7 @@ impl Controller {
     ) -> Answer {
         let Rollback { txn, confirm_within, around } = rollback;
         if self.ledger.open.is_some() {
-            return self.busy().unwrap_or(Answer::Done);
+            return self.busy(now).unwrap_or(Answer::Done);
         }
         let pending = self.ledger.pending.as_ref().map(|pending| pending.txn);
         if let Some(pending) = pending.filter(|pending| *pending < txn) {
@@ -175,9 +179,10 @@ impl Controller {
         back: Apply,
         actions: &mut Vec<Action>,
     ) -> Answer {
-        match self.preview(&back) {
+        let mut back = back;
+        match self.changes_back(&mut back) {
             Err(reasons) => Answer::Refused { reasons },
-            Ok(preview) => self.begin(now, asked, back, preview.changes, actions),
+            Ok(changes) => self.begin(now, asked, back, changes, actions),
         }
     }
 
@@ -188,7 +193,7 @@ impl Controller {
         devices: &[DeviceName],
         actions: &mut Vec<Action>,
     ) -> Answer {
-        if let Some(conflict) = self.busy() {
+        if let Some(conflict) = self.busy(now) {
             return conflict;
         }
         let mut positions = Fabric::new();
@@ -228,8 +233,7 @@ impl Controller {
         drained: bool,
         actions: &mut Vec<Action>,
     ) -> Answer {
-        if let Some(open) = &self.ledger.open {
-            let reason = format!("transaction {} is on its way", open.intent.txn);
+        if let Some(reason) = self.on_its_way(now) {
             return Answer::Conflict { reason };
         }
         let lever = |(device, slot): &(DeviceName, Slot)| {

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Action, Controller, Note};
 use crate::drive::{Command, Drive, PartEnd, Site, Start, Verdict};
 use crate::inventory::Recovery;
-use crate::record::{OnFailure, Open, Pending, Record, TxnResult};
+use crate::record::{Cause, OnFailure, Open, Pending, Record, TxnResult};
 use crate::state::{DeviceName, Fabric, Now, Op, at};
 
 impl Controller {
     pub(super) fn recover(&mut self, now: &Now, actions: &mut Vec<Action>) {
         let Some(open) = self.ledger.open.clone() else { return };
-        let forward = open.turned.is_none()
-            && !open.fired.is_empty()
-            && self.inventory.recovery == Recovery::FinishForward;
+        let finish = !open.fired.is_empty() && self.inventory.recovery == Recovery::FinishForward;
+        let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
         if forward {
-            self.run(now, open.intent.after, Start::WhatAnswers, actions);
+            let start = Start::WhatAnswers(self.long_silent(now));
+            self.run(now, open.intent.after, start, actions);
         } else {
             // Which devices were fired may have been lost: all are looked at.
             let all = open.intent.before.keys().cloned().collect();
@@ -85,6 +85,10 @@ impl Controller {
         let applied = parts.values().all(|part| part.verdict == Verdict::Applied);
         match &open.turned {
             None if applied => self.end(now, TxnResult::Committed, parts, actions),
+            None if open.intent.cause.undoes() => {
+                owe(&mut parts);
+                self.end(now, TxnResult::Partial, parts, actions);
+            }
             None if open.fired.is_empty() => self.end(now, TxnResult::Aborted, parts, actions),
             None if open.intent.on_failure == OnFailure::Hold => {
                 self.end(now, TxnResult::Partial, parts, actions);
@@ -92,6 +96,7 @@ impl Controller {
             None => self.go_back(now, &open, &open.fired, parts, actions),
             Some(forward) => {
                 let back = applied && !open.fired.is_empty();
+                owe(&mut parts);
                 let parts = merge(forward, parts, &open.fired);
                 let result = match (applied, back) {
                     (true, true) => TxnResult::RolledBack,
@@ -137,7 +142,8 @@ impl Controller {
         let mut target = open.intent.before.clone();
         target.retain(|device, _| devices.contains(device));
         self.neighbours.clear();
-        self.run(now, target, Start::WhatAnswers, actions);
+        let start = Start::WhatAnswers(self.long_silent(now));
+        self.run(now, target, start, actions);
     }
 
     fn end(
@@ -154,19 +160,32 @@ impl Controller {
         let pending = pending.map(|within| Pending { txn, since: now.clone(), within });
         // Devices the target names and nothing had to move on are ours as well now.
         let mut parts = parts;
-        if committed {
+        let undone = result == TxnResult::Partial && open.intent.cause.undoes();
+        if committed || undone {
             for device in open.intent.goal.keys() {
                 let applied = PartEnd { verdict: Verdict::Applied, detail: String::new() };
                 parts.entry(device.clone()).or_insert(applied);
             }
         }
         let devices: Vec<DeviceName> = parts.keys().cloned().collect();
+        if committed && matches!(open.intent.cause, Cause::Owed(_)) {
+            let settled = open.intent.goal.keys();
+            let settled: Vec<DeviceName> = settled.cloned().collect();
+            self.forget_tries(&settled);
+        }
         let wall_ms = now.wall_ms;
         self.append(Record::End { txn, result, parts, pending, wall_ms }, actions);
         actions.push(Action::Note(Note::Ended(txn, result)));
         for device in devices {
             self.note_drift(&device, actions);
         }
+    }
+}
+
+/// Says of devices that could not be reached on the way back what becomes of them.
+fn owe(parts: &mut BTreeMap<DeviceName, PartEnd>) {
+    for part in parts.values_mut().filter(|part| part.verdict == Verdict::Unknown) {
+        part.detail += "; it is read and brought back when it answers again";
     }
 }
 

@@ -103,6 +103,11 @@ impl ModelDevice {
         }
     }
 
+    /// The machine's clock begins anew: what was gone then is gone for as long from now on.
+    pub fn clock_restarts(&mut self, old: Micros, new: Micros) {
+        self.gone_until = new + (self.gone_until - old);
+    }
+
     pub fn is_gone(&self, now: Micros) -> bool {
         now < self.gone_until
     }

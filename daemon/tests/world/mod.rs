@@ -5,6 +5,7 @@
 
 pub mod device;
 pub mod disk;
+pub mod ring;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -116,6 +117,8 @@ pub struct Counts {
     pub shortened: u64,
     pub cuts: u64,
     pub bypasses: u64,
+    /// Devices that were dead when a change was undone, and brought back afterwards.
+    pub settled: u64,
 }
 
 impl Counts {
@@ -134,6 +137,7 @@ impl Counts {
         self.shortened += other.shortened;
         self.cuts += other.cuts;
         self.bypasses += other.bypasses;
+        self.settled += other.settled;
     }
 }
 
@@ -262,7 +266,8 @@ impl World {
     /// A dead daemon starts again, on a machine that was rebooted or not.
     pub fn reboot_machine(&mut self) {
         self.now.boot = format!("b{}", self.rng.random::<u32>());
-        self.now.mono = Micros::from_secs(30);
+        let old = std::mem::replace(&mut self.now.mono, Micros::from_secs(30));
+        self.devices.values_mut().for_each(|model| model.clock_restarts(old, self.now.mono));
         // What is kept of the old clock: light has settled, and what was mended was so just now.
         self.lit_from.clear();
         self.mended.values_mut().for_each(|at| *at = self.now.mono);
@@ -688,6 +693,9 @@ impl World {
                     TxnResult::Aborted => self.counts.aborted += 1,
                     TxnResult::Partial => self.counts.partial += 1,
                 }
+                let last = self.controller.as_ref().and_then(|c| c.ledger().history.back());
+                let owed = last.is_some_and(|past| matches!(past.cause, Cause::Owed(_)));
+                self.counts.settled += u64::from(owed && result == TxnResult::Committed);
                 self.ended.push((txn, result));
             }
             _ => {}

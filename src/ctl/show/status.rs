@@ -80,10 +80,7 @@ fn alarms(status: &Value) -> String {
         alarm(
             &format!("{device} NEEDS A PERSON"),
             text(why),
-            format!(
-                "look at it, then take it as it stands: lightloom ctl adopt {device}; or apply a \
-                 plan again with --mode update"
-            ),
+            text(&status["attention_next"][device]),
         );
     }
     let all = list(&status["devices"]);
@@ -98,7 +95,11 @@ fn alarms(status: &Value) -> String {
         let (txn, actor) = (text(&open["txn"]), text(&open["actor"]));
         let way = if open["going_back"] == true { "going back" } else { "going forward" };
         let devices = open["devices"].as_u64().unwrap_or(0) as usize;
-        let about = format!("{}, {way}, asked by {actor}", count(devices, "device"));
+        let mut about = format!("{}, {way}, asked by {actor}", count(devices, "device"));
+        for (device, left_ps) in open["waits_for_ps"].as_object().into_iter().flatten() {
+            let left = time::span(left_ps.as_f64().unwrap_or(0.0) / 1e12);
+            let _ = write!(about, "; waits for {device}, {left} at most");
+        }
         alarm(
             &format!("transaction {txn} ON ITS WAY"),
             about,

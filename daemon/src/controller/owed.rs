@@ -1,0 +1,184 @@
+//! Devices that do not answer: who is waited for and how long, what is undone without them, and what they
+//! are given when they are back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::drift::own;
+use super::{Action, Apply, Controller};
+use crate::change::{self, Known, Mode};
+use crate::drive::Site;
+use crate::inventory::OnDrift;
+use crate::owed::Owed;
+use crate::record::{Cause, OnFailure};
+use crate::state::{DeviceName, Micros, Move, Now, Observation, Positions, Txn};
+
+/// What a person can do now about a device in attention: only what would be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Nothing before this transaction is over.
+    Over(Txn),
+    /// It does not answer, so nobody can adopt or move it. What it is owed is done by itself when it does.
+    Answer {
+        /// It is owed something.
+        owed: bool,
+    },
+    /// This transaction has to be confirmed or rolled back first.
+    Decide(Txn),
+    /// It can be adopted as it stands.
+    Adopt {
+        /// A plan for everything can be applied as well: every device answers.
+        apply: bool,
+    },
+}
+
+/// How many devices a refusal names.
+const NAMES_MAX: usize = 6;
+
+impl Controller {
+    fn answers(&self, device: &DeviceName) -> bool {
+        self.devices.get(device).is_some_and(|seen| seen.up && seen.observed.is_some())
+    }
+
+    /// What a person can do about this device in attention.
+    #[must_use]
+    pub fn remedy(&self, device: &DeviceName) -> Remedy {
+        let owed = self.ledger.owed.get(device);
+        match (&self.ledger.open, &self.ledger.pending) {
+            (Some(open), _) => Remedy::Over(open.intent.txn),
+            _ if !self.answers(device) => Remedy::Answer { owed: owed.is_some() },
+            (None, Some(pending)) => Remedy::Decide(pending.txn),
+            (None, None) => {
+                Remedy::Adopt { apply: self.devices.keys().all(|device| self.answers(device)) }
+            }
+        }
+    }
+
+    /// Devices that have not answered for longer than one is waited for.
+    pub(super) fn long_silent(&self, now: &Now) -> BTreeSet<DeviceName> {
+        let devices = self.devices.iter().filter(|(device, seen)| {
+            let patience = self.inventory.limits(device).patience();
+            !self.answers(device) && seen.silent_since + patience <= now.mono
+        });
+        devices.map(|(device, _)| device.clone()).collect()
+    }
+
+    /// What is on its way, if anything is, and whom it waits for.
+    pub(super) fn on_its_way(&self, now: &Now) -> Option<String> {
+        let txn = self.ledger.open.as_ref()?.intent.txn;
+        let waits: Vec<String> = self
+            .waits_for(now)
+            .into_iter()
+            .take(NAMES_MAX)
+            .map(|(device, left)| format!("{device} ({:.1} s at most)", left.as_secs_f64()))
+            .collect();
+        let waits = match waits.is_empty() {
+            true => String::new(),
+            false => format!(" and waits for {}", waits.join(", ")),
+        };
+        Some(format!("transaction {txn} is on its way{waits}"))
+    }
+
+    /// The devices that do not answer and are waited for by what is on its way, and how much longer at most.
+    #[must_use]
+    pub fn waits_for(&self, now: &Now) -> BTreeMap<DeviceName, Micros> {
+        let waits = self.drive.iter().flat_map(|drive| drive.waits_for());
+        let silent = waits.filter(|(device, _)| !self.answers(device));
+        silent
+            .map(|(device, until)| {
+                // Who is asked once more when the time is over may answer that late.
+                let last = self.devices[&device].in_flight.as_ref().map(|flight| flight.deadline);
+                let until = until.max(last.unwrap_or_default());
+                (device, until - now.mono)
+            })
+            .collect()
+    }
+
+    /// The moves that bring everything back, also those of devices that do not answer: they are taken to
+    /// stand where the ledger says, and left out where they need not move. What is no longer installed is
+    /// left out as well.
+    pub(super) fn changes_back(
+        &self,
+        back: &mut Apply,
+    ) -> Result<BTreeMap<DeviceName, Vec<Move>>, Vec<String>> {
+        back.target.retain(|device, _| self.devices.contains_key(device));
+        back.on_failure = Some(OnFailure::Hold);
+        let assumed: BTreeMap<DeviceName, Observation> = back
+            .target
+            .keys()
+            .filter(|device| !self.answers(device))
+            .map(|device| {
+                let positions = self.ledger.owned.get(device).cloned().unwrap_or_default();
+                (device.clone(), Observation { positions, ..Observation::default() })
+            })
+            .collect();
+        let known = |device: &DeviceName| {
+            let known = self.known(device)?;
+            let observed = known.observed.or_else(|| assumed.get(device));
+            Some(Known { observed, ..known })
+        };
+        let changes = change::difference(&back.target, back.mode, known)
+            .map_err(|objections| objections.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        back.target.retain(|device, _| self.answers(device) || changes.contains_key(device));
+        Ok(changes)
+    }
+
+    /// Whether a device that is owed something can be given it: it answers again, and stands at one of the
+    /// ends of the change that it missed. Where it stands elsewhere, that is drift.
+    fn can_settle(&self, device: &DeviceName, owed: &Owed) -> bool {
+        static NOTHING: Positions = Positions::new();
+        let Some(seen) = self.devices.get(device).filter(|seen| seen.up) else { return false };
+        let owned = self.ledger.owned.get(device).unwrap_or(&NOTHING);
+        seen.observed.as_ref().is_some_and(|read| {
+            owed.explains(&read.positions, owned) || self.inventory.on_drift == OnDrift::Restore
+        })
+    }
+
+    /// When a device is given what it is owed.
+    pub(super) fn settles_at(&self, now: &Now) -> Option<Micros> {
+        if self.ledger.owed.is_empty() || self.busy(now).is_some() {
+            return None;
+        }
+        let owed = self.ledger.owed.iter();
+        let ready = owed.filter(|(device, owed)| self.can_settle(device, owed));
+        let at = ready.map(|(device, _)| self.devices[device].settled.1).min()?;
+        Some(at.max(self.own_not_before))
+    }
+
+    /// These have what they were owed.
+    pub(super) fn forget_tries(&mut self, devices: &[DeviceName]) {
+        for device in devices {
+            if let Some(seen) = self.devices.get_mut(device) {
+                seen.settled = (0, Micros::default());
+            }
+        }
+    }
+
+    /// Gives a device what it is owed; one that fails again is tried ever later.
+    pub(super) fn settle(&mut self, now: &Now, actions: &mut Vec<Action>) {
+        if self.busy(now).is_some() {
+            return;
+        }
+        let owed = self.ledger.owed.iter().find(|(device, owed)| {
+            self.can_settle(device, owed) && self.devices[*device].settled.1 <= now.mono
+        });
+        let Some((device, owed)) = owed.map(|(device, owed)| (device.clone(), owed.clone())) else {
+            return;
+        };
+        if let Some(seen) = self.devices.get_mut(&device) {
+            let (tries, at) = &mut seen.settled;
+            *at = now.mono + Micros::from_secs(8u64.saturating_pow(*tries).min(1_800));
+            *tries += 1;
+        }
+        let mut apply = Apply {
+            target: [(device, owed.to)].into(),
+            mode: Mode::Update,
+            cause: Some(Cause::Owed(owed.txn)),
+            plan_sha256: self.ledger.plan_sha256.clone(),
+            ..Apply::default()
+        };
+        if let Ok(changes) = self.changes_back(&mut apply) {
+            let request = format!("owed-{}", self.ledger.last_txn.0 + 1);
+            self.begin(now, own("policy:undo", request), apply, changes, actions);
+        }
+    }
+}

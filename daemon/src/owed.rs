@@ -1,0 +1,73 @@
+//! What a device is owed that could not be reached when a change was undone.
+//!
+//! The others are brought back without it. When it answers again it is read, and only then, and only
+//! where it stands at one of the two ends of that change, it is brought where it should have been.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Cause, Intent};
+use crate::state::{DeviceName, Positions, Txn, at};
+
+/// Where a device should have been brought and could not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owed {
+    /// By which transaction.
+    pub txn: Txn,
+    /// Where its slots should stand: all that we own on it.
+    pub to: Positions,
+    /// Where those that were to move may stand instead.
+    pub or: Positions,
+}
+
+impl Owed {
+    /// What the end of `intent` leaves undone on a device that does not answer: the way back of a change
+    /// that `turned`, or the way of one that undoes another. Going forward nobody is owed anything.
+    #[must_use]
+    pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
+        let undoes = intent.cause.undoes();
+        let slots = |side: &crate::state::Fabric| side.get(device).cloned().unwrap_or_default();
+        let txn = match intent.cause {
+            Cause::Owed(txn) => txn,
+            _ => intent.txn,
+        };
+        match (undoes, turned) {
+            (true, false) => Some(Self { txn, to: slots(&intent.goal), or: slots(&intent.before) }),
+            (_, true) => {
+                let mut to = slots(&intent.owned_before);
+                to.extend(slots(&intent.before));
+                Some(Self { txn, to, or: slots(&intent.after) })
+            }
+            (false, false) => None,
+        }
+    }
+
+    /// Whether a device that stands like this is where that transaction left it, before or after its move.
+    /// `owned` is what the ledger says of it.
+    #[must_use]
+    pub fn explains(&self, read: &Positions, owned: &Positions) -> bool {
+        let slots = self.to.keys().chain(self.or.keys()).chain(owned.keys()).chain(read.keys());
+        let mut slots = slots.copied();
+        slots.all(|slot| {
+            let or = self.or.get(&slot).copied();
+            let stands = at(read, slot);
+            stands == at(&self.to, slot) || stands == at(owned, slot) || Some(stands) == or
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{Position, Slot};
+
+    #[test]
+    fn only_the_two_ends_of_the_change_explain_where_a_device_stands() {
+        let stands = |position: u32| Positions::from([(Slot(0), Position(position))]);
+        let owed = Owed { txn: Txn(5), to: stands(1), or: stands(15) };
+        assert!(owed.explains(&stands(1), &stands(15)) && owed.explains(&stands(15), &stands(15)));
+        assert!(!owed.explains(&stands(2), &stands(15)), "somebody else's move");
+        assert!(!owed.explains(&Positions::new(), &stands(15)), "it lost its light");
+        let more = Positions::from([(Slot(0), Position(1)), (Slot(3), Position(2))]);
+        assert!(!owed.explains(&more, &stands(15)), "a foreign circuit");
+    }
+}
