@@ -6,7 +6,8 @@
 //!                                  └─ trouble ─▶ Turn ─▶ drive back ─▶ End       └──▶ rollback
 //! ```
 //!
-//! One transaction at a time, over any number of devices. The edge executes actions in order; a
+//! One transaction at a time, over any number of devices. A bypass may come on top of one that waits for
+//! its confirm; whoever undoes that leads around what was bypassed. The edge executes actions in order; a
 //! record [that is waited for](Record::is_waited_for) is durable before anything behind it in the
 //! list is done. What must survive a crash lives in the [`Ledger`] and changes by records only.
 
@@ -268,6 +269,8 @@ pub struct Controller {
     devices: BTreeMap<DeviceName, Seen>,
     drive: Option<Drive>,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
+    /// Where to go instead of exactly back, when this transaction is not confirmed.
+    around: Option<(Txn, Apply)>,
     tickets: u64,
     /// When the daemon last changed something without being asked.
     own_changes: VecDeque<Micros>,
@@ -289,6 +292,7 @@ impl Controller {
             devices,
             drive: None,
             neighbours: BTreeMap::new(),
+            around: None,
             tickets: 0,
             own_changes,
             own_not_before: Micros::default(),

@@ -56,6 +56,13 @@ impl Cause {
     pub fn undoes(&self) -> bool {
         matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Owed(_))
     }
+
+    /// Whether it does not wait for the confirm of another change: light that is missing cannot. It is made on
+    /// top of what is unconfirmed, and that goes on to wait for its confirm.
+    #[must_use]
+    pub fn goes_on_top(&self) -> bool {
+        matches!(self, Self::Bypass | Self::Repair)
+    }
 }
 
 /// What to do when a device does not get to its target.
@@ -454,8 +461,10 @@ impl Ledger {
         let broken_before = self.broken.clone();
         if took {
             self.take_plan(&intent);
-            // A rollback of what was waiting for a confirm settles it too.
-            self.pending.clone_from(pending);
+            // A rollback of what was waiting for a confirm settles it too; a bypass on top of it does not.
+            if !intent.cause.goes_on_top() {
+                self.pending.clone_from(pending);
+            }
             self.undo_history(&intent.cause, intent.txn);
             if let Some(broken) = &intent.broken {
                 self.broken.clone_from(broken);

@@ -170,6 +170,7 @@ impl Runtime {
             changes: parts.changes,
         };
         runtime.plan = runtime.load_plan(&runtime.controller.ledger().plan_sha256.clone());
+        runtime.lead_back();
         runtime.perform(parts.first);
         runtime
     }
@@ -451,10 +452,11 @@ impl Runtime {
         if let Some((_, began)) = self.began.take() {
             self.metrics.transaction_seconds.observe(began.elapsed().as_secs_f64());
         }
-        if result == TxnResult::Committed {
+        if matches!(result, TxnResult::Committed | TxnResult::Partial) {
             let sha = self.controller.ledger().plan_sha256.clone();
             self.plan = self.plans.remove(&sha).or_else(|| self.load_plan(&sha));
             self.plans.clear();
         }
+        self.lead_back();
     }
 }

@@ -112,6 +112,64 @@ fn a_rollback_does_what_it_can_without_a_dead_device() {
     world.check_at_rest();
 }
 
+/// n0 and n1 are lit to each other; n2 and n3 are turned to themselves, to be confirmed within a minute.
+/// Then the fibre between n0 and n1 is cut.
+fn cut_while_unconfirmed(seed: u64) -> World {
+    let mut world = two_fibres(seed);
+    let mut away = paths(&[(2, 15), (3, 15)]);
+    away.confirm_within = Some(seconds(60));
+    world.ask(Micros::default(), "alice", "away", Request::Apply(away));
+    world.run_for(seconds(5));
+    world.cut(&(module(0), Slot(1), Position(1)), true);
+    world.run_for(seconds(10));
+    assert_eq!(stand(&world), [15; 4], "bypassed on top of what is unconfirmed");
+    assert_eq!(world.counts.on_top, 1);
+    assert_eq!(ledger(&world).pending.as_ref().map(|pending| pending.txn), Some(Txn(2)));
+    world
+}
+
+#[test]
+fn a_fault_is_bypassed_while_a_change_waits_and_stays_bypassed_when_that_is_undone() {
+    for seed in 0..20 {
+        let mut world = cut_while_unconfirmed(seed);
+        if seed % 2 == 0 {
+            world.kill();
+        }
+        world.run_for(seconds(35));
+        assert_eq!(stand(&world), [15; 4], "not before its time");
+        world.run_for(seconds(20));
+        assert_eq!(stand(&world), [15, 15, 1, 2], "undone, around the fibre that is cut");
+        assert_eq!(world.ended.last().unwrap().1, TxnResult::Committed);
+        assert_eq!(ledger(&world).history[1].undone_by, Some(Txn(4)));
+        assert_eq!(world.counts.bypasses, 1);
+        world.check_at_rest();
+    }
+}
+
+#[test]
+fn a_confirm_after_a_bypass_confirms_what_waited_and_nothing_else() {
+    let mut world = cut_while_unconfirmed(1);
+    let mut planned = paths(&[(2, 1)]);
+    planned.version = Some(1);
+    world.ask(Micros::default(), "bob", "old", Request::Apply(planned));
+    world.ask(Micros(1), "bob", "bypass", Request::Confirm(Txn(3)));
+    world.ask(Micros(2), "alice", "right", Request::Confirm(Txn(2)));
+    world.ask(Micros(3), "alice", "twice", Request::Confirm(Txn(2)));
+    world.run_for(seconds(1));
+    let said: Vec<String> =
+        world.answers.iter().rev().take(4).map(|(_, answer)| format!("{answer:?}")).collect();
+    assert!(
+        said[3].contains("Conflict") && said[3].contains("2 waits for its confirm"),
+        "{said:?}"
+    );
+    assert!(said[2].contains("transaction 2 waits for a confirm, not 3"), "{said:?}");
+    assert_eq!(said[1], "Done");
+    assert!(said[0].contains("nothing waits for a confirm"), "{said:?}");
+    world.run_for(seconds(120));
+    assert_eq!(stand(&world), [15; 4], "kept, the bypass on top");
+    world.check_at_rest();
+}
+
 /// What is suggested for a device that needs a person is accepted, and what is not suggested is refused.
 #[test]
 fn only_what_would_be_accepted_is_suggested() {

@@ -157,7 +157,7 @@ impl Controller {
         let request = format!("confirm-timeout-{}", pending.txn);
         let asked = own("policy:confirm-timeout", request);
         let cause = Cause::ConfirmTimeout(pending.txn);
-        if let Ok(back) = self.way_back(pending.txn, cause) {
+        if let Ok(back) = self.led_back(pending.txn, cause) {
             self.undo(now, asked, back, actions);
         }
     }

@@ -51,7 +51,8 @@ impl Controller {
         apply: Apply,
         actions: &mut Vec<Action>,
     ) -> Answer {
-        if let Some(conflict) = self.busy(now) {
+        let on_top = apply.cause.as_ref().is_some_and(Cause::goes_on_top);
+        if let Some(conflict) = self.busy(now).filter(|_| !on_top || self.ledger.open.is_some()) {
             return conflict;
         }
         if let Some(version) = apply.version.filter(|v| *v != self.ledger.version) {
@@ -112,16 +113,19 @@ impl Controller {
     }
 
     fn confirm(&mut self, now: &Now, asked: Asked, txn: Txn, actions: &mut Vec<Action>) -> Answer {
-        match &self.ledger.pending {
-            Some(pending) if pending.txn == txn && self.drive.is_none() => {
-                self.append(Record::Confirmed { txn, asked, wall_ms: now.wall_ms }, actions);
-                Answer::Done
+        let undoes = self.ledger.open.as_ref().filter(|open| open.intent.cause.undoes());
+        let reason = match (&self.ledger.pending, undoes) {
+            (Some(pending), _) if pending.txn != txn => {
+                format!("transaction {} waits for a confirm, not {txn}", pending.txn)
             }
-            Some(pending) => Answer::Conflict {
-                reason: format!("transaction {} waits for a confirm, not {txn}", pending.txn),
-            },
-            None => Answer::Conflict { reason: "nothing waits for a confirm".into() },
-        }
+            (Some(_), Some(open)) => format!("transaction {} undoes it already", open.intent.txn),
+            (Some(_), None) => {
+                self.append(Record::Confirmed { txn, asked, wall_ms: now.wall_ms }, actions);
+                return Answer::Done;
+            }
+            (None, _) => "nothing waits for a confirm".into(),
+        };
+        Answer::Conflict { reason }
     }
 
     fn rollback(
@@ -147,8 +151,8 @@ impl Controller {
             );
             return Answer::Conflict { reason };
         }
-        let exactly = || self.way_back(txn, Cause::Rollback(txn));
-        match around.map_or_else(exactly, |around| Ok(*around)) {
+        let back = || self.led_back(txn, Cause::Rollback(txn));
+        match around.map_or_else(back, |around| Ok(*around)) {
             Err(reasons) => Answer::Refused { reasons },
             Ok(back) => self.undo(now, asked, Apply { confirm_within, ..back }, actions),
         }
@@ -170,6 +174,19 @@ impl Controller {
         broken.extend(self.ledger.found_since(txn));
         let (mode, cause, broken) = (Mode::Update, Some(cause), Some(broken));
         Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
+    }
+
+    /// Where to go when `txn`, which waits for its confirm, is undone: its [way back](Self::way_back), led
+    /// around what broke since by somebody who knows the plans. Holds until the next change.
+    pub fn lead_back_around(&mut self, txn: Txn, back: Apply) {
+        self.around = Some((txn, back));
+    }
+
+    pub(super) fn led_back(&self, txn: Txn, cause: Cause) -> Result<Apply, Vec<String>> {
+        match self.around.as_ref().filter(|(led, _)| *led == txn) {
+            Some((_, back)) => Ok(Apply { cause: Some(cause), ..back.clone() }),
+            None => self.way_back(txn, cause),
+        }
     }
 
     pub(super) fn undo(

@@ -173,6 +173,7 @@ impl Controller {
             let settled: Vec<DeviceName> = settled.cloned().collect();
             self.forget_tries(&settled);
         }
+        self.around = None;
         let wall_ms = now.wall_ms;
         self.append(Record::End { txn, result, parts, pending, wall_ms }, actions);
         actions.push(Action::Note(Note::Ended(txn, result)));

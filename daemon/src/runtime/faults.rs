@@ -234,7 +234,6 @@ impl Runtime {
         let now = self.clock.now();
         if self.config.file.policies.on_fault != OnFault::Bypass
             || self.controller.is_busy()
-            || self.controller.ledger().pending.is_some()
             || self.failed.is_some()
             || now.mono < self.bypass_not_before
         {

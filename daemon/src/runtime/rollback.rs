@@ -46,6 +46,22 @@ impl Runtime {
         Ok((back, Some(next)))
     }
 
+    /// Says to the controller where to go if what waits for its confirm is undone: around what broke since.
+    /// Where no plan leads around it, exactly back; it is bypassed then.
+    pub(super) fn lead_back(&mut self) {
+        let Some(txn) = self.controller.ledger().pending.as_ref().map(|pending| pending.txn) else {
+            return;
+        };
+        if self.controller.ledger().found_since(txn).is_empty() {
+            return;
+        }
+        let rollback = Rollback { txn, ..Rollback::default() };
+        if let Ok((back, Some(plan))) = self.way_back(&rollback) {
+            self.keep_plan(&back.plan_sha256, plan);
+            self.controller.lead_back_around(txn, back);
+        }
+    }
+
     /// Why a way back without a plan is refused: it lights slots on parts that are known to be broken.
     fn lit_on_broken(&self, back: &Apply) -> Vec<String> {
         let broken = back.broken.iter().flatten();

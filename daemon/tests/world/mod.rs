@@ -16,7 +16,7 @@ use lightloom_daemon::controller::{
 };
 use lightloom_daemon::inventory::{FibreEnd, Inventory};
 use lightloom_daemon::journal::Journal;
-use lightloom_daemon::record::{Asked, Cause, Ledger, Record, TxnResult};
+use lightloom_daemon::record::{Asked, Cause, Ledger, Past, Record, TxnResult};
 use lightloom_daemon::state::{
     DeviceName, Micros, Now, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
 };
@@ -119,6 +119,8 @@ pub struct Counts {
     pub bypasses: u64,
     /// Devices that were dead when a change was undone, and brought back afterwards.
     pub settled: u64,
+    /// Bypasses while a change waited for its confirm.
+    pub on_top: u64,
 }
 
 impl Counts {
@@ -138,6 +140,7 @@ impl Counts {
         self.cuts += other.cuts;
         self.bypasses += other.bypasses;
         self.settled += other.settled;
+        self.on_top += other.on_top;
     }
 }
 
@@ -160,6 +163,8 @@ pub struct World {
     disconnected: BTreeSet<DeviceName>,
     /// What the daemon took for a dark fibre, once each.
     pub dark: BTreeSet<(FibreEnd, FibreEnd)>,
+    /// Fibres that were bypassed while a change waited for its confirm.
+    on_top: Vec<(FibreEnd, FibreEnd)>,
     bypass_not_before: Micros,
     /// When each device last did a switch.
     pub switched_at: BTreeMap<DeviceName, Micros>,
@@ -213,6 +218,7 @@ impl World {
             lit_from: BTreeMap::new(),
             disconnected: BTreeSet::new(),
             dark: BTreeSet::new(),
+            on_top: Vec::new(),
             bypass_not_before: Micros::default(),
             switched_at: BTreeMap::new(),
             unknown_at: Vec::new(),
@@ -374,6 +380,7 @@ impl World {
         let life = self.life;
         self.note(|| format!("daemon starts, life {life}, open transaction: {was_open}"));
         self.controller = Some(controller);
+        self.lead_back();
         self.perform(actions);
         let names: Vec<DeviceName> = self.devices.keys().cloned().collect();
         for device in names {
@@ -414,6 +421,7 @@ impl World {
         let Some(controller) = &mut self.controller else { return };
         let actions = controller.handle(&self.now, event);
         self.perform(actions);
+        self.lead_back();
         self.shorten_journal();
     }
 
@@ -548,9 +556,10 @@ impl World {
     /// Bypasses what the daemon takes for dark fibres, as the real runtime does, and judges it.
     fn bypass(&mut self) {
         let Some(controller) = &self.controller else { return };
-        if controller.is_busy() || controller.ledger().pending.is_some() {
+        if controller.is_busy() {
             return;
         }
+        let waits = controller.ledger().pending.is_some();
         let dark = controller.dark_fibres();
         if dark.is_empty() {
             return;
@@ -561,6 +570,10 @@ impl World {
             return;
         }
         self.bypass_not_before = self.now.mono + Micros::from_secs(1);
+        if waits {
+            self.counts.on_top += 1;
+            self.on_top.extend(dark.iter().map(|dark| (dark.near.clone(), dark.far.clone())));
+        }
         let mut target = BTreeMap::<DeviceName, Positions>::new();
         for dark in dark {
             for (device, slot, _) in [dark.near, dark.far] {
@@ -579,6 +592,45 @@ impl World {
         let apply = Apply { target, mode, cause, ..Apply::default() };
         let (request, reply_to) = (Request::Apply(apply), ReplyTo(self.seq));
         self.handle(Event::Request { asked, request, reply_to });
+    }
+
+    /// What is undone is led around what was bypassed since, as the real runtime does with its plans.
+    fn lead_back(&mut self) {
+        let Some(controller) = &mut self.controller else { return };
+        let Some(txn) = controller.ledger().pending.as_ref().map(|pending| pending.txn) else {
+            return self.on_top.clear();
+        };
+        if self.on_top.is_empty() {
+            return;
+        }
+        let mut back =
+            controller.way_back(txn, Cause::Rollback(txn)).expect("it is in the history");
+        for (device, slot, position) in self.on_top.iter().flat_map(|(near, far)| [near, far]) {
+            let slots = back.target.get_mut(device);
+            if let Some(stood) = slots.and_then(|slots| slots.get_mut(slot))
+                && *stood == *position
+            {
+                *stood = LOOPBACK;
+            }
+        }
+        controller.lead_back_around(txn, back);
+    }
+
+    /// A change that was not confirmed is undone without lighting again what was bypassed since.
+    fn check_undone(&self) {
+        let ledger = self.controller().expect("it runs").ledger();
+        let late = |past: &Past| matches!(past.cause, Cause::ConfirmTimeout(_));
+        if !ledger.history.back().is_some_and(late) {
+            return;
+        }
+        let looks = |(device, slot, position): &FibreEnd| {
+            ledger.owned.get(device).is_some_and(|slots| at(slots, *slot) == *position)
+        };
+        for (near, far) in &self.on_top {
+            if looks(near) && looks(far) {
+                self.violated("undone around faults", &format!("{near:?} and {far:?} are lit"));
+            }
+        }
     }
 
     /// I9: no bypass takes out a fibre without a fault, unless an end of it is in attention.
@@ -695,6 +747,7 @@ impl World {
                 }
                 let last = self.controller.as_ref().and_then(|c| c.ledger().history.back());
                 let owed = last.is_some_and(|past| matches!(past.cause, Cause::Owed(_)));
+                self.check_undone();
                 self.counts.settled += u64::from(owed && result == TxnResult::Committed);
                 self.ended.push((txn, result));
             }
