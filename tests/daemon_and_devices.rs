@@ -125,6 +125,47 @@ fn with_the_policy_to_report_a_dark_fibre_is_told_and_stays() {
     });
 }
 
+/// A node dies while a plan waits for its confirm, and nobody confirms.
+#[test]
+fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_undone() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let (first, node) = (first_plan(&installed(NODES)), node_in_use());
+        let named = Part::Node(lightloom_fabric::id::NodeId((node + 5) % 12));
+        let plan = bypass::next_plan(&installed(NODES), &first, &[named], &[]).unwrap();
+        let apply = Apply {
+            target: desired::paths(&plan, &rig.config).unwrap(),
+            plan_sha256: bypass::sha256_of(&plan),
+            confirm_within: Some(Micros::from_secs(15)),
+            ..Apply::default()
+        };
+        let answer = rig.ask(Request::Apply(apply), Some(plan)).await;
+        rig.committed(&answer).await;
+        modules.fault(&format!("n{node} dead"));
+        let past = rig.bypass_of_its_own().await;
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        let pending = |runtime: &Runtime| runtime.controller.ledger().pending.is_some();
+        assert!(rig.look(pending).await, "the plan goes on to wait");
+        let undone = |runtime: &Runtime| {
+            let mut history = runtime.controller.ledger().history.iter();
+            history.find(|past| past.actor == "policy:confirm-timeout").cloned()
+        };
+        let undone = rig.find("it to be undone", undone).await;
+        assert_eq!(undone.result, TxnResult::Committed, "{:?}", undone.parts);
+        let broken = rig.look(faults).await;
+        let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
+        assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
+        // Every circuit of the plan around it stands: the ring is closed.
+        let closed = |runtime: &Runtime| {
+            let circuits = view::status(runtime).circuits;
+            (!circuits.is_empty() && circuits.iter().all(|circuit| circuit.stands)).then_some(())
+        };
+        rig.find("the ring to be closed around it", closed).await;
+    });
+}
+
 /// A plan made without the node that the daemon went around: mode safe names it and says what to do.
 #[test]
 fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
