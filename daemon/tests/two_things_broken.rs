@@ -1,7 +1,7 @@
 //! A night on which two things break at once: a change waits for its confirm, a device dies, the daemon is
 //! restarted. What can be done is done; what cannot is listed by name, and done when the device is back.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "a test")]
 
 mod world;
 
