@@ -6,7 +6,8 @@
 //!                           ├─▶ whenever the port is free: control if some waits, else data if some waits,
 //!   data  d0─d1──d2───d3──▶ ┘   else what comes first
 //! ```
-//! What has not begun by the end of the window goes into the queues ([`super::one_port`] is for all else).
+//! What waits from before goes first, straight from its queue: until it is gone the port is never idle. What has
+//! not begun by the end of the window goes into the queues ([`super::one_port`] is for all else).
 
 use std::hint::select_unpredictable;
 
@@ -16,26 +17,26 @@ use super::queueing::{CONTROL_PRIORITY, Schedule};
 use super::queues::FRAMES;
 use super::shard::{Sink, Span};
 
-/// So many packets may wait from the window before; more are left to the queues they are in.
-const MOST_CARRIED: usize = 16;
 const CONTROL: usize = CONTROL_PRIORITY as usize;
-/// One picosecond in a key.
-const TICK: u64 = 1 << 32;
-
-/// Keys of data and of control packets, in order, where some waited already: when they came, counted from one
-/// picosecond before the window (upper half; zero: they waited), and the place of the packet. Kept to reuse
-/// the memory.
-pub(crate) type Lanes = [Vec<u64>; 2];
 
 /// What a window brings for one port, data and control: each packet by its time in the window and its place,
 /// in order, ended by [`u64::MAX`].
 pub(crate) type Arrivals<'s> = [&'s [u64]; 2];
 
+/// What a port that can be done without queues has to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain {
+    /// The one priority of data.
+    class: usize,
+    /// Whether all data that comes is marked, or none.
+    marked: bool,
+}
+
 impl OnePort<'_> {
-    /// The one priority of data, if everything in a window that brings so many packets, of data and of control
+    /// Whether everything in a window of `length` picoseconds that brings so many packets, of data and of control
     /// and of these `classes` (a bit each), can be done without queues.
     #[inline(always)]
-    pub(crate) fn one_class(&self, counts: [usize; 2], classes: u16) -> Option<usize> {
+    pub(crate) fn is_plain(&self, counts: [usize; 2], classes: u16, length: u64) -> Option<Plain> {
         let plain = matches!(self.schedule, Schedule::Strict) & self.up & (*self.paused == 0);
         let simple = self.cut_through.is_none() & !self.queues.has_ramp();
         if !plain | !simple | self.sending.has_quirks() {
@@ -44,41 +45,34 @@ impl OnePort<'_> {
         let data = (classes | self.queues.occupied()) & !(1 << CONTROL);
         let class = if data == 0 { 0 } else { data.trailing_zeros() as usize };
         let alone = data & !(1 << class) == 0 && class < FRAMES;
-        (alone && self.meets_no_bound(class, counts)).then_some(class)
+        if !alone {
+            return None;
+        }
+        let marked = self.meets_no_bound(class, counts, length)?;
+        Some(Plain { class, marked })
     }
 
-    /// Does everything in `span`, which [`one_class`](Self::one_class) says can be done so.
+    /// Does everything in `span`, in which the port [is plain](Self::is_plain).
     #[inline(always)]
     pub(crate) fn advance_lanes(
         &mut self,
-        class: usize,
-        (arrivals, packets): (Arrivals, &mut Vec<Packet>),
-        (lanes, span): (&mut Lanes, Span),
+        plain: Plain,
+        (arrivals, packets): (Arrivals, &[Packet]),
+        span: Span,
         sink: &mut impl Sink,
     ) {
-        if self.queues.is_empty() {
-            let left = self.work_off::<0>(arrivals, packets, span, sink);
-            self.put_back(class, left, packets);
-            return;
+        let [data, mut control] = arrivals;
+        if !self.queues.is_empty() {
+            control = self.send_waiting(plain.class, (control, packets), span, sink);
         }
-        let known = packets.len();
-        for ((lane, class), keys) in lanes.iter_mut().zip([class, CONTROL]).zip(arrivals) {
-            lane.clear();
-            for _ in 0..self.queues.len(class) {
-                lane.push(packets.len() as u64);
-                packets.push(self.take_back(class));
-            }
-            lane.extend(keys.iter().map(|key| key.saturating_add(TICK)));
-        }
-        let lanes = [&lanes[0][..], &lanes[1][..]];
-        let left = self.work_off::<1>(lanes, packets, span, sink);
-        self.put_back(class, left, packets);
-        packets.truncate(known);
+        let left = self.work_off([data, control], packets, span, sink);
+        self.put_back(plain, left, packets);
     }
 
-    /// Whether no queue can come to a bound, nor mark, even if every packet is a long one and nothing leaves.
+    /// Whether no queue can come to a bound, even if every packet is a long one and nothing leaves, and all data
+    /// that comes is marked, or none: then which.
     #[inline(always)]
-    fn meets_no_bound(&self, class: usize, counts: [usize; 2]) -> bool {
+    fn meets_no_bound(&self, class: usize, counts: [usize; 2], length: u64) -> Option<bool> {
         let queues = &*self.queues;
         let [more, answers] = counts.map(|count| count as u64 * self.sending.longest());
         if queues.is_empty() {
@@ -86,18 +80,52 @@ impl OnePort<'_> {
             let lossless = self.store.is_lossless(class as u8);
             let held =
                 more.max(answers) <= queues.capacity || lossless && answers <= queues.capacity;
-            return held && !queues.would_mark(more);
+            return (held && !queues.would_mark(more)).then_some(false);
         }
-        let few = queues.len(class).max(queues.len(CONTROL)) <= MOST_CARRIED;
-        few & !queues.would_mark(queues.bytes(class) + more)
-            & (queues.bytes(CONTROL) + answers <= queues.capacity)
-            & self.store.surely_holds(queues, class as u8, more)
+        let held = (queues.bytes(CONTROL) + answers <= queues.capacity)
+            & self.store.surely_holds(queues, class as u8, more);
+        let marks_some = queues.would_mark(queues.bytes(class) + more);
+        let marked = marks_some && self.marks_all(class, length);
+        (held & (marked == marks_some)).then_some(marked)
     }
 
-    /// Sends what begins in `span`. Times of keys count from `EARLIER` picoseconds before it. Returns the rest of
-    /// each lane.
+    /// Whether so much data waits that it marks until the end of the window, however much leaves.
+    fn marks_all(&self, class: usize, length: u64) -> bool {
+        let left = self.queues.bytes(class).saturating_sub(self.sending.most_sent_in(length));
+        left > 0 && self.queues.would_mark(left)
+    }
+
+    /// Sends what has waited, and control packets that come meanwhile, before the end of `span`. Returns the
+    /// rest of these.
+    fn send_waiting<'k>(
+        &mut self,
+        class: usize,
+        (mut control, packets): (&'k [u64], &[Packet]),
+        span: Span,
+        sink: &mut impl Sink,
+    ) -> &'k [u64] {
+        debug_assert!(self.sending.free >= span.start, "nothing waits for a port that is free");
+        while self.sending.free < span.end && !self.queues.is_empty() {
+            let packet = if self.queues.occupied() & (1 << CONTROL) != 0 {
+                self.take_back(CONTROL)
+            } else if span.start + (control[0] >> 32) < self.sending.free {
+                let packet = packets[control[0] as u32 as usize];
+                control = &control[1..];
+                packet
+            } else {
+                self.take_back(class)
+            };
+            self.room = self.sending.room(&packet);
+            if let Some(sent) = self.sending.begin(self.sending.free, packet, false) {
+                sink.take(sent);
+            }
+        }
+        control
+    }
+
+    /// Sends what begins in `span`. Returns the rest of each lane.
     #[inline(always)]
-    fn work_off<'k, const EARLIER: u64>(
+    fn work_off<'k>(
         &mut self,
         [data, control]: Arrivals<'k>,
         packets: &[Packet],
@@ -105,8 +133,8 @@ impl OnePort<'_> {
         sink: &mut impl Sink,
     ) -> Arrivals<'k> {
         let (mut next_data, mut next_control) = (0, 0);
-        let length = span.end - span.start + EARLIER;
-        let mut free = self.sending.free.saturating_sub(span.start) + EARLIER;
+        let length = span.end - span.start;
+        let mut free = self.sending.free.saturating_sub(span.start);
         let mut last = None;
         loop {
             let (datum, answer) = (data[next_data], control[next_control]);
@@ -122,10 +150,10 @@ impl OnePort<'_> {
             next_data += usize::from(!answers);
             let packet = packets[key as u32 as usize];
             last = Some(packet);
-            if let Some(sent) = self.sending.begin(span.start + begin - EARLIER, packet, false) {
+            if let Some(sent) = self.sending.begin(span.start + begin, packet, false) {
                 sink.take(sent);
             }
-            free = self.sending.free - span.start + EARLIER;
+            free = self.sending.free - span.start;
         }
         self.room = last.map_or(self.room, |packet| self.sending.room(&packet));
         [&data[next_data..], &control[next_control..]]
@@ -140,11 +168,13 @@ impl OnePort<'_> {
 
     /// Puts what is left of each lane into its queue.
     #[inline(always)]
-    fn put_back(&mut self, class: usize, left: Arrivals, packets: &[Packet]) {
-        for (class, left) in [class, CONTROL].into_iter().zip(left) {
+    fn put_back(&mut self, plain: Plain, left: Arrivals, packets: &[Packet]) {
+        let classes = [(plain.class, plain.marked), (CONTROL, false)];
+        for ((class, marked), left) in classes.into_iter().zip(left) {
             for &key in &left[..left.len() - 1] {
-                let packet = packets[key as u32 as usize];
+                let packet = packets[key as u32 as usize].marked(marked);
                 let room = self.sending.room(&packet);
+                self.sending.mark(marked);
                 self.queues.push(class, packet, room.ingress, u64::from(room.size));
                 self.store.take_up(room);
             }

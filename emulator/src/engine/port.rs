@@ -365,6 +365,12 @@ impl Sending<'_> {
         u64::from(data.bytes.max(acknowledgement.bytes))
     }
 
+    /// The most bytes that leave in `length` picoseconds, or somewhat more.
+    pub(crate) fn most_sent_in(&self, length: u64) -> u64 {
+        let Usual { time, bytes } = self.line.usual[0];
+        (length / u64::from(time.max(1)) + 2) * u64::from(bytes)
+    }
+
     /// Whether it marks by chance or loses packets.
     #[inline(always)]
     pub(crate) fn has_quirks(&self) -> bool {

@@ -28,7 +28,6 @@ use std::ops::Range;
 
 use lightloom_fabric::units::{BitsPerSecond, SimTime};
 
-use super::lanes::Lanes;
 use super::lists::Lists;
 use super::network::LinkId;
 use super::packet::{Packet, flag};
@@ -213,7 +212,6 @@ struct Scratch {
     /// so sorting breaks ties by link. Switches with real queues have two lists a port, control packets on the
     /// second.
     by_port: Lists,
-    lanes: Lanes,
     /// By place, at a switch with real queues: the classes of what comes for the port, a bit each.
     classes: Vec<u16>,
     /// All of them.
@@ -224,9 +222,9 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Self {
-        let (arrivals, acted_on, sent, came, all, lanes, classes) = Default::default();
+        let (arrivals, acted_on, sent, came, all, classes) = Default::default();
         let by_port = Lists::new(0);
-        Self { arrivals, acted_on, sent, came, by_port, lanes, classes, all, touched: 0 }
+        Self { arrivals, acted_on, sent, came, by_port, classes, all, touched: 0 }
     }
 
     /// Puts the arrivals in order of time; those of one instant stay as they are.

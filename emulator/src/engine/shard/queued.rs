@@ -95,7 +95,7 @@ impl<P: Probe> Shard<P> {
         (span, wires): (Span, Range<usize>),
         switch: &mut Switch,
     ) {
-        let Scratch { arrivals, by_port, lanes, classes, all, .. } = &mut self.scratch;
+        let Scratch { arrivals, by_port, classes, all, .. } = &mut self.scratch;
         let list = 2 * place as usize;
         let counts = [list, list + 1].map(|list| by_port.len(list));
         let classes = std::mem::take(&mut classes[place as usize]);
@@ -105,10 +105,10 @@ impl<P: Probe> Shard<P> {
         let cut_through = cut_through(shared, &self.wire_rates[wires]);
         let how = (shared.header_bytes, cut_through);
         let mut one = switch.one_port(place, how, (port, count));
-        if let Some(class) = one.one_class(counts, classes) {
+        if let Some(plain) = one.is_plain(counts, classes, span.end - span.start) {
             let keys = by_port.take_two_in_order(list);
             send_through!(exit, span.start, most, |sink| {
-                one.advance_lanes(class, (keys, arrivals), (lanes, span), sink);
+                one.advance_lanes(plain, (keys, arrivals), span, sink);
             });
         } else {
             by_port.append_to(list, all);
