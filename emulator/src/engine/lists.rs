@@ -56,6 +56,12 @@ impl Lists {
         self.lengths[list] as usize
     }
 
+    /// The keys of a list, in no order.
+    #[inline(always)]
+    pub(crate) fn keys(&self, list: usize) -> &[u64] {
+        &self.keys[list * self.stride..][..self.lengths[list] as usize]
+    }
+
     /// The keys of a list and of the one after it, each in order and followed by [`u64::MAX`]. Both are empty
     /// afterwards.
     #[inline(always)]
@@ -96,6 +102,7 @@ fn sort(keys: &mut [u64], length: usize) {
     match length {
         0 | 1 => {}
         2 => (keys[0], keys[1]) = in_order(keys[0], keys[1]),
+        _ if keys[..length].is_sorted() => {}
         3..=4 => sort_4(keys, length),
         5..=8 => sort_8(keys, length),
         9..=16 => sort_16(keys, length),

@@ -23,6 +23,8 @@ struct Class {
 pub(super) struct Queues {
     /// By class, one bit: something waits.
     occupied: u16,
+    /// How many packets wait in all classes.
+    waiting: u32,
     /// Weighted schedule: whose turn it is, and whether it has got its share for this turn.
     turn: u8,
     granted: bool,
@@ -40,7 +42,7 @@ impl Queues {
     pub(super) fn new(capacity: u64, mark_from: u64, ramp: Option<Ramp>) -> Self {
         let ramp = ramp.map(Box::new);
         let (classes, granted, turn) = (Default::default(), false, 0);
-        Self { occupied: 0, turn, granted, capacity, mark_from, ramp, seen: 0, classes }
+        Self { occupied: 0, waiting: 0, turn, granted, capacity, mark_from, ramp, seen: 0, classes }
     }
 
     #[inline]
@@ -85,12 +87,6 @@ impl Queues {
         self.occupied
     }
 
-    /// How many packets wait in a class.
-    #[inline]
-    pub(super) fn len(&self, class: usize) -> usize {
-        self.classes[class].queue.len()
-    }
-
     /// What waits in a class, in bytes.
     #[inline]
     pub(super) fn bytes(&self, class: usize) -> u64 {
@@ -102,8 +98,10 @@ impl Queues {
         self.classes.iter().map(|class| class.bytes).sum()
     }
 
+    /// How many packets wait in all classes.
+    #[inline]
     pub(super) fn packets(&self) -> usize {
-        self.classes.iter().map(|class| class.queue.len()).sum()
+        self.waiting as usize
     }
 
     /// What waits in a class, the next one first, each with the place it came in by.
@@ -117,6 +115,7 @@ impl Queues {
         let queue = &mut self.classes[class];
         queue.queue.push(packet.at(u64::from(ingress)));
         queue.bytes += bytes;
+        self.waiting += 1;
         self.occupied |= 1 << class;
     }
 
@@ -140,6 +139,7 @@ impl Queues {
         };
         let queue = &mut self.classes[class];
         let packet = queue.queue.pop()?;
+        self.waiting -= 1;
         if queue.queue.len() == 0 {
             self.occupied &= !(1 << class);
         }
@@ -153,6 +153,7 @@ impl Queues {
     pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
         let queue = &mut self.classes[class];
         let packet = queue.queue.pop().expect("something waits");
+        self.waiting -= 1;
         queue.bytes -= size(&packet);
         if queue.queue.len() == 0 {
             self.occupied &= !(1 << class);
@@ -195,6 +196,6 @@ impl Queues {
             class.queue.clear();
             (class.bytes, class.deficit) = (0, 0);
         }
-        (self.occupied, self.turn, self.granted) = (0, 0, false);
+        (self.occupied, self.waiting, self.turn, self.granted) = (0, 0, 0, false);
     }
 }

@@ -212,8 +212,6 @@ struct Scratch {
     /// so sorting breaks ties by link. Switches with real queues have two lists a port, control packets on the
     /// second.
     by_port: Lists,
-    /// By place, at a switch with real queues: the classes of what comes for the port, a bit each.
-    classes: Vec<u16>,
     /// All of them.
     all: Vec<u64>,
     /// What [`touch`] read, kept so that it is read.
@@ -222,9 +220,9 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Self {
-        let (arrivals, acted_on, sent, came, all, classes) = Default::default();
+        let (arrivals, acted_on, sent, came, all) = Default::default();
         let by_port = Lists::new(0);
-        Self { arrivals, acted_on, sent, came, by_port, classes, all, touched: 0 }
+        Self { arrivals, acted_on, sent, came, by_port, all, touched: 0 }
     }
 
     /// Puts the arrivals in order of time; those of one instant stay as they are.
@@ -269,7 +267,6 @@ impl<P: Probe> Shard<P> {
     pub(crate) fn settle(&mut self) {
         let widest = self.vertices.iter().map(|vertex| vertex.ports().len()).max().unwrap_or(0);
         self.scratch.by_port = Lists::new(2 * widest);
-        self.scratch.classes.resize(widest, 0);
         self.scratch.sent.resize(widest, Vec::new());
         self.due = vec![u64::MAX; self.vertices.len()];
         self.hosts.resize_with(self.vertices.len(), Host::default);

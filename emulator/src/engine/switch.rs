@@ -180,8 +180,7 @@ impl Switch {
     /// Packets that wait at `place`.
     #[inline(always)]
     pub(crate) fn waiting_at(&self, place: u32) -> usize {
-        let queues = &self.ports[place as usize];
-        if queues.is_empty() { 0 } else { queues.packets() }
+        self.ports[place as usize].packets()
     }
 
     /// When the port at `place` next does something of its own, while nobody has been asked to pause;

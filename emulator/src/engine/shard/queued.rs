@@ -1,7 +1,7 @@
 //! Switches with real queues: each port on its own while nothing that ports share can matter, otherwise
 //! arrivals and ends of transmissions of all ports in order of time.
 
-use std::hint::select_unpredictable;
+use std::hint::cold_path;
 use std::ops::Range;
 
 use lightloom_fabric::units::{BitsPerSecond, Bytes};
@@ -14,7 +14,6 @@ use super::{
 use crate::engine::one_port::CutThrough;
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
-use crate::engine::queueing::CONTROL_PRIORITY;
 use crate::engine::queues::FRAMES;
 use crate::engine::switch::{Outlet, Switch};
 use crate::engine::switching::Switching;
@@ -27,12 +26,13 @@ impl<P: Probe> Shard<P> {
         span: Span,
         mut switch: Box<Switch>,
     ) {
-        let mut due = self.sort_out(shared, index, span);
+        let (mut due, classes) = self.sort_out(shared, index, span);
         let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
         if !shared.chooses && switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports) {
-                if self.scratch.classes[place as usize] != 0 || switch.has_work(place, span.end) {
-                    self.advance_port(shared, (place, port), (span, wires.clone()), &mut switch);
+                if self.scratch.has_listed(place) || switch.has_work(place, span.end) {
+                    let at = (place, port, classes);
+                    self.advance_port(shared, at, (span, wires.clone()), &mut switch);
                 }
                 due = due.min(switch.due_at(place, self.ports[port].paused));
             }
@@ -44,26 +44,26 @@ impl<P: Probe> Shard<P> {
         self.switches[index] = Some(switch);
     }
 
-    /// Lists the arrivals of the window by port. Returns when the next one comes after it.
-    fn sort_out(&mut self, shared: &Shared, index: usize, span: Span) -> u64 {
+    /// Lists the arrivals of the window by port. Returns when the next one comes after it, and the classes of
+    /// what is no control packet, a bit each.
+    fn sort_out(&mut self, shared: &Shared, index: usize, span: Span) -> (u64, u16) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
-        let Scratch { arrivals, came, by_port, classes, .. } = &mut self.scratch;
+        let Scratch { arrivals, came, by_port, .. } = &mut self.scratch;
         came.clear();
         let (mut due, length) = (u64::MAX, span.end - span.start);
-        let (short, mut count) = (shared.acknowledgement_bytes, 0);
+        let (short, mut count, mut classes) = (shared.acknowledgement_bytes, 0, 0);
         for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
             let most = count + wire.queue.len();
             by_port.make_room(most);
             arrivals.resize(arrivals.len().max(most), Packet::default());
-            let mut bytes = 0;
+            let (before, mut bytes) = (count, 0);
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
                 let is_control = packet.is_control();
-                let mut class =
-                    select_unpredictable(is_control, CONTROL_PRIORITY, packet.data_priority());
                 let port = if packet.is_pause_frame() {
+                    cold_path();
                     self.ends.delivered += 1;
-                    class = FRAMES as u8;
+                    classes |= 1 << FRAMES;
                     packet.cursor()
                 } else {
                     let at = span.start + offset;
@@ -74,31 +74,31 @@ impl<P: Probe> Shard<P> {
                 let place =
                     if port & CHOICE == 0 { (port - vertex.first_port) as usize } else { 0 };
                 by_port.push(2 * place + usize::from(is_control), offset << 32 | count as u64);
-                classes[place] |= 1 << class;
+                classes |= u16::from(!is_control) << packet.data_priority();
                 arrivals[count] = packet.advanced().came_by(ingress);
-                let size = select_unpredictable(packet.is_acknowledgement(), short, packet.extra());
-                bytes += u64::from(size);
+                bytes += u64::from(packet.extra());
                 count += 1;
             });
             due = due.min(next);
-            came.push(bytes);
+            // Acknowledgements bear something else than their size: a little too much.
+            came.push(bytes + (count - before) as u64 * u64::from(short));
         }
         self.worked += count as u64;
-        due
+        (due, classes)
     }
 
     /// Works off one port, whatever the others do.
     fn advance_port(
         &mut self,
         shared: &Shared,
-        (place, port): (u32, usize),
+        (place, port, classes): (u32, usize, u16),
         (span, wires): (Span, Range<usize>),
         switch: &mut Switch,
     ) {
-        let Scratch { arrivals, by_port, classes, all, .. } = &mut self.scratch;
+        let classes = self.scratch.classes_at(place, classes);
+        let Scratch { arrivals, by_port, all, .. } = &mut self.scratch;
         let list = 2 * place as usize;
         let counts = [list, list + 1].map(|list| by_port.len(list));
-        let classes = std::mem::take(&mut classes[place as usize]);
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
         let most = counts[0] + counts[1] + switch.waiting_at(place);
         let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
@@ -128,7 +128,6 @@ impl<P: Probe> Shard<P> {
         for place in 0..self.vertices[index].ports().len() {
             self.scratch.by_port.append_to(2 * place, &mut keys);
             self.scratch.by_port.append_to(2 * place + 1, &mut keys);
-            self.scratch.classes[place] = 0;
         }
         keys.sort_unstable();
         let mut arrivals = keys.iter().map(|key| (span.start + (key >> 32), *key as u32 as usize));
@@ -211,6 +210,30 @@ impl<P: Probe> Shard<P> {
         let due = &mut self.due[vertex as usize];
         *due = (*due).min(switch.next_due(&self.ports[ports], now));
         self.switches[vertex as usize] = Some(switch);
+    }
+}
+
+impl Scratch {
+    /// Whether something is listed for the port at `place`.
+    #[inline(always)]
+    fn has_listed(&self, place: u32) -> bool {
+        let list = 2 * place as usize;
+        !self.by_port.is_empty(list) || !self.by_port.is_empty(list + 1)
+    }
+
+    /// The classes of what is listed for the port at `place` and is no control packet, a bit each; all that is
+    /// listed is of `classes`.
+    #[inline(always)]
+    fn classes_at(&self, place: u32, classes: u16) -> u16 {
+        let keys = self.by_port.keys(2 * place as usize);
+        if keys.is_empty() || classes.is_power_of_two() {
+            return if keys.is_empty() { 0 } else { classes };
+        }
+        let class = |key: &u64| {
+            let packet = &self.arrivals[*key as u32 as usize];
+            1 << if packet.is_pause_frame() { FRAMES as u8 } else { packet.data_priority() }
+        };
+        keys.iter().map(class).fold(0, |classes, class| classes | class)
     }
 }
 
