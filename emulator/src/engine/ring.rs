@@ -80,6 +80,14 @@ impl Ring {
         next
     }
 
+    /// The packets, first in first out, in the two stretches of memory where they lie.
+    #[inline(always)]
+    pub(crate) fn stretches(&self) -> [&[Packet]; 2] {
+        let (begun, rest) = self.slots.split_at(self.head as usize);
+        let turned = self.len().saturating_sub(rest.len());
+        [&rest[..self.len() - turned], &begun[..turned]]
+    }
+
     /// Forgets the first `count` packets.
     #[inline(always)]
     pub(crate) fn forget(&mut self, count: usize) {
@@ -170,6 +178,7 @@ mod tests {
                 let first = tail.close();
                 prop_assert_eq!(first.as_ref(), many.first());
                 prop_assert!(ring.iter().eq(model.iter()));
+                prop_assert!(ring.stretches().into_iter().flatten().eq(model.iter()));
                 prop_assert_eq!(ring.pop(), model.pop_front());
                 let gone = popped.min(model.len());
                 ring.forget(gone);

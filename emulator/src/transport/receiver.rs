@@ -60,7 +60,7 @@ impl Receiver {
 
     /// Takes a data packet. Returns its acknowledgement, without time, and whether it completed
     /// a message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn data(&mut self, packet: &Packet) -> (Packet, bool) {
         let mut flags = flag::ACKNOWLEDGEMENT;
         if packet.has(flag::TRIMMED) {

@@ -183,7 +183,7 @@ impl Sender {
     }
 
     /// The packet as it leaves, on the path whose turn it is.
-    #[inline]
+    #[inline(always)]
     fn outgoing(&mut self, now: u64, sequence: u32, wire_bytes: u16, resent: bool) -> Outgoing {
         if let Some(controller) = &mut self.controller {
             controller.sent(now, sequence, wire_bytes);
@@ -242,7 +242,7 @@ impl Sender {
     }
 
     /// Takes an acknowledgement that arrives at `now`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn acknowledged(&mut self, packet: &Packet, now: u64) {
         if self.is_done() {
             return;

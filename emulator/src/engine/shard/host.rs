@@ -4,15 +4,24 @@ use std::cmp::Reverse;
 
 use super::interfaces::Many;
 use super::stack::Stack;
-use super::{DELIVER, Exit, Probe, Scratch, Shard, Shared, Sink, Span, seen, send_through, touch};
+use super::{
+    DELIVER, Exit, Probe, Scratch, Shard, Shared, Sink, Span, Wire, seen, send_through, touch,
+};
 use crate::engine::packet::Packet;
 
 impl<P: Probe> Shard<P> {
     pub(super) fn advance_host(&mut self, shared: &Shared, index: usize, span: Span) {
-        self.collect_in_order(shared, index, span);
         let vertex = self.vertices[index];
         let ports = vertex.ports();
+        let straight = self.comes_straight(shared, index, span);
+        if straight.is_none() {
+            self.collect_in_order(shared, index, span);
+        }
         let Scratch { arrivals, sent, .. } = &mut self.scratch;
+        let arrivals = match straight {
+            Some(wire) => self.wires[wire].queue.stretches(),
+            None => [&arrivals[..], &[]],
+        };
         let many = Many {
             first_port: vertex.first_port,
             ports: &mut self.ports[ports.clone()],
@@ -31,9 +40,13 @@ impl<P: Probe> Shard<P> {
             ends: &mut self.ends,
             probe: &mut self.probe,
         };
-        match many.into_one() {
+        let taken = match many.into_one() {
             Ok(one) => stack.over(one).work_off(arrivals, span),
             Err(many) => stack.over(many).work_off(arrivals, span),
+        };
+        self.worked += taken as u64;
+        if let Some(wire) = straight {
+            self.wires[wire].queue.forget(taken);
         }
         self.set_host_due(index, span.start);
         for (port, sent) in self.ports[ports].iter().zip(&mut self.scratch.sent) {
@@ -45,6 +58,24 @@ impl<P: Probe> Shard<P> {
                     .for_each(|packet| sink.take(packet)));
             }
         }
+    }
+
+    /// The wire from which all that a host acts on can be read as it comes: the only one, and the host does not
+    /// let packets wait.
+    fn comes_straight(&mut self, shared: &Shared, index: usize, span: Span) -> Option<usize> {
+        let wires = self.vertices[index].wires();
+        if wires.len() != 1 || shared.host_delay > 0 {
+            return None;
+        }
+        self.scratch.touched ^= touch(&self.wires[wires.clone()]);
+        let Wire { queue, link, .. } = &self.wires[wires.start];
+        let due = queue.iter().map(|packet| (packet, span.start + packet.after(span.start)));
+        for (packet, at) in due.take_while(|(_, at)| *at < span.end) {
+            if !packet.is_pause_frame() {
+                self.probe.arrived(seen(packet, at, *link, shared.acknowledgement_bytes));
+            }
+        }
+        Some(wires.start)
     }
 
     /// Lists the arrivals of the window in order.
@@ -66,7 +97,6 @@ impl<P: Probe> Shard<P> {
             });
             sources += usize::from(arrivals.len() > before);
         }
-        self.worked += arrivals.len() as u64;
         if sources > 1 {
             self.scratch.put_in_order(span.start);
         }

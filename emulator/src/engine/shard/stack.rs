@@ -33,20 +33,23 @@ impl<'s, P> Stack<'s, P, ()> {
 }
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
-    /// Does everything that happens in `span`, in which `arrivals` come, in order.
-    pub(super) fn work_off(mut self, arrivals: &[Packet], span: Span) {
-        let mut arrivals = arrivals.iter();
-        let mut next = arrivals.next();
+    /// Does everything that happens in `span`, in which some of `arrivals` come, in order, those of the first
+    /// stretch before those of the second. Returns how many that are.
+    pub(super) fn work_off(mut self, [first, second]: [&[Packet]; 2], span: Span) -> usize {
+        let mut arrivals = first.iter().chain(second);
+        let (mut next, mut taken) = (arrivals.next(), 0);
         loop {
             let arrival = next.map_or(u64::MAX, |packet| span.start + packet.after(span.start));
             let start = self.host.next_start();
             let own = start.min(self.host.timer_due).min(self.host.pull_due);
             if arrival.min(own) >= span.end {
-                return;
+                return taken;
             }
             if arrival <= own && arrival < start {
-                let Some(packet) = std::mem::replace(&mut next, arrivals.next()) else { return };
+                let Some(packet) = next else { return taken };
                 self.arrive(*packet, arrival);
+                next = arrivals.next();
+                taken += 1;
             } else if start == own {
                 self.start_flow();
             } else if self.host.timer_due == own {
