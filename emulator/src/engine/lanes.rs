@@ -160,6 +160,7 @@ impl OnePort<'_> {
     }
 
     /// The first packet that waits in `class`, with the place it came in by.
+    #[inline]
     fn take_back(&mut self, class: usize) -> Packet {
         let packet = self.queues.pull(class, |packet| self.sending.size(packet));
         self.store.give_back(self.sending.room(&packet));

@@ -150,6 +150,7 @@ impl Queues {
     }
 
     /// The first packet that waits in `class`, in which something does, whosever turn it is.
+    #[inline]
     pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
         let queue = &mut self.classes[class];
         let packet = queue.queue.pop().expect("something waits");

@@ -1,7 +1,6 @@
 //! Switches with real queues: each port on its own while nothing that ports share can matter, otherwise
 //! arrivals and ends of transmissions of all ports in order of time.
 
-use std::hint::cold_path;
 use std::ops::Range;
 
 use lightloom_fabric::units::{BitsPerSecond, Bytes};
@@ -61,9 +60,8 @@ impl<P: Probe> Shard<P> {
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
                 let is_control = packet.is_control();
                 let port = if packet.is_pause_frame() {
-                    cold_path();
-                    self.ends.delivered += 1;
                     classes |= 1 << FRAMES;
+                    frame_delivered(&mut self.ends);
                     packet.cursor()
                 } else {
                     let at = span.start + offset;
@@ -130,6 +128,9 @@ impl<P: Probe> Shard<P> {
             self.scratch.by_port.append_to(2 * place + 1, &mut keys);
         }
         keys.sort_unstable();
+        let packets = std::mem::take(&mut self.scratch.arrivals);
+        let first = self.vertices[index].first_port;
+        let mut outlet = self.outlet(shared, index);
         let mut arrivals = keys.iter().map(|key| (span.start + (key >> 32), *key as u32 as usize));
         let mut next = arrivals.next();
         switch.begin_together(span.start);
@@ -140,29 +141,29 @@ impl<P: Probe> Shard<P> {
                 break;
             }
             if end <= arrival {
-                switch.end_next(&mut self.outlet(shared, index));
+                switch.end_next(&mut outlet);
                 continue;
             }
             let Some((now, at)) = std::mem::replace(&mut next, arrivals.next()) else { break };
-            let packet = self.scratch.arrivals[at];
-            let first = self.vertices[index].first_port;
+            let packet = packets[at];
             if packet.is_pause_frame() {
-                let port = packet.cursor() - 1;
-                if self.ports[port as usize].obey(&packet) {
-                    switch.send_next(port - first, now, &mut self.outlet(shared, index));
+                let place = packet.cursor() - 1 - first;
+                if outlet.port(place).0.obey(&packet) {
+                    switch.send_next(place, now, &mut outlet);
                 }
             } else {
                 let packet = packet.led_to(packet.cursor() - 1);
                 let (port, packet) = step(&shared.routes, packet, |port| {
-                    let at = &self.ports[port as usize];
+                    let at = &outlet.ports[(port - first) as usize];
                     at.up.then(|| at.time_for(switch.holds(port - first)))
                 });
-                switch.enqueue(port - first, now, packet, &mut self.outlet(shared, index));
+                switch.enqueue(port - first, now, packet, &mut outlet);
             }
         }
         switch.end_together();
         keys.clear();
         self.scratch.all = keys;
+        self.scratch.arrivals = packets;
     }
 
     /// The ports of a vertex, for its queues.
@@ -211,6 +212,12 @@ impl<P: Probe> Shard<P> {
         *due = (*due).min(switch.next_due(&self.ports[ports], now));
         self.switches[vertex as usize] = Some(switch);
     }
+}
+
+/// Pauses are seldom: the loop over packets does not count on them.
+#[cold]
+fn frame_delivered(ends: &mut EndCount) {
+    ends.delivered += 1;
 }
 
 impl Scratch {
