@@ -64,8 +64,9 @@ pub use transport_file::TransportFile;
 
 use crate::capture::Watch;
 use crate::collective::{self, CollectiveError, Directions};
-use crate::engine::{EngineError, NetworkError};
+use crate::engine::{EngineError, NetworkError, VertexId};
 use crate::steady::{Difference, Islands};
+use crate::traffic::{TrafficError, Workload};
 use crate::transport::{Balance, Transport};
 
 /// A run to be made.
@@ -83,6 +84,8 @@ pub struct Scenario {
     pub broken_by: Option<TraceDay>,
     /// What every job does, in order.
     pub collectives: Vec<Collective>,
+    /// What runs beside them on the data-centre network.
+    pub workloads: Vec<Workload>,
     /// What breaks during the run, as far as the seed lets it.
     pub faults: Vec<Fault>,
     /// Days of a fault trace, as more of what breaks.
@@ -227,6 +230,9 @@ pub enum ScenarioError {
     /// A collective that cannot be laid out.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+    /// What runs beside the rings cannot be run.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
     /// A target that does not exist.
     #[error(transparent)]
     Target(#[from] TargetError),
@@ -265,6 +271,16 @@ impl Start {
     #[must_use]
     pub fn groups(&self) -> usize {
         self.layout.groups.iter().filter(|group| group.job.is_some()).count()
+    }
+
+    /// What runs beside the rings, on the nodes that work.
+    fn workloads(&self, fabric: &Fabric, scenario: &Scenario) -> Vec<Workload> {
+        // GPUs are the first vertices of the network, in order.
+        let node = |host: &VertexId| NodeId(host.0 / u32::from(fabric.hbd.gpus_per_node()));
+        let works = |host: &VertexId| !self.faults.nodes.contains(&node(host));
+        let mut workloads = scenario.workloads.clone();
+        workloads.iter_mut().for_each(|workload| workload.hosts.retain(works));
+        workloads
     }
 }
 
@@ -446,6 +462,8 @@ impl Settings {
         let hits = |what: fn(&Effect) -> bool| strikes.iter().any(|strike| what(&strike.effect));
         if scenario.collectives.iter().any(|one| one.kind.is_between_groups()) {
             Some("collectives between groups share links")
+        } else if !scenario.workloads.is_empty() {
+            Some("traffic on the data-centre network shares links")
         } else if hits(|effect| matches!(effect, Effect::BitErrors(_))) {
             Some("bit errors are drawn for each link by itself")
         } else if hits(|effect| matches!(effect, Effect::PauseStorm(_))) {
@@ -483,7 +501,9 @@ pub fn run_from(
     judge::require_groups(scenario, &start.layout)?;
     let sharing = settings.sharing(scenario, &start.strikes)?;
     let Settings { threads, watch, .. } = settings;
+    let workloads = start.workloads(fabric, scenario);
     let begin = |strikes, watch| story::Beginning {
+        workloads: &workloads,
         sharing,
         strikes,
         faults: start.faults.clone(),
@@ -500,7 +520,8 @@ pub fn run_from(
     } else {
         Some(story::tell(fabric, scenario, begin(&[], Watch::default()), progress)?)
     };
-    let run = judge::Run { fabric, scenario, strikes: &start.strikes, threads };
+    let strikes = &start.strikes;
+    let run = judge::Run { fabric, scenario, workloads: &workloads, strikes, threads };
     Ok(judge::finish(&run, told, undisturbed))
 }
 

@@ -9,9 +9,11 @@
 //! the same document as that of a scenario on a fabric.
 
 mod circuits;
-mod file;
+pub(crate) mod felt;
+pub(crate) mod file;
 mod flow_file;
 mod flow_sizes;
+pub(crate) mod jobs;
 mod network;
 mod spot;
 mod story;

@@ -7,7 +7,7 @@ use lightloom_emulator::capture::{
     Slice, Tap, Track, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
 };
 use lightloom_emulator::engine::{Arrival, Engine, LinkId, PortCount, VertexId};
-use lightloom_emulator::scenario::{FaultResult, Installed, Outcome as Run, Target};
+use lightloom_emulator::scenario::{FaultResult, Installed, Kind, Outcome as Run, Target};
 use lightloom_emulator::traffic::Plant;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::units::SimTime;
@@ -142,10 +142,11 @@ fn tracks(
 fn group_tracks(result: &Run) -> Vec<Track> {
     let mut tracks: Vec<Track> = Vec::new();
     for collective in &result.collectives {
-        let group = match (collective.group, result.groups.is_empty()) {
-            (Some(group), _) => group.to_string(),
-            (None, false) => "all groups".to_owned(),
-            (None, true) => collective.name.clone(),
+        let between_groups = Kind::DataParallelAllReduce.name();
+        let group = match collective.group {
+            Some(group) => group.to_string(),
+            None if collective.kind == between_groups => "all groups".to_owned(),
+            None => collective.name.clone(),
         };
         if tracks.last().is_none_or(|track| track.name != group) {
             tracks.push(Track { process: "groups", name: group, slices: Vec::new() });

@@ -232,7 +232,7 @@ fn collectives(result: &Run) -> String {
 
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     let mut text = format!("\nfault: {fault}\n");
-    if fault.traffic.is_some() {
+    if result.groups.is_empty() {
         return text;
     }
     let all: BTreeSet<_> = result.collectives.iter().filter_map(|c| c.group).collect();

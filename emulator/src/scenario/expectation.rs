@@ -5,6 +5,8 @@
 //!   restored within 5ms           every fault is healed so soon after it struck
 //!   completes within 20ms         every collective is done by then
 //!   group g3 unaffected           its completion times are those of the run without faults
+//!   workload bulk unaffected      its flows end as in the run without faults
+//!   workload bulk completes within 2ms   it is done by then
 //!   no drops on priority 3        no packet of that priority found a queue full; `no drops`: none at all
 //!   no deadlock                   no ports pause each other in a circle
 //! ```
@@ -44,6 +46,13 @@ pub enum Expectation {
     NoDeadlock,
     /// Flows of a workload end as in the run without faults, to the picosecond.
     WorkloadUnaffected(String),
+    /// A workload, with all of its repetitions, ends by this time after the start of the run.
+    WorkloadCompletes {
+        /// Its name.
+        name: String,
+        /// The time.
+        within: Picoseconds,
+    },
 }
 
 macro_rules! figures {
@@ -189,7 +198,8 @@ pub enum ExpectationError {
     /// None of the known forms.
     #[error(
         "`{0}` is no expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME`, \
-         `group gN unaffected`, `workload NAME unaffected`, `no drops`, `no drops on priority N` or `no deadlock`"
+         `group gN unaffected`, `workload NAME unaffected`, `workload NAME completes within TIME`, `no drops`, `no drops on priority N` or \
+         `no deadlock`"
     )]
     Form(String),
     /// Unknown figure.
@@ -218,6 +228,17 @@ fn known_figures() -> String {
     names.join(", ")
 }
 
+impl Expectation {
+    /// The workload that it is about.
+    #[must_use]
+    pub fn workload(&self) -> Option<&str> {
+        match self {
+            Self::WorkloadUnaffected(name) | Self::WorkloadCompletes { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+}
+
 impl FromStr for Expectation {
     type Err = ExpectationError;
     fn from_str(text: &str) -> Result<Self, ExpectationError> {
@@ -236,6 +257,9 @@ impl FromStr for Expectation {
             }
             ["workload", name @ .., "unaffected"] if !name.is_empty() => {
                 Ok(Self::WorkloadUnaffected(name.join(" ")))
+            }
+            ["workload", name @ .., "completes", "within", span] if !name.is_empty() => {
+                Ok(Self::WorkloadCompletes { name: name.join(" "), within: time(span)? })
             }
             ["no", "deadlock"] => Ok(Self::NoDeadlock),
             ["no", "drops"] => Ok(Self::NoDrops { priority: None }),
@@ -279,6 +303,9 @@ impl fmt::Display for Expectation {
             }
             Self::NoDeadlock => f.write_str("no deadlock"),
             Self::WorkloadUnaffected(name) => write!(f, "workload {name} unaffected"),
+            Self::WorkloadCompletes { name, within } => {
+                write!(f, "workload {name} completes within {within}")
+            }
         }
     }
 }
@@ -294,6 +321,8 @@ mod tests {
             "drops == 0",
             "group g3 unaffected",
             "restored within 5 ms",
+            "workload all of it unaffected",
+            "workload all of it completes within 5 ms",
             "no drops",
             "no drops on priority 3",
             "no deadlock",

@@ -151,18 +151,3 @@ impl Ground<'_> {
         Some((message, "write a bound that some runs keep and others do not".to_owned()))
     }
 }
-
-/// Refuses sentences about workloads, which a scenario on a fabric does not have.
-pub(super) fn refuse_workloads(raw: &[String], check: &mut Check<'_>) {
-    for (index, sentence) in raw.iter().enumerate() {
-        if let Ok(Expectation::WorkloadUnaffected(_)) = sentence.parse() {
-            check
-                .error(
-                    codes::NO_SUCH_THING,
-                    &format!("/expect/{index}"),
-                    "a scenario on a fabric has groups, not workloads",
-                )
-                .help("write `group g3 unaffected`");
-        }
-    }
-}

@@ -10,15 +10,17 @@ use lightloom_fabric::units::{Bytes, Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::expectation_file::{Breaks, Ground, lower_expectations, refuse_workloads};
+use super::expectation_file::{Breaks, Ground, lower_expectations};
 use super::fault_file::{FaultFile, lower_faults};
 use super::neighbours::{Neighbour, Neighbours, ReadNeighbour};
 use super::replay_file::{ReplayFile, TraceDayFile, lower_day, lower_replay};
 use super::switches::{SwitchesFile, lower_switches};
 use super::transport_file::{TransportFile, lower_transport};
-use super::{Collective, Control, Expectation, Fault, Kind, Scenario, Target, plan};
+use super::{Collective, Control, Expectation, Fault, Kind, Scenario, Switches, Target, plan};
 use crate::collective::Directions;
 use crate::engine::LinkSpec;
+use crate::traffic::file::workload::{self, WorkloadFile, refuse_sentences};
+use crate::traffic::{Plant, Workload};
 
 /// The mistakes that only scenario and fault files can have.
 pub mod codes {
@@ -80,6 +82,10 @@ pub struct ScenarioFile {
     /// What every job does, in this order: a group goes on to the next collective when it is done
     /// with one, and a collective between groups waits for all of them.
     pub collectives: Vec<CollectiveFile>,
+    /// What runs beside the rings on the data-centre network, between GPUs `n4/g2` or nodes `n4`: each begins when
+    /// what it waits for is done. Hosts that are broken from the start take no part.
+    #[serde(default)]
+    pub traffic: Vec<WorkloadFile>,
     /// What breaks during the run, and when.
     #[serde(default)]
     pub faults: Vec<FaultFile>,
@@ -204,6 +210,7 @@ fn lower(
     let cable = fabric.as_ref().map(|f| LinkSpec::new(f.dcn.link_rate, f.dcn.link_latency));
     let switches = lower_switches(&raw.switches, cable.as_ref(), transport.packet(), check);
     let collectives = lower_collectives(&raw.collectives, check);
+    let workloads = lower_traffic(&raw, fabric.as_ref(), &switches, check, neighbours);
     let mut faults = lower_faults(&raw.faults, fabric.as_ref(), Some(&switches), check);
     faults.extend(faults_beside(&raw, fabric.as_ref(), check, neighbours));
     let broken_by = raw.broken_by.as_ref().and_then(|day| lower_day(day, check, neighbours));
@@ -215,10 +222,11 @@ fn lower(
             .iter()
             .filter(|collective| collective.kind.is_between_groups())
             .map(|collective| collective.priority)
+            .chain(workloads.iter().flat_map(Workload::priorities))
             .collect(),
     };
     let expectations = lower_expectations(&raw.expect, Some(&ground), check);
-    refuse_workloads(&raw.expect, check);
+    refuse_sentences(&raw.expect, &raw.traffic, check);
     let broken = fabric.as_ref().map(|fabric| existing(&raw.broken, fabric, check));
     let failed = neighbours.have_errors();
     let scenario = Scenario {
@@ -228,6 +236,7 @@ fn lower(
         broken: broken.unwrap_or_default(),
         broken_by,
         collectives,
+        workloads,
         faults,
         replay,
         control: Control {
@@ -245,6 +254,25 @@ fn lower(
     let fabric = fabric?;
     require_plan(&fabric, &scenario, &raw.expect, check);
     (!check.has_errors() && !failed).then_some(Loaded { fabric, scenario })
+}
+
+/// What runs beside the rings.
+fn lower_traffic(
+    raw: &ScenarioFile,
+    fabric: Option<&Fabric>,
+    switches: &Switches,
+    check: &mut Check<'_>,
+    neighbours: &mut Neighbours<'_, '_>,
+) -> Vec<Workload> {
+    // To lay out a network takes a while; most scenarios send nothing over it.
+    let Some(fabric) = fabric.filter(|_| !raw.traffic.is_empty()) else { return Vec::new() };
+    match Plant::of_fabric(fabric, switches) {
+        Ok(plant) => workload::lower(&raw.traffic, &plant, check, neighbours),
+        Err(error) => {
+            check.error(codes::BAD_NEIGHBOUR, "/fabric", error.to_string());
+            Vec::new()
+        }
+    }
 }
 
 /// What may break. A file of faults that cannot be read counts for the worst, as a trace does.

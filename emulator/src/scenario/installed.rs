@@ -203,15 +203,20 @@ impl Installed {
     /// How a link is called: by the GPUs and ToRs at its ends, `n4/g3→t2`.
     #[must_use]
     pub fn link_name(&self, network: &Network, link: LinkId) -> String {
-        let name = |vertex: VertexId| match self.gpu(vertex) {
+        let ends = network.link(link);
+        format!("{}→{}", self.vertex_name(ends.from), self.vertex_name(ends.to))
+    }
+
+    /// How a vertex is called: `n4/g3`, `t2`.
+    #[must_use]
+    pub fn vertex_name(&self, vertex: VertexId) -> String {
+        match self.gpu(vertex) {
             Some(gpu) => gpu.to_string(),
             None => match self.tors.binary_search(&vertex) {
                 Ok(tor) => TorId::from_index(tor).to_string(),
                 Err(_) => format!("switch {}", vertex.0),
             },
-        };
-        let ends = network.link(link);
-        format!("{}→{}", name(ends.from), name(ends.to))
+        }
     }
 
     /// What decides whether a link carries light.

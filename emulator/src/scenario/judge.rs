@@ -24,6 +24,8 @@ use super::{
 };
 use crate::engine::{FlowRecord, VertexId};
 use crate::steady::Stage;
+use crate::traffic::Workload;
+use crate::traffic::felt::{Compared, Suspect};
 
 /// Refuses expectations about groups that do not exist.
 pub(super) fn require_groups(scenario: &Scenario, layout: &Layout) -> Result<(), ScenarioError> {
@@ -39,6 +41,7 @@ pub(super) fn require_groups(scenario: &Scenario, layout: &Layout) -> Result<(),
 pub(super) struct Run<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) scenario: &'a Scenario,
+    pub(super) workloads: &'a [Workload],
     pub(super) strikes: &'a [Strike],
     pub(super) threads: usize,
 }
@@ -50,8 +53,10 @@ pub(super) fn finish(run: &Run<'_>, told: Told, calm: Option<Told>) -> Finished 
 }
 
 fn outcome(run: &Run<'_>, told: &Told, calm: &Told) -> Outcome {
-    let Run { fabric, scenario, strikes, threads } = *run;
+    let Run { fabric, scenario, workloads, strikes, threads } = *run;
     let moved = moved_lanes(told, calm);
+    let beside = told.ran().zip(calm.ran());
+    let beside = beside.map(|(here, calm)| Compared::new(workloads, here, calm));
     let metrics = to_document(fabric, &told.faults, scenario.seed, &told.layout).metrics;
     let groups = groups::results(told, calm);
     let flows: Vec<FlowRecord> = told.engine.records().collect();
@@ -83,7 +88,11 @@ fn outcome(run: &Run<'_>, told: &Told, calm: &Told) -> Outcome {
         expectations: Vec::new(),
         flow_records: flow_rows(fabric, &flows),
     };
-    let felt = Felt { told, strikes, moved: &moved, metrics: &metrics };
+    if let Some(beside) = &beside {
+        outcome.collectives.extend(beside.results());
+        add_flows(&mut outcome.faults, strikes, told, beside);
+    }
+    let felt = Felt { told, strikes, moved: &moved, metrics: &metrics, beside: beside.as_ref() };
     outcome.expectations =
         scenario.expectations.iter().map(|expectation| felt.judge(expectation, &outcome)).collect();
     outcome
@@ -162,6 +171,22 @@ fn fault_results(
     healings.zip(felt).map(result).collect()
 }
 
+/// Adds to each fault what it did to the flows of workloads.
+fn add_flows(faults: &mut [FaultResult], strikes: &[Strike], told: &Told, beside: &Compared<'_>) {
+    let suspect =
+        |(healing, strike): (&'_ Healing, &Strike)| healing.felt.filter(|_| !strike.from_start);
+    let all = || told.healings.iter().zip(strikes);
+    let suspects: Vec<Option<Suspect<'_>>> =
+        all().map(|both| Some(Suspect { at: suspect(both)?, hit: &both.0.flows_hit })).collect();
+    let name = |host| told.installed.vertex_name(host);
+    let news = all().zip(beside.put_down(&suspects)).filter(|((_, strike), _)| !strike.from_start);
+    for (fault, ((healing, _), moved)) in faults.iter_mut().zip(news) {
+        let flows = (healing.flows_hit.as_slice(), healing.flows_given_up.as_slice());
+        fault.delay = fault.delay.zip(beside.delay(&moved)).map(|(rings, flows)| rings.max(flows));
+        fault.traffic = Some(beside.felt(flows, &moved, &name));
+    }
+}
+
 /// The faults that a lane which none of them hit is put down to, when it first differed at `at`.
 fn causes(told: &Told, strikes: &[Strike], lane: usize, at: SimTime) -> Vec<usize> {
     let struck = |fault: &usize| {
@@ -236,6 +261,8 @@ struct Felt<'a> {
     strikes: &'a [Strike],
     moved: &'a [Option<SimTime>],
     metrics: &'a Metrics,
+    /// What ran beside the rings.
+    beside: Option<&'a Compared<'a>>,
 }
 
 impl Felt<'_> {
@@ -245,12 +272,18 @@ impl Felt<'_> {
                 compared(*figure, *comparison, *bound, self.figure(*figure, outcome))
             }
             Expectation::RestoredWithin(span) => restored(&self.patients(), *span),
-            Expectation::CompletesWithin(span) => completes(outcome, *span),
+            Expectation::CompletesWithin(span) => self
+                .beside
+                .and_then(|beside| beside.incomplete(|_| true))
+                .unwrap_or_else(|| completes(outcome, *span)),
             Expectation::NoDrops { priority } => no_drops(outcome, *priority),
             Expectation::NoDeadlock => no_deadlock(outcome),
             Expectation::WorkloadUnaffected(name) => {
-                (false, format!("there is no workload `{name}` here"), None)
+                self.beside.map_or_else(|| no_workload(name), |beside| beside.unaffected(name))
             }
+            Expectation::WorkloadCompletes { name, within } => self
+                .beside
+                .map_or_else(|| no_workload(name), |beside| beside.completes(name, *within)),
             Expectation::Unaffected(group) => match self.moved[group.index()] {
                 None if self.told.lanes[group.index()].steps.is_empty() => {
                     (false, format!("{group} never began anything"), None)
@@ -311,6 +344,10 @@ impl Felt<'_> {
         };
         self.told.healings.iter().enumerate().filter(is_patient).map(patient).collect()
     }
+}
+
+fn no_workload(name: &str) -> Found {
+    (false, format!("there is no workload `{name}` here"), None)
 }
 
 /// A fault that there is something to heal of.
@@ -394,6 +431,11 @@ pub(crate) fn completes(outcome: &Outcome, span: Picoseconds) -> Found {
         .filter_map(|collective| collective.end)
         .max()
         .unwrap_or_default();
+    ended_by(last, span)
+}
+
+/// Whether the last of several ends came so soon after the start of the run.
+pub(crate) fn ended_by(last: SimTime, span: Picoseconds) -> Found {
     let took = last.since(SimTime::START);
     (took <= span, format!("the last ended at {last}"), Some(time_margin(took, span)))
 }

@@ -211,11 +211,11 @@ pub struct FaultResult {
     pub gpus_affected: u64,
     /// GPUs that went out of service: those of the part that broke, and of groups that were lost.
     pub gpus_lost: u64,
-    /// How much later than without faults the slowest of these groups ended; nothing if one of them has
-    /// work left.
+    /// How much later than without faults the slowest of these groups, or of the workloads it moved, ended; nothing
+    /// if one of them has work left.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
-    /// What it did to flows; on a network that is not planned.
+    /// What it did to flows; on a network that is not planned, and beside the rings of a fabric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<TrafficFelt>,
     /// What it did, in words; in a phase sequence, which has neither groups nor workloads.
@@ -357,7 +357,8 @@ impl fmt::Display for FaultResult {
         if let Some(story) = &self.story {
             return f.write_str(story);
         }
-        if let Some(traffic) = &self.traffic {
+        // Where no group felt it, or there is none, what it did to flows is all there is to tell.
+        if let Some(traffic) = self.traffic.as_ref().filter(|_| self.groups_affected.is_empty()) {
             return self.tell_traffic(traffic, f);
         }
         let since = |at: Option<SimTime>| {
@@ -389,7 +390,8 @@ impl fmt::Display for FaultResult {
             (_, true) => Ok(()),
             (Some(delay), _) => write!(f, ", {delay} late at most"),
             (None, _) => write!(f, ", work left undone"),
-        }
+        }?;
+        self.traffic.as_ref().map_or(Ok(()), |traffic| write!(f, "; {traffic}"))
     }
 }
 
@@ -403,23 +405,28 @@ impl FaultResult {
             Some(restored) => write!(f, "restored +{}; ", restored.since(self.at))?,
             None => f.write_str("not restored; ")?,
         }
-        write!(
-            f,
-            "{} on its links, {} moved, {} given up; felt by {} of {}; {} out of service",
-            count(felt.flows_hit, "flow", "flows"),
-            felt.flows_moved,
-            felt.flows_given_up,
-            count(self.gpus_affected, "host", "hosts"),
-            match felt.workloads.as_slice() {
-                [] => "no workload".to_owned(),
-                names => names.join(", "),
-            },
-            self.gpus_lost,
-        )?;
+        write!(f, "{felt}; {} out of service", self.gpus_lost)?;
         match self.delay {
             Some(delay) => write!(f, ", {delay} late at most"),
             None => f.write_str(", work left undone"),
         }
+    }
+}
+
+impl fmt::Display for TrafficFelt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} on its links, {} moved, {} given up; felt by {} of {}",
+            count(self.flows_hit, "flow", "flows"),
+            self.flows_moved,
+            self.flows_given_up,
+            count(self.hosts.len() as u64, "host", "hosts"),
+            match self.workloads.as_slice() {
+                [] => "no workload".to_owned(),
+                names => names.join(", "),
+            },
+        )
     }
 }
 

@@ -11,6 +11,7 @@
 //! waits for all of them. Nothing here decides how packets travel: links go down and up, and the
 //! engine does the rest.
 
+mod beside;
 mod healing;
 mod light;
 mod moving;
@@ -28,11 +29,14 @@ pub(super) use healing::Healing;
 
 use super::collectives::{self, Running};
 use super::outcome::Stop;
-use super::{Collective, Installed, Scenario, ScenarioError, Sharing, Strike, links};
+use super::{Collective, DCN, Installed, Scenario, ScenarioError, Sharing, Strike, links};
 use crate::capture::Watch;
 use crate::collective::CollectiveError;
-use crate::engine::{BatchId, EngineError, Event, FlowId, LinkId, Settings, VertexId};
+use crate::engine::{BatchId, EngineError, Event, FlowId, LinkId, Route, Settings, VertexId};
 use crate::steady::{Islands, Stage};
+use crate::traffic::Workload;
+use crate::traffic::felt::Ran;
+use crate::traffic::jobs::{Ground, Job, Jobs};
 use healing::{Act, Control};
 use light::Light;
 
@@ -49,6 +53,8 @@ const SLICE: Picoseconds = Picoseconds::from_micros(20);
 pub(super) struct Told {
     pub(super) lanes: Vec<Lane>,
     pub(super) between: Vec<Between>,
+    /// What ran beside them.
+    pub(super) jobs: Vec<Job>,
     pub(super) healings: Vec<Healing>,
     pub(super) layout: Layout,
     /// What the control plane held for broken at the end.
@@ -120,6 +126,7 @@ struct Story<'a> {
     acts: Vec<Act>,
     lanes: Vec<Lane>,
     between: Vec<Between>,
+    jobs: Jobs<'a>,
     healings: Vec<Healing>,
     owner: BTreeMap<BatchId, Owner>,
     switches: u64,
@@ -137,6 +144,7 @@ enum Owner {
 
 /// What a run begins from.
 pub(super) struct Beginning<'a> {
+    pub(super) workloads: &'a [Workload],
     pub(super) strikes: &'a [Strike],
     pub(super) faults: FaultSet,
     pub(super) layout: Layout,
@@ -166,7 +174,8 @@ impl<'a> Story<'a> {
         scenario: &'a Scenario,
         beginning: Beginning<'a>,
     ) -> Result<Self, ScenarioError> {
-        let Beginning { strikes, faults, layout, watch, threads, sharing } = beginning;
+        let Beginning { workloads, strikes, faults, layout, watch, threads, sharing } = beginning;
+        let ground = Ground { route: Route::Within(DCN), grid: None };
         let passing = strikes.iter().filter(|strike| strike.from_start);
         let mut for_good = faults.clone();
         for part in passing.flat_map(|strike| strike.parts(fabric)) {
@@ -210,6 +219,7 @@ impl<'a> Story<'a> {
             acts: Vec::new(),
             lanes,
             between,
+            jobs: Jobs::new(workloads, ground, scenario.seed),
             healings: Vec::new(),
             owner: BTreeMap::new(),
             switches: 0,
@@ -232,6 +242,7 @@ impl<'a> Story<'a> {
         for job in 0..self.between.len() {
             self.advance_between(job)?;
         }
+        self.plan_turns();
         Ok(())
     }
 
@@ -338,7 +349,11 @@ impl<'a> Story<'a> {
     }
 
     fn done(&mut self, batch: BatchId, at: SimTime) -> Result<(), ScenarioError> {
-        let Some(owner) = self.owner.remove(&batch) else { return Ok(()) };
+        let Some(owner) = self.owner.remove(&batch) else {
+            self.jobs.batch_done(batch, at, self.engine.now());
+            self.plan_turns();
+            return Ok(());
+        };
         let slot = match owner {
             Owner::Lane(lane) => &mut self.lanes[lane].running,
             Owner::Between(job) => &mut self.between[job].running,
@@ -386,7 +401,8 @@ impl<'a> Story<'a> {
         let limit = self.scenario.time_limit;
         while let Some(next) = self.engine.next_due() {
             if next > limit {
-                return Ok(self.has_work().then_some(Stop::Time { limit }));
+                let open = self.has_work() || !self.jobs.are_done();
+                return Ok(open.then_some(Stop::Time { limit }));
             }
             let horizon = (next.max(self.engine.now()) + SLICE).min(limit);
             while let Some(event) = self.engine.next_event(horizon) {
@@ -427,9 +443,10 @@ impl<'a> Story<'a> {
             .chain(self.between.iter().flat_map(|between| &between.steps));
         let ends = steps.filter_map(|step| step.end);
         let happened = self.healings.iter().flat_map(Healing::times);
-        let last = ends.chain(happened).max().unwrap_or_default();
+        let last = ends.chain(happened).chain(self.jobs.last_end()).max().unwrap_or_default();
         let waiting = if stop.is_some() { self.waiting() } else { Vec::new() };
-        let ended = if stop.is_some() { last.max(self.engine.now()) } else { last };
+        let open = stop.is_some() || !self.jobs.are_done();
+        let ended = if open { last.max(self.engine.now()) } else { last };
         for lane in &mut self.lanes {
             lane.comes_back(ended);
         }
@@ -440,12 +457,21 @@ impl<'a> Story<'a> {
             program_length: self.program_length,
             lanes: self.lanes,
             between: self.between,
+            jobs: self.jobs.into_jobs(),
             healings: self.healings,
             layout: self.layout,
             faults: self.control.known,
             engine: self.engine,
             installed: self.installed,
         }
+    }
+}
+
+impl Told {
+    /// How what ran beside the rings went; nothing where nothing did.
+    pub(super) fn ran(&self) -> Option<Ran<'_>> {
+        let engine = self.engine.engine().filter(|_| !self.jobs.is_empty())?;
+        Some(Ran { jobs: &self.jobs, engine, ended: self.ended })
     }
 }
 

@@ -3,7 +3,7 @@
 mod direct_connect;
 mod network;
 mod replay;
-mod workload;
+pub(crate) mod workload;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::spot::{Spot, SpotError};
-use super::{Plant, Run, TrafficScenario, Workload};
+use super::{Plant, TrafficScenario, Workload};
 use crate::engine::Queueing;
-use crate::scenario::expectation_file::{Breaks, Ground, lower_expectations, refuse_idle};
+use crate::scenario::expectation_file::{Breaks, Ground, lower_expectations};
 use crate::scenario::fault_file::{FaultFile, lower_fault_list, require_priorities};
 use crate::scenario::file::{packet_limit, time_limit};
 use crate::scenario::neighbours::Neighbours;
@@ -29,7 +29,7 @@ use crate::scenario::{
 };
 use network::{LinksFile, NetworkFile};
 use replay::{NetworkReplayFile, lower_network_replay};
-use workload::WorkloadFile;
+use workload::{WorkloadFile, refuse_sentences};
 
 /// The mistakes that only a traffic file can have.
 pub mod codes {
@@ -165,7 +165,7 @@ fn lower(
         priorities: priorities(&workloads, plant),
     });
     let expectations = lower_expectations(&raw.expect, ground.as_ref(), check);
-    refuse_silent(&raw, &workloads, check);
+    refuse_sentences(&raw.expect, &raw.traffic, check);
     refuse_strangers(&expectations, &raw, check);
     let plant = plant?;
     (!check.has_errors() && !beside.have_errors()).then(|| TrafficScenario {
@@ -282,20 +282,7 @@ fn priorities(workloads: &[Workload], plant: &Plant) -> BTreeSet<u8> {
     }
 }
 
-/// Refuses expectations about workloads that send nothing, which no fault can move.
-fn refuse_silent(raw: &TrafficFile, workloads: &[Workload], check: &mut Check<'_>) {
-    for (index, sentence) in raw.expect.iter().enumerate() {
-        let Ok(Expectation::WorkloadUnaffected(name)) = sentence.parse() else { continue };
-        let silent = |workload: &&Workload| matches!(workload.run, Run::Compute(_));
-        if workloads.iter().filter(silent).any(|workload| workload.name == name) {
-            let message = format!("`{name}` sends nothing, so no flow of it can be affected");
-            let help = "name a workload that sends, or leave the sentence out";
-            refuse_idle(&format!("/expect/{index}"), &message, help, check);
-        }
-    }
-}
-
-/// Refuses expectations about what only a planned fabric has, and about workloads that are not there.
+/// Refuses expectations about what only a planned fabric has.
 fn refuse_strangers(expectations: &[Expectation], raw: &TrafficFile, check: &mut Check<'_>) {
     for (index, sentence) in raw.expect.iter().enumerate() {
         let path = format!("/expect/{index}");
@@ -308,12 +295,6 @@ fn refuse_strangers(expectations: &[Expectation], raw: &TrafficFile, check: &mut
                 check
                     .error(base::NO_SUCH_THING, &path, "a network without a plan has no groups")
                     .help("write `workload NAME unaffected`");
-            }
-            Expectation::WorkloadUnaffected(name)
-                if raw.traffic.iter().all(|workload| workload.name != name) =>
-            {
-                let message = format!("there is no workload `{name}` in this file");
-                check.error(base::NO_SUCH_THING, &path, message);
             }
             Expectation::Figure { figure, .. } if !has(figure) => {
                 let message = format!("a network without a plan has no {}", figure.name());

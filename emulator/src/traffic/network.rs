@@ -1,11 +1,14 @@
 //! The network of a traffic scenario: its shape, and the parts it has by name.
 
+use std::ops::Range;
+
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::units::Picoseconds;
 
 use crate::engine::{
     LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
 };
-use crate::scenario::Switches;
+use crate::scenario::{Installed, Switches};
 use crate::topology::{
     CubeTorus, Dragonfly, ExchangeFibres, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring,
     RingShape, SwitchedDomain, Torus,
@@ -122,6 +125,36 @@ impl Plant {
     #[must_use]
     pub fn vertex(&self, name: &str) -> Option<VertexId> {
         self.names.iter().position(|known| known == name).map(VertexId::from_index)
+    }
+
+    /// The GPUs of a fabric as hosts, and its ToRs, by the names that they have there.
+    ///
+    /// # Errors
+    /// If a delay or rate of the fabric cannot be emulated.
+    pub(crate) fn of_fabric(fabric: &Fabric, switches: &Switches) -> Result<Self, NetworkError> {
+        let (network, installed) = Installed::build_with(fabric, switches)?;
+        let vertices = || (0..network.vertex_count()).map(VertexId::from_index);
+        let hosts: Vec<VertexId> = vertices().filter(|at| installed.gpu(*at).is_some()).collect();
+        let place = |at: VertexId| (at.index() < hosts.len()).then_some(at.0);
+        Ok(Self {
+            places: vertices().map(place).collect(),
+            names: vertices().map(|at| installed.vertex_name(at)).collect(),
+            hosts_per_server: usize::from(fabric.hbd.gpus_per_node()),
+            circuits: Vec::new(),
+            grid: None,
+            exchange: None,
+            hosts,
+            network,
+        })
+    }
+
+    /// The places of a host, or of all GPUs of a node of a fabric: `h3`, `n4/g2`, `n4`.
+    #[must_use]
+    pub fn stretch(&self, name: &str) -> Option<Range<usize>> {
+        let place = |name: &str| Some(self.place_of(self.vertex(name)?)? as usize);
+        let node =
+            || place(&format!("{name}/g0")).map(|first| first..first + self.hosts_per_server);
+        place(name).map(|place| place..place + 1).or_else(node)
     }
 
     /// Whether there is a switch, rather than hosts alone.

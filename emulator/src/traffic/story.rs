@@ -1,21 +1,21 @@
 //! One run: workloads begin when what they wait for is done, parts break, and flows are led around them.
 
 mod breaking;
-mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_fabric::units::{Picoseconds, SimTime};
 
 use super::circuits::{Circuits, Next};
+use super::felt::Ran;
+use super::jobs::{Ground, Job, Jobs, Step, Turn};
 use super::spot::Spot;
 use super::workload::{Run, Workload};
 use super::{TrafficError, TrafficScenario};
 use crate::capture::Watch;
-use crate::collective::{CollectiveError, message_time};
+use crate::collective::message_time;
 use crate::engine::{
-    BatchId, Engine, EngineError, Event, FlowId, LinkChange, LinkId, Role, Settings, VertexId,
+    BatchId, Engine, Event, FlowId, LinkChange, LinkId, Role, Route, Settings, VertexId,
 };
 use crate::scenario::{Effect, Progress, Stop, Strike};
 use crate::steady::Stage;
@@ -41,28 +41,11 @@ pub(super) struct Told {
     pub(super) out_of_service: Vec<(SimTime, SimTime)>,
 }
 
-/// The way of one workload through its repetitions.
-#[derive(Default)]
-pub(super) struct Job {
-    pub(super) steps: Vec<Step>,
-    running: bool,
-    /// It could not begin, for a host had no way.
-    blocked: bool,
-    pub(super) done: bool,
-    /// Batches that have not ended.
-    open: usize,
-}
-
-/// One repetition of a workload.
-#[derive(Clone, Debug)]
-pub(super) struct Step {
-    pub(super) start: SimTime,
-    pub(super) end: Option<SimTime>,
-    pub(super) ideal: Picoseconds,
-    pub(super) size: Bytes,
-    pub(super) ranks: u32,
-    /// Its flows; those of an exchange over circuits lie in stretches, in order of their beginning.
-    pub(super) flows: Vec<Range<u32>>,
+impl Told {
+    /// How its workloads went.
+    pub(super) fn ran(&self) -> Ran<'_> {
+        Ran { jobs: &self.jobs, engine: &self.engine, ended: self.ended }
+    }
 }
 
 /// What a fault did.
@@ -80,9 +63,7 @@ pub(super) struct Felt {
 
 #[derive(Clone, Copy)]
 enum Act {
-    Begin(usize),
-    /// A computation ends.
-    Computed(usize),
+    Turn(Turn),
     Strike(usize),
     Blink(usize, bool),
     Repair(usize),
@@ -97,9 +78,10 @@ struct Story<'a> {
     strikes: &'a [Strike<Spot>],
     engine: Engine<Watch>,
     acts: Vec<Act>,
-    jobs: Vec<Job>,
+    jobs: Jobs<'a>,
     felt: Vec<Felt>,
-    owner: BTreeMap<BatchId, Owner>,
+    /// Batches of exchanges over circuits.
+    pairs: BTreeMap<BatchId, Pair>,
     /// Faults that have what leads flows around the dark down, and what it would have done meanwhile.
     control_gone: u32,
     postponed: Vec<Option<usize>>,
@@ -116,12 +98,9 @@ struct Story<'a> {
     still: (u64, SimTime),
 }
 
+/// A pair of an exchange: its workload, its lower host, the step.
 #[derive(Clone, Copy)]
-enum Owner {
-    Job(usize),
-    /// A pair of an exchange: its workload, its lower host, the step.
-    Pair(usize, usize, usize),
-}
+struct Pair(usize, usize, usize);
 
 /// Runs `scenario` with these faults.
 pub(super) fn tell(
@@ -152,14 +131,15 @@ pub(super) fn tell(
         given_up: Vec::new(),
         hosts_lost: BTreeSet::new(),
     };
+    let ground = Ground { route: Route::Shortest, grid: scenario.plant.grid.as_ref() };
     let mut story = Story {
         scenario,
         strikes,
         engine,
         acts: Vec::new(),
-        jobs: scenario.workloads.iter().map(|_| Job::default()).collect(),
+        jobs: Jobs::new(&scenario.workloads, ground, scenario.seed),
         felt: vec![untouched; strikes.len()],
-        owner: BTreeMap::new(),
+        pairs: BTreeMap::new(),
         control_gone: 0,
         postponed: Vec::new(),
         down: vec![0; links],
@@ -203,21 +183,20 @@ impl<'a> Story<'a> {
                 }
             }
         }
-        let workloads: &'a [Workload] = &self.scenario.workloads;
-        for (place, workload) in workloads.iter().enumerate() {
-            if workload.after.is_empty() {
-                self.at(SimTime::START + workload.delay, Act::Begin(place));
-            }
+        self.plan_turns();
+    }
+
+    fn plan_turns(&mut self) {
+        for (time, turn) in self.jobs.take_turns() {
+            self.at(time, Act::Turn(turn));
         }
     }
 
     fn run(&mut self, progress: &mut dyn Progress) -> Result<Option<Stop>, TrafficError> {
         let limit = self.scenario.time_limit;
-        let steps: u32 = self.scenario.workloads.iter().map(|workload| workload.repeat).sum();
         while let Some(next) = self.engine.next_due() {
             if next > limit {
-                let open = self.jobs.iter().any(|job| !job.done);
-                return Ok(open.then_some(Stop::Time { limit }));
+                return Ok((!self.jobs.are_done()).then_some(Stop::Time { limit }));
             }
             let horizon = (next.max(self.engine.now()) + SLICE).min(limit);
             while let Some(event) = self.engine.next_event(horizon) {
@@ -227,8 +206,8 @@ impl<'a> Story<'a> {
                 }
             }
             let hops = self.engine.hops();
-            let done = self.jobs.iter().flat_map(|job| &job.steps).filter(|s| s.end.is_some());
-            let share = done.count() as f64 / f64::from(steps.max(1));
+            let (done, all) = self.jobs.progress();
+            let share = f64::from(done) / f64::from(all.max(1));
             progress.tell(self.engine.now(), hops, share.min(1.0));
             let name = |link| self.scenario.plant.link_name(link);
             if let Some(stop) = Stop::of_deadlock(&self.engine, name) {
@@ -262,8 +241,12 @@ impl<'a> Story<'a> {
         let now = self.engine.now();
         self.planned -= 1;
         match self.acts[usize::try_from(token).expect("tokens are indices")] {
-            Act::Begin(place) => self.begin(place),
-            Act::Computed(place) => self.step_done(place, now),
+            Act::Turn(Turn::Begin(place)) => self.begin(place),
+            Act::Turn(Turn::Computed(place)) => {
+                self.jobs.step_done(place, now, now);
+                self.plan_turns();
+                Ok(())
+            }
             Act::Strike(fault) => self.strike(fault),
             Act::Blink(fault, up) => {
                 self.darken(fault, !up);
@@ -285,63 +268,13 @@ impl<'a> Story<'a> {
     /// Begins the next repetition of a workload.
     fn begin(&mut self, place: usize) -> Result<(), TrafficError> {
         let workload: &'a Workload = &self.scenario.workloads[place];
-        let now = self.engine.now();
-        let step = Step {
-            start: now,
-            end: None,
-            ideal: Picoseconds::ZERO,
-            size: workload.bytes,
-            ranks: u32::try_from(workload.hosts.len()).expect("bounded"),
-            flows: Vec::new(),
-        };
-        self.jobs[place].blocked = false;
-        self.jobs[place].running = true;
-        match &workload.run {
-            Run::Compute(takes) => {
-                self.jobs[place].steps.push(Step { ideal: *takes, ..step });
-                self.at(now + *takes, Act::Computed(place));
-                Ok(())
+        match workload.run {
+            Run::CircuitExchange => {
+                self.begin_exchange(place, Step::begun(workload, self.engine.now()))?;
             }
-            Run::CircuitExchange => self.begin_exchange(place, step),
-            _ => self.begin_flows(place, workload, step),
+            _ => self.jobs.begin(place, &mut self.engine)?,
         }
-    }
-
-    fn begin_flows(
-        &mut self,
-        place: usize,
-        workload: &Workload,
-        mut step: Step,
-    ) -> Result<(), TrafficError> {
-        let round = self.jobs[place].steps.len() as u64;
-        let seed = self.scenario.seed.stream("workload", (place as u64) << 32 | round);
-        let seed = lightloom_fabric::seed::Seed(first_draw(seed));
-        let first = self.engine.flow_count() as u32;
-        let started = workload.start(&mut self.engine, seed, self.scenario.plant.grid.as_ref());
-        let last = self.engine.flow_count() as u32;
-        let collective = match started {
-            Ok(collective) => collective,
-            Err(CollectiveError::Flow(EngineError::Route(_))) => {
-                (first..last).for_each(|flow| self.engine.cancel_flow(FlowId(flow)));
-                self.jobs[place].running = false;
-                self.jobs[place].blocked = true;
-                return Ok(());
-            }
-            Err(error) => {
-                return Err(TrafficError::Workload { workload: workload.name.clone(), error });
-            }
-        };
-        step.ideal = collective.ideal;
-        if collective.kind == crate::collective::Kind::Flows && !workload.run.has_size() {
-            step.size = collective.size;
-        }
-        step.flows.push(first..last);
-        self.jobs[place].steps.push(step);
-        if first == last {
-            return self.step_done(place, self.engine.now());
-        }
-        self.jobs[place].open = 1;
-        self.owner.insert(collective.batch, Owner::Job(place));
+        self.plan_turns();
         Ok(())
     }
 
@@ -357,8 +290,7 @@ impl<'a> Story<'a> {
             half,
         );
         step.ideal = once * steps as u64 + circuits.switching * (steps as u64 - 1);
-        self.jobs[place].open = count / 2 * steps;
-        self.jobs[place].steps.push(step);
+        self.jobs.enter(place, step, count / 2 * steps);
         for host in 0..count {
             let next = self.circuits.as_mut().and_then(|circuits| circuits.want(host, 0));
             self.follow(next)?;
@@ -381,7 +313,8 @@ impl<'a> Story<'a> {
             }
             Some(Next::Joined { host, step }) => {
                 let is_running = |(_, job): &(usize, &Job)| job.running && job.open > 0;
-                let running = self.jobs.iter().enumerate().filter(is_running).map(|(at, _)| at);
+                let running =
+                    self.jobs.jobs.iter().enumerate().filter(is_running).map(|(at, _)| at);
                 let mine = |at: &usize| matches!(scenario.workloads[*at].run, Run::CircuitExchange);
                 let Some(place) = running.into_iter().find(mine) else { return Ok(()) };
                 let workload = &scenario.workloads[place];
@@ -393,8 +326,8 @@ impl<'a> Story<'a> {
                 let batch =
                     batch.map_err(|error| TrafficError::Workload { workload: name(), error })?;
                 let last = self.engine.flow_count() as u32;
-                self.owner.insert(batch, Owner::Pair(place, host, step));
-                if let Some(now) = self.jobs[place].steps.last_mut() {
+                self.pairs.insert(batch, Pair(place, host, step));
+                if let Some(now) = self.jobs.jobs[place].steps.last_mut() {
                     now.flows.push(first..last);
                 }
                 self.relight();
@@ -423,60 +356,40 @@ impl<'a> Story<'a> {
     }
 
     fn batch_done(&mut self, batch: BatchId, at: SimTime) -> Result<(), TrafficError> {
-        let Some(owner) = self.owner.remove(&batch) else { return Ok(()) };
-        let place = match owner {
-            Owner::Job(place) | Owner::Pair(place, ..) => place,
-        };
-        if let Owner::Pair(_, host, step) = owner {
-            let steps = self.circuits.as_ref().map_or(0, Circuits::steps);
-            for host in [host, host | 1 << step] {
-                if step + 1 < steps {
-                    let wants = |circuits: &mut Circuits| circuits.want(host, step + 1);
-                    let next = self.circuits.as_mut().and_then(wants);
-                    self.follow(next)?;
-                }
-            }
+        let now = self.engine.now();
+        match self.pairs.remove(&batch) {
+            Some(pair) => self.pair_done(pair, at)?,
+            None => self.jobs.batch_done(batch, at, now),
         }
-        let job = &mut self.jobs[place];
-        job.open -= 1;
-        if job.open > 0 { Ok(()) } else { self.step_done(place, at) }
+        self.plan_turns();
+        Ok(())
     }
 
-    fn step_done(&mut self, place: usize, at: SimTime) -> Result<(), TrafficError> {
-        let workloads: &'a [Workload] = &self.scenario.workloads;
-        let job = &mut self.jobs[place];
-        if let Some(step) = job.steps.last_mut() {
-            step.end = step.end.max(Some(at));
-        }
-        job.running = false;
-        if (job.steps.len() as u32) < workloads[place].repeat {
-            return self.begin(place);
-        }
-        job.done = true;
-        let now = self.engine.now();
-        for (next, workload) in workloads.iter().enumerate() {
-            let waits = workload.after.contains(&place);
-            if waits && workload.after.iter().all(|before| self.jobs[*before].done) {
-                self.at(now + workload.delay, Act::Begin(next));
+    /// Both directions of a pair are through: its hosts go on to their next fibre.
+    fn pair_done(&mut self, pair: Pair, at: SimTime) -> Result<(), TrafficError> {
+        let Pair(place, host, step) = pair;
+        let steps = self.circuits.as_ref().map_or(0, Circuits::steps);
+        for host in [host, host | 1 << step] {
+            if step + 1 < steps {
+                let wants = |circuits: &mut Circuits| circuits.want(host, step + 1);
+                let next = self.circuits.as_mut().and_then(wants);
+                self.follow(next)?;
             }
         }
+        self.jobs.part_done(place, at, self.engine.now());
         Ok(())
     }
 
     fn finish(self, stop: Option<Stop>, classes: Vec<u8>) -> Told {
-        let waiting = self.waiting();
-        let ends = self.jobs.iter().flat_map(|job| &job.steps).filter_map(|step| step.end);
-        let last = ends.max().unwrap_or_default();
-        let open = self.jobs.iter().any(|job| !job.done);
-        let ended = if open { last.max(self.engine.now()) } else { last };
+        let plant = &self.scenario.plant;
+        let name = |vertex| plant.name(vertex).to_owned();
+        let waiting = self.jobs.waiting(&self.engine, &name, &|link| plant.link_name(link));
+        let last = self.jobs.last_end().unwrap_or_default();
+        let ended = if self.jobs.are_done() { last } else { last.max(self.engine.now()) };
         let Self { jobs, felt, engine, mut out_of_service, out_since, .. } = self;
         out_of_service
             .extend(out_since.into_iter().flatten().map(|since| (since, SimTime(u64::MAX))));
+        let jobs = jobs.into_jobs();
         Told { jobs, felt, ended, stop, waiting, engine, classes, out_of_service }
     }
-}
-
-/// A number that a stream of draws begins with.
-fn first_draw(mut draws: impl rand::Rng) -> u64 {
-    draws.next_u64()
 }

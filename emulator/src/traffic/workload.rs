@@ -8,6 +8,7 @@ use rand::RngExt;
 
 use super::flow_file::ListedFlow;
 use super::flow_sizes::FlowSizes;
+use super::jobs::Ground;
 use crate::collective::{
     AllToAll, Collective, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical,
     Kind, RingCollective, TorusAllReduce, Tree, TreeOperation, start_bag,
@@ -173,16 +174,16 @@ impl Workload {
         &self,
         engine: &mut Engine<P>,
         seed: Seed,
-        grid: Option<&Grid>,
+        ground: &Ground<'_>,
     ) -> Result<Collective, CollectiveError> {
         let (members, size, start) = (self.hosts.clone(), self.bytes, engine.now());
-        let (route, priority) = (Route::Shortest, self.priority);
+        let (route, priority) = (ground.route.clone(), self.priority);
         let ring = |kind| RingCollective {
             kind,
             members: self.hosts.clone(),
             size,
             directions: self.directions,
-            route: Route::Shortest,
+            route: ground.route.clone(),
             priority,
             start,
         };
@@ -191,7 +192,7 @@ impl Workload {
             members: self.hosts.clone(),
             size,
             pieces,
-            route: Route::Shortest,
+            route: ground.route.clone(),
             priority,
             start,
         };
@@ -215,19 +216,23 @@ impl Workload {
             }
             Run::AllReduce(AllReduceWay::Hierarchical { of }) => {
                 let groups = members.chunks(*of as usize).map(<[VertexId]>::to_vec).collect();
-                let (inside, between) = (Route::Shortest, Route::Shortest);
+                let (inside, between) = (route.clone(), route);
                 Hierarchical { groups, size, inside, between, priority, start }.start(engine)
             }
             Run::AllReduce(AllReduceWay::Torus) => {
-                let rings = grid.map_or_else(Vec::new, rings_of);
+                let rings = ground.grid.map_or_else(Vec::new, rings_of);
                 TorusAllReduce { rings, size, route, priority, start }.start(engine)
             }
-            _ => start_bag(engine, self.flows(engine, seed)),
+            _ => {
+                let over = |flow: FlowSpec| flow.over(route.clone());
+                let flows = self.flows(engine, seed, &route).into_iter().map(over).collect();
+                start_bag(engine, flows)
+            }
         }
     }
 
     /// The flows of a pattern.
-    fn flows<P: Probe>(&self, engine: &Engine<P>, seed: Seed) -> Vec<FlowSpec> {
+    fn flows<P: Probe>(&self, engine: &Engine<P>, seed: Seed, route: &Route) -> Vec<FlowSpec> {
         let now = engine.now();
         let pair = |source: VertexId, destination: VertexId| FlowSpec {
             priority: self.priority,
@@ -251,8 +256,13 @@ impl Workload {
             }
             Run::Random { sizes, load, lasts } => {
                 let network = engine.network();
-                let first = network.outgoing(self.hosts[0])[0];
-                let rate = network.link(first).spec.rate;
+                let cables =
+                    network.outgoing(self.hosts[0]).iter().map(|at| network.link(*at).spec);
+                let mut usable = cables.filter(|spec| match route {
+                    Route::Within(plane) => spec.plane == *plane,
+                    _ => true,
+                });
+                let rate = usable.next().expect("hosts have cables").rate;
                 let mut flows = sizes.flows((seed, &self.hosts), (*load, rate), (now, *lasts));
                 flows.iter_mut().for_each(|flow| flow.priority = self.priority);
                 flows

@@ -12,8 +12,9 @@ use rand::RngExt;
 
 use super::super::{DCN, Effect, ScenarioError, Target, prove};
 use super::Story;
-use crate::engine::{BitErrors, LinkChange, LinkId};
+use crate::engine::{BitErrors, FlowId, LinkChange, LinkId};
 use crate::steady::Stage;
+use crate::traffic::jobs::Turn;
 
 /// How one fault was healed.
 #[derive(Clone, Debug)]
@@ -29,6 +30,10 @@ pub(in crate::scenario) struct Healing {
     /// Lanes whose links it hit, or that were moved for it.
     pub(in crate::scenario) lanes: BTreeSet<usize>,
     pub(in crate::scenario) gpus_lost: u64,
+    /// Flows of workloads that were on its links.
+    pub(in crate::scenario) flows_hit: Vec<FlowId>,
+    /// Those that were given up for it.
+    pub(in crate::scenario) flows_given_up: Vec<FlowId>,
 }
 
 impl Healing {
@@ -43,6 +48,8 @@ impl Healing {
             dark: None,
             lanes: BTreeSet::new(),
             gpus_lost: 0,
+            flows_hit: Vec::new(),
+            flows_given_up: Vec::new(),
         }
     }
 
@@ -75,6 +82,10 @@ pub(super) enum Act {
     Resume(usize),
     /// A lane that was hit looks whether it can go on.
     Wake(usize),
+    /// A workload has asked for this.
+    Turn(Turn),
+    /// Flows of workloads without hope are given up.
+    GiveUp,
     Done,
 }
 
@@ -162,7 +173,8 @@ impl Story<'_> {
     pub(super) fn perform(&mut self, token: u64) -> Result<(), ScenarioError> {
         let index = usize::try_from(token).expect("tokens are indices");
         let act = std::mem::replace(&mut self.acts[index], Act::Done);
-        let of_control = matches!(act, Act::Detect(_) | Act::Trust(_) | Act::Replan(_));
+        let of_control =
+            matches!(act, Act::Detect(_) | Act::Trust(_) | Act::Replan(_) | Act::GiveUp);
         if of_control && self.control.is_gone() {
             self.control.postponed.push(act);
             return Ok(());
@@ -178,6 +190,8 @@ impl Story<'_> {
             Act::Dark(bundle) => self.go_dark(bundle),
             Act::Lit(bundle, path) => self.go_lit(bundle, path),
             Act::Resume(lane) => self.resume(lane)?,
+            Act::Turn(turn) => self.turn(turn)?,
+            Act::GiveUp => self.give_up(),
             Act::Done => {}
         }
         Ok(())
@@ -251,6 +265,7 @@ impl Story<'_> {
         }
         self.control.out[fault] = true;
         self.put_out(&links);
+        self.plan_to_give_up();
     }
 
     fn impair(&mut self, fault: usize, change: LinkChange) {
@@ -271,8 +286,9 @@ impl Story<'_> {
         self.change(&links, LinkChange::Paused(priorities));
     }
 
-    /// Notes and returns the lanes whose links a fault hits.
+    /// Notes what a fault hits by its links, and returns the lanes among that.
     fn hit_lanes(&mut self, fault: usize, links: &[LinkId]) -> Vec<usize> {
+        self.note_flows(fault, links);
         let hit = |lane: &super::Lane| {
             !lane.lost && links.iter().any(|link| lane.links.binary_search(link).is_ok())
         };
@@ -331,6 +347,7 @@ impl Story<'_> {
             self.at(known, Act::Trust(fault));
         }
         self.wake_lanes(fault);
+        self.plan_to_give_up();
     }
 
     /// While a node was broken its bundles could not be told what the plans want of them.

@@ -7,7 +7,7 @@ use crate::steady::Stage;
 const MOST_TOLD: usize = 10;
 
 impl Story<'_> {
-    /// One sentence for each group that has work left.
+    /// One sentence for each group and workload that has work left.
     pub(super) fn waiting(&self) -> Vec<String> {
         let program: Vec<_> = self.program().collect();
         let unfinished: Vec<usize> = (0..self.lanes.len())
@@ -24,6 +24,11 @@ impl Story<'_> {
             .collect();
         if unfinished.len() > MOST_TOLD {
             sentences.push(format!("and {} more groups", unfinished.len() - MOST_TOLD));
+        }
+        if let Some(engine) = self.engine.engine() {
+            let name = |vertex| self.installed.vertex_name(vertex);
+            let link = |link| self.installed.link_name(engine.network(), link);
+            sentences.extend(self.jobs.waiting(engine, &name, &link));
         }
         sentences
     }

@@ -14,8 +14,9 @@ use super::super::workload::{AllReduceWay, Run, Workload};
 use super::codes;
 use crate::collective::{Directions, Exchange};
 use crate::engine::VertexId;
-use crate::scenario::codes as base;
+use crate::scenario::expectation_file::refuse_idle;
 use crate::scenario::neighbours::Neighbours;
+use crate::scenario::{Expectation, codes as base};
 
 /// Something that hosts do.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -161,7 +162,7 @@ pub struct PointFile {
 }
 
 /// The workloads of a file.
-pub(super) fn lower(
+pub(crate) fn lower(
     raw: &[WorkloadFile],
     plant: &Plant,
     check: &mut Check<'_>,
@@ -211,6 +212,34 @@ pub(super) fn lower(
     workloads
 }
 
+/// Refuses sentences about workloads that are not in the file, and about those that send nothing, which no
+/// fault can move.
+pub(crate) fn refuse_sentences(raw: &[String], workloads: &[WorkloadFile], check: &mut Check<'_>) {
+    for (index, sentence) in raw.iter().enumerate() {
+        let Ok(expectation) = sentence.parse::<Expectation>() else { continue };
+        let Some(name) = expectation.workload() else { continue };
+        let path = format!("/expect/{index}");
+        let silent = |file: &WorkloadFile| matches!(file.run, RunFile::Compute(_));
+        match workloads.iter().find(|file| file.name == name) {
+            None => {
+                let message = format!("there is no workload `{name}` in this file");
+                check
+                    .error(base::NO_SUCH_THING, &path, message)
+                    .help("write the name of one that stands under `traffic`")
+                    .depends_on("/traffic");
+            }
+            Some(file)
+                if silent(file) && matches!(expectation, Expectation::WorkloadUnaffected(_)) =>
+            {
+                let message = format!("`{name}` sends nothing, so no flow of it can be affected");
+                let help = "name a workload that sends, or leave the sentence out";
+                refuse_idle(&path, &message, help, check);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
 /// Who takes part; nothing after a name that is none has been reported.
 fn lower_hosts(
     file: &WorkloadFile,
@@ -221,15 +250,14 @@ fn lower_hosts(
     if file.hosts.is_empty() {
         return Some(plant.hosts.clone());
     }
-    let place = |name: &str| plant.vertex(name.trim()).and_then(|vertex| plant.place_of(vertex));
     let mut hosts: Vec<VertexId> = Vec::new();
     let mut known = true;
     for (index, text) in file.hosts.iter().enumerate() {
         let path = format!("{path}/hosts/{index}");
         let (first, last) = text.split_once("..").unwrap_or((text, text));
-        match (place(first), place(last)) {
-            (Some(first), Some(last)) if first <= last => {
-                hosts.extend(&plant.hosts[first as usize..=last as usize]);
+        match (plant.stretch(first.trim()), plant.stretch(last.trim())) {
+            (Some(first), Some(last)) if first.start <= last.start => {
+                hosts.extend(&plant.hosts[first.start..last.end]);
             }
             (Some(_), Some(_)) => {
                 known = false;
@@ -239,9 +267,11 @@ fn lower_hosts(
             _ => {
                 known = false;
                 let message = format!("`{text}` names no hosts of this network");
-                check
-                    .error(base::NO_SUCH_THING, &path, message)
-                    .help("write a host such as `h3` or a stretch such as `h0..h7`");
+                let name = |at: usize| plant.name(plant.hosts[at.min(plant.hosts.len() - 1)]);
+                let (first, last) = (name(0), name(7));
+                check.error(base::NO_SUCH_THING, &path, message).help(format!(
+                    "write a host such as `{first}` or a stretch such as `{first}..{last}`"
+                ));
             }
         }
     }

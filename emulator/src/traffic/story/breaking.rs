@@ -6,9 +6,8 @@ use super::super::TrafficError;
 use super::super::circuits::Circuits;
 use super::super::spot::Spot;
 use super::{Act, Felt, Story};
-use crate::engine::{BitErrors, FlowId, LinkChange, LinkId, VertexId};
+use crate::engine::{BitErrors, LinkChange, LinkId, VertexId};
 use crate::scenario::{Effect, Strike};
-use crate::steady::Stage;
 
 impl Story<'_> {
     fn links_of(&self, fault: usize) -> Vec<LinkId> {
@@ -22,17 +21,7 @@ impl Story<'_> {
 
     pub(super) fn strike(&mut self, fault: usize) -> Result<(), TrafficError> {
         let links = self.links_of(fault);
-        let mut on = vec![false; self.down.len()];
-        links.iter().for_each(|link| on[link.index()] = true);
-        let flows = (0..self.engine.flow_count()).map(FlowId::from_index);
-        let is_hit = |flow: &FlowId| {
-            let record = self.engine.record(*flow);
-            let crosses = |link: &LinkId| on[link.index()] || on[link.reverse().index()];
-            record.end.is_none()
-                && !record.cancelled
-                && self.engine.paths(*flow).iter().flatten().any(crosses)
-        };
-        self.felt[fault].hit = flows.filter(is_hit).collect();
+        self.felt[fault].hit = self.jobs.flows_on(&self.engine, &links);
         self.felt[fault].struck = true;
         let now = self.engine.now();
         match self.strikes[fault].effect {
@@ -205,9 +194,9 @@ impl Story<'_> {
         if let Some(fault) = fault.filter(|_| !stranded || hopeless) {
             self.felt[fault].restored.get_or_insert(now);
         }
-        let blocked: Vec<usize> =
-            (0..self.jobs.len()).filter(|place| self.jobs[*place].blocked).collect();
-        blocked.into_iter().try_for_each(|place| self.begin(place))
+        self.jobs.try_again(now);
+        self.plan_turns();
+        Ok(())
     }
 
     /// Whether something that is down now will be repaired.
