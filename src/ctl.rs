@@ -50,8 +50,12 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Shows what is wrong and what to type, then devices and the last transactions.
-    #[command(after_help = "Example:\n  lightloom ctl status")]
-    Status,
+    #[command(after_help = "Examples:\n  lightloom ctl status\n  lightloom ctl status --check")]
+    Status {
+        /// Exit status 1 unless all is well.
+        #[arg(long)]
+        check: bool,
+    },
     /// Shows what applying a plan would do: every move, then the very bytes. Changes nothing.
     #[command(after_help = "Example:\n  lightloom ctl diff plan.json")]
     Diff(Wanted),
@@ -75,8 +79,8 @@ enum Verb {
     /// Lets traffic back.
     #[command(after_help = "Example:\n  lightloom ctl undrain n17")]
     Undrain(Devices),
-    /// Shows what stands elsewhere than the journal says; exit status 1 when anything does, or when
-    /// a device or the journal cannot be read.
+    /// Shows what stands elsewhere than the journal says or is lit by another than the fabric says; exit
+    /// status 1 when anything is, or when a device or the journal cannot be read.
     #[command(after_help = "Example:\n  lightloom ctl drift")]
     Drift,
     /// Takes what is lit on devices as ours. Moves nothing.
@@ -137,7 +141,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let client = Client::new(&arguments.socket);
     let session = Session { client, format: arguments.format };
     match &arguments.verb {
-        Verb::Status => session.look("/v1/status", show::status),
+        Verb::Status { check } => session.status(*check),
         Verb::Drift => session.drift(),
         Verb::Journal { last, records: true } => {
             session.look(&format!("/v1/log?last={last}"), show::records)
@@ -206,11 +210,18 @@ impl Session {
         Ok(Outcome::Bad)
     }
 
+    fn status(&self, check: bool) -> anyhow::Result<Outcome> {
+        let response = self.client.get("/v1/status")?;
+        let shown = self.show(&response, show::status)?;
+        Ok(if check && !show::all_is_well(&response.body) { Outcome::Bad } else { shown })
+    }
+
     /// No slots are no drift only where every device was read and the journal can be trusted.
     fn drift(&self) -> anyhow::Result<Outcome> {
         let response = self.client.get("/v1/drift")?;
         let shown = self.show(&response, show::drift)?;
-        let none = response.body["slots"].as_array().is_some_and(Vec::is_empty);
+        let empty = |key: &str| response.body[key].as_array().is_none_or(Vec::is_empty);
+        let none = empty("slots") && empty("crossed");
         Ok(if none && response.body["complete"] == true { shown } else { Outcome::Bad })
     }
 

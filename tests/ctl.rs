@@ -260,6 +260,37 @@ fn preview(moves: Value) -> Value {
 }
 
 #[test]
+fn crossed_cables_are_never_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let end = |end: &str, lit_by: &str, should_be: &str| json!({"end": end, "lit_by": lit_by, "should_be": should_be});
+    let crossed =
+        json!([end("n1/b0.1", "n6/b1.1", "n5/b1.1"), end("n2/b0.1", "n5/b1.1", "n6/b1.1"),]);
+    let told = "CROSSED CABLES? 2 ends: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1, n2/b0.1 is lit by \
+        n5/b1.1 and should be by n6/b1.1\n  swap the cables of n1/b0.1 and n2/b0.1 back; or go around: \
+        lightloom ctl fault n1/b0.1 n2/b0.1\n";
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
+    assert_eq!(run(&daemon, &["status", "--check"]).0, 0);
+    daemon.says("/v1/status", 200, status(json!({"crossed": crossed})));
+    let (code, shown, _) = run(&daemon, &["status"]);
+    assert!(code == 0 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+    assert_eq!(run(&daemon, &["status", "--check"]).0, 1);
+
+    let report = json!({"slots": [], "crossed": crossed, "complete": true, "unseen": []});
+    daemon.says("/v1/drift", 200, report);
+    let (code, shown, _) = run(&daemon, &["drift"]);
+    assert!(code == 1 && shown.ends_with(told), "{shown}");
+
+    let past = json!({
+        "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
+        "result": "committed", "state": "committed", "devices": [], "crossed": crossed,
+    });
+    daemon.says("/v1/confirm", 202, json!({"answer": "accepted", "txn": 3}));
+    daemon.says("/v1/transactions/3", 200, past);
+    let (code, shown, _) = run(&daemon, &["confirm", "3"]);
+    assert_eq!((code, shown), (1, format!("transaction 3: committed, 0 devices, but {told}")));
+}
+
+#[test]
 fn a_rollback_is_shown_before_it_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let one = json!({

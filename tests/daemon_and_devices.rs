@@ -343,6 +343,74 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
     });
 }
 
+/// Somebody swaps two cables of a ring at rest: nothing moves, there is light everywhere, and all four ends
+/// say that it is somebody else's.
+#[test]
+fn cables_crossed_at_rest_are_told_and_nothing_is_blamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let plan = first_plan(&installed(NODES));
+        let (one, other) = (plan.circuits[1], plan.circuits[3]);
+        let cross = format!("{} cross {} {}", one.a.bundle, one.a.path, other.a);
+        assert!(rig.look(view::drift).await.crossed.is_empty());
+        modules.fault(&cross);
+        let four = |runtime: &Runtime| {
+            let crossed = view::status(runtime).crossed;
+            (crossed.len() == 4).then_some(crossed)
+        };
+        let crossed = rig.find("all four ends to be told", four).await;
+        let end = crossed.iter().find(|end| end.end == one.a.to_string()).unwrap();
+        assert_eq!((&*end.lit_by, &*end.should_be), (&*other.b.to_string(), &*one.b.to_string()));
+        let status = rig.look(view::status).await;
+        let device = status.devices.iter().find(|d| d.name == one.a.bundle.to_string()).unwrap();
+        assert_eq!(device.state, "crossed");
+        assert_eq!(rig.look(view::drift).await.crossed, crossed);
+        let metric = rig.shared.metrics.crossed_ends.with_label_values(&[&device.name]);
+        assert!((metric.get() - 1.0).abs() < f64::EPSILON);
+
+        // The same plan once more moves nothing, and does not pass over it.
+        rig.apply_plan(&plan).await;
+        let last = |runtime: &Runtime| {
+            let past = runtime.controller.ledger().history.back().unwrap();
+            view::transaction(runtime, past)
+        };
+        assert_eq!(rig.look(last).await.crossed, crossed);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(rig.look(faults).await.is_empty(), "no fibre is taken for dark");
+
+        modules.fault(&cross);
+        let none = |runtime: &Runtime| view::status(runtime).crossed.is_empty().then_some(());
+        rig.find("it to be right again", none).await;
+    });
+}
+
+/// Crossed with a fibre that only one end looks into: one end is dark, and the other says whose light it
+/// sees instead. That is not a dark fibre.
+#[test]
+fn an_end_that_is_dark_for_crossed_cables_is_told_with_that_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        let plan = first_plan(&installed(NODES));
+        let (one, other) = (plan.circuits[1], plan.circuits[3]);
+        let aside = other.b.bundle.to_string();
+        let target = Fabric::from([(aside.as_str().into(), [(Slot(0), Position(15))].into())]);
+        let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+        rig.committed(&answer).await;
+        modules.fault(&format!("{} cross {} {}", one.a.bundle, one.a.path, other.a));
+        let dark = |runtime: &Runtime| view::status(runtime).dark_fibres.pop();
+        let dark = rig.find("the dark end", dark).await;
+        assert_eq!((&*dark.near, &*dark.far), (&*one.a.to_string(), &*one.b.to_string()));
+        assert_eq!(dark.far_lit_by, Some(other.a.to_string()), "never as a fibre without light");
+        let ends: Vec<String> =
+            rig.look(view::status).await.crossed.into_iter().map(|crossed| crossed.end).collect();
+        assert!(ends.contains(&one.b.to_string()) && ends.contains(&other.a.to_string()));
+    });
+}
+
 #[test]
 fn garbage_on_a_line_is_counted_and_survived() {
     let folder = tempfile::tempdir().unwrap();

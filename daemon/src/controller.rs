@@ -32,6 +32,7 @@ use crate::state::{
 use darkness::Dark;
 pub use darkness::DarkFibre;
 use drift::own_changes;
+pub use drift::{Crossed, end_name};
 pub use owed::Remedy;
 
 /// How often the daemon changes something without being asked within [`OWN_CHANGES_WINDOW`].
@@ -190,6 +191,8 @@ pub enum Note {
     Down(DeviceName, String),
     /// A device stands elsewhere than the ledger says; empty when it is back.
     Drift(DeviceName, Vec<Drift>),
+    /// Ends of a device are lit by others than the fabric says; empty when they are right again.
+    Crossed(DeviceName, Vec<Crossed>),
     /// A transaction is about to move light.
     Fired(Txn),
     /// A transaction is over.
@@ -239,6 +242,10 @@ pub struct Seen {
     pub trouble: Option<String>,
     /// Where it differs from the ledger.
     pub drift: Vec<Drift>,
+    /// Its ends that were lit by others than the fabric says when it was last read.
+    crossed: Vec<Crossed>,
+    /// How often it was read.
+    reads: u64,
     /// Where it stood when it was last read, kept while it is down.
     stood: Option<Positions>,
     /// When the first read in a row that found it there was answered.

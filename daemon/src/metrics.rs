@@ -31,6 +31,8 @@ pub struct Metrics {
     pub device_up: GaugeVec,
     /// Slots that stand elsewhere than the ledger says.
     pub drifted_slots: GaugeVec,
+    /// Ends that are lit by others than the fabric says.
+    pub crossed_ends: GaugeVec,
     /// Messages from a device that made no sense.
     pub device_noise: GaugeVec,
     /// Time that is left to confirm.
@@ -80,6 +82,7 @@ impl Metrics {
             )?,
             device_up: gauge_by("device_up", "1 when the device can be talked to.")?,
             drifted_slots: gauge_by("drifted_slots", "Slots that stand elsewhere.")?,
+            crossed_ends: gauge_by("crossed_ends", "Ends lit by others than the fabric says.")?,
             device_noise: gauge_by("device_noise", "Messages that made no sense.")?,
             confirm_pending_seconds: registered(
                 &registry,

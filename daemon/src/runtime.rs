@@ -25,7 +25,9 @@ use crate::bypass::Patience;
 use crate::change::Mode;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::controller::{Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request};
+use crate::controller::{
+    Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request, end_name,
+};
 use crate::file_storage::FileStorage;
 use crate::journal::{Damage, Journal};
 use crate::metrics::Metrics;
@@ -419,6 +421,18 @@ impl Runtime {
                     tracing::info!(%device, "no drift any more");
                 } else {
                     tracing::warn!(%device, slots, "drift");
+                }
+            }
+            Note::Crossed(device, crossed) => {
+                #[expect(clippy::cast_precision_loss, reason = "a metric")]
+                let ends = crossed.len() as f64;
+                self.metrics.crossed_ends.with_label_values(&[device.as_str()]).set(ends);
+                match crossed.first() {
+                    None => tracing::info!(%device, "no crossed cables any more"),
+                    Some(crossed) => tracing::warn!(
+                        %device, lit_by = crossed.lit_by, should_be = end_name(&crossed.should_be),
+                        "crossed cables?"
+                    ),
                 }
             }
             Note::Fired(txn) => {

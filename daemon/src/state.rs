@@ -101,6 +101,9 @@ pub fn at(positions: &Positions, slot: Slot) -> Position {
     positions.get(&slot).copied().unwrap_or(Position::DARK)
 }
 
+/// In so many reads in a row of a device at rest, who is at the far ends is asked at least once.
+pub const NEIGHBOURS_EVERY: u8 = 8;
+
 /// What a device said about itself in one read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
@@ -115,7 +118,8 @@ pub struct Observation {
     /// Slots whose light has not settled yet. Tuning is not tuned.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tuning: BTreeSet<Slot>,
-    /// Who is seen at the far end, where the device can tell.
+    /// Who is seen at the far end, where the device can tell; at rest not asked anew with each read, but
+    /// within [`NEIGHBOURS_EVERY`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub neighbours: BTreeMap<Slot, String>,
 }

@@ -11,8 +11,7 @@ use lightloom_fabric::khop::Port;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::controller::{DarkFibre, OWN_CHANGES_MAX};
-use crate::inventory::FibreEnd;
+use crate::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
 use crate::journal::Damage;
 use crate::record::{Broken, Cause, Past};
 use crate::runtime::Runtime;
@@ -55,6 +54,8 @@ pub struct Status {
     /// Fibres that are known to carry no light though both ends look into them, by the end that
     /// misses it; also where the policy is not to bypass them.
     pub dark_fibres: Vec<DarkFibreView>,
+    /// Ends that are lit by others than the fabric says: cables plugged in the wrong way round.
+    pub crossed: Vec<CrossedEnd>,
     /// What the daemon may still change without being asked.
     pub bypass_budget: BypassBudget,
     /// Devices that cannot be talked to, or have not been read since they can.
@@ -91,6 +92,19 @@ pub struct DarkFibreView {
     pub power_dbm: f64,
     /// The far end cannot be talked to either.
     pub far_is_down: bool,
+    /// Whose light the far end sees, where that is another's: crossed cables, and not this fibre.
+    pub far_lit_by: Option<String>,
+}
+
+/// An end that is lit by another than the fabric says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CrossedEnd {
+    /// Who sees it, such as `n17/b0.2`.
+    pub end: String,
+    /// Whose light arrives.
+    pub lit_by: String,
+    /// Whose light should.
+    pub should_be: String,
 }
 
 /// How often the daemon has changed something without being asked: bypasses, and drift put back.
@@ -126,6 +140,8 @@ pub struct DriftReport {
     pub slots: Vec<DriftedSlot>,
     /// Whether every device was seen and the ledger can be trusted: only then no slots mean no drift.
     pub complete: bool,
+    /// Ends that are lit by others than the fabric says.
+    pub crossed: Vec<CrossedEnd>,
     /// Devices that cannot be spoken of.
     pub unseen: Vec<String>,
     /// Why the ledger cannot be trusted.
@@ -221,6 +237,8 @@ pub struct Transaction {
     pub broken: Vec<String>,
     /// Parts that its predecessor went around and it does not.
     pub repaired: Vec<String>,
+    /// Of the last one: ends of its devices that are lit by others than the fabric says.
+    pub crossed: Vec<CrossedEnd>,
     /// Device by device, those with something to say first.
     pub devices: Vec<DeviceResult>,
 }
@@ -285,6 +303,7 @@ pub fn status(runtime: &Runtime) -> Status {
         broken: broken_parts.iter().map(|broken| broken.part.clone()).collect(),
         broken_parts,
         dark_fibres: dark_fibres(runtime),
+        crossed: runtime.controller.devices().keys().flat_map(|d| crossed(runtime, d)).collect(),
         bypass_budget: BypassBudget {
             used: runtime.controller.own_changes_spent(&runtime.clock.now()),
             per_hour: OWN_CHANGES_MAX,
@@ -327,15 +346,24 @@ fn part(runtime: &Runtime, (part, broken): (String, Broken)) -> BrokenPart {
 }
 
 fn dark_fibres(runtime: &Runtime) -> Vec<DarkFibreView> {
-    let port = |(device, _, position): &FibreEnd| format!("{device}.{position}");
     let dark = runtime.controller.dark_fibres().into_iter();
     let of = |dark: DarkFibre| DarkFibreView {
-        near: port(&dark.near),
-        far: port(&dark.far),
+        near: end_name(&dark.near),
+        far: end_name(&dark.far),
         power_dbm: f64::from(dark.power_mdbm) / 1000.0,
         far_is_down: dark.far_is_down,
+        far_lit_by: dark.far_lit_by,
     };
     dark.map(of).collect()
+}
+
+fn crossed(runtime: &Runtime, device: &DeviceName) -> Vec<CrossedEnd> {
+    let of = |crossed: Crossed| CrossedEnd {
+        end: end_name(&crossed.end),
+        lit_by: crossed.lit_by,
+        should_be: end_name(&crossed.should_be),
+    };
+    runtime.controller.crossed(device).into_iter().map(of).collect()
 }
 
 /// Devices of which it is not known where they stand.
@@ -408,6 +436,7 @@ fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {
         () if !observed.tuning.is_empty() => "tuning",
         () if ledger.attention.contains_key(name) => "attention",
         () if !seen.drift.is_empty() => "drifted",
+        () if !runtime.controller.crossed(name).is_empty() => "crossed",
         () => "as-wanted",
     };
     DeviceStatus {
@@ -444,10 +473,11 @@ fn drift_of(runtime: &Runtime, name: &DeviceName) -> Vec<DriftedSlot> {
 /// Every slot that stands elsewhere, and what cannot be spoken of.
 #[must_use]
 pub fn drift(runtime: &Runtime) -> DriftReport {
-    let devices = runtime.controller.devices().keys();
+    let devices = || runtime.controller.devices().keys();
     let (unseen, journal_damage) = (unseen(runtime), journal_damage(runtime));
     DriftReport {
-        slots: devices.flat_map(|name| drift_of(runtime, name)).collect(),
+        slots: devices().flat_map(|name| drift_of(runtime, name)).collect(),
+        crossed: devices().flat_map(|name| crossed(runtime, name)).collect(),
         complete: unseen.is_empty() && journal_damage.is_none() && runtime.failed.is_none(),
         unseen,
         journal_damage,
@@ -458,6 +488,9 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
 #[must_use]
 pub fn transaction(runtime: &Runtime, past: &Past) -> Transaction {
     let mut shown = self::past(past);
+    if runtime.controller.ledger().last_txn == past.txn {
+        shown.crossed = past.parts.keys().flat_map(|name| crossed(runtime, name)).collect();
+    }
     if let Some(pending) = pending(runtime).filter(|pending| pending.txn == past.txn.0) {
         shown.state = "confirm-pending".into();
         shown.confirm_until_unix_ms = Some(pending.until_unix_ms);
@@ -498,6 +531,7 @@ pub fn past(past: &Past) -> Transaction {
         undone_by: past.undone_by.map(|txn| txn.0),
         broken: news(&past.broken_after, &past.broken_before),
         repaired: news(&past.broken_before, &past.broken_after),
+        crossed: Vec::new(),
         devices,
     }
 }

@@ -186,7 +186,8 @@ impl Session {
             output::note(&confirm);
         }
         let committed = response.body["result"] == "committed";
-        Ok(if committed { shown } else { Outcome::Bad })
+        let crossed = response.body["crossed"].as_array().is_some_and(|ends| !ends.is_empty());
+        Ok(if committed && !crossed { shown } else { Outcome::Bad })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The daemon's answers as people read them: what is wrong first, then what to type.
 
+mod crossed;
 mod history;
 mod moves;
 mod status;
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 pub(super) use history::{confirm_by, records, transaction, transactions};
 pub(super) use moves::Preview;
-pub(super) use status::{all_read, devices_named, drift, is_deaf, on_its_way, status};
+pub(super) use status::{all_is_well, all_read, devices_named, drift, is_deaf, on_its_way, status};
 
 /// What people look for, by the number of its terminal colour: green, yellow, red.
 const PAINTED: [(u8, &[&str]); 3] = [
@@ -32,6 +33,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
         31,
         &[
             "drifted",
+            "crossed",
             "attention",
             "unseen",
             "partial",
@@ -40,6 +42,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "JOURNAL DAMAGED",
             "UNSEEN",
             "DRIFTED",
+            "CROSSED",
             "DAEMON AWAY",
             "NO BYPASS LEFT",
             "NO LIGHT",

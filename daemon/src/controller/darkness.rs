@@ -15,7 +15,7 @@
 use super::{Action, Controller, Seen};
 use crate::drive::Site;
 use crate::inventory::FibreEnd;
-use crate::state::{DeviceName, Micros, Now, Observation, Position, Slot, at};
+use crate::state::{DeviceName, Micros, NEIGHBOURS_EVERY, Now, Observation, Position, Slot, at};
 
 /// The reads in a row in which a slot saw no light.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Dark {
     /// When the first was answered.
     since: Micros,
     power_mdbm: i32,
+    /// How often the far end had been read then.
+    far_reads: u64,
 }
 
 /// A fibre that is known to carry no light towards one of its ends.
@@ -37,6 +39,8 @@ pub struct DarkFibre {
     pub far_is_down: bool,
     /// What arrives, in 1/1000 dBm.
     pub power_mdbm: i32,
+    /// Whose light the far end sees, where that is another's: the cables are crossed.
+    pub far_lit_by: Option<String>,
 }
 
 impl Controller {
@@ -66,7 +70,9 @@ impl Controller {
         }
         seen.observed = Some(read.clone());
         seen.read_at = asked;
+        seen.reads += 1;
         self.note_drift(device, actions);
+        self.note_crossed(device, actions);
         self.note_darkness(now, device);
     }
 
@@ -79,9 +85,11 @@ impl Controller {
         let Some(seen) = self.devices.get_mut(device) else { return };
         seen.dark.retain(|slot, _| dark.iter().any(|(dark, ..)| dark == slot));
         for (slot, power_mdbm, far) in dark {
+            let far_reads = self.devices.get(&far.0).map_or(0, |far| far.reads);
             let Some(seen) = self.devices.get_mut(device) else { return };
             let since = now.mono;
-            let dark = seen.dark.entry(slot).or_insert(Dark { reads: 0, since, power_mdbm });
+            let first = Dark { reads: 0, since, power_mdbm, far_reads };
+            let dark = seen.dark.entry(slot).or_insert(first);
             (dark.reads, dark.power_mdbm) = (dark.reads.saturating_add(1), power_mdbm);
             if self.looks_back(&far) && self.dark_fibre(device, slot).is_none() {
                 // Not sooner than that after the last read: the far end may miss light just as well, and
@@ -147,6 +155,10 @@ impl Controller {
         {
             return None;
         }
+        // A far end that sees light may see another's: then it is not the fibre. So it is asked whose.
+        if self.sees_somebody(far) && other.reads < dark.far_reads + u64::from(NEIGHBOURS_EVERY) {
+            return None;
+        }
         let since = dark.since.max(seen.stands_since).max(other.stands_since);
         let (since, until) = match other.up {
             true => (since, seen.read_at.min(other.read_at)),
@@ -158,7 +170,23 @@ impl Controller {
             far: far.clone(),
             far_is_down: !other.up,
             power_mdbm: dark.power_mdbm,
+            far_lit_by: self.lit_by_another(far),
         })
+    }
+
+    /// Whether this end names who lights it, and has enough light to be asked.
+    fn sees_somebody(&self, (device, slot, _): &FibreEnd) -> bool {
+        let least = self.inventory.limits(device).power_min_mdbm;
+        let read = self.devices.get(device).filter(|seen| seen.up);
+        read.and_then(|seen| seen.observed.as_ref()).is_some_and(|read| {
+            let lit = read.power_mdbm.get(slot).is_some_and(|power| *power >= least);
+            lit && read.neighbours.contains_key(slot)
+        })
+    }
+
+    fn lit_by_another(&self, end: &FibreEnd) -> Option<String> {
+        let crossed = self.crossed(&end.0);
+        crossed.into_iter().find(|crossed| crossed.end == *end).map(|crossed| crossed.lit_by)
     }
 
     /// Fibres that are known to carry no light though both ends look into them, by the end that

@@ -1,14 +1,53 @@
-//! What happens without being asked: drift is seen, and what the policy allows is put back.
+//! What happens without being asked: drift is seen, and what the policy allows is put back; light that comes
+//! from another end than the fabric's fibre leads to is seen, and told.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::{Action, Apply, Controller, Drift, Note, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW, Seen};
 use crate::change::Mode;
-use crate::inventory::OnDrift;
+use crate::drive::Site;
+use crate::inventory::{FibreEnd, OnDrift};
 use crate::record::{Asked, Cause, Ledger, Past};
 use crate::state::{DeviceName, Fabric, Micros, Now, Positions, Slot, at};
 
+/// An end of a fibre that is lit by another than the fabric says: cables plugged in the wrong way round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crossed {
+    /// Who sees it: it stands there.
+    pub end: FibreEnd,
+    /// Whose light arrives, as the device says: `n17/b0.2`.
+    pub lit_by: String,
+    /// The end whose light should.
+    pub should_be: FibreEnd,
+}
+
 impl Controller {
+    /// The ends of a device that are lit by others than the fabric says, where they stand; none while it
+    /// moves or cannot be talked to. Names may be as old as [`crate::state::NEIGHBOURS_EVERY`] reads.
+    #[must_use]
+    pub fn crossed(&self, device: &DeviceName) -> Vec<Crossed> {
+        let seen = self.devices.get(device).filter(|seen| seen.up && !self.is_moving(device));
+        let Some(read) = seen.and_then(|seen| seen.observed.as_ref()) else { return Vec::new() };
+        let settled = read.neighbours.iter().filter(|(slot, _)| !read.tuning.contains(slot));
+        let crossed = settled.filter_map(|(&slot, lit_by)| {
+            let end = (device.clone(), slot, at(&read.positions, slot));
+            let should_be = self.inventory.far_end(&end.0, slot, end.2)?;
+            let crossed = *lit_by != end_name(should_be);
+            crossed.then(|| Crossed { end, lit_by: lit_by.clone(), should_be: should_be.clone() })
+        });
+        crossed.collect()
+    }
+
+    pub(super) fn note_crossed(&mut self, device: &DeviceName, actions: &mut Vec<Action>) {
+        let crossed = self.crossed(device);
+        let moving = self.is_moving(device);
+        let Some(seen) = self.devices.get_mut(device).filter(|_| !moving) else { return };
+        if crossed != seen.crossed {
+            seen.crossed.clone_from(&crossed);
+            actions.push(Action::Note(Note::Crossed(device.clone(), crossed)));
+        }
+    }
+
     pub(super) fn note_drift(&mut self, device: &DeviceName, actions: &mut Vec<Action>) {
         if self.is_lever(device) || self.is_moving(device) {
             return;
@@ -78,6 +117,12 @@ pub(super) fn own_changes(ledger: &Ledger, now: &Now) -> VecDeque<Micros> {
     let age = |past: &&Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
     let recent = own.iter().rev().map(age).filter(|age| *age < OWN_CHANGES_WINDOW);
     recent.map(|age| now.mono - age).collect()
+}
+
+/// An end as people name it: `n17/b0.2`.
+#[must_use]
+pub fn end_name((device, _, position): &FibreEnd) -> String {
+    format!("{device}.{}", position.0)
 }
 
 /// Who asks when the daemon itself does.

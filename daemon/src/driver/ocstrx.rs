@@ -17,10 +17,7 @@ use lightloom_firmware_api::path::{
 };
 
 use super::{Awaits, Dialect, Input, Progress, Request};
-use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
-
-/// At rest, every so many reads ask who is at the far ends.
-const NEIGHBOURS_EVERY: u8 = 8;
+use crate::state::{Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Slot};
 
 /// The transceiver dialect.
 #[derive(Clone, Debug)]

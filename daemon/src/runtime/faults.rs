@@ -220,7 +220,11 @@ impl Runtime {
                 }
                 (false, Some(bundle), Some(_)) => {
                     let path = u8::try_from(position.0).unwrap_or(u8::MAX);
-                    let why = format!("{near} sees {dbm:.1} dBm, and {far} looks into the fibre");
+                    let far = match &fibre.far_lit_by {
+                        None => format!("{far} looks into the fibre"),
+                        Some(other) => format!("{far} is lit by {other}: crossed cables?"),
+                    };
+                    let why = format!("{near} sees {dbm:.1} dBm, and {far}");
                     broken.insert(Part::Fibre(Port { bundle, path }), why);
                 }
                 _ => {}

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::status::Alarm;
-use super::{count, list, named, text};
+use super::{count, crossed, list, named, text};
 use crate::ctl::time;
 use crate::table::Table;
 
@@ -119,7 +119,13 @@ pub(in crate::ctl) fn confirm_by(past: &Value) -> Option<String> {
 pub(in crate::ctl) fn transaction(past: &Value) -> String {
     let devices = list(&past["devices"]);
     let (txn, result) = (text(&past["txn"]), text(&past["result"]));
-    let mut page = format!("transaction {txn}: {result}, {}\n", count(devices.len(), "device"));
+    let mut page = format!("transaction {txn}: {result}, {}", count(devices.len(), "device"));
+    match crossed::alarm(&past["crossed"]) {
+        Some((what, about, next)) => {
+            let _ = writeln!(page, ", but {what}: {about}\n  {next}");
+        }
+        None => page.push('\n'),
+    }
     let mut table = Table::new(["device", "verdict", "why"]);
     let troubles = troubles(past);
     for device in &troubles {

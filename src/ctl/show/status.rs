@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{count, history, is_module, list, named, natural, place, slot, text};
+use super::{count, crossed, history, is_module, list, named, natural, place, slot, text};
 use crate::ctl::time;
 use crate::table::Table;
 
@@ -16,6 +16,11 @@ const DEVICES_LISTED: usize = 40;
 const NAMES_MAX: usize = 6;
 /// How many past transactions a status shows.
 const TRANSACTIONS_SHOWN: usize = 5;
+
+/// Whether nobody has to know or do anything.
+pub(in crate::ctl) fn all_is_well(status: &Value) -> bool {
+    alarms(status).is_empty()
+}
 
 /// `lightloom ctl status`.
 pub(in crate::ctl) fn status(status: &Value) -> String {
@@ -86,7 +91,9 @@ fn alarms(status: &Value) -> String {
     let all = list(&status["devices"]);
     let troubles = if is_deaf(status) { Vec::new() } else { troubles(all) };
     let last = list(&status["transactions"]).first().and_then(history::did_not_take);
-    let known = last.into_iter().chain(without_light(status)).chain(around_faults(status));
+    let crossed = crossed::alarm(&status["crossed"]);
+    let known =
+        crossed.into_iter().chain(last).chain(without_light(status)).chain(around_faults(status));
     for (what, about, next) in troubles.into_iter().chain(known) {
         alarm(&what, about, next);
     }
@@ -157,7 +164,9 @@ fn without_light(status: &Value) -> Option<Alarm> {
     let near = text(&dark.first()?["near"]);
     let one = |fibre: &Value| {
         let power = fibre["power_dbm"].as_f64().unwrap_or(f64::NAN);
-        format!("{} sees {power:.1} dBm of {}", text(&fibre["near"]), text(&fibre["far"]))
+        let other = fibre["far_lit_by"].as_str();
+        let other = other.map(|other| format!(", which is lit by {other}")).unwrap_or_default();
+        format!("{} sees {power:.1} dBm of {}{other}", text(&fibre["near"]), text(&fibre["far"]))
     };
     let next = match silent(dark) {
         silent if silent.is_empty() => {
@@ -348,6 +357,9 @@ pub(in crate::ctl) fn drift(report: &Value) -> String {
             page,
             "JOURNAL DAMAGED, what should stand where is not known: {about}\n  {next}"
         );
+    }
+    if let Some((what, about, next)) = crossed::alarm(&report["crossed"]) {
+        let _ = writeln!(page, "{what}: {about}\n  {next}");
     }
     let unseen: Vec<String> = list(&report["unseen"]).iter().map(text).collect();
     if !unseen.is_empty() {
