@@ -60,7 +60,9 @@ enum Verb {
     #[command(after_help = "Example:\n  lightloom ctl diff plan.json")]
     Diff(Wanted),
     /// Applies a plan and waits for the end.
-    #[command(after_help = "Example:\n  lightloom ctl apply plan.json --confirm-within 5m")]
+    #[command(
+        after_help = "Examples:\n  lightloom ctl apply plan.json --confirm-within 5m\n  lightloom ctl apply --again"
+    )]
     Apply(Apply),
     /// Keeps a transaction that waits for its confirm.
     #[command(after_help = "Example:\n  lightloom ctl confirm 7")]

@@ -121,6 +121,7 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
     let silent = device("n3/b0", "unseen", Some("no answer within 2 s"));
     let wrong = status(json!({
         "attention": {"n2/b0": "slot 0 was read at 15"},
+        "attention_next": {"n2/b0": "take it as it stands: lightloom ctl adopt n2/b0; or apply again"},
         "pending": {"txn": 7, "seconds_left": 299.0, "until_unix_ms": 3_600_000},
         "broken_parts": [
             {"part": "n17", "since_unix_ms": 0, "why": "reported by uid:0"},
@@ -288,6 +289,27 @@ fn crossed_cables_are_never_well() {
     daemon.says("/v1/transactions/3", 200, past);
     let (code, shown, _) = run(&daemon, &["confirm", "3"]);
     assert_eq!((code, shown), (1, format!("transaction 3: committed, 0 devices, but {told}")));
+}
+
+#[test]
+fn fewer_circuits_than_were_applied_are_told_with_the_way_to_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let fewer = |explained: bool| {
+        let applied = json!({"plan_sha256": "fedc", "circuits": 2, "explained": explained});
+        status(json!({ "applied": applied }))
+    };
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, fewer(false))]);
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let told = "FEWER CIRCUITS: 1 of the 2 circuits of the applied plan, and no broken part explains it\n  \
+        get the rest: lightloom ctl apply --again\n";
+    assert!(shown.starts_with(told), "{shown}");
+    let line = "circuits that stand at both ends: 1 of 1; the applied plan has 2\n";
+    assert!(shown.contains(line), "{shown}");
+    daemon.says("/v1/status", 200, fewer(true));
+    let (_, shown, _) = run(&daemon, &["status"]);
+    assert!(shown.starts_with("ALL IS WELL") && shown.contains(line), "{shown}");
+    let (code, _, said) = run(&daemon, &["apply"]);
+    assert!(code == 2 && said.contains("<PLAN>"), "{said}");
 }
 
 #[test]

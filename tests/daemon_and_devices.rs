@@ -211,6 +211,38 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
     });
 }
 
+/// Repairs change the plan as little as they can, so fewer circuits may be lit than were applied.
+#[test]
+fn after_repairs_the_circuits_that_are_missing_from_the_applied_plan_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let _modules = Modules::serve(32, 2, &folder.path().join("links"));
+    on_a_runtime(async {
+        let installed = installed(32);
+        let plan = first_plan(&installed);
+        let mut rig = Rig::start(32, folder.path(), installed).await;
+        rig.adopt_all().await;
+        rig.apply_plan(&plan).await;
+        assert_eq!(rig.look(view::status).await.applied, None, "it is on the devices");
+        let part = "n0".parse().unwrap();
+        let answer = rig.fault(&[part], &[]).await;
+        rig.committed(&answer).await;
+        let applied = rig.look(view::status).await.applied.unwrap();
+        assert!(applied.explained && applied.circuits == plan.circuits.len(), "{applied:?}");
+        let answer = rig.fault(&[], &[part]).await;
+        rig.committed(&answer).await;
+        let status = rig.look(view::status).await;
+        assert_eq!((status.circuits.len(), plan.circuits.len()), (23, 24), "the least change");
+        let applied = status.applied.unwrap();
+        assert!(!applied.explained && applied.circuits == plan.circuits.len(), "{applied:?}");
+
+        let (sha256, again) = rig.look(|r: &Runtime| r.applied_last()).await.unwrap();
+        assert_eq!((&sha256, &again.circuits), (&bypass::sha256_of(&plan), &plan.circuits));
+        rig.apply_plan(&again).await;
+        let status = rig.look(view::status).await;
+        assert_eq!((status.circuits.len(), status.applied), (plan.circuits.len(), None));
+    });
+}
+
 /// What was told to be broken after a change is still broken when the change is undone.
 #[test]
 fn a_rollback_goes_around_what_was_found_broken_since() {

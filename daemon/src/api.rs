@@ -226,8 +226,18 @@ async fn read_apply(
     shared: &Shared,
     body: &ApplyBody,
 ) -> Result<(Apply, Option<Box<Plan>>), Problem> {
-    let (target, plan_sha256, plan) = match (&body.plan, &body.target) {
-        (Some(document), None) => {
+    let (target, plan_sha256, plan) = match (&body.plan, &body.target, body.again) {
+        (None, None, true) => {
+            let find = move |runtime: &Runtime| {
+                let (sha256, plan) = runtime.applied_last()?;
+                let document = serde_json::to_value(&plan).unwrap_or_default();
+                let installed = runtime.installed.as_ref();
+                let target = desired::target(&document, None, installed, &runtime.config)?;
+                Ok((target, sha256, Some(Box::new(plan))))
+            };
+            shared.look(find).await?.map_err(Problem::Refused)?
+        }
+        (Some(document), None, false) => {
             let (plan, phase) = (document.clone(), body.phase.clone());
             let find = move |runtime: &Runtime| {
                 let installed = runtime.installed.as_ref();
@@ -237,8 +247,8 @@ async fn read_apply(
             let plan = serde_json::from_value(document.clone()).ok().map(Box::new);
             (target, sha256(document), plan)
         }
-        (None, Some(target)) => (read_target(target), String::new(), None),
-        _ => return Err(Problem::Refused(vec!["give either `plan` or `target`".into()])),
+        (None, Some(target), false) => (read_target(target), String::new(), None),
+        _ => return Err(Problem::Refused(vec!["give one of `plan`, `target` and `again`".into()])),
     };
     let confirm_within = confirm_within(body.confirm_within_ms)?;
     let apply = Apply {

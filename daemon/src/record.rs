@@ -295,6 +295,9 @@ pub struct Past {
     /// The plan that was on the devices before.
     #[serde(default)]
     pub plan_before: String,
+    /// The plan that had been applied last before.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub applied_before: String,
     /// When, Unix time in milliseconds.
     pub wall_ms: u64,
     /// As a whole.
@@ -329,6 +332,9 @@ pub struct Ledger {
     pub last_txn: Txn,
     /// The plan that is on its devices; empty where none is known to be.
     pub plan_sha256: String,
+    /// The plan that somebody applied last and nobody undid; bypasses and repairs lead to others.
+    #[serde(default)]
+    pub applied_sha256: String,
     /// The devices that plan speaks of.
     pub plan_devices: BTreeSet<DeviceName>,
     /// What we set and answer for. Lit slots only.
@@ -424,6 +430,7 @@ impl Ledger {
         use crate::drive::Verdict;
         let Some(Open { intent, turned, .. }) = self.open.take() else { return };
         let plan_before = self.plan_sha256.clone();
+        let applied_before = self.applied_sha256.clone();
         for (device, end) in parts {
             match end.verdict {
                 Verdict::Applied => {
@@ -461,6 +468,7 @@ impl Ledger {
         let broken_before = self.broken.clone();
         if took {
             self.take_plan(&intent);
+            self.take_applied(&intent);
             // A rollback of what was waiting for a confirm settles it too; a bypass on top of it does not.
             if !intent.cause.goes_on_top() {
                 self.pending.clone_from(pending);
@@ -476,6 +484,7 @@ impl Ledger {
             cause: intent.cause,
             plan_sha256: intent.plan_sha256,
             plan_before,
+            applied_before,
             wall_ms: intent.wall_ms,
             result,
             parts: parts.clone(),
@@ -515,6 +524,21 @@ impl Ledger {
         } else if intent.goal.keys().any(|device| self.plan_devices.contains(device)) {
             self.plan_sha256.clear();
             self.plan_devices.clear();
+        }
+    }
+
+    /// Which plan somebody wants, after a commit.
+    fn take_applied(&mut self, intent: &Intent) {
+        match intent.cause {
+            Cause::Apply if !intent.plan_sha256.is_empty() => {
+                self.applied_sha256.clone_from(&intent.plan_sha256);
+            }
+            Cause::Rollback(txn) | Cause::ConfirmTimeout(txn) => {
+                let undone = self.history.iter().find(|past| past.txn == txn);
+                self.applied_sha256 = undone.map(|p| p.applied_before.clone()).unwrap_or_default();
+            }
+            _ if self.plan_sha256.is_empty() => self.applied_sha256.clear(),
+            _ => {}
         }
     }
 
@@ -641,6 +665,22 @@ mod tests {
         assert_eq!(undone(&ledger), [None, Some(3), None]);
         undo(&mut ledger, 3);
         assert_eq!(undone(&ledger), [None, None, Some(4), None]);
+    }
+
+    #[test]
+    fn a_bypass_leaves_known_which_plan_was_applied_and_a_rollback_takes_it_back() {
+        let mut ledger = Ledger::default();
+        let mut next = |cause, plan| {
+            because(&mut ledger, cause, plan, "n0/b0");
+            ledger.applied_sha256.clone()
+        };
+        assert_eq!(next(Cause::Apply, "one"), "one");
+        assert_eq!(next(Cause::Bypass, "around"), "one");
+        assert_eq!(next(Cause::Repair, "back"), "one");
+        assert_eq!(next(Cause::Apply, "two"), "two");
+        assert_eq!(next(Cause::Rollback(Txn(4)), "back"), "one");
+        assert_eq!(next(Cause::Rollback(Txn(5)), "two"), "two");
+        assert_eq!(next(Cause::Apply, ""), "", "lit slot by slot");
     }
 
     #[test]

@@ -97,6 +97,8 @@ pub struct Runtime {
     pub installed: Option<Installed>,
     /// The plan that is on the devices, where it is known.
     pub plan: Option<Plan>,
+    /// The plan that somebody applied last, where it is another and is known.
+    pub applied: Option<Plan>,
     /// The clocks.
     pub clock: Clock,
     journal: Journal<Record, FileStorage>,
@@ -157,6 +159,7 @@ impl Runtime {
             config: parts.config,
             installed: parts.installed,
             plan: None,
+            applied: None,
             clock: parts.clock,
             journal: parts.journal,
             metrics: parts.metrics,
@@ -171,7 +174,8 @@ impl Runtime {
             shorten_at: JOURNAL_RECORDS_MAX,
             changes: parts.changes,
         };
-        runtime.plan = runtime.load_plan(&runtime.controller.ledger().plan_sha256.clone());
+        runtime.plan = runtime.load_plan(&runtime.controller.ledger().plan_sha256);
+        runtime.applied = runtime.load_applied();
         runtime.lead_back();
         runtime.perform(parts.first);
         runtime
@@ -469,6 +473,7 @@ impl Runtime {
         if matches!(result, TxnResult::Committed | TxnResult::Partial) {
             let sha = self.controller.ledger().plan_sha256.clone();
             self.plan = self.plans.remove(&sha).or_else(|| self.load_plan(&sha));
+            self.applied = self.load_applied();
             self.plans.clear();
         }
         self.lead_back();

@@ -30,6 +30,8 @@ pub struct Status {
     pub version: u64,
     /// The plan last committed.
     pub plan_sha256: String,
+    /// The plan that somebody applied last, where bypasses and repairs have led to another.
+    pub applied: Option<AppliedPlan>,
     /// The transaction on its way.
     pub transaction: Option<OpenTransaction>,
     /// The confirm that is waited for.
@@ -66,6 +68,17 @@ pub struct Status {
     pub devices: Vec<DeviceStatus>,
     /// The last transactions, newest first.
     pub transactions: Vec<Transaction>,
+}
+
+/// A plan that was applied, beside the one that is on the devices now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct AppliedPlan {
+    /// Its hash.
+    pub plan_sha256: String,
+    /// How many circuits it has.
+    pub circuits: usize,
+    /// Something is known to be broken that it does not go around.
+    pub explained: bool,
 }
 
 /// A part that the plan goes around.
@@ -277,6 +290,11 @@ pub fn status(runtime: &Runtime) -> Status {
         daemon: env!("CARGO_PKG_VERSION").into(),
         version: ledger.version,
         plan_sha256: ledger.plan_sha256.clone(),
+        applied: runtime.applied.as_ref().map(|plan| AppliedPlan {
+            plan_sha256: ledger.applied_sha256.clone(),
+            circuits: plan.circuits.len(),
+            explained: runtime.is_explained(plan),
+        }),
         transaction: ledger.open.as_ref().map(|open| OpenTransaction {
             txn: open.intent.txn.0,
             actor: open.intent.asked.actor.clone(),

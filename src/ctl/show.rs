@@ -26,6 +26,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "ON ITS WAY",
             "HELD DRAINED",
             "BROKEN",
+            "FEWER CIRCUITS",
             "DID NOT TAKE",
         ],
     ),

@@ -18,7 +18,11 @@ const PLAN_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, Args)]
 pub(super) struct Wanted {
     /// The plan, or a JSON file `{"target": {"ocs0": {"1": 25}}}`.
-    plan: PathBuf,
+    #[arg(required_unless_present = "again", conflicts_with = "again")]
+    plan: Option<PathBuf>,
+    /// The plan that was applied last, once more, from the daemon's own copy.
+    #[arg(long)]
+    again: bool,
     /// Which phase of a plan with phases.
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
@@ -89,15 +93,20 @@ impl Wanted {
     /// # Errors
     /// A file that cannot be read or is no plan.
     pub(super) fn body(&self) -> anyhow::Result<Value> {
-        let document = read(&self.plan)?;
         let mode = match self.mode {
             Mode::Safe => "safe",
             Mode::Update => "update",
             Mode::Overwrite => "overwrite",
         };
-        let mut body = match document.get("target") {
-            Some(target) => json!({"target": target}),
-            None => json!({"plan": document}),
+        let mut body = match &self.plan {
+            None => json!({"again": true}),
+            Some(plan) => {
+                let mut document = read(plan)?;
+                match document.get_mut("target").map(Value::take) {
+                    Some(target) => json!({"target": target}),
+                    None => json!({"plan": document}),
+                }
+            }
         };
         body["mode"] = json!(mode);
         body["phase"] = json!(self.phase);

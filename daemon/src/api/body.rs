@@ -19,6 +19,9 @@ pub struct ApplyBody {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub plan: Option<serde_json::Value>,
+    /// Or the plan that was applied last, once more, from the daemon's own copy.
+    #[serde(default)]
+    pub again: bool,
     /// Which phase of a plan with phases.
     #[serde(default)]
     pub phase: Option<String>,

@@ -62,6 +62,37 @@ impl Runtime {
         }
     }
 
+    /// The plan that somebody applied last, where bypasses and repairs have led to another.
+    pub(super) fn load_applied(&self) -> Option<Plan> {
+        let ledger = self.controller.ledger();
+        let other = ledger.applied_sha256 != ledger.plan_sha256;
+        other.then(|| self.load_plan(&ledger.applied_sha256)).flatten()
+    }
+
+    /// The plan that somebody applied last, with the hash by which it is known.
+    ///
+    /// # Errors
+    /// None was, or its file is gone.
+    pub fn applied_last(&self) -> Result<(String, Plan), Vec<String>> {
+        let sha256 = self.controller.ledger().applied_sha256.clone();
+        match self.load_plan(&sha256) {
+            Some(plan) => Ok((sha256, plan)),
+            None => Err(vec!["no plan is known to have been applied: name its file".into()]),
+        }
+    }
+
+    /// Whether something is known to be broken that this plan does not go around.
+    #[must_use]
+    pub fn is_explained(&self, plan: &Plan) -> bool {
+        let Some(hbd) = self.installed.as_ref().map(|installed| &installed.hbd) else {
+            return false;
+        };
+        let Ok(covered) = FaultSet::of(hbd, plan.faults.iter().copied()) else { return false };
+        let broken = self.broken();
+        let mut parts = broken.keys().filter_map(|name| name.parse::<Part>().ok());
+        parts.any(|part| bypass::is_news(hbd, &covered, part))
+    }
+
     /// Why a way back without a plan is refused: it lights slots on parts that are known to be broken.
     fn lit_on_broken(&self, back: &Apply) -> Vec<String> {
         let broken = back.broken.iter().flatten();

@@ -36,7 +36,10 @@ pub(in crate::ctl) fn status(status: &Value) -> String {
     let _ = writeln!(page, "\nversion {version}, plan {plan}, {records} journal records");
     let modules = || list(&status["devices"]).iter().any(|d| is_module(&text(&d["name"])));
     if !stood.is_empty() {
-        let _ = writeln!(page, "circuits that stand at both ends: {standing} of {}", stood.len());
+        let more =
+            more_were_applied(status).map(|(_, all)| format!("; the applied plan has {all}"));
+        let (all, more) = (stood.len(), more.unwrap_or_default());
+        let _ = writeln!(page, "circuits that stand at both ends: {standing} of {all}{more}");
     } else if plan == "none" && modules() {
         let _ = writeln!(page, "circuits that stand at both ends: none between modules");
     }
@@ -95,6 +98,9 @@ fn alarms(status: &Value) -> String {
     let known =
         crossed.into_iter().chain(last).chain(without_light(status)).chain(around_faults(status));
     for (what, about, next) in troubles.into_iter().chain(known) {
+        alarm(&what, about, next);
+    }
+    if let Some((what, about, next)) = fewer_than_applied(status) {
         alarm(&what, about, next);
     }
     let open = &status["transaction"];
@@ -243,6 +249,24 @@ fn around_faults(status: &Value) -> Vec<Alarm> {
         ));
     }
     alarms
+}
+
+/// How many circuits the plan on the devices has, where the one that was applied has more, and how many.
+fn more_were_applied(status: &Value) -> Option<(usize, usize)> {
+    let applied = usize::try_from(status["applied"]["circuits"].as_u64()?).ok()?;
+    let now = list(&status["circuits"]).len();
+    (now < applied).then_some((now, applied))
+}
+
+/// That fewer circuits are lit than were applied, where nothing that is known to be broken explains it.
+fn fewer_than_applied(status: &Value) -> Option<Alarm> {
+    let (now, all) =
+        more_were_applied(status).filter(|_| status["applied"]["explained"] == false)?;
+    Some((
+        "FEWER CIRCUITS".into(),
+        format!("{now} of the {all} circuits of the applied plan, and no broken part explains it"),
+        "get the rest: lightloom ctl apply --again".into(),
+    ))
 }
 
 /// Parts in the order people count, as a flag takes them.
