@@ -20,6 +20,7 @@
 mod control;
 mod deadlock;
 mod flow;
+mod groups;
 mod lanes;
 mod layout;
 mod lists;
@@ -42,6 +43,7 @@ mod switching;
 
 pub use control::{BitErrors, Event, LinkChange};
 pub use flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
+pub use groups::{Crossing, Groups};
 pub use marking::Marking;
 pub use network::{
     Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,

@@ -30,7 +30,7 @@ use lightloom_fabric::units::{Picoseconds, SimTime};
 pub use file::{TrafficFile, check_faults, codes, load};
 pub use flow_file::{ListedFlow, read_flows};
 pub use flow_sizes::{FlowSizes, SizeRow};
-pub use network::{Plant, Shape};
+pub use network::{DragonflyRoutes, Plant, Shape};
 pub use spot::{Spot, SpotError};
 pub use workload::{AllReduceWay, Run, Workload};
 

@@ -1,14 +1,17 @@
-//! Ways through the network: equal-cost shortest paths, one picked for each flow by a seeded hash.
+//! Ways through the network: equal-cost shortest paths, or ways from group to group, one picked for each flow by a
+//! seeded hash.
 //!
 //! Distances to a destination are computed once, when a flow first needs them, and kept until a
 //! link changes state. Hosts behind one switch share the distances of that switch.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use lightloom_fabric::seed::Seed;
 use rand::Rng;
 use rustc_hash::FxHashMap;
 
+use super::groups::{Crossing, Groups};
 use super::network::{Link, LinkId, Network, Plane, VertexId};
 
 /// How a flow finds its way.
@@ -21,6 +24,9 @@ pub enum Route {
     Within(Plane),
     /// Exactly these links, in order. They may be down.
     Links(Vec<LinkId>),
+    /// From group to group over cables that join them, and over shortest paths inside; the shortest path where
+    /// that does not lead on.
+    Across(Arc<Groups>, Crossing),
 }
 
 /// Why a flow has no way.
@@ -62,6 +68,10 @@ pub struct Choice {
 }
 
 const FAR: u16 = u16::MAX;
+
+/// Ways through groups that are tried before a flow goes by the shortest path: not all lead on when something is
+/// down.
+const ATTEMPTS: usize = 8;
 
 /// Finds routes over the links that are up.
 #[derive(Clone, Debug)]
@@ -113,15 +123,18 @@ impl Router {
         count: u16,
     ) -> Result<Vec<Vec<LinkId>>, RouteError> {
         let (from, to) = name.ends;
-        let plane = match route {
-            Route::Links(links) => return Ok(vec![follow(network, from, to, links)?]),
-            Route::Shortest => None,
-            Route::Within(plane) => Some(*plane),
+        let draw_path = |router: &mut Self, draw| match route {
+            Route::Links(links) => follow(network, from, to, links),
+            Route::Shortest => router.shortest(network, name, None, draw),
+            Route::Within(plane) => router.shortest(network, name, Some(*plane), draw),
+            Route::Across(groups, crossing) => {
+                router.across(network, name, (groups, *crossing), draw)
+            }
         };
-        let first = self.shortest(network, name, plane, 0)?;
-        let mut paths = vec![first];
+        let count = if matches!(route, Route::Links(_)) { 1 } else { count };
+        let mut paths = vec![draw_path(self, 0)?];
         for draw in 1..count {
-            let path = self.shortest(network, name, plane, draw)?;
+            let path = draw_path(self, draw)?;
             if path[0] == paths[0][0] {
                 paths.push(path);
             }
@@ -136,10 +149,67 @@ impl Router {
         plane: Option<Plane>,
         draw: u16,
     ) -> Result<Vec<LinkId>, RouteError> {
-        let (from, to) = name.ends;
-        let ends = u64::from(from.0) << 32 | u64::from(to.0);
-        let mut draw = Seed(self.seed.stream("ecmp", ends).next_u64())
-            .stream("flow", u64::from(name.number) << 16 | u64::from(draw));
+        let mut draws = self.draws(name, "flow", draw);
+        self.leg(network, name.ends, plane, &mut draws)
+    }
+
+    /// What the `draw`th path of a flow is drawn from.
+    fn draws(&self, name: FlowName, what: &str, draw: u16) -> impl Rng + use<> {
+        let ends = u64::from(name.ends.0.0) << 32 | u64::from(name.ends.1.0);
+        Seed(self.seed.stream("ecmp", ends).next_u64())
+            .stream(what, u64::from(name.number) << 16 | u64::from(draw))
+    }
+
+    /// A path from group to group.
+    fn across(
+        &mut self,
+        network: &Network,
+        name: FlowName,
+        (groups, crossing): (&Groups, Crossing),
+        draw: u16,
+    ) -> Result<Vec<LinkId>, RouteError> {
+        let mut draws = self.draws(name, "across", draw);
+        for _ in 0..ATTEMPTS {
+            let way = groups.way(name.ends, crossing, &mut draws);
+            if let Some(path) = self.along(network, name.ends, (groups, &way), &mut draws) {
+                return Ok(path);
+            }
+        }
+        self.shortest(network, name, None, draw)
+    }
+
+    /// A path through these groups; nothing if one of them cannot be left for the next.
+    fn along(
+        &mut self,
+        network: &Network,
+        (from, to): (VertexId, VertexId),
+        (groups, way): (&Groups, &[u32]),
+        draws: &mut impl Rng,
+    ) -> Option<Vec<LinkId>> {
+        let (mut path, mut at) = (Vec::new(), from);
+        for pair in way.windows(2) {
+            let cables = groups.between(pair[0], pair[1]).iter().copied();
+            let up: Vec<LinkId> = cables.filter(|cable| self.is_up(*cable)).collect();
+            let cable = *up.get((draws.next_u64() % up.len().max(1) as u64) as usize)?;
+            let ends = network.link(cable);
+            if ends.from != at {
+                path.extend(self.leg(network, (at, ends.from), None, draws).ok()?);
+            }
+            path.push(cable);
+            at = ends.to;
+        }
+        path.extend(self.leg(network, (at, to), None, draws).ok()?);
+        Some(path)
+    }
+
+    /// One of the shortest paths between two vertices.
+    fn leg(
+        &mut self,
+        network: &Network,
+        (from, to): (VertexId, VertexId),
+        plane: Option<Plane>,
+        draw: &mut impl Rng,
+    ) -> Result<Vec<LinkId>, RouteError> {
         let unreachable = RouteError::Unreachable { from, to };
         let mut pick = |links: &[LinkId]| links[(draw.next_u64() % links.len() as u64) as usize];
         let direct = self.usable(network, from, plane, |next| next == to);
@@ -174,7 +244,7 @@ impl Router {
         (route, path): (&Route, &[LinkId]),
     ) -> Vec<Choice> {
         let plane = match route {
-            Route::Links(_) => return Vec::new(),
+            Route::Links(_) | Route::Across(..) => return Vec::new(),
             Route::Shortest => None,
             Route::Within(plane) => Some(*plane),
         };

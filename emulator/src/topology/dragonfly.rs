@@ -26,6 +26,13 @@ impl Dragonfly {
         self.routers_per_group * self.global_per_router + 1
     }
 
+    /// The group of a vertex of the network that [`build_into`](Self::build_into) adds to an empty builder, where a
+    /// router comes after its hosts.
+    #[must_use]
+    pub const fn group_of(&self, vertex: VertexId) -> u32 {
+        vertex.0 / (self.routers_per_group * (self.hosts_per_router + 1))
+    }
+
     /// Adds the network to `builder`. Returns the hosts, group by group and router by router.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let mut hosts = Vec::new();

@@ -145,6 +145,7 @@ fn lower(
     let transport = lower_transport(&raw.transport, check);
     let cable = raw.links.longest();
     let switches = lower_switches(&raw.switches, Some(&cable), transport.packet(), check);
+    network::refuse_choice(&raw.network, transport.balance, check);
     let shape = network::lower(&raw.network, &raw.links, check, beside);
     let plant = shape.and_then(|shape| {
         Plant::build(&shape, &switches, raw.links.nic_delay.0)

@@ -1,14 +1,18 @@
 //! The network of a traffic scenario: its shape, and the parts it has by name.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::units::Picoseconds;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::engine::{
-    LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
+    Crossing, Groups, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, Route,
+    VertexId,
 };
-use crate::scenario::{Installed, Switches};
+use crate::scenario::{DCN, Installed, Switches};
 use crate::topology::{
     CubeTorus, Dragonfly, ExchangeFibres, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring,
     RingShape, SwitchedDomain, Torus,
@@ -25,8 +29,8 @@ pub enum Shape {
     RailOptimised(RailOptimised),
     /// Rails alone.
     RailOnly(RailOnly),
-    /// Groups of routers.
-    Dragonfly(Dragonfly),
+    /// Groups of routers, and how flows go between them.
+    Dragonfly(Dragonfly, DragonflyRoutes),
     /// A grid.
     Torus(Torus),
     /// Cubes of TPUs.
@@ -39,6 +43,19 @@ pub enum Shape {
     Exchange(ExchangeFibres, Picoseconds),
     /// Whatever the file says.
     Graph(Graph),
+}
+
+/// How flows go between the groups of a dragonfly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DragonflyRoutes {
+    /// By shortest paths, counted in links: two cables between groups may be shorter than one with a cable inside each.
+    #[default]
+    Shortest,
+    /// Over the cable between the two groups.
+    Minimal,
+    /// By way of a third group, drawn for each path.
+    Valiant,
 }
 
 /// Any graph.
@@ -67,6 +84,8 @@ pub struct Plant {
     pub grid: Option<Grid>,
     /// By step, the fibres of a binary exchange, and how long a change takes.
     pub exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
+    /// The ways that flows take.
+    pub route: Route,
     /// Hosts that stand in one server, in order of rank; one where there are no servers.
     pub hosts_per_server: usize,
     /// By vertex.
@@ -111,8 +130,18 @@ impl Plant {
         }
         let names = if laid.names.is_empty() { numbered(&places) } else { laid.names };
         let Laid { hosts, circuits, grid, exchange, .. } = laid;
-        let hosts_per_server = hosts_per_server(shape);
-        Ok(Self { network, hosts, circuits, grid, exchange, hosts_per_server, names, places })
+        let (route, hosts_per_server) = (route(shape, &network), hosts_per_server(shape));
+        Ok(Self {
+            network,
+            hosts,
+            circuits,
+            grid,
+            exchange,
+            route,
+            hosts_per_server,
+            names,
+            places,
+        })
     }
 
     /// What a vertex is called.
@@ -143,6 +172,7 @@ impl Plant {
             circuits: Vec::new(),
             grid: None,
             exchange: None,
+            route: Route::Within(DCN),
             hosts,
             network,
         })
@@ -183,6 +213,16 @@ const fn hosts_per_server(shape: &Shape) -> usize {
         Shape::RailOnly(rails) => rails.gpus_per_domain as usize,
         _ => 1,
     }
+}
+
+fn route(shape: &Shape, network: &Network) -> Route {
+    let (dragonfly, crossing) = match shape {
+        Shape::Dragonfly(dragonfly, DragonflyRoutes::Minimal) => (dragonfly, Crossing::Minimal),
+        Shape::Dragonfly(dragonfly, DragonflyRoutes::Valiant) => (dragonfly, Crossing::Valiant),
+        _ => return Route::Shortest,
+    };
+    let groups = Groups::new(network, |vertex| dragonfly.group_of(vertex));
+    Route::Across(Arc::new(groups), crossing)
 }
 
 /// Hosts `h0 h1 …` and switches `s0 s1 …`, both in order of creation.
@@ -230,7 +270,7 @@ fn lay_out(shape: &Shape, builder: &mut NetworkBuilder) -> Laid {
         }
         Shape::RailOptimised(rails) => Laid::of(rails.build_into(builder)),
         Shape::RailOnly(rails) => Laid::of(rails.build_into(builder)),
-        Shape::Dragonfly(dragonfly) => Laid::of(dragonfly.build_into(builder)),
+        Shape::Dragonfly(dragonfly, _) => Laid::of(dragonfly.build_into(builder)),
         Shape::Torus(torus) => {
             let grid = torus.build_into(builder);
             Laid { grid: Some(grid.clone()), ..Laid::of(grid.hosts) }

@@ -14,9 +14,7 @@ use super::workload::{Run, Workload};
 use super::{TrafficError, TrafficScenario};
 use crate::capture::Watch;
 use crate::collective::message_time;
-use crate::engine::{
-    BatchId, Engine, Event, FlowId, LinkChange, LinkId, Role, Route, Settings, VertexId,
-};
+use crate::engine::{BatchId, Engine, Event, FlowId, LinkChange, LinkId, Role, Settings, VertexId};
 use crate::scenario::{Effect, Progress, Stop, Strike};
 use crate::steady::Stage;
 
@@ -131,7 +129,8 @@ pub(super) fn tell(
         given_up: Vec::new(),
         hosts_lost: BTreeSet::new(),
     };
-    let ground = Ground { route: Route::Shortest, grid: scenario.plant.grid.as_ref() };
+    let plant = &scenario.plant;
+    let ground = Ground { route: plant.route.clone(), grid: plant.grid.as_ref() };
     let mut story = Story {
         scenario,
         strikes,

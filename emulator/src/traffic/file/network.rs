@@ -5,7 +5,7 @@ use lightloom_fabric::units::{BitsPerSecond, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::network::{Graph, Shape};
+use super::super::network::{DragonflyRoutes, Graph, Shape};
 use super::{codes, direct_connect};
 use crate::engine::LinkSpec;
 use crate::scenario::neighbours::Neighbours;
@@ -13,6 +13,7 @@ use crate::topology::{
     CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
     SwitchedDomain, Torus,
 };
+use crate::transport::Balance;
 
 /// Hosts that a network may have.
 const MOST_HOSTS: u64 = 200_000;
@@ -121,6 +122,10 @@ pub struct DragonflyFile {
     /// Cables to other groups on each router (`h`); there are `a·h + 1` groups.
     #[schemars(range(min = 1, max = 128))]
     pub global_per_router: u32,
+    /// How flows go between groups: by `shortest` paths, counted in links; `minimal`, over the cable between the two
+    /// groups; `valiant`, by way of a third group.
+    #[serde(default)]
+    pub routes: DragonflyRoutes,
 }
 
 /// A torus.
@@ -312,13 +317,16 @@ pub(super) fn lower(
                 rail: cable,
             })
         }
-        NetworkFile::Dragonfly(raw) => Shape::Dragonfly(Dragonfly {
-            hosts_per_router: raw.hosts_per_router,
-            routers_per_group: raw.routers_per_group,
-            global_per_router: raw.global_per_router,
-            local: cable,
-            global: cable,
-        }),
+        NetworkFile::Dragonfly(raw) => {
+            let shape = Dragonfly {
+                hosts_per_router: raw.hosts_per_router,
+                routers_per_group: raw.routers_per_group,
+                global_per_router: raw.global_per_router,
+                local: cable,
+                global: cable,
+            };
+            Shape::Dragonfly(shape, raw.routes)
+        }
         NetworkFile::Torus(raw) => Shape::Torus(Torus { sides: raw.sides.clone(), link: cable }),
         NetworkFile::TpuCubes(raw) => Shape::Cubes(CubeTorus { cubes: raw.cubes, link: cable }),
         NetworkFile::SwitchedDomain(raw) => {
@@ -334,6 +342,19 @@ pub(super) fn lower(
         }
         NetworkFile::Graph(raw) => Shape::Graph(lower_graph(raw, links, check)),
     })
+}
+
+/// Refuses that switches choose among shortest paths where flows do not take them.
+pub(super) fn refuse_choice(raw: &NetworkFile, balance: Balance, check: &mut Check<'_>) {
+    let NetworkFile::Dragonfly(raw) = raw else { return };
+    if raw.routes != DragonflyRoutes::Shortest && balance == Balance::Adaptive {
+        let message =
+            "who sends draws the way from group to group, so switches have nothing to choose";
+        check
+            .error(codes::BAD_NETWORK, "/network/dragonfly/routes", message)
+            .help("leave `transport.balance: adaptive` out, or write `{spray: {paths: 16}}`")
+            .depends_on("/transport");
+    }
 }
 
 /// The cables of a file; where they cannot be emulated, such as can, so that the names of the network are known.

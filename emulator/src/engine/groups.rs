@@ -1,0 +1,72 @@
+//! Ways from group to group, as on a dragonfly: which vertices belong together, and which cables join two groups.
+
+use std::collections::BTreeMap;
+
+use rand::Rng;
+
+use super::network::{LinkId, Network, VertexId};
+
+/// Which vertices belong together, and what leads from one group to another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Groups {
+    /// By vertex.
+    of: Vec<u32>,
+    count: u32,
+    /// From group to group, in order of the links.
+    between: BTreeMap<(u32, u32), Vec<LinkId>>,
+}
+
+/// How a flow goes from the group of one end to that of the other (Kim, Dally, Scott, Abts: "Technology-driven,
+/// highly-scalable dragonfly topology", ISCA 2008).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Crossing {
+    /// Over a cable between the two groups.
+    Minimal,
+    /// By way of a third group, drawn for each path (Valiant: "A scheme for fast parallel communication", SIAM Journal
+    /// on Computing 11, 1982, for groups).
+    Valiant,
+}
+
+impl Groups {
+    /// The groups of a network, by the number of each vertex's group.
+    #[must_use]
+    pub fn new(network: &Network, group_of: impl Fn(VertexId) -> u32) -> Self {
+        let vertices = (0..network.vertex_count()).map(VertexId::from_index);
+        let of: Vec<u32> = vertices.map(group_of).collect();
+        let mut between = BTreeMap::<(u32, u32), Vec<LinkId>>::new();
+        for (index, link) in network.links().iter().enumerate() {
+            let pair = (of[link.from.index()], of[link.to.index()]);
+            if pair.0 != pair.1 {
+                between.entry(pair).or_default().push(LinkId::from_index(index));
+            }
+        }
+        let count = of.iter().max().map_or(0, |last| last + 1);
+        Self { of, count, between }
+    }
+
+    /// The groups that a path passes through, one after the other; one where both ends are in it.
+    pub(super) fn way(
+        &self,
+        ends: (VertexId, VertexId),
+        crossing: Crossing,
+        draws: &mut impl Rng,
+    ) -> Vec<u32> {
+        let (first, last) = (self.of[ends.0.index()], self.of[ends.1.index()]);
+        if first == last {
+            return vec![first];
+        }
+        let thirds: Vec<u32> =
+            (0..self.count).filter(|group| *group != first && *group != last).collect();
+        match crossing {
+            Crossing::Valiant if !thirds.is_empty() => {
+                vec![first, thirds[(draws.next_u64() % thirds.len() as u64) as usize], last]
+            }
+            _ => vec![first, last],
+        }
+    }
+
+    /// The links from one group to another.
+    pub(super) fn between(&self, from: u32, to: u32) -> &[LinkId] {
+        self.between.get(&(from, to)).map_or(&[], Vec::as_slice)
+    }
+}
