@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let source = Source::read(&arguments.scenario)?;
     match arguments.seed {
         Some(seeds) if seeds.is_many() || arguments.shard.is_some() => {
-            sweep::run(arguments, &source, seeds)
+            sweep::run(arguments, source.subject(), seeds, |seed| Ok((&source.run(seed)?).into()))
         }
         seed => run_once(arguments, &source, seed.map(|range| Seed(range.first))),
     }

@@ -424,6 +424,48 @@ fn a_phase_sequence_has_expectations_and_tells_ci_of_them_and_of_its_faults() {
 }
 
 #[test]
+fn a_phase_sequence_is_swept_over_seeds_that_draw_whether_and_when_it_breaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/rfabric-shapes.yaml");
+    let scenario = format!(
+        "name: phases\nrfabric: {shapes}\nscale: 40\n\
+         faults:\n  - {{what: {{slow_hosts: {{leaf: leaf3, percent: 10}}}}, phase: experts, after: 1ms, within: 20ms, \
+         probability: 0.5}}\n\
+         expect: [goodput > 0.5]\n"
+    );
+    std::fs::write(folder.path().join("run.yaml"), scenario).unwrap();
+    let sweep = |more: &[&str]| {
+        let fixed = ["emulate", "run.yaml", "--seed", "0..7", "--format", "json"];
+        lightloom(folder.path(), &[&fixed, more].concat())
+    };
+    let whole = sweep(&["--threads", "2"]);
+    let result = json(&whole);
+    let runs = result["runs"].as_array().unwrap();
+    let struck = runs.iter().filter_map(|run| run["faults"].get(0));
+    let mut at: Vec<u64> = struck.map(|fault| fault["at_ps"].as_u64().unwrap()).collect();
+    let count = at.len();
+    assert!(count > 0 && count < 8, "half of the seeds or so: {count}");
+    at.sort_unstable();
+    at.dedup();
+    assert_eq!(at.len(), count, "each at a time of its own");
+    assert!(at[0] >= 1_000_000_000 && at[count - 1] <= 21_000_000_000, "{at:?}");
+    assert_eq!(result["expectations"][0]["failed"], count, "only where it strikes");
+    assert_eq!(whole.status.code(), Some(1));
+    for index in 0..2 {
+        let part = sweep(&["--shard", &format!("{index}/2")]);
+        std::fs::write(folder.path().join(format!("part-{index}.json")), part.stdout).unwrap();
+    }
+    let merged =
+        lightloom(folder.path(), &["merge", "part-0.json", "part-1.json", "--format", "json"]);
+    assert!(merged.stdout == whole.stdout, "not byte for byte:\n{}", text(&merged.stdout));
+    let none = std::fs::read_to_string(folder.path().join("run.yaml")).unwrap();
+    let none = none.replace("leaf3, percent: 10", "leaf99, percent: 10");
+    std::fs::write(folder.path().join("run.yaml"), none).unwrap();
+    let wrong = lightloom(folder.path(), &["validate", "run.yaml"]);
+    assert!(text(&wrong.stderr).contains("leaf99 does not exist"), "{}", text(&wrong.stderr));
+}
+
+#[test]
 fn a_run_that_never_ends_fails_and_says_what_waits_for_what() {
     let folder = small("groups_lost == 0");
     let scenario = read(folder.path(), "run.yaml").replace(

@@ -21,12 +21,13 @@ mod traffic;
 mod verdict;
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
-use lightloom_fabric::id::OcsId;
+use lightloom_fabric::id::{LeafId, OcsId};
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::file::RfabricInput;
+use rand::RngExt;
 use serde::Serialize;
 
 pub use file::{PhaseScenarioFile, codes, load};
@@ -43,7 +44,7 @@ pub struct PhaseScenario {
     pub name: String,
     /// The rfabric file, relative to the scenario file.
     pub rfabric: String,
-    /// Seed of the engine's draws.
+    /// Seed of every random draw.
     pub seed: Seed,
     /// How many times smaller than in the fabric sizes and times are; none: as small as keeps the run
     /// within about [`PACKETS_MAX`] packets.
@@ -56,7 +57,7 @@ pub struct PhaseScenario {
     pub transport: Transport,
     /// What acknowledgements wait for in switches.
     pub acknowledgements: Acknowledgements,
-    /// What breaks during the run.
+    /// What breaks during the run, as far as the seed lets it.
     pub faults: Vec<Fault>,
     /// What must be true in the end.
     pub expectations: Vec<Expectation>,
@@ -84,6 +85,23 @@ impl PhaseScenario {
             faults: Vec::new(),
             expectations: Vec::new(),
         }
+    }
+}
+
+impl PhaseScenario {
+    /// What the seed makes of the declared faults.
+    fn struck(&self) -> Vec<Fault> {
+        let mut struck = Vec::new();
+        for (index, fault) in self.faults.iter().enumerate() {
+            let mut draws = self.seed.stream("fault", index as u64);
+            // Always both draws, so that changing one figure of a fault leaves the other as it was.
+            let (chance, late): (f64, f64) = (draws.random(), draws.random());
+            if chance < fault.probability {
+                let late = Picoseconds((fault.within.get() as f64 * late) as u64);
+                struck.push(Fault { after: fault.after + late, ..fault.clone() });
+            }
+        }
+        struck
     }
 }
 
@@ -134,8 +152,8 @@ impl Acknowledgements {
     }
 }
 
-/// Something that breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Something that breaks, as far as the seed lets it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     /// What.
     pub kind: FaultKind,
@@ -147,6 +165,10 @@ pub struct Fault {
     pub step: u32,
     /// How long after the phase before it ended.
     pub after: Picoseconds,
+    /// The seed draws the time from there to so much later.
+    pub within: Picoseconds,
+    /// The share of seeds under which it happens.
+    pub probability: f64,
     /// How long until it works again, if it does.
     pub repaired_after: Option<Picoseconds>,
 }
@@ -185,6 +207,13 @@ pub enum FaultKind {
         /// How many times.
         times: u32,
     },
+    /// The hosts below a leaf send and receive at a share of their rate, as when one of their interfaces is gone.
+    SlowHosts {
+        /// The leaf.
+        leaf: LeafId,
+        /// The share, in per cent.
+        percent: u32,
+    },
 }
 
 impl FaultKind {
@@ -200,7 +229,7 @@ impl FaultKind {
             Self::StuckMirror { ocs, port } | Self::FailsQualification { ocs, port } => {
                 at(ocs, port, port)
             }
-            Self::ControllerLoss | Self::ControllerSlow { .. } => false,
+            Self::ControllerLoss | Self::ControllerSlow { .. } | Self::SlowHosts { .. } => false,
         }
     }
 }
@@ -217,6 +246,9 @@ impl std::fmt::Display for FaultKind {
             }
             Self::ControllerLoss => write!(f, "loss of the controller"),
             Self::ControllerSlow { times } => write!(f, "controller {times} times as slow"),
+            Self::SlowHosts { leaf, percent } => {
+                write!(f, "hosts of {leaf} at {percent} % of their rate")
+            }
         }
     }
 }
@@ -325,6 +357,7 @@ pub fn run(
     threads: usize,
     progress: &mut dyn Progress,
 ) -> Result<Outcome, PhaseRunError> {
+    let scenario = &PhaseScenario { faults: scenario.struck(), ..scenario.clone() };
     let scale = scale_of(input, plan, scenario)?;
     let run = Run { input, plan, scenario, scale, threads };
     let demands = run.demands();
@@ -345,7 +378,7 @@ pub fn run(
 /// How many times the phases are run for a scenario: for the progress bar.
 #[must_use]
 pub fn runs(scenario: &PhaseScenario) -> u64 {
-    match scenario.faults.len() as u64 {
+    match scenario.struck().len() as u64 {
         0 => 1,
         1 => 2,
         many => 2 + many,

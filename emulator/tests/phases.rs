@@ -94,6 +94,8 @@ fn fault(kind: FaultKind, phase: usize, after_ms: u64) -> Fault {
         phase_name: ["experts", "sync"][phase].into(),
         step: 0,
         after: Picoseconds::from_millis(after_ms),
+        within: Picoseconds::ZERO,
+        probability: 1.0,
         repaired_after: None,
     }
 }

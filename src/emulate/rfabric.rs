@@ -71,13 +71,7 @@ fn load_scenario(path: &Path, bytes: &[u8]) -> Loaded {
 /// If a file has mistakes, the step cannot be planned or the run cannot be made.
 pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome> {
     let path = arguments.scenario.as_path();
-    let one_seed = arguments.seed.is_none_or(|seeds| !seeds.is_many());
     super::refuse_proof(arguments, "a phase sequence")?;
-    if !one_seed || arguments.shard.is_some() {
-        let message = "nothing in a phase sequence is drawn that the faults or demands depend on, so all seeds are one: \
-                       run one, without `--shard`";
-        return Err(output::WrongUsage(message.into()).into());
-    }
     look::refuse_packets(&arguments.look)?;
     let (mut scenario, input) = if is_scenario(&document::top_keys(bytes)) {
         let (loaded, mistakes) = load_scenario(path, bytes);
@@ -87,11 +81,22 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
         let input = plan_rfabric::load(path, bytes)?;
         (PhaseScenario::undisturbed(&files::name(path)), input)
     };
-    if let Some(seed) = arguments.seed {
-        scenario.seed = Seed(seed.first);
-    }
     let plan = rfabric::plan(&input.fabric, &input.phases, &[], input.options)?;
     plan_rfabric::prove(&input, &plan)?;
+    let subject = Subject {
+        file: files::name(path),
+        scenario: scenario.name.clone(),
+        fabric_sha256: input.sha256.clone(),
+    };
+    if let Some(seeds) = arguments.seed {
+        scenario.seed = Seed(seeds.first);
+        if seeds.is_many() || arguments.shard.is_some() {
+            return super::sweep::run(arguments, subject, seeds, |seed| {
+                let scenario = PhaseScenario { seed, ..scenario.clone() };
+                Ok((&phases::run(&input, &plan, &scenario, 1, &mut ())?).into())
+            });
+        }
+    }
     let text = arguments.format.format == Format::Text;
     if text {
         output::print(&plan_rfabric::heading(&input))?;
@@ -106,11 +111,6 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
         files::write(path, super::flows_csv(&result.flow_records).as_bytes())?;
     }
     look::write(&arguments.look, &result)?;
-    let subject = Subject {
-        file: files::name(path),
-        scenario: result.head.scenario.clone(),
-        fabric_sha256: result.head.fabric_sha256.clone(),
-    };
     arguments.reports.write(&subject, &[(&result).into()])?;
     if text {
         output::print(&describe(&result))?;

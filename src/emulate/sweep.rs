@@ -1,21 +1,22 @@
 //! Many seeds of one scenario: run in parallel, told in one table, the worst first.
 
-use lightloom_emulator::scenario::{SeedRange, SeedRun, Sweep};
+use lightloom_emulator::scenario::{SeedRange, SeedRun, Subject, Sweep};
 use lightloom_fabric::seed::Seed;
 use rayon::prelude::*;
 
+use super::Arguments;
 use super::ci::replay_command;
-use super::{Arguments, Source};
 use crate::cli::Format;
 use crate::output::{self, Outcome, WrongUsage};
 use crate::progress::Progress;
 use crate::table::Table;
 
-/// Runs `seeds`, or the shard of them that was asked for.
+/// Runs `seeds`, or the shard of them that was asked for, each by `run_one`.
 pub(super) fn run(
     arguments: &Arguments,
-    source: &Source,
+    subject: Subject,
     seeds: SeedRange,
+    run_one: impl Fn(Seed) -> anyhow::Result<SeedRun> + Sync,
 ) -> anyhow::Result<Outcome> {
     if arguments.flows_out.is_some() || arguments.look.is_asked_for() {
         let message = "--flows-out, --timeline, --pcap and --links-out show one run: give one seed";
@@ -28,16 +29,16 @@ pub(super) fn run(
     let mine: Vec<Seed> = seeds.share(arguments.shard).collect();
     let progress = Progress::new("seeds", mine.len() as u64);
     let one = |seed: &Seed| -> anyhow::Result<SeedRun> {
-        let outcome = source.run(*seed)?;
+        let run = run_one(*seed)?;
         progress.advance(1);
-        Ok(SeedRun::from(&outcome))
+        Ok(run)
     };
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(usize::from(arguments.threads)).build()?;
     let runs: Vec<SeedRun> =
         pool.install(|| mine.par_iter().map(one).collect::<anyhow::Result<_>>())?;
     drop(progress);
-    let sweep = Sweep::new(source.subject(), seeds, arguments.shard, runs);
+    let sweep = Sweep::new(subject, seeds, arguments.shard, runs);
     arguments.reports.write(&sweep.subject, &sweep.runs)?;
     show(&sweep, arguments.format.format)
 }

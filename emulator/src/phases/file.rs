@@ -1,7 +1,7 @@
 //! The phase scenario file: which reconfigurable fat-tree, how small, how often, and what breaks when.
 
 use lightloom_fabric::document::{self, Check, Diagnostic};
-use lightloom_fabric::id::OcsId;
+use lightloom_fabric::id::{LeafId, OcsId};
 use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Bytes, Picoseconds, Text};
 use lightloom_planner::rfabric::file::RfabricInput;
@@ -29,7 +29,7 @@ pub struct PhaseScenarioFile {
     pub name: String,
     /// The file with the fabric and its phases, relative to this file.
     pub rfabric: String,
-    /// Seed of the engine's draws; `--seed` on the command line overrides it.
+    /// Seed of every random draw; `--seed` on the command line overrides it.
     #[serde(default)]
     pub seed: u64,
     /// Divide all sizes and times of the run by this; results are given in the fabric's time. Left
@@ -66,6 +66,14 @@ fn payload() -> Text<Bytes> {
     Text(PAYLOAD)
 }
 
+fn at_once() -> Text<Picoseconds> {
+    Text(Picoseconds::ZERO)
+}
+
+fn certain() -> f64 {
+    1.0
+}
+
 /// Something that breaks.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -79,6 +87,13 @@ pub struct FaultFile {
     pub step: u32,
     /// How long after the phase before it ended: changes of circuits begin there.
     pub after: Text<Picoseconds>,
+    /// The seed draws the time from there to so much later.
+    #[serde(default = "at_once")]
+    pub within: Text<Picoseconds>,
+    /// The share of seeds under which it happens.
+    #[serde(default = "certain")]
+    #[schemars(range(min = 0, max = 1))]
+    pub probability: f64,
     /// How long until it works again; left out, it stays broken.
     #[serde(default)]
     pub repaired_after: Option<Text<Picoseconds>>,
@@ -100,6 +115,19 @@ pub enum FaultKindFile {
     ControllerLoss(NothingFile),
     /// The controller takes longer to command a change.
     ControllerSlow(SlowFile),
+    /// The hosts below a leaf send and receive at a share of their rate, as when one of their interfaces is gone.
+    SlowHosts(SlowHostsFile),
+}
+
+/// The hosts of a leaf.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlowHostsFile {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// The share of their rate that is left, 1 to 99 per cent.
+    #[schemars(range(min = 1, max = 99))]
+    pub percent: u32,
 }
 
 /// A switch.
@@ -171,7 +199,8 @@ fn lower(
             .help("write 512B to 65000B; 60KiB makes long phases quick to run");
     }
     let input = input(&raw.rfabric);
-    let expectations = super::expectation::lower(&raw.expect, !raw.faults.is_empty(), check);
+    let may_break = raw.faults.iter().any(|fault| fault.probability > 0.0);
+    let expectations = super::expectation::lower(&raw.expect, may_break, check);
     let mut faults = Vec::new();
     for (index, fault) in raw.faults.into_iter().enumerate() {
         faults.extend(lower_fault(fault, index, raw.steps, input.as_ref(), check));
@@ -214,6 +243,9 @@ fn lower_fault(
         }
         FaultKindFile::ControllerLoss(NothingFile {}) => FaultKind::ControllerLoss,
         FaultKindFile::ControllerSlow(SlowFile { times }) => FaultKind::ControllerSlow { times },
+        FaultKindFile::SlowHosts(SlowHostsFile { leaf, percent }) => {
+            FaultKind::SlowHosts { leaf, percent }
+        }
     };
     if raw.step >= steps {
         check
@@ -244,6 +276,8 @@ fn lower_fault(
         phase_name: raw.phase,
         step: raw.step,
         after: raw.after.0,
+        within: raw.within.0,
+        probability: raw.probability,
         repaired_after: raw.repaired_after.map(|time| time.0),
     })
 }
@@ -257,6 +291,16 @@ const fn key_of(kind: &FaultKindFile) -> &'static str {
         FaultKindFile::OpticalSwitch(_) => "optical_switch",
         FaultKindFile::ControllerLoss(_) => "controller_loss",
         FaultKindFile::ControllerSlow(_) => "controller_slow",
+        FaultKindFile::SlowHosts(_) => "slow_hosts",
+    }
+}
+
+fn check_leaf(leaf: LeafId, place: &str, input: &RfabricInput, check: &mut Check<'_>) {
+    let leaves = input.fabric.leaves();
+    if leaf.index() >= leaves {
+        check
+            .error(codes::NO_SUCH_PART, &format!("{place}/leaf"), format!("{leaf} does not exist"))
+            .help(format!("leaves run from leaf0 to leaf{}", leaves - 1));
     }
 }
 
@@ -266,6 +310,7 @@ fn check_ports(kind: &FaultKind, place: &str, input: &RfabricInput, check: &mut 
         FaultKind::StuckMirror { ocs, port } | FaultKind::FailsQualification { ocs, port } => {
             (ocs, port, port)
         }
+        FaultKind::SlowHosts { leaf, .. } => return check_leaf(leaf, place, input, check),
         FaultKind::ControllerLoss | FaultKind::ControllerSlow { .. } => return,
     };
     let switches = input.fabric.switches();

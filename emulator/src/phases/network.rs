@@ -101,6 +101,12 @@ impl Installed {
         self.hosts[leaf]
     }
 
+    /// Both directions between a leaf and its hosts.
+    pub(super) fn interface(&self, leaf: LeafId) -> [LinkId; 2] {
+        let up = self.interfaces[leaf.index()];
+        [up, up.reverse()]
+    }
+
     /// Whether there is an electrical core.
     pub(super) fn has_core(&self) -> bool {
         !self.uplinks.is_empty()

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_planner::rfabric::transition::{self, Stage};
@@ -21,7 +21,7 @@ use lightloom_planner::rfabric::transition::{self, Stage};
 use super::network::{Installed, Lane};
 use super::switches::{Port, Switches, ends};
 use super::traffic::Traffic;
-use super::{Fault, InFlight, PhaseRunError, Run};
+use super::{Fault, FaultKind, InFlight, PhaseRunError, Run};
 use crate::engine::{Engine, Event, FlowRecord, LinkChange, PacketCount, PortCount, Settings};
 use crate::scenario::Progress;
 
@@ -332,7 +332,7 @@ impl<'a> Story<'a> {
             for (fault, told) in self.faults.iter().zip(&mut self.told.faults) {
                 let is_here = told.at.is_some() && told.repaired.is_none();
                 told.changes_missed +=
-                    u32::from(is_here && fault.kind == super::FaultKind::ControllerLoss);
+                    u32::from(is_here && fault.kind == FaultKind::ControllerLoss);
             }
             return Ok(());
         }
@@ -424,6 +424,12 @@ impl<'a> Story<'a> {
         }
     }
 
+    fn set_interface(&mut self, leaf: LeafId, at: SimTime, change: LinkChange) {
+        for link in self.installed.interface(leaf) {
+            self.engine.change_link(at, link, change);
+        }
+    }
+
     /// A circuit that should be up is not: the fault at one of its ports felt it.
     fn blame(&mut self, circuit: &CrossConnect) {
         let open = |told: &FaultTold| told.at.is_some() && told.repaired.is_none();
@@ -437,6 +443,11 @@ impl<'a> Story<'a> {
 
     fn strike(&mut self, index: usize, at: SimTime) -> Result<(), PhaseRunError> {
         let fault = &self.faults[index];
+        if let FaultKind::SlowHosts { leaf, percent } = fault.kind {
+            let rate = self.fabric().host_rate() * f64::from(percent) / 100.0;
+            self.set_interface(leaf, at, LinkChange::Rate(BitsPerSecond(rate as u64)));
+            self.told.faults[index].leaves.insert(leaf);
+        }
         let lost = self.switches.strike(&fault.kind);
         self.set_links(lost.iter(), at, LinkChange::Down);
         let lanes: BTreeSet<Lane> = lost.iter().map(|circuit| Lane::Circuit(*circuit)).collect();
@@ -458,6 +469,9 @@ impl<'a> Story<'a> {
     }
 
     fn repair(&mut self, index: usize, at: SimTime) -> Result<(), PhaseRunError> {
+        if let FaultKind::SlowHosts { leaf, .. } = self.faults[index].kind {
+            self.set_interface(leaf, at, LinkChange::Healthy);
+        }
         let back = self.switches.repair(&self.faults[index].kind);
         self.told.faults[index].repaired = Some(at);
         let timing = self.fabric().spec().timing;

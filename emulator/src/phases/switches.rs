@@ -155,6 +155,7 @@ impl Switches {
                 self.slowness.push(times);
                 Vec::new()
             }
+            FaultKind::SlowHosts { .. } => Vec::new(),
         }
     }
 
@@ -196,6 +197,7 @@ impl Switches {
                 let place = self.slowness.iter().position(|slow| *slow == times);
                 self.slowness.swap_remove(place.expect("what is repaired has struck"));
             }
+            FaultKind::SlowHosts { .. } => return Vec::new(),
         }
         self.relight()
     }
