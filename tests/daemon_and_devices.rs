@@ -166,6 +166,52 @@ fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_un
     });
 }
 
+/// A node dies, and a module that its bypass has to move says done and does nothing.
+#[test]
+fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let rig = daemon(folder.path()).await;
+        let (first, node) = (first_plan(&installed(NODES)), node_in_use());
+        let dead = Part::Node(lightloom_fabric::id::NodeId(node));
+        let around = bypass::next_plan(&installed(NODES), &first, &[dead], &[]).unwrap();
+        let moved = around.transceivers.iter().find(|now| {
+            first.transceivers.iter().any(|was| was.bundle == now.bundle && was.path != now.path)
+        });
+        let liar = moved.unwrap().bundle;
+        modules.fault(&format!("{liar} lie"));
+        modules.fault(&format!("n{node} dead"));
+        let of_node = move |part: &view::BrokenPart| part.part.starts_with(&format!("n{node}/"));
+        let waits = move |runtime: &Runtime| {
+            let broken = view::status(runtime).broken_parts;
+            broken.into_iter().find(|part| of_node(part) && !part.bypassed)
+        };
+        let waits = rig.find("the dead node to be told before it is bypassed", waits).await;
+        assert!(waits.why.contains("not yet bypassed: "), "{waits:?}");
+        println!("{}: {}", waits.part, waits.why);
+
+        let suspected = move |runtime: &Runtime| {
+            let broken = view::status(runtime).broken_parts;
+            broken.into_iter().find(|part| part.part == liar.to_string() && part.bypassed)
+        };
+        let suspect = rig.find("the liar to be gone around", suspected).await;
+        assert!(suspect.why.starts_with("suspect: ") && suspect.why.contains("it said done"));
+        println!("{liar}: {}", suspect.why);
+        let closed = move |runtime: &Runtime| {
+            let status = view::status(runtime);
+            let dead = |part: &view::BrokenPart| part.part.starts_with(&format!("n{node}/"));
+            let around = status.broken_parts.iter().all(|part| part.bypassed)
+                && status.broken_parts.iter().filter(|part| dead(part)).count() == 2;
+            let stand = status.circuits.iter().all(|circuit| circuit.stands);
+            (around && stand).then(|| (status.bypass_budget.used, status.circuits.len()))
+        };
+        let (used, circuits) = rig.find("the ring to be closed around both", closed).await;
+        assert!(circuits > 0 && used <= 4, "{used} changes of its own");
+        println!("{circuits} circuits stand around both, {used} changes of its own counted");
+    });
+}
+
 /// A plan made without the node that the daemon went around: mode safe names it and says what to do.
 #[test]
 fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {

@@ -1,14 +1,18 @@
 //! From a plan and what broke to the plan around it, proven by the checker before it is used.
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::id::BundleId;
-use lightloom_fabric::khop::KhopRing;
+use lightloom_fabric::khop::{KhopRing, Port};
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::check;
 use lightloom_planner::khop::{Survey, from_document, replan, to_document};
 use sha2::{Digest, Sha256};
 
+use crate::drive::Verdict;
+use crate::record::{Cause, Past, TxnResult};
 use crate::state::Micros;
 
 /// The next plan with the least change.
@@ -55,27 +59,72 @@ pub fn is_news(hbd: &KhopRing, known: &FaultSet, part: Part) -> bool {
     !covered && known.clone().insert(hbd, part).unwrap_or(false)
 }
 
-/// When a bypass that did not succeed is tried again: ever later, so that one that cannot succeed leaves others
-/// room among the changes that the daemon may make by itself in an hour.
+/// When a bypass that did not succeed is tried again: ever later, each set of parts on its own, so that one that
+/// cannot succeed holds up no other.
 #[derive(Clone, Debug, Default)]
 pub struct Patience {
-    parts: Vec<Part>,
-    tries: u32,
+    tried: BTreeMap<Vec<Part>, (u32, Micros)>,
 }
 
 impl Patience {
     const FIRST: Micros = Micros::from_secs(1);
     const LAST: Micros = Micros::from_secs(1_800);
 
-    /// `parts` are bypassed now: how long to wait before the same are tried again.
-    pub fn wait_after(&mut self, parts: &[Part]) -> Micros {
-        if self.parts != parts {
-            *self = Self { parts: parts.to_vec(), tries: 0 };
-        }
-        let wait = Self::FIRST.0.saturating_mul(8u64.saturating_pow(self.tries));
-        self.tries += 1;
-        Micros(wait.min(Self::LAST.0))
+    /// When these are to be tried again; 0 if they were not tried yet.
+    #[must_use]
+    pub fn not_before(&self, parts: &[Part]) -> Micros {
+        self.tried.get(parts).map_or(Micros::default(), |(_, at)| *at)
     }
+
+    /// `parts` are bypassed now.
+    pub fn tried(&mut self, parts: &[Part], now: Micros) {
+        let (tries, at) = self.tried.entry(parts.to_vec()).or_default();
+        let wait = Self::FIRST.0.saturating_mul(8u64.saturating_pow(*tries));
+        *at = now + Micros(wait.min(Self::LAST.0));
+        *tries += 1;
+    }
+
+    /// A bypass succeeded: what breaks from now on is news.
+    pub fn forget(&mut self) {
+        self.tried.clear();
+    }
+}
+
+/// What made the last bypasses fail: modules that did not do as they were told, or else fibres without light. They
+/// are gone around as well when it is tried again, until something is committed.
+///
+/// `path` says where a bundle was to stand in the plan of this hash.
+#[must_use]
+pub fn suspects<'a>(
+    history: impl Iterator<Item = &'a Past>,
+    path: impl Fn(&str, BundleId) -> Option<u8>,
+) -> BTreeMap<Part, String> {
+    let settles = |past: &&Past| matches!(past.cause, Cause::Owed(_));
+    let failed = history
+        .filter(|past| !settles(past))
+        .take_while(|past| past.cause == Cause::Bypass && past.result != TxnResult::Committed);
+    let mut suspects = BTreeMap::new();
+    for past in failed.filter(|past| past.result != TxnResult::Aborted) {
+        let troubles = past.parts.iter().filter_map(|(device, part)| {
+            let silent = matches!(part.verdict, Verdict::Unknown | Verdict::Untouched);
+            let bundle = device.as_str().parse::<BundleId>().ok()?;
+            (!part.detail.is_empty() && !silent).then_some((bundle, part))
+        });
+        // Light that is missing at one end is mostly the doing of another.
+        let (unlit, liars): (Vec<_>, Vec<_>) = troubles.partition(|(_, part)| part.unlit);
+        let of = |bundle: BundleId, unlit: bool| match unlit {
+            false => Some(Part::Bundle(bundle)),
+            true => {
+                let path = path(&past.plan_sha256, bundle)?;
+                Some(Part::Fibre(Port { bundle, path }))
+            }
+        };
+        for (bundle, part) in if liars.is_empty() { unlit } else { liars } {
+            let why = format!("suspect: {} failed there: {}", past.txn, part.detail);
+            suspects.extend(of(bundle, part.unlit).map(|part| (part, why)));
+        }
+    }
+    suspects
 }
 
 /// The hash by which a plan is known.
@@ -88,16 +137,73 @@ pub fn sha256_of(plan: &Plan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::PartEnd;
+    use crate::state::Txn;
 
     #[test]
-    fn what_does_not_succeed_is_tried_ever_later() {
+    fn what_does_not_succeed_is_tried_ever_later_and_holds_up_nothing_else() {
         let [one, other]: [Part; 2] = ["n5", "n9/b0"].map(|part| part.parse().expect(part));
         let mut patience = Patience::default();
-        let waits = [(); 7].map(|()| patience.wait_after(&[one]).0 / 1_000_000);
+        let mut now = Micros::default();
+        let waits = [(); 7].map(|()| {
+            patience.tried(&[one], now);
+            let wait = patience.not_before(&[one]) - now;
+            now = now + wait;
+            wait.0 / 1_000_000
+        });
         assert_eq!(waits, [1, 8, 64, 512, 1_800, 1_800, 1_800]);
-        let in_the_first_hour =
-            waits.iter().scan(0, |at, wait| Some(std::mem::replace(at, *at + wait)));
-        assert_eq!(in_the_first_hour.filter(|at| *at < 3_600).count(), 6, "of ten a daemon may do");
-        assert_eq!(patience.wait_after(&[one, other]).0, 1_000_000, "something else has broken");
+        assert_eq!(patience.not_before(&[one, other]).0, 0, "something else has broken");
+        patience.forget();
+        assert_eq!(patience.not_before(&[one]).0, 0);
+    }
+
+    fn past(result: TxnResult, parts: &[(&str, Verdict, &str, bool)]) -> Past {
+        let part = |&(device, verdict, detail, unlit): &(&str, Verdict, &str, bool)| {
+            (device.into(), PartEnd { verdict, detail: detail.into(), unlit })
+        };
+        Past {
+            txn: Txn(5),
+            actor: "policy:fault".into(),
+            cause: Cause::Bypass,
+            plan_sha256: "next".into(),
+            plan_before: String::new(),
+            wall_ms: 0,
+            result,
+            parts: parts.iter().map(part).collect(),
+            stood_before: BTreeMap::new(),
+            confirm_within: None,
+            confirmed_ms: None,
+            undone_by: None,
+            broken_before: BTreeMap::new(),
+            broken_after: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_module_that_failed_is_the_suspect_and_not_who_missed_its_light() {
+        use TxnResult::{Aborted, Committed, RolledBack};
+        let path = |plan: &str, _| (plan == "next").then_some(2);
+        let of = |history: &[Past]| -> Vec<String> {
+            suspects(history.iter().rev(), path)
+                .into_iter()
+                .map(|(p, w)| format!("{p} {w}"))
+                .collect()
+        };
+        let lied = past(
+            RolledBack,
+            &[
+                ("n10/b0", Verdict::RolledBack, "it said done", false),
+                ("n8/b1", Verdict::RolledBack, "slot 0 has -99.0 dBm", true),
+                ("n7/b0", Verdict::RolledBack, "", false),
+            ],
+        );
+        assert_eq!(of(&[lied.clone()]), ["n10/b0 suspect: 5 failed there: it said done"]);
+        let dark = past(RolledBack, &[("n8/b1", Verdict::RolledBack, "slot 0 has", true)]);
+        assert_eq!(of(&[dark.clone()]), ["n8/b1.2 suspect: 5 failed there: slot 0 has"]);
+        assert_eq!(of(&[lied.clone(), dark.clone()]).len(), 2, "all that failed since");
+        let silent = past(Aborted, &[("n9/b0", Verdict::Unknown, "it does not answer", false)]);
+        assert_eq!(of(&[lied.clone(), silent.clone()]).len(), 1, "nothing moved: nobody failed");
+        let went = past(Committed, &[("n9/b0", Verdict::Applied, "", false)]);
+        assert_eq!(of(&[lied, went]), [""; 0]);
     }
 }

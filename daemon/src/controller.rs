@@ -11,6 +11,7 @@
 //! record [that is waited for](Record::is_waited_for) is durable before anything behind it in the
 //! list is done. What must survive a crash lives in the [`Ledger`] and changes by records only.
 
+mod budget;
 mod darkness;
 mod devices;
 mod drift;
@@ -29,9 +30,9 @@ use crate::record::{Asked, Broken, Cause, Ledger, OnFailure, Record, TxnResult};
 use crate::state::{
     DeviceName, Fabric, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Slot, Txn,
 };
+use budget::{OwnChange, own_changes};
 use darkness::Dark;
 pub use darkness::DarkFibre;
-use drift::own_changes;
 pub use drift::{Crossed, end_name};
 pub use owed::Remedy;
 
@@ -279,8 +280,8 @@ pub struct Controller {
     /// Where to go instead of exactly back, when this transaction is not confirmed.
     around: Option<(Txn, Apply)>,
     tickets: u64,
-    /// When the daemon last changed something without being asked.
-    own_changes: VecDeque<Micros>,
+    /// What the daemon last changed without being asked.
+    own_changes: VecDeque<OwnChange>,
     /// The daemon's own transactions wait till then after one could not begin or changed nothing.
     own_not_before: Micros,
 }

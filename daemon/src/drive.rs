@@ -69,6 +69,17 @@ pub struct PartEnd {
     /// Why, for people. Empty when applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
+    /// It did as it was told, and missed light that another end or the fibre should have brought.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unlit: bool,
+}
+
+impl PartEnd {
+    /// A verdict and its reason.
+    #[must_use]
+    pub fn new(verdict: Verdict, detail: String) -> Self {
+        Self { verdict, detail, unlit: false }
+    }
 }
 
 /// What a drive wants done.
@@ -92,6 +103,8 @@ pub struct Drive {
     /// Where devices that this drive does not move stand.
     standing: Fabric,
     start: Start,
+    /// Light that is missing where devices stood before is no failure of bringing them back there.
+    goes_back: bool,
     stage: Stage,
     /// Arming: the next try or `None` while one is in flight, and when to give up.
     arming: BTreeMap<DeviceName, Arming>,
@@ -137,6 +150,7 @@ impl Drive {
             held,
             standing,
             start,
+            goes_back: false,
             stage: Stage::Arm,
             arming: BTreeMap::new(),
             seen: BTreeMap::new(),
@@ -146,6 +160,12 @@ impl Drive {
             trouble: BTreeMap::new(),
             fired: BTreeSet::new(),
         }
+    }
+
+    /// Everything goes back to where it stood: nobody has to see light there that may not have been there
+    /// before either. If it is missing it is [found](crate::controller::DarkFibre) like any other.
+    pub fn go_back(&mut self) {
+        self.goes_back = true;
     }
 
     /// Arms every device.
@@ -240,10 +260,10 @@ impl Drive {
             Outcome::Done(Some(seen)) => {
                 let wrong = self.not_as_expected(device, &seen.positions);
                 self.seen.insert(device.clone(), seen);
-                wrong.map(|detail| PartEnd { verdict: Verdict::Refused, detail })
+                wrong.map(|detail| PartEnd::new(Verdict::Refused, detail))
             }
-            Outcome::Refused(detail) => Some(PartEnd { verdict: Verdict::Refused, detail }),
-            Outcome::Failed(detail) => Some(PartEnd { verdict: Verdict::Failed, detail }),
+            Outcome::Refused(detail) => Some(PartEnd::new(Verdict::Refused, detail)),
+            Outcome::Failed(detail) => Some(PartEnd::new(Verdict::Failed, detail)),
             // Arming moves nothing and is repeatable: the one thing that is simply tried again.
             Outcome::Unknown(_) | Outcome::Done(None) if now + arming.backoff <= arming.until => {
                 self.wake.insert(device.clone(), now + arming.backoff);
@@ -256,11 +276,11 @@ impl Drive {
                     Start::WhatAnswers(_) => "",
                 };
                 let detail = format!("it does not answer{so}: {detail}");
-                Some(PartEnd { verdict: Verdict::Unknown, detail })
+                Some(PartEnd::new(Verdict::Unknown, detail))
             }
             Outcome::Done(None) => {
                 let detail = "it armed without saying where it stands".into();
-                Some(PartEnd { verdict: Verdict::Unknown, detail })
+                Some(PartEnd::new(Verdict::Unknown, detail))
             }
         };
         self.arming.remove(device);
@@ -287,17 +307,22 @@ impl Drive {
             }
             Next::Finished(end) => {
                 self.movers.remove(&device);
+                let unlit = matches!(*end, StepEnd::Unlit(..));
                 let (verdict, detail, seen) = match *end {
                     StepEnd::Applied(seen) => (Verdict::Applied, String::new(), Some(seen)),
                     StepEnd::Refused(why, seen) => (Verdict::Refused, why, seen),
                     StepEnd::Failed(why, seen) => (Verdict::Failed, why, seen),
+                    StepEnd::Unlit(_, seen) if self.goes_back => {
+                        (Verdict::Applied, String::new(), Some(seen))
+                    }
+                    StepEnd::Unlit(why, seen) => (Verdict::Failed, why, Some(seen)),
                     StepEnd::Unknown(why) => (Verdict::Unknown, why, None),
                 };
                 if let Some(seen) = seen {
                     self.seen.insert(device.clone(), seen);
                 }
                 if verdict != Verdict::Applied {
-                    self.trouble.insert(device, PartEnd { verdict, detail });
+                    self.trouble.insert(device, PartEnd { verdict, detail, unlit });
                 }
             }
         }
@@ -484,7 +509,7 @@ impl Drive {
                 want.iter().all(|(&slot, &to)| at(&seen.positions, slot) == to)
             });
             let verdict = if there { Verdict::Applied } else { Verdict::Untouched };
-            parts.entry(device.clone()).or_insert(PartEnd { verdict, detail: String::new() });
+            parts.entry(device.clone()).or_insert(PartEnd::new(verdict, String::new()));
         }
         commands.push(Command::End(parts));
         Stage::Ended

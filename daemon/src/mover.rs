@@ -74,8 +74,10 @@ pub enum StepEnd {
     Applied(Observation),
     /// The device said no.
     Refused(String, Option<Observation>),
-    /// It stands elsewhere than it should, or its light is not good.
+    /// It stands elsewhere than it should, or its light does not settle.
     Failed(String, Option<Observation>),
+    /// It stands where it should, and sees too little light or somebody else's.
+    Unlit(String, Observation),
     /// It could not be read until the reconcile time was over.
     Unknown(String),
 }
@@ -297,7 +299,10 @@ impl Mover {
     }
 
     fn qualify(&mut self, now: Micros, seen: Observation) -> Next {
-        if let Some(why) = self.wrong_neighbour(&seen).or_else(|| self.stale_generation(&seen)) {
+        if let Some(why) = self.wrong_neighbour(&seen) {
+            return finished(StepEnd::Unlit(why, seen));
+        }
+        if let Some(why) = self.stale_generation(&seen) {
             return finished(StepEnd::Failed(why, Some(seen)));
         }
         let Some(why) = self.not_settled(&seen) else {
@@ -310,6 +315,9 @@ impl Mover {
         };
         self.good_samples = 0;
         let until = *self.settle_until.get_or_insert(now + self.limits.settle_within);
+        if now >= until && seen.tuning.is_empty() {
+            return finished(StepEnd::Unlit(why, seen));
+        }
         if now >= until {
             return finished(StepEnd::Failed(why, Some(seen)));
         }

@@ -9,6 +9,7 @@
 //! One task owns the controller and the journal, so there is nothing to lock. When the journal
 //! fails, the controller is asked nothing any more: reads go on, changes are refused, light stays.
 
+mod deaths;
 mod faults;
 mod rollback;
 
@@ -110,9 +111,12 @@ pub struct Runtime {
     plans: BTreeMap<String, Plan>,
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
-    /// A bypass that was not asked for waits till then after the last, of the same parts ever longer.
+    /// A bypass that was not asked for waits till then after the last.
     bypass_not_before: Micros,
+    /// And longer, the more often the same parts were tried.
     patience: Patience,
+    /// Why the last one was not even begun.
+    refused: Option<String>,
     /// The journal begins anew at this length.
     shorten_at: u64,
     changes: watch::Sender<u64>,
@@ -171,6 +175,7 @@ impl Runtime {
             event_at: None,
             bypass_not_before: Micros::default(),
             patience: Patience::default(),
+            refused: None,
             shorten_at: JOURNAL_RECORDS_MAX,
             changes: parts.changes,
         };
@@ -475,6 +480,10 @@ impl Runtime {
             self.plan = self.plans.remove(&sha).or_else(|| self.load_plan(&sha));
             self.applied = self.load_applied();
             self.plans.clear();
+        }
+        let last = self.controller.ledger().history.back();
+        if result == TxnResult::Committed && last.is_some_and(|past| past.cause.goes_on_top()) {
+            self.patience.forget();
         }
         self.lead_back();
     }

@@ -49,7 +49,7 @@ pub struct Status {
     /// The circuits of the plan between nodes, and whether both ends stand at them; where no plan is
     /// known, those that what we set and adopted makes.
     pub circuits: Vec<CircuitView>,
-    /// What the plan goes around.
+    /// What is broken: the plan goes around it, or does not do so yet.
     pub broken: Vec<String>,
     /// The same, with since when and why.
     pub broken_parts: Vec<BrokenPart>,
@@ -351,7 +351,9 @@ fn pending(runtime: &Runtime) -> Option<PendingConfirm> {
 }
 
 fn broken_parts(runtime: &Runtime) -> Vec<BrokenPart> {
-    runtime.broken().into_iter().map(|broken| part(runtime, broken)).collect()
+    let mut broken = runtime.broken();
+    broken.extend(runtime.not_bypassed());
+    broken.into_iter().map(|broken| part(runtime, broken)).collect()
 }
 
 fn part(runtime: &Runtime, (part, broken): (String, Broken)) -> BrokenPart {

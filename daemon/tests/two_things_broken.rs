@@ -10,6 +10,7 @@ use lightloom_daemon::drive::Verdict;
 use lightloom_daemon::inventory::Recovery;
 use lightloom_daemon::record::{Asked, Ledger, TxnResult};
 use lightloom_daemon::state::{Micros, Position, Slot, Txn};
+use world::device::Faults;
 use world::ring::{module, paths, two_fibres};
 use world::{CrashAt, World};
 
@@ -168,6 +169,27 @@ fn a_confirm_after_a_bypass_confirms_what_waited_and_nothing_else() {
     world.run_for(seconds(120));
     assert_eq!(stand(&world), [15; 4], "kept, the bypass on top");
     world.check_at_rest();
+}
+
+/// A bypass that goes back each time counts once, however often it is tried, also after a restart; one that
+/// stays counts each time.
+#[test]
+fn a_bypass_that_is_rolled_back_counts_once_among_the_changes_of_an_hour() {
+    let mut world = two_fibres(1);
+    world.faults_of.insert(module(1), Faults { lie: 1.0, ..Faults::default() });
+    world.cut(&(module(0), Slot(1), Position(1)), true);
+    world.run_for(seconds(40));
+    let ends = |world: &World, result| world.ended.iter().filter(|end| end.1 == result).count();
+    assert!(ends(&world, TxnResult::RolledBack) > 10, "{:?}", world.ended);
+    let spent = |world: &World| world.controller().unwrap().own_changes_spent(&world.now);
+    assert_eq!(spent(&world), 1);
+    world.kill();
+    world.run_for(seconds(5));
+    assert_eq!(spent(&world), 1);
+    world.faults_of.clear();
+    world.run_for(seconds(20));
+    assert_eq!(stand(&world), [15, 15, 1, 2]);
+    assert_eq!(spent(&world), 2);
 }
 
 /// What is suggested for a device that needs a person is accepted, and what is not suggested is refused.

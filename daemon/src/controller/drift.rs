@@ -1,13 +1,13 @@
 //! What happens without being asked: drift is seen, and what the policy allows is put back; light that comes
 //! from another end than the fabric's fibre leads to is seen, and told.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
-use super::{Action, Apply, Controller, Drift, Note, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW, Seen};
+use super::{Action, Apply, Controller, Drift, Note, Seen};
 use crate::change::Mode;
 use crate::drive::Site;
 use crate::inventory::{FibreEnd, OnDrift};
-use crate::record::{Asked, Cause, Ledger, Past};
+use crate::record::{Asked, Cause};
 use crate::state::{DeviceName, Fabric, Micros, Now, Positions, Slot, at};
 
 /// An end of a fibre that is lit by another than the fabric says: cables plugged in the wrong way round.
@@ -62,20 +62,6 @@ impl Controller {
         }
     }
 
-    /// Whether the daemon may change anything without being asked: not when it has done so
-    /// [`OWN_CHANGES_MAX`] times within the last hour, for then something keeps coming and going.
-    #[must_use]
-    pub fn may_act_alone(&self, now: &Now) -> bool {
-        self.own_changes_spent(now) < OWN_CHANGES_MAX
-    }
-
-    /// How many changes within [`OWN_CHANGES_WINDOW`] nobody asked for.
-    #[must_use]
-    pub fn own_changes_spent(&self, now: &Now) -> usize {
-        let recent = |at: &&Micros| **at + OWN_CHANGES_WINDOW > now.mono;
-        self.own_changes.iter().filter(recent).count()
-    }
-
     pub(super) fn restore_drift(&mut self, now: &Now, actions: &mut Vec<Action>) {
         let off = self.inventory.on_drift == OnDrift::Report;
         if off || self.busy(now).is_some() || !self.may_act_alone(now) {
@@ -102,21 +88,6 @@ impl Controller {
         let apply = Apply { target, mode, cause, plan_sha256, ..Default::default() };
         self.apply(now, asked, apply, actions);
     }
-}
-
-/// Whether the daemon makes this change without being asked, and not to undo something.
-pub(super) fn is_own_change(actor: &str, cause: Option<&Cause>) -> bool {
-    matches!(cause, Some(Cause::Bypass | Cause::Drift)) && actor.starts_with("policy:")
-}
-
-/// When a former life of the daemon last changed something without being asked, on the monotonic
-/// clock of `now`; never longer ago than that clock runs.
-pub(super) fn own_changes(ledger: &Ledger, now: &Now) -> VecDeque<Micros> {
-    let own = |past: &&Past| is_own_change(&past.actor, Some(&past.cause));
-    let own: Vec<&Past> = ledger.history.iter().rev().filter(own).take(OWN_CHANGES_MAX).collect();
-    let age = |past: &&Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
-    let recent = own.iter().rev().map(age).filter(|age| *age < OWN_CHANGES_WINDOW);
-    recent.map(|age| now.mono - age).collect()
 }
 
 /// An end as people name it: `n17/b0.2`.

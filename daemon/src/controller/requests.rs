@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::drift::is_own_change;
-use super::{Action, Answer, Apply, Controller, OWN_CHANGES_MAX, Request, Rollback};
+use super::{Action, Answer, Apply, Controller, Request, Rollback};
 use crate::change::Mode;
 use crate::drive::{IN_USE, Site, Start};
 use crate::record::{Asked, Cause, Intent, Record};
@@ -74,11 +73,6 @@ impl Controller {
         changes: BTreeMap<DeviceName, Vec<Move>>,
         actions: &mut Vec<Action>,
     ) -> Answer {
-        if is_own_change(&asked.actor, apply.cause.as_ref()) {
-            self.own_changes.push_back(now.mono);
-            let surplus = self.own_changes.len().saturating_sub(OWN_CHANGES_MAX);
-            self.own_changes.drain(..surplus);
-        }
         let txn = Txn(self.ledger.last_txn.0 + 1);
         let side = |pick: fn(&Move) -> Position| -> Fabric {
             let of = |moves: &Vec<Move>| moves.iter().map(|m| (m.slot, pick(m))).collect();

@@ -34,7 +34,11 @@ impl Controller {
         let (txn, held) = (open.intent.txn, self.ledger.held.clone());
         let standing = self.standing_opposite(&target);
         let neighbours = self.neighbours.clone();
+        let turned = open.turned.is_some();
         let mut drive = Drive::new(txn, target, start, neighbours, held, standing);
+        if turned {
+            drive.go_back();
+        }
         let commands = drive.begin(now.mono, &self.inventory);
         self.drive = Some(drive);
         self.execute(now, commands, actions);
@@ -163,7 +167,7 @@ impl Controller {
         let undone = result == TxnResult::Partial && open.intent.cause.undoes();
         if committed || undone {
             for device in open.intent.goal.keys() {
-                let applied = PartEnd { verdict: Verdict::Applied, detail: String::new() };
+                let applied = PartEnd::new(Verdict::Applied, String::new());
                 parts.entry(device.clone()).or_insert(applied);
             }
         }
@@ -174,6 +178,7 @@ impl Controller {
             self.forget_tries(&settled);
         }
         self.around = None;
+        self.count_own_change(now, result, &parts);
         let wall_ms = now.wall_ms;
         self.append(Record::End { txn, result, parts, pending, wall_ms }, actions);
         actions.push(Action::Note(Note::Ended(txn, result)));
@@ -202,13 +207,13 @@ fn merge(
     }
     for (device, back) in back {
         let before = parts.get(&device).filter(|part| !part.detail.is_empty());
-        let why = before.map(|part| part.detail.clone()).unwrap_or_default();
+        let (why, unlit) = before.map(|part| (part.detail.clone(), part.unlit)).unwrap_or_default();
         let part = match back.verdict {
             Verdict::Applied if fired.contains(&device) => {
-                PartEnd { verdict: Verdict::RolledBack, detail: why }
+                PartEnd { verdict: Verdict::RolledBack, detail: why, unlit }
             }
             Verdict::Applied | Verdict::Untouched => {
-                PartEnd { verdict: Verdict::Untouched, detail: why }
+                PartEnd { verdict: Verdict::Untouched, detail: why, unlit }
             }
             verdict => {
                 let detail = if why.is_empty() {
@@ -216,7 +221,7 @@ fn merge(
                 } else {
                     format!("{why}; rolling back: {}", back.detail)
                 };
-                PartEnd { verdict, detail }
+                PartEnd { verdict, detail, unlit: back.unlit && (why.is_empty() || unlit) }
             }
         };
         parts.insert(device, part);

@@ -1,18 +1,14 @@
-//! Which plan is on the devices, what broke, and the bypass around it, asked for or not.
+//! Which plan is on the devices, what is known to be broken, and the bypass around it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::id::BundleId;
-use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
-use tokio::sync::oneshot;
 
-use super::{Call, Runtime};
+use super::Runtime;
 use crate::bypass;
 use crate::change::Mode;
-use crate::config::{OnFault, micros};
 use crate::controller::{Answer, Apply};
 use crate::desired;
 use crate::record::{Asked, Broken, Cause};
@@ -67,6 +63,10 @@ impl Runtime {
         if let Some(reasons) = self.no_news(&broken, &repaired).filter(|_| !again) {
             return Err(Answer::NothingToDo { reasons });
         }
+        let broken = match broken.is_empty() {
+            true => broken,
+            false => self.with_suspects(broken, &repaired),
+        };
         let parts: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
         let next = bypass::next_plan(installed, plan, &parts, &repaired)
             .map_err(|reasons| Answer::Refused { reasons })?;
@@ -189,90 +189,6 @@ impl Runtime {
             ));
         }
         reasons
-    }
-
-    /// Modules that are silent for longer than the heartbeat, or at once when the light of a fibre
-    /// of theirs is gone too; and fibres without light between modules that are well. With the reason.
-    fn broken_by_itself(&self) -> BTreeMap<Part, String> {
-        let (now, heartbeat) = (self.clock.now().mono, micros(self.config.file.policies.heartbeat));
-        let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
-        // Also what is known to be broken and was brought back by undoing a change.
-        let known = self.controller.ledger().broken.iter();
-        let mut broken: BTreeMap<Part, String> = known
-            .filter_map(|(name, broken)| Some((name.parse().ok()?, broken.why.clone())))
-            .collect();
-        for (&bundle, device) in &self.config.bundles {
-            let contact = self.contacts.get(device);
-            let down = contact.and_then(|c| Some((c.down_since?, c.trouble.as_deref()?)));
-            if let Some((_, why)) = down.filter(|(since, _)| *since + heartbeat <= now) {
-                let silent =
-                    format!("silent for longer than {:.1} s: {why}", heartbeat.as_secs_f64());
-                broken.insert(Part::Bundle(bundle), silent);
-            }
-        }
-        for fibre in self.controller.dark_fibres() {
-            let ((near, _, position), (far, ..)) = (&fibre.near, &fibre.far);
-            let dbm = f64::from(fibre.power_mdbm) / 1000.0;
-            match (fibre.far_is_down, bundle(near), bundle(far)) {
-                (true, _, Some(bundle)) => {
-                    let why = format!("silent, and {near} sees {dbm:.1} dBm of it");
-                    broken.entry(Part::Bundle(bundle)).or_insert(why);
-                }
-                (false, Some(bundle), Some(_)) => {
-                    let path = u8::try_from(position.0).unwrap_or(u8::MAX);
-                    let far = match &fibre.far_lit_by {
-                        None => format!("{far} looks into the fibre"),
-                        Some(other) => format!("{far} is lit by {other}: crossed cables?"),
-                    };
-                    let why = format!("{near} sees {dbm:.1} dBm, and {far}");
-                    broken.insert(Part::Fibre(Port { bundle, path }), why);
-                }
-                _ => {}
-            }
-        }
-        broken
-    }
-
-    /// Bypasses what broke by itself, if the policy is to do so, once it is not in the plan yet.
-    pub(super) fn notice_deaths(&mut self) {
-        let now = self.clock.now();
-        if self.config.file.policies.on_fault != OnFault::Bypass
-            || self.controller.is_busy()
-            || self.failed.is_some()
-            || now.mono < self.bypass_not_before
-        {
-            return;
-        }
-        let (Some(installed), Some(plan)) = (&self.installed, &self.plan) else { return };
-        let hbd = &installed.hbd;
-        let Ok(mut known) = FaultSet::of(hbd, plan.faults.iter().copied()) else { return };
-        let mut broken: Vec<(Part, String)> = self.broken_by_itself().into_iter().collect();
-        // One fibre is seen to be dark from both of its ends.
-        broken.retain(|(part, _)| {
-            bypass::is_news(hbd, &known, *part) && known.insert(hbd, *part).unwrap_or(false)
-        });
-        if broken.is_empty() {
-            return;
-        }
-        let tried: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
-        let wait = self.patience.wait_after(&tried);
-        self.bypass_not_before = now.mono + wait;
-        let parts: Vec<String> =
-            broken.iter().map(|(part, why)| format!("{part} ({why})")).collect();
-        let parts = parts.join(", ");
-        if !self.controller.may_act_alone(&now) {
-            tracing::error!(
-                parts,
-                "broken, but too much was changed without being asked: `ctl fault`"
-            );
-            return;
-        }
-        tracing::warn!(parts, again_in_s = wait.0 / 1_000_000, "broken: bypassing");
-        let request = format!("policy-{}-{}", now.wall_ms, self.controller.ledger().last_txn.0 + 1);
-        let actor = "policy:fault".to_owned();
-        let asked = Asked { actor, digest: request.clone(), request };
-        let (answer, _) = oneshot::channel();
-        self.take_call(Call::Fault { asked, broken, repaired: Vec::new(), answer });
     }
 }
 

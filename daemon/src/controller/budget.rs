@@ -1,0 +1,79 @@
+//! How often the daemon changed something without being asked: what moved light and left it there. A change that
+//! went back to where it came from counts once for all its tries, one that moved nothing not at all; how soon
+//! those are tried again is [patience](crate::bypass::Patience).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::{Controller, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW};
+use crate::drive::PartEnd;
+use crate::record::{Cause, Ledger, Past, TxnResult};
+use crate::state::{DeviceName, Micros, Now};
+
+/// A change that nobody asked for.
+#[derive(Clone, Debug)]
+pub(super) struct OwnChange {
+    at: Micros,
+    /// The devices that it moved and brought back; `None` where it left them elsewhere.
+    back: Option<BTreeSet<DeviceName>>,
+}
+
+impl OwnChange {
+    fn new(at: Micros, result: TxnResult, parts: &BTreeMap<DeviceName, PartEnd>) -> Option<Self> {
+        match result {
+            TxnResult::Committed | TxnResult::Partial => Some(Self { at, back: None }),
+            TxnResult::RolledBack => Some(Self { at, back: Some(parts.keys().cloned().collect()) }),
+            TxnResult::Aborted => None,
+        }
+    }
+}
+
+impl Controller {
+    /// Whether the daemon may change anything without being asked: not when it has done so
+    /// [`OWN_CHANGES_MAX`] times within the last hour, for then something keeps coming and going.
+    #[must_use]
+    pub fn may_act_alone(&self, now: &Now) -> bool {
+        self.own_changes_spent(now) < OWN_CHANGES_MAX
+    }
+
+    /// How many changes within [`OWN_CHANGES_WINDOW`] nobody asked for.
+    #[must_use]
+    pub fn own_changes_spent(&self, now: &Now) -> usize {
+        let recent = self.own_changes.iter().filter(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
+        let (stayed, back): (Vec<_>, Vec<_>) = recent.partition(|own| own.back.is_none());
+        stayed.len() + back.iter().map(|own| &own.back).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Counts the transaction that ends, if the daemon makes it without being asked.
+    pub(super) fn count_own_change(
+        &mut self,
+        now: &Now,
+        result: TxnResult,
+        parts: &BTreeMap<DeviceName, PartEnd>,
+    ) {
+        let Some(open) = &self.ledger.open else { return };
+        if !is_own_change(&open.intent.asked.actor, &open.intent.cause) {
+            return;
+        }
+        self.own_changes.retain(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
+        let own = OwnChange::new(now.mono, result, parts);
+        // The same once more counts from now on.
+        self.own_changes.retain(|known| {
+            known.back.is_none() || own.as_ref().is_none_or(|own| own.back != known.back)
+        });
+        self.own_changes.extend(own);
+    }
+}
+
+/// Whether the daemon makes this change without being asked, and not to undo something.
+fn is_own_change(actor: &str, cause: &Cause) -> bool {
+    matches!(cause, Cause::Bypass | Cause::Drift) && actor.starts_with("policy:")
+}
+
+/// What a former life of the daemon last changed without being asked, on the monotonic clock of `now`; never
+/// longer ago than that clock runs.
+pub(super) fn own_changes(ledger: &Ledger, now: &Now) -> VecDeque<OwnChange> {
+    let own = |past: &&Past| is_own_change(&past.actor, &past.cause);
+    let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
+    let recent = ledger.history.iter().filter(own).filter(|past| age(past) < OWN_CHANGES_WINDOW);
+    recent.filter_map(|p| OwnChange::new(now.mono - age(p), p.result, &p.parts)).collect()
+}

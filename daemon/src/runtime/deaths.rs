@@ -1,0 +1,215 @@
+//! What the daemon finds broken by itself, its own bypasses, and why there is none where there is none.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::id::BundleId;
+use lightloom_fabric::khop::Port;
+use tokio::sync::oneshot;
+
+use super::{Call, Runtime};
+use crate::bypass;
+use crate::config::{OnFault, micros};
+use crate::controller::Answer;
+use crate::desired;
+use crate::record::{Asked, Broken, Cause, Past, TxnResult};
+use crate::state::{DeviceName, Micros};
+
+impl Runtime {
+    /// Modules that are silent for longer than the heartbeat, or at once when the light of a fibre
+    /// of theirs is gone too; and fibres without light between modules that are well. With the reason.
+    fn broken_by_itself(&self) -> BTreeMap<Part, String> {
+        let (now, heartbeat) = (self.clock.now().mono, micros(self.config.file.policies.heartbeat));
+        let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
+        // Also what is known to be broken and was brought back by undoing a change.
+        let known = self.controller.ledger().broken.iter();
+        let mut broken: BTreeMap<Part, String> = known
+            .filter_map(|(name, broken)| Some((name.parse().ok()?, broken.why.clone())))
+            .collect();
+        for (&bundle, device) in &self.config.bundles {
+            let contact = self.contacts.get(device);
+            let down = contact.and_then(|c| Some((c.down_since?, c.trouble.as_deref()?)));
+            if let Some((_, why)) = down.filter(|(since, _)| *since + heartbeat <= now) {
+                let silent =
+                    format!("silent for longer than {:.1} s: {why}", heartbeat.as_secs_f64());
+                broken.insert(Part::Bundle(bundle), silent);
+            }
+        }
+        for fibre in self.controller.dark_fibres() {
+            let ((near, _, position), (far, ..)) = (&fibre.near, &fibre.far);
+            let dbm = f64::from(fibre.power_mdbm) / 1000.0;
+            match (fibre.far_is_down, bundle(near), bundle(far)) {
+                (true, _, Some(bundle)) => {
+                    let why = format!("silent, and {near} sees {dbm:.1} dBm of it");
+                    broken.entry(Part::Bundle(bundle)).or_insert(why);
+                }
+                (false, Some(bundle), Some(_)) => {
+                    let path = u8::try_from(position.0).unwrap_or(u8::MAX);
+                    let far = match &fibre.far_lit_by {
+                        None => format!("{far} looks into the fibre"),
+                        Some(other) => format!("{far} is lit by {other}: crossed cables?"),
+                    };
+                    let why = format!("{near} sees {dbm:.1} dBm, and {far}");
+                    broken.insert(Part::Fibre(Port { bundle, path }), why);
+                }
+                _ => {}
+            }
+        }
+        broken
+    }
+
+    /// What broke by itself and the plan does not go around yet.
+    fn news(&self) -> Vec<(Part, String)> {
+        let (Some(installed), Some(plan)) = (&self.installed, &self.plan) else {
+            return Vec::new();
+        };
+        let hbd = &installed.hbd;
+        let Ok(mut known) = FaultSet::of(hbd, plan.faults.iter().copied()) else {
+            return Vec::new();
+        };
+        let mut broken: Vec<(Part, String)> = self.broken_by_itself().into_iter().collect();
+        // One fibre is seen to be dark from both of its ends.
+        broken.retain(|(part, _)| {
+            bypass::is_news(hbd, &known, *part) && known.insert(hbd, *part).unwrap_or(false)
+        });
+        broken
+    }
+
+    /// Bypasses what broke by itself, if the policy is to do so, once it is not in the plan yet.
+    pub(super) fn notice_deaths(&mut self) {
+        let now = self.clock.now();
+        if self.config.file.policies.on_fault != OnFault::Bypass
+            || self.controller.is_busy()
+            || self.failed.is_some()
+            || now.mono < self.bypass_not_before
+        {
+            return;
+        }
+        let broken = self.news();
+        let tried: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
+        if broken.is_empty() || now.mono < self.patience.not_before(&tried) {
+            return;
+        }
+        self.bypass_not_before = now.mono + Micros::from_secs(1);
+        self.patience.tried(&tried, now.mono);
+        let parts: Vec<String> =
+            broken.iter().map(|(part, why)| format!("{part} ({why})")).collect();
+        let parts = parts.join(", ");
+        if !self.controller.may_act_alone(&now) {
+            tracing::error!(
+                parts,
+                "broken, but too much was changed without being asked: `ctl fault`"
+            );
+            return;
+        }
+        let again_in = self.patience.not_before(&tried) - now.mono;
+        tracing::warn!(parts, again_in_s = again_in.0 / 1_000_000, "broken: bypassing");
+        let request = format!("policy-{}-{}", now.wall_ms, self.controller.ledger().last_txn.0 + 1);
+        let actor = "policy:fault".to_owned();
+        let asked = Asked { actor, digest: request.clone(), request };
+        let (answer, mut answered) = oneshot::channel();
+        self.take_call(Call::Fault { asked, broken, repaired: Vec::new(), answer });
+        self.refused = match answered.try_recv() {
+            Ok(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => {
+                Some(reasons.join("; "))
+            }
+            Ok(Answer::Conflict { reason }) => Some(reason),
+            _ => None,
+        };
+    }
+
+    /// What the last bypasses failed at is gone around as well.
+    pub(super) fn with_suspects(
+        &self,
+        mut broken: Vec<(Part, String)>,
+        repaired: &[Part],
+    ) -> Vec<(Part, String)> {
+        let Some(installed) = &self.installed else { return broken };
+        let faults = self.plan.iter().flat_map(|plan| plan.faults.iter().copied());
+        let told = broken.iter().map(|(part, _)| *part);
+        let Ok(known) = FaultSet::of(&installed.hbd, faults.chain(told)) else { return broken };
+        let path = |sha256: &str, bundle: BundleId| {
+            let plan = self.load_plan(sha256)?;
+            let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
+            u8::try_from(desired::position(found.path).0).ok()
+        };
+        let history = self.controller.ledger().history.iter().rev();
+        let suspects = bypass::suspects(history, path);
+        broken.extend(suspects.into_iter().filter(|(part, _)| {
+            bypass::is_news(&installed.hbd, &known, *part) && !repaired.contains(part)
+        }));
+        broken
+    }
+
+    /// The parts that are found broken and not bypassed yet, since when, and why not.
+    #[must_use]
+    pub fn not_bypassed(&self) -> BTreeMap<String, Broken> {
+        let now = self.clock.now();
+        let news = self.news();
+        let parts: Vec<Part> = news.iter().map(|(part, _)| *part).collect();
+        let known = &self.controller.ledger().broken;
+        // A fibre without light is listed as such until it is bypassed.
+        let silent = news.iter().filter(|(part, _)| {
+            matches!(part, Part::Bundle(_)) || known.contains_key(&part.to_string())
+        });
+        let since = |part: &Part| {
+            let device = DeviceName::from(part.to_string().as_str());
+            let down_since = self.contacts.get(&device).and_then(|contact| contact.down_since);
+            down_since.map_or(0, |since| now.wall_ms.saturating_sub((now.mono - since).0 / 1000))
+        };
+        let reason = self.why_not_bypassed(&parts);
+        let of = |(part, why): &(Part, String)| {
+            let name = part.to_string();
+            let wall_ms = known.get(&name).map_or_else(|| since(part), |broken| broken.wall_ms);
+            let sep = if why.is_empty() { "" } else { "; " };
+            (name, Broken { wall_ms, why: format!("{why}{sep}not yet bypassed: {reason}") })
+        };
+        silent.map(of).collect()
+    }
+
+    fn why_not_bypassed(&self, parts: &[Part]) -> String {
+        let now = self.clock.now();
+        if self.failed.is_some() {
+            return "the journal has failed".into();
+        }
+        if self.config.file.policies.on_fault != OnFault::Bypass {
+            return "the policy is to report".into();
+        }
+        if let Some(open) = &self.controller.ledger().open {
+            return format!("transaction {} is on its way", open.intent.txn);
+        }
+        let left = (self.patience.not_before(parts).max(self.bypass_not_before) - now.mono).0;
+        let again = match left.div_ceil(1_000_000) {
+            _ if !self.controller.may_act_alone(&now) => {
+                "too much was changed without being asked within an hour".to_owned()
+            }
+            0 => "tried now".to_owned(),
+            left => format!("tried again in {left} s"),
+        };
+        let last = self
+            .controller
+            .ledger()
+            .history
+            .back()
+            .filter(|past| past.cause == Cause::Bypass && past.result != TxnResult::Committed);
+        match (&self.refused, last) {
+            (Some(refused), _) => format!("{refused}; {again}"),
+            (None, Some(past)) => format!("{}; {again}", failure(past)),
+            (None, None) => again,
+        }
+    }
+}
+
+/// How a bypass failed, and at whom: light that is missing at one is mostly the doing of another.
+fn failure(past: &Past) -> String {
+    let mut said: Vec<_> = past.parts.iter().filter(|(_, part)| !part.detail.is_empty()).collect();
+    said.sort_by_key(|(_, part)| part.unlit);
+    let result = match past.result {
+        TxnResult::Aborted => "aborted",
+        TxnResult::RolledBack => "rolled back",
+        TxnResult::Partial => "partial",
+        TxnResult::Committed => "committed",
+    };
+    let why = said.first().map(|(device, part)| format!(": {device}: {}", part.detail));
+    format!("transaction {} {result}{}", past.txn, why.unwrap_or_default())
+}
