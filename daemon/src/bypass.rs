@@ -167,6 +167,7 @@ mod tests {
             cause: Cause::Bypass,
             plan_sha256: "next".into(),
             plan_before: String::new(),
+            applied_before: String::new(),
             wall_ms: 0,
             result,
             parts: parts.iter().map(part).collect(),
