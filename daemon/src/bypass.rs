@@ -198,9 +198,15 @@ mod tests {
                 ("n7/b0", Verdict::RolledBack, "", false),
             ],
         );
-        assert_eq!(of(&[lied.clone()]), ["n10/b0 suspect: 5 failed there: it said done"]);
+        assert_eq!(
+            of(std::slice::from_ref(&lied)),
+            ["n10/b0 suspect: 5 failed there: it said done"]
+        );
         let dark = past(RolledBack, &[("n8/b1", Verdict::RolledBack, "slot 0 has", true)]);
-        assert_eq!(of(&[dark.clone()]), ["n8/b1.2 suspect: 5 failed there: slot 0 has"]);
+        assert_eq!(
+            of(std::slice::from_ref(&dark)),
+            ["n8/b1.2 suspect: 5 failed there: slot 0 has"]
+        );
         assert_eq!(of(&[lied.clone(), dark.clone()]).len(), 2, "all that failed since");
         let silent = past(Aborted, &[("n9/b0", Verdict::Unknown, "it does not answer", false)]);
         assert_eq!(of(&[lied.clone(), silent.clone()]).len(), 1, "nothing moved: nobody failed");
