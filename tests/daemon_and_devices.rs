@@ -204,7 +204,7 @@ fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
             let around = status.broken_parts.iter().all(|part| part.bypassed)
                 && status.broken_parts.iter().filter(|part| dead(part)).count() == 2;
             let stand = status.circuits.iter().all(|circuit| circuit.stands);
-            (around && stand).then(|| (status.bypass_budget.used, status.circuits.len()))
+            (around && stand).then_some((status.bypass_budget.used, status.circuits.len()))
         };
         let (used, circuits) = rig.find("the ring to be closed around both", closed).await;
         assert!(circuits > 0 && used <= 4, "{used} changes of its own");
