@@ -2,53 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod small;
+
+use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
-
-fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
-    command.args(arguments).current_dir(folder).env_remove("GITHUB_STEP_SUMMARY");
-    command.output().expect("the program starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("output is text")
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
-}
-
-fn read(folder: &Path, name: &str) -> String {
-    std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-/// 24 nodes; the healing of one of them takes 100 µs of control and 60 to 80 µs of darkness.
-fn small(expect: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let fabric = "
-name: small
-hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 3}}
-transceiver: {software_delay: 20us}
-jobs: [{name: train, gpus: 64, tp: 16}]
-";
-    let scenario = format!(
-        "
-name: small
-fabric: fabric.yaml
-collectives: [{{all_reduce: {{name: tensor, bytes: 64KiB, repeat: 20}}}}]
-faults: [{{part: n4, at: 20us}}]
-control: {{detection_delay: 60us, planning_delay: 20us}}
-expect: [{expect}]
-"
-    );
-    std::fs::write(folder.path().join("fabric.yaml"), fabric).unwrap();
-    std::fs::write(folder.path().join("run.yaml"), scenario).unwrap();
-    folder
-}
+use small::{json, lightloom, read, small, text};
 
 #[test]
 fn junit_has_a_case_for_every_expectation_and_fault_and_says_how_to_replay() {
@@ -173,74 +133,6 @@ fn the_paths_of_the_examples_are_those_of_the_repository() {
             assert!(root.join(word).exists(), "{word}");
         }
     }
-}
-
-/// Every `lightloom` command line in a shipped CI file, as the words after the program's name.
-fn commands(text: &str) -> Vec<Vec<String>> {
-    let joined = text.replace("\\\n", " ");
-    let mut commands = Vec::new();
-    for part in joined.split("lightloom ").skip(1) {
-        let words = part.split_whitespace().map(|word| word.trim_matches(['"', '\'']).to_owned());
-        let command: Vec<String> = words.take_while(|word| !word.starts_with(['>', '#'])).collect();
-        if command.first().is_some_and(|verb| verb == "emulate" || verb == "merge") {
-            commands.push(command);
-        }
-    }
-    commands
-}
-
-#[test]
-fn the_shipped_ci_files_are_yaml_and_name_flags_and_files_that_exist() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let mut checked = 0;
-    for name in
-        ["action.yml", "ci/gitlab-ci.yml", "ci/slurm-array.sh", "ci/kubernetes-indexed-job.yaml"]
-    {
-        let file = read(&root, name);
-        if !name.ends_with(".sh") {
-            let (value, mistakes) =
-                lightloom_fabric::document::read::<Value>(name, file.as_bytes());
-            assert!(value.is_some_and(|value| value.is_object()), "{name}: {mistakes:?}");
-        }
-        for command in commands(&file) {
-            let help = lightloom(&root, &[&command[0], "--help"]);
-            let help = text(&help.stdout);
-            for word in &command {
-                let flag = word.trim_start_matches("${SEED:+").trim_start_matches("${SHARD:+");
-                if flag.starts_with("--") {
-                    assert!(help.contains(&format!("{flag} ")), "{name}: {flag}");
-                    checked += 1;
-                }
-                if word.starts_with("topologies/") {
-                    assert!(root.join(word).exists(), "{name}: {word}");
-                }
-            }
-        }
-    }
-    assert!(checked >= 12, "{checked} flags were found");
-}
-
-#[test]
-fn the_slurm_job_runs_its_shard_and_the_parts_merge() {
-    let folder = small("restored within 1ms");
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_lightloom"));
-    let path = format!(
-        "{}:{}",
-        program.parent().unwrap().display(),
-        std::env::var("PATH").unwrap_or_default()
-    );
-    for task in ["0", "1"] {
-        let mut job = Command::new("bash");
-        job.arg(root.join("ci/slurm-array.sh")).args(["run.yaml", "0..3"]);
-        job.env("PATH", &path).env("SLURM_ARRAY_TASK_ID", task);
-        job.env("SLURM_ARRAY_TASK_COUNT", "2").current_dir(folder.path());
-        let output = job.output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    }
-    let merged = lightloom(folder.path(), &["merge", "part-0.json", "part-1.json"]);
-    assert_eq!(merged.status.code(), Some(0), "{}", text(&merged.stdout));
-    assert!(text(&merged.stdout).contains("seeds 0..3: 4 runs, 4 passed"));
 }
 
 #[test]

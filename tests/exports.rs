@@ -3,9 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
+mod consumers;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use consumers::consumer;
 use serde_json::Value;
 
 fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
@@ -118,21 +121,6 @@ fn small_plan(folder: &Path) -> Value {
     std::fs::write(folder.join("small.yaml"), SMALL).unwrap();
     plan(folder, "small.yaml", &["--fault", "n3,n10/b1"]);
     serde_json::from_slice(&std::fs::read(folder.join("plan.json")).unwrap()).unwrap()
-}
-
-/// The output of a program that accepts what it was given; nothing where it is not installed.
-fn consumer(name: &str, probe: &[&str], arguments: &[&str], folder: &Path) -> Option<String> {
-    let run = |arguments: &[&str]| {
-        let mut command = Command::new(arguments[0]);
-        command.args(&arguments[1..]).current_dir(folder).output()
-    };
-    if !run(probe).is_ok_and(|output| output.status.success()) {
-        println!("skipped: no {name}");
-        return None;
-    }
-    let output = run(arguments).unwrap();
-    assert!(output.status.success(), "{name}: {}", text(&output.stderr));
-    Some(text(&output.stdout).to_owned())
 }
 
 fn circuits(plan: &Value) -> Vec<(String, String)> {
