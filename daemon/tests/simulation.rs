@@ -394,6 +394,30 @@ fn s5_a_deadline_is_kept() {
     assert!(first >= limit && first <= limit + Micros::from_millis(100), "given up at {first:?}");
 }
 
+/// S4: a lever that restarts while it takes traffic off is read before it is pulled again, also on the way back.
+#[test]
+fn s4_a_lever_that_restarts_is_read_before_it_is_pulled_again() {
+    let mut pulled = 0;
+    for operation in 1..=12 {
+        let mut world = World::new(operation, inventory(), Faults::default());
+        world.ask(Micros::from_millis(10), "alice", "first", Request::Apply(apply(1)));
+        world.run_for(Micros::from_secs(2));
+        let boot = Micros::from_secs(45);
+        world.reboots = Some(Reboot { device: "switch0".into(), operation, keeps: true, boot });
+        let mut second = apply(2);
+        for node in 0..3 {
+            let path = world.devices[&module(node)].positions[&Slot(1)].0;
+            let other = Position(if path == 15 { 1 } else { 15 });
+            second.target.insert(module(node), [(Slot(1), other)].into());
+        }
+        world.ask(Micros::default(), "alice", "second", Request::Apply(second));
+        world.run_for(Micros::from_secs(300));
+        world.check_at_rest();
+        pulled += u32::from(world.reboots.is_none());
+    }
+    assert!(pulled > 5, "the lever restarts in the middle of things: {pulled}");
+}
+
 /// S6: a device that says done and does nothing, or moves another port, is found out each time.
 #[test]
 fn s6_a_device_that_lies_is_found_out() {
