@@ -55,4 +55,5 @@ pub(crate) use route::Router;
 pub use route::{Choice, Route, RouteError};
 pub use run::{Engine, PacketCount};
 pub use settings::{EngineError, Settings};
+pub(crate) use shard::again;
 pub use switching::Switching;

@@ -9,8 +9,8 @@ use lightloom_emulator::capture::Watch;
 use lightloom_emulator::collective::{Collective, Directions, Kind, RingCollective};
 use lightloom_emulator::engine::{
     Arrival, ArrivalLog, BatchId, Engine, Event, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId,
-    LinkSpec, Network, NetworkBuilder, PacketCount, PortCount, Role, Route, Settings, Switching,
-    VertexId,
+    LinkSpec, Network, NetworkBuilder, NoProbe, PacketCount, PortCount, Role, Route, Settings,
+    Switching, VertexId,
 };
 use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, ScenarioError, Sharing};
 use lightloom_emulator::steady::{Islands, Stage};
@@ -224,6 +224,18 @@ fn run_both_ways(case: &Case, settings: Settings) -> (Islands<ArrivalLog>, usize
     (islands, arrivals)
 }
 
+/// Without a probe, so that what happens again and again is leapt over. Returns how many packet-hops that were.
+fn leap(case: &Case, settings: Settings) -> u64 {
+    let (network, rings) = build(&case.world);
+    let mut islands = Islands::new(network.clone(), settings, NoProbe).unwrap();
+    let ours = drive(&mut islands, case, &rings);
+    let mut engine = Engine::new(network, settings).unwrap();
+    let theirs = drive(&mut engine, case, &rings);
+    assert_eq!(ours.events, theirs.events);
+    assert_eq!(ours, theirs);
+    islands.reuse().map_or(0, |reuse| reuse.leapt_packet_hops)
+}
+
 fn change() -> impl Strategy<Value = LinkChange> {
     prop_oneof![
         3 => Just(LinkChange::Down),
@@ -295,6 +307,46 @@ proptest! {
     fn islands_answer_like_one_engine(case in case(), threads in 1usize..3) {
         both_ways(&case, threads);
     }
+}
+
+/// The same with messages of many packets.
+fn long_case() -> impl Strategy<Value = Case> {
+    (case(), 10u64..60).prop_map(|(mut case, longer)| {
+        for (at, deed) in &mut case.deeds {
+            *at *= longer;
+            match deed {
+                Deed::Begin { bytes, .. } | Deed::Flow(_, _, bytes) => *bytes *= longer,
+                Deed::GiveUp(_) | Deed::Change(..) => {}
+            }
+        }
+        case.slice = case.slice.saturating_mul(longer);
+        case
+    })
+}
+
+proptest! {
+    #[test]
+    fn leaps_lead_where_packets_do(case in long_case(), cut_through: bool, delay in 0u64..2) {
+        let switching = if cut_through { Switching::CutThrough } else { Switching::StoreAndForward };
+        let host_delay = Picoseconds::from_nanos(700 * delay);
+        let transport = case.world.transport;
+        let settings = Settings { transport, switching, host_delay, ..Settings::default() };
+        leap(&case, settings);
+        run_both_ways(&case, settings);
+    }
+}
+
+#[test]
+fn long_cases_leap() {
+    let mut runner = TestRunner::deterministic();
+    let cases = (0..40).map(|_| long_case().new_tree(&mut runner).unwrap().current());
+    let leapt = |case: Case| {
+        leap(&case, Settings { transport: case.world.transport, ..Settings::default() })
+    };
+    let leapt: Vec<u64> = cases.map(leapt).collect();
+    let some = leapt.iter().filter(|leapt| **leapt > 0).count();
+    println!("{some} of 40 cases leap, over {} packet-hops", leapt.iter().sum::<u64>());
+    assert!(some >= 5, "{leapt:?}");
 }
 
 fn alike(rings: usize) -> World {

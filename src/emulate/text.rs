@@ -73,6 +73,13 @@ pub(crate) fn describe(result: &Run) -> String {
             reuse.simulated,
             reuse.islands - reuse.simulated
         );
+        if reuse.leapt_packet_hops > 0 {
+            let _ = writeln!(
+                text,
+                "{} packet-hops of what was simulated are leaps over packets that do the same as the one before",
+                reuse.leapt_packet_hops
+            );
+        }
     }
     let _ = writeln!(
         text,

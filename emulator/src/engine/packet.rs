@@ -1,5 +1,6 @@
 //! A packet on its way: 16 bytes, plain, copied from queue to queue.
 
+use super::again::Pace;
 use super::queueing::CONTROL_PRIORITY;
 
 /// What a packet is and what happened to it, one bit each.
@@ -131,6 +132,11 @@ impl Packet {
     pub(crate) const fn at(self, time: u64) -> Self {
         let rest = self.when & ((1 << TIME_SHIFT) - 1);
         Self { when: time << TIME_SHIFT | rest, ..self }
+    }
+    /// The packet, which arrives at `now` or later, so much later and so many numbers on.
+    pub(crate) fn moved(self, now: u64, by: Pace) -> Self {
+        let what = self.what + (u64::from(by.packets) << CURSOR_BITS);
+        Self { what, ..self }.at(now + self.after(now) + by.time)
     }
     /// The packet with the place it came in by where its time was.
     #[inline(always)]

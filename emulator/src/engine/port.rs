@@ -241,6 +241,11 @@ impl Port {
         self.line.head_start(packet, rate, header)
     }
 
+    /// Whether it marks by chance or loses packets.
+    pub(crate) fn has_quirks(&self) -> bool {
+        self.quirks.is_some()
+    }
+
     /// How long `bytes` take to send, in picoseconds.
     pub(crate) fn time_for(&self, bytes: u64) -> u64 {
         self.line.unusual(bytes)

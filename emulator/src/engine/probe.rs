@@ -40,6 +40,14 @@ pub trait Probe: Clone + Send {
     /// Called for each packet that comes to the output port before `link`, with what stands before it.
     #[inline(always)]
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
+
+    /// Whether it can be told of packets without being shown them.
+    fn may_leap(&self) -> bool {
+        false
+    }
+
+    /// What has come since it was `before` has come so many times more.
+    fn leap(&mut self, _before: &Self, _times: u32) {}
 }
 
 /// Sees nothing.
@@ -49,6 +57,9 @@ pub struct NoProbe;
 impl Probe for NoProbe {
     #[inline(always)]
     fn arrived(&mut self, _: Arrival) {}
+    fn may_leap(&self) -> bool {
+        true
+    }
 }
 
 /// Keeps every arrival, for tests and small runs.

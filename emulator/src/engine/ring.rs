@@ -108,6 +108,15 @@ impl Ring {
         (0..self.len()).map(|place| self.at(place))
     }
 
+    /// Puts another packet in the place of each.
+    pub(crate) fn change(&mut self, mut to: impl FnMut(Packet) -> Packet) {
+        let mask = self.slots.len().wrapping_sub(1);
+        for place in 0..self.len() {
+            let slot = &mut self.slots[(self.head as usize + place) & mask];
+            *slot = to(*slot);
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         (self.head, self.len) = (0, 0);
     }

@@ -3,6 +3,7 @@
 mod counts;
 mod flows;
 mod links;
+mod trains;
 
 use std::collections::VecDeque;
 
@@ -11,6 +12,7 @@ use rayon::prelude::*;
 
 pub use self::counts::PacketCount;
 use self::flows::FlowState;
+use self::trains::Trains;
 use super::control::{Act, ControlQueue, Event};
 use super::flow::{BatchId, FlowId};
 use super::layout::{Layout, Place};
@@ -61,6 +63,7 @@ pub struct Engine<P = NoProbe> {
     is_worth_sharing: bool,
     /// Empty outboxes, the one emptied longest ago first.
     spares: VecDeque<Outbox>,
+    trains: Option<Box<Trains<P>>>,
 }
 
 impl Engine<NoProbe> {
@@ -110,6 +113,7 @@ impl<P: Probe> Engine<P> {
             windows: 0,
             is_worth_sharing: false,
             spares,
+            trains: None,
         })
     }
 
@@ -206,10 +210,16 @@ impl<P: Probe> Engine<P> {
     /// Runs to the next event at or before `limit`. `None`: nothing more happens until then. What
     /// happens at `limit` itself has then happened.
     pub fn next_event(&mut self, limit: SimTime) -> Option<Event> {
+        self.look_away();
         loop {
             let packets = self.shards.iter().map(Shard::next_due).min().unwrap_or(u64::MAX);
             let control = self.control.next_due();
             let next = packets.min(control);
+            let look = self.look_due();
+            if look <= next && look != u64::MAX {
+                self.look(look, control.min(limit.0));
+                continue;
+            }
             if next == u64::MAX || next > limit.0 {
                 self.now = if next == u64::MAX { self.now } else { limit.max(self.now) };
                 return None;
@@ -221,11 +231,16 @@ impl<P: Probe> Engine<P> {
                     return rayon::scope(|_| self.next_event(limit));
                 }
                 let end = (packets + self.window).min(control).min(limit.0.saturating_add(1));
+                let end = end.min(look);
                 self.run_window(Span { start: packets, end });
-            } else if let Some((at, act)) = self.control.take()
-                && let Some(event) = self.perform(at, act)
-            {
-                return Some(event);
+                if look == u64::MAX {
+                    self.look(end, control.min(limit.0));
+                }
+            } else if let Some((at, act)) = self.control.take() {
+                self.look_away();
+                if let Some(event) = self.perform(at, act) {
+                    return Some(event);
+                }
             }
         }
     }

@@ -15,6 +15,7 @@
 //! A host's data waits in its memory, not in the port: whenever a port is free, the flows that want
 //! to use it take turns, a packet each. Acknowledgements go before them, straight into the port.
 
+pub(crate) mod again;
 mod choosing;
 mod fifo;
 mod host;
@@ -157,7 +158,7 @@ impl Outbox {
 }
 
 /// Packets made and used up, for the book-keeping.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EndCount {
     pub(crate) data_sent: u64,
     pub(crate) acknowledgements_sent: u64,

@@ -405,6 +405,17 @@ impl<P: LocalProbe> Apart<P> {
         total
     }
 
+    /// Packet-hops that were leapt over in what was simulated.
+    pub(super) fn leapt(&self) -> u64 {
+        self.classes.iter().map(|class| class.engine.leapt()).sum()
+    }
+
+    /// An island for which a state was foretold that did not come about.
+    pub(super) fn foretold_wrongly(&self) -> Option<usize> {
+        let wrong = self.classes.iter().find(|class| class.engine.foretold_wrongly())?;
+        wrong.members.first().map(|island| *island as usize)
+    }
+
     pub(super) fn hops(&self) -> u64 {
         self.classes.iter().map(|class| class.engine.hops() * class.members.len() as u64).sum()
     }

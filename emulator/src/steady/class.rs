@@ -36,7 +36,8 @@ pub(super) struct Class<P> {
 }
 
 impl<P: Probe> Class<P> {
-    pub(super) fn new(engine: Engine<P>, members: Vec<u32>) -> Self {
+    pub(super) fn new(mut engine: Engine<P>, members: Vec<u32>) -> Self {
+        engine.form_trains();
         let batches = Vec::new();
         Self {
             engine,

@@ -61,6 +61,9 @@ pub enum Difference {
     /// Other arrivals or counts on a link.
     #[error("link {} carried other packets in one engine for all", .0.0)]
     Link(LinkId),
+    /// A leap over what happens again and again led elsewhere.
+    #[error("island {0} did not do again what it had done a packet before")]
+    Leap(usize),
     /// Other numbers of packets.
     #[error("islands count {islands:?}, one engine for all {whole:?}")]
     Packets {
@@ -82,6 +85,8 @@ pub struct Reuse {
     pub islands: usize,
     /// Those that were simulated. All others took the result of one that is the same.
     pub simulated: usize,
+    /// Packet-hops of these that were not simulated either, because the same happened again and again.
+    pub leapt_packet_hops: u64,
 }
 
 /// See the description of [`super`].
@@ -134,7 +139,7 @@ impl<P: LocalProbe> Islands<P> {
         match &self.mode {
             Mode::Apart(apart) => {
                 let (islands, simulated) = (apart.islands.len(), apart.classes.len());
-                Some(Reuse { islands, simulated })
+                Some(Reuse { islands, simulated, leapt_packet_hops: apart.leapt() })
             }
             Mode::Whole(_) => None,
         }
@@ -161,6 +166,9 @@ impl<P: LocalProbe> Islands<P> {
     /// The first difference.
     pub fn prove(&self) -> Result<Option<Engine<P>>, Difference> {
         let Mode::Apart(apart) = &self.mode else { return Ok(None) };
+        if let Some(island) = apart.foretold_wrongly() {
+            return Err(Difference::Leap(island));
+        }
         let (network, probe) = (apart.network.clone(), apart.probe.clone());
         let engine = Engine::with_probe(network, apart.settings, probe);
         let mut engine = engine.expect("its packet sizes were checked");

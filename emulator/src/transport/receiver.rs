@@ -1,6 +1,7 @@
 //! The receiving end of a flow: what has arrived, and what to tell the sender.
 
 use super::{Recovery, SequenceSet};
+use crate::engine::again::{End, Pace};
 use crate::engine::packet::{Contents, Packet, flag};
 
 /// The receiving end of a flow.
@@ -97,6 +98,26 @@ impl Receiver {
         (acknowledgement, self.count_messages())
     }
 
+    /// Whether `later` is this end moved on by `pace`, with nothing that has come out of order.
+    pub(crate) fn becomes(&self, later: &Self, pace: Pace) -> bool {
+        let in_order = |end: &Self| end.keeps.as_ref().is_none_or(SequenceSet::is_empty);
+        let stays = |end: &Self| (end.message_end, end.delivered, end.total, end.cursor);
+        self.expected + pace.packets == later.expected
+            && stays(self) == stays(later)
+            && in_order(self)
+            && in_order(later)
+    }
+
+    /// How many packets more may come before a message ends.
+    pub(crate) fn packets_alike(&self) -> u32 {
+        self.message_end.saturating_sub(self.expected + 1)
+    }
+
+    /// Moves on.
+    pub(crate) fn leap(&mut self, packets: u32) {
+        self.expected += packets;
+    }
+
     fn advance(&mut self) {
         self.expected += 1;
         if let Some(keeps) = &mut self.keeps {
@@ -113,5 +134,11 @@ impl Receiver {
             self.message_end += self.per_message;
         }
         self.delivered != before
+    }
+}
+
+impl End for Receiver {
+    fn reached(&self) -> u32 {
+        self.expected
     }
 }

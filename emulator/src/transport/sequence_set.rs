@@ -19,6 +19,9 @@ impl SequenceSet {
     pub(crate) fn span(&self) -> u32 {
         self.words.len() as u32 * 64
     }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
     pub(crate) fn contains(&self, number: u32) -> bool {
         let (word, bit) = self.place(number);
         self.words[word] & bit != 0

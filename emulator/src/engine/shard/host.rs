@@ -127,7 +127,7 @@ impl<P: Probe> Shard<P> {
         self.scratch.put_in_order(span.start);
     }
 
-    fn set_host_due(&mut self, index: usize, now: u64) {
+    pub(super) fn set_host_due(&mut self, index: usize, now: u64) {
         let vertex = self.vertices[index];
         let host = &self.hosts[index];
         let mut due = host.next_start().min(host.timer_due).min(host.pull_due);

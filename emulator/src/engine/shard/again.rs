@@ -1,0 +1,193 @@
+//! Whether everything in a shard does again what it did some time ago, a packet further on, and what it comes to
+//! when it goes on like that.
+
+use super::{EndCount, Host, Probe, Shard};
+use crate::engine::packet::Packet;
+use crate::engine::port::PortCount;
+
+/// How far one state lies behind another: everything so much later, and every flow that moves so many packets
+/// further on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// In picoseconds.
+    pub(crate) time: u64,
+    pub(crate) packets: u32,
+}
+
+impl Pace {
+    const NONE: Self = Self { time: 0, packets: 0 };
+
+    pub(crate) fn times(self, times: u32) -> Self {
+        Self { time: self.time * u64::from(times), packets: self.packets * times }
+    }
+}
+
+impl<P: Probe> Shard<P> {
+    /// Whether nothing here draws lots, chooses, or keeps account of packets otherwise than in order.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.switches.iter().all(Option::is_none)
+            && self.ports.iter().all(|port| port.paused == 0 && !port.has_quirks())
+            && self.senders.iter().all(|sender| sender.is_plain())
+    }
+
+    /// How long after one packet of a flow the next one comes over the same wire; nothing: none is on its way
+    /// beside the one after it.
+    pub(crate) fn pace(&self, now: u64) -> Option<Pace> {
+        let follows = |one: &Packet, next: &Packet| {
+            !next.is_acknowledgement()
+                && next.cursor() == one.cursor()
+                && next.sequence() == one.sequence() + 1
+        };
+        let of_wire = |queue: &crate::engine::ring::Ring| {
+            let first = queue.iter().find(|packet| !packet.is_acknowledgement())?;
+            let next = queue.iter().find(|packet| follows(first, packet))?;
+            Some(Pace { time: next.after(now) - first.after(now), packets: 1 })
+        };
+        self.wires.iter().find_map(|wire| of_wire(&wire.queue))
+    }
+
+    /// Whether `later` is this state, seen at `now`, moved on by `pace`.
+    pub(crate) fn becomes(&self, later: &Self, now: u64, pace: Pace) -> bool {
+        let then = now + pace.time;
+        let hosts = self.hosts.iter().zip(&later.hosts);
+        let mut wires = self.wires.iter().zip(&later.wires);
+        let mut senders = self.senders.iter().zip(&later.senders);
+        let mut receivers = self.receivers.iter().zip(&later.receivers);
+        let mut ports = self.ports.iter().zip(&later.ports);
+        let moved = |one: &Packet, other: &Packet| one.moved(now, pace) == *other;
+        self.ready == later.ready
+            && ports.all(|(one, other)| {
+                one.up == other.up && one.free.max(now) + pace.time == other.free.max(then)
+            })
+            && hosts.into_iter().all(|(one, other)| one.becomes(other, now, pace))
+            && senders.all(|(one, other)| one.becomes(other, one.pace_to(other, pace)))
+            && receivers.all(|(one, other)| one.becomes(other, one.pace_to(other, pace)))
+            && wires.all(|(one, other)| {
+                let (one, other) = (&one.queue, &other.queue);
+                one.len() == other.len() && one.iter().zip(other.iter()).all(|(a, b)| moved(a, b))
+            })
+    }
+
+    /// Whether what has been counted is the same.
+    pub(crate) fn counts_as(&self, other: &Self) -> bool {
+        self.counts == other.counts && self.ends == other.ends
+    }
+
+    /// How often it may move on by `pace`, as it has since `before`, until something else happens: a message
+    /// ends, a flow starts, time runs out for one, or it is `until`.
+    pub(crate) fn times(&self, before: &Self, (now, until): (u64, u64), pace: Pace) -> u32 {
+        let starts = self.hosts.iter().map(Host::next_start);
+        let mut until = starts.min().unwrap_or(u64::MAX).min(until);
+        let mut packets = u32::MAX;
+        for (one, sender) in before.senders.iter().zip(&self.senders) {
+            if one.pace_to(sender, pace).packets > 0 {
+                packets = packets.min(sender.packets_alike());
+            } else {
+                until = until.min(sender.deadline);
+            }
+        }
+        for (one, receiver) in before.receivers.iter().zip(&self.receivers) {
+            if one.pace_to(receiver, pace).packets > 0 {
+                packets = packets.min(receiver.packets_alike());
+            }
+        }
+        let times = until.saturating_sub(now) / pace.time;
+        u32::try_from(times).unwrap_or(u32::MAX).min(packets / pace.packets)
+    }
+
+    /// Moves on by `pace` as it has since `before`, so many times, from `now`.
+    pub(crate) fn leap(&mut self, before: &Self, now: u64, (pace, times): (Pace, u32)) {
+        let far = pace.times(times);
+        for (one, sender) in before.senders.iter().zip(&mut self.senders) {
+            if one.pace_to(sender, pace).packets > 0 {
+                sender.leap(far);
+            }
+        }
+        for (one, receiver) in before.receivers.iter().zip(&mut self.receivers) {
+            if one.pace_to(receiver, pace).packets > 0 {
+                receiver.leap(far.packets);
+            }
+        }
+        for port in self.ports.iter_mut().filter(|port| port.free > now) {
+            port.free += far.time;
+        }
+        for wire in &mut self.wires {
+            wire.queue.change(|packet| packet.moved(now, far));
+        }
+        for (one, count) in before.counts.iter().zip(&mut self.counts) {
+            *count = repeated(*one, *count, times);
+        }
+        self.ends = self.ends.repeated(&before.ends, times);
+        for host in &mut self.hosts {
+            host.inside.iter_mut().for_each(|packet| *packet = packet.moved(now, far));
+            if host.pull_due != u64::MAX {
+                host.pull_due += far.time;
+            }
+            let deadlines =
+                host.active.iter().map(|sender| self.senders[*sender as usize].deadline);
+            host.timer_due = deadlines.min().unwrap_or(u64::MAX);
+        }
+        self.look_when_due(now + far.time);
+    }
+
+    /// Finds out anew when something next happens at each vertex.
+    fn look_when_due(&mut self, now: u64) {
+        for index in 0..self.vertices.len() {
+            self.set_host_due(index, now);
+        }
+    }
+}
+
+impl Host {
+    fn becomes(&self, later: &Self, now: u64, pace: Pace) -> bool {
+        let starts = |host: &Self| {
+            let mut starts: Vec<_> = host.starts.iter().copied().collect();
+            starts.sort_unstable();
+            starts
+        };
+        let due = if self.pull_due == u64::MAX { u64::MAX } else { self.pull_due + pace.time };
+        let mut inside = self.inside.iter().zip(&later.inside);
+        self.active == later.active
+            && due == later.pull_due
+            && self.inside.len() == later.inside.len()
+            && inside.all(|(one, other)| one.moved(now, pace) == *other)
+            && starts(self) == starts(later)
+    }
+}
+
+impl EndCount {
+    fn repeated(self, before: &Self, times: u32) -> Self {
+        let more = |now: u64, before: u64| now + (now - before) * u64::from(times);
+        Self {
+            data_sent: more(self.data_sent, before.data_sent),
+            acknowledgements_sent: more(self.acknowledgements_sent, before.acknowledgements_sent),
+            frames_sent: more(self.frames_sent, before.frames_sent),
+            delivered: more(self.delivered, before.delivered),
+        }
+    }
+}
+
+/// What a port has done when it does so many times more what it has done since `before`.
+fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
+    let more = |now: u64, before: u64| now + (now - before) * u64::from(times);
+    PortCount {
+        packets: more(now.packets, before.packets),
+        bytes: more(now.bytes, before.bytes),
+        dropped: more(now.dropped, before.dropped),
+        marked: more(now.marked, before.marked),
+        lost: more(now.lost, before.lost),
+        trimmed: more(now.trimmed, before.trimmed),
+        pauses: more(now.pauses, before.pauses),
+    }
+}
+
+/// A flow's end that may stand still or move.
+pub(crate) trait End {
+    /// Up to which packet it has come.
+    fn reached(&self) -> u32;
+
+    /// How it moves on to `later`: with everybody else, or not at all.
+    fn pace_to(&self, later: &Self, pace: Pace) -> Pace {
+        if self.reached() == later.reached() { Pace::NONE } else { pace }
+    }
+}
