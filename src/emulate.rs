@@ -207,7 +207,7 @@ impl Arguments {
 }
 
 /// A scenario file that has been read, with all that it names.
-struct Source {
+pub(crate) struct Source {
     path: PathBuf,
     what: What,
 }
@@ -224,8 +224,22 @@ fn is_traffic(keys: &[String]) -> bool {
 }
 
 impl Source {
+    /// Every mistake of a file of faults that this scenario could name.
+    pub(crate) fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
+        match &self.what {
+            What::Fabric(loaded) => {
+                let (fabric, switches) = (&loaded.fabric, &loaded.scenario.switches);
+                scenario::load_faults(file, bytes, Some(fabric), Some(switches)).1
+            }
+            What::Traffic(scenario) => scenario.check_faults(file, bytes),
+        }
+    }
+
     /// Reads the scenario and all that it names, showing every mistake.
-    fn read(path: &Path) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// If there is one.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let (what, mistakes) = match files::read_document(path) {
             Ok(bytes) => Self::load(path, &bytes),
             Err(mistake) => (None, vec![*mistake]),

@@ -73,7 +73,7 @@ pub(crate) const KINDS: &[Kind] = &[
         marks: &["faults"],
         // A part that a fabric can have decides; else they are of a network.
         check: |file, bytes| {
-            let of_fabric = scenario::load_faults(file, bytes, None).1;
+            let of_fabric = scenario::load_faults(file, bytes, None, None).1;
             let is_good = of_fabric.is_empty();
             let of_network = (!is_good).then(|| traffic::check_faults(file, bytes)).flatten();
             of_network.unwrap_or(of_fabric)

@@ -7,9 +7,10 @@ use lightloom_fabric::document::{self, Diagnostic, Severity, codes};
 use lightloom_fabric::plan;
 use serde_json::json;
 
+use crate::emulate::Source;
 use crate::files;
 use crate::kinds::{self, KINDS, Kind};
-use crate::output::{self, Outcome};
+use crate::output::{self, Outcome, WrongUsage};
 use crate::schema::KindName;
 
 /// Checks fabric and other files: every mistake at once, with its place and its fix.
@@ -17,6 +18,7 @@ use crate::schema::KindName;
 #[command(after_help = "Examples:
   lightloom validate fabric.yaml
   lightloom validate topologies/*.yaml --format sarif > findings.sarif
+  lightloom validate faults.yaml --scenario scenario.yaml
   generate-fabric | lightloom validate - --kind fabric")]
 pub(crate) struct Arguments {
     /// The files; `-` is standard input.
@@ -25,6 +27,10 @@ pub(crate) struct Arguments {
     /// What the files are [default: told by their keys].
     #[arg(long, value_name = "KIND", value_parser = KindName)]
     kind: Option<String>,
+    /// Hold files of faults against this scenario: whether its fabric or network has their parts, and whether they can
+    /// break so there.
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
     /// How to show the result.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
@@ -49,7 +55,14 @@ struct Finding {
     mistakes: Vec<Diagnostic>,
 }
 
+/// The kind of files that are held against a scenario.
+const FAULTS: &str = "faults";
+
 impl Finding {
+    fn is_of_faults(&self) -> bool {
+        self.kind.is_some_and(|kind| kind.name == FAULTS)
+    }
+
     fn is_good(&self) -> bool {
         self.mistakes.iter().all(|mistake| mistake.severity != Severity::Error)
     }
@@ -57,7 +70,13 @@ impl Finding {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let kind = arguments.kind.as_deref().and_then(kinds::named);
-    let findings: Vec<Finding> = arguments.files.iter().map(|path| examine(path, kind)).collect();
+    let scenario = arguments.scenario.as_deref().map(Source::read).transpose()?;
+    let examined = arguments.files.iter().map(|path| examine(path, kind, scenario.as_ref()));
+    let findings: Vec<Finding> = examined.collect();
+    if scenario.is_some() && !findings.iter().any(Finding::is_of_faults) {
+        let message = "--scenario is what a file of faults is held against, and none is given";
+        return Err(WrongUsage(message.to_owned()).into());
+    }
     match arguments.format {
         Format::Text => show_text(&findings)?,
         Format::Json => show_json(&findings)?,
@@ -67,17 +86,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
-fn examine(path: &std::path::Path, kind: Option<&'static Kind>) -> Finding {
+fn examine(
+    path: &std::path::Path,
+    kind: Option<&'static Kind>,
+    scenario: Option<&Source>,
+) -> Finding {
     let file = files::name(path);
     let bytes = match files::read_document(path) {
         Ok(bytes) => bytes,
         Err(mistake) => return Finding { file, kind, mistakes: vec![*mistake] },
     };
     let kind = kind.or_else(|| kinds::of_keys(&document::top_keys(&bytes)));
-    let mistakes = match kind {
+    let mistakes = match (kind, scenario) {
         _ if plan::is_plan(&bytes) => vec![it_is_a_plan(&file)],
-        Some(kind) => (kind.check)(&file, &bytes),
-        None => unknown_kind(&file, &bytes),
+        (Some(kind), Some(scenario)) if kind.name == FAULTS => scenario.check_faults(&file, &bytes),
+        (Some(kind), _) => (kind.check)(&file, &bytes),
+        (None, _) => unknown_kind(&file, &bytes),
     };
     Finding { file, kind, mistakes }
 }

@@ -229,6 +229,43 @@ fn validate_shows_what_a_scenario_names_and_the_fabric_has_not() {
 }
 
 #[test]
+fn a_file_of_faults_is_held_against_a_scenario_that_does_not_name_it() {
+    let folder = small("groups_lost == 0");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "net.yaml",
+        "name: x\nnetwork: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\n\
+                       traffic: [{name: a, run: {shift: 1}, bytes: 1MiB}]\n",
+    );
+    let check = |faults: &str, arguments: &[&str]| {
+        write("faults.yaml", faults);
+        let fixed = ["validate", "faults.yaml"];
+        let run = lightloom(folder.path(), &[&fixed[..], arguments].concat());
+        (run.status.code(), text(&run.stderr).to_owned())
+    };
+    let absent = "faults:\n  - {part: n23, at: 1us}\n  - {part: n99, at: 1us}\n";
+    assert_eq!(check(absent, &[]).0, Some(0), "of some fabric that may be right");
+    let (code, told) = check(absent, &["--scenario", "run.yaml"]);
+    assert!(
+        code == Some(1) && told.contains("faults.yaml:3:12") && !told.contains(":2:"),
+        "{told}"
+    );
+    let storm = "faults: [{part: n3, at: 1us, effect: {pause_storm: 3}}]\n";
+    assert_eq!(check(storm, &[]).0, Some(0));
+    let (code, told) = check(storm, &["--scenario", "run.yaml"]);
+    assert!(code == Some(1) && told.contains("no priorities to pause"), "{told}");
+
+    let network = "faults: [{part: h3, at: 1us}, {part: h8, at: 1us}]\n";
+    assert_eq!(check(network, &[]).0, Some(0));
+    let (code, told) = check(network, &["--scenario", "net.yaml"]);
+    assert!(code == Some(1) && told.contains("faults.yaml:1:38"), "{told}");
+    assert_eq!(check(network, &["--scenario", "run.yaml"]).0, Some(1), "hosts are of no fabric");
+    assert_eq!(check("faults: [{part: h7, at: 1us}]\n", &["--scenario", "net.yaml"]).0, Some(0));
+    let run = lightloom(folder.path(), &["validate", "run.yaml", "--scenario", "run.yaml"]);
+    assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
+}
+
+#[test]
 fn faults_of_a_network_can_stand_in_a_file_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();

@@ -87,16 +87,17 @@ pub struct FlappingFile {
     pub times: u32,
 }
 
-/// Reads a fault file: its faults, or every mistake in it. Parts are held against `fabric`, if it is
-/// given.
+/// Reads a fault file: its faults, or every mistake in it. Parts are held against the fabric and its switches, if
+/// they are given.
 #[must_use]
 pub fn load(
     file: &str,
     bytes: &[u8],
     fabric: Option<&Fabric>,
+    switches: Option<&Switches>,
 ) -> (Option<Vec<Fault>>, Vec<Diagnostic>) {
     document::load(file, bytes, |raw: FaultListFile, check| {
-        let faults = lower_faults(&raw.faults, fabric, None, check);
+        let faults = lower_faults(&raw.faults, fabric, switches, check);
         (!check.has_errors()).then_some(faults)
     })
 }

@@ -212,7 +212,7 @@ fn lower(
     let collectives = lower_collectives(&raw.collectives, check);
     let workloads = lower_traffic(&raw, fabric.as_ref(), &switches, check, neighbours);
     let mut faults = lower_faults(&raw.faults, fabric.as_ref(), Some(&switches), check);
-    faults.extend(faults_beside(&raw, fabric.as_ref(), check, neighbours));
+    faults.extend(faults_beside(&raw, fabric.as_ref(), &switches, check, neighbours));
     let broken_by = raw.broken_by.as_ref().and_then(|day| lower_day(day, check, neighbours));
     let replay = raw.replay.as_ref().and_then(|days| lower_replay(days, check, neighbours));
     let ground = Ground {
@@ -334,6 +334,7 @@ fn require_plan(fabric: &Fabric, scenario: &Scenario, raw: &[String], check: &mu
 fn faults_beside(
     raw: &ScenarioFile,
     fabric: Option<&Fabric>,
+    switches: &Switches,
     check: &mut Check<'_>,
     neighbours: &mut Neighbours<'_, '_>,
 ) -> Vec<Fault> {
@@ -341,7 +342,7 @@ fn faults_beside(
     let Some(Neighbour { name, bytes }) = neighbours.read(name, "/faults_in", check) else {
         return Vec::new();
     };
-    let (faults, mistakes) = super::fault_file::load(&name, &bytes, fabric);
+    let (faults, mistakes) = super::fault_file::load(&name, &bytes, fabric, Some(switches));
     neighbours.mistakes.extend(mistakes);
     faults.unwrap_or_default()
 }

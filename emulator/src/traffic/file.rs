@@ -237,13 +237,29 @@ fn faults_beside(
     let Some(Neighbour { name, bytes }) = beside.read(name, "/faults_in", check) else {
         return Vec::new();
     };
-    let read = |list: FaultListFile<PartName>, there: &mut Check<'_>| {
-        let faults = lower_faults(&list.faults, plant, switches, there);
-        (!there.has_errors()).then_some(faults)
-    };
-    let (faults, mistakes) = document::load(&name, &bytes, read);
+    let (faults, mistakes) = read_faults(&name, &bytes, plant, switches);
     beside.mistakes.extend(mistakes);
     faults.unwrap_or_default()
+}
+
+fn read_faults(
+    file: &str,
+    bytes: &[u8],
+    plant: Option<&Plant>,
+    switches: &Switches,
+) -> (Option<Vec<Fault<Spot>>>, Vec<Diagnostic>) {
+    document::load(file, bytes, |list: FaultListFile<PartName>, check| {
+        let faults = lower_faults(&list.faults, plant, switches, check);
+        (!check.has_errors()).then_some(faults)
+    })
+}
+
+impl TrafficScenario {
+    /// Every mistake of a file of faults that this scenario could name.
+    #[must_use]
+    pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
+        read_faults(file, bytes, Some(&self.plant), &self.switches).1
+    }
 }
 
 /// Every mistake of a file of faults that no network is known for; nothing if it names a part of a fabric.
