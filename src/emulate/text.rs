@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use lightloom_emulator::scenario::{
-    CollectiveResult, Expectation, ExpectationResult, FaultResult, Outcome as Run, Stop,
+    CollectiveResult, Expectation, ExpectationResult, FaultResult, Kind, Outcome as Run, Stop,
 };
 use lightloom_emulator::traffic::TrafficScenario;
 use lightloom_fabric::id::GroupId;
@@ -49,7 +49,7 @@ pub(crate) fn describe(result: &Run) -> String {
     }
     let _ = writeln!(
         text,
-        "flows: {} ended (median {}, P99 {}, longest {}), {} given up for a restart",
+        "flows: {} ended (median {}, P99 {}, longest {}), {} given up",
         result.flows.count,
         result.flows.fct_p50,
         result.flows.fct_p99,
@@ -202,6 +202,7 @@ fn collectives(result: &Run) -> String {
         "bus GB/s",
         "restarts",
     ]);
+    let between_groups = Kind::DataParallelAllReduce.name();
     // Groups of different sizes have different bounds: a row for each size.
     let mut kinds: Vec<(&str, u32)> = Vec::new();
     for collective in &result.collectives {
@@ -225,7 +226,11 @@ fn collectives(result: &Run) -> String {
             all[0].bytes.to_string(),
             ranks.to_string(),
             all.len().to_string(),
-            if groups.is_empty() { "all".to_owned() } else { groups.len().to_string() },
+            match groups.len() {
+                0 if all[0].kind == between_groups => "all".to_owned(),
+                0 => "-".to_owned(),
+                count => count.to_string(),
+            },
             show(times.first()),
             show(times.get(times.len() / 2)),
             show(times.last()),

@@ -147,7 +147,7 @@ pub struct CollectiveResult {
 pub struct Flows {
     /// Flows that ended.
     pub count: u64,
-    /// Flows that were given up for a restart.
+    /// Flows that were given up: for a restart, or since nothing leads to their end any more.
     pub cancelled: u64,
     /// Half of them took no longer.
     #[serde(rename = "fct_p50_ps")]
