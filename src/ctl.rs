@@ -21,7 +21,7 @@ use crate::cli::Format;
 use crate::output::{self, Outcome, WrongUsage};
 use client::{Client, Response};
 use show::Preview;
-use wanted::{Apply, Rollback, Wanted};
+use wanted::{Apply, Fault, Rollback, Wanted};
 
 /// Talks to the daemon: looks, previews, applies, confirms, rolls back.
 #[derive(Debug, Args)]
@@ -89,16 +89,9 @@ enum Verb {
     #[command(after_help = "Example:\n  lightloom ctl adopt n17/b0 ocs0")]
     Adopt(Devices),
     /// Reports parts as broken or repaired: the daemon replans and applies the bypass.
-    #[command(
-        after_help = "Examples:\n  lightloom ctl fault n17\n  lightloom ctl fault --repaired n17"
-    )]
-    Fault {
-        /// What broke: `n17`, `n17/b0`, `n17/b0.2`.
-        broken: Vec<String>,
-        /// What works again.
-        #[arg(long, value_name = "PART", value_delimiter = ',')]
-        repaired: Vec<String>,
-    },
+    #[command(after_help = "Examples:\n  lightloom ctl fault n17 --dry-run\n  \
+                      lightloom ctl fault n9,n10\n  lightloom ctl fault --repaired n17")]
+    Fault(Fault),
     /// Shows past transactions, newest first.
     #[command(after_help = "Example:\n  lightloom ctl journal --last 50")]
     Journal {
@@ -169,12 +162,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             session.change("undrain", json!({"devices": devices}))
         }
         Verb::Adopt(Devices { devices }) => session.change("adopt", json!({"devices": devices})),
-        Verb::Fault { broken, repaired } if broken.is_empty() && repaired.is_empty() => {
+        Verb::Fault(fault) if fault.broken.is_empty() && fault.repaired.is_empty() => {
             Err(WrongUsage("name a part that broke or works again".into()).into())
         }
-        Verb::Fault { broken, repaired } => {
-            session.change("faults", json!({"broken": broken, "repaired": repaired}))
+        Verb::Fault(fault) if fault.dry_run => {
+            session.diff("faults/diff", &fault.body(), fault.preview())
         }
+        Verb::Fault(fault) => session.change("faults", fault.body()),
     }
 }
 

@@ -129,6 +129,11 @@ fn fault(arguments: &Fault) -> anyhow::Result<Outcome> {
             }
             Ok(Outcome::Good)
         }
+        http if http.starts_with("HTTP/") => anyhow::bail!(
+            "{} is the socket of lightloomd, not of the devices: name the one that `lightloom device serve \
+             --control` was given",
+            arguments.control.display()
+        ),
         "" => anyhow::bail!("the devices were stopped before they answered"),
         wrong => anyhow::bail!("{}", wrong.trim_start_matches("error: ")),
     }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 /// Answers each path with a status code and a document, until it goes away.
 struct Daemon {
     socket: PathBuf,
+    heard: Arc<Mutex<Vec<u8>>>,
     answers: Arc<Mutex<Vec<(String, u16, Value)>>>,
 }
 
@@ -25,12 +26,19 @@ impl Daemon {
             |(path, code, body): &(&str, u16, Value)| ((*path).to_owned(), *code, body.clone());
         let answers = Arc::new(Mutex::new(answers.iter().map(own).collect()));
         let kept = Arc::clone(&answers);
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let last = Arc::clone(&heard);
         std::thread::spawn(move || {
             for client in listener.incoming() {
-                answer(&client.unwrap(), &kept);
+                answer(&client.unwrap(), &kept, &last);
             }
         });
-        Self { socket, answers }
+        Self { socket, heard, answers }
+    }
+
+    /// The last body it was sent.
+    fn heard(&self) -> Value {
+        serde_json::from_slice(&self.heard.lock().unwrap()).unwrap()
     }
 
     /// From now on this answer instead.
@@ -46,10 +54,18 @@ impl Daemon {
     }
 }
 
-fn answer(mut client: &UnixStream, answers: &Mutex<Vec<(String, u16, Value)>>) {
+fn answer(
+    mut client: &UnixStream,
+    answers: &Mutex<Vec<(String, u16, Value)>>,
+    heard: &Mutex<Vec<u8>>,
+) {
     let mut reader = BufReader::new(client);
     let (mut first, mut length) = (String::new(), 0);
     reader.read_line(&mut first).unwrap();
+    if !first.contains("HTTP/") {
+        let _ = write!(client, "HTTP/1.1 400 Bad Request\r\n\r\n");
+        return;
+    }
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).unwrap();
@@ -60,7 +76,9 @@ fn answer(mut client: &UnixStream, answers: &Mutex<Vec<(String, u16, Value)>>) {
             break;
         }
     }
-    reader.take(length).read_to_end(&mut Vec::new()).unwrap();
+    let mut body = Vec::new();
+    reader.take(length).read_to_end(&mut body).unwrap();
+    *heard.lock().unwrap() = body;
     let path = first.split(' ').nth(1).unwrap();
     let path = path.split('?').next().unwrap();
     let known = answers.lock().unwrap();
@@ -144,7 +162,7 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
         "NO LIGHT in 1 fibre: n3/b0.1 sees -99.0 dBm of n4/b1.1",
         "  look at the fibre; bypass it: lightloom ctl fault n3/b0.1",
         "BROKEN, the plan goes around 2 parts: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
-        "  when it works again: lightloom ctl fault --repaired n4/b1,n17",
+        "  when it works again:\n    lightloom ctl fault --repaired n4/b1\n    lightloom ctl fault --repaired n17\n",
         "NO BYPASS LEFT: the daemon changed something by itself 10 times within an hour",
         "changes by the daemon itself within the last hour: 10 of 10",
         "0 of 2 devices as wanted",
@@ -310,6 +328,58 @@ fn fewer_circuits_than_were_applied_are_told_with_the_way_to_the_rest() {
     assert!(shown.starts_with("ALL IS WELL") && shown.contains(line), "{shown}");
     let (code, _, said) = run(&daemon, &["apply"]);
     assert!(code == 2 && said.contains("<PLAN>"), "{said}");
+}
+
+#[test]
+fn parts_are_named_with_commas_or_spaces_and_a_bypass_is_shown_before_it_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::plays(folder.path(), &[("/v1/faults/diff", 200, preview(json!([])))]);
+    for parts in
+        [&["n9,n10"][..], &["n9", "n10"], &["--repaired", "n9,n10"], &["--repaired", "n9", "n10"]]
+    {
+        let arguments = [&["fault", "--dry-run"], parts].concat();
+        let (code, shown, _) = run(&daemon, &arguments);
+        assert!(code == 0 && shown.starts_with("nothing has to move"), "{shown}");
+        let heard = daemon.heard();
+        let key = if parts[0] == "--repaired" { "repaired" } else { "broken" };
+        assert_eq!(heard[key], json!(["n9", "n10"]), "{heard}");
+    }
+}
+
+#[test]
+fn a_socket_of_somebody_else_is_told_at_once_with_what_to_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("other");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let told = |how: &str| {
+        let began = Instant::now();
+        let output = ctl(&socket, &["status"]).output().unwrap();
+        assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
+        let said = String::from_utf8(output.stderr).unwrap();
+        let other =
+            format!("is not the socket of lightloomd: {how}. Name lightloomd's with --socket");
+        assert!(output.status.code() == Some(1) && said.contains(&other), "{said}");
+    };
+    told("it does not answer");
+    std::thread::spawn(move || {
+        let mut clients = Vec::new();
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let _ = client.write_all(b"error: `GET` is no device\n");
+            clients.push(client);
+        }
+    });
+    told("its answers are not HTTP");
+
+    let daemon = Daemon::plays(folder.path(), &[]);
+    let control = daemon.socket.display().to_string();
+    let fault = ["device", "fault", "--control", &control, "n1/b0", "lie"];
+    let output = Command::new(env!("CARGO_BIN_EXE_lightloom")).args(fault).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("is the socket of lightloomd, not of the devices: name the one"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -247,7 +247,7 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
         );
         let never = rig.fault(&[], &[part]).await;
         let said = format!("{part} is not known to be broken");
-        assert_eq!(never, Answer::NothingToDo { reasons: vec![said] });
+        assert_eq!(never, Answer::Refused { reasons: vec![said] });
 
         // What was undone is known again.
         let undo = Request::Rollback(Rollback { txn: Txn(3), ..Rollback::default() });
@@ -411,7 +411,7 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
         assert_eq!(past.result, TxnResult::RolledBack, "{:?}", past.parts);
         let device = DeviceName::from(one.a.bundle.to_string().as_str());
         let said = &past.parts[&device].detail;
-        let expected = format!("slot 0 is lit by {} and should be by {}", other.b, one.b);
+        let expected = format!("group 0 is lit by {} and should be by {}", other.b, one.b);
         assert!(said.contains(&expected), "{said}");
         println!("{device}: {said}");
 

@@ -37,6 +37,8 @@ use shared::{asked, sha256};
 const BODY_BYTES_MAX: usize = 64 << 20;
 /// How many records of the journal are shown unless somebody asks for more.
 const LOG_RECORDS_SHOWN: usize = 100;
+/// A week: nobody remembers a longer wait for a confirm.
+const CONFIRM_WITHIN_MS_MAX: u64 = 7 * 24 * 3_600_000;
 /// How long a request may wait for something to happen.
 const WAIT_MAX: Duration = Duration::from_secs(55);
 
@@ -58,7 +60,8 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         adopt,
         drain,
         undrain,
-        fault
+        fault,
+        fault_diff
     ),
     components(schemas(
         Status,
@@ -107,6 +110,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/drain", post(drain))
         .route("/v1/undrain", post(undrain))
         .route("/v1/faults", post(fault))
+        .route("/v1/faults/diff", post(fault_diff))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(shared)
 }
@@ -267,6 +271,10 @@ async fn read_apply(
 fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {
     if ms == Some(0) {
         let reason = "nobody can confirm within no time: give at least 1 ms, or leave it out";
+        return Err(Problem::Refused(vec![reason.into()]));
+    }
+    if ms.is_some_and(|ms| ms > CONFIRM_WITHIN_MS_MAX) {
+        let reason = "a confirm is waited for at most a week: 604,800,000 ms";
         return Err(Problem::Refused(vec![reason.into()]));
     }
     Ok(ms.map(Micros::from_millis))
@@ -553,19 +561,36 @@ async fn fault(
     Json(body): Json<FaultBody>,
 ) -> Result<Answer, Problem> {
     let asked = asked(&client, &body.request_id, &body);
+    let told = told(&client, &body);
+    let call = |asked, answer| {
+        let (broken, repaired) = told?;
+        Ok(Call::Fault { asked, broken, repaired, answer })
+    };
+    shared.change(&client, "fault", asked, Role::Apply, call).await
+}
+
+/// What a bypass or a repair would do, down to the bytes. Changes nothing.
+#[utoipa::path(post, path = "/v1/faults/diff", request_body = FaultBody,
+    responses((status = 200, body = Diff), (status = 422)))]
+async fn fault_diff(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Json(body): Json<FaultBody>,
+) -> Reply<Diff> {
+    client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
+    let (broken, repaired) = told(&client, &body)?;
+    previewed(&shared, move |runtime: &Runtime| runtime.way_around(&broken, &repaired)).await
+}
+
+/// What broke and who says so, and what works again.
+fn told(client: &Client, body: &FaultBody) -> Result<(Vec<(Part, String)>, Vec<Part>), Problem> {
     let parse = |parts: &[String]| -> Result<Vec<Part>, Problem> {
         let parse = |text: &String| {
             text.parse::<Part>().map_err(|error| Problem::Refused(vec![error.to_string()]))
         };
         parts.iter().map(parse).collect()
     };
-    let parts = parse(&body.broken).and_then(|broken| Ok((broken, parse(&body.repaired)?)));
-    let teller = client.name.clone();
-    let call = |asked, answer| {
-        let (broken, repaired) = parts?;
-        let why = format!("told by {teller}");
-        let broken = broken.into_iter().map(|part| (part, why.clone())).collect();
-        Ok(Call::Fault { asked, broken, repaired, answer })
-    };
-    shared.change(&client, "fault", asked, Role::Apply, call).await
+    let why = format!("told by {}", client.name);
+    let broken = parse(&body.broken)?.into_iter().map(|part| (part, why.clone())).collect();
+    Ok((broken, parse(&body.repaired)?))
 }

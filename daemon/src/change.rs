@@ -48,16 +48,19 @@ pub enum Objection {
     #[error("{device}: not read yet, so nothing is known to change from; wait for it to come up")]
     Unread { device: DeviceName },
     #[error(
-        "{device} slot {slot}: stands at {observed}, but the journal says {owned}: `adopt` what is \
-         lit or apply with mode `update`"
+        "{device} {}: stands at {}, but the journal says {}: `adopt` what is lit or apply with mode \
+         `update`", .device.slot(*.slot), .device.place(*.observed), .device.place(*.owned)
     )]
     Drifted { device: DeviceName, slot: Slot, observed: Position, owned: Position },
     #[error(
-        "{device} slot {slot}: position {position} is held by slot {holder}, which is not ours: \
-         free it, or apply with mode `update`"
+        "{device} {}: {} is held by {}, which is not ours: free it, or apply with mode `update`",
+        .device.slot(*.slot), .device.place(*.position), .device.slot(*.holder)
     )]
     Foreign { device: DeviceName, slot: Slot, position: Position, holder: Slot },
-    #[error("{device}: position {position} is wanted by slots {first} and {second}")]
+    #[error(
+        "{device}: {} is wanted by {} and {}",
+        .device.place(*.position), .device.slot(*.first), .device.slot(*.second)
+    )]
     Twice { device: DeviceName, position: Position, first: Slot, second: Slot },
 }
 

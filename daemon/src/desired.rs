@@ -3,7 +3,7 @@
 //! Two kinds of plan come in: the k-hop plan of [`lightloom_fabric::plan`], which names a path for
 //! every bundle, and the phases of a reconfigurable fat-tree, which name circuits by switch and port.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::fault::FaultSet;
@@ -38,6 +38,8 @@ struct Circuit {
 
 /// The most violations and missing devices that are listed.
 const REASONS_MAX: usize = 20;
+/// The most switches that are named.
+const SWITCHES_NAMED: usize = 6;
 
 /// Where every device shall stand for this plan, or every reason why not. No device is asked.
 ///
@@ -152,10 +154,20 @@ fn circuits(document: &Value, phase: Option<&str>, config: &Config) -> Result<Fa
     let phases: Phases = serde_json::from_value(document.clone())
         .map_err(|error| vec![format!("no plan: {error}")])?;
     let names = || phases.phases.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
+    let missing = missing_switches(&phases, config);
+    if !missing.is_empty() {
+        return Err(vec![format!(
+            "this is a plan of a reconfigurable fat-tree with the phases {}, for optical switches of which this \
+             daemon drives {}; it has no device for {missing}: add them under `devices:`, then apply one phase at \
+             a time with `--phase NAME`",
+            names(),
+            if config.switches.is_empty() { "none".into() } else { some(config.switches.keys()) },
+        )]);
+    }
     let chosen = match phase {
         Some(name) => phases.phases.iter().find(|p| p.name == name),
         None if phases.phases.len() == 1 => phases.phases.first(),
-        None => return Err(vec![format!("name one of its phases: {}", names())]),
+        None => return Err(vec![format!("name one of its phases with `--phase`: {}", names())]),
     };
     let Some(chosen) = chosen else {
         return Err(vec![format!("it has no such phase; it has {}", names())]);
@@ -176,6 +188,21 @@ fn circuits(document: &Value, phase: Option<&str>, config: &Config) -> Result<Fa
     }
     reasons.truncate(REASONS_MAX);
     if reasons.is_empty() { Ok(target) } else { Err(reasons) }
+}
+
+/// The first of the switches of a plan that no device is configured for, and how many more.
+fn missing_switches(phases: &Phases, config: &Config) -> String {
+    let circuits = phases.phases.iter().flat_map(|phase| &phase.circuits);
+    let switches: BTreeSet<OcsId> = circuits.map(|circuit| circuit.ocs).collect();
+    some(switches.iter().filter(|ocs| !config.switches.contains_key(ocs)))
+}
+
+/// The first of these by name, and how many more.
+fn some<'a>(switches: impl Iterator<Item = &'a OcsId>) -> String {
+    let names: Vec<String> = switches.map(ToString::to_string).collect();
+    let more = names.len().saturating_sub(SWITCHES_NAMED);
+    let shown = names[..names.len() - more].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
 /// The devices of one node.

@@ -294,7 +294,9 @@ impl Drive {
         expected.get(device)?.iter().find_map(|(&slot, &position)| {
             let found = at(seen, slot);
             (found != position).then(|| {
-                format!("slot {slot} stands at {found}, stood at {position} when this was planned")
+                let [found, stood] = [found, position].map(|at| device.place(at));
+                let slot = device.slot(slot);
+                format!("{slot} stands at {found}, stood at {stood} when this was planned")
             })
         })
     }
@@ -495,7 +497,8 @@ impl Drive {
         let (sharing, limits) = (site.sharing(&device), site.limits(&device));
         // A lever was not read when everybody armed, and what was last asked of it may be unknown.
         let was_read = baseline.is_some();
-        let mut mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
+        let mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
+        let mut mover = mover.called(&device);
         mover.expect_no_light(unlit);
         let next = if was_read { mover.start() } else { mover.wake() };
         self.movers.insert(device.clone(), mover);

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::Step;
 use crate::state::{
-    Micros, Move, Observation, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
+    DeviceName, Micros, Move, Observation, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
 };
 
 /// How long to wait, how often to try and what counts as light, for one device.
@@ -97,6 +97,8 @@ pub enum Next {
 #[derive(Clone, Debug)]
 pub struct Mover {
     txn: Txn,
+    /// What it is called, for words about it.
+    device: DeviceName,
     /// Where the step leaves every slot it names.
     goal: Positions,
     /// What is being sent: the whole step at first, then what is still missing.
@@ -139,6 +141,7 @@ impl Mover {
         let backoff = limits.backoff;
         Self {
             txn,
+            device: DeviceName::from(""),
             goal: step.end(),
             step,
             sharing,
@@ -154,6 +157,12 @@ impl Mover {
             reconcile_until: None,
             backoff,
         }
+    }
+
+    /// Calls the device by its name where something is said about it.
+    #[must_use]
+    pub fn called(self, device: &DeviceName) -> Self {
+        Self { device: device.clone(), ..self }
     }
 
     /// Does not wait for light on these slots: their far ends stand elsewhere.
@@ -264,7 +273,8 @@ impl Mover {
             return self.qualify(now, seen);
         }
         let m = missing[0];
-        let state = format!("slot {} stands at {}, not at {}", m.slot, m.from, m.to);
+        let [from, to] = [m.from, m.to].map(|at| self.device.place(at));
+        let state = format!("{} stands at {from}, not at {to}", self.device.slot(m.slot));
         match (&self.complaint, self.attempts < self.limits.attempts_max) {
             (Some(Outcome::Refused(why)), _) => {
                 finished(StepEnd::Refused(format!("{why}; {state}"), Some(seen)))
@@ -284,8 +294,9 @@ impl Mover {
         let moved = slots
             .filter(|slot| !self.goal.contains_key(slot))
             .find(|&&slot| at(before, slot) != at(&seen.positions, slot))?;
-        let (from, to) = (at(before, *moved), at(&seen.positions, *moved));
-        Some(format!("slot {moved} was not to move and went from {from} to {to}"))
+        let place = |positions| self.device.place(at(positions, *moved));
+        let (moved, from, to) = (self.device.slot(*moved), place(before), place(&seen.positions));
+        Some(format!("{moved} was not to move and went from {from} to {to}"))
     }
 
     fn missing(&self, seen: &Observation) -> Vec<Move> {
@@ -328,7 +339,8 @@ impl Mover {
         self.lit().find_map(|(slot, _)| {
             let (wanted, found) = (self.neighbours.get(&slot)?, seen.neighbours.get(&slot)?);
             (wanted != found).then(|| {
-                format!("slot {slot} is lit by {found} and should be by {wanted}: crossed cables?")
+                let slot = self.device.slot(slot);
+                format!("{slot} is lit by {found} and should be by {wanted}: crossed cables?")
             })
         })
     }
@@ -344,13 +356,14 @@ impl Mover {
     fn not_settled(&self, seen: &Observation) -> Option<String> {
         self.lit().find_map(|(slot, _)| {
             if seen.tuning.contains(&slot) {
-                return Some(format!("slot {slot} is still tuning"));
+                return Some(format!("{} is still tuning", self.device.slot(slot)));
             }
             let power = *seen.power_mdbm.get(&slot)?;
             let least = self.limits.power_min_mdbm;
             (power < least && !self.unlit.contains(&slot)).then(|| {
                 let [power, least] = [power, least].map(|p| f64::from(p) / 1000.0);
-                format!("slot {slot} has {power:.1} dBm, needs {least:.1} dBm")
+                let slot = self.device.slot(slot);
+                format!("{slot} has {power:.1} dBm, needs {least:.1} dBm")
             })
         })
     }

@@ -111,6 +111,7 @@ pub struct Runtime {
     plans: BTreeMap<String, Plan>,
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
+    said_nothing_is_ours: bool,
     /// A bypass that was not asked for waits till then after the last.
     bypass_not_before: Micros,
     /// And longer, the more often the same parts were tried.
@@ -173,6 +174,7 @@ impl Runtime {
             plans: BTreeMap::new(),
             began: None,
             event_at: None,
+            said_nothing_is_ours: false,
             bypass_not_before: Micros::default(),
             patience: Patience::default(),
             refused: None,
@@ -426,7 +428,9 @@ impl Runtime {
                 #[expect(clippy::cast_precision_loss, reason = "a metric")]
                 let slots = drift.len() as f64;
                 self.metrics.drifted_slots.with_label_values(&[device.as_str()]).set(slots);
-                if drift.is_empty() {
+                if self.controller.ledger().version == 0 {
+                    self.nothing_is_ours();
+                } else if drift.is_empty() {
                     tracing::info!(%device, "no drift any more");
                 } else {
                     tracing::warn!(%device, slots, "drift");
@@ -460,6 +464,15 @@ impl Runtime {
                 self.metrics.unknown.inc();
             }
             Note::Late(_) => self.metrics.late.inc(),
+        }
+    }
+
+    /// On a new journal nothing is drift yet: whatever is lit is not ours, and that is said once.
+    fn nothing_is_ours(&mut self) {
+        if !std::mem::replace(&mut self.said_nothing_is_ours, true) {
+            tracing::info!(
+                "the journal is new: what is lit is not ours until `lightloom ctl adopt all`"
+            );
         }
     }
 

@@ -13,6 +13,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;
 
+use lightloom_fabric::id::{BundleId, OcsId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What moves on a device: an ingress port, a switch group, a nexthop group.
@@ -61,6 +62,30 @@ impl DeviceName {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// What moves on it in the glossary's words: `group 0` of a transceiver, `port 3` of an optical switch.
+    #[must_use]
+    pub fn slot(&self, slot: Slot) -> String {
+        let what = match self.0.parse::<BundleId>() {
+            Ok(_) => "group",
+            Err(_) if self.0.parse::<OcsId>().is_ok() => "port",
+            Err(_) => "slot",
+        };
+        format!("{what} {slot}")
+    }
+
+    /// Where it stands in the glossary's words: a transceiver's `external-1`, an optical switch's `port 26`.
+    #[must_use]
+    pub fn place(&self, position: Position) -> String {
+        let module = self.0.parse::<BundleId>().is_ok();
+        match position.0 {
+            0 => "dark".into(),
+            15 if module => "loopback".into(),
+            path if module => format!("external-{path}"),
+            port if self.0.parse::<OcsId>().is_ok() => format!("port {port}"),
+            other => format!("position {other}"),
+        }
     }
 }
 
@@ -255,4 +280,22 @@ pub struct Now {
     pub wall_ms: u64,
     /// Which boot `mono` belongs to.
     pub boot: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_and_positions_have_the_names_of_the_glossary() {
+        let named = |device: &str, slot, position| {
+            let device = DeviceName::from(device);
+            format!("{} at {}", device.slot(Slot(slot)), device.place(Position(position)))
+        };
+        assert_eq!(named("n1/b0", 0, 2), "group 0 at external-2");
+        assert_eq!(named("n1/b0", 0, 15), "group 0 at loopback");
+        assert_eq!(named("ocs0", 15, 26), "port 15 at port 26");
+        assert_eq!(named("leaf5", 3, 1), "slot 3 at position 1");
+        assert_eq!(named("ocs0", 3, 0), "port 3 at dark");
+    }
 }

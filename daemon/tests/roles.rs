@@ -20,7 +20,7 @@ use tokio_rustls::rustls::pki_types::{
 };
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-const VERBS: [(&str, &str, Role); 14] = [
+const VERBS: [(&str, &str, Role); 15] = [
     ("GET", "/v1/status", Role::Read),
     ("GET", "/v1/drift", Role::Read),
     ("GET", "/v1/journal", Role::Read),
@@ -28,6 +28,7 @@ const VERBS: [(&str, &str, Role); 14] = [
     ("GET", "/metrics", Role::Read),
     ("POST", "/v1/diff", Role::Plan),
     ("POST", "/v1/rollback/diff", Role::Plan),
+    ("POST", "/v1/faults/diff", Role::Plan),
     ("POST", "/v1/apply", Role::Apply),
     ("POST", "/v1/rollback", Role::Apply),
     ("POST", "/v1/adopt", Role::Apply),
@@ -44,7 +45,9 @@ fn body(path: &str, id: usize) -> String {
         "/v1/rollback" | "/v1/rollback/diff" | "/v1/confirm" => {
             format!(r#"{{"request_id": "r{id}", "txn": 1}}"#)
         }
-        "/v1/faults" => format!(r#"{{"request_id": "r{id}", "broken": ["n1"]}}"#),
+        "/v1/faults" | "/v1/faults/diff" => {
+            format!(r#"{{"request_id": "r{id}", "broken": ["n1"]}}"#)
+        }
         _ => format!(r#"{{"request_id": "r{id}", "devices": []}}"#),
     }
 }

@@ -33,10 +33,25 @@ impl fmt::Display for Part {
 
 /// Why a text names no part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` names no part: write a node `n17`, a bundle `n17/b0` or a fibre by one of its ports `n17/b0.2`"
-)]
-pub struct PartError(String);
+#[error("`{text}` names no part: {hint}")]
+pub struct PartError {
+    text: String,
+    hint: String,
+}
+
+impl PartError {
+    fn of(text: &str) -> Self {
+        let bundle = text.rsplit_once('.').and_then(|(bundle, _)| bundle.parse::<BundleId>().ok());
+        let hint = match bundle {
+            Some(bundle) => format!("a bundle has two fibres, `{bundle}.1` and `{bundle}.2`"),
+            None => {
+                "write a node `n17`, a bundle `n17/b0` or a fibre by one of its ports `n17/b0.2`"
+                    .into()
+            }
+        };
+        Self { text: text.to_owned(), hint }
+    }
+}
 
 impl FromStr for Part {
     type Err = PartError;
@@ -46,7 +61,7 @@ impl FromStr for Part {
             .map(Self::Node)
             .or_else(|_| text.parse().map(Self::Bundle))
             .or_else(|_| text.parse().map(Self::Fibre))
-            .map_err(|_| PartError(text.to_owned()))
+            .map_err(|_| PartError::of(text))
     }
 }
 

@@ -10,6 +10,8 @@ use serde_json::Value;
 
 /// The longest answer.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// A daemon that has nothing to wait for begins its answer within this, unless it is busy.
+const FIRST_BYTE_WITHIN: Duration = Duration::from_millis(900);
 /// The daemon answers long polls within a minute.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
@@ -67,16 +69,55 @@ impl Client {
                 "cannot reach lightloomd at {shown}: is it running? (--socket or LIGHTLOOM_SOCKET)"
             )
         })?;
-        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_read_timeout(Some(FIRST_BYTE_WITHIN))?;
         stream.write_all(head.as_bytes()).context("the daemon hung up")?;
         stream.write_all(body).context("the daemon hung up")?;
-        let mut answer = Vec::new();
+        let mut first = [0];
+        let begun = match stream.read(&mut first) {
+            Ok(count) => &first[..count],
+            Err(error) if is_late(&error) && self.is_lightloomd() => &[],
+            Err(error) if is_late(&error) => bail!("{}", self.other("it does not answer")),
+            Err(error) => return Err(error).context("the daemon does not answer"),
+        };
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        if begun.first().is_some_and(|first| *first != b'H') {
+            bail!("{}", self.other("its answers are not HTTP"));
+        }
+        let mut answer = begun.to_vec();
         stream
             .take(ANSWER_BYTES_MAX)
             .read_to_end(&mut answer)
             .context("the daemon does not answer")?;
         Ok(answer)
     }
+
+    /// Whether somebody at the socket gives what the daemon gives without having to think.
+    fn is_lightloomd(&self) -> bool {
+        let ask = || -> std::io::Result<bool> {
+            let mut stream = UnixStream::connect(&self.socket)?;
+            stream.set_read_timeout(Some(FIRST_BYTE_WITHIN))?;
+            stream.write_all(
+                b"GET /openapi.json HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n",
+            )?;
+            let mut start = [0; 5];
+            stream.read_exact(&mut start)?;
+            Ok(start == *b"HTTP/")
+        };
+        ask().unwrap_or(false)
+    }
+
+    fn other(&self, what: &str) -> String {
+        format!(
+            "{} is not the socket of lightloomd: {what}. Name lightloomd's with --socket or LIGHTLOOM_SOCKET: it is \
+             `lightloomd.sock` in the `state_dir` of its file; the one given to `lightloom device serve --control` \
+             is for `lightloom device fault`",
+            self.socket.display()
+        )
+    }
+}
+
+fn is_late(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
 }
 
 fn parse(answer: &[u8]) -> anyhow::Result<Response> {

@@ -24,13 +24,22 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(count.saturating_mul(unit_ms)))
 }
 
-/// A [`duration`] that is longer than none.
+/// A week.
+const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(168 * 3600);
+
+/// A [`duration`] to confirm within: longer than none and a week at most.
 ///
 /// # Errors
 /// What is missing or wrong, with what to write.
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
-    if time.is_zero() { Err("nobody can confirm within no time".into()) } else { Ok(time) }
+    if time.is_zero() {
+        return Err("nobody can confirm within no time".into());
+    }
+    if time > CONFIRM_WITHIN_MAX {
+        return Err("it is longer than 168h (a week), the most that a confirm is waited for".into());
+    }
+    Ok(time)
 }
 
 /// `4 min 59 s`, `2 h 5 min`, in whole seconds.
@@ -86,6 +95,7 @@ mod tests {
         assert_eq!(why("m"), "write a whole number and a unit, as in `5m`");
         assert_eq!(why("1.5m"), "write a whole number and a unit, as in `5m`");
         assert!(some_time("0s").is_err() && duration("0s").is_ok());
+        assert!(some_time("168h").is_ok() && some_time("169h").unwrap_err().contains("168h"));
     }
 
     #[test]

@@ -70,6 +70,34 @@ pub(super) struct Rollback {
     bytes: bool,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct Fault {
+    /// What broke: `n17`, `n17/b0`, `n17/b0.2`; several with spaces or commas between them.
+    #[arg(value_name = "PART", value_delimiter = ',')]
+    pub(super) broken: Vec<String>,
+    /// What works again; several as well.
+    #[arg(long, value_name = "PART", value_delimiter = ',', num_args = 1..)]
+    pub(super) repaired: Vec<String>,
+    /// Show what would be sent, and send nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Of a preview: the bytes of every device, also where they are the same.
+    #[arg(long)]
+    bytes: bool,
+}
+
+impl Fault {
+    /// What the API wants to know.
+    pub(super) fn body(&self) -> Value {
+        json!({"broken": self.broken, "repaired": self.repaired})
+    }
+
+    /// How its preview is shown.
+    pub(super) fn preview(&self) -> Preview {
+        Preview { bytes: self.bytes, overwrites: false }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// Refuse when anything stands elsewhere than the journal says.

@@ -85,7 +85,8 @@ pub struct DevicesBody {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultBody {
-    /// Chosen by the client.
+    /// Chosen by the client; a preview needs none.
+    #[serde(default)]
     pub request_id: String,
     /// What broke: `n17`, `n17/b0`, `n17/b0.2`.
     #[serde(default)]

@@ -124,7 +124,8 @@ impl Controller {
             let moved = want.iter().find(|(slot, to)| at(&seen.positions, **slot) != **to);
             if let Some((slot, to)) = moved {
                 part.verdict = Verdict::Failed;
-                part.detail = format!("slot {slot} was read at {to} and has moved since");
+                let (slot, to) = (device.slot(*slot), device.place(*to));
+                part.detail = format!("{slot} was read at {to} and has moved since");
             }
         }
     }

@@ -61,7 +61,11 @@ impl Runtime {
         let repaired: Vec<Part> = repaired.iter().map(named).collect();
         let again = self.controller.ledger().requests.contains_key(&asked.request);
         if let Some(reasons) = self.no_news(&broken, &repaired).filter(|_| !again) {
-            return Err(Answer::NothingToDo { reasons });
+            // What is broken already is as asked; what was never broken is another part than was meant.
+            return Err(match broken.is_empty() {
+                true => Answer::Refused { reasons },
+                false => Answer::NothingToDo { reasons },
+            });
         }
         let broken = match broken.is_empty() {
             true => broken,

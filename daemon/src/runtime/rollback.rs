@@ -8,10 +8,10 @@ use lightloom_fabric::plan::Plan;
 
 use super::Runtime;
 use crate::bypass;
-use crate::controller::{Apply, Rollback};
+use crate::controller::{Answer, Apply, Rollback};
 use crate::desired;
 use crate::inventory::FibreEnd;
-use crate::record::{Broken, Cause};
+use crate::record::{Asked, Broken, Cause};
 use crate::state::{DeviceName, Position, Slot};
 
 impl Runtime {
@@ -44,6 +44,24 @@ impl Runtime {
         back.target.extend(around);
         back.plan_sha256 = bypass::sha256_of(&next);
         Ok((back, Some(next)))
+    }
+
+    /// Where a bypass or a repair goes, and the plan that is on the devices then.
+    ///
+    /// # Errors
+    /// Why there is nothing to do, or no way.
+    pub fn way_around(
+        &self,
+        broken: &[(Part, String)],
+        repaired: &[Part],
+    ) -> Result<(Apply, Option<Plan>), Vec<String>> {
+        let nobody = Asked { actor: String::new(), digest: String::new(), request: String::new() };
+        match self.bypass(nobody, broken, repaired) {
+            Ok((_, apply, plan)) => Ok((apply, Some(plan))),
+            Err(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => Err(reasons),
+            Err(Answer::Conflict { reason }) => Err(vec![reason]),
+            Err(_) => Err(Vec::new()),
+        }
     }
 
     /// Says to the controller where to go if what waits for its confirm is undone: around what broke since.

@@ -14,6 +14,8 @@ use crate::table::Table;
 const DEVICES_LISTED: usize = 40;
 /// How many names a line holds.
 const NAMES_MAX: usize = 6;
+/// For how many broken parts it is said what to type.
+const REPAIRS_MAX: usize = 16;
 /// How many past transactions a status shows.
 const TRANSACTIONS_SHOWN: usize = 5;
 
@@ -215,25 +217,26 @@ fn around_faults(status: &Value) -> Vec<Alarm> {
     let (around, lit): (Vec<&Value>, Vec<&Value>) =
         broken.iter().partition(|part| part["bypassed"] != false);
     if !lit.is_empty() {
-        let names = names(&lit);
+        let parts = names(&lit);
         alarms.push((
             format!("BROKEN, and no plan goes around {}", count(lit.len(), "part")),
             named(lit.into_iter().map(since).collect(), NAMES_MAX),
             match status["plan_sha256"] == "" {
                 true => format!(
-                    "apply a plan made with --fault {names}; when it works again: lightloom ctl \
-                     fault --repaired {names}"
+                    "apply a plan made with --fault {}; {}",
+                    parts.join(","),
+                    repairs(&parts)
                 ),
-                false => format!("bypass it: lightloom ctl fault {}", names.replace(',', " ")),
+                false => format!("bypass it: lightloom ctl fault {}", parts.join(" ")),
             },
         ));
     }
     if !around.is_empty() {
-        let names = names(&around);
+        let repairs = repairs(&names(&around));
         alarms.push((
             format!("BROKEN, the plan goes around {}", count(around.len(), "part")),
             named(around.into_iter().map(since).collect(), NAMES_MAX),
-            format!("when it works again: lightloom ctl fault --repaired {names}"),
+            repairs,
         ));
     }
     let budget = &status["bypass_budget"];
@@ -269,11 +272,28 @@ fn fewer_than_applied(status: &Value) -> Option<Alarm> {
     ))
 }
 
-/// Parts in the order people count, as a flag takes them.
-fn names(parts: &[&Value]) -> String {
+/// Parts in the order people count.
+fn names(parts: &[&Value]) -> Vec<String> {
     let mut names: Vec<String> = parts.iter().map(|broken| text(&broken["part"])).collect();
     names.sort_by_cached_key(|part| natural(part));
-    names.join(",")
+    names
+}
+
+/// What to type for each part that works again: a line each, since they seldom do so together.
+fn repairs(parts: &[String]) -> String {
+    let mut page = "when it works again:".to_owned();
+    let typed = |part: &String| format!("lightloom ctl fault --repaired {part}");
+    match parts {
+        [part] => return format!("{page} {}", typed(part)),
+        _ => parts
+            .iter()
+            .take(REPAIRS_MAX)
+            .for_each(|part| page += &format!("\n    {}", typed(part))),
+    }
+    if parts.len() > REPAIRS_MAX {
+        page += &format!("\n  and so on for {} more parts", parts.len() - REPAIRS_MAX);
+    }
+    page
 }
 
 /// A broken part, since when, and who says so.
