@@ -583,7 +583,9 @@ async fn fault_diff(
 }
 
 /// What broke and who says so, and what works again.
-fn told(client: &Client, body: &FaultBody) -> Result<(Vec<(Part, String)>, Vec<Part>), Problem> {
+type Told = (Vec<(Part, String)>, Vec<Part>);
+
+fn told(client: &Client, body: &FaultBody) -> Result<Told, Problem> {
     let parse = |parts: &[String]| -> Result<Vec<Part>, Problem> {
         let parse = |text: &String| {
             text.parse::<Part>().map_err(|error| Problem::Refused(vec![error.to_string()]))
