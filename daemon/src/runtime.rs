@@ -287,7 +287,8 @@ impl Runtime {
         answer: oneshot::Sender<Answer>,
     ) {
         if let Some(why) = &self.failed {
-            let reasons = vec![format!("the journal has failed: {why}")];
+            let how = if self.damage.is_some() { "is damaged" } else { "has failed" };
+            let reasons = vec![format!("the journal {how}, so nothing is changed: {why}")];
             let _ = answer.send(Answer::Refused { reasons });
             return;
         }
