@@ -22,7 +22,7 @@ use lightloom_fabric::plan::Plan;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
-use crate::bypass::Patience;
+use crate::bypass::{self, Patience};
 use crate::change::Mode;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -489,10 +489,11 @@ impl Runtime {
         if let Some((_, began)) = self.began.take() {
             self.metrics.transaction_seconds.observe(began.elapsed().as_secs_f64());
         }
-        if matches!(result, TxnResult::Committed | TxnResult::Partial) {
-            let sha = self.controller.ledger().plan_sha256.clone();
+        let sha = self.controller.ledger().plan_sha256.clone();
+        // What was undone but for some devices leaves another plan, other halves leave the one that was.
+        let other = || self.plan.as_ref().is_none_or(|plan| bypass::sha256_of(plan) != sha);
+        if result == TxnResult::Committed || (result == TxnResult::Partial && other()) {
             self.plan = self.plans.remove(&sha).or_else(|| self.load_plan(&sha));
-            self.applied = self.load_applied();
             self.plans.clear();
         }
         let last = self.controller.ledger().history.back();
