@@ -494,6 +494,7 @@ impl Runtime {
         let other = || self.plan.as_ref().is_none_or(|plan| bypass::sha256_of(plan) != sha);
         if result == TxnResult::Committed || (result == TxnResult::Partial && other()) {
             self.plan = self.plans.remove(&sha).or_else(|| self.load_plan(&sha));
+            self.applied = self.load_applied();
             self.plans.clear();
         }
         let last = self.controller.ledger().history.back();
