@@ -14,7 +14,8 @@ use lightloom_daemon::driver::scpi::Scpi;
 use lightloom_daemon::driver::tl1::Tl1;
 use lightloom_daemon::driver::{Dialect, Reached, Session};
 use lightloom_daemon::inventory::{Device as Installed, Inventory};
-use lightloom_daemon::record::{Asked, Ledger, TxnResult};
+use lightloom_daemon::ledger::Ledger;
+use lightloom_daemon::record::{Asked, TxnResult};
 use lightloom_daemon::state::{
     DeviceName, Fabric, Micros, Now, Outcome, Position, Positions, Sharing, Slot,
 };

@@ -12,7 +12,8 @@ use lightloom_planner::khop::{Survey, from_document, replan, to_document};
 use sha2::{Digest, Sha256};
 
 use crate::drive::Verdict;
-use crate::record::{Cause, Past, TxnResult};
+use crate::ledger::Past;
+use crate::record::{Cause, TxnResult};
 use crate::state::Micros;
 
 /// The next plan with the least change.

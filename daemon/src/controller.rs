@@ -26,7 +26,8 @@ use serde::{Deserialize, Serialize};
 use crate::change::{self, Known, Mode, Wave};
 use crate::drive::Drive;
 use crate::inventory::Inventory;
-use crate::record::{Asked, Broken, Cause, Ledger, OnFailure, Record, TxnResult};
+use crate::ledger::Ledger;
+use crate::record::{Asked, Broken, Cause, OnFailure, Record, TxnResult};
 use crate::state::{
     DeviceName, Fabric, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Slot, Txn,
 };

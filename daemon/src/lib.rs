@@ -35,6 +35,7 @@ pub mod file_storage;
 pub mod inventory;
 #[cfg(feature = "edges")]
 pub mod journal;
+pub mod ledger;
 #[cfg(feature = "edges")]
 pub mod metrics;
 pub mod mover;

@@ -13,7 +13,8 @@ use utoipa::ToSchema;
 
 use crate::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
 use crate::journal::Damage;
-use crate::record::{Broken, Cause, Past};
+use crate::ledger::Past;
+use crate::record::{Broken, Cause};
 use crate::runtime::Runtime;
 use crate::start::JOURNAL_FILE;
 use crate::state::{DeviceName, Position, Slot, at};

@@ -2,7 +2,8 @@
 //! be read to the same ledger for ever (S14).
 
 use lightloom_daemon::journal::read_all;
-use lightloom_daemon::record::{Ledger, Record};
+use lightloom_daemon::ledger::Ledger;
+use lightloom_daemon::record::Record;
 use lightloom_daemon::state::Txn;
 
 /// Written by version 0.1.0 on 65 emulated devices: adopt, a plan with confirm, two circuits on a switch,

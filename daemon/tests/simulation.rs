@@ -13,7 +13,8 @@ use lightloom_daemon::controller::{
 };
 use lightloom_daemon::inventory::{Device, FibreEnd, Inventory, OnDrift, Recovery};
 use lightloom_daemon::journal::{Journal, read_all};
-use lightloom_daemon::record::{Ledger, Record, TxnResult};
+use lightloom_daemon::ledger::Ledger;
+use lightloom_daemon::record::{Record, TxnResult};
 use lightloom_daemon::state::{
     DeviceName, Fabric, Micros, Position, Positions, Sharing, Slot, Txn, at,
 };

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lightloom_daemon::controller::{Answer, Apply, Request};
-use lightloom_daemon::record::{Asked, Past, TxnResult};
+use lightloom_daemon::ledger::Past;
+use lightloom_daemon::record::{Asked, TxnResult};
 use lightloom_daemon::runtime::{Call, Runtime};
 use lightloom_daemon::state::DeviceName;
 use lightloom_daemon::{api::Shared, bypass, config, desired, start};

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Controller, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW};
 use crate::drive::PartEnd;
-use crate::record::{Cause, Ledger, Past, TxnResult};
+use crate::ledger::{Ledger, Past};
+use crate::record::{Cause, TxnResult};
 use crate::state::{DeviceName, Micros, Now};
 
 /// A change that nobody asked for.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Action, Controller, Note};
 use crate::drive::{Command, Drive, PartEnd, Site, Start, Verdict};
 use crate::inventory::Recovery;
-use crate::record::{Cause, OnFailure, Open, Pending, Record, TxnResult};
+use crate::ledger::Open;
+use crate::record::{Cause, OnFailure, Pending, Record, TxnResult};
 use crate::state::{DeviceName, Fabric, Now, Op, at};
 
 impl Controller {

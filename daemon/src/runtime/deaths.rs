@@ -12,7 +12,8 @@ use crate::bypass;
 use crate::config::{OnFault, micros};
 use crate::controller::Answer;
 use crate::desired;
-use crate::record::{Asked, Broken, Cause, Past, TxnResult};
+use crate::ledger::Past;
+use crate::record::{Asked, Broken, Cause, TxnResult};
 use crate::state::{DeviceName, Micros};
 
 impl Runtime {

@@ -16,7 +16,8 @@ use lightloom_daemon::controller::{
 };
 use lightloom_daemon::inventory::{FibreEnd, Inventory};
 use lightloom_daemon::journal::Journal;
-use lightloom_daemon::record::{Asked, Cause, Ledger, Past, Record, TxnResult};
+use lightloom_daemon::ledger::{Ledger, Past};
+use lightloom_daemon::record::{Asked, Cause, Record, TxnResult};
 use lightloom_daemon::state::{
     DeviceName, Micros, Now, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
 };

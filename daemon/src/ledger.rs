@@ -1,0 +1,492 @@
+//! What survives a crash: the journal's records, folded.
+//!
+//! The controller never changes what must survive a crash except by a [`Record`]: it appends the
+//! record and folds it into its [`Ledger`] in one go, so a restarted daemon that folds the journal
+//! knows exactly what the dead one had promised.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::drive::PartEnd;
+use crate::owed::Owed;
+use crate::record::{Asked, Broken, Cause, Intent, Pending, Record, TxnResult};
+use crate::state::{DeviceName, Fabric, Micros, Slot, Txn};
+
+/// How many past transactions can be named in a rollback, and how many request ids are remembered.
+pub const HISTORY_MAX: usize = 1024;
+/// How many devices past transactions name together, so that memory stays small where each names many.
+const ENTRIES_MAX: usize = 32_768;
+
+/// A transaction that has begun and not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// What it wants.
+    pub intent: Intent,
+    /// The devices that may have moved. After a crash of the machine, others may have as well.
+    pub fired: BTreeSet<DeviceName>,
+    /// It goes back; how the devices came out of going forward.
+    pub turned: Option<BTreeMap<DeviceName, PartEnd>>,
+}
+
+/// A transaction that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// Its number.
+    pub txn: Txn,
+    /// Who wanted it.
+    pub actor: String,
+    /// Why.
+    pub cause: Cause,
+    /// Which plan.
+    pub plan_sha256: String,
+    /// The plan that was on the devices before.
+    #[serde(default)]
+    pub plan_before: String,
+    /// The plan that had been applied last before.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub applied_before: String,
+    /// When, Unix time in milliseconds.
+    pub wall_ms: u64,
+    /// As a whole.
+    pub result: TxnResult,
+    /// Device by device.
+    pub parts: BTreeMap<DeviceName, PartEnd>,
+    /// What we owned on its devices before it, and what else it moved out of the way.
+    pub stood_before: Fabric,
+    /// Within which time it had to be confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_within: Option<Micros>,
+    /// When it was confirmed, Unix time in milliseconds; 0 where nobody wrote that down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_ms: Option<u64>,
+    /// The later transaction that undid it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undone_by: Option<Txn>,
+    /// What was known to be broken before it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub broken_before: BTreeMap<String, Broken>,
+    /// What was known to be broken after it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub broken_after: BTreeMap<String, Broken>,
+}
+
+/// Everything that survives a crash.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Counts the changes of what is owned; a client that plans against an old one is refused.
+    pub version: u64,
+    /// The last transaction number used.
+    pub last_txn: Txn,
+    /// The plan that is on its devices; empty where none is known to be.
+    pub plan_sha256: String,
+    /// The plan that somebody applied last and nobody undid; bypasses and repairs lead to others.
+    #[serde(default)]
+    pub applied_sha256: String,
+    /// The devices that plan speaks of.
+    pub plan_devices: BTreeSet<DeviceName>,
+    /// What we set and answer for. Lit slots only.
+    pub owned: Fabric,
+    /// The transaction on its way.
+    pub open: Option<Open>,
+    /// The confirm waited for.
+    pub pending: Option<Pending>,
+    /// Levers an operator holds drained.
+    pub held: BTreeSet<(DeviceName, Slot)>,
+    /// Devices that a transaction left where nobody wanted them, with the reason.
+    pub attention: BTreeMap<DeviceName, String>,
+    /// Devices that could not be reached when a change was undone, until they answer again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub owed: BTreeMap<DeviceName, Owed>,
+    /// The parts that the plan on the devices goes around, as far as they were written down.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub broken: BTreeMap<String, Broken>,
+    /// Past transactions, oldest first.
+    pub history: VecDeque<Past>,
+    /// Request ids that have acted: what they asked and the transaction they made, if one.
+    pub requests: BTreeMap<String, (String, Option<Txn>)>,
+    request_order: VecDeque<String>,
+}
+
+impl Ledger {
+    /// The ledger after these records.
+    pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
+        let mut ledger = Self::default();
+        for record in records {
+            ledger.apply(record);
+        }
+        ledger
+    }
+
+    /// Takes one record in.
+    pub fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Started { .. } => {}
+            Record::Snapshot { ledger, .. } => self.clone_from(ledger),
+            Record::Intent(intent) => self.begin(intent),
+            Record::Fire { wave, .. } => {
+                if let Some(open) = &mut self.open {
+                    open.fired.extend(wave.keys().cloned());
+                }
+            }
+            Record::Turn { parts, .. } => {
+                if let Some(open) = &mut self.open {
+                    open.turned = Some(parts.clone());
+                }
+            }
+            Record::End { result, parts, pending, .. } => self.end(*result, parts, pending),
+            Record::Confirmed { txn, asked, wall_ms } => {
+                self.pending = None;
+                let confirmed = self.history.iter_mut().rev().find(|past| past.txn == *txn);
+                if let Some(past) = confirmed {
+                    past.confirmed_ms = Some(*wall_ms);
+                }
+                self.remember(asked, None);
+            }
+            Record::Adopted { asked, positions, .. } => {
+                for (device, positions) in positions {
+                    self.owned.insert(device.clone(), positions.clone());
+                    self.attention.remove(device);
+                    self.owed.remove(device);
+                }
+                self.version += 1;
+                self.remember(asked, None);
+            }
+            Record::Held { asked, levers, drained, .. } => {
+                self.held.retain(|lever| !levers.contains(lever));
+                if *drained {
+                    self.held.extend(levers.iter().cloned());
+                }
+                self.remember(asked, None);
+            }
+        }
+    }
+
+    fn begin(&mut self, intent: &Intent) {
+        self.last_txn = intent.txn;
+        self.remember(&intent.asked, Some(intent.txn));
+        let (fired, turned) = (BTreeSet::new(), None);
+        self.open = Some(Open { intent: intent.clone(), fired, turned });
+    }
+
+    fn end(
+        &mut self,
+        result: TxnResult,
+        parts: &BTreeMap<DeviceName, PartEnd>,
+        pending: &Option<Pending>,
+    ) {
+        use crate::drive::Verdict;
+        let Some(Open { intent, turned, .. }) = self.open.take() else { return };
+        let plan_before = self.plan_sha256.clone();
+        let applied_before = self.applied_sha256.clone();
+        for (device, end) in parts {
+            match end.verdict {
+                Verdict::Applied => {
+                    if let Some(goal) = intent.goal.get(device) {
+                        let lit = goal.iter().filter(|(_, p)| !p.is_dark());
+                        let lit = lit.map(|(&s, &p)| (s, p)).collect();
+                        self.owned.insert(device.clone(), lit);
+                    }
+                    self.attention.remove(device);
+                    self.owed.remove(device);
+                }
+                Verdict::Refused | Verdict::Failed | Verdict::Unknown
+                    if result == TxnResult::Partial =>
+                {
+                    self.attention.insert(device.clone(), end.detail.clone());
+                    self.owed.remove(device);
+                    let silent = end.verdict == Verdict::Unknown;
+                    let owed = Owed::after(&intent, turned.is_some(), device);
+                    self.owed.extend(owed.filter(|_| silent).map(|owed| (device.clone(), owed)));
+                }
+                _ => {}
+            }
+        }
+        let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
+        // A change that was undone but for some devices is undone: those are listed and seen to one by one.
+        let took = result == TxnResult::Committed
+            || (undid && result == TxnResult::Partial && turned.is_none());
+        if undid && result == TxnResult::Partial {
+            self.pending = None;
+        }
+        if matches!(result, TxnResult::Committed | TxnResult::Partial) {
+            self.version += 1;
+        }
+        let stood_before = stood_before(&intent);
+        let broken_before = self.broken.clone();
+        if took {
+            self.take_plan(&intent);
+            self.take_applied(&intent);
+            // A rollback of what was waiting for a confirm settles it too; a bypass on top of it does not.
+            if !intent.cause.goes_on_top() {
+                self.pending.clone_from(pending);
+            }
+            self.undo_history(&intent.cause, intent.txn);
+            if let Some(broken) = &intent.broken {
+                self.broken.clone_from(broken);
+            }
+        }
+        self.history.push_back(Past {
+            txn: intent.txn,
+            actor: intent.asked.actor,
+            cause: intent.cause,
+            plan_sha256: intent.plan_sha256,
+            plan_before,
+            applied_before,
+            wall_ms: intent.wall_ms,
+            result,
+            parts: parts.clone(),
+            stood_before,
+            confirm_within: intent.confirm_within,
+            confirmed_ms: None,
+            undone_by: None,
+            broken_before,
+            broken_after: self.broken.clone(),
+        });
+        let devices = |past: &Past| past.parts.len().max(past.stood_before.len());
+        let mut entries: usize = self.history.iter().map(devices).sum();
+        while self.history.len() > HISTORY_MAX || (entries > ENTRIES_MAX && self.history.len() > 1)
+        {
+            entries -= self.history.pop_front().as_ref().map_or(0, devices);
+        }
+    }
+
+    /// What a rollback takes back is undone by it; what an undone rollback took back stands again.
+    fn undo_history(&mut self, cause: &Cause, by: Txn) {
+        let (Cause::Rollback(first) | Cause::ConfirmTimeout(first)) = *cause else { return };
+        for past in &mut self.history {
+            if past.txn >= first {
+                past.undone_by = Some(by);
+            } else if past.undone_by.is_some_and(|undid| undid >= first) {
+                past.undone_by = None;
+            }
+        }
+    }
+
+    /// Which plan is on the devices after a commit. A change without a plan leaves it there unless
+    /// it touches a device that the plan speaks of.
+    fn take_plan(&mut self, intent: &Intent) {
+        if !intent.plan_sha256.is_empty() {
+            self.plan_sha256.clone_from(&intent.plan_sha256);
+            self.plan_devices.extend(intent.goal.keys().cloned());
+        } else if intent.goal.keys().any(|device| self.plan_devices.contains(device)) {
+            self.plan_sha256.clear();
+            self.plan_devices.clear();
+        }
+    }
+
+    /// Which plan somebody wants, after a commit.
+    fn take_applied(&mut self, intent: &Intent) {
+        match intent.cause {
+            Cause::Apply if !intent.plan_sha256.is_empty() => {
+                self.applied_sha256.clone_from(&intent.plan_sha256);
+            }
+            Cause::Rollback(txn) | Cause::ConfirmTimeout(txn) => {
+                let undone = self.history.iter().find(|past| past.txn == txn);
+                self.applied_sha256 = undone.map(|p| p.applied_before.clone()).unwrap_or_default();
+            }
+            _ if self.plan_sha256.is_empty() => self.applied_sha256.clear(),
+            _ => {}
+        }
+    }
+
+    fn remember(&mut self, asked: &Asked, txn: Option<Txn>) {
+        let digest = asked.digest.clone();
+        if self.requests.insert(asked.request.clone(), (digest, txn)).is_none() {
+            self.request_order.push_back(asked.request.clone());
+        }
+        if self.request_order.len() > HISTORY_MAX
+            && let Some(oldest) = self.request_order.pop_front()
+        {
+            self.requests.remove(&oldest);
+        }
+    }
+
+    /// The parts that were told or found to be broken by `txn` or later, and are still: facts that no
+    /// rollback undoes, other than what an undone plan named.
+    #[must_use]
+    pub fn found_since(&self, txn: Txn) -> BTreeMap<String, Broken> {
+        found(self.history.iter().skip_while(|past| past.txn != txn))
+    }
+
+    /// Where things stood before `txn` and everything after it; `None` when it is not in the
+    /// history.
+    #[must_use]
+    pub fn stood_before(&self, txn: Txn) -> Option<Fabric> {
+        let from = self.history.iter().position(|past| past.txn == txn)?;
+        let mut before = Fabric::new();
+        for past in self.history.range(from..) {
+            for (device, positions) in &past.stood_before {
+                before.entry(device.clone()).or_insert_with(|| positions.clone());
+            }
+        }
+        Some(before)
+    }
+}
+
+/// What was found broken in this stretch of history, and not what a plan merely named; without what was
+/// repaired since.
+fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken> {
+    let mut found = BTreeMap::new();
+    for past in history {
+        let was = |part: &String| past.broken_before.contains_key(part);
+        found.retain(|part, _| !was(part) || past.broken_after.contains_key(part));
+        if past.cause == Cause::Bypass {
+            let news = past.broken_after.iter().filter(|(part, _)| !was(part));
+            found.extend(news.map(|(part, broken)| (part.clone(), broken.clone())));
+        }
+    }
+    found
+}
+
+fn stood_before(intent: &Intent) -> Fabric {
+    let mut stood = intent.owned_before.clone();
+    for (device, positions) in &intent.before {
+        let lit = positions.iter().filter(|(_, position)| !position.is_dark());
+        stood.entry(device.clone()).or_default().extend(lit.map(|(&s, &p)| (s, p)));
+    }
+    stood
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Mode;
+    use crate::record::OnFailure;
+    use crate::state::Now;
+
+    fn pending(within_s: u64) -> Pending {
+        let since = Now { mono: Micros::from_secs(100), wall_ms: 1_000_000, boot: "a".into() };
+        Pending { txn: Txn(1), since, within: Micros::from_secs(within_s) }
+    }
+
+    fn committed(ledger: &mut Ledger, plan: &str, device: &str) {
+        because(ledger, Cause::Apply, plan, device);
+    }
+
+    fn because(ledger: &mut Ledger, cause: Cause, plan: &str, device: &str) {
+        knowing(ledger, cause, plan, device, None);
+    }
+
+    fn knowing(
+        ledger: &mut Ledger,
+        cause: Cause,
+        plan: &str,
+        device: &str,
+        broken: Option<&[&str]>,
+    ) {
+        let txn = Txn(ledger.last_txn.0 + 1);
+        let lit = Fabric::from([(device.into(), [(Slot(0), crate::state::Position(1))].into())]);
+        let request = format!("r{txn}");
+        let intent = Intent {
+            txn,
+            asked: Asked { actor: "a".into(), digest: request.clone(), request },
+            cause,
+            plan_sha256: plan.into(),
+            mode: Mode::Safe,
+            before: Fabric::new(),
+            after: lit.clone(),
+            goal: lit,
+            owned_before: Fabric::new(),
+            confirm_within: None,
+            on_failure: OnFailure::Rollback,
+            wall_ms: 0,
+            broken: broken.map(|parts| {
+                parts.iter().map(|part| ((*part).to_owned(), Broken::default())).collect()
+            }),
+        };
+        ledger.apply(&Record::Intent(Box::new(intent)));
+        let (result, parts) = (TxnResult::Committed, BTreeMap::new());
+        ledger.apply(&Record::End { txn, result, parts, pending: None, wall_ms: 0 });
+    }
+
+    fn undo(ledger: &mut Ledger, first: u32) {
+        because(ledger, Cause::Rollback(Txn(first)), "", "n0/b0");
+    }
+
+    #[test]
+    fn what_a_rollback_took_back_is_undone_until_the_rollback_is() {
+        let mut ledger = Ledger::default();
+        committed(&mut ledger, "one", "n0/b0");
+        committed(&mut ledger, "two", "n0/b0");
+        undo(&mut ledger, 2);
+        let undone = |ledger: &Ledger| -> Vec<Option<u32>> {
+            ledger.history.iter().map(|past| past.undone_by.map(|txn| txn.0)).collect()
+        };
+        assert_eq!(undone(&ledger), [None, Some(3), None]);
+        undo(&mut ledger, 3);
+        assert_eq!(undone(&ledger), [None, None, Some(4), None]);
+    }
+
+    #[test]
+    fn a_bypass_leaves_known_which_plan_was_applied_and_a_rollback_takes_it_back() {
+        let mut ledger = Ledger::default();
+        let mut next = |cause, plan| {
+            because(&mut ledger, cause, plan, "n0/b0");
+            ledger.applied_sha256.clone()
+        };
+        assert_eq!(next(Cause::Apply, "one"), "one");
+        assert_eq!(next(Cause::Bypass, "around"), "one");
+        assert_eq!(next(Cause::Repair, "back"), "one");
+        assert_eq!(next(Cause::Apply, "two"), "two");
+        assert_eq!(next(Cause::Rollback(Txn(4)), "back"), "one");
+        assert_eq!(next(Cause::Rollback(Txn(5)), "two"), "two");
+        assert_eq!(next(Cause::Apply, ""), "", "lit slot by slot");
+    }
+
+    #[test]
+    fn what_was_found_broken_is_a_fact_and_what_a_plan_named_is_not() {
+        let mut ledger = Ledger::default();
+        let mut next = |cause, broken: &[&str]| {
+            knowing(&mut ledger, cause, "plan", "n0/b0", Some(broken));
+            let found =
+                |txn| ledger.found_since(Txn(txn)).into_keys().collect::<Vec<_>>().join(",");
+            [found(1), found(3), found(99)]
+        };
+        assert_eq!(next(Cause::Apply, &["n5"]), ["", "", ""]);
+        assert_eq!(next(Cause::Bypass, &["n5", "n9"]), ["n9", "", ""]);
+        assert_eq!(next(Cause::Bypass, &["n5", "n7", "n9"]), ["n7,n9", "n7", ""]);
+        assert_eq!(next(Cause::Repair, &["n7", "n9"]), ["n7,n9", "n7", ""]);
+        assert_eq!(next(Cause::Repair, &["n9"]), ["n9", "", ""]);
+        assert_eq!(next(Cause::Rollback(Txn(5)), &["n7", "n9"]), ["n9", "", ""]);
+        assert_eq!(next(Cause::Apply, &[]), ["", "", ""], "forgotten, as asked");
+    }
+
+    #[test]
+    fn circuits_applied_beside_a_plan_leave_it_known_and_those_in_it_do_not() {
+        let mut ledger = Ledger::default();
+        committed(&mut ledger, "plan", "n0/b0");
+        committed(&mut ledger, "", "ocs0");
+        assert_eq!(ledger.plan_sha256, "plan");
+        committed(&mut ledger, "", "n0/b0");
+        assert_eq!(ledger.plan_sha256, "");
+        assert_eq!(ledger.history.back().map(|past| &*past.plan_before), Some("plan"));
+    }
+
+    #[test]
+    fn a_clock_jump_never_confirms_early_or_late_within_one_boot() {
+        for wall_ms in [0, 1_000_000, u64::MAX] {
+            let now = Now { mono: Micros::from_secs(101), wall_ms, boot: "a".into() };
+            assert_eq!(pending(300).deadline(&now), Micros::from_secs(400));
+        }
+    }
+
+    #[test]
+    fn the_deadline_that_is_shown_does_not_move_on_when_it_is_past() {
+        let at = |mono_s: u64, wall_ms| {
+            let now = Now { mono: Micros::from_secs(mono_s), wall_ms, boot: "a".into() };
+            pending(60).until_unix_ms(&now)
+        };
+        assert_eq!([at(101, 1_001_000), at(160, 1_060_000), at(500, 1_400_000)], [1_060_000; 3]);
+        let rebooted = |wall_ms| Now { mono: Micros::from_secs(5), wall_ms, boot: "b".into() };
+        assert_eq!(pending(60).until_unix_ms(&rebooted(1_400_000)), 1_060_000);
+    }
+
+    #[test]
+    fn after_a_reboot_the_wall_clock_can_only_shorten_the_wait() {
+        let at = |wall_ms| Now { mono: Micros::from_secs(5), wall_ms, boot: "b".into() };
+        assert_eq!(pending(300).deadline(&at(1_060_000)), Micros::from_secs(245));
+        assert_eq!(pending(300).deadline(&at(0)), Micros::from_secs(305));
+        assert_eq!(pending(300).deadline(&at(u64::MAX)), Micros::from_secs(5));
+    }
+}
