@@ -4,6 +4,7 @@
 use super::{EndCount, Host, Probe, Shard};
 use crate::engine::packet::Packet;
 use crate::engine::port::PortCount;
+use crate::engine::ring::Ring;
 
 /// How far one state lies behind another: everything so much later, and every flow that moves so many packets
 /// further on.
@@ -38,7 +39,7 @@ impl<P: Probe> Shard<P> {
                 && next.cursor() == one.cursor()
                 && next.sequence() == one.sequence() + 1
         };
-        let of_wire = |queue: &crate::engine::ring::Ring| {
+        let of_wire = |queue: &Ring| {
             let first = queue.iter().find(|packet| !packet.is_acknowledgement())?;
             let next = queue.iter().find(|packet| follows(first, packet))?;
             Some(Pace { time: next.after(now) - first.after(now), packets: 1 })

@@ -43,9 +43,9 @@ impl Interface<'_> {
 /// The interfaces of a host, by their places.
 pub(super) trait Interfaces {
     fn count(&self) -> usize;
+    fn at(&mut self, place: usize) -> Interface<'_>;
     /// The place of the port that `cursor` leads to.
     fn place(&self, routes: &[u32], cursor: u32) -> usize;
-    fn at(&mut self, place: usize) -> Interface<'_>;
     /// The place of the port with this number in the shard.
     fn place_of(&self, port: u32) -> usize;
     /// The port with this number in the shard.
