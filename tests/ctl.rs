@@ -450,6 +450,55 @@ fn a_broken_part_that_no_plan_goes_around_is_told_apart() {
     );
 }
 
+#[test]
+fn circuits_of_the_plan_that_do_not_stand_are_never_well_and_neither_is_no_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let dark = json!({
+        "standing": 23, "circuits": 24, "ends": ["n3/b0.1"],
+        "next": "light them again: lightloom ctl apply --again",
+    });
+    let unlit = status(json!({ "dark_circuits": dark }));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, unlit)]);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let told = "DARK CIRCUITS: 23 of 24 circuits of the plan stand at both ends: not n3/b0.1\n  \
+        light them again: lightloom ctl apply --again\n";
+    assert!(code == 1 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+
+    let none = json!({"next": "light it: lightloom ctl apply PLAN"});
+    let none = status(json!({"plan_sha256": "", "circuits": [], "no_plan": none}));
+    daemon.says("/v1/status", 200, none);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let told = "NO PLAN is applied: no circuit is lit\n  light it: lightloom ctl apply PLAN\n";
+    assert!(code == 1 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+}
+
+#[test]
+fn an_undo_on_its_way_comes_first_and_says_what_it_undoes_and_whom_it_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = json!({
+        "txn": 3, "actor": "policy:confirm-timeout", "cause": "2 was not confirmed in time", "undoes": 2,
+        "going_back": false, "devices": 4, "waits_for_ps": {"n24/b0": 3_000_000_000_000_u64},
+    });
+    let silent = device("n24/b0", "unseen", Some("no answer"));
+    let undone = status(json!({"transaction": open, "devices": [silent]}));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, undone)]);
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let told = "transaction 3 ON ITS WAY: undoes 2, which was not confirmed in time \
+        (policy:confirm-timeout), 4 devices, going forward; waits for n24/b0, 3 s at most\n";
+    assert!(shown.starts_with(told), "{shown}");
+    assert_eq!(shown.matches("ON ITS WAY").count(), 1, "{shown}");
+
+    let owed = json!({"what": "the undoing of 2", "why": "it does not answer", "next": "look at its line"});
+    let silent = device("n24/b0", "unseen", Some("no answer"));
+    let waits = status(json!({"owed": {"n24/b0": owed}, "devices": [silent]}));
+    daemon.says("/v1/status", 200, waits);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let told =
+        "n24/b0 IS OWED its part of the undoing of 2: it does not answer\n  look at its line\n";
+    assert!(code == 1 && shown.starts_with(told), "{shown}");
+    assert!(!shown.contains("UNSEEN") && !shown.contains("NEEDS A PERSON"), "{shown}");
+}
+
 /// A program that is ended with the test.
 struct Running(Child);
 

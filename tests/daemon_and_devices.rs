@@ -289,6 +289,102 @@ fn after_repairs_the_circuits_that_are_missing_from_the_applied_plan_are_told() 
     });
 }
 
+/// A module that lost its place and was adopted so: nothing drifts, but a circuit of the plan is dark.
+#[test]
+fn a_circuit_of_the_plan_that_was_adopted_away_is_told_and_lit_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        assert_eq!(rig.look(view::status).await.dark_circuits, None);
+        let plan = first_plan(&installed(NODES));
+        let end = plan.circuits[1].a;
+        let device = DeviceName::from(&*end.bundle.to_string());
+        let of = device.clone();
+        modules.fault(&format!("{device} reboot"));
+        let lost = move |runtime: &Runtime| {
+            let seen = &runtime.controller.devices()[&of];
+            (seen.up && !seen.drift.is_empty()).then_some(())
+        };
+        rig.find("it to stand elsewhere", lost).await;
+        let status = rig.look(view::status).await;
+        assert_eq!(status.dark_circuits, None, "the drift explains it");
+        let answer = rig.ask(Request::Adopt(vec![device]), None).await;
+        assert!(matches!(answer, Answer::Adopted { .. }), "{answer:?}");
+        let status = rig.look(view::status).await;
+        let all = plan.circuits.len();
+        let dark = view::DarkCircuits {
+            standing: all - 1,
+            circuits: all,
+            ends: vec![end.to_string()],
+            next: "light them again: lightloom ctl apply --again".into(),
+        };
+        assert_eq!(status.dark_circuits, Some(dark));
+        assert_eq!(rig.look(view::circuits_dark).await, 1);
+        tokio::time::sleep(Duration::from_secs(3)).await; // a module takes no switch right after its power
+        rig.apply_plan(&plan).await;
+        let status = rig.look(view::status).await;
+        assert!(status.dark_circuits.is_none() && status.no_plan.is_none());
+
+        // To before any plan: nothing is lit, and that is said.
+        let back = Request::Rollback(Rollback { txn: Txn(1), ..Rollback::default() });
+        let answer = rig.ask(back, None).await;
+        rig.committed(&answer).await;
+        let status = rig.look(view::status).await;
+        assert!(status.plan_sha256.is_empty() && status.circuits.is_empty());
+        assert_eq!(status.no_plan.unwrap().next, "light it: lightloom ctl apply PLAN");
+    });
+}
+
+/// Past its deadline a change is undone, and a module of it is silent: no confirm is asked for any more.
+#[test]
+fn an_undo_that_waits_for_a_silent_module_is_told_instead_of_the_confirm() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        let plan = plan_around(&[Part::Node(lightloom_fabric::id::NodeId(node_in_use()))]);
+        let first = first_plan(&installed(NODES));
+        let moved = plan.transceivers.iter().find(|now| {
+            first.transceivers.iter().any(|was| was.bundle == now.bundle && was.path != now.path)
+        });
+        let silent = moved.unwrap().bundle;
+        let apply = Apply {
+            target: desired::paths(&plan, &rig.config).unwrap(),
+            plan_sha256: bypass::sha256_of(&plan),
+            confirm_within: Some(Micros::from_secs(4)),
+            ..Apply::default()
+        };
+        let answer = rig.ask(Request::Apply(apply), Some(plan)).await;
+        rig.committed(&answer).await;
+        assert_eq!(rig.look(view::status).await.pending.unwrap().txn, 2);
+        // One that has been silent for longer than it is waited for is left out at once.
+        let soon = |runtime: &Runtime| {
+            view::status(runtime).pending.filter(|pending| pending.seconds_left < 0.1)
+        };
+        rig.find("the deadline to be near", soon).await;
+        modules.fault(&format!("{silent} half-open"));
+        let name = silent.to_string();
+        let open = move |runtime: &Runtime| {
+            let status = view::status(runtime);
+            let open = status.transaction.as_ref().filter(|open| open.undoes == Some(2));
+            open.is_some_and(|open| open.waits_for_ps.contains_key(&name)).then_some(status)
+        };
+        let status = rig.find("the undo", open).await;
+        assert!(status.pending.is_none(), "a confirm would be refused: {:?}", status.pending);
+        let owed = |runtime: &Runtime| {
+            let status = view::status(runtime);
+            status.transaction.is_none().then_some(status)
+        };
+        let status = rig.find("its end", owed).await;
+        let name = silent.to_string();
+        assert!(!status.attention.contains_key(&name), "{:?}", status.attention);
+        let owed = status.owed.get(&name).unwrap_or_else(|| panic!("{:?}", status.owed));
+        assert_eq!(owed.what, "the undoing of 2");
+        assert!(owed.why.contains("brought back when it answers again"), "{owed:?}");
+    });
+}
+
 /// What was told to be broken after a change is still broken when the change is undone.
 #[test]
 fn a_rollback_goes_around_what_was_found_broken_since() {

@@ -33,6 +33,8 @@ pub struct Metrics {
     pub drifted_slots: GaugeVec,
     /// Ends that are lit by others than the fabric says.
     pub crossed_ends: GaugeVec,
+    /// Circuits of the plan that do not stand, where nothing else explains it.
+    pub dark_circuits: IntGauge,
     /// Messages from a device that made no sense.
     pub device_noise: GaugeVec,
     /// Time that is left to confirm.
@@ -83,6 +85,10 @@ impl Metrics {
             device_up: gauge_by("device_up", "1 when the device can be talked to.")?,
             drifted_slots: gauge_by("drifted_slots", "Slots that stand elsewhere.")?,
             crossed_ends: gauge_by("crossed_ends", "Ends lit by others than the fabric says.")?,
+            dark_circuits: int_gauge(
+                "dark_circuits",
+                "Circuits of the plan that do not stand and nothing explains it.",
+            )?,
             device_noise: gauge_by("device_noise", "Messages that made no sense.")?,
             confirm_pending_seconds: registered(
                 &registry,

@@ -1,24 +1,27 @@
 //! What the API says: outer twins of what the controller knows.
 
 mod attention;
+mod circuits;
 mod log;
 mod moves;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lightloom_fabric::khop::Port;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
+use crate::inventory::FibreEnd;
 use crate::journal::Damage;
-use crate::ledger::Past;
+use crate::ledger::{Open, Past};
 use crate::record::{Broken, Cause};
 use crate::runtime::Runtime;
 use crate::start::JOURNAL_FILE;
-use crate::state::{DeviceName, Position, Slot, at};
+use crate::state::{DeviceName, Txn};
 
+pub use attention::OwedView;
+pub use circuits::{CircuitView, DarkCircuits, NoPlan};
 pub use log::{Log, LogRecord, log};
 pub use moves::{DeviceBytes, Diff, MoveView, diff};
 
@@ -41,6 +44,8 @@ pub struct Status {
     pub attention: BTreeMap<String, String>,
     /// What to do about each of them: only what would be accepted now.
     pub attention_next: BTreeMap<String, String>,
+    /// Devices that missed the undoing of a change and are brought back by the daemon itself.
+    pub owed: BTreeMap<String, OwedView>,
     /// Levers that an operator holds drained.
     pub held: Vec<String>,
     /// Records in the journal.
@@ -50,6 +55,10 @@ pub struct Status {
     /// The circuits of the plan between nodes, and whether both ends stand at them; where no plan is
     /// known, those that what we set and adopted makes.
     pub circuits: Vec<CircuitView>,
+    /// Circuits of the plan that do not stand, where nothing else in the status explains it.
+    pub dark_circuits: Option<DarkCircuits>,
+    /// That no plan is applied and nothing is lit.
+    pub no_plan: Option<NoPlan>,
     /// What is broken: the plan goes around it, or does not do so yet.
     pub broken: Vec<String>,
     /// The same, with since when and why.
@@ -169,6 +178,10 @@ pub struct OpenTransaction {
     pub txn: u32,
     /// Who asked.
     pub actor: String,
+    /// Why.
+    pub cause: String,
+    /// The transaction that it undoes, with everything after that.
+    pub undoes: Option<u32>,
     /// Whether it goes back.
     pub going_back: bool,
     /// How many devices it names.
@@ -268,17 +281,6 @@ pub struct DeviceResult {
     pub detail: String,
 }
 
-/// A circuit of the plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CircuitView {
-    /// One end, such as `n17/b0.2`.
-    pub a: String,
-    /// The other end.
-    pub b: String,
-    /// Both ends stand at it.
-    pub stands: bool,
-}
-
 /// How many past transactions a status lists.
 const TRANSACTIONS_SHOWN: usize = 20;
 
@@ -287,6 +289,7 @@ const TRANSACTIONS_SHOWN: usize = 20;
 pub fn status(runtime: &Runtime) -> Status {
     let ledger = runtime.controller.ledger();
     let broken_parts = broken_parts(runtime);
+    let circuits = circuits::all(runtime);
     Status {
         daemon: env!("CARGO_PKG_VERSION").into(),
         version: ledger.version,
@@ -296,29 +299,17 @@ pub fn status(runtime: &Runtime) -> Status {
             circuits: plan.circuits.len(),
             explained: runtime.is_explained(plan),
         }),
-        transaction: ledger.open.as_ref().map(|open| OpenTransaction {
-            txn: open.intent.txn.0,
-            actor: open.intent.asked.actor.clone(),
-            going_back: open.turned.is_some(),
-            devices: open.intent.after.len(),
-            waits_for_ps: runtime
-                .controller
-                .waits_for(&runtime.clock.now())
-                .into_iter()
-                .map(|(device, left)| (device.to_string(), left.0.saturating_mul(1_000_000)))
-                .collect(),
-        }),
+        transaction: ledger.open.as_ref().map(|open| open_transaction(runtime, open)),
         pending: pending(runtime),
-        attention: ledger.attention.iter().map(|(d, why)| (d.to_string(), why.clone())).collect(),
-        attention_next: ledger
-            .attention
-            .keys()
-            .map(|d| (d.to_string(), attention::next(runtime, d)))
-            .collect(),
+        attention: attention::reasons(runtime),
+        attention_next: attention::nexts(runtime),
+        owed: attention::owed(runtime),
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
         journal_failure: runtime.failed.clone(),
-        circuits: circuits(runtime),
+        dark_circuits: circuits::dark(runtime, &circuits),
+        no_plan: circuits::no_plan(runtime, &circuits),
+        circuits,
         broken: broken_parts.iter().map(|broken| broken.part.clone()).collect(),
         broken_parts,
         dark_fibres: dark_fibres(runtime),
@@ -340,8 +331,44 @@ pub fn status(runtime: &Runtime) -> Status {
     }
 }
 
+/// Circuits of the plan that do not stand, where nothing else explains it.
+#[must_use]
+pub fn circuits_dark(runtime: &Runtime) -> usize {
+    let dark = circuits::dark(runtime, &circuits::all(runtime));
+    dark.map_or(0, |dark| dark.circuits - dark.standing)
+}
+
+fn open_transaction(runtime: &Runtime, open: &Open) -> OpenTransaction {
+    let waits_for = runtime.controller.waits_for(&runtime.clock.now()).into_iter();
+    OpenTransaction {
+        txn: open.intent.txn.0,
+        actor: open.intent.asked.actor.clone(),
+        cause: cause_text(&open.intent.cause),
+        undoes: undone_by(open).map(|txn| txn.0),
+        going_back: open.turned.is_some(),
+        devices: open.intent.after.len(),
+        waits_for_ps: waits_for
+            .map(|(device, left)| (device.to_string(), left.0.saturating_mul(1_000_000)))
+            .collect(),
+    }
+}
+
+/// The transaction that this one undoes, with everything after that.
+fn undone_by(open: &Open) -> Option<Txn> {
+    match open.intent.cause {
+        Cause::Rollback(txn) | Cause::ConfirmTimeout(txn) => Some(txn),
+        _ => None,
+    }
+}
+
+/// The confirm that is waited for; none any more once its undo is on its way, for then it would be refused.
 fn pending(runtime: &Runtime) -> Option<PendingConfirm> {
-    let (pending, now) = (runtime.controller.ledger().pending.as_ref()?, runtime.clock.now());
+    let ledger = runtime.controller.ledger();
+    let pending = ledger.pending.as_ref().filter(|pending| {
+        let undone = ledger.open.as_ref().and_then(undone_by);
+        undone.is_none_or(|first| first > pending.txn)
+    })?;
+    let now = runtime.clock.now();
     let left = pending.deadline(&now) - now.mono;
     Some(PendingConfirm {
         txn: pending.txn.0,
@@ -367,7 +394,13 @@ fn part(runtime: &Runtime, (part, broken): (String, Broken)) -> BrokenPart {
 }
 
 fn dark_fibres(runtime: &Runtime) -> Vec<DarkFibreView> {
+    let broken = runtime.broken();
+    let known = |end: &FibreEnd| {
+        let inside = |part: &String| attention::is_inside(&end_name(end), part);
+        broken.keys().any(inside)
+    };
     let dark = runtime.controller.dark_fibres().into_iter();
+    let dark = dark.filter(|dark| !known(&dark.near) && !known(&dark.far));
     let of = |dark: DarkFibre| DarkFibreView {
         near: end_name(&dark.near),
         far: end_name(&dark.far),
@@ -411,38 +444,6 @@ pub fn damage_of(damage: &Damage, file: &Path) -> JournalDamage {
         reason: damage.reason.clone(),
         what_to_do: Damage::WHAT_TO_DO.into(),
     }
-}
-
-/// The circuits of the plan; without one, those that what we set and adopted makes.
-fn circuits(runtime: &Runtime) -> Vec<CircuitView> {
-    let stands = |port: Port| {
-        let device = runtime.config.bundles.get(&port.bundle)?;
-        let seen = runtime.controller.devices().get(device)?;
-        let observed = seen.observed.as_ref().filter(|_| seen.up)?;
-        Some(at(&observed.positions, Slot(0)) == Position(u32::from(port.path)))
-    };
-    let of = |(a, b): (Port, Port)| CircuitView {
-        a: a.to_string(),
-        b: b.to_string(),
-        stands: [a, b].into_iter().all(|port| stands(port) == Some(true)),
-    };
-    match &runtime.plan {
-        Some(plan) => plan.circuits.iter().map(|c| of((c.a, c.b))).collect(),
-        None => unplanned(runtime).into_iter().map(of).collect(),
-    }
-}
-
-/// Fibres that both ends should look into, each once.
-fn unplanned(runtime: &Runtime) -> Vec<(Port, Port)> {
-    let Some(installed) = &runtime.installed else { return Vec::new() };
-    let owned = &runtime.controller.ledger().owned;
-    let looks = |port: &Port| {
-        let device = runtime.config.bundles.get(&port.bundle);
-        let owned = device.and_then(|device| owned.get(device));
-        owned.is_some_and(|owned| at(owned, Slot(0)) == Position(u32::from(port.path)))
-    };
-    let ports = installed.hbd.fibres().map(|fibre| installed.hbd.ports(fibre));
-    ports.filter(|(a, b)| looks(a) && looks(b)).collect()
 }
 
 fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {

@@ -27,6 +27,8 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "HELD DRAINED",
             "BROKEN",
             "FEWER CIRCUITS",
+            "IS OWED",
+            "NO PLAN",
             "DID NOT TAKE",
         ],
     ),
@@ -47,6 +49,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "DAEMON AWAY",
             "NO BYPASS LEFT",
             "NO LIGHT",
+            "DARK CIRCUITS",
         ],
     ),
 ];

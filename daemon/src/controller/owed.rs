@@ -31,6 +31,8 @@ pub enum Remedy {
     },
 }
 
+/// Devices that are well answer sooner; who does not is named as waited for.
+const ANSWERS_WITHIN: Micros = Micros::from_millis(250);
 /// How many devices a refusal names.
 const NAMES_MAX: usize = 6;
 
@@ -82,7 +84,7 @@ impl Controller {
     #[must_use]
     pub fn waits_for(&self, now: &Now) -> BTreeMap<DeviceName, Micros> {
         let waits = self.drive.iter().flat_map(|drive| drive.waits_for());
-        let silent = waits.filter(|(device, _)| !self.answers(device));
+        let silent = waits.filter(|(device, _)| !self.answers(device) || self.is_slow(now, device));
         silent
             .map(|(device, until)| {
                 // Who is asked once more when the time is over may answer that late.
@@ -91,6 +93,12 @@ impl Controller {
                 (device, until - now.mono)
             })
             .collect()
+    }
+
+    /// Whether a device lets us wait longer than one that is well.
+    fn is_slow(&self, now: &Now, device: &DeviceName) -> bool {
+        let flight = self.devices.get(device).and_then(|seen| seen.in_flight.as_ref());
+        flight.is_some_and(|flight| flight.asked + ANSWERS_WITHIN < now.mono)
     }
 
     /// The moves that bring everything back, also those of devices that do not answer: they are taken to
@@ -131,6 +139,14 @@ impl Controller {
         seen.observed.as_ref().is_some_and(|read| {
             owed.explains(&read.positions, owned) || self.inventory.on_drift == OnDrift::Restore
         })
+    }
+
+    /// Whether a device is owed something and needs nobody to get it: it is read when it answers, and stood
+    /// at one of the ends of the change that it missed if it does.
+    #[must_use]
+    pub fn is_brought_back(&self, device: &DeviceName) -> bool {
+        let owed = self.ledger.owed.get(device);
+        owed.is_some_and(|owed| !self.answers(device) || self.can_settle(device, owed))
     }
 
     /// When a device is given what it is owed.

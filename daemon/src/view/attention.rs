@@ -1,12 +1,97 @@
 //! What to do about a device that needs a person, and what is waited for: only what would be accepted now.
 
-use crate::controller::Remedy;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::change::Mode;
+use crate::controller::{Apply, Remedy};
+use crate::desired;
+use crate::record::Cause;
 use crate::runtime::Runtime;
-use crate::state::DeviceName;
+use crate::state::{DeviceName, Txn};
+
+/// A device that missed the undoing of a change and is brought back by the daemon itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct OwedView {
+    /// What it missed: `the undoing of 2`.
+    pub what: String,
+    /// Why it missed it.
+    pub why: String,
+    /// What can be done meanwhile.
+    pub next: String,
+}
+
+/// Devices in attention for whom the daemon does not go on by itself, and why.
+pub(super) fn reasons(runtime: &Runtime) -> BTreeMap<String, String> {
+    let all = runtime.controller.ledger().attention.iter();
+    let left = all.filter(|(device, _)| !is_owed(runtime, device));
+    left.map(|(device, why)| (device.to_string(), why.clone())).collect()
+}
+
+/// What to do about each of them.
+pub(super) fn nexts(runtime: &Runtime) -> BTreeMap<String, String> {
+    let all = runtime.controller.ledger().attention.keys();
+    let left = all.filter(|device| !is_owed(runtime, device));
+    left.map(|device| (device.to_string(), next(runtime, device))).collect()
+}
+
+/// Devices in attention that are given what they are owed without a person.
+pub(super) fn owed(runtime: &Runtime) -> BTreeMap<String, OwedView> {
+    let ledger = runtime.controller.ledger();
+    let all = ledger.attention.iter().filter(|(device, _)| is_owed(runtime, device));
+    all.map(|(device, why)| {
+        let txn = ledger.owed.get(device).map(|owed| owed.txn).unwrap_or_default();
+        let view =
+            OwedView { what: missed(runtime, txn), why: why.clone(), next: next(runtime, device) };
+        (device.to_string(), view)
+    })
+    .collect()
+}
+
+fn is_owed(runtime: &Runtime, device: &DeviceName) -> bool {
+    runtime.failed.is_none() && runtime.controller.is_brought_back(device)
+}
+
+/// What a device missed in this transaction.
+fn missed(runtime: &Runtime, txn: Txn) -> String {
+    let mut history = runtime.controller.ledger().history.iter();
+    match history.find(|past| past.txn == txn).map(|past| &past.cause) {
+        Some(Cause::Rollback(undone) | Cause::ConfirmTimeout(undone)) => {
+            format!("the undoing of {undone}")
+        }
+        _ => format!("the way back of {txn}"),
+    }
+}
+
+/// The command that applies the plan once more, where it would be accepted now and forgets nothing that is
+/// known to be broken.
+pub(super) fn again(runtime: &Runtime) -> Option<&'static str> {
+    let (sha256, plan) = runtime.applied_last().ok()?;
+    if !runtime.forgotten_by(&plan).is_empty() {
+        return None;
+    }
+    let target = desired::paths(&plan, &runtime.config).ok()?;
+    let mut apply = Apply { target, plan_sha256: sha256, ..Apply::default() };
+    let mut accepted = |mode| {
+        apply.mode = mode;
+        runtime.controller.preview(&apply).is_ok()
+    };
+    match () {
+        () if accepted(Mode::Safe) => Some("lightloom ctl apply --again"),
+        () if accepted(Mode::Update) => Some("lightloom ctl apply --again --mode update"),
+        () => None,
+    }
+}
+
+/// Whether this end of a fibre, such as `n17/b0.2`, is this part or belongs to it.
+pub(super) fn is_inside(end: &str, part: &str) -> bool {
+    end.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+}
 
 /// What to do, in words and commands.
-#[must_use]
-pub(super) fn next(runtime: &Runtime, device: &DeviceName) -> String {
+fn next(runtime: &Runtime, device: &DeviceName) -> String {
     if runtime.failed.is_some() {
         return "nothing can be done before the journal is mended".into();
     }
@@ -19,12 +104,19 @@ pub(super) fn next(runtime: &Runtime, device: &DeviceName) -> String {
             };
             format!("look at its line and its power: {then}{}", around(runtime, device))
         }
+        Remedy::Adopt { .. } if is_owed(runtime, device) => {
+            format!(
+                "it answers again and is brought back by itself; or take it as it stands: lightloom ctl adopt \
+                 {device}"
+            )
+        }
         Remedy::Decide(txn) => format!(
             "decide first about transaction {txn}: lightloom ctl confirm {txn}, or lightloom ctl \
              rollback {txn}"
         ),
         Remedy::Adopt { apply } => {
-            let apply = if apply { "; or apply a plan again with --mode update" } else { "" };
+            let apply = again(runtime).filter(|_| apply);
+            let apply = apply.map(|apply| format!("; or {apply}")).unwrap_or_default();
             format!("look at it, then take it as it stands: lightloom ctl adopt {device}{apply}")
         }
     }
@@ -40,5 +132,20 @@ fn around(runtime: &Runtime, device: &DeviceName) -> String {
     match in_plan && !known.contains_key(part) {
         true => format!("; lead rings around it meanwhile: lightloom ctl fault {part}"),
         false => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_inside;
+
+    #[test]
+    fn an_end_belongs_to_its_node_its_bundle_and_its_fibre_and_to_no_other() {
+        for part in ["n13", "n13/b1", "n13/b1.1"] {
+            assert!(is_inside("n13/b1.1", part), "{part}");
+        }
+        for part in ["n1", "n1/b1", "n13/b0", "n13/b1.2", "n13/b1.11", "n130"] {
+            assert!(!is_inside("n13/b1.1", part), "{part}");
+        }
     }
 }

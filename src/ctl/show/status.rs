@@ -73,6 +73,10 @@ fn alarms(status: &Value) -> String {
                 .into(),
         );
     }
+    let open = undoing(status);
+    if let Some((what, about, next)) = &open {
+        alarm(what, about.clone(), next.clone());
+    }
     let pending = &status["pending"];
     if let Some(left) = pending["seconds_left"].as_f64() {
         let txn = text(&pending["txn"]);
@@ -93,33 +97,25 @@ fn alarms(status: &Value) -> String {
             text(&status["attention_next"][device]),
         );
     }
-    let all = list(&status["devices"]);
-    let troubles = if is_deaf(status) { Vec::new() } else { troubles(all) };
+    for (device, owed) in status["owed"].as_object().into_iter().flatten() {
+        let what = format!("{device} IS OWED its part of {}", text(&owed["what"]));
+        alarm(&what, text(&owed["why"]), text(&owed["next"]));
+    }
+    let listed = |device: &&Value| status["owed"][text(&device["name"])].is_null();
+    let all: Vec<&Value> = list(&status["devices"]).iter().filter(listed).collect();
+    let troubles = if is_deaf(status) { Vec::new() } else { troubles(&all) };
     let last = list(&status["transactions"]).first().and_then(history::did_not_take);
     let crossed = crossed::alarm(&status["crossed"]);
-    let known =
-        crossed.into_iter().chain(last).chain(without_light(status)).chain(around_faults(status));
+    let known = crossed.into_iter().chain(last).chain(dark_circuits(status));
+    let known = known.chain(without_light(status)).chain(around_faults(status));
     for (what, about, next) in troubles.into_iter().chain(known) {
         alarm(&what, about, next);
     }
-    if let Some((what, about, next)) = fewer_than_applied(status) {
+    for (what, about, next) in fewer_than_applied(status).into_iter().chain(no_plan(status)) {
         alarm(&what, about, next);
     }
-    let open = &status["transaction"];
-    if open.is_object() {
-        let (txn, actor) = (text(&open["txn"]), text(&open["actor"]));
-        let way = if open["going_back"] == true { "going back" } else { "going forward" };
-        let devices = open["devices"].as_u64().unwrap_or(0) as usize;
-        let mut about = format!("{}, {way}, asked by {actor}", count(devices, "device"));
-        for (device, left_ps) in open["waits_for_ps"].as_object().into_iter().flatten() {
-            let left = time::span(left_ps.as_f64().unwrap_or(0.0) / 1e12);
-            let _ = write!(about, "; waits for {device}, {left} at most");
-        }
-        alarm(
-            &format!("transaction {txn} ON ITS WAY"),
-            about,
-            "see it: lightloom ctl watch".into(),
-        );
+    if let Some((what, about, next)) = on_the_way(status).filter(|_| open.is_none()) {
+        alarm(&what, about, next);
     }
     let held: Vec<String> = list(&status["held"]).iter().map(text).collect();
     if !held.is_empty() {
@@ -127,6 +123,35 @@ fn alarms(status: &Value) -> String {
         alarm("HELD DRAINED", named(held, NAMES_MAX), next);
     }
     page
+}
+
+/// The transaction on its way, and whom it waits for.
+fn on_the_way(status: &Value) -> Option<Alarm> {
+    let open = &status["transaction"];
+    let txn = open["txn"].as_u64()?;
+    let way = if open["going_back"] == true { "going back" } else { "going forward" };
+    let devices = open["devices"].as_u64().unwrap_or(0) as usize;
+    let why = match (open["undoes"].as_u64(), text(&open["cause"])) {
+        (Some(undone), why) if why.ends_with("not confirmed in time") => {
+            format!("undoes {undone}, which was not confirmed in time (policy:confirm-timeout), ")
+        }
+        (Some(undone), _) => format!("undoes {undone} and what came after it, "),
+        _ => String::new(),
+    };
+    let mut about = format!("{why}{}, {way}", count(devices, "device"));
+    if open["actor"] != "policy:confirm-timeout" {
+        let _ = write!(about, ", asked by {}", text(&open["actor"]));
+    }
+    for (device, left_ps) in open["waits_for_ps"].as_object().into_iter().flatten() {
+        let left = time::span(left_ps.as_f64().unwrap_or(0.0) / 1e12);
+        let _ = write!(about, "; waits for {device}, {left} at most");
+    }
+    Some((format!("transaction {txn} ON ITS WAY"), about, "see it: lightloom ctl watch".into()))
+}
+
+/// The same, where it undoes another: that comes first, in the place of the confirm that was waited for.
+fn undoing(status: &Value) -> Option<Alarm> {
+    on_the_way(status).filter(|_| status["transaction"]["undoes"].is_u64())
 }
 
 /// What to say of one kind of trouble: what it is, about what, what to type.
@@ -138,8 +163,8 @@ pub(in crate::ctl) fn is_deaf(status: &Value) -> bool {
 }
 
 /// Devices that cannot be read, or stand elsewhere than the journal says.
-fn troubles(all: &[Value]) -> Vec<Alarm> {
-    let of = |state: &str| all.iter().filter(|d| d["state"] == state).collect::<Vec<_>>();
+fn troubles(all: &[&Value]) -> Vec<Alarm> {
+    let of = |state: &str| all.iter().copied().filter(|d| d["state"] == state).collect::<Vec<_>>();
     let mut alarms = Vec::new();
     let unseen = of("unseen");
     if !unseen.is_empty() {
@@ -164,6 +189,21 @@ fn troubles(all: &[Value]) -> Vec<Alarm> {
         ));
     }
     alarms
+}
+
+/// That circuits of the plan do not stand and nothing else explains it.
+fn dark_circuits(status: &Value) -> Option<Alarm> {
+    let dark = &status["dark_circuits"];
+    let (standing, all) = (dark["standing"].as_u64()?, text(&dark["circuits"]));
+    let ends = named(list(&dark["ends"]).iter().map(text).collect(), NAMES_MAX);
+    let about = format!("{standing} of {all} circuits of the plan stand at both ends: not {ends}");
+    Some(("DARK CIRCUITS".into(), about, text(&dark["next"])))
+}
+
+/// That no plan is applied and nothing is lit.
+fn no_plan(status: &Value) -> Option<Alarm> {
+    let next = status["no_plan"]["next"].as_str()?;
+    Some(("NO PLAN is applied".into(), "no circuit is lit".into(), next.into()))
 }
 
 /// Fibres that both ends look into and that carry no light, where nothing bypasses them.

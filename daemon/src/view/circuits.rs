@@ -1,0 +1,174 @@
+//! The circuits of the plan: which stand, which do not though nothing explains it, and that there are none.
+
+use std::collections::BTreeSet;
+
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::id::BundleId;
+use lightloom_fabric::khop::Port;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::attention::{again, is_inside};
+use crate::controller::Seen;
+use crate::runtime::Runtime;
+use crate::state::{DeviceName, Position, Slot, at};
+
+/// The position at which a transceiver looks at itself (docs/firmware-api.md).
+const LOOPBACK: Position = Position(15);
+
+/// A circuit of the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CircuitView {
+    /// One end, such as `n17/b0.2`.
+    pub a: String,
+    /// The other end.
+    pub b: String,
+    /// Both ends stand at it.
+    pub stands: bool,
+}
+
+/// Circuits of the plan that do not stand, where nothing else in the status explains it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct DarkCircuits {
+    /// How many circuits of the plan stand at both ends.
+    pub standing: usize,
+    /// How many it has.
+    pub circuits: usize,
+    /// The ends that stand elsewhere, such as `n17/b0.2`.
+    pub ends: Vec<String>,
+    /// What to do: only what would be accepted now.
+    pub next: String,
+}
+
+/// That no plan is applied and nothing is lit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct NoPlan {
+    /// What to do: only what would be accepted now.
+    pub next: String,
+}
+
+/// The circuits of the plan; without one, those that what we set and adopted makes.
+pub(super) fn all(runtime: &Runtime) -> Vec<CircuitView> {
+    let of = |(a, b): (Port, Port)| CircuitView {
+        a: a.to_string(),
+        b: b.to_string(),
+        stands: [a, b].into_iter().all(|port| stands(runtime, port) == Some(true)),
+    };
+    match &runtime.plan {
+        Some(plan) => plan.circuits.iter().map(|c| of((c.a, c.b))).collect(),
+        None => unplanned(runtime).into_iter().map(of).collect(),
+    }
+}
+
+/// Whether the device of this end looks into its fibre; nothing where that is not known.
+fn stands(runtime: &Runtime, port: Port) -> Option<bool> {
+    let device = runtime.config.bundles.get(&port.bundle)?;
+    let seen = runtime.controller.devices().get(device)?;
+    let observed = seen.observed.as_ref().filter(|_| seen.up)?;
+    Some(at(&observed.positions, Slot(0)) == Position(u32::from(port.path)))
+}
+
+/// Fibres that both ends should look into, each once.
+fn unplanned(runtime: &Runtime) -> Vec<(Port, Port)> {
+    let Some(installed) = &runtime.installed else { return Vec::new() };
+    let owned = &runtime.controller.ledger().owned;
+    let looks = |port: &Port| {
+        let device = runtime.config.bundles.get(&port.bundle);
+        let owned = device.and_then(|device| owned.get(device));
+        owned.is_some_and(|owned| at(owned, Slot(0)) == Position(u32::from(port.path)))
+    };
+    let ports = installed.hbd.fibres().map(|fibre| installed.hbd.ports(fibre));
+    ports.filter(|(a, b)| looks(a) && looks(b)).collect()
+}
+
+/// Ends of the plan's circuits that stand elsewhere though their devices are as the ledger has them: they
+/// were adopted so, or moved one by one.
+pub(super) fn dark(runtime: &Runtime, circuits: &[CircuitView]) -> Option<DarkCircuits> {
+    let (plan, ledger) = (runtime.plan.as_ref()?, runtime.controller.ledger());
+    let standing = circuits.iter().filter(|circuit| circuit.stands).count();
+    if standing == circuits.len() || runtime.failed.is_some() || ledger.open.is_some() {
+        return None;
+    }
+    let broken = runtime.broken();
+    let explained = |port: &Port| {
+        let drifts = |device: &DeviceName| {
+            let seen = runtime.controller.devices().get(device);
+            seen.is_none_or(|seen| !seen.drift.is_empty()) || ledger.attention.contains_key(device)
+        };
+        let device = runtime.config.bundles.get(&port.bundle);
+        device.is_none_or(drifts) || broken.keys().any(|part| is_inside(&port.to_string(), part))
+    };
+    let ends = plan.circuits.iter().flat_map(|circuit| [circuit.a, circuit.b]);
+    let ends = ends.filter(|port| stands(runtime, *port) == Some(false) && !explained(port));
+    let ends: BTreeSet<Port> = ends.collect();
+    (!ends.is_empty()).then(|| DarkCircuits {
+        standing,
+        circuits: circuits.len(),
+        next: light_again(runtime, &ends),
+        ends: ends.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// What lights them again: the plan once more, or where that is refused now what comes first.
+fn light_again(runtime: &Runtime, ends: &BTreeSet<Port>) -> String {
+    if let Some(pending) = &runtime.controller.ledger().pending {
+        let txn = pending.txn;
+        return format!(
+            "decide first: lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}"
+        );
+    }
+    if let Some(command) = again(runtime) {
+        return format!("light them again: {command}");
+    }
+    let bundles: BTreeSet<BundleId> = ends.iter().map(|port| port.bundle).collect();
+    let parts: Vec<(Part, String)> =
+        bundles.iter().map(|bundle| (Part::Bundle(*bundle), String::new())).collect();
+    let around = runtime.way_around(&parts, &[]).ok();
+    match around.is_some_and(|(apply, _)| runtime.controller.preview(&apply).is_ok()) {
+        true => {
+            let names: Vec<String> = bundles.iter().map(ToString::to_string).collect();
+            format!("go around them: lightloom ctl fault {}", names.join(" "))
+        }
+        false => {
+            "see why the plan would be refused now: lightloom ctl apply --again --dry-run".into()
+        }
+    }
+}
+
+/// That no plan is applied and no circuit is lit, as far as every device was read.
+pub(super) fn no_plan(runtime: &Runtime, circuits: &[CircuitView]) -> Option<NoPlan> {
+    let ledger = runtime.controller.ledger();
+    let idle = ledger.open.is_none() && runtime.failed.is_none();
+    if !idle || !ledger.plan_sha256.is_empty() || !circuits.is_empty() {
+        return None;
+    }
+    let devices = runtime.controller.devices().iter();
+    let mut devices = devices.filter(|(name, _)| !is_lever(runtime, name)).peekable();
+    devices.peek()?;
+    let adopt = match ledger.version {
+        0 => "take what stands as ours: lightloom ctl adopt all; then ",
+        _ => "",
+    };
+    devices.all(|(name, seen)| is_dark(name, seen)).then(|| NoPlan {
+        next: match &ledger.pending {
+            Some(pending) => format!(
+                "decide first: lightloom ctl confirm {0}, or lightloom ctl rollback {0}",
+                pending.txn
+            ),
+            None => format!("{adopt}light it: lightloom ctl apply PLAN"),
+        },
+    })
+}
+
+fn is_lever(runtime: &Runtime, device: &DeviceName) -> bool {
+    let inventory = runtime.controller.inventory();
+    inventory.devices.get(device).is_some_and(|device| device.is_lever)
+}
+
+/// Whether a device was read and sends no light to another.
+fn is_dark(device: &DeviceName, seen: &Seen) -> bool {
+    let module = device.as_str().parse::<BundleId>().is_ok();
+    seen.observed.as_ref().filter(|_| seen.up).is_some_and(|read| {
+        read.positions.values().all(|p| p.is_dark() || (module && *p == LOOPBACK))
+    })
+}
