@@ -125,6 +125,37 @@ fn with_the_policy_to_report_a_dark_fibre_is_told_and_stays() {
     });
 }
 
+/// A module dies, is told to be broken and gone around: what misses its light is explained by that.
+#[test]
+fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_told_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        let circuit = first_plan(&installed(NODES)).circuits[1];
+        let (dead, near) = (circuit.a.bundle, circuit.b);
+        modules.fault(&format!("{dead} dead"));
+        let missed = |runtime: &Runtime| view::status(runtime).dark_fibres.into_iter().next();
+        let dark = rig.find("its light to be missed", missed).await;
+        assert!(dark.far_is_down, "{dark:?}");
+        let answer = rig.fault(&[Part::Bundle(dead)], &[]).await;
+        rig.committed(&answer).await;
+        // Somebody turns the near end back to it: it is dark there, and everybody knows why.
+        let to = Position(u32::from(near.path));
+        let near = DeviceName::from(&*near.bundle.to_string());
+        let target = Fabric::from([(near, [(Slot(0), to)].into())]);
+        let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+        rig.committed(&answer).await;
+        let seen = |runtime: &Runtime| {
+            let dark = !runtime.controller.dark_fibres().is_empty();
+            dark.then(|| view::status(runtime))
+        };
+        let status = rig.find("the near end to miss it again", seen).await;
+        assert!(status.dark_fibres.is_empty(), "{:?}", status.dark_fibres);
+        assert!(status.broken.contains(&dead.to_string()), "{:?}", status.broken);
+    });
+}
+
 /// A node dies while a plan waits for its confirm, and nobody confirms.
 #[test]
 fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_undone() {
