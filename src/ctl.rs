@@ -18,7 +18,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cli::Format;
-use crate::output::{self, Outcome, WrongUsage};
+use crate::output::{self, Outcome};
 use client::{Client, Response};
 use show::Preview;
 use wanted::{Apply, Fault, Rollback, Wanted};
@@ -123,7 +123,7 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct Devices {
-    /// Devices; for adopt `all`, for drain and undrain nodes such as `n17`.
+    /// Devices, or nodes such as `n17`, with spaces or commas between them; for adopt `all`.
     #[arg(required = true)]
     devices: Vec<String>,
 }
@@ -157,19 +157,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             session.diff("rollback/diff", &back.body()?, back.preview())
         }
         Verb::Rollback(back) => session.change("rollback", back.body()?),
-        Verb::Drain(Devices { devices }) => session.change("drain", json!({"devices": devices})),
-        Verb::Undrain(Devices { devices }) => {
-            session.change("undrain", json!({"devices": devices}))
-        }
-        Verb::Adopt(Devices { devices }) => session.change("adopt", json!({"devices": devices})),
-        Verb::Fault(fault) if fault.broken.is_empty() && fault.repaired.is_empty() => {
-            Err(WrongUsage("name a part that broke or works again".into()).into())
-        }
+        Verb::Drain(Devices { devices }) => session.change("drain", devices_in(devices)),
+        Verb::Undrain(Devices { devices }) => session.change("undrain", devices_in(devices)),
+        Verb::Adopt(Devices { devices }) => session.change("adopt", devices_in(devices)),
         Verb::Fault(fault) if fault.dry_run => {
-            session.diff("faults/diff", &fault.body(), fault.preview())
+            session.diff("faults/diff", &fault.body()?, fault.preview())
         }
-        Verb::Fault(fault) => session.change("faults", fault.body()),
+        Verb::Fault(fault) => session.change("faults", fault.body()?),
     }
+}
+
+fn devices_in(names: &[String]) -> Value {
+    json!({"devices": wanted::listed(names)})
 }
 
 struct Session {

@@ -318,7 +318,7 @@ fn fewer_circuits_than_were_applied_are_told_with_the_way_to_the_rest() {
     };
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, fewer(false))]);
     let (_, shown, _) = run(&daemon, &["status"]);
-    let told = "FEWER CIRCUITS: 1 of the 2 circuits of the applied plan, and no broken part explains it\n  \
+    let told = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no broken part explains it\n  \
         get the rest: lightloom ctl apply --again\n";
     assert!(shown.starts_with(told), "{shown}");
     let line = "circuits that stand at both ends: 1 of 1; the applied plan has 2\n";
@@ -334,9 +334,14 @@ fn fewer_circuits_than_were_applied_are_told_with_the_way_to_the_rest() {
 fn parts_are_named_with_commas_or_spaces_and_a_bypass_is_shown_before_it_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::plays(folder.path(), &[("/v1/faults/diff", 200, preview(json!([])))]);
-    for parts in
-        [&["n9,n10"][..], &["n9", "n10"], &["--repaired", "n9,n10"], &["--repaired", "n9", "n10"]]
-    {
+    for parts in [
+        &["n9,n10"][..],
+        &["n9", "n10"],
+        &["n9,", "n10"],
+        &["n9,,n10,"],
+        &["--repaired", "n9,n10"],
+        &["--repaired", "n9", "n10"],
+    ] {
         let arguments = [&["fault", "--dry-run"], parts].concat();
         let (code, shown, _) = run(&daemon, &arguments);
         assert!(code == 0 && shown.starts_with("nothing has to move"), "{shown}");
@@ -344,6 +349,10 @@ fn parts_are_named_with_commas_or_spaces_and_a_bypass_is_shown_before_it_is_made
         let key = if parts[0] == "--repaired" { "repaired" } else { "broken" };
         assert_eq!(heard[key], json!(["n9", "n10"]), "{heard}");
     }
+    let (code, _, said) = run(&daemon, &["fault", "n7", "--repaired", "n7"]);
+    assert!(code == 2 && said.contains("n7 cannot be broken and work again at once"), "{said}");
+    let (code, _, said) = run(&daemon, &["fault", ","]);
+    assert!(code == 2 && said.contains("name a part"), "{said}");
 }
 
 #[test]

@@ -17,8 +17,10 @@ use lightloom_daemon::record::TxnResult;
 use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 use lightloom_daemon::{bypass, desired, view};
-use lightloom_fabric::fault::Part;
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::id::NodeId;
 use lightloom_fabric::plan::Plan;
+use lightloom_fabric::seed::Seed;
 
 const NODES: u32 = 16;
 
@@ -413,6 +415,78 @@ fn an_undo_that_waits_for_a_silent_module_is_told_instead_of_the_confirm() {
         let owed = status.owed.get(&name).unwrap_or_else(|| panic!("{:?}", status.owed));
         assert_eq!(owed.what, "the undoing of 2");
         assert!(owed.why.contains("brought back when it answers again"), "{owed:?}");
+    });
+}
+
+/// A plan made around parts that are repaired later is no plan to go back to.
+#[test]
+fn applying_again_never_takes_for_broken_what_was_repaired_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let _modules = Modules::serve(32, 2, &folder.path().join("links"));
+    on_a_runtime(async {
+        let installed = installed(32);
+        let all = first_plan(&installed).circuits.len();
+        let parts: [Part; 2] = ["n5", "n20"].map(|part| part.parse().unwrap());
+        let faults = FaultSet::of(&installed.hbd, parts).unwrap();
+        let plan = bypass::plan_anew(&installed, &faults, Seed(0)).unwrap();
+        let mut rig = Rig::start(32, folder.path(), installed).await;
+        rig.adopt_all().await;
+        rig.apply_plan(&plan).await;
+        let (sha256, _) = rig.look(|r: &Runtime| r.applied_last()).await.unwrap();
+        assert_eq!(sha256, bypass::sha256_of(&plan), "nothing was repaired yet");
+        for part in parts {
+            let answer = rig.fault(&[], &[part]).await;
+            rig.committed(&answer).await;
+        }
+        let status = rig.look(view::status).await;
+        assert!(status.circuits.len() < all && status.broken.is_empty(), "{:?}", status.broken);
+        let applied = status.applied.unwrap();
+        assert!(!applied.explained && applied.circuits == all, "{applied:?}");
+        let (_, again) = rig.look(|r: &Runtime| r.applied_last()).await.unwrap();
+        assert!(again.faults.is_empty(), "{:?}", again.faults);
+        rig.apply_plan(&again).await;
+        let status = rig.look(view::status).await;
+        assert_eq!((status.circuits.len(), status.applied, status.broken.len()), (all, None, 0));
+    });
+}
+
+/// Somebody tells what broke while a neighbour is dead that nobody has found yet.
+#[test]
+fn what_was_told_is_kept_when_its_bypass_cannot_be_made_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        // A node that the bypass of another has to move.
+        let first = first_plan(&installed(NODES));
+        let told = Part::Node(NodeId(node_in_use()));
+        let next = plan_around(&[told]);
+        let moves = |node: u32| {
+            let paths = |plan: &Plan| -> Vec<_> {
+                let of_node = plan.transceivers.iter().filter(|t| t.bundle.node == NodeId(node));
+                of_node.map(|t| (t.bundle, t.path)).collect()
+            };
+            node != node_in_use() && paths(&next).len() == 2 && paths(&first) != paths(&next)
+        };
+        let dead = (0..NODES).find(|node| moves(*node)).unwrap();
+        modules.fault(&format!("n{dead} dead"));
+        let answer = rig.fault(&[told], &[]).await;
+        let Answer::Accepted { txn } = answer else { panic!("{answer:?}") };
+        let over = move |runtime: &Runtime| {
+            let mut history = runtime.controller.ledger().history.iter();
+            history.find(|past| past.txn == txn).cloned()
+        };
+        let past = rig.find("its end", over).await;
+        assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.parts);
+        let status = rig.look(view::status).await;
+        let kept = status.broken_parts.iter().find(|broken| broken.part == told.to_string());
+        assert!(kept.is_some_and(|kept| !kept.bypassed), "{:?}", status.broken_parts);
+        // Who tells of the other one, too, need not tell of the first again.
+        let answer = rig.fault(&[Part::Node(NodeId(dead))], &[]).await;
+        rig.committed(&answer).await;
+        assert_eq!(rig.look(faults).await.len(), 2);
+        let status = rig.look(view::status).await;
+        assert!(status.broken_parts.iter().all(|broken| broken.bypassed));
     });
 }
 

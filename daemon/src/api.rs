@@ -476,7 +476,13 @@ async fn adopt(
         [all] if all == "all" && client.must_have(Role::Apply).is_ok() => {
             shared.look(every).await?
         }
-        named => named.iter().map(|device| DeviceName::from(device.as_str())).collect(),
+        named => {
+            let named = named.to_vec();
+            let devices = move |runtime: &Runtime| {
+                named.iter().flat_map(|name| devices_named(runtime, name)).collect()
+            };
+            shared.look(devices).await?
+        }
     };
     let request = Request::Adopt(devices);
     let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
@@ -527,15 +533,21 @@ async fn hold(
     shared.change(client, verb, asked, Role::Apply, call).await
 }
 
+/// All devices of a node, or else the device of this name.
+fn devices_named(runtime: &Runtime, name: &str) -> Vec<DeviceName> {
+    let devices = name.parse().map(|node| desired::devices_of_node(&runtime.config, node));
+    match devices {
+        Ok(devices) if !devices.is_empty() => devices,
+        _ => vec![DeviceName::from(name)],
+    }
+}
+
 /// The slots with levers of these devices and nodes, or every name that has none.
 fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slot)>, Vec<String>> {
     let inventory = &runtime.controller.inventory().devices;
     let (mut slots, mut reasons) = (Vec::new(), Vec::new());
     for name in names {
-        let devices = match name.parse() {
-            Ok(node) => desired::devices_of_node(&runtime.config, node),
-            Err(_) => vec![DeviceName::from(name.as_str())],
-        };
+        let devices = devices_named(runtime, name);
         let known: Vec<_> = devices.iter().filter(|name| inventory.contains_key(*name)).collect();
         let levers = known.iter().flat_map(|device| {
             inventory[*device].levers.keys().map(|slot| ((*device).clone(), *slot))

@@ -7,8 +7,9 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::{KhopRing, Port};
 use lightloom_fabric::plan::Plan;
+use lightloom_fabric::seed::Seed;
 use lightloom_planner::check;
-use lightloom_planner::khop::{Survey, from_document, replan, to_document};
+use lightloom_planner::khop::{self, Method, Survey, from_document, replan, to_document};
 use sha2::{Digest, Sha256};
 
 use crate::drive::Verdict;
@@ -45,6 +46,20 @@ pub fn next_plan(
         violations.iter().take(20).map(ToString::to_string).collect::<Vec<_>>()
     })?;
     Ok(next)
+}
+
+/// A plan of the whole fabric around `faults`, with every circuit that these leave.
+///
+/// # Errors
+/// Why there is none: a job that does not fit, a plan that fails its check.
+pub fn plan_anew(fabric: &Fabric, faults: &FaultSet, seed: Seed) -> Result<Plan, Vec<String>> {
+    let layout =
+        khop::plan(fabric, faults, Method::Scan).map_err(|error| vec![error.to_string()])?;
+    let plan = to_document(fabric, faults, seed, &layout);
+    match check::check(fabric, faults, &plan) {
+        Ok(_) => Ok(plan),
+        Err(violations) => Err(violations.iter().take(20).map(ToString::to_string).collect()),
+    }
 }
 
 /// Whether a plan around `known` does not go around `part` yet.

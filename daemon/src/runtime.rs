@@ -32,7 +32,7 @@ use crate::controller::{
 use crate::file_storage::FileStorage;
 use crate::journal::{Damage, Journal};
 use crate::metrics::Metrics;
-use crate::record::{Asked, Record, TxnResult};
+use crate::record::{Asked, Broken, Cause, Record, TxnResult};
 use crate::state::{DeviceName, Micros, Op, Txn};
 use crate::tend::{FromDevice, NoPreview, ToDevice};
 
@@ -100,6 +100,8 @@ pub struct Runtime {
     pub plan: Option<Plan>,
     /// The plan that somebody applied last, where it is another and is known.
     pub applied: Option<Plan>,
+    /// What a person told to be broken and the plan does not go around yet.
+    told: BTreeMap<String, Broken>,
     /// The clocks.
     pub clock: Clock,
     journal: Journal<Record, FileStorage>,
@@ -165,6 +167,7 @@ impl Runtime {
             installed: parts.installed,
             plan: None,
             applied: None,
+            told: BTreeMap::new(),
             clock: parts.clock,
             journal: parts.journal,
             metrics: parts.metrics,
@@ -182,6 +185,7 @@ impl Runtime {
             changes: parts.changes,
         };
         runtime.plan = runtime.load_plan(&runtime.controller.ledger().plan_sha256);
+        runtime.told = runtime.load_told();
         runtime.applied = runtime.load_applied();
         runtime.lead_back();
         runtime.perform(parts.first);
@@ -260,6 +264,7 @@ impl Runtime {
                 let result = self.bypass(asked, &broken, &repaired);
                 match result {
                     Ok((asked, apply, plan)) => {
+                        self.keep_told(&asked, &broken, &repaired);
                         self.ask(asked, Request::Apply(apply), Some(Box::new(plan)), answer);
                     }
                     Err(reply) => {
@@ -494,6 +499,8 @@ impl Runtime {
         let other = || self.plan.as_ref().is_none_or(|plan| bypass::sha256_of(plan) != sha);
         if result == TxnResult::Committed || (result == TxnResult::Partial && other()) {
             self.plan = self.plans.remove(&sha).or_else(|| self.load_plan(&sha));
+            let cause = self.controller.ledger().history.back().map(|past| past.cause.clone());
+            self.forget_told(&cause.unwrap_or(Cause::Apply));
             self.applied = self.load_applied();
             self.plans.clear();
         }

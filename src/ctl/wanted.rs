@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::show::Preview;
 use super::time;
 use crate::kinds;
+use crate::output::WrongUsage;
 
 /// The largest plan file.
 const PLAN_BYTES_MAX: u64 = 64 << 20;
@@ -88,8 +89,19 @@ pub(super) struct Fault {
 
 impl Fault {
     /// What the API wants to know.
-    pub(super) fn body(&self) -> Value {
-        json!({"broken": self.broken, "repaired": self.repaired})
+    ///
+    /// # Errors
+    /// No part, or one that broke and works again at once.
+    pub(super) fn body(&self) -> anyhow::Result<Value> {
+        let (broken, repaired) = (listed(&self.broken), listed(&self.repaired));
+        if broken.is_empty() && repaired.is_empty() {
+            return Err(WrongUsage("name a part that broke or works again".into()).into());
+        }
+        if let Some(part) = broken.iter().find(|part| repaired.contains(part)) {
+            let why = format!("{part} cannot be broken and work again at once");
+            return Err(WrongUsage(why).into());
+        }
+        Ok(json!({"broken": broken, "repaired": repaired}))
     }
 
     /// How its preview is shown.
@@ -178,6 +190,11 @@ impl Rollback {
     pub(super) fn preview(&self) -> Preview {
         Preview { bytes: self.bytes, overwrites: false }
     }
+}
+
+/// What is named with commas or spaces between, also where a comma is one too many.
+pub(super) fn listed(names: &[String]) -> Vec<&str> {
+    names.iter().flat_map(|names| names.split([',', ' '])).filter(|name| !name.is_empty()).collect()
 }
 
 fn confirm_within(body: &mut Value, within: Option<Duration>) -> anyhow::Result<()> {

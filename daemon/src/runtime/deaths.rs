@@ -23,8 +23,9 @@ impl Runtime {
         let (now, heartbeat) = (self.clock.now().mono, micros(self.config.file.policies.heartbeat));
         let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
         // Also what is known to be broken and was brought back by undoing a change.
-        let known = self.controller.ledger().broken.iter();
+        let known = self.told_or_found();
         let mut broken: BTreeMap<Part, String> = known
+            .iter()
             .filter_map(|(name, broken)| Some((name.parse().ok()?, broken.why.clone())))
             .collect();
         for (&bundle, device) in &self.config.bundles {
@@ -119,7 +120,7 @@ impl Runtime {
         };
     }
 
-    /// What the last bypasses failed at is gone around as well.
+    /// What the last bypasses failed at is gone around as well, and what was told before.
     pub(super) fn with_suspects(
         &self,
         mut broken: Vec<(Part, String)>,
@@ -135,7 +136,9 @@ impl Runtime {
             u8::try_from(desired::position(found.path).0).ok()
         };
         let history = self.controller.ledger().history.iter().rev();
-        let suspects = bypass::suspects(history, path);
+        let mut suspects = bypass::suspects(history, path);
+        let before = self.told.iter().map(|(name, told)| (name.parse(), told.why.clone()));
+        suspects.extend(before.filter_map(|(part, why)| Some((part.ok()?, why))));
         broken.extend(suspects.into_iter().filter(|(part, _)| {
             bypass::is_news(&installed.hbd, &known, *part) && !repaired.contains(part)
         }));
@@ -148,7 +151,7 @@ impl Runtime {
         let now = self.clock.now();
         let news = self.news();
         let parts: Vec<Part> = news.iter().map(|(part, _)| *part).collect();
-        let known = &self.controller.ledger().broken;
+        let known = &self.told_or_found();
         // A fibre without light is listed as such until it is bypassed.
         let silent = news.iter().filter(|(part, _)| {
             matches!(part, Part::Bundle(_)) || known.contains_key(&part.to_string())

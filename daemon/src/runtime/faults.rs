@@ -99,10 +99,73 @@ impl Runtime {
         target.retain(|device, want| up(device) || ledger.owned.get(device) != Some(want));
     }
 
+    /// What was told or found to be broken, also where the bypass around it has not succeeded yet.
+    pub(super) fn told_or_found(&self) -> BTreeMap<String, Broken> {
+        let mut broken = self.told.clone();
+        broken.extend(self.controller.ledger().broken.clone());
+        broken
+    }
+
+    fn told_file(&self) -> PathBuf {
+        self.config.file.state_dir.join("told.json")
+    }
+
+    /// What was told and not bypassed yet when the daemon ended.
+    pub(super) fn load_told(&self) -> BTreeMap<String, Broken> {
+        let bytes = std::fs::read(self.told_file()).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    /// What a person tells is kept until a plan goes around it, so that a bypass that cannot be made now is
+    /// made later.
+    pub(super) fn keep_told(
+        &mut self,
+        asked: &Asked,
+        broken: &[(Part, String)],
+        repaired: &[Part],
+    ) {
+        let wall_ms = self.clock.now().wall_ms;
+        let (before, by_itself) = (self.told.clone(), asked.actor.starts_with("policy:"));
+        for (part, why) in broken {
+            if !by_itself && !self.goes_around(*part) {
+                let told = Broken { wall_ms, why: why.clone() };
+                self.told.entry(part.to_string()).or_insert(told);
+            }
+        }
+        for part in repaired {
+            self.told.retain(|told, _| !is_of(told, part));
+        }
+        self.write_told(&before);
+    }
+
+    /// After a change: what the plan goes around now need not be kept any more, and what somebody applied
+    /// says itself what is broken.
+    pub(super) fn forget_told(&mut self, cause: &Cause) {
+        let before = self.told.clone();
+        let mut told = std::mem::take(&mut self.told);
+        told.retain(|name, _| {
+            let bypassed = name.parse().is_ok_and(|part| self.goes_around(part));
+            !bypassed && *cause != Cause::Apply
+        });
+        self.told = told;
+        self.write_told(&before);
+    }
+
+    fn write_told(&self, before: &BTreeMap<String, Broken>) {
+        if self.told == *before {
+            return;
+        }
+        let file = self.told_file();
+        let kept = serde_json::to_vec(&self.told).map_err(std::io::Error::from);
+        if let Err(error) = kept.and_then(|bytes| std::fs::write(&file, bytes)) {
+            tracing::warn!(%error, file = %file.display(), "what was told could not be kept");
+        }
+    }
+
     /// The parts that are known to be broken, since when and why.
     #[must_use]
     pub fn broken(&self) -> BTreeMap<String, Broken> {
-        let mut broken = self.controller.ledger().broken.clone();
+        let mut broken = self.told_or_found();
         for part in self.plan.iter().flat_map(|plan| &plan.faults) {
             broken.entry(part.to_string()).or_default();
         }
@@ -136,12 +199,7 @@ impl Runtime {
             reasons.push(format!("{part} is known to be broken already{since}"));
         }
         for part in repaired {
-            let name = part.to_string();
-            // A repaired node has its bundles back, also those that broke one by one.
-            let of_node = |known: &String| {
-                matches!(part, Part::Node(_)) && known.split('/').next() == Some(&name)
-            };
-            if known.keys().any(|known| *known == name || of_node(known)) {
+            if known.keys().any(|known| is_of(known, part)) {
                 return None;
             }
             reasons.push(match inside(part, &known) {
@@ -163,6 +221,19 @@ impl Runtime {
         let hbd = &installed.hbd;
         FaultSet::of(hbd, plan.faults.iter().copied())
             .is_ok_and(|covered| !bypass::is_news(hbd, &covered, part))
+    }
+
+    /// Whether every module of this part can be talked to.
+    fn answers(&self, part: &str) -> bool {
+        let touched = self.config.bundles.iter().filter(|(bundle, _)| {
+            let bundle = bundle.to_string();
+            let inside = |inner: &str, outer: &str| {
+                inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with(['/', '.']))
+            };
+            bundle == part || inside(&bundle, part) || inside(part, &bundle)
+        });
+        let devices = self.controller.devices();
+        touched.map(|(_, device)| devices.get(device)).all(|seen| seen.is_some_and(|seen| seen.up))
     }
 
     /// Why mode safe refuses this plan: it was made as if parts worked that are known to be broken.
@@ -187,13 +258,24 @@ impl Runtime {
             .collect();
         if !reasons.is_empty() {
             let names = known.keys().cloned().collect::<Vec<_>>().join(",");
-            reasons.push(format!(
-                "make it again with `--fault {names}`, say `ctl fault --repaired PART` of what works \
-                 again, or apply with mode `update`, which forgets that they are broken"
-            ));
+            let mut ways = format!("make it again with `--fault {names}`");
+            // What does not answer refuses every change that moves it, in any mode.
+            if known.keys().all(|name| self.answers(name)) {
+                ways += ", say `ctl fault --repaired PART` of what works again, or apply with mode \
+                         `update`, which forgets that they are broken";
+            }
+            reasons.push(ways);
         }
         reasons
     }
+}
+
+/// Whether a repair of `part` brings this one back: a repaired node has its bundles back, also those that
+/// broke one by one.
+fn is_of(known: &str, part: &Part) -> bool {
+    let name = part.to_string();
+    let of_node = matches!(part, Part::Node(_)) && known.split('/').next() == Some(&name);
+    known == name || of_node
 }
 
 /// The broken part that this one is inside of.

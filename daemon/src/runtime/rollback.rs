@@ -21,6 +21,10 @@ impl Runtime {
     /// Every reason why not: a transaction that is not in the history, light on a broken part.
     pub fn way_back(&self, rollback: &Rollback) -> Result<(Apply, Option<Plan>), Vec<String>> {
         let txn = rollback.txn;
+        let past = self.controller.ledger().history.iter().find(|past| past.txn == txn);
+        if let Some(by) = past.and_then(|past| past.undone_by) {
+            return Err(vec![format!("transaction {txn} was undone by {by} already")]);
+        }
         let mut back = self.controller.way_back(txn, Cause::Rollback(txn))?;
         back.confirm_within = rollback.confirm_within;
         let (Some(plan), Some(installed)) = (self.load_plan(&back.plan_sha256), &self.installed)
@@ -80,23 +84,34 @@ impl Runtime {
         }
     }
 
-    /// The plan that somebody applied last, where bypasses and repairs have led to another.
+    /// What [applying again](Self::applied_last) would apply, where bypasses and repairs have led to another.
     pub(super) fn load_applied(&self) -> Option<Plan> {
         let ledger = self.controller.ledger();
         let other = ledger.applied_sha256 != ledger.plan_sha256;
-        other.then(|| self.load_plan(&ledger.applied_sha256)).flatten()
+        other.then(|| self.applied_last().ok()).flatten().map(|(_, plan)| plan)
     }
 
-    /// The plan that somebody applied last, with the hash by which it is known.
+    /// The plan that somebody applied last, with the hash by which it is known. Where parts that it goes
+    /// around were repaired since, that is no plan to go back to: then the fabric is planned anew, around
+    /// what is known to be broken now.
     ///
     /// # Errors
-    /// None was, or its file is gone.
+    /// None was, or its file is gone; there is no plan around what is broken now.
     pub fn applied_last(&self) -> Result<(String, Plan), Vec<String>> {
         let sha256 = self.controller.ledger().applied_sha256.clone();
-        match self.load_plan(&sha256) {
-            Some(plan) => Ok((sha256, plan)),
-            None => Err(vec!["no plan is known to have been applied: name its file".into()]),
+        let Some(plan) = self.load_plan(&sha256) else {
+            return Err(vec!["no plan is known to have been applied: name its file".into()]);
+        };
+        let Some(installed) = &self.installed else { return Ok((sha256, plan)) };
+        let known = self.broken();
+        let known = known.keys().filter_map(|name| name.parse::<Part>().ok());
+        let Ok(known) = FaultSet::of(&installed.hbd, known) else { return Ok((sha256, plan)) };
+        let repaired = |part: &Part| bypass::is_news(&installed.hbd, &known, *part);
+        if !plan.faults.iter().any(repaired) {
+            return Ok((sha256, plan));
         }
+        let anew = bypass::plan_anew(installed, &known, plan.seed)?;
+        Ok((bypass::sha256_of(&anew), anew))
     }
 
     /// Whether something is known to be broken that this plan does not go around.

@@ -147,7 +147,7 @@ pub(in crate::ctl) fn transaction(past: &Value) -> String {
     if let Some(confirm) = confirm_by(past) {
         let _ = writeln!(page, "{confirm}");
     }
-    if let Some(next) = next(&result) {
+    if let Some(next) = next(past) {
         let _ = writeln!(page, "{next}");
     }
     page
@@ -171,7 +171,7 @@ pub(super) fn did_not_take(past: &Value) -> Option<Alarm> {
     if past["result"] == "partial" {
         return None;
     }
-    let next = next(past["result"].as_str()?)?.to_owned();
+    let next = next(past)?;
     let why =
         troubles(past).first().map(|d| format!("{}: {}", text(&d["device"]), text(&d["detail"])));
     let (txn, result) = (text(&past["txn"]), text(&past["result"]));
@@ -180,8 +180,17 @@ pub(super) fn did_not_take(past: &Value) -> Option<Alarm> {
 }
 
 /// What to do after an end that nobody wished for.
-fn next(result: &str) -> Option<&'static str> {
-    match result {
+fn next(past: &Value) -> Option<String> {
+    let silent = troubles(past).into_iter().filter(|d| d["verdict"] == "unknown");
+    let silent: Vec<String> = silent.map(|d| text(&d["device"])).collect();
+    let next = match past["result"].as_str()? {
+        "aborted" if past["cause"] == "bypass" && !silent.is_empty() => {
+            return Some(format!(
+                "nothing moved; what was told is kept; around what does not answer, too: \
+                 lightloom ctl fault {}",
+                silent.join(",")
+            ));
+        }
         "aborted" => Some("nothing moved: mend what is named, then apply again"),
         "rolled-back" => {
             Some("every device is back where it stood: mend what is named, then apply again")
@@ -191,7 +200,8 @@ fn next(result: &str) -> Option<&'static str> {
              person and what to type",
         ),
         _ => None,
-    }
+    };
+    next.map(str::to_owned)
 }
 
 #[cfg(test)]

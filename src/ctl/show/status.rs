@@ -307,7 +307,7 @@ fn fewer_than_applied(status: &Value) -> Option<Alarm> {
         more_were_applied(status).filter(|_| status["applied"]["explained"] == false)?;
     Some((
         "FEWER CIRCUITS".into(),
-        format!("{now} of the {all} circuits of the applied plan, and no broken part explains it"),
+        format!("{now} of the {all} circuits that could be lit, and no broken part explains it"),
         "get the rest: lightloom ctl apply --again".into(),
     ))
 }
