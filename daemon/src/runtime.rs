@@ -102,6 +102,8 @@ pub struct Runtime {
     pub applied: Option<Plan>,
     /// What a person told to be broken and the plan does not go around yet.
     told: BTreeMap<String, Broken>,
+    /// As it stands in its file.
+    told_written: BTreeMap<String, Broken>,
     /// The clocks.
     pub clock: Clock,
     journal: Journal<Record, FileStorage>,
@@ -168,6 +170,7 @@ impl Runtime {
             plan: None,
             applied: None,
             told: BTreeMap::new(),
+            told_written: BTreeMap::new(),
             clock: parts.clock,
             journal: parts.journal,
             metrics: parts.metrics,
@@ -186,6 +189,7 @@ impl Runtime {
         };
         runtime.plan = runtime.load_plan(&runtime.controller.ledger().plan_sha256);
         runtime.told = runtime.load_told();
+        runtime.told_written = runtime.told.clone();
         runtime.applied = runtime.load_applied();
         runtime.lead_back();
         runtime.perform(parts.first);
@@ -266,6 +270,7 @@ impl Runtime {
                     Ok((asked, apply, plan)) => {
                         self.keep_told(&asked, &broken, &repaired);
                         self.ask(asked, Request::Apply(apply), Some(Box::new(plan)), answer);
+                        self.write_told();
                     }
                     Err(reply) => {
                         let _ = answer.send(reply);
@@ -504,6 +509,7 @@ impl Runtime {
             self.applied = self.load_applied();
             self.plans.clear();
         }
+        self.write_told();
         let last = self.controller.ledger().history.back();
         if result == TxnResult::Committed && last.is_some_and(|past| past.cause.goes_on_top()) {
             self.patience.forget();

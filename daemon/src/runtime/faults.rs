@@ -125,7 +125,7 @@ impl Runtime {
         repaired: &[Part],
     ) {
         let wall_ms = self.clock.now().wall_ms;
-        let (before, by_itself) = (self.told.clone(), asked.actor.starts_with("policy:"));
+        let by_itself = asked.actor.starts_with("policy:");
         for (part, why) in broken {
             if !by_itself && !self.goes_around(*part) {
                 let told = Broken { wall_ms, why: why.clone() };
@@ -135,26 +135,26 @@ impl Runtime {
         for part in repaired {
             self.told.retain(|told, _| !is_of(told, part));
         }
-        self.write_told(&before);
     }
 
     /// After a change: what the plan goes around now need not be kept any more, and what somebody applied
     /// says itself what is broken.
     pub(super) fn forget_told(&mut self, cause: &Cause) {
-        let before = self.told.clone();
         let mut told = std::mem::take(&mut self.told);
         told.retain(|name, _| {
             let bypassed = name.parse().is_ok_and(|part| self.goes_around(part));
             !bypassed && *cause != Cause::Apply
         });
         self.told = told;
-        self.write_told(&before);
     }
 
-    fn write_told(&self, before: &BTreeMap<String, Broken>) {
-        if self.told == *before {
+    /// Writes down what is left of what was told, unless a change is on its way: its intent tells as much
+    /// after a crash, and no light waits for another file.
+    pub(super) fn write_told(&mut self) {
+        if self.told == self.told_written || self.controller.ledger().open.is_some() {
             return;
         }
+        self.told_written = self.told.clone();
         let file = self.told_file();
         let kept = serde_json::to_vec(&self.told).map_err(std::io::Error::from);
         if let Err(error) = kept.and_then(|bytes| std::fs::write(&file, bytes)) {
