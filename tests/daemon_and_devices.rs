@@ -218,10 +218,11 @@ fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
         let of_node = move |part: &view::BrokenPart| part.part.starts_with(&format!("n{node}/"));
         let waits = move |runtime: &Runtime| {
             let broken = view::status(runtime).broken_parts;
-            broken.into_iter().find(|part| of_node(part) && !part.bypassed)
+            broken.into_iter().find(of_node)
         };
-        let waits = rig.find("the dead node to be told before it is bypassed", waits).await;
-        assert!(waits.why.contains("not yet bypassed: "), "{waits:?}");
+        // Its neighbours may have missed its light, and been led around it, before its silence was told.
+        let waits = rig.find("the dead node to be told", waits).await;
+        assert!(waits.bypassed || waits.why.contains("not yet bypassed: "), "{waits:?}");
         println!("{}: {}", waits.part, waits.why);
 
         let suspected = move |runtime: &Runtime| {
