@@ -9,7 +9,7 @@ use lightloom_fabric::khop::{KhopRing, Port};
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::seed::Seed;
 use lightloom_planner::check;
-use lightloom_planner::khop::{self, Method, Survey, from_document, replan, to_document};
+use lightloom_planner::khop::{self, Layout, Method, Survey, from_document, replan, to_document};
 use sha2::{Digest, Sha256};
 
 use crate::drive::Verdict;
@@ -41,11 +41,7 @@ pub fn next_plan(
     }
     let survey = Survey::new(&fabric.hbd, &faults);
     replan(fabric, &survey, &mut layout);
-    let next = to_document(fabric, &faults, plan.seed, &layout);
-    check::check(fabric, &faults, &next).map_err(|violations| {
-        violations.iter().take(20).map(ToString::to_string).collect::<Vec<_>>()
-    })?;
-    Ok(next)
+    proven(fabric, &faults, plan.seed, &layout)
 }
 
 /// A plan of the whole fabric around `faults`, with every circuit that these leave.
@@ -55,7 +51,17 @@ pub fn next_plan(
 pub fn plan_anew(fabric: &Fabric, faults: &FaultSet, seed: Seed) -> Result<Plan, Vec<String>> {
     let layout =
         khop::plan(fabric, faults, Method::Scan).map_err(|error| vec![error.to_string()])?;
-    let plan = to_document(fabric, faults, seed, &layout);
+    proven(fabric, faults, seed, &layout)
+}
+
+/// The plan of a layout, if it passes its check.
+fn proven(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    seed: Seed,
+    layout: &Layout,
+) -> Result<Plan, Vec<String>> {
+    let plan = to_document(fabric, faults, seed, layout);
     match check::check(fabric, faults, &plan) {
         Ok(_) => Ok(plan),
         Err(violations) => Err(violations.iter().take(20).map(ToString::to_string).collect()),

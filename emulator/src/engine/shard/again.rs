@@ -158,7 +158,7 @@ impl Host {
 
 impl EndCount {
     fn repeated(self, before: &Self, times: u32) -> Self {
-        let more = |now: u64, before: u64| now + (now - before) * u64::from(times);
+        let more = |now, before| more(now, before, times);
         Self {
             data_sent: more(self.data_sent, before.data_sent),
             acknowledgements_sent: more(self.acknowledgements_sent, before.acknowledgements_sent),
@@ -168,9 +168,14 @@ impl EndCount {
     }
 }
 
+/// What is counted when what has come since `before` comes so many times more.
+fn more(now: u64, before: u64, times: u32) -> u64 {
+    now + (now - before) * u64::from(times)
+}
+
 /// What a port has done when it does so many times more what it has done since `before`.
 fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
-    let more = |now: u64, before: u64| now + (now - before) * u64::from(times);
+    let more = |now, before| more(now, before, times);
     PortCount {
         packets: more(now.packets, before.packets),
         bytes: more(now.bytes, before.bytes),

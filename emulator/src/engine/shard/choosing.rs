@@ -4,6 +4,7 @@
 
 use lightloom_fabric::units::Bytes;
 
+use super::interfaces::put;
 use super::{CHOICE, Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
 use crate::engine::packet::Packet;
 use crate::engine::port::Port;
@@ -59,19 +60,10 @@ impl<P: Probe> Shard<P> {
     }
 
     /// Puts a packet that comes at `now`, and may have begun `head_start` before, into an output port.
-    fn transmit(&mut self, port: u32, (now, head_start): (u64, u64), packet: Packet) {
+    fn transmit(&mut self, port: u32, times: (u64, u64), packet: Packet) {
         let place = port as usize;
         let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
-        if !port.up {
-            count.lost += 1;
-            return;
-        }
-        if P::SEES_QUEUES {
-            self.probe.queued(self.port_links[place], port.backlog(now));
-        }
-        let mut sending = port.open(count);
-        let sent = sending.send((now, head_start), packet);
-        sending.close();
+        let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);
         if let Some(packet) = sent {
             let arrival = port.free + port.delay();
             Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)

@@ -24,20 +24,33 @@ impl Interface<'_> {
     /// Puts a packet into the port.
     #[inline(always)]
     pub(super) fn transmit<P: Probe>(&mut self, now: u64, packet: Packet, probe: &mut P) {
-        if !self.port.up {
-            self.count.lost += 1;
-            return;
-        }
-        if P::SEES_QUEUES {
-            probe.queued(self.link, self.port.backlog(now));
-        }
-        let mut sending = self.port.open(self.count);
-        let sent = sending.send((now, 0), packet);
-        sending.close();
+        let sent = put((self.port, self.count, self.link), (now, 0), packet, probe);
         if let Some(packet) = sent {
             self.sent.push(packet);
         }
     }
+}
+
+/// Puts a packet that comes at `now`, and may have begun `head_start` before, into an output port. Returns it as
+/// it will reach the far end, or nothing when it is dropped or lost.
+#[inline(always)]
+pub(super) fn put<P: Probe>(
+    (port, count, link): (&mut Port, &mut PortCount, LinkId),
+    (now, head_start): (u64, u64),
+    packet: Packet,
+    probe: &mut P,
+) -> Option<Packet> {
+    if !port.up {
+        count.lost += 1;
+        return None;
+    }
+    if P::SEES_QUEUES {
+        probe.queued(link, port.backlog(now));
+    }
+    let mut sending = port.open(count);
+    let sent = sending.send((now, head_start), packet);
+    sending.close();
+    sent
 }
 
 /// The interfaces of a host, by their places.
