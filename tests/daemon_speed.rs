@@ -151,7 +151,7 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
         }
         ops.push(Op::Switch { txn, moves: add });
         for _ in 0..Limits::default().power_samples {
-            ops.push(Op::Observe { power: power.clone() });
+            ops.push(Op::Observe { power: power.clone(), neighbours: false });
         }
         let lines = preview(&Scpi::new(true), &ops).unwrap();
         let started = Instant::now();

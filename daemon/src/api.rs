@@ -367,7 +367,8 @@ fn ops_of(preview: &Preview, txn: Txn) -> BTreeMap<DeviceName, Vec<Op>> {
         let steps = [&step.remove, &step.add].into_iter().filter(|moves| !moves.is_empty());
         ops.extend(steps.map(|moves| Op::Switch { txn, moves: moves.clone() }));
         let lit = step.end().into_iter().filter(|(_, position)| !position.is_dark());
-        ops.push(Op::Observe { power: lit.map(|(slot, _)| slot).collect() });
+        let power = lit.map(|(slot, _)| slot).collect();
+        ops.push(Op::Observe { power, neighbours: false });
     }
     ops
 }

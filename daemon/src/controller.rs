@@ -246,8 +246,10 @@ pub struct Seen {
     pub drift: Vec<Drift>,
     /// Its ends that were lit by others than the fabric says when it was last read.
     crossed: Vec<Crossed>,
-    /// How often it was read.
-    reads: u64,
+    /// When the last read was asked for that also asked who is at the far ends.
+    named_at: Micros,
+    /// Light is missing at the other end of a fibre of its: the next read asks who is at the far ends.
+    missed_opposite: bool,
     /// Where it stood when it was last read, kept while it is down.
     stood: Option<Positions>,
     /// When the first read in a row that found it there was answered.
@@ -268,6 +270,8 @@ struct Flight {
     deadline: Micros,
     /// Asked by the drive, or a poll.
     drives: bool,
+    /// It asks who is at the far ends.
+    names: bool,
 }
 
 /// The controller.

@@ -235,7 +235,7 @@ impl Mover {
     fn read(&mut self) -> Next {
         self.doing = Doing::Read;
         let power = self.lit().map(|(slot, _)| slot).collect();
-        Next::Send(Op::Observe { power })
+        Next::Send(Op::Observe { power, neighbours: false })
     }
 
     fn wait_and_read(&mut self, now: Micros) -> Next {

@@ -144,7 +144,7 @@ pub struct Observation {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tuning: BTreeSet<Slot>,
     /// Who is seen at the far end, where the device can tell; at rest not asked anew with each read, but
-    /// within [`NEIGHBOURS_EVERY`].
+    /// within [`NEIGHBOURS_EVERY`], or where a read asks for it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub neighbours: BTreeMap<Slot, String>,
 }
@@ -186,6 +186,8 @@ pub enum Op {
     Observe {
         /// Slots whose power matters now; the driver may measure more.
         power: Vec<Slot>,
+        /// Ask who is at the far ends as well, even where that was known at the last read.
+        neighbours: bool,
     },
     /// Check that `want` can be done and prepare it; move nothing; say where everything stands.
     Arm {

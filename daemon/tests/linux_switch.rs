@@ -188,7 +188,9 @@ async fn random_plans(driver: &mut Linux, plans: u32) {
             .collect();
         let outcome = driver.run(&Op::Switch { txn: Txn(plan), moves }).await;
         assert_eq!(outcome, Outcome::Done(None));
-        let Outcome::Done(Some(seen)) = driver.run(&Op::Observe { power: vec![] }).await else {
+        let Outcome::Done(Some(seen)) =
+            driver.run(&Op::Observe { power: vec![], neighbours: false }).await
+        else {
             panic!("no observation");
         };
         for (&slot, &position) in &stands {

@@ -23,7 +23,7 @@ fn observed<D: Dialect>(dialect: D, replies: &[&[u8]], last: &[u8], cut: usize) 
     for reply in replies {
         session.received(reply, &mut out);
     }
-    let op = Op::Observe { power: vec![] };
+    let op = Op::Observe { power: vec![], neighbours: false };
     if let Some(outcome) = session.start(&op, &mut out) {
         return Some(Reached::Ended(outcome));
     }

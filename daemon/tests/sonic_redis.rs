@@ -58,7 +58,7 @@ impl Drop for Redis {
 }
 
 async fn positions(driver: &mut StreamDriver<Sonic>) -> Positions {
-    match driver.run(&Op::Observe { power: Vec::new() }).await {
+    match driver.run(&Op::Observe { power: Vec::new(), neighbours: false }).await {
         Outcome::Done(Some(seen)) => seen.positions,
         other => panic!("{other:?}"),
     }

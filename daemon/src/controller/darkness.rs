@@ -15,7 +15,7 @@
 use super::{Action, Controller, Seen};
 use crate::drive::Site;
 use crate::inventory::FibreEnd;
-use crate::state::{DeviceName, Micros, NEIGHBOURS_EVERY, Now, Observation, Position, Slot, at};
+use crate::state::{DeviceName, Micros, Now, Observation, Position, Slot, at};
 
 /// The reads in a row in which a slot saw no light.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +24,6 @@ pub(super) struct Dark {
     /// When the first was answered.
     since: Micros,
     power_mdbm: i32,
-    /// How often the far end had been read then.
-    far_reads: u64,
 }
 
 /// A fibre that is known to carry no light towards one of its ends.
@@ -70,7 +68,6 @@ impl Controller {
         }
         seen.observed = Some(read.clone());
         seen.read_at = asked;
-        seen.reads += 1;
         self.note_drift(device, actions);
         self.note_crossed(device, actions);
         self.note_darkness(now, device);
@@ -85,10 +82,9 @@ impl Controller {
         let Some(seen) = self.devices.get_mut(device) else { return };
         seen.dark.retain(|slot, _| dark.iter().any(|(dark, ..)| dark == slot));
         for (slot, power_mdbm, far) in dark {
-            let far_reads = self.devices.get(&far.0).map_or(0, |far| far.reads);
             let Some(seen) = self.devices.get_mut(device) else { return };
             let since = now.mono;
-            let first = Dark { reads: 0, since, power_mdbm, far_reads };
+            let first = Dark { reads: 0, since, power_mdbm };
             let dark = seen.dark.entry(slot).or_insert(first);
             (dark.reads, dark.power_mdbm) = (dark.reads.saturating_add(1), power_mdbm);
             if self.looks_back(&far) && self.dark_fibre(device, slot).is_none() {
@@ -97,6 +93,10 @@ impl Controller {
                 let wait = wait.max(limits.settle_poll);
                 for device in [device, &far.0] {
                     self.look_within(device, wait);
+                }
+                let sees_somebody = self.sees_somebody(&far);
+                if let Some(other) = self.devices.get_mut(&far.0) {
+                    other.missed_opposite |= sees_somebody;
                 }
             }
         }
@@ -155,13 +155,12 @@ impl Controller {
         {
             return None;
         }
-        // A far end that sees light may see another's: then it is not the fibre. So it is asked whose.
-        if self.sees_somebody(far) && other.reads < dark.far_reads + u64::from(NEIGHBOURS_EVERY) {
-            return None;
-        }
+        // A far end that sees light may see another's: then it is not the fibre. So what counts of it are
+        // reads that asked whose.
+        let far_read_at = if self.sees_somebody(far) { other.named_at } else { other.read_at };
         let since = dark.since.max(seen.stands_since).max(other.stands_since);
         let (since, until) = match other.up {
-            true => (since, seen.read_at.min(other.read_at)),
+            true => (since, seen.read_at.min(far_read_at)),
             false => (since.max(other.down_since), seen.read_at),
         };
         let settles_within = near_limits.settle_within.max(far_limits.settle_within);

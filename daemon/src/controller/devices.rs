@@ -25,7 +25,8 @@ impl Controller {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let (asked, deadline) = (now.mono, now.mono + reply_within);
-        seen.in_flight = Some(Flight { ticket, asked, deadline, drives });
+        let names = matches!(op, Op::Observe { neighbours: true, .. });
+        seen.in_flight = Some(Flight { ticket, asked, deadline, drives, names });
         actions.push(Action::Send(device.clone(), ticket, op));
     }
 
@@ -45,6 +46,9 @@ impl Controller {
         seen.next_poll = now.mono + self.inventory.poll_every;
         match &outcome {
             Outcome::Done(Some(read)) => {
+                if flight.names {
+                    seen.named_at = flight.asked;
+                }
                 self.note_read(now, device, (flight.asked, read), actions);
             }
             Outcome::Unknown(why) => {
@@ -85,7 +89,8 @@ impl Controller {
         (seen.observed, seen.stood, seen.trouble) = (None, None, None);
         actions.push(Action::Note(Note::Up(device.clone())));
         if seen.in_flight.is_none() {
-            self.send(now, &device, Op::Observe { power: Vec::new() }, false, actions);
+            let observe = Op::Observe { power: Vec::new(), neighbours: false };
+            self.send(now, &device, observe, false, actions);
         }
     }
 
@@ -143,7 +148,8 @@ impl Controller {
             self.devices.iter().filter(|(_, s)| due(s)).map(|(d, _)| d.clone()).collect();
         for device in due {
             let lit = self.ledger.owned.get(&device).map(|p| p.keys().copied().collect());
-            let op = Op::Observe { power: lit.unwrap_or_default() };
+            let power = lit.unwrap_or_default();
+            let op = Op::Observe { power, neighbours: self.asks_for_neighbours(&device) };
             self.send(now, &device, op, false, actions);
         }
     }

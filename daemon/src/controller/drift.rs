@@ -23,7 +23,8 @@ pub struct Crossed {
 
 impl Controller {
     /// The ends of a device that are lit by others than the fabric says, where they stand; none while it
-    /// moves or cannot be talked to. Names may be as old as [`crate::state::NEIGHBOURS_EVERY`] reads.
+    /// moves or cannot be talked to. Names that were right may be as old as
+    /// [`crate::state::NEIGHBOURS_EVERY`] reads; those that were not are asked for in each read.
     #[must_use]
     pub fn crossed(&self, device: &DeviceName) -> Vec<Crossed> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !self.is_moving(device));
@@ -46,6 +47,13 @@ impl Controller {
             seen.crossed.clone_from(&crossed);
             actions.push(Action::Note(Note::Crossed(device.clone(), crossed)));
         }
+    }
+
+    /// Whether the next read of a device asks who is at its far ends: somebody else was, so that it is known
+    /// at once when the cables are right again; or light is missing at the other end of a fibre of its.
+    pub(super) fn asks_for_neighbours(&mut self, device: &DeviceName) -> bool {
+        let Some(seen) = self.devices.get_mut(device) else { return false };
+        std::mem::take(&mut seen.missed_opposite) || !seen.crossed.is_empty()
     }
 
     pub(super) fn note_drift(&mut self, device: &DeviceName, actions: &mut Vec<Action>) {

@@ -265,7 +265,7 @@ impl Controller {
         for (device, slot) in levers {
             let op = Op::Switch { txn, moves: vec![Move { slot, from, to }] };
             self.send(now, &device, op, false, actions);
-            let observe = Op::Observe { power: Vec::new() };
+            let observe = Op::Observe { power: Vec::new(), neighbours: false };
             self.send(now, &device, observe, false, actions);
         }
         Answer::Done

@@ -69,9 +69,10 @@ impl OcsTrx {
         self.name != LinkName::NONE && self.identity.is_some_and(capable)
     }
 
-    /// Whether this read asks who is at the far ends: where light has moved or somebody is not known, and
-    /// now and then. A line is asked nothing that a bypass would have to wait for each time.
-    fn wants_neighbours(&mut self) -> bool {
+    /// Whether this read asks who is at the far ends: where that was `asked` for, where light has moved or
+    /// somebody is not known, and now and then. A line is asked nothing that a bypass would have to wait for
+    /// each time.
+    fn wants_neighbours(&mut self, asked: bool) -> bool {
         self.reads = self.reads.wrapping_add(1);
         let known = |links: &LinksReport, status: &StatusReport| {
             let lit = |group: &usize| status.active[*group].external_number().is_some();
@@ -79,11 +80,12 @@ impl OcsTrx {
         };
         let all_known =
             self.links.zip(self.status).is_some_and(|(links, status)| known(&links, &status));
-        self.knows_neighbours() && (!all_known || self.reads.is_multiple_of(NEIGHBOURS_EVERY))
+        self.knows_neighbours()
+            && (asked || !all_known || self.reads.is_multiple_of(NEIGHBOURS_EVERY))
     }
 
     /// A read; a module that has restarted is told its name first.
-    fn observe(&mut self) -> Vec<Request> {
+    fn observe(&mut self, neighbours: bool) -> Vec<Request> {
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
         if self.knows_neighbours() && self.named != boots {
@@ -92,7 +94,7 @@ impl OcsTrx {
             self.named = boots;
         }
         requests.push(self.ask(&Wire::Status, Awaits::Positions));
-        if self.wants_neighbours() {
+        if self.wants_neighbours(neighbours) {
             self.links = None;
             requests.push(self.ask(&Wire::Links, Awaits::Neighbours));
         }
@@ -235,7 +237,7 @@ impl Dialect for OcsTrx {
 
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
         match op {
-            Op::Observe { .. } => Ok(self.observe()),
+            Op::Observe { neighbours, .. } => Ok(self.observe(*neighbours)),
             Op::Arm { want, .. } => {
                 // Not asked for here: what was seen at an earlier read may be over.
                 self.links = None;
@@ -369,7 +371,7 @@ mod tests {
     #[test]
     fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
         let (mut dialect, status) = greeted();
-        let read = Op::Observe { power: Vec::new() };
+        let read = Op::Observe { power: Vec::new(), neighbours: false };
         let requests = dialect.requests(&read).unwrap();
         let (seen, refused) = (Reply::Status(status), Reply::Refused(Refusal::NoSuchRegister));
         let replies =
@@ -390,10 +392,11 @@ mod tests {
         let (mut dialect, mut status) = greeted();
         let mut links = LinksReport::default();
         let known = Neighbour { name: link_name("n4/b0".parse().unwrap()), path: 1 };
-        let mut reads = |count: usize, status: &StatusReport, links: &LinksReport| {
+        let mut read = |count: usize, neighbours, status: &StatusReport, links: &LinksReport| {
             let mut asked = Vec::new();
             for read in 0..count {
-                let requests = dialect.requests(&Op::Observe { power: Vec::new() }).unwrap();
+                let requests =
+                    dialect.requests(&Op::Observe { power: Vec::new(), neighbours }).unwrap();
                 for request in &requests {
                     let (command, reply) = match request.awaits {
                         Awaits::Positions => (command::STATUS, Reply::Status(*status)),
@@ -408,6 +411,7 @@ mod tests {
             }
             asked
         };
+        let mut reads = |count, status: &_, links: &_| read(count, false, status, links);
         assert_eq!(reads(3, &status, &links), [0, 1, 2], "nobody is seen");
         links.neighbours[0] = known;
         assert_eq!(
@@ -417,6 +421,7 @@ mod tests {
         );
         status.active[0] = Path::external(2).unwrap();
         assert_eq!(reads(4, &status, &links), [1], "light has moved");
+        assert_eq!(read(3, true, &status, &links), [0, 1, 2], "somebody wants to know");
     }
 
     #[test]

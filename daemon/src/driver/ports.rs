@@ -51,7 +51,7 @@ impl Ports {
     pub(super) fn task(&mut self, op: &Op) -> Result<Task, String> {
         self.seen = Observation::default();
         Ok(match op {
-            Op::Observe { power } => {
+            Op::Observe { power, .. } => {
                 let ports = power.iter().filter_map(|slot| self.believed.get(slot));
                 Task::Look(ports.filter(|port| !port.is_dark()).map(|port| port.0).collect())
             }

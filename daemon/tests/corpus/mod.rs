@@ -74,7 +74,7 @@ fn heard(dialect: impl Dialect, bytes: &[u8]) {
             assert_eq!(held.len(), seen.positions.len());
         }
         if reached.is_some() {
-            session.start(&Op::Observe { power: Vec::new() }, &mut out);
+            session.start(&Op::Observe { power: Vec::new(), neighbours: false }, &mut out);
         }
     }
 }

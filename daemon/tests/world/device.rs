@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_daemon::state::{
-    Micros, Move, Observation, Op, Outcome, Position, Positions, Sharing, Slot, at,
+    Micros, Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Sharing, Slot,
+    at,
 };
 use lightloom_fabric::seed::Stream;
 use rand::RngExt;
@@ -82,6 +83,12 @@ pub struct ModelDevice {
     pub tampered: bool,
     /// Where no light arrives.
     pub unlit: BTreeSet<Slot>,
+    /// Who sends the light that arrives, where a fibre does.
+    pub neighbours: BTreeMap<Slot, String>,
+    /// The same as the driver last asked for it.
+    named: BTreeMap<Slot, String>,
+    /// Reads so far.
+    reads: u8,
     weak: BTreeSet<Slot>,
     gone_until: Micros,
 }
@@ -90,7 +97,20 @@ impl ModelDevice {
     pub fn new(sharing: Sharing) -> Self {
         let positions = Positions::new();
         let (unlit, weak, gone_until) = (BTreeSet::new(), BTreeSet::new(), Micros(0));
-        Self { sharing, positions, generation: 0, tampered: false, unlit, weak, gone_until }
+        let (neighbours, named) = (BTreeMap::new(), BTreeMap::new());
+        let (generation, tampered, reads) = (0, false, 0);
+        Self {
+            sharing,
+            positions,
+            generation,
+            tampered,
+            unlit,
+            neighbours,
+            named,
+            reads,
+            weak,
+            gone_until,
+        }
     }
 
     /// Restarts: nothing is heard of it until then.
@@ -123,14 +143,28 @@ impl ModelDevice {
 
     pub fn execute(&mut self, op: &Op, faults: &Faults, rng: &mut Stream) -> Outcome {
         match op {
-            Op::Observe { .. } => {
+            Op::Observe { neighbours, .. } => {
                 self.tampered = false;
+                self.ask_neighbours(*neighbours);
                 Outcome::Done(Some(self.observe()))
             }
             Op::Arm { .. } if rng.random_bool(faults.refuse) => Outcome::Refused("SARB".into()),
-            Op::Arm { .. } => Outcome::Done(Some(self.observe())),
+            Op::Arm { .. } => {
+                self.named.clear();
+                Outcome::Done(Some(self.observe()))
+            }
             Op::Disarm { .. } => Outcome::Done(None),
             Op::Switch { moves, .. } => self.switch(moves, faults, rng),
+        }
+    }
+
+    /// As the driver of modules does: who is at the far ends is asked where it is not known, now and then,
+    /// and where it is wanted.
+    fn ask_neighbours(&mut self, wanted: bool) {
+        self.reads = self.reads.wrapping_add(1);
+        let known = self.neighbours.keys().all(|slot| self.named.contains_key(slot));
+        if wanted || !known || self.reads.is_multiple_of(NEIGHBOURS_EVERY) {
+            self.named.clone_from(&self.neighbours);
         }
     }
 
@@ -164,6 +198,7 @@ impl ModelDevice {
     fn put(&mut self, slot: Slot, to: Position) -> Result<(), String> {
         if to.is_dark() {
             self.positions.remove(&slot);
+            self.named.clear();
             return Ok(());
         }
         let exclusive = self.sharing == Sharing::Exclusive;
@@ -174,6 +209,7 @@ impl ModelDevice {
             return Err(format!("slot {slot} is in use"));
         }
         self.positions.insert(slot, to);
+        self.named.clear();
         Ok(())
     }
 
@@ -198,6 +234,7 @@ impl ModelDevice {
             positions: self.positions.clone(),
             generation: Some(self.generation),
             power_mdbm: self.positions.keys().map(|s| (*s, power(s))).collect::<BTreeMap<_, _>>(),
+            neighbours: self.named.clone(),
             ..Observation::default()
         }
     }

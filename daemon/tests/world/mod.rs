@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use lightloom_daemon::change::Mode;
 use lightloom_daemon::controller::{
-    Action, Answer, Apply, Controller, DarkFibre, Event, Note, ReplyTo, Request, Ticket,
+    Action, Answer, Apply, Controller, DarkFibre, Event, Note, ReplyTo, Request, Ticket, end_name,
 };
 use lightloom_daemon::inventory::{FibreEnd, Inventory};
 use lightloom_daemon::journal::Journal;
@@ -156,6 +156,8 @@ pub struct World {
     pub reboots: Option<Reboot>,
     /// Fibres that are cut, by both of their ends, and when those that are whole again were mended.
     pub cut: BTreeSet<FibreEnd>,
+    /// Where the fibre of each end leads to, whatever the fabric says.
+    cables: BTreeMap<FibreEnd, FibreEnd>,
     mended: BTreeMap<FibreEnd, Micros>,
     /// How long light takes to settle after a switch, at most.
     pub settles_within: Micros,
@@ -205,7 +207,9 @@ impl World {
             .iter()
             .map(|(name, device)| (name.clone(), ModelDevice::new(device.sharing)))
             .collect();
+        let cables = inventory.fibres.clone();
         let mut world = Self {
+            cables,
             now: Now { mono: Micros::from_secs(1), wall_ms: 1_700_000_000_000, boot: "b0".into() },
             inventory,
             disk: Disk::default(),
@@ -535,13 +539,39 @@ impl World {
         self.counts.cuts += u64::from(cut);
     }
 
+    /// Cuts the fibre so that light is lost on its way to this end, and to no other.
+    pub fn cut_towards(&mut self, end: &FibreEnd) {
+        self.cut.insert(end.clone());
+        self.counts.cuts += 1;
+    }
+
+    /// Swaps the cables that are plugged in at these ends.
+    pub fn swap(&mut self, one: &FibreEnd, other: &FibreEnd) {
+        let [far, other_far] = [one, other].map(|end| self.cables[end].clone());
+        let joined = [(one, &other_far), (other, &far)];
+        for (near, far) in joined {
+            self.cables.insert(near.clone(), far.clone());
+            self.cables.insert(far.clone(), near.clone());
+        }
+    }
+
+    /// Whose light arrives, where a fibre leads somebody's there.
+    fn neighbours(&self, device: &DeviceName, unlit: &BTreeSet<Slot>) -> BTreeMap<Slot, String> {
+        let lit = self.devices[device].positions.iter().filter(|(slot, _)| !unlit.contains(slot));
+        let named = lit.filter_map(|(&slot, &to)| {
+            let far = self.cables.get(&(device.clone(), slot, to))?;
+            Some((slot, end_name(far)))
+        });
+        named.collect()
+    }
+
     /// Where no light arrives: its far end looks elsewhere, is gone, has only just been switched, or
     /// the fibre is cut.
     fn unlit(&self, device: &DeviceName) -> BTreeSet<Slot> {
         let now = self.now.mono;
         let arrives = |slot: Slot, to: Position| {
             let end = (device.clone(), slot, to);
-            let Some((far, far_slot, far_to)) = self.inventory.fibres.get(&end) else {
+            let Some((far, far_slot, far_to)) = self.cables.get(&end) else {
                 return true;
             };
             let model = &self.devices[far];
@@ -639,11 +669,12 @@ impl World {
         let lately = |at: Micros| at + Micros::from_secs(30) > self.now.mono;
         let cut = self.cut.contains(&dark.near)
             || self.mended.get(&dark.near).is_some_and(|at| lately(*at));
+        let crossed = self.cables[&dark.near] != self.inventory.fibres[&dark.near];
         let weak = self.devices[&dark.near.0].is_weak(dark.near.1);
         let gone = self.devices[&dark.far.0].was_gone(self.now.mono - Micros::from_secs(2));
         let attention = &self.controller().expect("it runs").ledger().attention;
         let listed = [&dark.near.0, &dark.far.0].iter().any(|end| attention.contains_key(*end));
-        if !cut && !weak && !gone && !listed {
+        if !cut && !crossed && !weak && !gone && !listed {
             self.violated("I9", &format!("a fibre without a fault is taken for dark: {dark:?}"));
         }
     }
@@ -670,6 +701,7 @@ impl World {
 
     fn execute(&mut self, life: u32, device: DeviceName, ticket: Ticket, op: &Op, reply: bool) {
         let unlit = self.unlit(&device);
+        let neighbours = self.neighbours(&device, &unlit);
         let Some(model) = self.devices.get_mut(&device) else { return };
         if let Some(reboot) = self.reboots.as_mut().filter(|reboot| reboot.device == device) {
             reboot.operation = reboot.operation.saturating_sub(1);
@@ -685,7 +717,7 @@ impl World {
             self.switched_at.insert(device.clone(), self.now.mono);
         }
         let faults = *self.faults_of.get(&device).unwrap_or(&self.faults);
-        model.unlit = unlit;
+        (model.unlit, model.neighbours) = (unlit, neighbours);
         let outcome = model.execute(op, &faults, &mut self.rng);
         if matches!(op, Op::Switch { .. }) && self.settles_within > Micros::default() {
             let settled = Micros(self.rng.random_range(0..self.settles_within.0));
