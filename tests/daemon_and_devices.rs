@@ -756,3 +756,23 @@ fn a_circuit_that_somebody_else_makes_is_seen_within_one_poll() {
         assert!(moved.elapsed() < Duration::from_secs(3), "one poll, and a busy machine");
     });
 }
+
+#[test]
+fn who_waits_for_a_change_does_not_wake_himself_by_looking() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0'}\n";
+    let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
+    on_a_runtime(async {
+        let file = format!(
+            "policies: {{poll_every: 10s}}\ndevices:\n- {{name: ocs0, driver: {{scpi: {{tcp: \"{}\"}}}}}}\n",
+            at[0]
+        );
+        let rig = Rig::of_devices(&file, folder.path(), None).await;
+        let before = *rig.shared.changes.borrow();
+        for _ in 0..1000 {
+            rig.look(|_| ()).await;
+        }
+        let changes = *rig.shared.changes.borrow() - before;
+        assert!(changes < 20, "{changes} changes by 1,000 looks");
+    });
+}

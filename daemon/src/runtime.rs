@@ -204,18 +204,26 @@ impl Runtime {
     ) {
         loop {
             let wait = self.wait();
-            tokio::select! {
+            let looked = tokio::select! {
                 biased;
                 // Without any device there is nobody to hear from, and the API goes on.
-                Some(event) = events.recv() => self.take_events(event, &mut events),
-                call = calls.recv() => match call {
-                    Some(call) => self.take_call(call),
-                    None => return,
-                },
-                () = tokio::time::sleep(wait) => {}
+                Some(event) = events.recv() => {
+                    self.take_events(event, &mut events);
+                    false
+                }
+                call = calls.recv() => {
+                    let Some(call) = call else { return };
+                    let looked = matches!(call, Call::Look(_) | Call::Preview(..));
+                    self.take_call(call);
+                    looked
+                }
+                () = tokio::time::sleep(wait) => false,
+            };
+            let ticked = self.tick();
+            // Who waits for a change looks when it comes: if his look counted, he would wake himself for ever.
+            if ticked || !looked {
+                self.changes.send_modify(|count| *count += 1);
             }
-            self.tick();
-            self.changes.send_modify(|count| *count += 1);
         }
     }
 
@@ -227,9 +235,11 @@ impl Runtime {
         Duration::from_micros(wait.0).min(Duration::from_secs(1))
     }
 
-    fn tick(&mut self) {
+    /// Does what it is time for; whether the controller had any of it.
+    fn tick(&mut self) -> bool {
         let now = self.clock.now();
-        if self.controller.deadline(&now).is_some_and(|deadline| deadline <= now.mono) {
+        let due = self.controller.deadline(&now).is_some_and(|deadline| deadline <= now.mono);
+        if due {
             self.handle(Event::Tick);
         }
         self.notice_deaths();
@@ -237,6 +247,7 @@ impl Runtime {
         let pending = self.controller.ledger().pending.as_ref();
         let left = pending.map_or(Micros(0), |pending| pending.deadline(&now) - now.mono);
         self.metrics.confirm_pending_seconds.set(left.as_secs_f64());
+        due
     }
 
     fn take_events(&mut self, first: FromDevice, more: &mut UnboundedReceiver<FromDevice>) {
