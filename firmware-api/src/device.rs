@@ -3,6 +3,50 @@
 //! [`Device`] joins a [`Module`] to the framing. Firmware calls [`Device::on_bytes`] with what the
 //! UART received and [`Device::poll`] at [`Device::next_wakeup`], and sends what `out` is given.
 //! A module that is starting says nothing; a frame that is not whole is counted and not answered.
+//!
+//! A firmware's main loop, with optics that stand in for a board's:
+//!
+//! ```
+//! use lightloom_firmware_api::device::Device;
+//! use lightloom_firmware_api::message::Power;
+//! use lightloom_firmware_api::module::{Hardware, Module, Position, Profile};
+//! use lightloom_firmware_api::path::{Path, Paths};
+//! use lightloom_firmware_api::time::Micros;
+//!
+//! /// On a board each of these is a register, a converter or a line of the flash.
+//! struct Board {
+//!     switches: Paths,
+//!     power_on: Paths,
+//!     boots: u16,
+//! }
+//!
+//! impl Hardware for Board {
+//!     fn drive(&mut self, _: Micros, group: usize, path: Path) { self.switches[group] = path; }
+//!     fn position(&self, _: Micros, group: usize) -> Position { Position::At(self.switches[group]) }
+//!     fn tap(&self, _: Micros, _path: u8) -> Power { Power(5_000) }
+//!     fn received(&self, _: Micros, _lane: usize) -> Power { Power(5_000) }
+//!     fn set_transmitters(&mut self, _: Micros, _lanes: u8) {}
+//!     fn transmitted(&self, _: Micros, _lane: usize) -> Power { Power(10_000) }
+//!     fn temperature(&self, _: Micros) -> i16 { 40 * 256 }
+//!     fn supply(&self, _: Micros) -> u16 { 33_000 }
+//!     fn load_power_on_paths(&self) -> Paths { self.power_on }
+//!     fn store_power_on_paths(&mut self, paths: Paths) { self.power_on = paths; }
+//!     fn count_boot(&mut self) -> u16 { self.boots += 1; self.boots }
+//! }
+//!
+//! let dark = [Path::DARK; 8];
+//! let board = Board { switches: dark, power_on: [Path::LOOPBACK; 8], boots: 0 };
+//! let mut device = Device::new(Module::new(Profile::OCSTRX_800G, board, Micros::ZERO));
+//! # let mut ticks = (0..5).map(|second| Micros(second * 1_000_000));
+//! # let mut uart_read = || [0u8; 0];
+//! # let mut uart_send = |_frame: &[u8]| {};
+//! // `ticks` is the board's microsecond timer: it fires when the UART has bytes, and at `next_wakeup()`.
+//! while let Some(now) = ticks.next() {
+//!     device.on_bytes(now, &uart_read(), &mut uart_send);
+//!     device.poll(now, &mut uart_send);
+//! }
+//! assert_eq!(device.module().hardware().switches[0], Path::LOOPBACK, "its stored power-on path");
+//! ```
 
 use crate::frame::{
     ENCODED_BYTES_MAX, Frame, FrameError, Kind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
