@@ -1,0 +1,68 @@
+//! Why a device refuses a request, and the status byte that says so.
+
+/// Why a request was refused. Nothing was changed by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// The command code has no meaning here.
+    UnknownCommand,
+    /// The payload has the wrong length or a field without a meaning.
+    Malformed,
+    /// The fire names another transaction than the armed one, or nothing is armed.
+    NotArmed,
+    /// The light of an earlier change is still moving, or a register write is still being taken.
+    Busy,
+    /// The module is not in a state that allows this.
+    WrongState,
+    /// The password is wrong.
+    Locked,
+    /// A frame of a protocol version that is not spoken.
+    Version,
+    /// A register that does not exist or cannot be written.
+    NoSuchRegister,
+}
+
+impl Refusal {
+    const CODES: [(u8, Self); 8] = [
+        (1, Self::UnknownCommand),
+        (2, Self::Malformed),
+        (3, Self::NotArmed),
+        (4, Self::Busy),
+        (5, Self::WrongState),
+        (6, Self::Locked),
+        (7, Self::Version),
+        (8, Self::NoSuchRegister),
+    ];
+
+    /// The status byte of the frame.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        let (code, _) = Self::CODES
+            .iter()
+            .find(|(_, refusal)| *refusal == self)
+            .expect("every refusal has a code");
+        *code
+    }
+
+    /// The refusal of a status byte.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, refusal)| refusal)
+    }
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::UnknownCommand => "the module does not know this command",
+            Self::Malformed => "the module could not read the request",
+            Self::NotArmed => "another change or none is armed",
+            Self::Busy => "the module is still busy with an earlier request",
+            Self::WrongState => "the module's state does not allow it",
+            Self::Locked => "the password is wrong",
+            Self::Version => "the module speaks another protocol version",
+            Self::NoSuchRegister => "no such register, or it cannot be written",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}

@@ -1,0 +1,71 @@
+//! What a device answers, and how it is written into a frame.
+
+use super::{
+    ArmReport, FireReport, Identity, LinksReport, PayloadBuffer, REGISTER_BYTES_MAX, Refusal,
+    StatusReport, command,
+};
+use crate::wire::{Reader, Writer};
+
+/// What a device answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// To [`Request::Hello`].
+    Identity(Identity),
+    /// To [`Request::Read`].
+    Registers(&'a [u8]),
+    /// To requests without a result.
+    Done,
+    /// To [`Request::Arm`].
+    Armed(ArmReport),
+    /// To [`Request::Fire`].
+    Fired(FireReport),
+    /// To [`Request::Status`].
+    Status(StatusReport),
+    /// To [`Request::Links`].
+    Links(LinksReport),
+    /// To any request: nothing was changed.
+    Refused(Refusal),
+}
+
+impl<'a> Reply<'a> {
+    /// Writes the payload and returns the status byte and its length.
+    pub fn encode(&self, out: &mut PayloadBuffer) -> (u8, usize) {
+        let mut writer = Writer::new(out);
+        let mut status = 0;
+        match self {
+            Self::Identity(identity) => identity.encode(&mut writer),
+            Self::Registers(bytes) => {
+                writer.slice(bytes);
+            }
+            Self::Done => {}
+            Self::Armed(report) => report.encode(&mut writer),
+            Self::Fired(report) => report.encode(&mut writer),
+            Self::Status(report) => report.encode(&mut writer),
+            Self::Links(report) => report.encode(&mut writer),
+            Self::Refused(refusal) => status = refusal.code(),
+        }
+        (status, writer.length())
+    }
+
+    /// Reads the reply to `command`. `None` if it is no reply that this version knows.
+    #[must_use]
+    pub fn decode(command: u8, status: u8, payload: &'a [u8]) -> Option<Self> {
+        if status != 0 {
+            return Refusal::from_code(status).map(Self::Refused);
+        }
+        let mut reader = Reader(payload);
+        let reply = match command {
+            command::HELLO => Self::Identity(Identity::decode(&mut reader)?),
+            command::READ if payload.len() <= REGISTER_BYTES_MAX => {
+                Self::Registers(reader.slice(payload.len())?)
+            }
+            command::WRITE | command::DISARM | command::SET_DEFAULT | command::RESET => Self::Done,
+            command::ARM => Self::Armed(ArmReport::decode(&mut reader)?),
+            command::FIRE => Self::Fired(FireReport::decode(&mut reader)?),
+            command::STATUS => Self::Status(StatusReport::decode(&mut reader)?),
+            command::LINKS => Self::Links(LinksReport::decode(&mut reader)?),
+            _ => return None,
+        };
+        reader.done(reply)
+    }
+}

@@ -1,0 +1,269 @@
+//! What replies carry: who a module is, how an arm or a fire ended, where the light is, who is at its ends.
+
+use super::Transaction;
+use crate::path::{GROUPS_MAX, Groups, Outcome, Outcomes, Path, Paths};
+use crate::wire::{Reader, Writer};
+
+/// Who a module is and what it can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Oldest and newest protocol version it speaks.
+    pub versions: (u8, u8),
+    /// CMIS page 00h vendor name, padded with spaces.
+    pub vendor: [u8; 16],
+    /// CMIS page 00h part number.
+    pub part: [u8; 16],
+    /// CMIS page 00h serial number.
+    pub serial: [u8; 16],
+    /// Major and minor version of the running firmware.
+    pub firmware: (u8, u8),
+    /// Layout version of page B0h, major and minor nibble.
+    pub layout: u8,
+    /// How many groups switch on their own.
+    pub groups: u8,
+    /// How many external paths each has.
+    pub external_paths: u8,
+    /// Capability bits of B0h:199.
+    pub capabilities: Capabilities,
+    /// Time from fire to the light being at its new path, typical.
+    pub switch_us: u16,
+    /// Time from there until power is to be trusted.
+    pub settle_us: u16,
+    /// Least time between two changes of one group.
+    pub dwell_us: u16,
+    /// Most time from fire to an outcome.
+    pub commit_max_us: u32,
+    /// Below this tap power a path counts as dark.
+    pub power_low: Power,
+}
+
+impl Identity {
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u8(self.versions.0).u8(self.versions.1);
+        writer.slice(&self.vendor).slice(&self.part).slice(&self.serial);
+        writer.u8(self.firmware.0).u8(self.firmware.1).u8(self.layout);
+        writer.u8(self.groups).u8(self.external_paths).u8(self.capabilities.0);
+        writer.u16(self.switch_us).u16(self.settle_us).u16(self.dwell_us);
+        writer.u32(self.commit_max_us).u16(self.power_low.0);
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            versions: (reader.u8()?, reader.u8()?),
+            vendor: reader.array()?,
+            part: reader.array()?,
+            serial: reader.array()?,
+            firmware: (reader.u8()?, reader.u8()?),
+            layout: reader.u8()?,
+            groups: reader.u8().filter(|&groups| usize::from(groups) <= GROUPS_MAX)?,
+            external_paths: reader.u8()?,
+            capabilities: Capabilities(reader.u8()?),
+            switch_us: reader.u16()?,
+            settle_us: reader.u16()?,
+            dwell_us: reader.u16()?,
+            commit_max_us: reader.u32()?,
+            power_low: Power(reader.u16()?),
+        })
+    }
+}
+
+/// Capability bits of register B0h:199.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities(pub u8);
+
+impl Capabilities {
+    /// A group can be dark.
+    pub const DARK: Self = Self(1);
+    /// A group can loop back.
+    pub const LOOPBACK: Self = Self(2);
+    /// [`Policy::Hot`] is allowed.
+    pub const HOT: Self = Self(4);
+    /// Fire without paging, lower memory 64 to 67.
+    pub const FAST_FIRE: Self = Self(8);
+    /// Each external path has a power tap.
+    pub const TAPS: Self = Self(16);
+    /// It sends its link name over its light and shows the one that arrives.
+    pub const NEIGHBOURS: Self = Self(32);
+
+    /// Whether all of `others` are present.
+    #[must_use]
+    pub const fn has(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+}
+
+/// Optical power in tenths of a microwatt, the unit of every CMIS power monitor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Power(pub u16);
+
+/// How an arm ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArmReport {
+    /// What is armed now.
+    pub transaction: Transaction,
+    /// [`Outcome::Success`] for each group that can be fired.
+    pub outcomes: Outcomes,
+}
+
+impl ArmReport {
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.transaction.0).codes(&self.outcomes, Outcome::code);
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            transaction: Transaction(reader.u32()?),
+            outcomes: reader.codes(Outcome::from_code)?,
+        })
+    }
+}
+
+/// How a fire ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FireReport {
+    /// The change.
+    pub transaction: Transaction,
+    /// Completed switches since power-on, this one included.
+    pub generation: u32,
+    /// How it ended, for each group asked for.
+    pub outcomes: Outcomes,
+    /// Where the light of each group is, by the module's own sensor.
+    pub active: Paths,
+}
+
+impl FireReport {
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.transaction.0).u32(self.generation);
+        writer.codes(&self.outcomes, Outcome::code).codes(&self.active, Path::code);
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            transaction: Transaction(reader.u32()?),
+            generation: reader.u32()?,
+            outcomes: reader.codes(Outcome::from_code)?,
+            active: reader.codes(Path::from_code)?,
+        })
+    }
+}
+
+/// Everything a host checks after a change, in one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusReport {
+    /// Restarts since manufacture, modulo 2¹⁶: a change means that arms were lost.
+    pub boots: u16,
+    /// Milliseconds since the last restart.
+    pub uptime_ms: u32,
+    /// CMIS module state code (1 low power, 2 power-up, 3 ready, 4 power-down, 5 fault).
+    pub module_state: u8,
+    /// What is armed, or [`Transaction::NONE`].
+    pub armed: Transaction,
+    /// The last change fired, or [`Transaction::NONE`].
+    pub fired: Transaction,
+    /// Completed switches since power-on.
+    pub generation: u32,
+    /// Groups whose light is moving.
+    pub busy: Groups,
+    /// Where the light of each group is.
+    pub active: Paths,
+    /// What the last arm found.
+    pub arm_outcomes: Outcomes,
+    /// How the last fire ended.
+    pub fire_outcomes: Outcomes,
+    /// CMIS data-path state code of each lane.
+    pub data_paths: [u8; 8],
+    /// Light arriving on each external path.
+    pub taps: [Power; 8],
+    /// Light received by each lane.
+    pub received: [Power; 8],
+}
+
+impl StatusReport {
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u16(self.boots).u32(self.uptime_ms).u8(self.module_state);
+        writer.u32(self.armed.0).u32(self.fired.0).u32(self.generation).u8(self.busy.0);
+        writer.codes(&self.active, Path::code);
+        writer.codes(&self.arm_outcomes, Outcome::code);
+        writer.codes(&self.fire_outcomes, Outcome::code);
+        writer.slice(&self.data_paths);
+        for power in self.taps.iter().chain(&self.received) {
+            writer.u16(power.0);
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let powers = |reader: &mut Reader<'_>| {
+            let mut powers = [Power::default(); 8];
+            for power in &mut powers {
+                *power = Power(reader.u16()?);
+            }
+            Some(powers)
+        };
+        Some(Self {
+            boots: reader.u16()?,
+            uptime_ms: reader.u32()?,
+            module_state: reader.u8()?,
+            armed: Transaction(reader.u32()?),
+            fired: Transaction(reader.u32()?),
+            generation: reader.u32()?,
+            busy: Groups(reader.u8()?),
+            active: reader.codes(Path::from_code)?,
+            arm_outcomes: reader.codes(Outcome::from_code)?,
+            fire_outcomes: reader.codes(Outcome::from_code)?,
+            data_paths: reader.array()?,
+            taps: powers(reader)?,
+            received: powers(reader)?,
+        })
+    }
+}
+
+/// A module's own name, and who is at the far end of each group's selected path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinksReport {
+    /// Its own, as the host wrote it since the last restart.
+    pub name: LinkName,
+    /// One a group.
+    pub neighbours: [Neighbour; GROUPS_MAX],
+}
+
+impl LinksReport {
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.name.0);
+        for neighbour in &self.neighbours {
+            writer.u32(neighbour.name.0).u8(neighbour.path);
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let name = LinkName(reader.u32()?);
+        let mut neighbours = [Neighbour::default(); GROUPS_MAX];
+        for neighbour in &mut neighbours {
+            *neighbour = Neighbour { name: LinkName(reader.u32()?), path: reader.u8()? };
+        }
+        Some(Self { name, neighbours })
+    }
+}
+
+/// The name that a host gave to a module, as it is sent over the light. Zero is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkName(pub u32);
+
+impl LinkName {
+    /// No name, or nothing that arrives.
+    pub const NONE: Self = Self(0);
+}
+
+/// Who sends the light that arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its name; [`LinkName::NONE`] while nothing that can be read arrives.
+    pub name: LinkName,
+    /// The external path over which it sends.
+    pub path: u8,
+}

@@ -1,0 +1,191 @@
+//! What a host asks, and how it is written into a frame.
+
+use super::{PayloadBuffer, REGISTER_BYTES_MAX, Refusal, Transaction, command};
+use crate::cmis::Address;
+use crate::path::{Groups, Path, Paths, Policy};
+use crate::wire::{Reader, Writer};
+
+/// What a host asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// Who are you? Answered by [`Reply::Identity`].
+    Hello,
+    /// Read registers without touching the page select of the I2C side. Answered by
+    /// [`Reply::Registers`].
+    Read {
+        /// First register.
+        address: Address,
+        /// How many, 1 to [`REGISTER_BYTES_MAX`], not past the end of the half.
+        length: u8,
+    },
+    /// Write registers. Answered by [`Reply::Done`].
+    Write {
+        /// First register.
+        address: Address,
+        /// 1 to [`REGISTER_BYTES_MAX`] values.
+        bytes: &'a [u8],
+    },
+    /// Store the wanted paths and check them; nothing moves. Answered by [`Reply::Armed`].
+    Arm(Arm),
+    /// Move the light as armed. Answered by [`Reply::Fired`] when the light has settled or failed
+    /// to, so the host's timeout is the maximum commit time plus the line.
+    ///
+    /// Sent again for a transaction that already moved, it moves nothing and answers the same.
+    Fire {
+        /// Must be the armed transaction.
+        transaction: Transaction,
+        /// Which groups move.
+        groups: Groups,
+    },
+    /// Forget what is armed. Answered by [`Reply::Done`], also when nothing was.
+    Disarm {
+        /// Only this transaction is forgotten; another one stays armed.
+        transaction: Transaction,
+    },
+    /// Where is the light, and how did the last change end? Clears nothing. Answered by
+    /// [`Reply::Status`].
+    Status,
+    /// What are you called, and who is at the far ends? Answered by [`Reply::Links`]. Only of modules
+    /// with [`Capabilities::NEIGHBOURS`].
+    Links,
+    /// Store the paths taken at power-on. Answered by [`Reply::Done`].
+    SetDefault {
+        /// The module's host password.
+        password: u32,
+        /// One path a group.
+        paths: Paths,
+    },
+    /// Restart the module's firmware. Answered by [`Reply::Done`] before it restarts.
+    Reset,
+}
+
+/// The wanted paths of a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arm {
+    /// The change. Not [`Transaction::NONE`].
+    pub transaction: Transaction,
+    /// What must hold of the data paths when it is fired.
+    pub policy: Policy,
+    /// One path a group.
+    pub paths: Paths,
+}
+
+impl<'a> Request<'a> {
+    /// The command code.
+    #[must_use]
+    pub const fn command(&self) -> u8 {
+        match self {
+            Self::Hello => command::HELLO,
+            Self::Read { .. } => command::READ,
+            Self::Write { .. } => command::WRITE,
+            Self::Arm(_) => command::ARM,
+            Self::Fire { .. } => command::FIRE,
+            Self::Disarm { .. } => command::DISARM,
+            Self::Status => command::STATUS,
+            Self::SetDefault { .. } => command::SET_DEFAULT,
+            Self::Reset => command::RESET,
+            Self::Links => command::LINKS,
+        }
+    }
+
+    /// Writes the payload and returns its length.
+    ///
+    /// # Panics
+    /// If a write holds more than [`REGISTER_BYTES_MAX`] bytes.
+    pub fn encode(&self, out: &mut PayloadBuffer) -> usize {
+        let mut writer = Writer::new(out);
+        match self {
+            Self::Hello | Self::Status | Self::Reset | Self::Links => {}
+            Self::Read { address, length } => {
+                address.encode(&mut writer);
+                writer.u8(*length);
+            }
+            Self::Write { address, bytes } => {
+                assert!(bytes.len() <= REGISTER_BYTES_MAX, "register writes are bounded");
+                address.encode(&mut writer);
+                writer.slice(bytes);
+            }
+            Self::Arm(arm) => {
+                writer.u32(arm.transaction.0).u8(arm.policy.code()).codes(&arm.paths, Path::code);
+            }
+            Self::Fire { transaction, groups } => {
+                writer.u32(transaction.0).u8(groups.0);
+            }
+            Self::Disarm { transaction } => {
+                writer.u32(transaction.0);
+            }
+            Self::SetDefault { password, paths } => {
+                writer.u32(*password).codes(paths, Path::code);
+            }
+        }
+        writer.length()
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownCommand`] or [`Refusal::Malformed`], for the device to answer.
+    pub fn decode(command: u8, payload: &'a [u8]) -> Result<Self, Refusal> {
+        let mut reader = Reader(payload);
+        let request = match command {
+            command::HELLO => Some(Self::Hello),
+            command::READ => Self::decode_read(&mut reader),
+            command::WRITE => Self::decode_write(&mut reader),
+            command::ARM => Self::decode_arm(&mut reader),
+            command::FIRE => Self::decode_fire(&mut reader),
+            command::DISARM => reader.u32().map(|id| Self::Disarm { transaction: Transaction(id) }),
+            command::STATUS => Some(Self::Status),
+            command::SET_DEFAULT => Self::decode_set_default(&mut reader),
+            command::RESET => Some(Self::Reset),
+            command::LINKS => Some(Self::Links),
+            _ => return Err(Refusal::UnknownCommand),
+        };
+        request.and_then(|request| reader.done(request)).ok_or(Refusal::Malformed)
+    }
+
+    fn decode_read(reader: &mut Reader<'a>) -> Option<Self> {
+        let (address, length) = (Address::decode(reader)?, reader.u8()?);
+        address.holds(usize::from(length)).then_some(Self::Read { address, length })
+    }
+
+    fn decode_write(reader: &mut Reader<'a>) -> Option<Self> {
+        let address = Address::decode(reader)?;
+        let bytes = reader.slice(reader.0.len())?;
+        address.holds(bytes.len()).then_some(Self::Write { address, bytes })
+    }
+
+    fn decode_arm(reader: &mut Reader<'a>) -> Option<Self> {
+        Some(Self::Arm(Arm {
+            transaction: Transaction(reader.u32().filter(|&id| id != 0)?),
+            policy: Policy::from_code(reader.u8()?)?,
+            paths: reader.codes(Path::from_code)?,
+        }))
+    }
+
+    fn decode_fire(reader: &mut Reader<'a>) -> Option<Self> {
+        Some(Self::Fire {
+            transaction: Transaction(reader.u32().filter(|&id| id != 0)?),
+            groups: Groups(reader.u8()?),
+        })
+    }
+
+    fn decode_set_default(reader: &mut Reader<'a>) -> Option<Self> {
+        Some(Self::SetDefault { password: reader.u32()?, paths: reader.codes(Path::from_code)? })
+    }
+}
+
+impl Address {
+    fn encode(self, writer: &mut Writer<'_>) {
+        writer.u8(self.bank).u8(self.page).u8(self.offset);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self { bank: reader.u8()?, page: reader.u8()?, offset: reader.u8()? })
+    }
+
+    /// Whether `length` registers from here stay within their half of the window.
+    fn holds(self, length: usize) -> bool {
+        let half_end = if self.offset < 128 { 128 } else { 256 };
+        (1..=REGISTER_BYTES_MAX).contains(&length) && usize::from(self.offset) + length <= half_end
+    }
+}
