@@ -16,12 +16,16 @@
 //! halves each degree and Kőnig's theorem splits the rest). With an odd number it may be impossible,
 //! so an odd number is refused here rather than found out by the planner.
 
+mod problems;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{LeafId, OcsId};
 use crate::units::{BitsPerSecond, Picoseconds};
+
+pub use problems::FatTreeProblem;
 
 /// Two different leaves, the smaller id first: a circuit carries both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -152,20 +156,14 @@ pub struct FatTreeSpec {
     pub failure_domains: u32,
 }
 
-/// One thing that is wrong with a [`FatTreeSpec`], where, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FatTreeProblem {
-    /// Path of the field, such as `banks[0].ports_per_leaf`.
-    pub field: String,
-    /// What is wrong and why it matters.
-    pub problem: String,
-    /// What would be accepted.
-    pub fix: String,
-}
-
-impl std::fmt::Display for FatTreeProblem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}; {}", self.field, self.problem, self.fix)
+impl FatTreeSpec {
+    /// The bank that `ocs` belongs to, if there is such a switch.
+    fn bank(&self, ocs: OcsId) -> Option<&OcsBank> {
+        let mut first = 0;
+        self.banks.iter().find(|bank| {
+            first += bank.switches;
+            ocs.0 < first
+        })
     }
 }
 
@@ -176,28 +174,15 @@ pub struct ReconfigurableFatTree {
     closed: BTreeSet<LeafPair>,
 }
 
-/// More leaves than anybody installs; keeps dense tables of pairs within memory.
-const LEAVES_MAX: u32 = 4096;
-
-/// More switches, or GPUs and ports per leaf, than anybody installs.
-const COUNT_MAX: u32 = 4096;
-
 impl ReconfigurableFatTree {
     /// Checks `spec` and returns the fabric, or everything that is wrong with it.
     ///
     /// # Errors
     /// Every problem found, not only the first.
     pub fn new(spec: FatTreeSpec) -> Result<Self, Vec<FatTreeProblem>> {
-        let mut problems = Problems(Vec::new());
-        problems.check_sizes(&spec);
-        problems.check_banks(&spec);
-        problems.check_loss(&spec);
-        problems.check_forbidden(&spec);
-        if problems.0.is_empty() {
-            problems.check_held(&spec);
-        }
-        if !problems.0.is_empty() {
-            return Err(problems.0);
+        let problems = problems::of(&spec);
+        if !problems.is_empty() {
+            return Err(problems);
         }
         let closed = closed_pairs(&spec);
         let pairs = u64::from(spec.leaves) * u64::from(spec.leaves - 1) / 2;
@@ -240,15 +225,7 @@ impl ReconfigurableFatTree {
     /// If there is no such switch.
     #[must_use]
     pub fn bank(&self, ocs: OcsId) -> &OcsBank {
-        let mut first = 0;
-        self.spec
-            .banks
-            .iter()
-            .find(|bank| {
-                first += bank.switches;
-                ocs.0 < first
-            })
-            .expect("switch ids run below the number of switches")
+        self.spec.bank(ocs).expect("switch ids run below the number of switches")
     }
 
     /// Optical ports of one leaf over all switches.
@@ -343,216 +320,11 @@ fn no_path_left(spec: &FatTreeSpec) -> FatTreeProblem {
     }
 }
 
-struct Problems(Vec<FatTreeProblem>);
-
-impl Problems {
-    fn add(
-        &mut self,
-        field: impl Into<String>,
-        problem: impl Into<String>,
-        fix: impl Into<String>,
-    ) {
-        self.0.push(FatTreeProblem {
-            field: field.into(),
-            problem: problem.into(),
-            fix: fix.into(),
-        });
-    }
-
-    fn out_of_range(&mut self, field: &str, count: u32) {
-        self.add(field, format!("{count} of them"), format!("write 1 to {COUNT_MAX}"));
-    }
-
-    fn check_sizes(&mut self, spec: &FatTreeSpec) {
-        if !(2..=LEAVES_MAX).contains(&spec.leaves) {
-            self.add(
-                "leaves",
-                format!("{} leaves", spec.leaves),
-                format!("between 2 and {LEAVES_MAX} leaves can be planned"),
-            );
-        }
-        if !(1..=COUNT_MAX).contains(&spec.gpus_per_leaf) {
-            self.out_of_range("gpus_per_leaf", spec.gpus_per_leaf);
-        }
-        for (field, rate) in [("circuit_rate", spec.circuit_rate), ("gpu_rate", spec.gpu_rate)] {
-            if rate.0 == 0 {
-                self.add(field, "a rate of nothing", "write a rate such as `400Gbps`");
-            }
-        }
-        let oversubscription = spec.electrical.oversubscription;
-        if !(oversubscription.is_finite() && oversubscription >= 1.0) {
-            self.add(
-                "electrical.oversubscription",
-                format!("{oversubscription} is not a ratio of at least 1"),
-                "write 1 for a core that carries everything, 4 for a thin one",
-            );
-        }
-        let switches: u64 = spec.banks.iter().map(|bank| u64::from(bank.switches)).sum();
-        if spec.failure_domains == 0 {
-            self.add("failure_domains", "no failure domain", "write at least 1");
-        } else if u64::from(spec.failure_domains) > switches {
-            self.add(
-                "failure_domains",
-                format!("{} failure domains for {switches} switches", spec.failure_domains),
-                format!("write 1 to {switches}: a domain is one or more switches"),
-            );
-        }
-    }
-
-    fn check_banks(&mut self, spec: &FatTreeSpec) {
-        if !(1..=2).contains(&spec.banks.len()) {
-            self.add("banks", format!("{} banks", spec.banks.len()), "write one or two banks");
-        }
-        for (index, bank) in spec.banks.iter().enumerate() {
-            self.check_bank(spec.leaves, index, bank);
-        }
-    }
-
-    fn check_bank(&mut self, leaves: u32, index: usize, bank: &OcsBank) {
-        let field = |name: &str| format!("banks[{index}].{name}");
-        if !(1..=COUNT_MAX).contains(&bank.switches) {
-            self.out_of_range(&field("switches"), bank.switches);
-        }
-        if bank.ports_per_leaf > COUNT_MAX {
-            self.out_of_range(&field("ports_per_leaf"), bank.ports_per_leaf);
-        }
-        if bank.ports_per_leaf == 0 || !bank.ports_per_leaf.is_multiple_of(2) {
-            self.add(
-                field("ports_per_leaf"),
-                format!(
-                    "{} ports per leaf on each switch: with an odd number some topologies cannot be \
-                     realised although every leaf has ports enough",
-                    bank.ports_per_leaf
-                ),
-                "wire an even number to each switch; half as many switches with twice the ports \
-                 per leaf keeps the fibre count",
-            );
-        }
-        let needed = u64::from(leaves) * u64::from(bank.ports_per_leaf);
-        if needed > u64::from(bank.ports_per_switch) {
-            self.add(
-                field("ports_per_switch"),
-                format!(
-                    "{leaves} leaves with {} ports each need {needed} ports, a switch has {}",
-                    bank.ports_per_leaf, bank.ports_per_switch
-                ),
-                "use a larger switch, fewer ports per leaf, or fewer leaves",
-            );
-        }
-        if !(bank.insertion_loss_db.is_finite() && bank.insertion_loss_db >= 0.0) {
-            self.add(
-                field("insertion_loss_db"),
-                format!("{} is not a loss", bank.insertion_loss_db),
-                "write a number of dB of at least 0",
-            );
-        }
-    }
-
-    fn check_loss(&mut self, spec: &FatTreeSpec) {
-        let valid = |db: f64| db.is_finite() && db >= 0.0;
-        for (name, db) in [("budget_db", spec.loss.budget_db), ("path_db", spec.loss.path_db)] {
-            if !valid(db) {
-                self.add(
-                    format!("loss.{name}"),
-                    format!("{db} is not a loss"),
-                    "write a number of dB of at least 0",
-                );
-            }
-        }
-        for (index, &(leaf, db)) in spec.loss.extra_db.iter().enumerate() {
-            let field = format!("loss.extra_db[{index}]");
-            if leaf.0 >= spec.leaves {
-                self.unknown_leaf(&field, leaf, spec.leaves);
-            } else if !valid(db) {
-                self.add(
-                    field,
-                    format!("{db} is not a loss"),
-                    "write a number of dB of at least 0",
-                );
-            }
-        }
-    }
-
-    fn check_forbidden(&mut self, spec: &FatTreeSpec) {
-        for (index, &(a, b)) in spec.forbidden.iter().enumerate() {
-            let field = format!("forbidden[{index}]");
-            for leaf in [a, b] {
-                if leaf.0 >= spec.leaves {
-                    self.unknown_leaf(&field, leaf, spec.leaves);
-                }
-            }
-            if a == b {
-                self.add(field, format!("{a} is paired with itself"), "name two different leaves");
-            }
-        }
-    }
-
-    fn check_held(&mut self, spec: &FatTreeSpec) {
-        let switches: u32 = spec.banks.iter().map(|bank| bank.switches).sum();
-        let mut used = BTreeSet::new();
-        for (index, held) in spec.held.iter().enumerate() {
-            let field = format!("held[{index}]");
-            if held.ocs.0 >= switches {
-                self.add(
-                    field,
-                    format!("{} does not exist", held.ocs),
-                    format!("switches run from ocs0 to ocs{}", switches - 1),
-                );
-                continue;
-            }
-            let ports_per_leaf = spec.banks[bank_index(spec, held.ocs)].ports_per_leaf;
-            for (leaf, port) in [(held.a, held.a_port), (held.b, held.b_port)] {
-                if leaf.0 >= spec.leaves {
-                    self.unknown_leaf(&field, leaf, spec.leaves);
-                } else if port / ports_per_leaf != leaf.0 {
-                    let first = leaf.0 * ports_per_leaf;
-                    self.add(
-                        field.clone(),
-                        format!("port {port} of {} is not wired to {leaf}", held.ocs),
-                        format!(
-                            "{leaf} is wired to ports {first} to {}",
-                            first + ports_per_leaf - 1
-                        ),
-                    );
-                } else if !used.insert((held.ocs, port)) {
-                    self.add(
-                        field.clone(),
-                        format!("port {port} of {} is held twice", held.ocs),
-                        "a port has one peer: remove one of the circuits",
-                    );
-                }
-            }
-            if held.a >= held.b {
-                self.add(field, "leaves out of order", "write the leaf with the smaller id as `a`");
-            }
-        }
-    }
-
-    fn unknown_leaf(&mut self, field: &str, leaf: LeafId, leaves: u32) {
-        self.add(
-            field,
-            format!("{leaf} does not exist"),
-            format!("leaves run from leaf0 to leaf{}", leaves.saturating_sub(1)),
-        );
-    }
-}
-
-fn bank_index(spec: &FatTreeSpec, ocs: OcsId) -> usize {
-    let mut first = 0;
-    spec.banks
-        .iter()
-        .position(|bank| {
-            first += bank.switches;
-            ocs.0 < first
-        })
-        .expect("the id was checked against the number of switches")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn spec() -> FatTreeSpec {
+    pub(super) fn spec() -> FatTreeSpec {
         FatTreeSpec {
             leaves: 8,
             gpus_per_leaf: 8,
@@ -581,7 +353,7 @@ mod tests {
         }
     }
 
-    fn problems(change: impl FnOnce(&mut FatTreeSpec)) -> String {
+    pub(super) fn problems(change: impl FnOnce(&mut FatTreeSpec)) -> String {
         let mut changed = spec();
         change(&mut changed);
         let problems = ReconfigurableFatTree::new(changed).unwrap_err();
@@ -599,36 +371,12 @@ mod tests {
     }
 
     #[test]
-    fn odd_wiring_is_refused_with_the_reason_and_the_fix() {
-        let text = problems(|spec| spec.banks[0].ports_per_leaf = 3);
-        assert!(text.starts_with("banks[0].ports_per_leaf: 3 ports per leaf"), "{text}");
-        assert!(text.contains("cannot be realised") && text.contains("even"), "{text}");
-    }
-
-    #[test]
-    fn a_failure_domain_is_at_least_a_switch() {
-        let text = problems(|spec| spec.failure_domains = 5);
-        assert!(text.starts_with("failure_domains: 5 failure domains for 4 switches"), "{text}");
-        assert!(text.contains("write 1 to 4"), "{text}");
-    }
-
-    #[test]
     fn a_leaf_that_loses_too_much_to_all_others_is_named() {
         let mut far = spec();
         far.loss.extra_db = vec![(LeafId(3), 1.6)];
         let fabric = ReconfigurableFatTree::new(far).unwrap();
         assert_eq!(fabric.leaves_without_circuits(), [LeafId(3)]);
         assert_eq!(ReconfigurableFatTree::new(spec()).unwrap().leaves_without_circuits(), []);
-    }
-
-    #[test]
-    fn every_problem_is_reported_at_once() {
-        let text = problems(|spec| {
-            spec.leaves = 80;
-            spec.electrical.oversubscription = f64::NAN;
-            spec.forbidden.push((LeafId(1), LeafId(99)));
-        });
-        assert!(text.contains("160 ports") && text.contains("NaN") && text.contains("leaf99"));
     }
 
     #[test]
