@@ -13,6 +13,7 @@
 //! public trace, is 8,640 ms.
 
 mod nodes;
+mod problem;
 mod read;
 mod statistics;
 mod synth;
@@ -24,7 +25,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use nodes::{NodesError, part_fault_probability};
-pub use read::{MAX_TRACE_BYTES, Observation, TraceError, TraceErrors, TraceProblem};
+pub use problem::{TraceError, TraceErrors, TraceProblem};
+pub use read::{MAX_TRACE_BYTES, Observation};
 pub use statistics::{Concurrency, Durations, KindStatistics, Statistics};
 pub use synth::{PUBLISHED_DAYS, PUBLISHED_SERVERS, Synthesis};
 pub use timeline::{Change, Health, Timeline};
