@@ -1,0 +1,139 @@
+//! What the ranks of a job send each other: bytes, and the seconds that nothing hides.
+
+use super::Job;
+use super::passes::Passes;
+use crate::training::calibration::{ContextExchange, Sharding};
+use crate::training::memory::weights_per_gpu;
+use crate::training::network::Group;
+
+impl Job<'_> {
+    /// Bytes of what a micro-batch hands from one layer to the next, before TP.
+    pub(super) fn activation_bytes(&self) -> f64 {
+        2.0 * self.tokens() * f64::from(self.model.hidden)
+    }
+
+    /// Exchange of one forward pass over a layer: all of TP's, what is exposed of EP's.
+    pub(super) fn exchange(&self, is_expert: bool) -> (f64, f64) {
+        let (mapping, calibration) = (&self.mapping, self.calibration);
+        let links = &calibration.network;
+        let tensor_group = Group { size: mapping.tensor.into(), stride: 1 };
+        let bytes = self.activation_bytes();
+        // Four all-gathers or reduce-scatters, or two all-reduces: the same bytes.
+        let tensor = 4.0 * self.network.all_gather(tensor_group, bytes, links);
+        let expert = if is_expert && mapping.expert > 1 {
+            let group = Group { size: mapping.expert.into(), stride: mapping.tensor.into() };
+            let bytes = self.dispatch_bytes() * (1.0 + self.expert_imbalance);
+            2.0 * self.network.all_to_all(group, bytes, links)
+        } else {
+            0.0
+        };
+        (tensor, expert * calibration.expert_exposed)
+    }
+
+    /// Bytes that a rank has for the experts of all ranks.
+    pub(super) fn dispatch_bytes(&self) -> f64 {
+        let top_k = self.model.feed_forward.experts.as_ref().map_or(0, |experts| experts.top_k);
+        self.activation_bytes() / self.tensor() * f64::from(top_k)
+    }
+
+    /// Bytes of the keys and values of a rank's tokens.
+    pub(super) fn context_block(&self) -> f64 {
+        let split = self.tensor().min(self.model.attention.key_value_width());
+        2.0 * self.tokens() * self.model.attention.key_value_width() / split
+    }
+
+    /// Exposed context-parallel exchange of one forward and one backward pass over a layer. Backward, a ring passes
+    /// keys and values on with their gradients, and what was gathered is gathered again and its gradients reduced.
+    pub(super) fn context_exchange(&self) -> [f64; 2] {
+        let mapping = &self.mapping;
+        if mapping.context == 1 {
+            return [0.0; 2];
+        }
+        let links = &self.calibration.network;
+        let group = Group { size: mapping.context.into(), stride: mapping.tensor.into() };
+        let c = f64::from(mapping.context);
+        let block = self.context_block();
+        match self.calibration.software.context_exchange {
+            ContextExchange::Ring => {
+                let (core, core_backward) = self.attention_core();
+                let exposed = |bytes: f64, core: f64| {
+                    let step = self.network.neighbour(group, bytes, links);
+                    (c - 1.0) * (step - core / c).max(0.0)
+                };
+                [exposed(block, core), exposed(2.0 * block, core_backward)]
+            }
+            ContextExchange::AllGather => {
+                let once = self.network.all_gather(group, block * c, links);
+                [once, 2.0 * once]
+            }
+            ContextExchange::AllToAll => {
+                let once = |bytes: f64| self.network.all_to_all(group, bytes, links);
+                let both = self.context_turns().map(once).iter().sum();
+                [both, both]
+            }
+        }
+    }
+
+    /// Bytes that a rank has for the all-to-alls of Ulysses: queries, keys and values before the attention core, its
+    /// values after it.
+    pub(super) fn context_turns(&self) -> [f64; 2] {
+        let values = 2.0 * self.tokens() * self.model.attention.core_width() / 2.0 / self.tensor();
+        [values + self.context_block(), values]
+    }
+
+    /// Seconds of one pipeline transfer.
+    pub(super) fn transfer(&self) -> f64 {
+        let mapping = &self.mapping;
+        if mapping.pipeline == 1 {
+            return 0.0;
+        }
+        let group = Group {
+            size: mapping.pipeline.into(),
+            stride: mapping.gpus() / u64::from(mapping.pipeline),
+        };
+        self.network.neighbour(group, self.transfer_bytes(), &self.calibration.network)
+    }
+
+    /// Bytes that a rank sends to the next stage.
+    pub(super) fn transfer_bytes(&self) -> f64 {
+        let split = if self.calibration.software.split_transfers { self.tensor() } else { 1.0 };
+        self.activation_bytes() / split
+    }
+
+    /// Seconds of the DP exchange of a step, before anything hides it.
+    pub(super) fn data_exchange(&self, micro_batches: f64) -> f64 {
+        let (mapping, software) = (&self.mapping, &self.calibration.software);
+        let links = &self.calibration.network;
+        let (dense, experts) = weights_per_gpu(self.model, mapping);
+        let replicas = u64::from(mapping.data) * u64::from(mapping.context);
+        let all = Group { size: replicas, stride: mapping.tensor.into() };
+        let expert_replicas = Group {
+            size: replicas / u64::from(mapping.expert),
+            stride: u64::from(mapping.tensor) * u64::from(mapping.expert),
+        };
+        let gather = |bytes: f64| {
+            self.network.all_gather(all, dense * bytes, links)
+                + self.network.all_gather(expert_replicas, experts * bytes, links)
+        };
+        match software.sharding {
+            Sharding::Replicated => 2.0 * gather(software.gradient_bytes),
+            Sharding::Optimizer | Sharding::Gradients => {
+                gather(software.gradient_bytes) + gather(2.0)
+            }
+            Sharding::Everything => {
+                micro_batches * (gather(software.gradient_bytes) + 2.0 * gather(2.0))
+            }
+        }
+    }
+
+    /// DP exchange that is not hidden: what exceeds the passes it may hide behind, and what contention costs.
+    pub(super) fn exposed_data(&self, stage: &Passes, exchange: f64, micro_batches: f64) -> f64 {
+        let software = &self.calibration.software;
+        if !software.data_overlap {
+            return exchange;
+        }
+        let passes = if software.sharding == Sharding::Everything { micro_batches } else { 1.0 };
+        let window = stage.total() * passes;
+        (exchange - window).max(exchange * self.calibration.data_exposed)
+    }
+}

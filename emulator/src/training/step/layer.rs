@@ -1,0 +1,189 @@
+//! What a rank computes in a layer and in the output layer, with the exchange of the layer beside it.
+
+use super::Job;
+use super::passes::{Passes, Spent};
+use crate::training::calibration::Precision;
+use crate::training::flops::{self, Mask};
+use crate::training::mapping::Recompute;
+use crate::training::model::Activation;
+
+impl Job<'_> {
+    /// Forward and backward pass of one layer, recomputation included.
+    pub(super) fn layer(&self, is_expert: bool) -> Passes {
+        let gemms = self.projection_gemms() + self.feed_forward_gemms(is_expert);
+        let (core, core_backward) = self.attention_core();
+        let elements = self.memory_seconds(self.element_bytes(is_expert));
+        let (all_tensor, expert) = self.exchange(is_expert);
+        let [context, context_backward] = self.context_exchange();
+        // TP exchange hides behind the matrix products, never more of it than they last.
+        let exposed = all_tensor * self.calibration.tensor_exposed;
+        let tensor = exposed.max(all_tensor - gemms);
+        let launch = self.calibration.launch_seconds;
+        let forward = Spent { compute: gemms + core + elements, tensor, context, expert };
+        let accumulate = self.memory_seconds(
+            2.0 * self.calibration.software.gradient_bytes * self.layer_weights(is_expert),
+        );
+        let backward = Spent {
+            compute: 2.0 * gemms + core_backward + 2.0 * elements + accumulate,
+            tensor,
+            context: context_backward,
+            expert,
+        };
+        let forward = forward.at_least(launch);
+        let again = match self.mapping.recompute {
+            Recompute::None => Spent::default(),
+            Recompute::Selective => Spent {
+                // With a fused core, norms and activation are computed again instead of the scores.
+                compute: if self.calibration.software.flash_attention { elements } else { core },
+                ..Spent::default()
+            },
+            Recompute::Full => forward,
+        };
+        Passes {
+            forward,
+            backward: backward.at_least(2.0 * launch).plus(&again),
+            weight_gradient: gemms + accumulate,
+        }
+    }
+
+    /// Forward and backward pass of output layer and loss.
+    fn output(&self) -> Passes {
+        let per_rank = self.tokens() / self.tensor();
+        let (h, vocabulary) = (f64::from(self.model.hidden), f64::from(self.model.vocabulary));
+        let gemm = self.gemm(self.tokens(), h, vocabulary / self.tensor(), Precision::Bf16);
+        let logits = vocabulary * per_rank;
+        let spent = |compute| Spent { compute, ..Spent::default() };
+        Passes {
+            // Logits are written, widened to four bytes, and read for maximum, sum and loss.
+            forward: spent(gemm + self.memory_seconds(16.0 * logits)),
+            backward: spent(2.0 * gemm + self.memory_seconds(8.0 * logits)),
+            weight_gradient: gemm,
+        }
+    }
+
+    /// What the last stage does beside its layers: output layer and loss, and for each multi-token-prediction depth
+    /// a projection from twice the width, a layer and a further output layer.
+    pub(super) fn last_stage_extra(&self) -> Passes {
+        let output = self.output();
+        let depths = f64::from(self.model.prediction_depths);
+        let h = f64::from(self.model.hidden);
+        let gemm = self.gemm(self.tokens(), 2.0 * h, h / self.tensor(), self.precision);
+        let spent = |compute| Spent { compute, ..Spent::default() };
+        let projection =
+            Passes { forward: spent(gemm), backward: spent(2.0 * gemm), weight_gradient: gemm };
+        let depth = projection.plus(&self.layer(self.model.expert_layers() > 0)).plus(&output);
+        output.plus(&depth.times(depths))
+    }
+
+    /// Seconds of the projections of one pass over attention: one product in, one out.
+    pub(super) fn projection_gemms(&self) -> f64 {
+        let h = f64::from(self.model.hidden);
+        let values = self.model.attention.core_width() / 2.0;
+        let into = self.model.attention.parameters(self.model.hidden) / h - values;
+        let tokens = self.tokens();
+        self.gemm(tokens, h, into / self.tensor(), self.precision)
+            + self.gemm(tokens, values / self.tensor(), h, self.precision)
+    }
+
+    /// Seconds of the products of one pass over the feed-forward part.
+    pub(super) fn feed_forward_gemms(&self, is_expert: bool) -> f64 {
+        let tokens = self.tokens();
+        let (Some(experts), true) = (&self.model.feed_forward.experts, is_expert) else {
+            return self.feed_forward_products(tokens, self.model.feed_forward.width.into());
+        };
+        let grouped = match self.precision {
+            Precision::Bf16 => self.calibration.expert_efficiency,
+            Precision::Fp8 => self.calibration.expert_efficiency_fp8,
+        };
+        let local = f64::from(experts.count) / f64::from(self.mapping.expert);
+        let fullest = if self.mapping.expert > 1 { 1.0 + self.expert_imbalance } else { 1.0 };
+        let rows = tokens * f64::from(experts.top_k) / local * fullest;
+        let routed = local * self.feed_forward_products(rows, experts.width.into()) / grouped;
+        if experts.shared_width == 0 {
+            return routed;
+        }
+        routed + self.feed_forward_products(tokens, experts.shared_width.into())
+    }
+
+    /// Seconds of the products of a feed-forward part of `width` that `rows` tokens pass.
+    fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
+        let h = f64::from(self.model.hidden);
+        let width = width / self.tensor();
+        let gates = self.model.feed_forward.activation.matrices() - 1.0;
+        self.gemm(rows, h, gates * width, self.precision)
+            + self.gemm(rows, width, h, self.precision)
+    }
+
+    /// Seconds of the product of a `rows×inner` and an `inner×columns` matrix: its operations, what it loses
+    /// at start and end, and its operands and result on their way to and from memory.
+    fn gemm(&self, rows: f64, inner: f64, columns: f64, precision: Precision) -> f64 {
+        let (rate, operand_bytes) = match precision {
+            Precision::Bf16 => (self.compute.peak_flops * self.calibration.gemm_efficiency, 2.0),
+            Precision::Fp8 => {
+                (self.compute.peak_flops_fp8 * self.calibration.gemm_efficiency_fp8, 1.0)
+            }
+        };
+        let bytes = operand_bytes * (rows * inner + inner * columns) + 2.0 * rows * columns;
+        (2.0 * rows * inner * columns + self.calibration.gemm_lost_flops) / rate
+            + self.memory_seconds(bytes)
+    }
+
+    /// Seconds of one forward attention core, and of its backward pass.
+    pub(super) fn attention_core(&self) -> (f64, f64) {
+        let tokens = self.tokens() / self.tensor();
+        let rate = self.compute.peak_flops * self.calibration.attention_efficiency;
+        let full = flops::attention_core(self.model, self.batch.tokens, Mask::Full) * tokens;
+        if self.calibration.software.flash_attention {
+            // Five products backward (scores are computed again) against two forward.
+            let forward = full / 2.0 / rate;
+            return (forward, 2.5 * forward);
+        }
+        let scores = f64::from(self.model.attention.heads()) * self.batch.tokens as f64 * tokens;
+        // Softmax and dropout read and write the scores twice, and a mask of one byte.
+        (
+            full / rate + self.memory_seconds(9.0 * scores),
+            2.0 * full / rate + self.memory_seconds(11.0 * scores),
+        )
+    }
+
+    /// Bytes that element-wise work of a forward pass moves.
+    pub(super) fn element_bytes(&self, is_expert: bool) -> f64 {
+        let tokens = self.tokens();
+        let h = f64::from(self.model.hidden);
+        let split = if self.calibration.software.sequence_parallel { self.tensor() } else { 1.0 };
+        // Two norms (read, write) and two residual additions with bias (read twice, write).
+        let residual = 10.0 * h / split;
+        let per_width = match self.model.feed_forward.activation {
+            Activation::Gelu => 2.0,
+            Activation::Swiglu => 3.0,
+        };
+        let (width, routed) = match (&self.model.feed_forward.experts, is_expert) {
+            (Some(experts), true) => (
+                f64::from(experts.top_k) * f64::from(experts.width)
+                    + f64::from(experts.shared_width),
+                // Tokens are permuted on the way in and out.
+                4.0 * f64::from(experts.top_k) * h / split,
+            ),
+            _ => (f64::from(self.model.feed_forward.width), 0.0),
+        };
+        // Inputs of the products are read, and written twice as eight bits: as they are and turned over.
+        let cast = match self.precision {
+            Precision::Bf16 => 0.0,
+            Precision::Fp8 => 2.0 * (3.0 * h + width) / self.tensor(),
+        };
+        2.0 * tokens * (residual + routed + cast + per_width * width / self.tensor())
+    }
+
+    /// Weights that one rank holds of one layer.
+    fn layer_weights(&self, is_expert: bool) -> f64 {
+        let feed_forward = match (&self.model.feed_forward.experts, is_expert) {
+            (Some(experts), true) => {
+                f64::from(experts.count) / f64::from(self.mapping.expert)
+                    * self.model.expert_parameters()
+                    + self.model.shared_parameters()
+            }
+            _ => self.model.dense_parameters(),
+        };
+        (self.model.attention_parameters() + feed_forward) / self.tensor()
+    }
+}
