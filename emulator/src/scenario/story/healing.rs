@@ -1,18 +1,20 @@
-//! Faults strike and are healed: links go down, the control plane learns of it and makes the next
-//! plan, bundles go dark and are lit.
+//! How faults are healed: the control plane learns of them and makes the next plan, bundles go dark and are lit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::khop::Path;
+use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{Picoseconds, SimTime};
-use lightloom_planner::khop::{Change, Survey, replan};
+use lightloom_planner::check::check;
+use lightloom_planner::khop::{Change, Layout, Survey, replan, to_document};
 use rand::RngExt;
 
-use super::super::{DCN, Effect, ScenarioError, Target, prove};
+use super::super::{Effect, ScenarioError};
 use super::Story;
-use crate::engine::{BitErrors, FlowId, LinkChange, LinkId};
+use crate::engine::{FlowId, LinkChange};
 use crate::steady::Stage;
 use crate::traffic::jobs::Turn;
 
@@ -37,7 +39,7 @@ pub(in crate::scenario) struct Healing {
 }
 
 impl Healing {
-    fn new(at: SimTime) -> Self {
+    pub(super) fn new(at: SimTime) -> Self {
         Self {
             at,
             felt: None,
@@ -95,37 +97,17 @@ pub(super) struct Control {
     pub(super) known: FaultSet,
     for_good: FaultSet,
     /// By fault: whether it knows of it.
-    knows: Vec<bool>,
-    /// By fault: whether it has struck and is not repaired.
-    pub(super) active: Vec<bool>,
-    /// By fault: whether its links are put out now.
-    out: Vec<bool>,
+    pub(super) knows: Vec<bool>,
     /// Faults that have it down now.
-    gone: u32,
+    pub(super) gone: u32,
     /// What it would have done while it was gone.
     postponed: Vec<Act>,
-    struck: bool,
 }
 
 impl Control {
     /// `for_good` is what is broken and stays so.
     pub(super) fn new(known: FaultSet, for_good: FaultSet, strikes: usize) -> Self {
-        let none = vec![false; strikes];
-        Self {
-            for_good,
-            known,
-            knows: none.clone(),
-            active: none.clone(),
-            out: none,
-            gone: 0,
-            postponed: Vec::new(),
-            struck: false,
-        }
-    }
-
-    /// Whether nothing has ever struck.
-    pub(super) fn is_calm(&self) -> bool {
-        !self.struck
+        Self { for_good, known, knows: vec![false; strikes], gone: 0, postponed: Vec::new() }
     }
 
     /// Whether the control plane is gone.
@@ -138,36 +120,6 @@ impl Story<'_> {
     pub(super) fn at(&mut self, time: SimTime, act: Act) {
         self.acts.push(act);
         self.engine.set_timer(time, self.acts.len() as u64 - 1);
-    }
-
-    pub(super) fn plan_strikes(&mut self) {
-        for (index, strike) in self.strikes.iter().enumerate() {
-            self.healings.push(Healing::new(strike.at));
-            if strike.from_start {
-                self.begin_broken(index);
-            } else {
-                self.at(strike.at, Act::Strike(index));
-            }
-            if let Some(time) = strike.repaired_at {
-                self.at(time, Act::Repair(index));
-            }
-            if let Effect::Flapping { down, up, times } = strike.effect {
-                for turn in 0..u64::from(times) {
-                    let begin = strike.at + Picoseconds((down + up).get() * turn);
-                    if turn > 0 {
-                        self.at(begin, Act::Blink(index, LinkChange::Down));
-                    }
-                    self.at(begin + down, Act::Blink(index, LinkChange::Up));
-                }
-            }
-        }
-    }
-
-    /// What has struck before the run: the first plan knows of it.
-    fn begin_broken(&mut self, fault: usize) {
-        self.control.active[fault] = true;
-        self.control.knows[fault] = true;
-        self.control.out[fault] = true;
     }
 
     pub(super) fn perform(&mut self, token: u64) -> Result<(), ScenarioError> {
@@ -200,7 +152,7 @@ impl Story<'_> {
     /// How many times as long the control plane takes now.
     fn slowness(&self) -> u64 {
         let slower = |(index, strike): (usize, &super::Strike)| match strike.effect {
-            Effect::Slower(times) if self.control.active[index] => Some(u64::from(times)),
+            Effect::Slower(times) if self.broken.active[index] => Some(u64::from(times)),
             _ => None,
         };
         self.strikes.iter().enumerate().filter_map(slower).product()
@@ -214,183 +166,8 @@ impl Story<'_> {
         Picoseconds(self.scenario.control.planning_delay.get() * self.slowness())
     }
 
-    /// Links, both directions, that a fault hits.
-    fn links_of_fault(&self, fault: usize) -> Vec<LinkId> {
-        let targets = &self.strikes[fault].targets;
-        let mut links: Vec<LinkId> =
-            targets.iter().flat_map(|target| self.links_of(*target)).collect();
-        links.sort_unstable();
-        links.dedup();
-        links
-    }
-
-    fn strike(&mut self, fault: usize) {
-        let strike = &self.strikes[fault];
-        self.control.struck = true;
-        self.control.active[fault] = true;
-        if strike.is_of_control() && strike.effect == Effect::Down {
-            self.control.gone += 1;
-        }
-        let now = self.engine.now();
-        match strike.effect {
-            Effect::Stuck => return,
-            Effect::Slower(_) => {}
-            Effect::PauseStorm(priority) => self.storm(fault, 1 << priority),
-            Effect::Down | Effect::Flapping { .. } => self.take_out(fault),
-            Effect::Rate(rate) => self.impair(fault, LinkChange::Rate(rate)),
-            Effect::BitErrors(share) => {
-                self.impair(fault, LinkChange::BitErrors(BitErrors::from_share(share)))
-            }
-        }
-        self.healings[fault].felt = Some(now);
-        self.healings[fault].gpus_lost = self.gpus_out_of_service(fault);
-        if !self.strikes[fault].parts(self.fabric).is_empty() {
-            let detected = now + self.detection_delay();
-            self.at(detected, Act::Detect(fault));
-        }
-    }
-
-    /// GPUs of the nodes that a fault takes out of service.
-    fn gpus_out_of_service(&self, fault: usize) -> u64 {
-        let parts = self.strikes[fault].parts(self.fabric);
-        let nodes = parts.iter().filter(|part| matches!(part, Part::Node(_))).count() as u64;
-        nodes * u64::from(self.fabric.hbd.gpus_per_node())
-    }
-
-    fn take_out(&mut self, fault: usize) {
-        let links = self.links_of_fault(fault);
-        let now = self.engine.now();
-        for lane in self.hit_lanes(fault, &links) {
-            self.lanes[lane].goes_down(now, self.program_length);
-        }
-        self.control.out[fault] = true;
-        self.put_out(&links);
-        self.plan_to_give_up();
-    }
-
-    fn impair(&mut self, fault: usize, change: LinkChange) {
-        let links = self.links_of_fault(fault);
-        self.hit_lanes(fault, &links);
-        self.change(&links, change);
-    }
-
-    /// The interfaces that a fault hits keep asking for pauses of these priorities, or let go.
-    fn storm(&mut self, fault: usize, priorities: u8) {
-        let mut links = self.links_of_fault(fault);
-        let network = self.engine.network();
-        links.retain(|link| {
-            let ends = network.link(*link);
-            ends.spec.plane == DCN && self.installed.gpu(ends.to).is_some()
-        });
-        self.hit_lanes(fault, &links);
-        self.change(&links, LinkChange::Paused(priorities));
-    }
-
-    /// Notes what a fault hits by its links, and returns the lanes among that.
-    fn hit_lanes(&mut self, fault: usize, links: &[LinkId]) -> Vec<usize> {
-        self.note_flows(fault, links);
-        let hit = |lane: &super::Lane| {
-            !lane.lost && links.iter().any(|link| lane.links.binary_search(link).is_ok())
-        };
-        let hit: Vec<usize> = (0..self.lanes.len()).filter(|l| hit(&self.lanes[*l])).collect();
-        self.healings[fault].lanes.extend(&hit);
-        hit
-    }
-
-    fn blink(&mut self, fault: usize, change: LinkChange) {
-        let links = self.links_of_fault(fault);
-        match change {
-            LinkChange::Down if !self.control.out[fault] => {
-                self.control.out[fault] = true;
-                self.put_out(&links);
-            }
-            LinkChange::Up if self.control.out[fault] => {
-                self.control.out[fault] = false;
-                self.let_go(&links);
-            }
-            _ => {}
-        }
-    }
-
-    /// A repaired part comes back as the plan has it: as it was left if no plan was made since, and
-    /// otherwise with its node in loopback.
-    fn repair(&mut self, fault: usize) {
-        let now = self.engine.now();
-        self.control.active[fault] = false;
-        let strike = &self.strikes[fault];
-        match strike.effect {
-            Effect::Stuck => self.free_stuck(fault),
-            Effect::Slower(_) => self.healings[fault].restored = Some(now),
-            Effect::PauseStorm(_) => {
-                self.storm(fault, 0);
-                self.healings[fault].restored = Some(now);
-            }
-            Effect::Rate(_) | Effect::BitErrors(_) => {
-                let links = self.links_of_fault(fault);
-                self.change(&links, LinkChange::Healthy);
-                self.healings[fault].restored = Some(now);
-            }
-            Effect::Down | Effect::Flapping { .. } => {
-                self.settle_bundles(fault);
-                self.blink(fault, LinkChange::Up);
-            }
-        }
-        if strike.is_of_control() {
-            self.healings[fault].restored = Some(now);
-            if strike.effect == Effect::Down {
-                self.control_returns();
-            }
-        } else if strike.parts(self.fabric).is_empty() {
-            self.healings[fault].restored = Some(now);
-        } else {
-            let known = now + self.detection_delay();
-            self.at(known, Act::Trust(fault));
-        }
-        self.wake_lanes(fault);
-        self.plan_to_give_up();
-    }
-
-    /// While a node was broken its bundles could not be told what the plans want of them.
-    fn settle_bundles(&mut self, fault: usize) {
-        for part in self.strikes[fault].parts(self.fabric) {
-            let bundles: Vec<BundleId> = match part {
-                Part::Node(node) => {
-                    (0..self.fabric.hbd.k()).map(|bundle| BundleId { node, bundle }).collect()
-                }
-                Part::Bundle(bundle) => vec![bundle],
-                Part::Fibre(_) => Vec::new(),
-            };
-            for bundle in bundles {
-                let is_dark = self.held(bundle).is_none();
-                if !is_dark && self.stuck_by(bundle).is_none() {
-                    self.hold(bundle, Some(self.layout.path(bundle)));
-                }
-            }
-        }
-    }
-
-    /// Lanes that were hit look, once the links are up, whether they can go on as they are.
-    fn wake_lanes(&mut self, fault: usize) {
-        let soon = self.engine.now() + Picoseconds(1);
-        for lane in self.healings[fault].lanes.clone() {
-            self.at(soon, Act::Wake(lane));
-        }
-    }
-
-    /// A lane that nobody moved goes on when everything it needs is lit again.
-    fn wake(&mut self, index: usize) -> Result<(), ScenarioError> {
-        let lane = &self.lanes[index];
-        if lane.stopped || lane.lost || !lane.links.iter().all(|link| self.passes(*link)) {
-            return Ok(());
-        }
-        let (now, job) = (self.engine.now(), lane.job as usize);
-        self.lanes[index].comes_back(now);
-        self.advance_lane(index)?;
-        self.advance_between(job)
-    }
-
     /// What was postponed is done over: the control plane looks around first.
-    fn control_returns(&mut self) {
+    pub(super) fn control_returns(&mut self) {
         self.control.gone -= 1;
         if self.control.is_gone() {
             return;
@@ -408,7 +185,7 @@ impl Story<'_> {
     fn detect(&mut self, fault: usize) -> Result<(), ScenarioError> {
         self.healings[fault].detected = Some(self.engine.now());
         // Gone before anybody noticed: still, the groups that stall must be seen to.
-        self.learn(fault, self.control.active[fault])?;
+        self.learn(fault, self.broken.active[fault])?;
         let replanned = self.engine.now() + self.planning_delay();
         self.at(replanned, Act::Replan(Some(fault)));
         Ok(())
@@ -491,24 +268,6 @@ impl Story<'_> {
         }
     }
 
-    fn hold(&mut self, bundle: BundleId, path: Option<Path>) {
-        self.light.held.insert(bundle, path);
-        let links = self.links_of(Target::Part(Part::Bundle(bundle)));
-        self.refresh(&links);
-    }
-
-    /// The fault that keeps a bundle from obeying, if there is one.
-    fn stuck_by(&self, bundle: BundleId) -> Option<usize> {
-        let target = Target::Part(Part::Bundle(bundle));
-        let is_it = |fault: &usize| {
-            let strike = &self.strikes[*fault];
-            self.control.active[*fault]
-                && strike.effect == Effect::Stuck
-                && strike.targets.contains(&target)
-        };
-        (0..self.strikes.len()).find(is_it)
-    }
-
     /// A bundle was commanded and did not obey: it is read back, and found.
     fn find_stuck(&mut self, fault: usize) {
         if self.healings[fault].felt.is_none() {
@@ -517,13 +276,10 @@ impl Story<'_> {
             self.at(detected, Act::Detect(fault));
         }
     }
+}
 
-    /// A bundle obeys again: it takes the path that the plan has for it now.
-    fn free_stuck(&mut self, fault: usize) {
-        for target in self.strikes[fault].targets.clone() {
-            if let Target::Part(Part::Bundle(bundle)) = target {
-                self.hold(bundle, Some(self.layout.path(bundle)));
-            }
-        }
-    }
+/// Holds a layout against the independent checker.
+fn prove(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Result<(), ScenarioError> {
+    let document = to_document(fabric, faults, Seed(0), layout);
+    check(fabric, faults, &document).map(|_| ()).map_err(ScenarioError::Unsound)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_fabric::fault::Part;
 use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::Path;
 use lightloom_planner::khop::RingGroup;
@@ -62,6 +63,13 @@ impl Story<'_> {
         self.light.held.get(&bundle).copied().unwrap_or_else(|| Some(self.layout.path(bundle)))
     }
 
+    /// Lets a bundle hold a path in hardware, or none.
+    pub(super) fn hold(&mut self, bundle: BundleId, path: Option<Path>) {
+        self.light.held.insert(bundle, path);
+        let links = self.links_of(Target::Part(Part::Bundle(bundle)));
+        self.refresh(&links);
+    }
+
     /// Whether a link carries packets.
     pub(super) fn passes(&self, link: LinkId) -> bool {
         let selected = match self.installed.carrier(link) {
@@ -103,7 +111,7 @@ impl Story<'_> {
 
     /// Whether every link of a group's ring carries light.
     pub(super) fn is_ready(&self, group: &RingGroup) -> bool {
-        self.control.is_calm() || self.ring_links(group).is_some()
+        self.broken.is_calm() || self.ring_links(group).is_some()
     }
 
     /// The links of a group's ring, one direction; nothing while one of them is dark.

@@ -118,7 +118,7 @@ impl Story<'_> {
     /// else to the fault replanned for.
     fn blame(&mut self, fault: Option<usize>, lane: usize, is_lost: bool) {
         let hit = (0..self.healings.len()).filter(|fault| {
-            self.control.active[*fault] && self.healings[*fault].lanes.contains(&lane)
+            self.broken.active[*fault] && self.healings[*fault].lanes.contains(&lane)
         });
         let mut to_blame: Vec<usize> = hit.collect();
         let disobeyed = fault.filter(|fault| self.is_stuck_in(*fault, lane));

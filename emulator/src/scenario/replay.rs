@@ -1,0 +1,104 @@
+//! Days of a fault trace in a run: which nodes it has out, from when to when.
+
+use std::sync::Arc;
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::id::NodeId;
+use lightloom_fabric::seed::Seed;
+use lightloom_fabric::trace::{FaultTrace, Health, NodesError, TraceTime};
+use lightloom_fabric::units::{Picoseconds, SimTime};
+
+use super::{Effect, Scenario, ScenarioError, Strike, Target};
+
+/// One moment of a fault trace: the nodes it has out are broken from the start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceDay {
+    /// The trace.
+    pub trace: Arc<FaultTrace>,
+    /// The day, counted from its start.
+    pub day: f64,
+}
+
+impl TraceDay {
+    /// The nodes of `fabric` that the trace has out at that moment.
+    pub(super) fn nodes_out(&self, fabric: &Fabric, seed: Seed) -> Result<Vec<NodeId>, NodesError> {
+        let per_node = u32::from(fabric.hbd.gpus_per_node());
+        let timeline = self.trace.on_nodes(fabric.hbd.nodes(), per_node, seed, 0)?;
+        Ok(timeline.faulty_at(TraceTime::from_days(self.day)))
+    }
+}
+
+/// Some days of a fault trace, in compressed time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replay {
+    /// The trace.
+    pub trace: Arc<FaultTrace>,
+    /// The first day; what is broken then is broken from the start.
+    pub from_day: f64,
+    /// Where it ends.
+    pub to_day: f64,
+    /// Simulated time of one day.
+    pub day_takes: Picoseconds,
+}
+
+/// A node that a replayed trace has out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    pub(crate) node: NodeId,
+    pub(crate) at: SimTime,
+    pub(crate) repaired_at: Option<SimTime>,
+    /// It was out already on the first day.
+    pub(crate) from_start: bool,
+}
+
+impl Outage {
+    /// The fault of these parts, which are those of the node.
+    pub(crate) fn of<T>(self, targets: Vec<T>) -> Strike<T> {
+        let Self { at, repaired_at, from_start, .. } = self;
+        Strike { targets, effect: Effect::Down, at, repaired_at, from_start }
+    }
+}
+
+impl Replay {
+    /// Every outage between the two days, in compressed time, on so many nodes of so many GPUs.
+    pub(crate) fn outages(
+        &self,
+        nodes: u32,
+        gpus_per_node: u32,
+        seed: Seed,
+    ) -> Result<Vec<Outage>, NodesError> {
+        let timeline = self.trace.on_nodes(nodes, gpus_per_node, seed, 0)?;
+        let (from, to) = (TraceTime::from_days(self.from_day), TraceTime::from_days(self.to_day));
+        let when = |at: TraceTime| {
+            let days = at.ms_since(from) as f64 / 86_400_000.0;
+            SimTime((days * self.day_takes.get() as f64) as u64)
+        };
+        let out = |node, at, from_start| Outage { node, at, repaired_at: None, from_start };
+        let broken = timeline.faulty_at(from).into_iter();
+        let mut outages: Vec<Outage> = broken.map(|node| out(node, SimTime::START, true)).collect();
+        let inside = timeline.changes().iter().filter(|change| change.at > from && change.at < to);
+        for change in inside {
+            let at = when(change.at);
+            match change.health {
+                Health::Faulty => outages.push(out(change.node, at, false)),
+                Health::Healthy => {
+                    let open = outages.iter_mut().rev().find(|outage| outage.node == change.node);
+                    open.expect("what comes back has gone").repaired_at = Some(at);
+                }
+            }
+        }
+        Ok(outages)
+    }
+
+    pub(super) fn strikes(
+        &self,
+        fabric: &Fabric,
+        scenario: &Scenario,
+    ) -> Result<Vec<Strike>, ScenarioError> {
+        let per_node = u32::from(fabric.hbd.gpus_per_node());
+        let outages = self.outages(fabric.hbd.nodes(), per_node, scenario.seed)?;
+        let strike = |outage: Outage| outage.of(vec![Target::Part(Part::Node(outage.node))]);
+        Ok(outages.into_iter().map(strike).collect())
+    }
+}
