@@ -4,6 +4,8 @@
 //! from demand matrices. A verdict says whether the *shape* of a claim comes out, and the note what
 //! was assumed to get there. RFabric's own evaluation is a simulation too.
 
+mod performance_per_cost;
+
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
 };
@@ -12,7 +14,6 @@ use lightloom_fabric::seed::Seed;
 use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds};
 use serde::Serialize;
 
-use super::baselines::{BASELINES, Baseline, OcsPrice, Parts};
 use super::demand::Demand;
 use super::one_hop::{self, Effort};
 use super::phases::{Phase, best_static, candidates, evaluators, schedule};
@@ -20,8 +21,9 @@ use super::topology::Topology;
 use super::workload::card::ModelCard;
 use super::workload::rl_step::{RlStep, Slack};
 use super::workload::shapes;
-use crate::architecture::NicRate;
 use crate::cost::PriceList;
+
+pub use performance_per_cost::{Comparison, sensitivity};
 
 /// Where the range of a claim comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -60,72 +62,6 @@ impl RfabricClaim {
     }
 }
 
-/// Performance per cost of the planned fabric against a baseline.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
-    /// The baseline.
-    pub baseline: &'static str,
-    /// Rate of the network cards, which decides the prices.
-    pub nic_gbps: u32,
-    /// How many times the core is oversubscribed.
-    pub core_oversubscription: f64,
-    /// Which of the price file's figures a port of an optical switch costs; the rest is at its mean.
-    pub ocs_price: OcsPrice,
-    /// Share of a step that the 1:1 fat-tree would spend communicating.
-    pub communication_share: f64,
-    /// Baseline step time ÷ ours.
-    pub speedup: f64,
-    /// Baseline network cost ÷ ours.
-    pub cost_ratio: f64,
-    /// Their product.
-    pub performance_per_cost: f64,
-}
-
-/// Performance per cost over baselines, price lists, core sizes and shares of communication: a table,
-/// since no single number is honest. None where the price file lacks a part.
-#[must_use]
-pub fn sensitivity(
-    fabric: &ReconfigurableFatTree,
-    phases: &[Phase],
-    prices: &PriceList,
-) -> Option<Vec<Comparison>> {
-    let effort = Effort::default();
-    let mut rows = Vec::new();
-    for core_oversubscription in [2.0, 4.0, 8.0] {
-        let mut spec = fabric.spec().clone();
-        spec.electrical.oversubscription = core_oversubscription;
-        let fabric = ReconfigurableFatTree::new(spec).ok()?;
-        let ours = schedule(&fabric, phases, &candidates(&fabric, phases, effort)).seconds;
-        let full = Baseline::FatTree { oversubscription: 1 };
-        let full = full.step_seconds(&fabric, phases, effort);
-        for (name, baseline) in BASELINES {
-            let theirs = baseline.step_seconds(&fabric, phases, effort);
-            for (nic, ocs_price) in NicRate::ALL
-                .into_iter()
-                .flat_map(|nic| OcsPrice::ALL.map(|ocs_price| (nic, ocs_price)))
-            {
-                let cost_ratio = baseline.parts(&fabric).dollars(prices, nic, ocs_price)?
-                    / Parts::of(&fabric).dollars(prices, nic, ocs_price)?;
-                for communication_share in [1.0, 0.5, 0.2] {
-                    let compute = full / communication_share - full;
-                    let speedup = (theirs + compute) / (ours + compute);
-                    rows.push(Comparison {
-                        baseline: name,
-                        nic_gbps: nic.gbps(),
-                        core_oversubscription,
-                        ocs_price,
-                        communication_share,
-                        speedup,
-                        cost_ratio,
-                        performance_per_cost: speedup * cost_ratio,
-                    });
-                }
-            }
-        }
-    }
-    Some(rows)
-}
-
 /// The acceptance list, computed on `base` (its ports and core; timing and demands are those of each
 /// claim) and, for performance per cost, on `phases`.
 #[must_use]
@@ -154,7 +90,7 @@ pub fn rfabric(
     claims.extend(mixture_step_claim(base));
     claims.push(slow_link_claim(base, phases));
     claims.extend(actina_claims(base.spec()));
-    claims.extend(performance_per_cost_claims(base, phases, prices));
+    claims.extend(performance_per_cost::claims(base, phases, prices));
     claims
 }
 
@@ -444,73 +380,4 @@ fn actina_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
             }
         })
         .collect()
-}
-
-fn performance_per_cost_claims(
-    base: &ReconfigurableFatTree,
-    phases: &[Phase],
-    prices: &PriceList,
-) -> Vec<RfabricClaim> {
-    let Some(table) = sensitivity(base, phases, prices) else { return Vec::new() };
-    let wanted = [
-        (
-            "3-tier fat-tree 1:1",
-            "fat-tree",
-            "nothing can be much faster than a tree that blocks nothing, so price alone counts",
-        ),
-        (
-            "3-tier fat-tree 3:1",
-            "oversubscribed fat-tree",
-            "the tree is cheaper and slower, so the share of communication decides",
-        ),
-        (
-            "2-tier rail-optimised",
-            "rail-optimised",
-            "two tiers block nothing and have as many ports as ours; the abstract claims only fat-trees",
-        ),
-        (
-            "one-shot topology",
-            "TopoOpt-like",
-            "the same parts, so only time counts; the abstract claims only fat-trees",
-        ),
-    ];
-    let at_400g = |row: &&Comparison| row.nic_gbps == 400;
-    let mut claims = Vec::new();
-    for (baseline, name, why) in wanted {
-        for communication_share in [1.0, 0.5] {
-            let row = table.iter().find(|row| {
-                row.baseline == baseline
-                    && at_400g(row)
-                    && row.ocs_price == OcsPrice::Mean
-                    && (row.core_oversubscription - 4.0).abs() < 1e-9
-                    && (row.communication_share - communication_share).abs() < 1e-9
-            });
-            let Some(row) = row else { continue };
-            let alike = table.iter().filter(at_400g).filter(|other| {
-                other.baseline == baseline
-                    && (other.communication_share - communication_share).abs() < 1e-9
-            });
-            let (least, most) = alike.fold((f64::MAX, 0.0_f64), |(least, most), other| {
-                let ours = other.performance_per_cost;
-                (least.min(ours), most.max(ours))
-            });
-            claims.push(RfabricClaim {
-                claim: format!(
-                    "RFabric: performance per cost against {name}, {:.0} % communication",
-                    100.0 * communication_share
-                ),
-                source: Source::Read,
-                low: 2.2,
-                high: Some(3.1),
-                ours: row.performance_per_cost,
-                note: format!(
-                    "speed {:.2}×, cost {:.2}× at 400G, MixNet's prices, a 4:1 core; over our prices of optical \
-                     ports and cores of 2:1 to 8:1 it is {least:.2} to {most:.2}; {why}; RFabric's prices and \
-                     port counts were not available",
-                    row.speedup, row.cost_ratio
-                ),
-            });
-        }
-    }
-    claims
 }

@@ -1,0 +1,156 @@
+//! Performance per cost against other fabrics: the whole table, and RFabric's claims out of it.
+
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use serde::Serialize;
+
+use super::{RfabricClaim, Source};
+use crate::architecture::NicRate;
+use crate::cost::PriceList;
+use crate::rfabric::baselines::{BASELINES, Baseline, OcsPrice, Parts};
+use crate::rfabric::one_hop::Effort;
+use crate::rfabric::phases::{Phase, candidates, schedule};
+
+/// Performance per cost of the planned fabric against a baseline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The baseline.
+    pub baseline: &'static str,
+    /// Rate of the network cards, which decides the prices.
+    pub nic_gbps: u32,
+    /// How many times the core is oversubscribed.
+    pub core_oversubscription: f64,
+    /// Which of the price file's figures a port of an optical switch costs; the rest is at its mean.
+    pub ocs_price: OcsPrice,
+    /// Share of a step that the 1:1 fat-tree would spend communicating.
+    pub communication_share: f64,
+    /// Baseline step time ÷ ours.
+    pub speedup: f64,
+    /// Baseline network cost ÷ ours.
+    pub cost_ratio: f64,
+    /// Their product.
+    pub performance_per_cost: f64,
+}
+
+/// Performance per cost over baselines, price lists, core sizes and shares of communication: a table,
+/// since no single number is honest. None where the price file lacks a part.
+#[must_use]
+pub fn sensitivity(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    prices: &PriceList,
+) -> Option<Vec<Comparison>> {
+    let effort = Effort::default();
+    let mut rows = Vec::new();
+    for core_oversubscription in [2.0, 4.0, 8.0] {
+        let mut spec = fabric.spec().clone();
+        spec.electrical.oversubscription = core_oversubscription;
+        let fabric = ReconfigurableFatTree::new(spec).ok()?;
+        let ours = schedule(&fabric, phases, &candidates(&fabric, phases, effort)).seconds;
+        let full = Baseline::FatTree { oversubscription: 1 };
+        let full = full.step_seconds(&fabric, phases, effort);
+        for (name, baseline) in BASELINES {
+            let theirs = baseline.step_seconds(&fabric, phases, effort);
+            for (nic, ocs_price) in NicRate::ALL
+                .into_iter()
+                .flat_map(|nic| OcsPrice::ALL.map(|ocs_price| (nic, ocs_price)))
+            {
+                let cost_ratio = baseline.parts(&fabric).dollars(prices, nic, ocs_price)?
+                    / Parts::of(&fabric).dollars(prices, nic, ocs_price)?;
+                for communication_share in [1.0, 0.5, 0.2] {
+                    let compute = full / communication_share - full;
+                    let speedup = (theirs + compute) / (ours + compute);
+                    rows.push(Comparison {
+                        baseline: name,
+                        nic_gbps: nic.gbps(),
+                        core_oversubscription,
+                        ocs_price,
+                        communication_share,
+                        speedup,
+                        cost_ratio,
+                        performance_per_cost: speedup * cost_ratio,
+                    });
+                }
+            }
+        }
+    }
+    Some(rows)
+}
+
+/// RFabric's claims against four baselines at 400G, with the price file's mean figures and a 4:1 core.
+pub(super) fn claims(
+    base: &ReconfigurableFatTree,
+    phases: &[Phase],
+    prices: &PriceList,
+) -> Vec<RfabricClaim> {
+    let Some(table) = sensitivity(base, phases, prices) else { return Vec::new() };
+    let pairs = WANTED.iter().flat_map(|wanted| [1.0, 0.5].map(|share| (wanted, share)));
+    pairs.filter_map(|(wanted, share)| claim(&table, wanted, share)).collect()
+}
+
+/// A baseline of a claim.
+struct Wanted {
+    /// Its name in [`BASELINES`].
+    baseline: &'static str,
+    /// What RFabric calls it.
+    name: &'static str,
+    /// What decides the figure.
+    why: &'static str,
+}
+
+const WANTED: [Wanted; 4] = [
+    Wanted {
+        baseline: "3-tier fat-tree 1:1",
+        name: "fat-tree",
+        why: "nothing can be much faster than a tree that blocks nothing, so price alone counts",
+    },
+    Wanted {
+        baseline: "3-tier fat-tree 3:1",
+        name: "oversubscribed fat-tree",
+        why: "the tree is cheaper and slower, so the share of communication decides",
+    },
+    Wanted {
+        baseline: "2-tier rail-optimised",
+        name: "rail-optimised",
+        why: "two tiers block nothing and have as many ports as ours; the abstract claims only fat-trees",
+    },
+    Wanted {
+        baseline: "one-shot topology",
+        name: "TopoOpt-like",
+        why: "the same parts, so only time counts; the abstract claims only fat-trees",
+    },
+];
+
+/// The claim against one baseline, where a step spends `communication_share` of its time communicating.
+fn claim(table: &[Comparison], wanted: &Wanted, communication_share: f64) -> Option<RfabricClaim> {
+    let Wanted { baseline, name, why } = wanted;
+    let alike = || {
+        table.iter().filter(|row| {
+            row.baseline == *baseline
+                && row.nic_gbps == 400
+                && (row.communication_share - communication_share).abs() < 1e-9
+        })
+    };
+    let row = alike().find(|row| {
+        row.ocs_price == OcsPrice::Mean && (row.core_oversubscription - 4.0).abs() < 1e-9
+    })?;
+    let (least, most) = alike().fold((f64::MAX, 0.0_f64), |(least, most), other| {
+        let ours = other.performance_per_cost;
+        (least.min(ours), most.max(ours))
+    });
+    Some(RfabricClaim {
+        claim: format!(
+            "RFabric: performance per cost against {name}, {:.0} % communication",
+            100.0 * communication_share
+        ),
+        source: Source::Read,
+        low: 2.2,
+        high: Some(3.1),
+        ours: row.performance_per_cost,
+        note: format!(
+            "speed {:.2}×, cost {:.2}× at 400G, MixNet's prices, a 4:1 core; over our prices of optical \
+             ports and cores of 2:1 to 8:1 it is {least:.2} to {most:.2}; {why}; RFabric's prices and \
+             port counts were not available",
+            row.speedup, row.cost_ratio
+        ),
+    })
+}
