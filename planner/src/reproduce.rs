@@ -9,6 +9,6 @@ mod mixnet;
 mod rfabric;
 
 pub use claims::{Claim, Label, Published, Unit, Verdict};
-pub use infinitehbd::{Inputs, StudyError, infinitehbd};
+pub use infinitehbd::{Inputs, MEAN_WASTE_PERCENT, MEAN_WASTE_TP, StudyError, infinitehbd};
 pub use mixnet::mixnet;
 pub use rfabric::rfabric;

@@ -14,6 +14,7 @@ use lightloom_planner::architecture::{Architecture, Cluster, parse};
 use lightloom_planner::compare::{
     FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study, compare,
 };
+use lightloom_planner::reproduce::{MEAN_WASTE_PERCENT, MEAN_WASTE_TP};
 
 const PUBLIC_TRACE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/fault_trace.json");
@@ -70,30 +71,16 @@ fn mean_waste_on_the_trace_is_the_recalled_one() {
 }
 
 /// The table of our own reproduction, made by another program with other random draws: mean waste
-/// in %, at TP 8, 16, 32, 64. Both are means of 40 samples, so they may differ by a few standard
+/// in %, by TP size. Both are means of 40 samples, so they may differ by a few standard
 /// errors of such a mean, plus the rounding of the table.
 #[test]
 fn the_whole_table_of_means_is_reproduced() {
     let Some(source) = public_trace() else { return };
     let samples = source.samples(R4, 40, Seed(2)).unwrap();
-    let table: [(&str, [f64; 4]); 11] = [
-        ("big-switch", [0.069, 0.209, 0.518, 1.332]),
-        ("khop:3", [0.069, 0.209, 0.518, 1.332]),
-        ("khop:2", [0.071, 0.215, 0.532, 1.361]),
-        ("khop:2:line", [0.080, 0.241, 0.598, 1.498]),
-        ("khop:1", [0.58, 1.74, 3.94, 8.25]),
-        ("nvl:36", [10.08, 10.23, 10.54, f64::NAN]),
-        ("nvl:72", [0.90, 9.99, 10.06, 10.20]),
-        ("nvl:576", [0.31, 1.03, 2.77, 6.66]),
-        ("tpuv4", [1.16, 3.43, 7.70, 15.45]),
-        ("sip-ring", [1.16, 3.43, 7.70, 15.45]),
-        ("tpuv4:strict", [15.45, 15.45, 15.45, 15.45]),
-    ];
-    let names = table.map(|(name, _)| name);
-    let rows = rows(R4, &names, &[8, 16, 32, 64], &samples);
-    for (name, means) in table {
-        for (tp, mean) in [8, 16, 32, 64].into_iter().zip(means).filter(|(_, mean)| !mean.is_nan())
-        {
+    let names = MEAN_WASTE_PERCENT.map(|(name, _)| name);
+    let rows = rows(R4, &names, &MEAN_WASTE_TP, &samples);
+    for (name, means) in MEAN_WASTE_PERCENT {
+        for (tp, mean) in MEAN_WASTE_TP.into_iter().zip(means).filter(|(_, mean)| !mean.is_nan()) {
             let row = figures(&rows, name, tp);
             let standard_error = 100.0 * row.waste_stddev / 40_f64.sqrt();
             let rounding = if mean.to_string().len() > 4 { 0.000_5 } else { 0.005 };

@@ -82,9 +82,9 @@ impl Waste {
         let source = FaultSource::Trace(trace.clone());
         let r4 = source.samples(R4, inputs.samples, inputs.seed)?;
         let r8 = source.samples(R8, inputs.samples, inputs.seed)?;
-        let names = TABLE.map(|(name, _)| name);
+        let names = MEAN_WASTE_PERCENT.map(|(name, _)| name);
         let rows_r8 = rows(R8, &TABLE_R8.map(|(name, _)| name), &[32], &r8, &[]);
-        let rows = rows(R4, &names, &TABLE_TP, &r4, &[2_560, 2_752]);
+        let rows = rows(R4, &names, &MEAN_WASTE_TP, &r4, &[2_560, 2_752]);
         let (faults_r4, faults_r8) = (NodeFaultRatio::of(&r4), NodeFaultRatio::of(&r8));
         Ok(Self { rows, rows_r8, faults_r4, faults_r8 })
     }
@@ -302,10 +302,11 @@ fn mean_waste(waste: Option<&Waste>) -> Section {
     section
 }
 
-const TABLE_TP: [u32; 4] = [8, 16, 32, 64];
-/// Mean waste in percent by design and TP size, from 40 random draws by another program; NaN where
-/// the design never holds such a group.
-const TABLE: [(&str, [f64; 4]); 11] = [
+/// TP sizes of [`MEAN_WASTE_PERCENT`].
+pub const MEAN_WASTE_TP: [u32; 4] = [8, 16, 32, 64];
+/// Mean waste on the public trace in percent, by design and TP size: nodes of four GPUs, 40 random draws by
+/// another program; NaN where the design never holds such a group.
+pub const MEAN_WASTE_PERCENT: [(&str, [f64; 4]); 11] = [
     ("big-switch", [0.069, 0.209, 0.518, 1.332]),
     ("khop:3", [0.069, 0.209, 0.518, 1.332]),
     ("khop:2", [0.071, 0.215, 0.532, 1.361]),
@@ -334,8 +335,9 @@ fn waste_table(waste: Option<&Waste>) -> Section {
     let mut section =
         Section::new("Mean waste on the trace, all designs and TP sizes", Label::Derived);
     let Some(waste) = waste else { return section };
-    for (arch, means) in TABLE {
-        for (tp, percent) in TABLE_TP.into_iter().zip(means).filter(|(_, mean)| !mean.is_nan()) {
+    for (arch, means) in MEAN_WASTE_PERCENT {
+        for (tp, percent) in MEAN_WASTE_TP.into_iter().zip(means).filter(|(_, mean)| !mean.is_nan())
+        {
             let row = waste.figures(arch, tp);
             let published = drawn(percent, row);
             section.add(format!("{arch} at TP-{tp}"), Unit::Ratio, published, row.waste_mean);

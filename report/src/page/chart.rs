@@ -27,6 +27,12 @@ pub(super) struct Curve {
     pub(super) hover: String,
 }
 
+/// How far curves reach: the largest x and the largest y, zero without a point.
+pub(super) fn reach(curves: &[Curve]) -> (f64, f64) {
+    let points = curves.iter().flat_map(|curve| &curve.points);
+    points.fold((0.0, 0.0), |(right, most), &(x, y)| (right.max(x), most.max(y)))
+}
+
 /// An axis.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {

@@ -2,7 +2,7 @@
 
 use lightloom_planner::cost::{CostFigures, CostOutcome, CostRow, Sensitivity};
 
-use super::super::chart::{Axis, Bar, Bars, Curve, Plot};
+use super::super::chart::{Axis, Bar, Bars, Curve, Plot, reach};
 use super::super::compose::Used;
 use super::super::document::{Block, Cell, Figure, Report, Section, Table};
 use super::super::quantity::{Quantity, Unit, fixed};
@@ -186,8 +186,7 @@ fn aggregate(cost: &Cost, own: Option<&str>, names: &[String]) -> Option<Block> 
         return None;
     }
     curves.sort_by_key(|curve| std::cmp::Reverse(curve.ink));
-    let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, y)| *y).fold(0.0, f64::max);
-    let right = curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x).fold(0.0, f64::max);
+    let (right, most) = reach(&curves);
     let plot = Plot {
         x: Axis {
             range: 0.0..right.max(1e-3),

@@ -2,7 +2,7 @@
 
 use lightloom_planner::compare::{Figures, Row, RowOutcome, share_of_time_above};
 
-use super::super::chart::{Axis, Curve, Plot, steps};
+use super::super::chart::{Axis, Curve, Plot, reach, steps};
 use super::super::compose::{Used, headline};
 use super::super::document::{Block, Cell, Figure, Report, Section, Table};
 use super::super::quantity::{Quantity, Unit, fixed};
@@ -154,7 +154,7 @@ fn over_time(comparison: &Comparison) -> Block {
         comparison.histories.iter().map(|history| curve_over_time(comparison, history)).collect();
     // The fabric's own design is drawn last: on top.
     curves.sort_by_key(|curve| std::cmp::Reverse((curve.ink != 9, curve.ink)));
-    let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, y)| *y).fold(0.0, f64::max);
+    let (_, most) = reach(&curves);
     let changes =
         comparison.histories.first().map_or(0, |history| history.moments.len().saturating_sub(1));
     let plot = Plot {
@@ -200,7 +200,7 @@ fn near_bound(comparison: &Comparison) -> Option<Block> {
     let of = |arch: &str| comparison.histories.iter().find(|history| history.arch == arch);
     let (ours, bound) = (of(own)?, of(BOUND)?);
     let curves = vec![curve_over_time(comparison, ours), curve_over_time(comparison, bound)];
-    let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, y)| *y).fold(0.0, f64::max);
+    let (_, most) = reach(&curves);
     let above = share_of_time_above(&ours.moments, &bound.moments, comparison.window);
     let plot = Plot {
         x: Axis { range: 0.0..comparison.window.as_days(), title: "day", show: day },
@@ -340,8 +340,7 @@ fn against_ratio(comparison: &Comparison) -> Block {
         })
         .collect();
     curves.sort_by_key(|curve| std::cmp::Reverse((curve.ink != 9, curve.ink)));
-    let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, y)| *y).fold(0.0, f64::max);
-    let right = curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x).fold(0.0, f64::max);
+    let (right, most) = reach(&curves);
     let plot = Plot {
         x: Axis {
             range: 0.0..right.max(1e-3),
