@@ -10,6 +10,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use daemon_rig::ring::{NODES, daemon, daemon_that, faults, node_in_use, plan_around, ring};
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_daemon::change::Mode;
 use lightloom_daemon::controller::{Answer, Apply, Request, Rollback};
@@ -21,51 +22,6 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::id::NodeId;
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::seed::Seed;
-
-const NODES: u32 = 16;
-
-/// A ring whose fibres carry light only where both ends look at each other.
-fn ring(links: &Path) -> Modules {
-    let names = format!("n{{0..{}}}/b{{0..1}}", NODES - 1);
-    let list =
-        format!("fabric: ring.yaml\ntransceivers:\n  - {{names: \"{names}\", powered_for: 2s}}\n");
-    Modules::of_list(&list, links).0
-}
-
-/// A daemon that bypasses what breaks, on that ring, with a plan applied.
-async fn daemon(folder: &Path) -> Rig {
-    daemon_that("bypass", folder).await
-}
-
-/// One that does this about what breaks.
-async fn daemon_that(on_fault: &str, folder: &Path) -> Rig {
-    let links = folder.join("links");
-    let file = format!(
-        "policies: {{on_fault: {on_fault}, heartbeat: 20s, poll_every: 200ms}}\nmodules:\n\
-         - {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\", limits: {{reply_within: 300ms}}}}\n",
-        NODES - 1,
-        links.display()
-    );
-    let mut rig = Rig::of_devices(&file, folder, Some(installed(NODES))).await;
-    rig.adopt_all().await;
-    rig.apply_plan(&first_plan(&installed(NODES))).await;
-    rig
-}
-
-/// The plan of the ring around these parts.
-fn plan_around(parts: &[Part]) -> Plan {
-    let installed = installed(NODES);
-    bypass::next_plan(&installed, &first_plan(&installed), parts, &[]).unwrap()
-}
-
-fn faults(runtime: &Runtime) -> Vec<Part> {
-    runtime.plan.as_ref().map(|plan| plan.faults.clone()).unwrap_or_default()
-}
-
-/// A node of a ring that the plan uses.
-fn node_in_use() -> u32 {
-    first_plan(&installed(NODES)).circuits[1].a.bundle.node.0
-}
 
 #[test]
 fn a_node_without_power_is_bypassed_without_being_told() {
@@ -448,46 +404,6 @@ fn applying_again_never_takes_for_broken_what_was_repaired_since() {
         rig.apply_plan(&again).await;
         let status = rig.look(view::status).await;
         assert_eq!((status.circuits.len(), status.applied, status.broken.len()), (all, None, 0));
-    });
-}
-
-/// Somebody tells what broke while a neighbour is dead that nobody has found yet.
-#[test]
-fn what_was_told_is_kept_when_its_bypass_cannot_be_made_yet() {
-    let folder = tempfile::tempdir().unwrap();
-    let modules = ring(&folder.path().join("links"));
-    on_a_runtime(async {
-        let mut rig = daemon_that("report", folder.path()).await;
-        // A node that the bypass of another has to move.
-        let first = first_plan(&installed(NODES));
-        let told = Part::Node(NodeId(node_in_use()));
-        let next = plan_around(&[told]);
-        let moves = |node: u32| {
-            let paths = |plan: &Plan| -> Vec<_> {
-                let of_node = plan.transceivers.iter().filter(|t| t.bundle.node == NodeId(node));
-                of_node.map(|t| (t.bundle, t.path)).collect()
-            };
-            node != node_in_use() && paths(&next).len() == 2 && paths(&first) != paths(&next)
-        };
-        let dead = (0..NODES).find(|node| moves(*node)).unwrap();
-        modules.fault(&format!("n{dead} dead"));
-        let answer = rig.fault(&[told], &[]).await;
-        let Answer::Accepted { txn } = answer else { panic!("{answer:?}") };
-        let over = move |runtime: &Runtime| {
-            let mut history = runtime.controller.ledger().history.iter();
-            history.find(|past| past.txn == txn).cloned()
-        };
-        let past = rig.find("its end", over).await;
-        assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.parts);
-        let status = rig.look(view::status).await;
-        let kept = status.broken_parts.iter().find(|broken| broken.part == told.to_string());
-        assert!(kept.is_some_and(|kept| !kept.bypassed), "{:?}", status.broken_parts);
-        // Who tells of the other one, too, need not tell of the first again.
-        let answer = rig.fault(&[Part::Node(NodeId(dead))], &[]).await;
-        rig.committed(&answer).await;
-        assert_eq!(rig.look(faults).await.len(), 2);
-        let status = rig.look(view::status).await;
-        assert!(status.broken_parts.iter().all(|broken| broken.bypassed));
     });
 }
 

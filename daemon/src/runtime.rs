@@ -32,7 +32,7 @@ use crate::controller::{
 use crate::file_storage::FileStorage;
 use crate::journal::{Damage, Journal};
 use crate::metrics::Metrics;
-use crate::record::{Asked, Broken, Cause, Record, TxnResult};
+use crate::record::{Asked, Broken, Record, TxnResult};
 use crate::state::{DeviceName, Micros, Op, Txn};
 use crate::tend::{FromDevice, NoPreview, ToDevice};
 
@@ -100,7 +100,8 @@ pub struct Runtime {
     pub plan: Option<Plan>,
     /// The plan that somebody applied last, where it is another and is known.
     pub applied: Option<Plan>,
-    /// What a person told to be broken and the plan does not go around yet.
+    /// What a person told to be broken and no change in the journal keeps: the plan does not go around it yet,
+    /// or went around it before.
     told: BTreeMap<String, Broken>,
     /// As it stands in its file.
     told_written: BTreeMap<String, Broken>,
@@ -188,8 +189,9 @@ impl Runtime {
             changes: parts.changes,
         };
         runtime.plan = runtime.load_plan(&runtime.controller.ledger().plan_sha256);
-        runtime.told = runtime.load_told();
-        runtime.told_written = runtime.told.clone();
+        runtime.told_written = runtime.load_told();
+        runtime.told = runtime.told_written.clone();
+        runtime.told_and_on_its_way();
         runtime.applied = runtime.load_applied();
         runtime.lead_back();
         runtime.perform(parts.first);
@@ -276,17 +278,24 @@ impl Runtime {
             Call::Ask { asked, request, plan, answer } => self.ask(asked, request, plan, answer),
             Call::Fault { asked, broken, repaired, answer } => {
                 self.event_at = Some(Instant::now());
+                let (broken, repaired) = self.as_planned(&broken, &repaired);
+                let (actor, request) = (asked.actor.clone(), asked.request.clone());
                 let result = self.bypass(asked, &broken, &repaired);
+                if !matches!(result, Err(Answer::Refused { .. })) {
+                    self.keep_told(&actor, &broken);
+                }
                 match result {
                     Ok((asked, apply, plan)) => {
-                        self.keep_told(&asked, &broken, &repaired);
                         self.ask(asked, Request::Apply(apply), Some(Box::new(plan)), answer);
-                        self.write_told();
+                        self.take_back_told(&request, &repaired);
                     }
                     Err(reply) => {
+                        // What is known already may be told by a person only now.
+                        self.lead_back();
                         let _ = answer.send(reply);
                     }
                 }
+                self.write_told();
             }
             Call::Preview(device, ops, answer) => {
                 let _ = match self.devices.get(&device) {
@@ -515,8 +524,7 @@ impl Runtime {
         let other = || self.plan.as_ref().is_none_or(|plan| bypass::sha256_of(plan) != sha);
         if result == TxnResult::Committed || (result == TxnResult::Partial && other()) {
             self.plan = self.plans.remove(&sha).or_else(|| self.load_plan(&sha));
-            let cause = self.controller.ledger().history.back().map(|past| past.cause.clone());
-            self.forget_told(&cause.unwrap_or(Cause::Apply));
+            self.forget_told();
             self.applied = self.load_applied();
             self.plans.clear();
         }

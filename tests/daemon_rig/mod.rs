@@ -8,6 +8,8 @@
     reason = "each test uses some of it"
 )]
 
+pub(crate) mod ring;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use lightloom_daemon::controller::{Answer, Apply, Request};
 use lightloom_daemon::ledger::Past;
 use lightloom_daemon::record::{Asked, TxnResult};
 use lightloom_daemon::runtime::{Call, Runtime};
-use lightloom_daemon::state::DeviceName;
+use lightloom_daemon::state::{DeviceName, Micros};
 use lightloom_daemon::{api::Shared, bypass, config, desired, start};
 use lightloom_emulator::device;
 use lightloom_emulator::device::serve::{Options, Server};
@@ -241,9 +243,19 @@ impl Rig {
     }
 
     pub(crate) async fn apply_plan(&mut self, plan: &Plan) {
+        self.apply_plan_until(plan, None).await;
+    }
+
+    /// A plan that is undone unless it is confirmed within this time.
+    pub(crate) async fn apply_plan_within(&mut self, plan: &Plan, within: Duration) {
+        let micros = u64::try_from(within.as_micros()).unwrap();
+        self.apply_plan_until(plan, Some(Micros(micros))).await;
+    }
+
+    async fn apply_plan_until(&mut self, plan: &Plan, confirm_within: Option<Micros>) {
         let target = desired::paths(plan, &self.config).unwrap();
         let plan_sha256 = bypass::sha256_of(plan);
-        let apply = Apply { target, plan_sha256, ..Apply::default() };
+        let apply = Apply { target, plan_sha256, confirm_within, ..Apply::default() };
         let answer = self.ask(Request::Apply(apply), Some(plan.clone())).await;
         self.committed(&answer).await;
     }

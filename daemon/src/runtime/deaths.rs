@@ -7,6 +7,7 @@ use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::Port;
 use tokio::sync::oneshot;
 
+use super::faults::CROSSED;
 use super::{Call, Runtime};
 use crate::bypass;
 use crate::config::{OnFault, micros};
@@ -49,7 +50,7 @@ impl Runtime {
                     let path = u8::try_from(position.0).unwrap_or(u8::MAX);
                     let far = match &fibre.far_lit_by {
                         None => format!("{far} looks into the fibre"),
-                        Some(other) => format!("{far} is lit by {other}: crossed cables?"),
+                        Some(other) => format!("{far} is lit by {other}: {CROSSED}"),
                     };
                     let why = format!("{near} sees {dbm:.1} dBm, and {far}");
                     broken.insert(Part::Fibre(Port { bundle, path }), why);

@@ -1,7 +1,8 @@
 //! Which plan is on the devices, what is known to be broken, and the bypass around it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::{Error, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
@@ -9,10 +10,14 @@ use lightloom_fabric::plan::Plan;
 use super::Runtime;
 use crate::bypass;
 use crate::change::Mode;
-use crate::controller::{Answer, Apply};
+use crate::controller::{Answer, Apply, Crossed, end_name};
 use crate::desired;
+use crate::inventory::FibreEnd;
 use crate::record::{Asked, Broken, Cause};
-use crate::state::{DeviceName, Fabric};
+use crate::state::{DeviceName, Fabric, Position, Slot};
+
+/// Cables in each other's place.
+pub(super) const CROSSED: &str = "crossed cables?";
 
 impl Runtime {
     fn plan_file(&self, sha256: &str) -> PathBuf {
@@ -38,6 +43,44 @@ impl Runtime {
         serde_json::from_slice(&bytes).ok()
     }
 
+    /// These parts as plans name them: a fibre has a port at each end, and plans say the lower. Of a fibre
+    /// between crossed cables that is said as well, for nobody sees it any more once it is bypassed.
+    pub(super) fn as_planned(
+        &self,
+        broken: &[(Part, String)],
+        repaired: &[Part],
+    ) -> (Vec<(Part, String)>, Vec<Part>) {
+        let named = |part: &Part| {
+            let hbd = &self.installed.as_ref()?.hbd;
+            FaultSet::of(hbd, [*part]).ok()?.parts(hbd).first().copied()
+        };
+        let named = |part: &Part| named(part).unwrap_or(*part);
+        let broken = broken.iter().map(|(part, why)| {
+            let crossed = self.crossed_at(*part).filter(|_| !why.contains(CROSSED));
+            let crossed = crossed.map(|crossed| format!("; {crossed}")).unwrap_or_default();
+            (named(part), format!("{why}{crossed}"))
+        });
+        (broken.collect(), repaired.iter().map(named).collect())
+    }
+
+    /// Who lights an end of this fibre instead of the other.
+    fn crossed_at(&self, part: Part) -> Option<String> {
+        let Part::Fibre(port) = part else { return None };
+        let near = (
+            self.config.bundles.get(&port.bundle)?.clone(),
+            Slot(0),
+            Position(u32::from(port.path)),
+        );
+        let far = self.controller.inventory().fibres.get(&near);
+        let crossed = |end: &FibreEnd| {
+            let mut ends = self.controller.crossed(&end.0).into_iter();
+            let Crossed { end, lit_by, should_be } = ends.find(|crossed| crossed.end == *end)?;
+            let (end, should_be) = (end_name(&end), end_name(&should_be));
+            Some(format!("{end} was lit by {lit_by} and should be by {should_be}: {CROSSED}"))
+        };
+        crossed(&near).or_else(|| crossed(far?))
+    }
+
     pub(super) fn bypass(
         &self,
         asked: Asked,
@@ -51,16 +94,8 @@ impl Runtime {
             .plan
             .as_ref()
             .ok_or_else(|| refused("no plan is known to be on the devices: apply one".into()))?;
-        // A fibre has a port at each end; plans name it by the lower.
-        let named = |part: &Part| {
-            let alone = FaultSet::of(&installed.hbd, [*part]).map(|one| one.parts(&installed.hbd));
-            alone.ok().and_then(|parts| parts.first().copied()).unwrap_or(*part)
-        };
-        let broken: Vec<(Part, String)> =
-            broken.iter().map(|(part, why)| (named(part), why.clone())).collect();
-        let repaired: Vec<Part> = repaired.iter().map(named).collect();
         let again = self.controller.ledger().requests.contains_key(&asked.request);
-        if let Some(reasons) = self.no_news(&broken, &repaired).filter(|_| !again) {
+        if let Some(reasons) = self.no_news(broken, repaired).filter(|_| !again) {
             // What is broken already is as asked; what was never broken is another part than was meant.
             return Err(match broken.is_empty() {
                 true => Answer::Refused { reasons },
@@ -68,11 +103,11 @@ impl Runtime {
             });
         }
         let broken = match broken.is_empty() {
-            true => broken,
-            false => self.with_suspects(broken, &repaired),
+            true => Vec::new(),
+            false => self.with_suspects(broken.to_vec(), repaired),
         };
         let parts: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
-        let next = bypass::next_plan(installed, plan, &parts, &repaired)
+        let next = bypass::next_plan(installed, plan, &parts, repaired)
             .map_err(|reasons| Answer::Refused { reasons })?;
         let mut target =
             desired::paths(&next, &self.config).map_err(|reasons| Answer::Refused { reasons })?;
@@ -110,42 +145,80 @@ impl Runtime {
         self.config.file.state_dir.join("told.json")
     }
 
-    /// What was told and not bypassed yet when the daemon ended.
+    /// What was told and the journal does not keep, when the daemon ended. A file that cannot be read costs
+    /// that and nothing else.
     pub(super) fn load_told(&self) -> BTreeMap<String, Broken> {
-        let bytes = std::fs::read(self.told_file()).unwrap_or_default();
-        serde_json::from_slice(&bytes).unwrap_or_default()
+        let file = self.told_file();
+        let read = match std::fs::read(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return BTreeMap::new(),
+            Err(error) => Err(error),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(Error::from),
+        };
+        read.unwrap_or_else(|error| {
+            let file = file.display();
+            tracing::warn!(%error, %file, "what was told to be broken cannot be read: tell it again");
+            BTreeMap::new()
+        })
     }
 
-    /// What a person tells is kept until a plan goes around it, so that a bypass that cannot be made now is
-    /// made later.
-    pub(super) fn keep_told(
-        &mut self,
-        asked: &Asked,
-        broken: &[(Part, String)],
-        repaired: &[Part],
-    ) {
+    /// What a former life was told and had not written down yet: its bypass is on its way.
+    pub(super) fn told_and_on_its_way(&mut self) {
+        let ledger = self.controller.ledger();
+        let told = ledger.open.as_ref().map(|open| &open.intent).filter(|intent| {
+            intent.cause == Cause::Bypass && !intent.asked.actor.starts_with("policy:")
+        });
+        let broken = told.iter().flat_map(|intent| intent.broken.iter().flatten());
+        let news = broken.filter(|(name, broken)| {
+            !ledger.broken.contains_key(*name) && !broken.why.starts_with(bypass::SUSPECT)
+        });
+        self.told.extend(news.map(|(name, broken)| (name.clone(), broken.clone())));
+    }
+
+    /// What a person tells is kept until a bypass of it is in the journal, so that one that cannot be made
+    /// now is made later; and what a plan named before is still broken when that plan is undone.
+    pub(super) fn keep_told(&mut self, actor: &str, broken: &[(Part, String)]) {
+        if actor.starts_with("policy:") {
+            return;
+        }
         let wall_ms = self.clock.now().wall_ms;
-        let by_itself = asked.actor.starts_with("policy:");
         for (part, why) in broken {
-            if !by_itself && !self.goes_around(*part) {
+            if !self.goes_around(*part) || !self.is_found(*part) {
                 let told = Broken { wall_ms, why: why.clone() };
                 self.told.entry(part.to_string()).or_insert(told);
             }
         }
-        for part in repaired {
-            self.told.retain(|told, _| !is_of(told, part));
+    }
+
+    /// Whether a bypass of this part is in the journal, so that no rollback forgets it.
+    fn is_found(&self, part: Part) -> bool {
+        let ledger = self.controller.ledger();
+        let first = ledger.history.front().map(|past| past.txn);
+        first.is_some_and(|first| ledger.found_since(first).contains_key(&part.to_string()))
+    }
+
+    /// Parts that somebody says work again, once that request was taken.
+    pub(super) fn take_back_told(&mut self, request: &str, repaired: &[Part]) {
+        if self.controller.ledger().requests.contains_key(request) {
+            self.told.retain(|told, _| !repaired.iter().any(|part| is_of(told, part)));
         }
     }
 
-    /// After a change: what the plan goes around now need not be kept any more, and what somebody applied
-    /// says itself what is broken.
-    pub(super) fn forget_told(&mut self, cause: &Cause) {
-        let mut told = std::mem::take(&mut self.told);
-        told.retain(|name, _| {
-            let bypassed = name.parse().is_ok_and(|part| self.goes_around(part));
-            !bypassed && *cause != Cause::Apply
-        });
-        self.told = told;
+    /// After a change: what it bypassed the journal keeps from now on, what it repaired works again, and so
+    /// does what somebody's plan does not go around.
+    pub(super) fn forget_told(&mut self) {
+        let Some(past) = self.controller.ledger().history.back() else { return };
+        let settled = |name: &str| {
+            let goes_around = name.parse().is_ok_and(|part| self.goes_around(part));
+            let was = past.broken_before.contains_key(name);
+            match past.cause {
+                Cause::Bypass => goes_around && !was,
+                Cause::Repair => was && !past.broken_after.contains_key(name),
+                Cause::Apply => !goes_around && !past.plan_sha256.is_empty(),
+                _ => false,
+            }
+        };
+        let told = self.told.iter().filter(|(name, _)| !settled(name));
+        self.told = told.map(|(name, broken)| (name.clone(), broken.clone())).collect();
     }
 
     /// Writes down what is left of what was told, unless a change is on its way: its intent tells as much
@@ -156,8 +229,8 @@ impl Runtime {
         }
         self.told_written = self.told.clone();
         let file = self.told_file();
-        let kept = serde_json::to_vec(&self.told).map_err(std::io::Error::from);
-        if let Err(error) = kept.and_then(|bytes| std::fs::write(&file, bytes)) {
+        let kept = serde_json::to_vec(&self.told).map_err(Error::from);
+        if let Err(error) = kept.and_then(|bytes| replace(&file, &bytes)) {
             tracing::warn!(%error, file = %file.display(), "what was told could not be kept");
         }
     }
@@ -268,6 +341,15 @@ impl Runtime {
         }
         reasons
     }
+}
+
+/// Writes the file so that a crash leaves the old one or the new one.
+fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let new = file.with_extension("json.new");
+    let mut written = std::fs::File::create(&new)?;
+    written.write_all(bytes)?;
+    written.sync_data()?;
+    std::fs::rename(&new, file)
 }
 
 /// Whether a repair of `part` brings this one back: a repaired node has its bundles back, also those that

@@ -27,6 +27,11 @@ impl Runtime {
         }
         let mut back = self.controller.way_back(txn, Cause::Rollback(txn))?;
         back.confirm_within = rollback.confirm_within;
+        // What a person told is a fact, too, where no change in the journal keeps it.
+        for (name, broken) in &self.told {
+            let known = back.broken.get_or_insert_default();
+            known.entry(name.clone()).or_insert_with(|| broken.clone());
+        }
         let (Some(plan), Some(installed)) = (self.load_plan(&back.plan_sha256), &self.installed)
         else {
             let reasons = self.lit_on_broken(&back);
@@ -60,7 +65,8 @@ impl Runtime {
         repaired: &[Part],
     ) -> Result<(Apply, Option<Plan>), Vec<String>> {
         let nobody = Asked { actor: String::new(), digest: String::new(), request: String::new() };
-        match self.bypass(nobody, broken, repaired) {
+        let (broken, repaired) = self.as_planned(broken, repaired);
+        match self.bypass(nobody, &broken, &repaired) {
             Ok((_, apply, plan)) => Ok((apply, Some(plan))),
             Err(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => Err(reasons),
             Err(Answer::Conflict { reason }) => Err(vec![reason]),
@@ -74,7 +80,7 @@ impl Runtime {
         let Some(txn) = self.controller.ledger().pending.as_ref().map(|pending| pending.txn) else {
             return;
         };
-        if self.controller.ledger().found_since(txn).is_empty() {
+        if self.told.is_empty() && self.controller.ledger().found_since(txn).is_empty() {
             return;
         }
         let rollback = Rollback { txn, ..Rollback::default() };

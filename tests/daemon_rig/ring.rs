@@ -1,0 +1,70 @@
+//! A ring of emulated modules whose fibres carry light only where both ends look at each other, and a daemon on it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lightloom_daemon::bypass;
+use lightloom_daemon::runtime::Runtime;
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::plan::Plan;
+
+use super::{Modules, Rig, first_plan, installed};
+
+pub(crate) const NODES: u32 = 16;
+
+/// A ring whose fibres carry light only where both ends look at each other.
+pub(crate) fn ring(links: &Path) -> Modules {
+    let names = format!("n{{0..{}}}/b{{0..1}}", NODES - 1);
+    let list =
+        format!("fabric: ring.yaml\ntransceivers:\n  - {{names: \"{names}\", powered_for: 2s}}\n");
+    Modules::of_list(&list, links).0
+}
+
+/// A daemon that bypasses what breaks, on that ring, with a plan applied.
+pub(crate) async fn daemon(folder: &Path) -> Rig {
+    daemon_that("bypass", folder).await
+}
+
+/// One that does this about what breaks.
+pub(crate) async fn daemon_that(on_fault: &str, folder: &Path) -> Rig {
+    let mut rig = daemon_again(on_fault, folder).await;
+    rig.adopt_all().await;
+    rig.apply_plan(&first_plan(&installed(NODES))).await;
+    rig
+}
+
+/// The same daemon in its next life.
+pub(crate) async fn restarted(rig: Rig, on_fault: &str, folder: &Path) -> Rig {
+    let requests = rig.requests;
+    drop(rig);
+    // It goes away when nobody can call it any more.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    Rig { requests, ..daemon_again(on_fault, folder).await }
+}
+
+/// A daemon on that ring, as its former life left it.
+async fn daemon_again(on_fault: &str, folder: &Path) -> Rig {
+    let links = folder.join("links");
+    let file = format!(
+        "policies: {{on_fault: {on_fault}, heartbeat: 20s, poll_every: 200ms}}\nmodules:\n\
+         - {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\", limits: {{reply_within: 300ms}}}}\n",
+        NODES - 1,
+        links.display()
+    );
+    Rig::of_devices(&file, folder, Some(installed(NODES))).await
+}
+
+/// The plan of the ring around these parts.
+pub(crate) fn plan_around(parts: &[Part]) -> Plan {
+    let installed = installed(NODES);
+    bypass::next_plan(&installed, &first_plan(&installed), parts, &[]).unwrap()
+}
+
+pub(crate) fn faults(runtime: &Runtime) -> Vec<Part> {
+    runtime.plan.as_ref().map(|plan| plan.faults.clone()).unwrap_or_default()
+}
+
+/// A node of a ring that the plan uses.
+pub(crate) fn node_in_use() -> u32 {
+    first_plan(&installed(NODES)).circuits[1].a.bundle.node.0
+}
