@@ -7,7 +7,6 @@ mod daemon_rig;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use daemon_rig::ring::{NODES, daemon, daemon_that, faults, node_in_use, plan_around, ring};
@@ -19,8 +18,6 @@ use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 use lightloom_daemon::{bypass, desired, view};
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::id::NodeId;
-use lightloom_fabric::plan::Plan;
 use lightloom_fabric::seed::Seed;
 
 #[test]

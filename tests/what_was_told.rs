@@ -211,7 +211,7 @@ fn an_undoing_at_the_deadline_goes_around_what_a_person_told_meanwhile() {
         assert!(matches!(known, Answer::NothingToDo { .. }), "{known:?}");
         let undone = |runtime: &Runtime| {
             let past = runtime.controller.ledger().history.back()?;
-            (past.actor == "policy:confirm-timeout").then(|| past.result)
+            (past.actor == "policy:confirm-timeout").then_some(past.result)
         };
         assert_eq!(rig.find("it to be undone", undone).await, TxnResult::Committed);
         assert_eq!(rig.look(faults).await, [told()]);
