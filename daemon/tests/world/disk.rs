@@ -17,7 +17,14 @@ struct State {
     /// Durable and what was written since.
     written: Vec<u8>,
     fail_sync: bool,
+    fail_write: Option<io::ErrorKind>,
     capacity_bytes: Option<usize>,
+}
+
+impl State {
+    fn may_write(&self) -> io::Result<()> {
+        self.fail_write.map_or(Ok(()), |kind| Err(kind.into()))
+    }
 }
 
 /// Handles to one disk.
@@ -66,6 +73,11 @@ impl Disk {
         self.0.borrow_mut().fail_sync = fail;
     }
 
+    /// Every write fails so from now on, as on a disk with errors or one that was made read-only.
+    pub fn fail_writes(&self, kind: Option<io::ErrorKind>) {
+        self.0.borrow_mut().fail_write = kind;
+    }
+
     pub fn set_capacity(&self, bytes: Option<usize>) {
         self.0.borrow_mut().capacity_bytes = bytes;
     }
@@ -92,6 +104,7 @@ impl Storage for Disk {
     }
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
+        state.may_write()?;
         let room =
             state.capacity_bytes.map_or(usize::MAX, |c| c.saturating_sub(state.written.len()));
         let fits = bytes.len().min(room);
@@ -108,6 +121,7 @@ impl Storage for Disk {
     }
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
+        state.may_write()?;
         if state.capacity_bytes.is_some_and(|capacity| capacity < bytes.len()) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -117,6 +131,7 @@ impl Storage for Disk {
     }
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
+        state.may_write()?;
         state.written.truncate(usize::try_from(length).expect("disks in tests are small"));
         state.durable = state.written.clone();
         Ok(())

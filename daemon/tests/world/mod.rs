@@ -266,6 +266,11 @@ impl World {
         self.at(after, Happening::Client { asked, request });
     }
 
+    /// The machine sleeps: the clocks go on, and nothing happens.
+    pub fn suspend(&mut self, time: Micros) {
+        self.advance(self.now.mono + time);
+    }
+
     pub fn operator_moves(&mut self, after: Micros) {
         self.at(after, Happening::OperatorMoves);
     }
@@ -370,8 +375,14 @@ impl World {
             return;
         }
         self.life += 1;
-        let (journal, opened) =
-            Journal::<Record, _>::open(self.disk.clone()).expect("the disk reads");
+        let (journal, opened) = match Journal::<Record, _>::open(self.disk.clone()) {
+            Ok(opened) => opened,
+            // A torn tail that cannot be cut off: it is started again and again.
+            Err(error) => {
+                self.note(|| format!("the daemon does not start: {error}"));
+                return self.at(Micros::from_millis(500), Happening::Restart);
+            }
+        };
         if let Some(damage) = opened.damage {
             self.note(|| format!("journal damaged: {damage}"));
             return;
