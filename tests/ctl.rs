@@ -148,17 +148,26 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
         "dark_fibres": [{"near": "n3/b0.1", "far": "n4/b1.1", "power_dbm": -99.0}],
         "bypass_budget": {"used": 10, "per_hour": 10},
         "devices": [silent, device("n1/b0", "drifted", None)],
+        "drifted_next": "take what is lit as ours: lightloom ctl adopt n1/b0; it can be put back when n3/b0 answers again",
+        "transactions": [{
+            "txn": 7, "actor": "uid:0", "summary": "apply of plan 0123456789ab", "unix_ms": 0,
+            "result": "committed", "state": "confirm-pending", "confirm_until_unix_ms": 3_600_000,
+            "devices": [{"device": "n1/b0", "verdict": "applied", "detail": ""}],
+        }],
     }));
     daemon.says("/v1/status", 200, wrong);
     let (code, shown, _) = run(&daemon, &["status"]);
     assert_eq!(code, 0, "{shown}");
     let lines = [
-        "transaction 7 WAITS FOR ITS CONFIRM: 4 min 59 s left, until 01:00:00, then it is undone",
+        "transaction 7 WAITS FOR ITS CONFIRM: apply of plan 0123456789ab, by uid:0: 4 min 59 s left, until 01:00:00, \
+         then it is undone",
         "  keep it: lightloom ctl confirm 7; undo it: lightloom ctl rollback 7",
         "n2/b0 NEEDS A PERSON: slot 0 was read at 15",
         "lightloom ctl adopt n2/b0; or apply",
         "UNSEEN, 1 device: n3/b0 (no answer within 2 s)",
         "DRIFTED, 1 device elsewhere than the journal says: n1/b0",
+        "  see where: lightloom ctl drift; take what is lit as ours: lightloom ctl adopt n1/b0; it can be put \
+         back when n3/b0 answers again\n",
         "NO LIGHT in 1 fibre: n3/b0.1 sees -99.0 dBm of n4/b1.1",
         "  look at the fibre; bypass it: lightloom ctl fault n3/b0.1",
         "BROKEN, the plan goes around 2 parts: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
@@ -166,6 +175,8 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
         "NO BYPASS LEFT: the daemon changed something by itself 10 times within an hour",
         "changes by the daemon itself within the last hour: 10 of 10",
         "0 of 2 devices as wanted",
+        "who    what                        result",
+        "  7  1970-01-01 00:00:00  uid:0  apply of plan 0123456789ab  committed, to confirm before 01:00:00  n1/b0",
     ];
     let places: Vec<usize> =
         lines.iter().map(|l| shown.find(l).unwrap_or_else(|| panic!("no {l}\n{shown}"))).collect();
@@ -410,6 +421,27 @@ fn a_rollback_is_shown_before_it_is_made() {
         no circuit goes dark\n\nbytes to 1 device: n1/b0\n  00 01\n";
     assert_eq!((code, shown.as_str()), (0, expected));
 
+    let mut last = preview(json!([]));
+    let undone = [(3, "bypass of n9", "policy:fault"), (1, "apply of plan 0123456789ab", "uid:0")];
+    let undone = undone.map(|(txn, what, who)| json!({"txn": txn, "summary": what, "actor": who}));
+    last["undoes"] = json!(undone);
+    last["restores"] = json!([]);
+    last["plan_sha256"] = json!("");
+    last["no_plan_after"] = json!(true);
+    last["circuits"] = json!({"before": 24, "after": 0});
+    last["crossed"] = json!([{"end": "n1/b0.1", "lit_by": "n6/b1.1", "should_be": "n5/b1.1"}]);
+    daemon.says(path, 200, last);
+    let (_, shown, _) = run(&daemon, &["rollback", "1", "--dry-run"]);
+    let expected = "nothing has to move: every device stands there already\n\
+        undoes: 3 (bypass of n9, by policy:fault); 1 (apply of plan 0123456789ab, by uid:0)\n\
+        NO PLAN remains after it: what breaks is not bypassed until one is applied\n\
+        circuits that stand at both ends: 24 now, 0 after it\n\
+        CROSSED CABLES? 1 end: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1\n  \
+        look where the cables lead; or go around: lightloom ctl fault n1/b0.1\n\
+        around what is known to be broken: n9 (since 1970-01-01 00:00:00: told by uid:0)\n\
+        TAKEN TO WORK AGAIN: n5\n";
+    assert_eq!(shown, expected);
+
     daemon.says(path, 200, preview(json!([])));
     let (_, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
     let expected = "nothing has to move: every device stands there already\n\
@@ -457,6 +489,34 @@ fn a_broken_part_that_no_plan_goes_around_is_told_apart() {
     assert!(
         shown.contains("plan none, 12 journal records\ncircuits that stand at both ends: none")
     );
+}
+
+#[test]
+fn one_dead_node_is_repaired_with_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let part = |name: &str, bypassed: bool| json!({"part": name, "why": "", "bypassed": bypassed});
+    let told = |parts: &[&str], bypassed: bool| {
+        let parts: Vec<Value> = parts.iter().map(|name| part(name, bypassed)).collect();
+        status(json!({ "broken_parts": parts }))
+    };
+    let daemon = Daemon::plays(folder.path(), &[]);
+    let next = |status: Value| {
+        daemon.says("/v1/status", 200, status);
+        let (_, shown, _) = run(&daemon, &["status"]);
+        shown.split("\n\n").next().unwrap().split_once("\n  ").unwrap().1.to_owned()
+    };
+    let node = "when it works again: lightloom ctl fault --repaired n17";
+    assert_eq!(next(told(&["n17", "n17/b0", "n17/b1"], true)), node);
+    assert_eq!(next(told(&["n17/b0", "n17/b1"], true)), node);
+    assert_eq!(
+        next(told(&["n17/b0", "n17/b1", "n17/b0.2", "n1/b0"], true)),
+        "when it works again:\n    lightloom ctl fault --repaired n1/b0\n    \
+         lightloom ctl fault --repaired n17"
+    );
+    // A node is not told to be broken that is known by its modules alone.
+    let bypass = |parts| next(told(parts, false));
+    assert_eq!(bypass(&["n17", "n17/b0"]), "bypass it: lightloom ctl fault n17");
+    assert_eq!(bypass(&["n17/b0", "n17/b1"]), "bypass it: lightloom ctl fault n17/b0 n17/b1");
 }
 
 #[test]
@@ -568,4 +628,26 @@ fn a_wait_says_what_it_waits_for_and_ends_in_time() {
     assert_eq!(code, 1);
     assert!(noted.contains(" left: not read yet: n3/b0 (no answer within 2 s)\n"), "{noted}");
     assert!(noted.ends_with("not read within 2 s: n3/b0 (no answer within 2 s)\n"), "{noted}");
+
+    // What is dead and gone around is not waited for; what is only dead is.
+    let dead = |bypassed: bool| {
+        let silent = ["n3/b0", "n3/b1"].map(|name| device(name, "unseen", Some("no answer")));
+        let part = json!({"part": "n3", "why": "told by uid:0", "bypassed": bypassed});
+        let mut devices = silent.to_vec();
+        devices.push(device("n1/b0", "as-wanted", None));
+        status(json!({"devices": devices, "broken_parts": [part]}))
+    };
+    daemon.says("/v1/status", 200, dead(true));
+    let told = "1 device read; n3/b0, n3/b1 cannot be read, and the plan goes around them\n";
+    assert_eq!(run(&daemon, &["wait", "--for", "1s"]), (0, told.to_owned(), String::new()));
+    daemon.says("/v1/status", 200, dead(false));
+    let (code, _, noted) = run(&daemon, &["wait", "--for", "500ms"]);
+    let told = "not read within 1 s: n3/b0 (no answer), n3/b1 (no answer)\n";
+    assert!(code == 1 && noted.ends_with(told), "{noted}");
+    // One that was not even tried yet may be alive.
+    let mut young = dead(true);
+    young["devices"][0]["trouble"] = Value::Null;
+    daemon.says("/v1/status", 200, young);
+    let (code, _, noted) = run(&daemon, &["wait", "--for", "500ms"]);
+    assert!(code == 1 && noted.ends_with("not read within 1 s: n3/b0\n"), "{noted}");
 }

@@ -343,7 +343,10 @@ async fn previewed(
         let diff = view::diff(runtime, &preview, &apply, plan.as_ref(), confirmation(&apply));
         Ok((preview, next, diff))
     };
-    let (preview, txn, mut diff) = shared.look(look).await?.map_err(Problem::Refused)?;
+    let (preview, txn, mut diff) = match shared.look(look).await? {
+        Ok(found) => found,
+        Err(reasons) => return Err(Problem::Refused(shared.with_times(reasons).await)),
+    };
     let mut refusals = Vec::new();
     for (device, ops) in ops_of(&preview, txn) {
         match bytes_of(shared, device, ops).await {

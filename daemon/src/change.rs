@@ -45,23 +45,62 @@ pub enum Objection {
     NoDevice { device: DeviceName },
     #[error("{device}: cannot be talked to ({trouble}), so it can be neither read nor moved")]
     Down { device: DeviceName, trouble: String },
-    #[error("{device}: not read yet, so nothing is known to change from; wait for it to come up")]
+    #[error("{device}: not read yet, so nothing is known to change from")]
     Unread { device: DeviceName },
     #[error(
-        "{device} {}: stands at {}, but the journal says {}: `adopt` what is lit or apply with mode \
-         `update`", .device.slot(*.slot), .device.place(*.observed), .device.place(*.owned)
+        "{device} {}: stands at {}, but the journal says {}: take what is lit as ours with `lightloom ctl \
+         adopt {device}`{}",
+        .device.slot(*.slot), .device.place(*.observed), .device.place(*.owned), or_update(*.update_helps)
     )]
-    Drifted { device: DeviceName, slot: Slot, observed: Position, owned: Position },
+    Drifted {
+        device: DeviceName,
+        slot: Slot,
+        observed: Position,
+        owned: Position,
+        /// Nothing else stands against mode update.
+        update_helps: bool,
+    },
     #[error(
-        "{device} {}: {} is held by {}, which is not ours: free it, or apply with mode `update`",
-        .device.slot(*.slot), .device.place(*.position), .device.slot(*.holder)
+        "{device} {}: {} is held by {}, which is not ours: free it{}",
+        .device.slot(*.slot), .device.place(*.position), .device.slot(*.holder), or_update(*.update_helps)
     )]
-    Foreign { device: DeviceName, slot: Slot, position: Position, holder: Slot },
+    Foreign {
+        device: DeviceName,
+        slot: Slot,
+        position: Position,
+        holder: Slot,
+        /// Nothing else stands against mode update.
+        update_helps: bool,
+    },
     #[error(
         "{device}: {} is wanted by {} and {}",
         .device.place(*.position), .device.slot(*.first), .device.slot(*.second)
     )]
     Twice { device: DeviceName, position: Position, first: Slot, second: Slot },
+}
+
+fn or_update(helps: bool) -> &'static str {
+    if helps { ", or apply with `--mode update`" } else { "" }
+}
+
+impl Objection {
+    /// Whether mode update would not object so.
+    fn is_of_mode_safe(&self) -> bool {
+        matches!(self, Self::Drifted { .. } | Self::Foreign { .. })
+    }
+
+    /// Nothing is offered that would be refused, too: a device that does not answer stands against every mode.
+    fn with_update(self, helps: bool) -> Self {
+        match self {
+            Self::Drifted { device, slot, observed, owned, .. } => {
+                Self::Drifted { device, slot, observed, owned, update_helps: helps }
+            }
+            Self::Foreign { device, slot, position, holder, .. } => {
+                Self::Foreign { device, slot, position, holder, update_helps: helps }
+            }
+            other => other,
+        }
+    }
 }
 
 /// The moves that bring each device of `target` from where it stands to where it shall stand, or
@@ -97,7 +136,11 @@ pub fn difference<'a>(
             changes.insert(device.clone(), moves);
         }
     }
-    if objections.is_empty() { Ok(changes) } else { Err(objections) }
+    if objections.is_empty() {
+        return Ok(changes);
+    }
+    let update_helps = objections.iter().all(Objection::is_of_mode_safe);
+    Err(objections.into_iter().map(|objection| objection.with_update(update_helps)).collect())
 }
 
 struct OneDevice<'a> {
@@ -127,7 +170,10 @@ impl OneDevice<'_> {
                 let owned = at(self.known.owned, m.slot);
                 if owned != m.from {
                     let (device, slot) = (self.device.clone(), m.slot);
-                    objections.push(Objection::Drifted { device, slot, observed: m.from, owned });
+                    let (observed, update_helps) = (m.from, true);
+                    let drifted =
+                        Objection::Drifted { device, slot, observed, owned, update_helps };
+                    objections.push(drifted);
                 }
             }
         }
@@ -161,7 +207,14 @@ impl OneDevice<'_> {
             }
             if self.mode == Mode::Safe {
                 let (device, position) = (self.device.clone(), *position);
-                objections.push(Objection::Foreign { device, slot, position, holder });
+                let update_helps = true;
+                objections.push(Objection::Foreign {
+                    device,
+                    slot,
+                    position,
+                    holder,
+                    update_helps,
+                });
             } else {
                 goal.insert(holder, Position::DARK);
             }
@@ -411,6 +464,32 @@ mod tests {
         assert_eq!(moves.len(), 2, "slot 9 makes way, slot 8 stays: {moves:?}");
         let moves = diff(&[], &[(9, 11), (8, 12)], &[(1, 11)], Mode::Overwrite).unwrap();
         assert_eq!(moves.len(), 3, "slot 8 goes too: {moves:?}");
+    }
+
+    #[test]
+    fn mode_update_is_offered_only_where_it_would_be_accepted() {
+        let (owned, seen) = (positions(&[(0, 1)]), positions(&[(0, 15)]));
+        let observed = Observation { positions: seen, ..Default::default() };
+        let said = |trouble: Option<&'static str>, silent: &str| -> Vec<String> {
+            let target: Fabric =
+                ["n1/b0", silent].map(|name| (name.into(), positions(&[(0, 2)]))).into();
+            let sharing = Sharing::Independent;
+            let known = |device: &DeviceName| {
+                let observed = (device.as_str() == "n1/b0").then_some(&observed);
+                Some(Known { sharing, owned: &owned, observed, trouble })
+            };
+            let objections = difference(&target, Mode::Safe, known).unwrap_err();
+            objections.iter().map(ToString::to_string).collect()
+        };
+        let drifted = "n1/b0 group 0: stands at loopback, but the journal says external-1: take what is lit as \
+                       ours with `lightloom ctl adopt n1/b0`";
+        let alone = said(None, "n1/b0");
+        assert_eq!(alone, [format!("{drifted}, or apply with `--mode update`")]);
+        let dead =
+            "n2/b0: cannot be talked to (no answer in time), so it can be neither read nor moved";
+        assert_eq!(said(Some("no answer in time"), "n2/b0"), [drifted, dead]);
+        let unread = "n2/b0: not read yet, so nothing is known to change from";
+        assert_eq!(said(None, "n2/b0"), [drifted, unread]);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use crate::driver::Driver;
 use crate::state::{DeviceName, Op, Outcome};
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
+/// The longest wait between two tries to connect.
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
 /// What the runtime tells a device's task.
 #[derive(Debug)]

@@ -4,6 +4,8 @@ mod attention;
 mod circuits;
 mod log;
 mod moves;
+mod silence;
+mod words;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,18 +14,20 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
+use crate::drive::Verdict;
 use crate::inventory::FibreEnd;
 use crate::journal::Damage;
 use crate::ledger::{Open, Past};
-use crate::record::{Broken, Cause};
+use crate::record::{Broken, Cause, TxnResult};
 use crate::runtime::Runtime;
 use crate::start::JOURNAL_FILE;
 use crate::state::{DeviceName, Txn};
 
 pub use attention::OwedView;
-pub use circuits::{CircuitView, DarkCircuits, NoPlan};
+pub use circuits::{CircuitCounts, CircuitView, DarkCircuits, NoPlan};
 pub use log::{Log, LogRecord, log};
-pub use moves::{DeviceBytes, Diff, MoveView, diff};
+pub use moves::{DeviceBytes, Diff, MoveView, OtherChange, diff};
+pub use silence::when_known;
 
 /// The daemon at one moment.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -44,6 +48,8 @@ pub struct Status {
     pub attention: BTreeMap<String, String>,
     /// What to do about each of them: only what would be accepted now.
     pub attention_next: BTreeMap<String, String>,
+    /// What to do about devices that stand elsewhere than the journal says: only what would be accepted now.
+    pub drifted_next: Option<String>,
     /// Devices that missed the undoing of a change and are brought back by the daemon itself.
     pub owed: BTreeMap<String, OwedView>,
     /// Levers that an operator holds drained.
@@ -178,8 +184,10 @@ pub struct OpenTransaction {
     pub txn: u32,
     /// Who asked.
     pub actor: String,
-    /// Why.
+    /// Why: apply, bypass, repair, rollback to before 2.
     pub cause: String,
+    /// In words: apply of which plan, bypass of what, back to what.
+    pub summary: String,
     /// The transaction that it undoes, with everything after that.
     pub undoes: Option<u32>,
     /// Whether it goes back.
@@ -246,8 +254,10 @@ pub struct Transaction {
     pub txn: u32,
     /// Who asked.
     pub actor: String,
-    /// Why.
+    /// Why: apply, bypass, repair, rollback to before 2.
     pub cause: String,
+    /// In words: apply of which plan, bypass of what, back to what.
+    pub summary: String,
     /// Which plan.
     pub plan_sha256: String,
     /// When it began, Unix time in milliseconds.
@@ -266,6 +276,8 @@ pub struct Transaction {
     pub repaired: Vec<String>,
     /// Of the last one: ends of its devices that are lit by others than the fabric says.
     pub crossed: Vec<CrossedEnd>,
+    /// Of the last one, where it was aborted for devices that do not answer: when to ask again.
+    pub when_known: Vec<String>,
     /// Device by device, those with something to say first.
     pub devices: Vec<DeviceResult>,
 }
@@ -290,6 +302,8 @@ pub fn status(runtime: &Runtime) -> Status {
     let ledger = runtime.controller.ledger();
     let broken_parts = broken_parts(runtime);
     let circuits = circuits::all(runtime);
+    let devices: Vec<DeviceStatus> =
+        runtime.controller.devices().keys().map(|name| device(runtime, name)).collect();
     Status {
         daemon: env!("CARGO_PKG_VERSION").into(),
         version: ledger.version,
@@ -303,6 +317,7 @@ pub fn status(runtime: &Runtime) -> Status {
         pending: pending(runtime),
         attention: attention::reasons(runtime),
         attention_next: attention::nexts(runtime),
+        drifted_next: attention::drifted_next(runtime, &drifted(&devices)),
         owed: attention::owed(runtime),
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
@@ -320,7 +335,7 @@ pub fn status(runtime: &Runtime) -> Status {
         },
         unseen: unseen(runtime),
         journal_damage: journal_damage(runtime),
-        devices: runtime.controller.devices().keys().map(|d| device(runtime, d)).collect(),
+        devices,
         transactions: ledger
             .history
             .iter()
@@ -329,6 +344,11 @@ pub fn status(runtime: &Runtime) -> Status {
             .map(|past| transaction(runtime, past))
             .collect(),
     }
+}
+
+fn drifted(devices: &[DeviceStatus]) -> Vec<DeviceName> {
+    let drifted = devices.iter().filter(|device| device.state == "drifted");
+    drifted.map(|device| DeviceName::from(device.name.as_str())).collect()
 }
 
 /// Circuits of the plan that do not stand, where nothing else explains it.
@@ -344,6 +364,7 @@ fn open_transaction(runtime: &Runtime, open: &Open) -> OpenTransaction {
         txn: open.intent.txn.0,
         actor: open.intent.asked.actor.clone(),
         cause: cause_text(&open.intent.cause),
+        summary: words::of_intent(&open.intent, &runtime.controller.ledger().broken),
         undoes: undone_by(open).map(|txn| txn.0),
         going_back: open.turned.is_some(),
         devices: open.intent.after.len(),
@@ -512,6 +533,11 @@ pub fn transaction(runtime: &Runtime, past: &Past) -> Transaction {
     let mut shown = self::past(past);
     if runtime.controller.ledger().last_txn == past.txn {
         shown.crossed = past.parts.keys().flat_map(|name| crossed(runtime, name)).collect();
+        if past.result == TxnResult::Aborted {
+            let unknown = past.parts.iter().filter(|(_, part)| part.verdict == Verdict::Unknown);
+            let silent = unknown.map(|(device, _)| device.clone()).collect();
+            shown.when_known = silence::when(runtime, &silent);
+        }
     }
     if let Some(pending) = pending(runtime).filter(|pending| pending.txn == past.txn.0) {
         shown.state = "confirm-pending".into();
@@ -542,6 +568,7 @@ pub fn past(past: &Past) -> Transaction {
         txn: past.txn.0,
         actor: past.actor.clone(),
         cause: cause_text(&past.cause),
+        summary: words::of_past(past),
         plan_sha256: past.plan_sha256.clone(),
         unix_ms: past.wall_ms,
         state: match past.confirmed_ms {
@@ -551,9 +578,10 @@ pub fn past(past: &Past) -> Transaction {
         result,
         confirm_until_unix_ms: None,
         undone_by: past.undone_by.map(|txn| txn.0),
-        broken: news(&past.broken_after, &past.broken_before),
-        repaired: news(&past.broken_before, &past.broken_after),
+        broken: words::news(&past.broken_after, &past.broken_before),
+        repaired: words::news(&past.broken_before, &past.broken_after),
         crossed: Vec::new(),
+        when_known: Vec::new(),
         devices,
     }
 }
@@ -568,8 +596,4 @@ fn cause_text(cause: &Cause) -> String {
         Cause::Drift => "drift".into(),
         Cause::Owed(txn) => format!("owed since {txn}"),
     }
-}
-
-fn news(all: &BTreeMap<String, Broken>, known: &BTreeMap<String, Broken>) -> Vec<String> {
-    all.keys().filter(|part| !known.contains_key(*part)).cloned().collect()
 }

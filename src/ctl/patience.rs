@@ -123,14 +123,14 @@ impl Session {
             }
             if left.is_zero() {
                 let status = status?;
-                let names = show::devices_named(&unread(&status.body)?);
+                let names = not_read(&status.body);
                 output::note(&format!("not read within {}: {names}", span(within)));
                 return self.show(&status, show::status).map(|_| Outcome::Bad);
             }
             waiting.say(|| {
                 let what = match &status {
                     Err(error) => format!("{error:#}"),
-                    Ok(response) => not_read(&response.body),
+                    Ok(response) => format!("not read yet: {}", not_read(&response.body)),
                 };
                 format!("waiting, {} left: {what}", span(left))
             });
@@ -191,14 +191,15 @@ impl Session {
     }
 }
 
-/// The devices that have not been read yet.
-fn unread(status: &Value) -> anyhow::Result<Vec<&Value>> {
+/// The devices that have not been read yet and may still be.
+fn unread(status: &Value) -> anyhow::Result<Vec<Value>> {
     let devices = status["devices"].as_array().context("the daemon gives no status")?;
-    Ok(devices.iter().filter(|device| device["state"] == "unseen").collect())
+    Ok(show::waited_for(devices, status))
 }
 
 fn not_read(status: &Value) -> String {
-    format!("not read yet: {}", show::devices_named(&unread(status).unwrap_or_default()))
+    let unread = unread(status).unwrap_or_default();
+    show::devices_named(&unread.iter().collect::<Vec<_>>())
 }
 
 fn span(time: Duration) -> String {

@@ -9,7 +9,12 @@ use serde_json::Value;
 
 pub(super) use history::{confirm_by, records, transaction, transactions};
 pub(super) use moves::Preview;
-pub(super) use status::{all_is_well, all_read, devices_named, drift, is_deaf, on_its_way, status};
+pub(super) use status::{
+    all_is_well, all_read, devices_named, drift, is_deaf, on_its_way, status, waited_for,
+};
+
+/// How many names a line holds.
+const NAMES_MAX: usize = 6;
 
 /// What people look for, by the number of its terminal colour: green, yellow, red.
 const PAINTED: [(u8, &[&str]); 3] = [
@@ -134,12 +139,31 @@ pub(super) fn refusal(body: &Value) -> String {
     if let Some(reason) = body["reason"].as_str() {
         return format!("conflict: {reason}");
     }
-    let reasons: Vec<String> = list(&body["reasons"]).iter().map(text).collect();
+    let reasons = alike(&list(&body["reasons"]).iter().map(text).collect::<Vec<_>>());
     if reasons.is_empty() {
         text(body)
     } else {
         format!("refused: {}", reasons.join("\n         "))
     }
+}
+
+/// Reasons that say the same of several devices in one line, in the order they came.
+fn alike(reasons: &[String]) -> Vec<String> {
+    let mut together: Vec<(Vec<String>, &str)> = Vec::new();
+    for reason in reasons {
+        let (name, rest) = reason.split_once(": ").unwrap_or(("", reason));
+        let (name, rest) = if name.contains(' ') { ("", reason.as_str()) } else { (name, rest) };
+        match together.iter_mut().find(|(names, said)| *said == rest && !names.is_empty()) {
+            Some((names, _)) if !name.is_empty() => names.push(name.to_owned()),
+            _ if name.is_empty() => together.push((Vec::new(), rest)),
+            _ => together.push((vec![name.to_owned()], rest)),
+        }
+    }
+    let line = |(names, rest): (Vec<String>, &str)| match names.is_empty() {
+        true => rest.to_owned(),
+        false => format!("{}: {rest}", named(names, NAMES_MAX)),
+    };
+    together.into_iter().map(line).collect()
 }
 
 /// What was done at once, without a transaction.
@@ -165,7 +189,7 @@ pub(super) fn done(verb: &str, asked: &Value, answer: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{named, natural, painted, place};
+    use super::{named, natural, painted, place, refusal};
     use serde_json::json;
 
     #[test]
@@ -184,6 +208,18 @@ mod tests {
         names.sort_by_key(|name| natural(name));
         assert_eq!(names, ["n1/b0", "n2/b0", "n2/b9", "n2/b10", "n10/b0", "n10/b1", "ocs0"]);
         assert_eq!(named(names.map(str::to_owned).to_vec(), 2), "n1/b0, n2/b0 and 5 more");
+    }
+
+    #[test]
+    fn what_is_said_of_many_devices_is_one_line() {
+        let mut reasons: Vec<String> =
+            (0..64).map(|node| format!("n{node}/b0: cannot be talked to (gone)")).collect();
+        reasons.push("ocs0: not read yet".into());
+        reasons.push("n1/b0, n2/b0: silent for 3 s; ask again".into());
+        let said = refusal(&json!({ "reasons": reasons }));
+        let expected = "refused: n0/b0, n1/b0, n2/b0, n3/b0, n4/b0, n5/b0 and 58 more: cannot be talked to \
+                        (gone)\n         ocs0: not read yet\n         n1/b0, n2/b0: silent for 3 s; ask again";
+        assert_eq!(said, expected);
     }
 
     #[test]

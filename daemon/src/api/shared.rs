@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 use crate::record::Asked;
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
+use crate::view;
 
 /// The longest request id.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -54,7 +55,12 @@ impl Shared {
         role: Role,
         call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
     ) -> Result<Answer, Problem> {
-        let result = self.ask(client, asked.clone(), role, call).await;
+        let result = match self.ask(client, asked.clone(), role, call).await {
+            Ok(Answer::Refused { reasons }) => {
+                Ok(Answer::Refused { reasons: self.with_times(reasons).await })
+            }
+            other => other,
+        };
         let text = match &result {
             Ok(answer) => serde_json::to_string(answer).unwrap_or_default(),
             Err(problem) => format!("{problem:?}"),
@@ -75,6 +81,14 @@ impl Shared {
         self.metrics.requests.with_label_values(&[verb, label]).inc();
         self.audit.write(&entry).map_err(|error| Problem::Audit(error.to_string()))?;
         result
+    }
+
+    /// Why something is refused, and when to ask again where that is for a device which does not answer.
+    pub(super) async fn with_times(&self, mut reasons: Vec<String>) -> Vec<String> {
+        let known = reasons.clone();
+        let when = self.look(move |runtime: &Runtime| view::when_known(runtime, &known)).await;
+        reasons.extend(when.unwrap_or_default());
+        reasons
     }
 
     async fn ask(

@@ -11,7 +11,7 @@ use super::{Boxed, Dialect, Driver, Reached, Session};
 use crate::state::{Op, Outcome};
 
 /// How long a connection and a hello may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const READ_BYTES: usize = 16 << 10;
 
 /// Where a device is.

@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_fabric::fault::Part;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::unseen;
 use crate::change::Mode;
 use crate::controller::{Apply, Remedy};
 use crate::desired;
 use crate::record::Cause;
 use crate::runtime::Runtime;
 use crate::state::{DeviceName, Txn};
+
+/// With more drifted devices than so many, all are adopted.
+const DRIFTED_NAMED_MAX: usize = 6;
 
 /// A device that missed the undoing of a change and is brought back by the daemon itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -119,6 +124,59 @@ fn next(runtime: &Runtime, device: &DeviceName) -> String {
             let apply = apply.map(|apply| format!("; or {apply}")).unwrap_or_default();
             format!("look at it, then take it as it stands: lightloom ctl adopt {device}{apply}")
         }
+    }
+}
+
+/// What to do about devices that stand elsewhere than the journal says.
+pub(super) fn drifted_next(runtime: &Runtime, drifted: &[DeviceName]) -> Option<String> {
+    drifted.first()?;
+    let ledger = runtime.controller.ledger();
+    if let Some(open) = &ledger.open {
+        return Some(format!("transaction {} comes first: lightloom ctl watch", open.intent.txn));
+    }
+    if let Some(pending) = &ledger.pending {
+        let txn = pending.txn;
+        return Some(format!(
+            "decide first about transaction {txn}: lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}"
+        ));
+    }
+    let silent = unseen(runtime);
+    let adopt = match silent.is_empty() && drifted.len() > DRIFTED_NAMED_MAX {
+        true => "all".into(),
+        false => drifted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    };
+    let back = put_back(runtime, drifted, &silent);
+    Some(format!("take what is lit as ours: lightloom ctl adopt {adopt}; {back}"))
+}
+
+/// How to put drifted devices back. A silent device that a plan names refuses every plan, in any mode; a
+/// bypass around it is accepted, and puts back what it finds elsewhere.
+fn put_back(runtime: &Runtime, drifted: &[DeviceName], silent: &[String]) -> String {
+    if let Some(command) = again(runtime) {
+        return format!("or put it back: {command}");
+    }
+    if silent.is_empty() {
+        return "or put it back: lightloom ctl apply PLAN --mode update".into();
+    }
+    let dead: Vec<(Part, String)> =
+        silent.iter().filter_map(|name| Some((name.parse().ok()?, String::new()))).collect();
+    let around = runtime.way_around(&dead, &[]).ok();
+    let moves = around.and_then(|(apply, _)| runtime.controller.preview(&apply).ok());
+    let names = named(silent);
+    match moves.is_some_and(|p| drifted.iter().all(|device| p.changes.contains_key(device))) {
+        true => format!(
+            "or put it back with a bypass of what does not answer: lightloom ctl fault {}",
+            silent.join(" ")
+        ),
+        false => format!("it can be put back when {names} answers again"),
+    }
+}
+
+fn named(names: &[String]) -> String {
+    let shown = names.iter().take(DRIFTED_NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(DRIFTED_NAMED_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

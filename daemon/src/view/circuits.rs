@@ -1,6 +1,6 @@
 //! The circuits of the plan: which stand, which do not though nothing explains it, and that there are none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::id::BundleId;
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::attention::{again, is_inside};
 use crate::controller::Seen;
 use crate::runtime::Runtime;
-use crate::state::{DeviceName, Position, Slot, at};
+use crate::state::{DeviceName, Move, Position, Slot, at};
 
 /// The position at which a transceiver looks at itself (docs/firmware-api.md).
 const LOOPBACK: Position = Position(15);
@@ -66,6 +66,35 @@ fn stands(runtime: &Runtime, port: Port) -> Option<bool> {
     let seen = runtime.controller.devices().get(device)?;
     let observed = seen.observed.as_ref().filter(|_| seen.up)?;
     Some(at(&observed.positions, Slot(0)) == Position(u32::from(port.path)))
+}
+
+/// How many circuits between modules stand at both ends, before a change and after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CircuitCounts {
+    /// Now, as the modules were last read.
+    pub before: usize,
+    /// Once everything that moves is there and nothing else has moved.
+    pub after: usize,
+}
+
+/// What these moves make of the circuits that stand; nothing where the cabling is not known.
+pub(super) fn counted(
+    runtime: &Runtime,
+    changes: &BTreeMap<DeviceName, Vec<Move>>,
+) -> Option<CircuitCounts> {
+    let installed = runtime.installed.as_ref()?;
+    let stood = |port: &Port| stands(runtime, *port) == Some(true);
+    let will_stand = |port: &Port| {
+        let moves = runtime.config.bundles.get(&port.bundle).and_then(|d| changes.get(d));
+        let goes = moves.into_iter().flatten().find(|m| m.slot == Slot(0));
+        let read = stands(runtime, *port);
+        goes.map_or(read, |m| read.map(|_| m.to == Position(u32::from(port.path)))) == Some(true)
+    };
+    let count = |looks: &dyn Fn(&Port) -> bool| {
+        let fibres = installed.hbd.fibres().map(|fibre| installed.hbd.ports(fibre));
+        fibres.filter(|(a, b)| looks(a) && looks(b)).count()
+    };
+    Some(CircuitCounts { before: count(&stood), after: count(&will_stand) })
 }
 
 /// Fibres that both ends should look into, each once.

@@ -1,16 +1,17 @@
 //! The journal's records for people: when, what, who, which devices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{JournalDamage, cause_text, damage_of};
-use crate::drive::PartEnd;
+use super::{JournalDamage, damage_of, words};
+use crate::drive::{PartEnd, Verdict};
 use crate::journal::read_all;
-use crate::record::Record;
-use crate::state::DeviceName;
+use crate::ledger::Ledger;
+use crate::record::{Broken, Record};
+use crate::state::{DeviceName, Txn};
 
 /// The journal's file, record by record, as far as it can be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -47,11 +48,54 @@ pub struct LogRecord {
 pub fn log(bytes: &[u8], file: &Path, last: usize) -> Log {
     let (records, _, damage) = read_all::<Record>(bytes);
     let first = records.len().saturating_sub(last);
-    let shown = records.iter().enumerate().skip(first);
+    let mut ledger = Ledger::default();
+    let mut shown = Vec::new();
+    for (index, record) in records.iter().enumerate() {
+        let known = ledger.broken.clone();
+        let open = ledger.open.as_ref();
+        let moves = open.map(|open| open.intent.after.keys().cloned().collect());
+        ledger.apply(record);
+        if index >= first {
+            let mut one = log_record(index as u64 + 1, record);
+            one.detail = told(record, one.detail, &ledger, &known, &moves.unwrap_or_default());
+            shown.push(one);
+        }
+    }
     Log {
         readable: records.len() as u64,
-        records: shown.map(|(index, record)| log_record(index as u64 + 1, record)).collect(),
+        records: shown,
         damage: damage.map(|damage| damage_of(&damage, file)),
+    }
+}
+
+/// What a record says with what the records before it said: of which change it speaks, and that it `moves`.
+fn told(
+    record: &Record,
+    detail: String,
+    ledger: &Ledger,
+    known: &BTreeMap<String, Broken>,
+    moves: &BTreeSet<DeviceName>,
+) -> String {
+    let of = |txn: Txn| {
+        let past = ledger.history.iter().rev().find(|past| past.txn == txn);
+        past.map(|past| (words::of_past(past), past))
+    };
+    match record {
+        Record::Intent(intent) => words::of_intent(intent, known),
+        Record::End { txn, result, parts, .. } => {
+            let word = serde_json::json!(result);
+            let there = parts.iter().filter(|(_, part)| part.verdict == Verdict::Applied);
+            let moved = there.filter(|(device, _)| moves.contains(*device)).count();
+            let ended = word.as_str().unwrap_or_default();
+            let said = of(*txn).map(|(words, past)| format!(": {words}, by {}", past.actor));
+            let said = said.unwrap_or_default();
+            let trouble = if detail.is_empty() { detail } else { format!("; {detail}") };
+            format!("{ended}{said}; {moved} of {} devices moved{trouble}", parts.len())
+        }
+        Record::Confirmed { txn, .. } => {
+            of(*txn).map(|(words, _)| format!("{words}: it stays")).unwrap_or_default()
+        }
+        _ => detail,
     }
 }
 
@@ -59,7 +103,6 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
     let names = |devices: &mut dyn Iterator<Item = &DeviceName>| -> Vec<String> {
         devices.map(ToString::to_string).collect()
     };
-    let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let troubles = |parts: &BTreeMap<DeviceName, PartEnd>| {
         let said = parts.iter().filter(|(_, part)| !part.detail.is_empty());
         said.map(|(device, part)| format!("{device}: {}", part.detail))
@@ -77,8 +120,8 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
         }
         Record::Intent(intent) => {
             let parts = names(&mut intent.after.keys());
-            let cause = cause_text(&intent.cause);
-            ("intent", intent.wall_ms, Some(intent.txn), Some(&intent.asked), cause, parts)
+            let (txn, asked) = (Some(intent.txn), Some(&intent.asked));
+            ("intent", intent.wall_ms, txn, asked, String::new(), parts)
         }
         Record::Fire { txn, wave, wall_ms } => {
             ("fire", *wall_ms, Some(*txn), None, String::new(), names(&mut wave.keys()))
@@ -86,16 +129,16 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
         Record::Turn { txn, parts, wall_ms } => {
             ("turn", *wall_ms, Some(*txn), None, troubles(parts), names(&mut parts.keys()))
         }
-        Record::End { txn, result, parts, wall_ms, .. } => {
-            let detail =
-                [word(serde_json::json!(result)), troubles(parts)].join(" ").trim().to_owned();
-            ("end", *wall_ms, Some(*txn), None, detail, names(&mut parts.keys()))
+        Record::End { txn, parts, wall_ms, .. } => {
+            ("end", *wall_ms, Some(*txn), None, troubles(parts), names(&mut parts.keys()))
         }
         Record::Confirmed { txn, asked, wall_ms } => {
             ("confirmed", *wall_ms, Some(*txn), Some(asked), String::new(), Vec::new())
         }
         Record::Adopted { asked, positions, wall_ms } => {
-            ("adopted", *wall_ms, None, Some(asked), String::new(), names(&mut positions.keys()))
+            let slots: usize = positions.values().map(BTreeMap::len).sum();
+            let detail = format!("{slots} lit where they stand; nothing moved");
+            ("adopted", *wall_ms, None, Some(asked), detail, names(&mut positions.keys()))
         }
         Record::Held { asked, levers, drained, wall_ms } => {
             let detail = if *drained { "drained" } else { "in use" };

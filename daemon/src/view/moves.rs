@@ -8,13 +8,15 @@ use lightloom_fabric::plan::Plan;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{BrokenPart, part};
+use super::circuits::{self, CircuitCounts};
+use super::{BrokenPart, CrossedEnd, part, words};
 use crate::change::{Domains, Wave};
 use crate::controller::{Apply, Preview};
 use crate::drive::Site;
-use crate::record::Broken;
+use crate::ledger::{Ledger, Past};
+use crate::record::{Broken, Cause, TxnResult};
 use crate::runtime::Runtime;
-use crate::state::{DeviceName, Move, Position, Slot, at};
+use crate::state::{DeviceName, Move, Position, Slot, Txn, at};
 
 /// Picoseconds in a microsecond.
 const PS_A_MICROSECOND: u64 = 1_000_000;
@@ -28,6 +30,18 @@ pub struct Diff {
     pub version: u64,
     /// What to type to confirm mode overwrite.
     pub confirmation: String,
+    /// The transactions that it undoes, newest first; empty but for a rollback.
+    pub undoes: Vec<OtherChange>,
+    /// Those that had been undone and stand again after it.
+    pub restores: Vec<OtherChange>,
+    /// The plan that is on the devices once it is done; empty where none remains.
+    pub plan_sha256: String,
+    /// A plan is on the devices now and none once it is done.
+    pub no_plan_after: bool,
+    /// How many circuits stand before and after it, where the cabling is known.
+    pub circuits: Option<CircuitCounts>,
+    /// Ends of devices that move and are lit by others than the fabric says: crossed cables.
+    pub crossed: Vec<CrossedEnd>,
     /// What moves.
     pub moves: Vec<MoveView>,
     /// In how many waves.
@@ -40,6 +54,17 @@ pub struct Diff {
     pub forgets: Vec<BrokenPart>,
     /// The very bytes, device by device in order, as text with escapes.
     pub bytes: Vec<DeviceBytes>,
+}
+
+/// A past transaction that a rollback speaks of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OtherChange {
+    /// Its number.
+    pub txn: u32,
+    /// Who asked.
+    pub actor: String,
+    /// In words: apply of which plan, bypass of what.
+    pub summary: String,
 }
 
 /// One slot's change.
@@ -91,6 +116,8 @@ pub fn diff(
     let forgotten = known.into_iter().filter(|(part, _)| !after.contains_key(part)).collect();
     let parts = |broken: BTreeMap<String, Broken>| broken.into_iter().map(|b| part(runtime, b));
     let moves = preview.changes.iter();
+    let ledger = runtime.controller.ledger();
+    let plan_after = plan_after(ledger, apply);
     let of = |(device, moves): (&DeviceName, &Vec<Move>)| {
         let view = |m| move_view(runtime, preview, next, device, m);
         moves.iter().map(view).collect::<Vec<_>>()
@@ -98,6 +125,16 @@ pub fn diff(
     Diff {
         version: preview.version,
         confirmation,
+        undoes: others(runtime, |first, past| past.txn >= first && past.undone_by.is_none(), apply),
+        restores: others(
+            runtime,
+            |first, past| past.txn < first && past.undone_by.is_some_and(|by| by >= first),
+            apply,
+        ),
+        no_plan_after: plan_after.is_empty() && !ledger.plan_sha256.is_empty(),
+        plan_sha256: plan_after.to_owned(),
+        circuits: circuits::counted(runtime, &preview.changes),
+        crossed: moved_and_crossed(runtime, preview, apply),
         moves: moves.flat_map(of).collect(),
         waves: preview.waves.len(),
         dark_links_max: preview.waves.iter().map(dark_links).max().unwrap_or(0),
@@ -105,6 +142,46 @@ pub fn diff(
         forgets: parts(forgotten).collect(),
         bytes: Vec::new(),
     }
+}
+
+/// The plan that is on the devices once this is done, as the ledger takes it.
+fn plan_after<'a>(ledger: &'a Ledger, apply: &'a Apply) -> &'a str {
+    let touched = || apply.target.keys().any(|device| ledger.plan_devices.contains(device));
+    match () {
+        () if !apply.plan_sha256.is_empty() => &apply.plan_sha256,
+        () if touched() => "",
+        () => &ledger.plan_sha256,
+    }
+}
+
+/// Past transactions that changed something and that this rollback speaks of, newest first.
+fn others(
+    runtime: &Runtime,
+    spoken_of: impl Fn(Txn, &Past) -> bool,
+    apply: &Apply,
+) -> Vec<OtherChange> {
+    let Some(Cause::Rollback(first)) = apply.cause else { return Vec::new() };
+    let history = runtime.controller.ledger().history.iter().rev();
+    let changed = |past: &&Past| matches!(past.result, TxnResult::Committed | TxnResult::Partial);
+    let spoken_of = history.filter(changed).filter(|past| spoken_of(first, past));
+    let of = |past: &Past| OtherChange {
+        txn: past.txn.0,
+        actor: past.actor.clone(),
+        summary: words::of_past(past),
+    };
+    spoken_of.map(of).collect()
+}
+
+/// Crossed ends of the devices that the target names, and of those that should light them.
+fn moved_and_crossed(runtime: &Runtime, preview: &Preview, apply: &Apply) -> Vec<CrossedEnd> {
+    let named = |device: &str| {
+        let device = DeviceName::from(device);
+        apply.target.contains_key(&device) || preview.changes.contains_key(&device)
+    };
+    let inside = |end: &str| end.split_once('.').is_some_and(|(device, _)| named(device));
+    let devices = runtime.controller.devices().keys();
+    let ends = devices.flat_map(|device| super::crossed(runtime, device));
+    ends.filter(|end| inside(&end.end) || inside(&end.should_be)).collect()
 }
 
 fn move_view(

@@ -15,7 +15,8 @@ const NAMES_MAX: usize = 3;
 /// Past transactions, newest first.
 pub(in crate::ctl) fn transactions(transactions: &Value, last: usize) -> String {
     let all = list(transactions);
-    let mut table = Table::new(["txn", "when", "who", "why", "result", "what", "first trouble"]);
+    let mut table =
+        Table::new(["txn", "when", "who", "what", "result", "devices", "first trouble"]);
     for past in all.iter().take(last) {
         let trouble = troubles(past);
         let trouble =
@@ -24,9 +25,9 @@ pub(in crate::ctl) fn transactions(transactions: &Value, last: usize) -> String 
             text(&past["txn"]),
             time::moment(&past["unix_ms"]),
             text(&past["actor"]),
-            text(&past["cause"]),
+            text(&past["summary"]),
             result(past),
-            what(past),
+            devices(past),
             trouble.unwrap_or_default(),
         ]);
     }
@@ -58,18 +59,10 @@ fn result(past: &Value) -> String {
     }
 }
 
-/// Which parts it went around or took back, or else which devices it speaks of.
-fn what(past: &Value) -> String {
-    let parts = |key: &str| named(list(&past[key]).iter().map(text).collect(), NAMES_MAX);
-    let (broken, repaired) = (parts("broken"), parts("repaired"));
-    let devices = list(&past["devices"]);
-    let names = devices.iter().map(|device| text(&device["device"])).collect();
-    match (broken.is_empty(), repaired.is_empty()) {
-        (false, true) => format!("around {broken}"),
-        (true, false) => format!("{repaired} back"),
-        (false, false) => format!("around {broken}, {repaired} back"),
-        (true, true) => named(names, NAMES_MAX),
-    }
+/// Which devices it names: by name where they are few.
+fn devices(past: &Value) -> String {
+    let names: Vec<String> = list(&past["devices"]).iter().map(|d| text(&d["device"])).collect();
+    if names.len() > NAMES_MAX { names.len().to_string() } else { named(names, NAMES_MAX) }
 }
 
 /// The journal's records, oldest first, and where it is damaged.
@@ -141,6 +134,9 @@ pub(in crate::ctl) fn transaction(past: &Value) -> String {
             let _ = writeln!(page, "{verdict}: {}", named(names, NAMES_MAX));
         }
     }
+    for line in list(&past["when_known"]) {
+        let _ = writeln!(page, "{}", text(line));
+    }
     if let Some(forgotten) = forgotten(past) {
         let _ = writeln!(page, "{forgotten}");
     }
@@ -175,7 +171,10 @@ pub(super) fn did_not_take(past: &Value) -> Option<Alarm> {
     let why =
         troubles(past).first().map(|d| format!("{}: {}", text(&d["device"]), text(&d["detail"])));
     let (txn, result) = (text(&past["txn"]), text(&past["result"]));
-    let about = format!("{result}; {}", why.unwrap_or_else(|| "no device says why".into()));
+    let what =
+        past["summary"].as_str().map(|what| format!("{what}, by {}: ", text(&past["actor"])));
+    let why = why.unwrap_or_else(|| "no device says why".into());
+    let about = format!("{}{result}; {why}", what.unwrap_or_default());
     Some((format!("transaction {txn} DID NOT TAKE"), about, next))
 }
 
@@ -224,14 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_named_before_devices() {
+    fn few_devices_are_named_and_many_are_counted() {
         let device = |name: &str| json!({"device": name, "detail": ""});
-        let devices = ["n10/b0", "n2/b0", "n3/b0", "n4/b0"].map(device);
-        let mut past = json!({"devices": devices, "broken": [], "repaired": []});
-        assert_eq!(what(&past), "n2/b0, n3/b0, n4/b0 and 1 more");
-        past["broken"] = json!(["n17"]);
-        assert_eq!(what(&past), "around n17");
-        past["repaired"] = json!(["n5"]);
-        assert_eq!(what(&past), "around n17, n5 back");
+        let of = |names: &[&str]| {
+            let devices: Vec<Value> = names.iter().copied().map(device).collect();
+            super::devices(&json!({ "devices": devices }))
+        };
+        assert_eq!(of(&["n10/b0", "n2/b0"]), "n2/b0, n10/b0");
+        assert_eq!(of(&["n10/b0", "n2/b0", "n3/b0", "n4/b0"]), "4");
     }
 }

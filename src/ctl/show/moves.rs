@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::status::since;
-use super::{count, list, named, natural, place, slot, text};
+use super::{count, crossed, list, named, natural, place, slot, text};
 use crate::ctl::time;
 use crate::table::Table;
 
@@ -27,9 +27,9 @@ impl Preview {
         let moves = list(&diff["moves"]);
         if moves.is_empty() {
             let page = "nothing has to move: every device stands there already\n";
-            return page.to_owned() + &parts(diff);
+            return page.to_owned() + &what_becomes(diff) + &parts(diff);
         }
-        let mut page = summary(diff, moves) + &parts(diff);
+        let mut page = summary(diff, moves) + &what_becomes(diff) + &parts(diff);
         let _ = writeln!(page, "\n{}", table(moves));
         let _ = writeln!(page, "{}\n", darkness(moves));
         page.push_str(&self.bytes(list(&diff["bytes"])));
@@ -79,6 +79,42 @@ impl Preview {
         }
         together
     }
+}
+
+/// What a rollback undoes, the plan and the circuits that remain, and cables that are not where they belong.
+fn what_becomes(diff: &Value) -> String {
+    let mut page = String::new();
+    let changes = |key: &str| -> Vec<String> {
+        let of = |past: &Value| {
+            format!(
+                "{} ({}, by {})",
+                text(&past["txn"]),
+                text(&past["summary"]),
+                text(&past["actor"])
+            )
+        };
+        list(&diff[key]).iter().map(of).collect()
+    };
+    for (key, what) in [("undoes", "undoes"), ("restores", "stands again after it")] {
+        let changes = changes(key);
+        if !changes.is_empty() {
+            let _ = writeln!(page, "{what}: {}", changes.join("; "));
+        }
+    }
+    if diff["no_plan_after"] == true {
+        page += "NO PLAN remains after it: what breaks is not bypassed until one is applied\n";
+    } else if let Some(plan) = diff["plan_sha256"].as_str().filter(|plan| !plan.is_empty()) {
+        let _ = writeln!(page, "plan after it: {}", plan.get(..12).unwrap_or(plan));
+    }
+    let circuits = &diff["circuits"];
+    if circuits.is_object() {
+        let [before, after] = ["before", "after"].map(|key| text(&circuits[key]));
+        let _ = writeln!(page, "circuits that stand at both ends: {before} now, {after} after it");
+    }
+    if let Some((what, about, next)) = crossed::alarm(&diff["crossed"]) {
+        let _ = writeln!(page, "{what}: {about}\n  {next}");
+    }
+    page
 }
 
 /// Which parts are known to be broken once it is done, and which are taken to work again.

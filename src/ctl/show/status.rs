@@ -83,7 +83,8 @@ fn alarms(status: &Value) -> String {
         alarm(
             &format!("transaction {txn} WAITS FOR ITS CONFIRM"),
             format!(
-                "{} left, until {}, then it is undone",
+                "{}{} left, until {}, then it is undone",
+                what_it_was(status, &pending["txn"]),
                 time::span(left),
                 time::clock_at(&pending["until_unix_ms"])
             ),
@@ -103,7 +104,8 @@ fn alarms(status: &Value) -> String {
     }
     let listed = |device: &&Value| status["owed"][text(&device["name"])].is_null();
     let all: Vec<&Value> = list(&status["devices"]).iter().filter(listed).collect();
-    let troubles = if is_deaf(status) { Vec::new() } else { troubles(&all) };
+    let troubles =
+        if is_deaf(status) { Vec::new() } else { troubles(&all, &status["drifted_next"]) };
     let last = list(&status["transactions"]).first().and_then(history::did_not_take);
     let crossed = crossed::alarm(&status["crossed"]);
     let known = crossed.into_iter().chain(last).chain(dark_circuits(status));
@@ -125,6 +127,13 @@ fn alarms(status: &Value) -> String {
     page
 }
 
+/// What a past transaction was and who asked for it, where it is listed.
+fn what_it_was(status: &Value, txn: &Value) -> String {
+    let past = list(&status["transactions"]).iter().find(|past| past["txn"] == *txn);
+    let summary = past.and_then(|past| Some((past, past["summary"].as_str()?)));
+    summary.map(|(past, what)| format!("{what}, by {}: ", text(&past["actor"]))).unwrap_or_default()
+}
+
 /// The transaction on its way, and whom it waits for.
 fn on_the_way(status: &Value) -> Option<Alarm> {
     let open = &status["transaction"];
@@ -136,7 +145,7 @@ fn on_the_way(status: &Value) -> Option<Alarm> {
             format!("undoes {undone}, which was not confirmed in time (policy:confirm-timeout), ")
         }
         (Some(undone), _) => format!("undoes {undone} and what came after it, "),
-        _ => String::new(),
+        _ => open["summary"].as_str().map(|what| format!("{what}, ")).unwrap_or_default(),
     };
     let mut about = format!("{why}{}, {way}", count(devices, "device"));
     if open["actor"] != "policy:confirm-timeout" {
@@ -162,8 +171,8 @@ pub(in crate::ctl) fn is_deaf(status: &Value) -> bool {
     status["journal_damage"].is_object() || status["journal_failure"].is_string()
 }
 
-/// Devices that cannot be read, or stand elsewhere than the journal says.
-fn troubles(all: &[&Value]) -> Vec<Alarm> {
+/// Devices that cannot be read, or stand elsewhere than the journal says; for these what to do `next`.
+fn troubles(all: &[&Value], next: &Value) -> Vec<Alarm> {
     let of = |state: &str| all.iter().copied().filter(|d| d["state"] == state).collect::<Vec<_>>();
     let mut alarms = Vec::new();
     let unseen = of("unseen");
@@ -178,14 +187,11 @@ fn troubles(all: &[&Value]) -> Vec<Alarm> {
     let drifted = of("drifted");
     if !drifted.is_empty() {
         let names: Vec<String> = drifted.iter().map(|device| text(&device["name"])).collect();
-        let adopt = if names.len() > NAMES_MAX { "all".into() } else { names.join(" ") };
+        let next = next.as_str().map(|next| format!("; {next}")).unwrap_or_default();
         alarms.push((
             format!("DRIFTED, {} elsewhere than the journal says", count(names.len(), "device")),
             named(names, NAMES_MAX),
-            format!(
-                "see where: lightloom ctl drift; take what is lit as ours: lightloom ctl adopt \
-                 {adopt}; or put it back: lightloom ctl apply PLAN --mode update"
-            ),
+            format!("see where: lightloom ctl drift{next}"),
         ));
     }
     alarms
@@ -267,7 +273,7 @@ fn around_faults(status: &Value) -> Vec<Alarm> {
                     parts.join(","),
                     repairs(&parts)
                 ),
-                false => format!("bypass it: lightloom ctl fault {}", parts.join(" ")),
+                false => format!("bypass it: lightloom ctl fault {}", outermost(&parts).join(" ")),
             },
         ));
     }
@@ -319,19 +325,46 @@ fn names(parts: &[&Value]) -> Vec<String> {
     names
 }
 
+/// Parts without those of a node that is among them itself.
+fn outermost(parts: &[String]) -> Vec<String> {
+    let inside = |part: &String| {
+        part.split_once('/').is_some_and(|(node, _)| parts.iter().any(|part| part == node))
+    };
+    parts.iter().filter(|part| !inside(part)).cloned().collect()
+}
+
+/// The parts that one command is for: a node for itself and what else broke of it, also where several of its
+/// modules broke one by one.
+fn together(parts: &[String]) -> Vec<String> {
+    let node = |part: &String| part.split('/').next().unwrap_or(part).to_owned();
+    let is_module = |part: &&String| super::is_module(part);
+    let modules = |of: &String| parts.iter().filter(is_module).filter(|p| node(p) == *of).count();
+    let whole = |of: &String| parts.contains(of) || modules(of) > 1;
+    let mut named: Vec<String> = Vec::new();
+    for part in parts {
+        let of = node(part);
+        let name = if whole(&of) { of } else { part.clone() };
+        if !named.contains(&name) {
+            named.push(name);
+        }
+    }
+    named
+}
+
 /// What to type for each part that works again: a line each, since they seldom do so together.
 fn repairs(parts: &[String]) -> String {
     let mut page = "when it works again:".to_owned();
     let typed = |part: &String| format!("lightloom ctl fault --repaired {part}");
-    match parts {
+    match &together(parts)[..] {
         [part] => return format!("{page} {}", typed(part)),
-        _ => parts
-            .iter()
-            .take(REPAIRS_MAX)
-            .for_each(|part| page += &format!("\n    {}", typed(part))),
-    }
-    if parts.len() > REPAIRS_MAX {
-        page += &format!("\n  and so on for {} more parts", parts.len() - REPAIRS_MAX);
+        several => {
+            for part in several.iter().take(REPAIRS_MAX) {
+                page += &format!("\n    {}", typed(part));
+            }
+            if several.len() > REPAIRS_MAX {
+                page += &format!("\n  and so on for {} more parts", several.len() - REPAIRS_MAX);
+            }
+        }
     }
     page
 }
@@ -360,9 +393,33 @@ pub(in crate::ctl) fn devices_named(devices: &[&Value]) -> String {
     shown.join(", ") + &more
 }
 
-/// That nothing is waited for any more.
+/// The devices that are waited for: not read, and not known to be dead and gone around.
+pub(in crate::ctl) fn waited_for(devices: &[Value], status: &Value) -> Vec<Value> {
+    let unread = devices.iter().filter(|device| device["state"] == "unseen");
+    unread.filter(|device| !is_gone_around(device, status)).cloned().collect()
+}
+
+/// Whether the plan goes around this device, which is known not to answer, or around all of its node.
+fn is_gone_around(device: &Value, status: &Value) -> bool {
+    let name = text(&device["name"]);
+    let mut around = list(&status["broken_parts"]).iter().filter(|part| part["bypassed"] == true);
+    let is_inside = |part: &str| {
+        name.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    device["trouble"].is_string() && around.any(|part| part["part"].as_str().is_some_and(is_inside))
+}
+
+/// That nothing is waited for any more; what is dead is named.
 pub(in crate::ctl) fn all_read(status: &Value) -> String {
-    format!("{} read\n", count(list(&status["devices"]).len(), "device"))
+    let (dead, read): (Vec<&Value>, Vec<&Value>) =
+        list(&status["devices"]).iter().partition(|device| device["state"] == "unseen");
+    let read = count(read.len(), "device");
+    if dead.is_empty() {
+        return format!("{read} read\n");
+    }
+    let names = named(dead.iter().map(|device| text(&device["name"])).collect(), NAMES_MAX);
+    let them = if dead.len() == 1 { "it" } else { "them" };
+    format!("{read} read; {names} cannot be read, and the plan goes around {them}\n")
 }
 
 /// A transaction that takes its time.

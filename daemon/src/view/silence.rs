@@ -1,0 +1,140 @@
+//! Devices that do not answer and stand against what was asked: until when it is known what becomes of them,
+//! and when to ask again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::config::{OnFault, micros};
+use crate::drive::Site;
+use crate::driver::stream::CONNECT_WITHIN;
+use crate::runtime::Runtime;
+use crate::state::{DeviceName, Micros};
+use crate::tend::BACKOFF_MAX;
+
+/// How many devices a line names.
+const NAMES_MAX: usize = 6;
+
+/// What is said of devices alike, and the least time that any of them has been silent.
+type Said = BTreeMap<Kind, Vec<(DeviceName, Micros)>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Not reached since the daemon started.
+    Unread,
+    /// Reached, and being read for the first time since.
+    Reading,
+    /// A module of the plan that is taken for dead when its heartbeat is over.
+    NotYetDead,
+    /// A module of the plan that only a person goes around.
+    Reported,
+    /// The daemon goes on trying, and that is all.
+    Tried,
+}
+
+/// When to ask again, where these reasons of a refusal are about devices that do not answer.
+#[must_use]
+pub fn when_known(runtime: &Runtime, reasons: &[String]) -> Vec<String> {
+    let named = |device: &DeviceName| {
+        let begins = format!("{device}: ");
+        reasons.iter().any(|reason| reason.starts_with(&begins))
+    };
+    let silent = runtime
+        .controller
+        .devices()
+        .iter()
+        .filter(|(device, seen)| named(device) && (!seen.up || seen.observed.is_none()));
+    when(runtime, &silent.map(|(device, _)| device.clone()).collect())
+}
+
+/// The same of these devices, which have missed an answer.
+pub(super) fn when(runtime: &Runtime, silent: &BTreeSet<DeviceName>) -> Vec<String> {
+    let not_bypassed = runtime.not_bypassed();
+    let (mut said, mut lines) = (Said::new(), Vec::new());
+    for device in silent {
+        match not_bypassed.get(device.as_str()) {
+            Some(broken) => lines.push(format!("{device}: {}", broken.why)),
+            None => {
+                let (kind, silent_for) = kind(runtime, device);
+                said.entry(kind).or_default().push((device.clone(), silent_for));
+            }
+        }
+    }
+    lines.truncate(NAMES_MAX);
+    lines.extend(said.iter().map(|(kind, devices)| line(runtime, *kind, devices)));
+    lines
+}
+
+fn kind(runtime: &Runtime, device: &DeviceName) -> (Kind, Micros) {
+    let now = runtime.clock.now().mono;
+    let since = runtime.contacts.get(device).and_then(|contact| contact.down_since);
+    let seen = runtime.controller.devices().get(device);
+    let since = match seen {
+        _ if since.is_some() => since.unwrap_or(now),
+        Some(seen) if seen.up && seen.observed.is_none() => return (Kind::Reading, Micros(0)),
+        // It has just missed its answer, and its connection is on its way to be dropped.
+        Some(seen) if seen.up => now,
+        _ => return (Kind::Unread, Micros(0)),
+    };
+    let in_plan = runtime.plan.as_ref().is_some_and(|plan| {
+        plan.transceivers.iter().any(|t| t.bundle.to_string() == device.as_str())
+    });
+    let kind = match runtime.config.file.policies.on_fault {
+        _ if !in_plan => Kind::Tried,
+        OnFault::Bypass => Kind::NotYetDead,
+        OnFault::Report => Kind::Reported,
+    };
+    (kind, now - since)
+}
+
+fn line(runtime: &Runtime, kind: Kind, devices: &[(DeviceName, Micros)]) -> String {
+    let names: Vec<String> = devices.iter().map(|(device, _)| device.to_string()).collect();
+    let shown = shown(&names);
+    let silent = devices.iter().map(|(_, silent)| *silent).min().unwrap_or_default();
+    let seconds = |time: Micros| time.0.div_ceil(1_000_000);
+    let replies = devices.iter();
+    let replies =
+        replies.map(|(device, _)| runtime.controller.inventory().limits(device).reply_within);
+    let fault = format!("lightloom ctl fault {}", names.join(" "));
+    match kind {
+        Kind::Unread => {
+            let connect = Micros(u64::try_from(CONNECT_WITHIN.as_micros()).unwrap_or(u64::MAX));
+            format!(
+                "{shown}: not read yet; {} s after the daemon's start at the latest it is known whether it \
+                 answers: lightloom ctl wait, then ask again",
+                seconds(connect + replies.max().unwrap_or_default())
+            )
+        }
+        Kind::Reading => format!(
+            "{shown}: read for the first time now; that takes {} s at most: lightloom ctl wait, then ask again",
+            seconds(replies.max().unwrap_or_default())
+        ),
+        Kind::NotYetDead => {
+            let heartbeat = micros(runtime.config.file.policies.heartbeat);
+            format!(
+                "{shown}: silent for {} s; taken for dead after {} s and then gone around without being \
+                 asked: ask again in {} s, or do it now: {fault}",
+                silent.0 / 1_000_000,
+                seconds(heartbeat),
+                seconds(heartbeat - silent) + 1,
+            )
+        }
+        Kind::Reported => format!(
+            "{shown}: silent for {} s; what dies is only reported here (`on_fault: report`); go around it: \
+             {fault}",
+            silent.0 / 1_000_000,
+        ),
+        Kind::Tried => format!(
+            "{shown}: silent for {} s; tried again every {} s at the latest: ask again when `lightloom ctl \
+             wait` says that it is read",
+            silent.0 / 1_000_000,
+            BACKOFF_MAX.as_secs(),
+        ),
+    }
+}
+
+fn shown(names: &[String]) -> String {
+    let first = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}

@@ -1,0 +1,156 @@
+//! What a change was, in words: the plan it applied, the part it went around, what it undid.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fault::Part;
+
+use crate::ledger::Past;
+use crate::record::{Broken, Cause, Intent};
+
+/// Hex digits of a plan's hash that people see.
+const HASH_SHOWN: usize = 12;
+/// How many parts a line names.
+const PARTS_MAX: usize = 4;
+
+/// What makes a change, and what is known to be broken before and after it.
+struct Change<'a> {
+    cause: &'a Cause,
+    plan_sha256: &'a str,
+    before: &'a BTreeMap<String, Broken>,
+    after: &'a BTreeMap<String, Broken>,
+}
+
+/// A transaction that is over.
+pub(super) fn of_past(past: &Past) -> String {
+    Change {
+        cause: &past.cause,
+        plan_sha256: &past.plan_sha256,
+        before: &past.broken_before,
+        after: &past.broken_after,
+    }
+    .words()
+}
+
+/// A transaction that begins, where this was known to be broken.
+pub(super) fn of_intent(intent: &Intent, known: &BTreeMap<String, Broken>) -> String {
+    Change {
+        cause: &intent.cause,
+        plan_sha256: &intent.plan_sha256,
+        before: known,
+        after: intent.broken.as_ref().unwrap_or(known),
+    }
+    .words()
+}
+
+/// A plan by the start of its hash.
+pub(super) fn plan(sha256: &str) -> String {
+    format!("plan {}", sha256.get(..HASH_SHOWN).unwrap_or(sha256))
+}
+
+/// The parts of `all` that are not `known`, in the order people count.
+pub(super) fn news(
+    all: &BTreeMap<String, Broken>,
+    known: &BTreeMap<String, Broken>,
+) -> Vec<String> {
+    let mut news: Vec<String> =
+        all.keys().filter(|part| !known.contains_key(*part)).cloned().collect();
+    news.sort_by_cached_key(|part| part.parse::<Part>().ok());
+    news
+}
+
+impl Change<'_> {
+    fn words(&self) -> String {
+        let (broken, repaired) = (news(self.after, self.before), news(self.before, self.after));
+        let [broken, repaired] = [broken, repaired].map(|parts| named(&parts));
+        let plan = match self.plan_sha256 {
+            "" => None,
+            sha256 => Some(plan(sha256)),
+        };
+        let back = || match &plan {
+            Some(plan) => format!(" (back to {plan})"),
+            None => " (back to no plan)".into(),
+        };
+        match self.cause {
+            Cause::Apply => {
+                let what = plan.unwrap_or_else(|| "single circuits".into());
+                format!("apply of {what}{}", around(&broken, &repaired))
+            }
+            Cause::Bypass if !broken.is_empty() => {
+                format!("bypass of {broken}{}", around("", &repaired))
+            }
+            Cause::Repair if !repaired.is_empty() => format!("repair of {repaired}"),
+            Cause::Bypass => "bypass".into(),
+            Cause::Repair => "repair".into(),
+            Cause::Rollback(txn) => {
+                format!("rollback to before {txn}{}{}", back(), around(&broken, &repaired))
+            }
+            Cause::ConfirmTimeout(txn) => {
+                let around = around(&broken, &repaired);
+                format!("{txn} was not confirmed in time{}{around}", back())
+            }
+            Cause::Drift => "drift put back".into(),
+            Cause::Owed(txn) => format!("what was owed since {txn}"),
+        }
+    }
+}
+
+fn around(broken: &str, repaired: &str) -> String {
+    let mut words = String::new();
+    if !broken.is_empty() {
+        words += &format!(", around {broken}");
+    }
+    if !repaired.is_empty() {
+        words += &format!(", {repaired} back");
+    }
+    words
+}
+
+fn named(parts: &[String]) -> String {
+    let mut shown = parts.iter().take(PARTS_MAX).cloned().collect::<Vec<_>>().join(", ");
+    if parts.len() > PARTS_MAX {
+        shown += &format!(" and {} more", parts.len() - PARTS_MAX);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Txn;
+
+    fn words(cause: Cause, plan_sha256: &str, before: &[&str], after: &[&str]) -> String {
+        let parts = |names: &[&str]| {
+            names.iter().map(|part| ((*part).to_owned(), Broken::default())).collect()
+        };
+        let (before, after) = (parts(before), parts(after));
+        Change { cause: &cause, plan_sha256, before: &before, after: &after }.words()
+    }
+
+    #[test]
+    fn a_change_says_what_it_was() {
+        let plan = "0123456789abcdef";
+        let said = [
+            words(Cause::Apply, plan, &[], &["n5", "n20"]),
+            words(Cause::Apply, "", &[], &[]),
+            words(Cause::Bypass, plan, &["n5"], &["n17", "n5"]),
+            words(Cause::Repair, plan, &["n5", "n9"], &["n9"]),
+            words(Cause::Rollback(Txn(2)), plan, &["n5"], &[]),
+            words(Cause::Rollback(Txn(1)), "", &[], &[]),
+            words(Cause::ConfirmTimeout(Txn(4)), plan, &[], &["n9"]),
+            words(Cause::Owed(Txn(3)), plan, &[], &[]),
+            words(Cause::Drift, plan, &[], &[]),
+        ];
+        let expected = [
+            "apply of plan 0123456789ab, around n5, n20",
+            "apply of single circuits",
+            "bypass of n17",
+            "repair of n5",
+            "rollback to before 2 (back to plan 0123456789ab), n5 back",
+            "rollback to before 1 (back to no plan)",
+            "4 was not confirmed in time (back to plan 0123456789ab), around n9",
+            "what was owed since 3",
+            "drift put back",
+        ];
+        assert_eq!(said, expected);
+    }
+}
