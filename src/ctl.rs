@@ -31,15 +31,10 @@ use wanted::{Apply, Fault, Rollback, Wanted};
   lightloom ctl apply plan.json --confirm-within 5m
   lightloom ctl confirm 7")]
 pub(crate) struct Arguments {
-    /// The daemon's socket.
-    #[arg(
-        long,
-        global = true,
-        env = "LIGHTLOOM_SOCKET",
-        default_value = "/run/lightloom/lightloomd.sock",
-        value_name = "PATH"
-    )]
-    socket: PathBuf,
+    /// The daemon's socket [default: what LIGHTLOOM_SOCKET says, or else /run/lightloom/lightloomd.sock].
+    // Read here and not by clap, which shows what the environment gave as if it had to be typed.
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// How to show the result.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
@@ -105,9 +100,11 @@ enum Verb {
     /// Shows the status again with each change, until interrupted, also while the daemon is away.
     #[command(after_help = "Example:\n  lightloom ctl watch")]
     Watch,
-    /// Waits until the daemon answers and has read every device.
-    #[command(after_help = "Example:\n  lightloom ctl wait --for 2m")]
+    /// Waits until the daemon answers and has read every device, but for what is dead and gone around.
+    #[command(after_help = "Examples:\n  lightloom ctl wait --for 2m\n  lightloom ctl wait n17")]
     Wait {
+        /// Only these devices, or those of nodes such as `n17`; also where they are gone around.
+        devices: Vec<String>,
         /// How long at most; exit status 1 after that.
         #[arg(long = "for", value_name = "TIME", value_parser = time::duration, default_value = "30s")]
         within: Duration,
@@ -128,12 +125,21 @@ struct Devices {
     devices: Vec<String>,
 }
 
+/// Where the daemon listens unless somebody says otherwise.
+const SOCKET: &str = "/run/lightloom/lightloomd.sock";
+
+fn socket(arguments: &Arguments) -> PathBuf {
+    let named = || std::env::var_os("LIGHTLOOM_SOCKET").filter(|path| !path.is_empty());
+    let named = arguments.socket.clone().or_else(|| named().map(PathBuf::from));
+    named.unwrap_or_else(|| SOCKET.into())
+}
+
 /// Runs the verb.
 ///
 /// # Errors
 /// When the daemon cannot be reached or a file cannot be read.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let client = Client::new(&arguments.socket);
+    let client = Client::new(&socket(arguments));
     let session = Session { client, format: arguments.format };
     match &arguments.verb {
         Verb::Status { check } => session.status(*check),
@@ -145,7 +151,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             session.look("/v1/journal", |journal| show::transactions(journal, *last))
         }
         Verb::Watch => session.watch(),
-        Verb::Wait { within } => session.wait(*within),
+        Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
         Verb::Page { listen } => page::serve(&session.client, *listen),
         Verb::Diff(wanted) => session.diff("diff", &wanted.body()?, wanted.preview()),
         Verb::Apply(Apply { wanted, dry_run: true, .. }) => {

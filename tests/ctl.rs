@@ -221,7 +221,7 @@ fn no_drift_is_said_only_of_what_was_read() {
     let report = json!({"slots": [moved], "complete": true, "unseen": []});
     daemon.says("/v1/drift", 200, report);
     let (code, shown, _) = run(&daemon, &["drift"]);
-    let table = "device  slot     journal says  device says\n\
+    let table = "device  part     journal says  device says\n\
         n3/b0   group 0  external-1    loopback\n";
     assert_eq!((code, shown.as_str()), (1, table));
 }
@@ -568,6 +568,29 @@ fn an_undo_on_its_way_comes_first_and_says_what_it_undoes_and_whom_it_waits_for(
     assert!(!shown.contains("UNSEEN") && !shown.contains("NEEDS A PERSON"), "{shown}");
 }
 
+#[test]
+fn no_usage_line_shows_the_socket_as_if_it_had_to_be_typed() {
+    let typed = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+        command.arg("ctl").args(words).env("LIGHTLOOM_SOCKET", "/nowhere/lightloomd.sock");
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    for words in [&["apply"][..], &["confirm"], &["adopt"], &["fault", "--what"]] {
+        let (code, said) = typed(words);
+        assert!(code == Some(2) && said.contains("Usage: lightloom ctl "), "{said}");
+        assert!(!said.contains("--socket"), "{said}");
+    }
+    let (_, help) = typed(&["confirm", "--help"]);
+    assert!(help.contains("Usage: lightloom ctl confirm [OPTIONS] <TXN>\n"), "{help}");
+    let default = "[default: what LIGHTLOOM_SOCKET says, or else /run/lightloom/lightloomd.sock]";
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains(&format!("--socket <PATH> The daemon's socket {default}")), "{help}");
+    // The environment names it all the same.
+    let (_, said) = typed(&["status"]);
+    assert!(said.contains("/nowhere/lightloomd.sock"), "{said}");
+}
+
 /// A program that is ended with the test.
 struct Running(Child);
 
@@ -644,6 +667,17 @@ fn a_wait_says_what_it_waits_for_and_ends_in_time() {
     let (code, _, noted) = run(&daemon, &["wait", "--for", "500ms"]);
     let told = "not read within 1 s: n3/b0 (no answer), n3/b1 (no answer)\n";
     assert!(code == 1 && noted.ends_with(told), "{noted}");
+    // Who is named is waited for all the same, and nobody waits for a device that there is not.
+    daemon.says("/v1/status", 200, dead(true));
+    let (code, _, noted) = run(&daemon, &["wait", "n3", "--for", "500ms"]);
+    assert!(code == 1 && noted.ends_with(told), "{noted}");
+    let read = (0, "read: n1, n1/b0\n".to_owned(), String::new());
+    assert_eq!(run(&daemon, &["wait", "n1,n1/b0"]), read);
+    let (code, _, noted) = run(&daemon, &["wait", "n99"]);
+    assert!(
+        code == 1 && noted.contains("n99: no such device or node is configured here"),
+        "{noted}"
+    );
     // One that was not even tried yet may be alive.
     let mut young = dead(true);
     young["devices"][0]["trouble"] = Value::Null;

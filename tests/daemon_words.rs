@@ -123,7 +123,14 @@ fn a_rollback_says_before_it_is_made_what_it_undoes_and_what_remains() {
         has(&shown, &["apply of plan ", &format!("bypass of {node}"), "undone by 3"]);
         let (_, shown) = house.ctl("journal --records").await;
         let end = format!("committed: bypass of {node}, by uid:");
-        has(&shown, &["committed: apply of plan ", &end, "lit where they stand; nothing moved"]);
+        has(
+            &shown,
+            &[
+                "committed: apply of plan ",
+                &end,
+                "paths and cross-connects as they stand; nothing moved",
+            ],
+        );
     });
 }
 
@@ -200,5 +207,42 @@ fn a_refusal_says_when_a_silent_module_is_taken_for_dead() {
         has(&shown, &[&format!("{silent}: silent for "), times]);
         has(&shown, &[&format!("or do it now: lightloom ctl fault {silent}\n")]);
         assert_eq!(code, 1);
+    });
+}
+
+#[test]
+fn a_part_that_there_is_not_and_one_that_never_broke_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: report", folder.path()).await;
+        for (words, why) in [
+            ("fault --repaired n99", "n99 does not exist: the fabric has nodes n0 to n15"),
+            ("fault n99 --dry-run", "n99 does not exist: the fabric has nodes n0 to n15"),
+            ("fault n3/b7", "n3/b7 does not exist: a node has bundles b0 to b1"),
+            ("fault --repaired n3", "n3 is not known to be broken"),
+        ] {
+            let (code, shown) = house.ctl(words).await;
+            assert_eq!((code, shown), (1, format!("refused: {why}\n")));
+        }
+    });
+}
+
+#[test]
+fn a_dry_run_tells_the_crossed_cables_of_what_the_plan_touches() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: report", folder.path()).await;
+        let circuits = first_plan(&installed(NODES)).circuits;
+        let [one, other] = [&circuits[0], &circuits[1]].map(|circuit| circuit.a);
+        house.modules.fault(&format!("{} cross {} {other}", one.bundle, one.path));
+        house.shows("status", "CROSSED CABLES?").await;
+        let plan = folder.path().join("plan.json");
+        std::fs::write(&plan, serde_json::to_vec(&first_plan(&installed(NODES))).unwrap()).unwrap();
+        let (_, shown) = house.ctl(&format!("apply {} --dry-run", plan.display())).await;
+        has(&shown, &["CROSSED CABLES? ", &format!("{one} is lit by "), "swap the cables of "]);
+        // A change of something else has nothing to do with them.
+        std::fs::write(&plan, r#"{"target": {}}"#).unwrap();
+        let (_, shown) = house.ctl(&format!("apply {} --dry-run", plan.display())).await;
+        assert!(!shown.contains("CROSSED"), "{shown}");
     });
 }

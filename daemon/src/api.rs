@@ -2,6 +2,7 @@
 
 mod body;
 mod problem;
+mod reading;
 mod shared;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use lightloom_fabric::fault::Part;
+use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 use tokio::sync::oneshot;
 use utoipa::OpenApi;
@@ -30,6 +31,7 @@ use crate::view::{self, DeviceBytes, Diff, DriftReport, Log, Status, Transaction
 
 pub use body::{ApplyBody, DevicesBody, FaultBody, Last, RollbackBody, TxnBody, Wait};
 use problem::{Problem, Reply};
+use reading::Body;
 pub use shared::Shared;
 use shared::{asked, sha256};
 
@@ -301,7 +303,7 @@ fn confirmation(apply: &Apply) -> String {
 async fn diff(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<ApplyBody>,
+    Body(body): Body<ApplyBody>,
 ) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let (apply, plan) = read_apply(&shared, &body).await?;
@@ -324,7 +326,7 @@ async fn diff(
 async fn rollback_diff(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<RollbackBody>,
+    Body(body): Body<RollbackBody>,
 ) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let rollback = Rollback { txn: Txn(body.txn), ..Rollback::default() };
@@ -411,7 +413,7 @@ fn readable(bytes: &[u8]) -> String {
 async fn apply(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<ApplyBody>,
+    Body(body): Body<ApplyBody>,
 ) -> Result<Answer, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     // The plan is looked at only for those who may apply.
@@ -438,7 +440,7 @@ async fn apply(
 async fn confirm(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<TxnBody>,
+    Body(body): Body<TxnBody>,
 ) -> Result<Answer, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let request = Request::Confirm(Txn(body.txn));
@@ -452,7 +454,7 @@ async fn confirm(
 async fn rollback(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<RollbackBody>,
+    Body(body): Body<RollbackBody>,
 ) -> Result<Answer, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let call = |asked, answer| {
@@ -469,7 +471,7 @@ async fn rollback(
 async fn adopt(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<DevicesBody>,
+    Body(body): Body<DevicesBody>,
 ) -> Result<Answer, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let every = |runtime: &Runtime| {
@@ -499,7 +501,7 @@ async fn adopt(
 async fn drain(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<DevicesBody>,
+    Body(body): Body<DevicesBody>,
 ) -> Result<Answer, Problem> {
     hold(&shared, &client, body, true).await
 }
@@ -510,7 +512,7 @@ async fn drain(
 async fn undrain(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<DevicesBody>,
+    Body(body): Body<DevicesBody>,
 ) -> Result<Answer, Problem> {
     hold(&shared, &client, body, false).await
 }
@@ -576,10 +578,14 @@ fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slo
 async fn fault(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<FaultBody>,
+    Body(body): Body<FaultBody>,
 ) -> Result<Answer, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    let told = told(&client, &body);
+    // Nothing is looked up for somebody who may not ask.
+    let told = match client.must_have(Role::Apply) {
+        Ok(()) => told(&shared, &client, &body).await,
+        Err(role) => Err(Problem::Forbidden(role)),
+    };
     let call = |asked, answer| {
         let (broken, repaired) = told?;
         Ok(Call::Fault { asked, broken, repaired, answer })
@@ -593,17 +599,18 @@ async fn fault(
 async fn fault_diff(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Json(body): Json<FaultBody>,
+    Body(body): Body<FaultBody>,
 ) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
-    let (broken, repaired) = told(&client, &body)?;
+    let (broken, repaired) = told(&shared, &client, &body).await?;
     previewed(&shared, move |runtime: &Runtime| runtime.way_around(&broken, &repaired)).await
 }
 
 /// What broke and who says so, and what works again.
 type Told = (Vec<(Part, String)>, Vec<Part>);
 
-fn told(client: &Client, body: &FaultBody) -> Result<Told, Problem> {
+/// The parts, all of which this fabric has.
+async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told, Problem> {
     let parse = |parts: &[String]| -> Result<Vec<Part>, Problem> {
         let parse = |text: &String| {
             text.parse::<Part>().map_err(|error| Problem::Refused(vec![error.to_string()]))
@@ -611,6 +618,19 @@ fn told(client: &Client, body: &FaultBody) -> Result<Told, Problem> {
         parts.iter().map(parse).collect()
     };
     let why = format!("told by {}", client.name);
-    let broken = parse(&body.broken)?.into_iter().map(|part| (part, why.clone())).collect();
-    Ok((broken, parse(&body.repaired)?))
+    let (broken, repaired) = (parse(&body.broken)?, parse(&body.repaired)?);
+    let named = [broken.clone(), repaired.clone()].concat();
+    let missing = shared.look(move |runtime| not_installed(runtime, &named)).await?;
+    if !missing.is_empty() {
+        return Err(Problem::Refused(missing));
+    }
+    Ok((broken.into_iter().map(|part| (part, why.clone())).collect(), repaired))
+}
+
+/// What is said of parts that the fabric does not have: that is another mistake than to name one that never
+/// broke.
+fn not_installed(runtime: &Runtime, parts: &[Part]) -> Vec<String> {
+    let Some(installed) = &runtime.installed else { return Vec::new() };
+    let errors = parts.iter().filter_map(|part| FaultSet::of(&installed.hbd, [*part]).err());
+    errors.map(|error| error.to_string()).collect()
 }

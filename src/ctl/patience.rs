@@ -105,8 +105,8 @@ impl Session {
         }
     }
 
-    /// A daemon that has only just been started has no socket yet.
-    pub(super) fn wait(&self, within: Duration) -> anyhow::Result<Outcome> {
+    /// Waits for these devices, or for all. A daemon that has only just been started has no socket yet.
+    pub(super) fn wait(&self, named: &[&str], within: Duration) -> anyhow::Result<Outcome> {
         let mut waiting = Waiting::begins();
         loop {
             let status = self.present("/v1/status");
@@ -116,21 +116,26 @@ impl Session {
                 Ok(response) if show::is_deaf(&response.body) => {
                     return self.show(response, show::status).map(|_| Outcome::Bad);
                 }
-                Ok(response) if unread(&response.body)?.is_empty() => {
-                    return self.show(response, show::all_read);
+                Ok(response) => {
+                    if let Some(stranger) = show::not_a_device(named, &response.body) {
+                        anyhow::bail!("{stranger}: no such device or node is configured here");
+                    }
+                    if unread(named, &response.body)?.is_empty() {
+                        return self.show(response, |status| show::all_read(named, status));
+                    }
                 }
-                _ => {}
+                Err(_) => {}
             }
             if left.is_zero() {
                 let status = status?;
-                let names = not_read(&status.body);
+                let names = not_read(named, &status.body);
                 output::note(&format!("not read within {}: {names}", span(within)));
                 return self.show(&status, show::status).map(|_| Outcome::Bad);
             }
             waiting.say(|| {
                 let what = match &status {
                     Err(error) => format!("{error:#}"),
-                    Ok(response) => format!("not read yet: {}", not_read(&response.body)),
+                    Ok(response) => format!("not read yet: {}", not_read(named, &response.body)),
                 };
                 format!("waiting, {} left: {what}", span(left))
             });
@@ -192,13 +197,13 @@ impl Session {
 }
 
 /// The devices that have not been read yet and may still be.
-fn unread(status: &Value) -> anyhow::Result<Vec<Value>> {
+fn unread(named: &[&str], status: &Value) -> anyhow::Result<Vec<Value>> {
     let devices = status["devices"].as_array().context("the daemon gives no status")?;
-    Ok(show::waited_for(devices, status))
+    Ok(show::waited_for(named, devices, status))
 }
 
-fn not_read(status: &Value) -> String {
-    let unread = unread(status).unwrap_or_default();
+fn not_read(named: &[&str], status: &Value) -> String {
+    let unread = unread(named, status).unwrap_or_default();
     show::devices_named(&unread.iter().collect::<Vec<_>>())
 }
 

@@ -10,7 +10,8 @@ use serde_json::Value;
 pub(super) use history::{confirm_by, records, transaction, transactions};
 pub(super) use moves::Preview;
 pub(super) use status::{
-    all_is_well, all_read, devices_named, drift, is_deaf, on_its_way, status, waited_for,
+    all_is_well, all_read, devices_named, drift, is_deaf, not_a_device, on_its_way, status,
+    waited_for,
 };
 
 /// How many names a line holds.
@@ -117,9 +118,18 @@ fn is_module(device: &str) -> bool {
     device.parse::<lightloom_fabric::id::BundleId>().is_ok()
 }
 
+/// Whether a device of this name is an optical switch of a plan.
+fn is_switch(device: &str) -> bool {
+    device.parse::<lightloom_fabric::id::OcsId>().is_ok()
+}
+
 /// What moves on a device: `port 3` of an optical switch, `group 0` of a transceiver.
 fn slot(device: &str, slot: &Value) -> String {
-    let what = if is_module(device) { "group" } else { "port" };
+    let what = match () {
+        () if is_module(device) => "group",
+        () if is_switch(device) => "port",
+        () => "slot",
+    };
     format!("{what} {}", text(slot))
 }
 
@@ -129,7 +139,8 @@ fn place(device: &str, position: &Value) -> String {
         (Some(0), _) => "dark".into(),
         (Some(15), true) => "loopback".into(),
         (Some(path), true) => format!("external-{path}"),
-        (_, false) => format!("port {}", text(position)),
+        (_, false) if is_switch(device) => format!("port {}", text(position)),
+        (_, false) => format!("position {}", text(position)),
         (None, true) => text(position),
     }
 }
@@ -177,8 +188,11 @@ pub(super) fn done(verb: &str, asked: &Value, answer: &Value) -> String {
             format!("nothing to do: {}\n", reasons.join("\n               "))
         }
         ("adopt", _) => {
-            let (slots, devices) = (count(number("slots"), "lit slot"), number("devices"));
-            format!("adopted: {slots} on {}; nothing moved\n", count(devices, "device"))
+            let slots = match number("slots") {
+                1 => "1 path or cross-connect".to_owned(),
+                slots => format!("{slots} paths and cross-connects"),
+            };
+            format!("adopted: {slots} on {}; nothing moved\n", count(number("devices"), "device"))
         }
         ("confirm", _) => format!("transaction {txn} is confirmed: it stays\n"),
         ("drain", _) => format!("drained: {devices}; back with `lightloom ctl undrain`\n"),
@@ -189,7 +203,7 @@ pub(super) fn done(verb: &str, asked: &Value, answer: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{named, natural, painted, place, refusal};
+    use super::{named, natural, painted, place, refusal, slot};
     use serde_json::json;
 
     #[test]
@@ -224,8 +238,11 @@ mod tests {
 
     #[test]
     fn places_have_the_names_that_people_use() {
-        let places = [("n1/b0", 15), ("n1/b0", 2), ("n1/b0", 0), ("ocs0", 26), ("ocs0", 15)];
+        let places =
+            [("n1/b0", 15), ("n1/b0", 2), ("n1/b0", 0), ("ocs0", 26), ("ocs0", 15), ("leaf5", 1)];
         let shown = places.map(|(device, position)| place(device, &json!(position)));
-        assert_eq!(shown, ["loopback", "external-2", "dark", "port 26", "port 15"]);
+        assert_eq!(shown, ["loopback", "external-2", "dark", "port 26", "port 15", "position 1"]);
+        let slots = ["n1/b0", "ocs0", "leaf5"].map(|device| slot(device, &json!(3)));
+        assert_eq!(slots, ["group 3", "port 3", "slot 3"]);
     }
 }

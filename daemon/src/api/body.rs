@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::reading::{Described, Field, Wanted};
 use crate::change::Mode;
 use crate::record::OnFailure;
 
@@ -94,6 +95,56 @@ pub struct FaultBody {
     /// What works again.
     #[serde(default)]
     pub repaired: Vec<String>,
+}
+
+/// A request under an id of the client's own choice.
+const REQUEST_ID: Field = Field::must("request_id", Wanted::Text);
+/// The same, where a preview needs none.
+const REQUEST_ID_OR_NOT: Field = Field::may("request_id", Wanted::Text);
+const CONFIRM_WITHIN: Field =
+    Field::may("confirm_within_ms", Wanted::Whole("milliseconds, a week at most"));
+const TXN: Field = Field::must("txn", Wanted::Whole("the transaction"));
+
+impl Described for ApplyBody {
+    const FIELDS: &'static [Field] = &[
+        REQUEST_ID_OR_NOT,
+        Field::may("plan", Wanted::Plan),
+        Field::may("again", Wanted::Flag),
+        Field::may("phase", Wanted::Text),
+        Field::may("target", Wanted::Target),
+        Field::may("mode", Wanted::Word(&["safe", "update", "overwrite"])),
+        Field::may("expected_version", Wanted::Whole("the version that was looked at")),
+        CONFIRM_WITHIN,
+        Field::may("on_failure", Wanted::Word(&["rollback", "hold"])),
+        Field::may("confirmation", Wanted::Text),
+    ];
+    const EXAMPLE: &'static str =
+        r#"{"request_id": "mine-1", "target": {"ocs0": {"1": 25}}, "confirm_within_ms": 300000}"#;
+}
+
+impl Described for TxnBody {
+    const FIELDS: &'static [Field] = &[REQUEST_ID, TXN];
+    const EXAMPLE: &'static str = r#"{"request_id": "mine-1", "txn": 7}"#;
+}
+
+impl Described for RollbackBody {
+    const FIELDS: &'static [Field] = &[REQUEST_ID_OR_NOT, TXN, CONFIRM_WITHIN];
+    const EXAMPLE: &'static str = r#"{"request_id": "mine-1", "txn": 7}"#;
+}
+
+impl Described for DevicesBody {
+    const FIELDS: &'static [Field] =
+        &[REQUEST_ID, Field::must("devices", Wanted::Texts(r#"["n17/b0", "ocs0"]"#))];
+    const EXAMPLE: &'static str = r#"{"request_id": "mine-1", "devices": ["n17/b0"]}"#;
+}
+
+impl Described for FaultBody {
+    const FIELDS: &'static [Field] = &[
+        REQUEST_ID_OR_NOT,
+        Field::may("broken", Wanted::Texts(r#"["n17", "n9/b0", "n3/b0.2"]"#)),
+        Field::may("repaired", Wanted::Texts(r#"["n17"]"#)),
+    ];
+    const EXAMPLE: &'static str = r#"{"request_id": "mine-1", "broken": ["n17"]}"#;
 }
 
 /// How long to wait.

@@ -12,6 +12,8 @@ use crate::controller::Answer;
 pub(super) enum Problem {
     Forbidden(Role),
     Refused(Vec<String>),
+    /// The body is not what belongs there.
+    Body(StatusCode, Vec<String>),
     NotFound(String),
     Gone,
     Audit(String),
@@ -24,6 +26,7 @@ impl IntoResponse for Problem {
                 StatusCode::FORBIDDEN,
                 vec![format!("this needs the role {role:?}").to_lowercase()],
             ),
+            Self::Body(code, reasons) => (code, reasons),
             Self::Refused(reasons) => (StatusCode::UNPROCESSABLE_ENTITY, reasons),
             Self::NotFound(what) => (StatusCode::NOT_FOUND, vec![what]),
             Self::Gone => (StatusCode::SERVICE_UNAVAILABLE, vec!["the daemon is stopping".into()]),

@@ -123,10 +123,10 @@ fn line(runtime: &Runtime, kind: Kind, devices: &[(DeviceName, Micros)]) -> Stri
             silent.0 / 1_000_000,
         ),
         Kind::Tried => format!(
-            "{shown}: silent for {} s; tried again every {} s at the latest: ask again when `lightloom ctl \
-             wait` says that it is read",
+            "{shown}: silent for {} s; tried again every {} s at the latest: lightloom ctl wait {}, then ask again",
             silent.0 / 1_000_000,
             BACKOFF_MAX.as_secs(),
+            names.join(" "),
         ),
     }
 }

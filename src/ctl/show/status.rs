@@ -393,24 +393,40 @@ pub(in crate::ctl) fn devices_named(devices: &[&Value]) -> String {
     shown.join(", ") + &more
 }
 
-/// The devices that are waited for: not read, and not known to be dead and gone around.
-pub(in crate::ctl) fn waited_for(devices: &[Value], status: &Value) -> Vec<Value> {
+/// The devices that are waited for: not read, and where none is named not known to be dead and gone around.
+pub(in crate::ctl) fn waited_for(named: &[&str], devices: &[Value], status: &Value) -> Vec<Value> {
+    let waited_for = |device: &&Value| match named {
+        [] => !is_gone_around(device, status),
+        named => named.iter().any(|part| is_of(device, part)),
+    };
     let unread = devices.iter().filter(|device| device["state"] == "unseen");
-    unread.filter(|device| !is_gone_around(device, status)).cloned().collect()
+    unread.filter(waited_for).cloned().collect()
+}
+
+/// The first of these names that no device has, nor the node of any.
+pub(in crate::ctl) fn not_a_device<'a>(named: &[&'a str], status: &Value) -> Option<&'a str> {
+    let devices = list(&status["devices"]);
+    named.iter().copied().find(|part| !devices.iter().any(|device| is_of(device, part)))
+}
+
+/// Whether this is the device of this name, or one of this node.
+fn is_of(device: &Value, part: &str) -> bool {
+    let name = device["name"].as_str().and_then(|name| name.strip_prefix(part));
+    name.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether the plan goes around this device, which is known not to answer, or around all of its node.
 fn is_gone_around(device: &Value, status: &Value) -> bool {
-    let name = text(&device["name"]);
     let mut around = list(&status["broken_parts"]).iter().filter(|part| part["bypassed"] == true);
-    let is_inside = |part: &str| {
-        name.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    device["trouble"].is_string() && around.any(|part| part["part"].as_str().is_some_and(is_inside))
+    device["trouble"].is_string()
+        && around.any(|part| part["part"].as_str().is_some_and(|part| is_of(device, part)))
 }
 
 /// That nothing is waited for any more; what is dead is named.
-pub(in crate::ctl) fn all_read(status: &Value) -> String {
+pub(in crate::ctl) fn all_read(only: &[&str], status: &Value) -> String {
+    if !only.is_empty() {
+        return format!("read: {}\n", only.join(", "));
+    }
     let (dead, read): (Vec<&Value>, Vec<&Value>) =
         list(&status["devices"]).iter().partition(|device| device["state"] == "unseen");
     let read = count(read.len(), "device");
@@ -471,17 +487,21 @@ fn standing(device: &Value) -> String {
     let more = slots.len().saturating_sub(4);
     let shown = slots.iter().take(4).map(|(slot, to)| match is_module(&name) && *slot == "0" {
         true => place(&name, to),
-        false => format!("{slot}>{}", text(to)),
+        false => format!("{} to {}", slot_of(&name, slot), text(to)),
     });
-    let more = if more == 0 { String::new() } else { format!(" +{more}") };
-    shown.collect::<Vec<_>>().join(" ") + &more
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    shown.collect::<Vec<_>>().join(", ") + &more
+}
+
+fn slot_of(device: &str, number: &str) -> String {
+    slot(device, &Value::String(number.to_owned()))
 }
 
 /// What stands elsewhere than the journal says, and what cannot be said.
 pub(in crate::ctl) fn drift(report: &Value) -> String {
     let mut slots: Vec<&Value> = list(&report["slots"]).iter().collect();
     slots.sort_by_cached_key(|drifted| natural(&text(&drifted["device"])));
-    let mut table = Table::new(["device", "slot", "journal says", "device says"]);
+    let mut table = Table::new(["device", "part", "journal says", "device says"]);
     for drifted in &slots {
         let device = text(&drifted["device"]);
         let (ledger, says) = (&drifted["ledger"], &drifted["device_says"]);

@@ -1,0 +1,220 @@
+//! Reads the bodies of requests, and says of a body that somebody wrote by hand which field is wrong, what
+//! belongs there, and what a whole one looks like.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::{StatusCode, header};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::problem::Problem;
+
+/// What belongs into a field.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted {
+    /// One of these words.
+    Word(&'static [&'static str]),
+    Text,
+    /// A list of texts such as this.
+    Texts(&'static str),
+    /// A whole number from 0, and of what.
+    Whole(&'static str),
+    /// `true` or `false`.
+    Flag,
+    Plan,
+    Target,
+}
+
+impl Wanted {
+    fn is(self, value: &Value) -> bool {
+        match self {
+            Self::Word(words) => value.as_str().is_some_and(|word| words.contains(&word)),
+            Self::Text => value.is_string(),
+            Self::Texts(_) => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
+            Self::Whole(_) => value.is_u64(),
+            Self::Flag => value.is_boolean(),
+            Self::Plan => value.is_object(),
+            Self::Target => value.as_object().is_some_and(|devices| {
+                let slots = |slots: &Map<String, Value>| {
+                    slots.iter().all(|(slot, to)| {
+                        slot.parse::<u32>().is_ok()
+                            && to.as_u64().is_some_and(|to| u32::try_from(to).is_ok())
+                    })
+                };
+                devices.values().all(|device| device.as_object().is_some_and(slots))
+            }),
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Self::Word(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+                format!("one of {}", words.join(", "))
+            }
+            Self::Text => "a text in quotes".into(),
+            Self::Texts(example) => format!("a list of texts, such as {example}"),
+            Self::Whole(of) => format!("a whole number: {of}"),
+            Self::Flag => "true or false".into(),
+            Self::Plan => "a plan, the whole document as `lightloom plan` writes it".into(),
+            Self::Target => {
+                "for each device where its ports or groups shall stand, such as {\"ocs0\": {\"1\": 25}}; 0 is dark"
+                    .into()
+            }
+        }
+    }
+}
+
+/// A field of a body.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) wanted: Wanted,
+    /// It has to be there, or may be left out or null.
+    pub(super) need: Need,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    Must,
+    May,
+}
+
+impl Field {
+    pub(super) const fn must(name: &'static str, wanted: Wanted) -> Self {
+        Self { name, wanted, need: Need::Must }
+    }
+    pub(super) const fn may(name: &'static str, wanted: Wanted) -> Self {
+        Self { name, wanted, need: Need::May }
+    }
+}
+
+/// A body that can say what belongs into it.
+pub(super) trait Described: DeserializeOwned {
+    /// Its fields.
+    const FIELDS: &'static [Field];
+    /// A whole one.
+    const EXAMPLE: &'static str;
+}
+
+/// A body that was read.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: Described, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
+            let reason = "a body is JSON: say so with the header `content-type: application/json`";
+            return Err(Problem::Body(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![reason.into()]));
+        }
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|error| Problem::Body(error.status(), vec![error.body_text()]))?;
+        read(&bytes).map(Self).map_err(|(code, reasons)| Problem::Body(code, reasons))
+    }
+}
+
+/// The body, or every reason why not and what a good one looks like.
+fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
+    let example = || format!("a whole one: {}", T::EXAMPLE);
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+        (StatusCode::BAD_REQUEST, vec![format!("the body is no JSON: {error}"), example()])
+    })?;
+    let mut reasons = wrong(T::FIELDS, &value);
+    if reasons.is_empty() {
+        match serde_json::from_value(value) {
+            Ok(body) => return Ok(body),
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    reasons.push(example());
+    Err((StatusCode::UNPROCESSABLE_ENTITY, reasons))
+}
+
+fn wrong(fields: &[Field], value: &Value) -> Vec<String> {
+    let Some(object) = value.as_object() else {
+        return vec![format!("the body is {}, and an object belongs here", kind(value))];
+    };
+    let names = || fields.iter().map(|field| format!("`{}`", field.name)).collect::<Vec<_>>();
+    let mut reasons = Vec::new();
+    for field in fields {
+        let (name, wanted) = (field.name, field.wanted.words());
+        match object.get(name) {
+            None if field.need == Need::May => {}
+            Some(Value::Null) if field.need == Need::May => {}
+            None => reasons.push(format!("`{name}` is missing; wanted: {wanted}")),
+            Some(value) if field.wanted.is(value) => {}
+            Some(value) => reasons.push(format!("`{name}` is {}; wanted: {wanted}", kind(value))),
+        }
+    }
+    let known = |name: &String| fields.iter().any(|field| field.name == name);
+    let unknown = object.keys().filter(|name| !known(name));
+    reasons
+        .extend(unknown.map(|name| format!("`{name}` is no field here: {}", names().join(", "))));
+    reasons
+}
+
+/// What stands there instead, cut short.
+fn kind(value: &Value) -> String {
+    const SHOWN: usize = 40;
+    match value {
+        Value::Object(_) => "an object".into(),
+        Value::Array(_) => "a list".into(),
+        other => {
+            let text = other.to_string();
+            let short: String = text.chars().take(SHOWN).collect();
+            if short.len() < text.len() { format!("{short}…") } else { short }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::body::{ApplyBody, DevicesBody, FaultBody, RollbackBody, TxnBody};
+    use super::*;
+
+    fn said<T: Described>(body: &str) -> String {
+        let Err((_, reasons)) = read::<T>(body.as_bytes()) else { panic!("{body} is good") };
+        reasons.join("\n")
+    }
+
+    #[test]
+    fn a_body_written_by_hand_is_answered_with_the_field_what_is_wanted_and_an_example() {
+        assert_eq!(
+            said::<TxnBody>(r#"{"txn": "7"}"#),
+            "`request_id` is missing; wanted: a text in quotes\n\
+             `txn` is \"7\"; wanted: a whole number: the transaction\n\
+             a whole one: {\"request_id\": \"mine-1\", \"txn\": 7}"
+        );
+        assert_eq!(
+            said::<FaultBody>(r#"{"request_id": "a", "broken": "n17", "fixed": ["n3"]}"#),
+            "`broken` is \"n17\"; wanted: a list of texts, such as [\"n17\", \"n9/b0\", \"n3/b0.2\"]\n\
+             `fixed` is no field here: `request_id`, `broken`, `repaired`\n\
+             a whole one: {\"request_id\": \"mine-1\", \"broken\": [\"n17\"]}"
+        );
+        let apply = said::<ApplyBody>(r#"{"target": {"ocs0": {"one": 25}}, "mode": "force"}"#);
+        assert!(apply.starts_with("`target` is an object; wanted: for each device"), "{apply}");
+        let mode = "`mode` is \"force\"; wanted: one of \"safe\", \"update\", \"overwrite\"";
+        assert!(apply.contains(mode), "{apply}");
+        let syntax = said::<DevicesBody>("{\"devices\": [n17]}");
+        assert!(
+            syntax.starts_with("the body is no JSON: expected ident at line 1 column"),
+            "{syntax}"
+        );
+        assert!(said::<RollbackBody>("[1]").starts_with("the body is a list, and an object"));
+    }
+
+    #[test]
+    fn every_example_is_a_good_body() {
+        fn good<T: Described>() {
+            assert!(read::<T>(T::EXAMPLE.as_bytes()).is_ok(), "{}", T::EXAMPLE);
+        }
+        good::<ApplyBody>();
+        good::<TxnBody>();
+        good::<RollbackBody>();
+        good::<DevicesBody>();
+        good::<FaultBody>();
+    }
+}
