@@ -1,0 +1,41 @@
+//! Planning a reconfigurable fat-tree: which circuits each phase gets, how the switches hold them,
+//! and when changing them pays.
+//!
+//! ```text
+//!   file ──▶ workload ──▶ Demand of each phase
+//!                           │ one_hop     circuits between leaves that serve it fastest
+//!                           │ phases      which of these topologies each phase gets
+//!                           │ realise     cross-connects of the switches that make them
+//!                           │ transition  the stages from one phase to the next, under traffic
+//!                           ▼
+//!                         RfabricPlan ──▶ check
+//! ```
+//!
+//! [`evaluate`] says in closed form how fast a topology is, [`fluid`] and [`multi_hop`] say it in two other ways, and
+//! [`exact`] is the solver that the search of [`one_hop`] is held against. [`templates`] are further candidates, and
+//! [`rings`] spreads an all-reduce over whichever rings suit the circuits. A plan is compared with [`baselines`];
+//! [`claims`] computes what papers claim.
+
+pub mod baselines;
+pub mod check;
+pub mod claims;
+pub mod demand;
+pub mod evaluate;
+pub mod exact;
+pub mod file;
+mod flow;
+pub mod fluid;
+pub mod multi_hop;
+pub mod one_hop;
+pub mod phases;
+pub mod plan;
+pub mod realise;
+pub mod rings;
+pub mod templates;
+#[doc(hidden)]
+pub mod testing;
+pub mod topology;
+pub mod transition;
+pub mod workload;
+
+pub use plan::{Options, RfabricPlan, plan};
