@@ -1,6 +1,8 @@
 //! The traffic file: which network, what is sent, what breaks when, what is expected.
 
 mod direct_connect;
+mod graph;
+mod links;
 mod network;
 mod replay;
 pub(crate) mod workload;
@@ -27,7 +29,8 @@ use crate::scenario::{
     Effect, Expectation, Fault, FaultListFile, Figure, Neighbour, ReadNeighbour, Switches,
     SwitchesFile, Target, TransportFile, codes as base,
 };
-use network::{LinksFile, NetworkFile};
+use links::LinksFile;
+use network::NetworkFile;
 use replay::{NetworkReplayFile, lower_network_replay};
 use workload::{WorkloadFile, refuse_sentences};
 

@@ -1,11 +1,13 @@
 //! The shapes of networks as people write them.
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds, Text};
+use lightloom_fabric::units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::network::{DragonflyRoutes, Graph, Shape};
+use super::super::network::{DragonflyRoutes, Shape};
+use super::graph::{self, GraphFile};
+use super::links::{self, LinksFile};
 use super::{codes, direct_connect};
 use crate::engine::LinkSpec;
 use crate::scenario::neighbours::Neighbours;
@@ -189,80 +191,8 @@ pub struct DirectConnectFile {
     pub phase: String,
 }
 
-/// Any graph.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GraphFile {
-    /// Names of hosts.
-    #[schemars(length(min = 2))]
-    pub hosts: Vec<String>,
-    /// Names of switches.
-    #[serde(default)]
-    pub switches: Vec<String>,
-    /// Cables.
-    #[schemars(length(min = 1))]
-    pub cables: Vec<CableFile>,
-}
-
-/// A cable of a graph.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CableFile {
-    /// The names of its ends.
-    pub ends: [String; 2],
-    /// Its rate; that of `links` if not written.
-    #[serde(default)]
-    pub rate: Option<Text<BitsPerSecond>>,
-    /// Its propagation delay; that of `links` if not written.
-    #[serde(default)]
-    pub delay: Option<Text<Picoseconds>>,
-}
-
 fn one() -> u32 {
     1
-}
-
-/// The cables of a network.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct LinksFile {
-    /// Rate of a cable, each way.
-    pub rate: Text<BitsPerSecond>,
-    /// Propagation delay of a cable.
-    pub delay: Text<Picoseconds>,
-    /// Rate between a GPU and the switch inside its server, where there is one.
-    pub inside_rate: Text<BitsPerSecond>,
-    /// Propagation delay there.
-    pub inside_delay: Text<Picoseconds>,
-    /// What an interface adds to the delay of its cable, each way.
-    pub nic_delay: Text<Picoseconds>,
-}
-
-impl Default for LinksFile {
-    /// 400 Gb/s and 1 µs; inside a server 3.6 Tb/s and 250 ns, an assumption.
-    fn default() -> Self {
-        Self {
-            rate: Text(BitsPerSecond::from_gbps(400)),
-            delay: Text(Picoseconds::from_micros(1)),
-            inside_rate: Text(BitsPerSecond::from_gbps(3_600)),
-            inside_delay: Text(Picoseconds::from_nanos(250)),
-            nic_delay: Text(Picoseconds::ZERO),
-        }
-    }
-}
-
-impl LinksFile {
-    fn cable(&self) -> LinkSpec {
-        LinkSpec::new(self.rate.0, self.delay.0)
-    }
-    fn inside(&self) -> LinkSpec {
-        LinkSpec::new(self.inside_rate.0, self.inside_delay.0)
-    }
-    /// The cable that needs the most headroom.
-    pub(super) fn longest(&self) -> LinkSpec {
-        let delay = self.delay.0.max(self.inside_delay.0) + self.nic_delay.0;
-        LinkSpec::new(self.rate.0.max(self.inside_rate.0), delay)
-    }
 }
 
 /// The shape that a file says; nothing after a mistake has been reported.
@@ -272,7 +202,7 @@ pub(super) fn lower(
     check: &mut Check<'_>,
     beside: &mut Neighbours<'_, '_>,
 ) -> Option<Shape> {
-    let links = &lower_links(links, check);
+    let links = &links::lower(links, check);
     let hosts = hosts_of(raw);
     if hosts > MOST_HOSTS {
         let message = format!("{hosts} hosts: at most {MOST_HOSTS} can be emulated");
@@ -281,15 +211,7 @@ pub(super) fn lower(
     }
     let cable = links.cable();
     Some(match raw {
-        NetworkFile::FatTree(tree) => {
-            if tree.radix % 2 == 1 {
-                let message = format!("{} ports do not halve", tree.radix);
-                check.error(codes::BAD_NETWORK, "/network/fat_tree/radix", message);
-            }
-            let hosts_per_edge = tree.radix / 2 * tree.oversubscription;
-            let (host_link, switch_link) = (cable, cable);
-            Shape::FatTree(FatTree { radix: tree.radix, hosts_per_edge, host_link, switch_link })
-        }
+        NetworkFile::FatTree(tree) => Shape::FatTree(lower_fat_tree(tree, cable, check)),
         NetworkFile::LeafSpine(LeafSpineFile { leaves, spines, hosts_per_leaf, nics }) => {
             let shape = LeafSpine {
                 leaves: *leaves,
@@ -340,8 +262,21 @@ pub(super) fn lower(
         NetworkFile::DirectConnect(raw) => {
             Shape::Graph(direct_connect::lower(raw, links.delay.0, check, beside)?)
         }
-        NetworkFile::Graph(raw) => Shape::Graph(lower_graph(raw, links, check)),
+        NetworkFile::Graph(raw) => Shape::Graph(graph::lower(raw, links, check)),
     })
+}
+
+fn lower_fat_tree(raw: &FatTreeFile, cable: LinkSpec, check: &mut Check<'_>) -> FatTree {
+    if raw.radix % 2 == 1 {
+        let message = format!("{} ports do not halve", raw.radix);
+        check.error(codes::BAD_NETWORK, "/network/fat_tree/radix", message);
+    }
+    FatTree {
+        radix: raw.radix,
+        hosts_per_edge: raw.radix / 2 * raw.oversubscription,
+        host_link: cable,
+        switch_link: cable,
+    }
 }
 
 /// Refuses that switches choose among shortest paths where flows do not take them.
@@ -355,46 +290,6 @@ pub(super) fn refuse_choice(raw: &NetworkFile, balance: Balance, check: &mut Che
             .help("leave `transport.balance: adaptive` out, or write `{spray: {paths: 16}}`")
             .depends_on("/transport");
     }
-}
-
-/// The cables of a file; where they cannot be emulated, such as can, so that the names of the network are known.
-fn lower_links(raw: &LinksFile, check: &mut Check<'_>) -> LinksFile {
-    LinksFile {
-        rate: possible_rate(raw.rate, "/links", "rate", check),
-        delay: possible_delay(raw.delay, "/links", "delay", check),
-        inside_rate: possible_rate(raw.inside_rate, "/links", "inside_rate", check),
-        inside_delay: possible_delay(raw.inside_delay, "/links", "inside_delay", check),
-        nic_delay: raw.nic_delay,
-    }
-}
-
-fn possible_delay(
-    delay: Text<Picoseconds>,
-    path: &str,
-    key: &str,
-    check: &mut Check<'_>,
-) -> Text<Picoseconds> {
-    if delay.0 > Picoseconds::ZERO {
-        return delay;
-    }
-    let message = "a cable without propagation delay cannot be emulated";
-    check.error(codes::BAD_NETWORK, &format!("{path}/{key}"), message).help("write `100ns`");
-    Text(Picoseconds::from_nanos(100))
-}
-
-fn possible_rate(
-    rate: Text<BitsPerSecond>,
-    path: &str,
-    key: &str,
-    check: &mut Check<'_>,
-) -> Text<BitsPerSecond> {
-    let slowest = BitsPerSecond(10_000_000);
-    if rate.0 >= slowest {
-        return rate;
-    }
-    let message = "a cable of less than 10 Mb/s cannot be emulated";
-    check.error(codes::BAD_NETWORK, &format!("{path}/{key}"), message).help("write `400Gbps`");
-    Text(slowest)
 }
 
 /// How many hosts a network will have.
@@ -423,58 +318,4 @@ fn hosts_of(raw: &NetworkFile) -> u64 {
         NetworkFile::DirectConnect(_) => 0,
         NetworkFile::Graph(raw) => raw.hosts.len() as u64,
     }
-}
-
-/// The graph with all of its parts; cables that lead nowhere have been told and are left out.
-fn lower_graph(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -> Graph {
-    let names: Vec<&String> = raw.hosts.iter().chain(&raw.switches).collect();
-    let is_plain = |name: &str| {
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
-    };
-    for (place, name) in names.iter().enumerate() {
-        let path = match place.checked_sub(raw.hosts.len()) {
-            None => format!("/network/graph/hosts/{place}"),
-            Some(place) => format!("/network/graph/switches/{place}"),
-        };
-        if !is_plain(name) {
-            check
-                .error(codes::BAD_NETWORK, &path, format!("`{name}` cannot be a name"))
-                .help("write letters, digits, `_` and `.`");
-        }
-        if names[..place].contains(name) {
-            check.error(codes::BAD_NETWORK, &path, format!("`{name}` is there already"));
-        }
-    }
-    let mut cables = Vec::new();
-    let mut cabled = vec![false; names.len()];
-    for (index, cable) in raw.cables.iter().enumerate() {
-        let place = |end: usize, check: &mut Check<'_>| {
-            let found = names.iter().position(|name| **name == cable.ends[end]);
-            if found.is_none() {
-                let path = format!("/network/graph/cables/{index}/ends/{end}");
-                let message = format!("there is no host or switch `{}`", cable.ends[end]);
-                check.error(codes::BAD_NETWORK, &path, message);
-            }
-            found
-        };
-        let ends = [place(0, check), place(1, check)];
-        ends.iter().flatten().for_each(|end| cabled[*end] = true);
-        let [Some(from), Some(to)] = ends else { continue };
-        if from == to {
-            let path = format!("/network/graph/cables/{index}/ends");
-            check.error(codes::BAD_NETWORK, &path, "a cable from a part to itself");
-            continue;
-        }
-        let own = format!("/network/graph/cables/{index}");
-        let rate = cable.rate.map_or(links.rate, |rate| possible_rate(rate, &own, "rate", check));
-        let delay =
-            cable.delay.map_or(links.delay, |delay| possible_delay(delay, &own, "delay", check));
-        cables.push((from, to, LinkSpec::new(rate.0, delay.0)));
-    }
-    for (place, name) in raw.hosts.iter().enumerate().filter(|(place, _)| !cabled[*place]) {
-        let path = format!("/network/graph/hosts/{place}");
-        check.error(codes::BAD_NETWORK, &path, format!("no cable ends at `{name}`"));
-    }
-    let (hosts, switches) = (raw.hosts.clone(), raw.switches.clone());
-    Graph { hosts, switches, cables, circuits: Vec::new() }
 }

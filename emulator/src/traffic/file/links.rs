@@ -1,0 +1,94 @@
+//! The cables of a network as people write them.
+
+use lightloom_fabric::document::Check;
+use lightloom_fabric::units::{BitsPerSecond, Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::codes;
+use crate::engine::LinkSpec;
+
+/// The cables of a network.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinksFile {
+    /// Rate of a cable, each way.
+    pub rate: Text<BitsPerSecond>,
+    /// Propagation delay of a cable.
+    pub delay: Text<Picoseconds>,
+    /// Rate between a GPU and the switch inside its server, where there is one.
+    pub inside_rate: Text<BitsPerSecond>,
+    /// Propagation delay there.
+    pub inside_delay: Text<Picoseconds>,
+    /// What an interface adds to the delay of its cable, each way.
+    pub nic_delay: Text<Picoseconds>,
+}
+
+impl Default for LinksFile {
+    /// 400 Gb/s and 1 µs; inside a server 3.6 Tb/s and 250 ns, an assumption.
+    fn default() -> Self {
+        Self {
+            rate: Text(BitsPerSecond::from_gbps(400)),
+            delay: Text(Picoseconds::from_micros(1)),
+            inside_rate: Text(BitsPerSecond::from_gbps(3_600)),
+            inside_delay: Text(Picoseconds::from_nanos(250)),
+            nic_delay: Text(Picoseconds::ZERO),
+        }
+    }
+}
+
+impl LinksFile {
+    pub(super) fn cable(&self) -> LinkSpec {
+        LinkSpec::new(self.rate.0, self.delay.0)
+    }
+
+    pub(super) fn inside(&self) -> LinkSpec {
+        LinkSpec::new(self.inside_rate.0, self.inside_delay.0)
+    }
+
+    /// The cable that needs the most headroom.
+    pub(super) fn longest(&self) -> LinkSpec {
+        let delay = self.delay.0.max(self.inside_delay.0) + self.nic_delay.0;
+        LinkSpec::new(self.rate.0.max(self.inside_rate.0), delay)
+    }
+}
+
+/// The cables of a file; where they cannot be emulated, such as can, so that the names of the network are known.
+pub(super) fn lower(raw: &LinksFile, check: &mut Check<'_>) -> LinksFile {
+    LinksFile {
+        rate: possible_rate(raw.rate, "/links", "rate", check),
+        delay: possible_delay(raw.delay, "/links", "delay", check),
+        inside_rate: possible_rate(raw.inside_rate, "/links", "inside_rate", check),
+        inside_delay: possible_delay(raw.inside_delay, "/links", "inside_delay", check),
+        nic_delay: raw.nic_delay,
+    }
+}
+
+pub(super) fn possible_rate(
+    rate: Text<BitsPerSecond>,
+    path: &str,
+    key: &str,
+    check: &mut Check<'_>,
+) -> Text<BitsPerSecond> {
+    let slowest = BitsPerSecond(10_000_000);
+    if rate.0 >= slowest {
+        return rate;
+    }
+    let message = "a cable of less than 10 Mb/s cannot be emulated";
+    check.error(codes::BAD_NETWORK, &format!("{path}/{key}"), message).help("write `400Gbps`");
+    Text(slowest)
+}
+
+pub(super) fn possible_delay(
+    delay: Text<Picoseconds>,
+    path: &str,
+    key: &str,
+    check: &mut Check<'_>,
+) -> Text<Picoseconds> {
+    if delay.0 > Picoseconds::ZERO {
+        return delay;
+    }
+    let message = "a cable without propagation delay cannot be emulated";
+    check.error(codes::BAD_NETWORK, &format!("{path}/{key}"), message).help("write `100ns`");
+    Text(Picoseconds::from_nanos(100))
+}
