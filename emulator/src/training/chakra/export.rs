@@ -1,0 +1,107 @@
+//! A task graph as streams of nodes.
+
+use std::collections::BTreeSet;
+
+use lightloom_fabric::units::Bytes;
+use prost::Message;
+
+use super::messages::{
+    COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, GlobalMetadata, Node, Value,
+    attribute,
+};
+use super::{PICOSECONDS_PER_MICROSECOND, code};
+use crate::collective::Kind;
+use crate::training::graph::{Task, TaskGraph, TaskId, Work};
+use crate::training::replay::Machine;
+
+const VERSION: &str = "0.0.4";
+
+/// The trace of `graph` on `machine`, one stream a rank. Where one rank of a ring computes, it stands for
+/// all of them and its computing is written for each; its time is rounded to microseconds, the unit of the format.
+#[must_use]
+pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
+    let mut ring_of = vec![None; machine.ranks as usize];
+    for (index, ring) in machine.rings.iter().enumerate() {
+        ring.iter().for_each(|rank| ring_of[*rank as usize] = Some(index));
+    }
+    // A ring in which one rank computes: it stands for all of them.
+    let mut computing = vec![BTreeSet::new(); machine.rings.len()];
+    for task in graph.tasks() {
+        if let Work::Compute { rank, .. } = task.work
+            && let Some(ring) = ring_of[rank as usize]
+        {
+            computing[ring].insert(rank);
+        }
+    }
+    let shares = |task: &Task, rank: u32| match &task.work {
+        Work::Compute { rank: own, .. } => {
+            let ring = ring_of[*own as usize].filter(|ring| computing[*ring].len() == 1);
+            *own == rank || (ring.is_some() && ring == ring_of[rank as usize])
+        }
+        Work::Ring { ring, .. } => machine.rings[*ring as usize].contains(&rank),
+        Work::Across { ranks, .. } => ranks.contains(&rank),
+        Work::Transfer { from, to, .. } => *from == rank || *to == rank,
+    };
+    (0..machine.ranks)
+        .map(|rank| {
+            let metadata = GlobalMetadata { version: VERSION.to_owned(), attr: Vec::new() };
+            let mut stream = metadata.encode_length_delimited_to_vec();
+            for (id, task) in
+                graph.tasks().iter().enumerate().filter(|(_, task)| shares(task, rank))
+            {
+                let own = |id: &&TaskId| shares(&graph.tasks()[id.index()], rank);
+                let deps = task.after.iter().filter(own).map(|id| u64::from(id.0)).collect();
+                stream.extend(node(id as u64, task, rank, deps).encode_length_delimited_to_vec());
+            }
+            stream
+        })
+        .collect()
+}
+
+/// A task as a node of the stream of `rank`.
+fn node(id: u64, task: &Task, rank: u32, data_deps: Vec<u64>) -> Node {
+    let mut attr = vec![attribute("is_cpu_op", Value::Bool(false))];
+    let mut duration_micros = 0;
+    let collective = |kind: Kind, bytes: Bytes, group: String| {
+        [
+            attribute("comm_type", Value::Int64(code(kind).unwrap_or_default())),
+            attribute("comm_size", Value::Int64(bytes.0 as i64)),
+            attribute("pg_name", Value::Text(group)),
+        ]
+    };
+    let kind = match &task.work {
+        Work::Compute { took, .. } => {
+            duration_micros =
+                (took.0 + PICOSECONDS_PER_MICROSECOND / 2) / PICOSECONDS_PER_MICROSECOND;
+            COMP_NODE
+        }
+        Work::Ring { kind, ring, bytes } => {
+            attr.extend(collective(*kind, *bytes, format!("ring {ring}")));
+            COMM_COLL_NODE
+        }
+        Work::Across { kind, ranks, bytes } => {
+            let name: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+            attr.extend(collective(*kind, *bytes, format!("ranks {}", name.join(" "))));
+            COMM_COLL_NODE
+        }
+        Work::Transfer { from, to, bytes } => {
+            attr.extend([
+                attribute("comm_src", Value::Int32(*from as i32)),
+                attribute("comm_dst", Value::Int32(*to as i32)),
+                attribute("comm_tag", Value::Int32(0)),
+                attribute("comm_size", Value::Int64(bytes.0 as i64)),
+            ]);
+            if *from == rank { COMM_SEND_NODE } else { COMM_RECV_NODE }
+        }
+    };
+    Node {
+        id,
+        name: task.name.clone(),
+        kind,
+        ctrl_deps: Vec::new(),
+        data_deps,
+        start_time_micros: 0,
+        duration_micros,
+        attr,
+    }
+}

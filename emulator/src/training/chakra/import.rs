@@ -1,0 +1,177 @@
+//! Streams of nodes as a task graph.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::units::{Bytes, Picoseconds};
+use prost::Message;
+
+use super::messages::{
+    COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, GlobalMetadata, METADATA_NODE, Node,
+    number, text,
+};
+use super::{ChakraError, PICOSECONDS_PER_MICROSECOND, kind_of};
+use crate::collective::Kind;
+use crate::training::graph::{Task, TaskGraph, TaskId, Work};
+
+/// The graph of a trace, `streams[rank]` being the stream of a rank. A collective whose ranks are those of one of
+/// `rings` runs on it; others run over the data-centre network.
+///
+/// # Errors
+/// Streams that cannot be read, nodes that lack what they need, and collectives that are not known here.
+pub fn import(streams: &[&[u8]], rings: &[Vec<u32>]) -> Result<TaskGraph, ChakraError> {
+    let mut reader = Reader::default();
+    for (rank, stream) in streams.iter().enumerate() {
+        reader.read(rank as u32, stream)?;
+    }
+    reader.finish(rings)
+}
+
+/// What ranks share one task: a collective or the two ends of a transfer.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Shared {
+    Collective { group: String, kind: u64, nth: usize },
+    Transfer { from: u64, to: u64, tag: u64, nth: usize },
+}
+
+#[derive(Default)]
+struct Reader {
+    tasks: Vec<Task>,
+    /// Ranks that take part, by task; used for collectives.
+    ranks: Vec<Vec<u32>>,
+    shared: BTreeMap<Shared, usize>,
+    /// By rank and node id: the task, and what it waits for.
+    places: BTreeMap<(u32, u64), usize>,
+    waits: Vec<(u32, usize, Vec<u64>)>,
+}
+
+impl Reader {
+    fn read(&mut self, rank: u32, mut stream: &[u8]) -> Result<(), ChakraError> {
+        let mut messages = 0;
+        let broken = |messages: usize, error: prost::DecodeError| ChakraError::Broken {
+            rank,
+            messages,
+            reason: error.to_string(),
+        };
+        GlobalMetadata::decode_length_delimited(&mut stream).map_err(|e| broken(messages, e))?;
+        let mut seen = BTreeMap::new();
+        while !stream.is_empty() {
+            messages += 1;
+            let node =
+                Node::decode_length_delimited(&mut stream).map_err(|e| broken(messages, e))?;
+            self.place(rank, node, &mut seen)?;
+        }
+        Ok(())
+    }
+
+    fn place(
+        &mut self,
+        rank: u32,
+        node: Node,
+        seen: &mut BTreeMap<Shared, usize>,
+    ) -> Result<(), ChakraError> {
+        let wrong = |reason: String| node_error(rank, &node, reason);
+        let (shared, work) = meaning(rank, &node, seen).map_err(wrong)?;
+        let known = shared.as_ref().and_then(|shared| self.shared.get(shared)).copied();
+        let task = known.unwrap_or_else(|| {
+            self.tasks.push(Task { name: node.name.clone(), after: Vec::new(), work });
+            self.ranks.push(Vec::new());
+            self.tasks.len() - 1
+        });
+        self.shared.extend(shared.map(|shared| (shared, task)));
+        self.ranks[task].push(rank);
+        if self.places.insert((rank, node.id), task).is_some() {
+            return Err(wrong("the same id stands twice in this stream".to_owned()));
+        }
+        let waits = node.ctrl_deps.iter().chain(&node.data_deps).copied().collect();
+        self.waits.push((rank, task, waits));
+        Ok(())
+    }
+
+    fn finish(mut self, rings: &[Vec<u32>]) -> Result<TaskGraph, ChakraError> {
+        for (rank, task, waits) in &self.waits {
+            for id in waits {
+                let Some(before) = self.places.get(&(*rank, *id)) else {
+                    return Err(ChakraError::Node {
+                        rank: *rank,
+                        id: *id,
+                        name: self.tasks[*task].name.clone(),
+                        reason: "it waits for this id, which is not in its stream".to_owned(),
+                    });
+                };
+                self.tasks[*task].after.push(TaskId(*before as u32));
+            }
+        }
+        for (task, ranks) in self.tasks.iter_mut().zip(self.ranks) {
+            task.after.sort_unstable();
+            task.after.dedup();
+            let Work::Across { kind, bytes, .. } = task.work else { continue };
+            let ring = rings.iter().position(|ring| {
+                let mut sorted = ring.clone();
+                sorted.sort_unstable();
+                sorted == ranks
+            });
+            task.work = match ring {
+                Some(ring) if kind != Kind::AllToAll => {
+                    Work::Ring { kind, ring: ring as u32, bytes }
+                }
+                _ => Work::Across { kind, ranks, bytes },
+            };
+        }
+        Ok(TaskGraph::new(self.tasks)?)
+    }
+}
+
+/// The work of a node and what it shares with nodes of other ranks; `seen` counts the equal ones of its rank.
+fn meaning(
+    rank: u32,
+    node: &Node,
+    seen: &mut BTreeMap<Shared, usize>,
+) -> Result<(Option<Shared>, Work), String> {
+    let number = |name: &str| {
+        number(&node.attr, name).ok_or_else(|| format!("it has no attribute `{name}`"))
+    };
+    let mut nth = |first: Shared| {
+        let count = seen.entry(first).or_insert(0);
+        *count += 1;
+        *count - 1
+    };
+    Ok(match node.kind {
+        COMM_COLL_NODE => {
+            let code = number("comm_type")?;
+            let kind = kind_of(code).ok_or_else(|| {
+                format!("`comm_type` {code} cannot be run: all-reduce 0, all-gather 2, all-to-all 6 and reduce-scatter 7 can")
+            })?;
+            let bytes = Bytes(number("comm_size")?);
+            let group = text(&node.attr, "pg_name").unwrap_or_default();
+            let shared = |nth| Shared::Collective { group: group.clone(), kind: code, nth };
+            let nth = nth(shared(0));
+            (Some(shared(nth)), Work::Across { kind, ranks: Vec::new(), bytes })
+        }
+        COMM_SEND_NODE | COMM_RECV_NODE => {
+            let is_send = node.kind == COMM_SEND_NODE;
+            // Generators leave out the end that is the rank itself.
+            let end = |name: &str, is_own: bool| {
+                if is_own { number(name).or(Ok(rank.into())) } else { number(name) }
+            };
+            let (from, to) = (end("comm_src", is_send)?, end("comm_dst", !is_send)?);
+            let tag = number("comm_tag").unwrap_or_default();
+            let bytes = Bytes(number("comm_size")?);
+            let shared = |nth| Shared::Transfer { from, to, tag, nth };
+            let nth = nth(shared(0));
+            let work = Work::Transfer { from: from as u32, to: to as u32, bytes };
+            (Some(shared(nth)), work)
+        }
+        COMP_NODE if node.duration_micros == 0 && number("num_ops").is_ok() => {
+            return Err("it gives operations (`num_ops`) and no duration".to_owned());
+        }
+        METADATA_NODE => (None, Work::Compute { rank, took: Picoseconds::ZERO }),
+        _ => {
+            let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
+            (None, Work::Compute { rank, took })
+        }
+    })
+}
+
+fn node_error(rank: u32, node: &Node, reason: String) -> ChakraError {
+    ChakraError::Node { rank, id: node.id, name: node.name.clone(), reason }
+}
