@@ -11,11 +11,13 @@
 //! The ranks of a lane use one rail each, and all rails carry the same at the same time; one stands for
 //! all unless [`Rails::All`] asks for every one.
 
+mod exchange;
+
 use lightloom_fabric::units::{Bytes, Picoseconds};
 
 use super::calibration::{ContextExchange, Sharding};
 use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
-use super::network::{Group, Shape};
+use super::network::Shape;
 use super::replay::{Domain, Machine};
 use super::schedule::{Pass, PassKind, Pipeline};
 use super::step::{Half, Job, Pieces};
@@ -90,40 +92,6 @@ impl Maker<'_> {
 
     fn rank(&self, stage: u32, lane: u32, rail: u32) -> u32 {
         self.ring(stage, lane) * self.job.mapping.tensor + rail
-    }
-
-    fn machine(&self, domain_link: LinkSpec, rail_link: LinkSpec) -> Machine {
-        let (tensor, stages) = (self.job.mapping.tensor, self.job.mapping.pipeline);
-        let rings = stages * self.lanes;
-        let network = self.job.network;
-        let domain = match network.shape {
-            Shape::Switch => Domain::Switches {
-                // Domains do not span stages here; a rank's domain is that of its lane.
-                groups: (0..stages)
-                    .flat_map(|stage| {
-                        let per = (network.domain_gpus / tensor).clamp(1, self.lanes);
-                        let starts = (0..self.lanes).step_by(per as usize);
-                        starts.map(move |lane| {
-                            let end = (lane + per).min(self.lanes);
-                            self.rank(stage, lane, 0)..self.rank(stage, end, 0)
-                        })
-                    })
-                    .map(Iterator::collect)
-                    .collect(),
-            },
-            Shape::Ring | Shape::Torus => Domain::Cables,
-        };
-        let of_ring = |ring: u32| (ring * tensor..(ring + 1) * tensor).collect();
-        let rails = (0..self.rails).map(|rail| (0..rings).map(move |ring| ring * tensor + rail));
-        Machine {
-            ranks: rings * tensor,
-            rings: (0..rings).filter(|_| tensor > 1).map(of_ring).collect(),
-            domain,
-            ring_link: domain_link,
-            rails: rails.filter(|_| rings > 1).map(Iterator::collect).collect(),
-            rail_link,
-            expert_imbalance: self.job.expert_imbalance,
-        }
     }
 
     fn add(&mut self, name: String, after: Vec<TaskId>, work: Work) -> TaskId {
@@ -262,20 +230,6 @@ impl Maker<'_> {
         self.tensor_exchange(Kind::ReduceScatter, stage, pass, front)
     }
 
-    fn tensor_exchange(&mut self, kind: Kind, stage: u32, pass: Pass, front: Front) -> Front {
-        if self.job.mapping.tensor == 1 {
-            return front;
-        }
-        let bytes = Bytes(self.pieces.exchange_bytes as u64);
-        let micro = pass.micro_batch;
-        let lanes = front.into_iter().enumerate().map(|(lane, after)| {
-            let ring = self.ring(stage, lane as u32);
-            let name = format!("TP {} s{stage} lane {lane} m{micro}", kind.name());
-            vec![self.add(name, after, Work::Ring { kind, ring, bytes })]
-        });
-        lanes.collect()
-    }
-
     fn compute(&mut self, what: &str, stage: u32, pass: Pass, seconds: f64, front: Front) -> Front {
         let took = picoseconds(seconds);
         let (kind, micro) = (pass.kind, pass.micro_batch);
@@ -334,166 +288,6 @@ impl Maker<'_> {
         }
     }
 
-    /// Ring attention: each block of keys and values travels on while it is worked on.
-    fn core_in_blocks(
-        &mut self,
-        stage: u32,
-        pass: Pass,
-        seconds: f64,
-        bytes: Bytes,
-        front: Front,
-    ) -> Front {
-        let context = self.job.mapping.context;
-        let share = seconds / f64::from(context);
-        let mut held = front.clone();
-        let mut worked = self.compute("core", stage, pass, share, front);
-        for _ in 1..context {
-            let mut arrived: Front = vec![Vec::new(); self.lanes as usize];
-            for lane in 0..self.lanes {
-                let next = lane / context * context + (lane + 1) % context;
-                for rail in 0..self.rails {
-                    let (from, to) = (self.rank(stage, lane, rail), self.rank(stage, next, rail));
-                    let name = format!("CP block s{stage} lane {lane} rail {rail}");
-                    let after = held[lane as usize].clone();
-                    let sent = self.add(name, after, Work::Transfer { from, to, bytes });
-                    arrived[next as usize].push(sent);
-                }
-            }
-            held.clone_from(&arrived);
-            for (front, block) in worked.iter_mut().zip(arrived) {
-                front.extend(block);
-            }
-            worked = self.compute("core", stage, pass, share, worked);
-        }
-        worked
-    }
-
-    /// One all-to-all of EP, where there are experts elsewhere.
-    fn experts(&mut self, what: &str, stage: u32, is_expert: bool, front: Front) -> Front {
-        let expert = self.job.mapping.expert;
-        if !is_expert || expert == 1 {
-            return front;
-        }
-        let cut: Vec<Vec<u32>> = groups(self.lanes, expert, 1).collect();
-        let bytes = self.pieces.expert_bytes;
-        self.across(&format!("EP {what}"), Kind::AllToAll, stage, &cut, bytes, front)
-    }
-
-    /// A collective in each of `cut`, sets of lanes of a stage, on every rail.
-    fn across(
-        &mut self,
-        what: &str,
-        kind: Kind,
-        stage: u32,
-        cut: &[Vec<u32>],
-        bytes: f64,
-        front: Front,
-    ) -> Front {
-        let mut after = front.clone();
-        for lanes in cut.iter().filter(|lanes| lanes.len() > 1) {
-            let before: Vec<TaskId> =
-                lanes.iter().flat_map(|lane| front[*lane as usize].iter().copied()).collect();
-            let tasks: Vec<TaskId> = (0..self.rails)
-                .map(|rail| {
-                    let ranks = lanes.iter().map(|lane| self.rank(stage, *lane, rail)).collect();
-                    let work = Work::Across { kind, ranks, bytes: Bytes(bytes as u64) };
-                    let name =
-                        format!("{what} {} s{stage} lane {} rail {rail}", kind.name(), lanes[0]);
-                    self.add(name, before.clone(), work)
-                })
-                .collect();
-            for lane in lanes {
-                after[*lane as usize].clone_from(&tasks);
-            }
-        }
-        after
-    }
-
-    /// Hands the result of a pass to the next stage in its direction; the transfers that bring it.
-    fn hand_on(&mut self, stage: u32, to: u32, end: &Front) -> Front {
-        if stage == to {
-            return end.clone();
-        }
-        let bytes = Bytes(self.pieces.transfer_bytes as u64);
-        let lanes = end.iter().enumerate().map(|(lane, end)| {
-            let lane = lane as u32;
-            (0..self.rails)
-                .map(|rail| {
-                    let (from, to) = (self.rank(stage, lane, rail), self.rank(to, lane, rail));
-                    let name = format!("transfer s{stage} lane {lane} rail {rail}");
-                    self.add(name, end.clone(), Work::Transfer { from, to, bytes })
-                })
-                .collect()
-        });
-        lanes.collect()
-    }
-
-    /// The exchange of replicas: the same bytes for weights that all lanes share and for experts, each in
-    /// its own groups; inside domains first where groups span some.
-    fn replicas(&mut self, kind: Kind, stage: u32, bytes_each: f64, front: Front) -> Front {
-        let (dense, experts) = self.pieces.weights;
-        let expert = self.job.mapping.expert;
-        let all: Vec<Vec<u32>> = groups(self.lanes, self.lanes, 1).collect();
-        let alike: Vec<Vec<u32>> = groups(self.lanes, self.lanes / expert, expert).collect();
-        let front = self.spanning(kind, stage, &all, dense * bytes_each, front);
-        self.spanning(kind, stage, &alike, experts * bytes_each, front)
-    }
-
-    fn spanning(
-        &mut self,
-        kind: Kind,
-        stage: u32,
-        cut: &[Vec<u32>],
-        bytes: f64,
-        front: Front,
-    ) -> Front {
-        let size = cut[0].len();
-        if size < 2 || bytes < 1.0 {
-            return front;
-        }
-        let apart = u64::from((cut[0][1] - cut[0][0]) * self.job.mapping.tensor);
-        let inside = self.job.network.inside(Group { size: size as u64, stride: apart }) as usize;
-        if inside == 1 || inside == size {
-            return self.across("DP", kind, stage, cut, bytes, front);
-        }
-        let near: Vec<Vec<u32>> =
-            cut.iter().flat_map(|lanes| lanes.chunks(inside).map(<[u32]>::to_vec)).collect();
-        let far: Vec<Vec<u32>> = cut
-            .iter()
-            .flat_map(|lanes| {
-                (0..inside).map(|i| lanes.iter().copied().skip(i).step_by(inside).collect())
-            })
-            .collect();
-        let share = bytes / inside as f64;
-        let mut front = front;
-        if kind != Kind::AllGather {
-            front = self.across("DP", Kind::ReduceScatter, stage, &near, bytes, front);
-        }
-        front = self.across("DP", kind, stage, &far, share, front);
-        if kind != Kind::ReduceScatter {
-            front = self.across("DP", Kind::AllGather, stage, &near, bytes, front);
-        }
-        front
-    }
-
-    /// ZeRO-3 fetches the weights of a pass before it.
-    fn gather_weights(&mut self, stage: u32, front: &mut Front) {
-        let software = &self.job.calibration.software;
-        if software.sharding == Sharding::Everything && self.lanes > 1 {
-            let taken = std::mem::take(front);
-            *front = self.replicas(Kind::AllGather, stage, 2.0, taken);
-        }
-    }
-
-    /// ZeRO-3 gives the gradients of a pass away after it.
-    fn scatter_gradients(&mut self, stage: u32, front: Front) -> Front {
-        let software = &self.job.calibration.software;
-        if software.sharding == Sharding::Everything && self.lanes > 1 {
-            return self.replicas(Kind::ReduceScatter, stage, software.gradient_bytes, front);
-        }
-        front
-    }
-
     /// Gradients of a stage, the optimizer, and the weights where replicas share its states.
     fn finish(&mut self, stage: u32, front: Front) {
         let software = &self.job.calibration.software;
@@ -512,6 +306,40 @@ impl Maker<'_> {
         front = self.compute("optimizer", stage, pass, seconds, front);
         if first == Some(Kind::ReduceScatter) && self.lanes > 1 {
             self.replicas(Kind::AllGather, stage, 2.0, front);
+        }
+    }
+
+    fn machine(&self, domain_link: LinkSpec, rail_link: LinkSpec) -> Machine {
+        let (tensor, stages) = (self.job.mapping.tensor, self.job.mapping.pipeline);
+        let rings = stages * self.lanes;
+        let network = self.job.network;
+        let domain = match network.shape {
+            Shape::Switch => Domain::Switches {
+                // Domains do not span stages here; a rank's domain is that of its lane.
+                groups: (0..stages)
+                    .flat_map(|stage| {
+                        let per = (network.domain_gpus / tensor).clamp(1, self.lanes);
+                        let starts = (0..self.lanes).step_by(per as usize);
+                        starts.map(move |lane| {
+                            let end = (lane + per).min(self.lanes);
+                            self.rank(stage, lane, 0)..self.rank(stage, end, 0)
+                        })
+                    })
+                    .map(Iterator::collect)
+                    .collect(),
+            },
+            Shape::Ring | Shape::Torus => Domain::Cables,
+        };
+        let of_ring = |ring: u32| (ring * tensor..(ring + 1) * tensor).collect();
+        let rails = (0..self.rails).map(|rail| (0..rings).map(move |ring| ring * tensor + rail));
+        Machine {
+            ranks: rings * tensor,
+            rings: (0..rings).filter(|_| tensor > 1).map(of_ring).collect(),
+            domain,
+            ring_link: domain_link,
+            rails: rails.filter(|_| rings > 1).map(Iterator::collect).collect(),
+            rail_link,
+            expert_imbalance: self.job.expert_imbalance,
         }
     }
 }

@@ -1,0 +1,204 @@
+//! Tasks that carry bytes from rank to rank: TP, CP, EP and DP exchange, and transfers between stages.
+
+use lightloom_fabric::units::Bytes;
+
+use super::{Front, Maker, groups};
+use crate::collective::Kind;
+use crate::training::calibration::Sharding;
+use crate::training::graph::{TaskId, Work};
+use crate::training::network::Group;
+use crate::training::schedule::Pass;
+
+impl Maker<'_> {
+    pub(super) fn tensor_exchange(
+        &mut self,
+        kind: Kind,
+        stage: u32,
+        pass: Pass,
+        front: Front,
+    ) -> Front {
+        if self.job.mapping.tensor == 1 {
+            return front;
+        }
+        let bytes = Bytes(self.pieces.exchange_bytes as u64);
+        let micro = pass.micro_batch;
+        let lanes = front.into_iter().enumerate().map(|(lane, after)| {
+            let ring = self.ring(stage, lane as u32);
+            let name = format!("TP {} s{stage} lane {lane} m{micro}", kind.name());
+            vec![self.add(name, after, Work::Ring { kind, ring, bytes })]
+        });
+        lanes.collect()
+    }
+
+    /// Ring attention: each block of keys and values travels on while it is worked on.
+    pub(super) fn core_in_blocks(
+        &mut self,
+        stage: u32,
+        pass: Pass,
+        seconds: f64,
+        bytes: Bytes,
+        front: Front,
+    ) -> Front {
+        let context = self.job.mapping.context;
+        let share = seconds / f64::from(context);
+        let mut held = front.clone();
+        let mut worked = self.compute("core", stage, pass, share, front);
+        for _ in 1..context {
+            let mut arrived: Front = vec![Vec::new(); self.lanes as usize];
+            for lane in 0..self.lanes {
+                let next = lane / context * context + (lane + 1) % context;
+                for rail in 0..self.rails {
+                    let (from, to) = (self.rank(stage, lane, rail), self.rank(stage, next, rail));
+                    let name = format!("CP block s{stage} lane {lane} rail {rail}");
+                    let after = held[lane as usize].clone();
+                    let sent = self.add(name, after, Work::Transfer { from, to, bytes });
+                    arrived[next as usize].push(sent);
+                }
+            }
+            held.clone_from(&arrived);
+            for (front, block) in worked.iter_mut().zip(arrived) {
+                front.extend(block);
+            }
+            worked = self.compute("core", stage, pass, share, worked);
+        }
+        worked
+    }
+
+    /// One all-to-all of EP, where there are experts elsewhere.
+    pub(super) fn experts(
+        &mut self,
+        what: &str,
+        stage: u32,
+        is_expert: bool,
+        front: Front,
+    ) -> Front {
+        let expert = self.job.mapping.expert;
+        if !is_expert || expert == 1 {
+            return front;
+        }
+        let cut: Vec<Vec<u32>> = groups(self.lanes, expert, 1).collect();
+        let bytes = self.pieces.expert_bytes;
+        self.across(&format!("EP {what}"), Kind::AllToAll, stage, &cut, bytes, front)
+    }
+
+    /// A collective in each of `cut`, sets of lanes of a stage, on every rail.
+    pub(super) fn across(
+        &mut self,
+        what: &str,
+        kind: Kind,
+        stage: u32,
+        cut: &[Vec<u32>],
+        bytes: f64,
+        front: Front,
+    ) -> Front {
+        let mut after = front.clone();
+        for lanes in cut.iter().filter(|lanes| lanes.len() > 1) {
+            let before: Vec<TaskId> =
+                lanes.iter().flat_map(|lane| front[*lane as usize].iter().copied()).collect();
+            let tasks: Vec<TaskId> = (0..self.rails)
+                .map(|rail| {
+                    let ranks = lanes.iter().map(|lane| self.rank(stage, *lane, rail)).collect();
+                    let work = Work::Across { kind, ranks, bytes: Bytes(bytes as u64) };
+                    let name =
+                        format!("{what} {} s{stage} lane {} rail {rail}", kind.name(), lanes[0]);
+                    self.add(name, before.clone(), work)
+                })
+                .collect();
+            for lane in lanes {
+                after[*lane as usize].clone_from(&tasks);
+            }
+        }
+        after
+    }
+
+    /// Hands the result of a pass to the next stage in its direction; the transfers that bring it.
+    pub(super) fn hand_on(&mut self, stage: u32, to: u32, end: &Front) -> Front {
+        if stage == to {
+            return end.clone();
+        }
+        let bytes = Bytes(self.pieces.transfer_bytes as u64);
+        let lanes = end.iter().enumerate().map(|(lane, end)| {
+            let lane = lane as u32;
+            (0..self.rails)
+                .map(|rail| {
+                    let (from, to) = (self.rank(stage, lane, rail), self.rank(to, lane, rail));
+                    let name = format!("transfer s{stage} lane {lane} rail {rail}");
+                    self.add(name, end.clone(), Work::Transfer { from, to, bytes })
+                })
+                .collect()
+        });
+        lanes.collect()
+    }
+
+    /// The exchange of replicas: the same bytes for weights that all lanes share and for experts, each in
+    /// its own groups; inside domains first where groups span some.
+    pub(super) fn replicas(
+        &mut self,
+        kind: Kind,
+        stage: u32,
+        bytes_each: f64,
+        front: Front,
+    ) -> Front {
+        let (dense, experts) = self.pieces.weights;
+        let expert = self.job.mapping.expert;
+        let all: Vec<Vec<u32>> = groups(self.lanes, self.lanes, 1).collect();
+        let alike: Vec<Vec<u32>> = groups(self.lanes, self.lanes / expert, expert).collect();
+        let front = self.spanning(kind, stage, &all, dense * bytes_each, front);
+        self.spanning(kind, stage, &alike, experts * bytes_each, front)
+    }
+
+    fn spanning(
+        &mut self,
+        kind: Kind,
+        stage: u32,
+        cut: &[Vec<u32>],
+        bytes: f64,
+        front: Front,
+    ) -> Front {
+        let size = cut[0].len();
+        if size < 2 || bytes < 1.0 {
+            return front;
+        }
+        let apart = u64::from((cut[0][1] - cut[0][0]) * self.job.mapping.tensor);
+        let inside = self.job.network.inside(Group { size: size as u64, stride: apart }) as usize;
+        if inside == 1 || inside == size {
+            return self.across("DP", kind, stage, cut, bytes, front);
+        }
+        let near: Vec<Vec<u32>> =
+            cut.iter().flat_map(|lanes| lanes.chunks(inside).map(<[u32]>::to_vec)).collect();
+        let far: Vec<Vec<u32>> = cut
+            .iter()
+            .flat_map(|lanes| {
+                (0..inside).map(|i| lanes.iter().copied().skip(i).step_by(inside).collect())
+            })
+            .collect();
+        let share = bytes / inside as f64;
+        let mut front = front;
+        if kind != Kind::AllGather {
+            front = self.across("DP", Kind::ReduceScatter, stage, &near, bytes, front);
+        }
+        front = self.across("DP", kind, stage, &far, share, front);
+        if kind != Kind::ReduceScatter {
+            front = self.across("DP", Kind::AllGather, stage, &near, bytes, front);
+        }
+        front
+    }
+
+    /// ZeRO-3 fetches the weights of a pass before it.
+    pub(super) fn gather_weights(&mut self, stage: u32, front: &mut Front) {
+        let software = &self.job.calibration.software;
+        if software.sharding == Sharding::Everything && self.lanes > 1 {
+            let taken = std::mem::take(front);
+            *front = self.replicas(Kind::AllGather, stage, 2.0, taken);
+        }
+    }
+
+    /// ZeRO-3 gives the gradients of a pass away after it.
+    pub(super) fn scatter_gradients(&mut self, stage: u32, front: Front) -> Front {
+        let software = &self.job.calibration.software;
+        if software.sharding == Sharding::Everything && self.lanes > 1 {
+            return self.replicas(Kind::ReduceScatter, stage, software.gradient_bytes, front);
+        }
+        front
+    }
+}
