@@ -1,0 +1,284 @@
+//! What hosts do: they send, take in, acknowledge and wait.
+
+use std::collections::VecDeque;
+
+use lightloom_emulator::transport::{Balance, Recovery};
+use lightloom_fabric::units::SimTime;
+
+use super::{Flow, Packet, Reason, Reference, What};
+
+impl Reference<'_> {
+    pub(super) fn take_in(&mut self, packet: &Packet) {
+        self.totals.delivered += 1;
+        if packet.acknowledgement {
+            self.acknowledged(packet);
+        } else {
+            self.data(packet);
+        }
+    }
+
+    pub(super) fn data(&mut self, packet: &Packet) {
+        if packet.trimmed {
+            return self.answer_trimmed(packet);
+        }
+        let go_back = self.transport.recovery == Recovery::GoBackN;
+        let flow = &mut self.flows[packet.flow];
+        let in_order = packet.sequence == flow.expected;
+        let after_gap = packet.sequence > flow.expected;
+        if in_order || (after_gap && !go_back) {
+            flow.arrived.insert(packet.sequence);
+        }
+        let delivered_before = flow.messages_delivered();
+        while flow.arrived.remove(&flow.expected) {
+            flow.expected += 1;
+        }
+        if flow.expected == flow.total() && flow.end.is_none() {
+            flow.end = Some(SimTime(self.now));
+        }
+        let new_message = flow.messages_delivered() > delivered_before;
+        self.acknowledge(packet, after_gap.then_some(packet.sequence), false);
+        if new_message {
+            let waiting = |flow: &Flow| {
+                flow.started && flow.spec.gates.iter().any(|gate| gate.flow.index() == packet.flow)
+            };
+            for number in 0..self.flows.len() {
+                if waiting(&self.flows[number]) {
+                    self.send(number);
+                }
+            }
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, packet: &Packet, beyond_gap: Option<u32>, trimmed: bool) {
+        let flow = &self.flows[packet.flow];
+        let mut way: VecDeque<_> = flow.paths[0].iter().rev().map(|link| link.reverse()).collect();
+        let first = way.pop_front().expect("a path has links");
+        let acknowledgement = Packet {
+            flow: packet.flow,
+            acknowledgement: true,
+            sequence: flow.expected,
+            beyond_gap,
+            echo: (packet.marked || trimmed).then_some(packet.sequence),
+            wire_bytes: self.transport.acknowledgement.0,
+            marked: false,
+            priority: 7,
+            trimmed,
+            frame: None,
+            wrong: false,
+            way,
+        };
+        self.totals.sent += 1;
+        self.enqueue(first, acknowledgement, None);
+    }
+
+    pub(super) fn acknowledged(&mut self, packet: &Packet) {
+        let now = self.now;
+        let flow = &mut self.flows[packet.flow];
+        if flow.acked == flow.total() {
+            return;
+        }
+        if let Some(path) = packet.echo.filter(|echo| *echo >= flow.acked)
+            && let Some(path) = flow.taken.get(&path)
+        {
+            flow.congested.insert(*path);
+        }
+        if packet.sequence > flow.acked {
+            flow.acked = packet.sequence;
+            flow.next = flow.next.max(flow.acked);
+            flow.held = flow.held.split_off(&flow.acked);
+            flow.backoff = 0;
+            let deadline = (flow.acked != flow.next).then(|| now + self.transport.timeout.0);
+            self.set_timer(packet.flow, deadline);
+        }
+        let flow = &mut self.flows[packet.flow];
+        if let Some(arrived) = packet.beyond_gap {
+            match self.transport.recovery {
+                Recovery::GoBackN => {
+                    if packet.sequence == flow.acked && flow.acked >= flow.answered {
+                        flow.answered = flow.sent;
+                        flow.next = flow.acked;
+                    }
+                }
+                Recovery::SelectiveRepeat { .. } if packet.trimmed => {
+                    let missing = arrived >= flow.acked && !flow.held.contains(&arrived);
+                    if missing && !flow.trimmed.contains(&arrived) {
+                        flow.trimmed.push_back(arrived);
+                    }
+                }
+                Recovery::SelectiveRepeat { reordering } => {
+                    if arrived >= flow.acked {
+                        flow.held.insert(arrived);
+                    }
+                    for missing in flow.acked..(arrived + 1).saturating_sub(reordering) {
+                        if flow.repaired.insert(missing) {
+                            flow.to_repair.insert(missing);
+                        }
+                    }
+                }
+            }
+        }
+        if self.flows[packet.flow].acked < self.flows[packet.flow].total() {
+            self.send(packet.flow);
+        }
+    }
+
+    pub(super) fn time_out(&mut self, number: usize) {
+        let now = self.now;
+        let flow = &mut self.flows[number];
+        flow.backoff = (flow.backoff + 1).min(6);
+        flow.answered = flow.sent;
+        flow.next = flow.acked;
+        flow.repaired.clear();
+        flow.to_repair.clear();
+        flow.trimmed.clear();
+        let deadline = now + (self.transport.timeout.0 << flow.backoff);
+        self.set_timer(number, Some(deadline));
+        self.send(number);
+    }
+
+    pub(super) fn set_timer(&mut self, number: usize, deadline: Option<u64>) {
+        let flow = &mut self.flows[number];
+        flow.deadline = deadline;
+        flow.timer_generation += 1;
+        let generation = flow.timer_generation;
+        if let Some(deadline) = deadline {
+            self.plan(deadline, 5, number, generation, What::TimeOut);
+        }
+    }
+
+    /// How many messages the gates let go.
+    pub(super) fn released(&self, number: usize) -> u32 {
+        let spec = &self.flows[number].spec;
+        let opened = spec.gates.iter().map(|gate| {
+            let awaited = &self.flows[gate.flow.index()];
+            let delivered = awaited.messages_delivered();
+            if delivered == awaited.spec.messages {
+                u32::MAX
+            } else {
+                (i64::from(delivered) + i64::from(gate.ahead)).max(0) as u32
+            }
+        });
+        opened.min().unwrap_or(u32::MAX).min(spec.messages)
+    }
+
+    /// Puts the flow in line for its port, if it has something to send.
+    pub(super) fn send(&mut self, number: usize) {
+        let link = self.flows[number].paths[0][0].index();
+        if self.choose(number).is_some() && !self.ports[link].waiting.contains(&number) {
+            self.ports[link].waiting.push_back(number);
+            self.plan(self.now, 6, link, 0, What::Turn);
+        }
+    }
+
+    /// Gives the next flow in line a free port for one packet.
+    pub(super) fn turn(&mut self, link: usize) {
+        let port = &mut self.ports[link];
+        if port.down || port.sending.is_some() || !port.queue.is_empty() {
+            return;
+        }
+        while let Some(number) = self.next_waiting(link) {
+            if let Some((sequence, choice)) = self.choose(number) {
+                self.send_now(number, sequence, choice);
+                if self.choose(number).is_some() {
+                    self.ports[link].waiting.push_back(number);
+                }
+                return;
+            }
+        }
+    }
+
+    /// What the flow would send next, and whether that is a repair.
+    pub(super) fn choose(&self, number: usize) -> Option<(u32, Reason)> {
+        let released = self.released(number).saturating_mul(self.flows[number].per_message);
+        let flow = &self.flows[number];
+        let missing = |sequence: &u32| *sequence >= flow.acked && !flow.held.contains(sequence);
+        if let Some(&trimmed) = flow.trimmed.iter().find(|sequence| missing(sequence)) {
+            return Some((trimmed, Reason::Trimmed));
+        }
+        if let Some(&repair) = flow.to_repair.iter().find(|sequence| missing(sequence)) {
+            return Some((repair, Reason::Repair));
+        }
+        let resent_and_held =
+            |sequence: &u32| *sequence < flow.sent && flow.held.contains(sequence);
+        let next = (flow.next..released).find(|sequence| !resent_and_held(sequence))?;
+        (next - flow.acked < flow.window).then_some((next, Reason::Next))
+    }
+
+    pub(super) fn send_now(&mut self, number: usize, sequence: u32, choice: Reason) {
+        let flow = &mut self.flows[number];
+        if choice == Reason::Trimmed {
+            while flow.trimmed.pop_front().is_some_and(|first| first != sequence) {}
+            flow.resent += 1;
+        } else if choice == Reason::Repair {
+            flow.to_repair.retain(|other| *other > sequence);
+            flow.resent += 1;
+        } else {
+            flow.resent += u32::from(sequence < flow.sent);
+            flow.next = sequence + 1;
+            flow.sent = flow.sent.max(flow.next);
+            if flow.deadline.is_none() {
+                let deadline = self.now + (self.transport.timeout.0 << flow.backoff);
+                self.set_timer(number, Some(deadline));
+            }
+        }
+        self.send_packet(number, sequence);
+    }
+
+    /// The place of the path for the next packet.
+    pub(super) fn choose_path(&mut self, number: usize, sequence: u32) -> usize {
+        let now = self.now;
+        let flow = &mut self.flows[number];
+        let count = flow.paths.len();
+        match self.transport.balance {
+            Balance::PerFlow | Balance::Adaptive => {}
+            Balance::Spray { .. } => flow.turn = (flow.turn + 1) % count,
+            Balance::Flowlet { gap, .. } => {
+                if now > flow.last_sent + gap.0 {
+                    flow.turn = (flow.turn + 1) % count;
+                }
+                flow.last_sent = now;
+            }
+            Balance::AvoidMarked { .. } => {
+                flow.turn = (flow.turn + 1) % count;
+                let mut skipped = 0;
+                while skipped < count && flow.congested.remove(&flow.turn) {
+                    flow.turn = (flow.turn + 1) % count;
+                    skipped += 1;
+                }
+                flow.taken.insert(sequence, flow.turn);
+            }
+        }
+        flow.turn
+    }
+
+    pub(super) fn send_packet(&mut self, number: usize, sequence: u32) {
+        let path = self.choose_path(number, sequence);
+        let flow = &self.flows[number];
+        let last = (sequence + 1).is_multiple_of(flow.per_message);
+        let wire_bytes = if last {
+            self.transport.last_packet(flow.spec.message).0
+        } else {
+            self.transport.packet().0
+        };
+        let chosen_on_the_way = !flow.choices.is_empty();
+        let known = if chosen_on_the_way { 1 } else { usize::MAX };
+        let mut way: VecDeque<_> = flow.paths[path].iter().copied().take(known).collect();
+        let first = way.pop_front().expect("a path has links");
+        let packet = Packet {
+            flow: number,
+            acknowledgement: false,
+            sequence,
+            beyond_gap: None,
+            echo: None,
+            wire_bytes,
+            marked: false,
+            priority: flow.spec.priority,
+            trimmed: false,
+            frame: None,
+            wrong: false,
+            way,
+        };
+        self.totals.sent += 1;
+        self.enqueue(first, packet, None);
+    }
+}

@@ -1,0 +1,198 @@
+//! What happens to packets at ports and on cables.
+
+use lightloom_emulator::engine::{LinkChange, LinkId, Marking, Switching};
+use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use rand::Rng;
+
+use super::{Packet, Reference, Seen, What};
+
+impl Reference<'_> {
+    /// A number drawn for the `number`th packet on a link.
+    pub(super) fn draw(&self, what: &str, link: LinkId, number: u64) -> u64 {
+        let mut draw = self.seed.stream(what, u64::from(link.0)).next_u64().wrapping_add(number);
+        draw = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        draw = (draw ^ draw >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        draw = (draw ^ draw >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        draw ^ draw >> 31
+    }
+
+    /// Whether a packet is marked that finds `backlog` before it, when `size` bytes are as long as
+    /// `measure` says.
+    pub(super) fn is_marked(
+        &self,
+        link: LinkId,
+        backlog: u64,
+        measure: impl Fn(Bytes) -> u64,
+    ) -> bool {
+        let Some(mark_from) = self.network.link(link).spec.mark_from else { return false };
+        let from = measure(mark_from);
+        let Marking::Ramp { full_at_percent, most_percent } = self.marking else {
+            return backlog >= from;
+        };
+        let full_at = measure(Bytes(mark_from.0 * u64::from(full_at_percent) / 100));
+        if backlog < from || backlog >= full_at {
+            return backlog >= from;
+        }
+        let most = (u64::from(most_percent) << 32) / 100;
+        let drawn = self.draw("marks", link, self.ports[link.index()].let_in) >> 32;
+        u128::from(drawn)
+            < u128::from(most) * u128::from(backlog - from) / u128::from(full_at - from)
+    }
+
+    /// Whether a bit of the `number`th packet is wrong.
+    pub(super) fn is_wrong(&self, link: LinkId, number: u64, wire_bytes: u64) -> bool {
+        let errors = self.ports[link.index()].errors;
+        let chance = u128::from(errors) * u128::from(wire_bytes) * 8;
+        errors > 0
+            && u128::from(self.draw("bit errors", link, number)) < chance.min(u64::MAX.into())
+    }
+
+    pub(super) fn change(&mut self, link: usize, change: LinkChange) {
+        if let LinkChange::BitErrors(errors) = change {
+            self.ports[link].errors = errors.0;
+            return;
+        }
+        if self.ports[link].down == (change == LinkChange::Down) {
+            return;
+        }
+        self.change_queues(link, change == LinkChange::Down);
+        let port = &mut self.ports[link];
+        let down = change == LinkChange::Down;
+        port.down = down;
+        port.idle_since = self.now;
+        if down {
+            self.totals.lost += port.queue.len() as u64 + u64::from(port.sending.is_some());
+            port.queue.clear();
+            port.sending = None;
+            port.generation += 1;
+        } else {
+            self.plan(self.now, 6, link, 0, What::Turn);
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, link: LinkId, mut packet: Packet, ingress: Option<LinkId>) {
+        if self.has_queues(link) {
+            return self.queue_up(link, packet, ingress.expect("a switch makes no packets"));
+        }
+        let spec = self.network.link(link).spec;
+        let bounded = !self.network.role(self.network.link(link).from).is_host();
+        let port = &self.ports[link.index()];
+        if port.down {
+            self.totals.lost += 1;
+            return;
+        }
+        let occupies = spec.rate.time_for(Bytes(packet.wire_bytes)).0;
+        let sending = port.sending.as_ref().map_or(0, |(_, until)| until - self.now);
+        let backlog = sending + port.queue.iter().map(|(_, occupies)| occupies).sum::<u64>();
+        let over = |size: Option<Bytes>, time: u64| {
+            bounded && size.is_some_and(|size| time > spec.rate.time_for(size).0)
+        };
+        if over(spec.queue, backlog + occupies) {
+            self.totals.dropped += 1;
+            return;
+        }
+        let measure = |size: Bytes| spec.rate.time_for(size).0;
+        if bounded && !packet.acknowledgement && self.is_marked(link, backlog, measure) {
+            packet.marked = true;
+            self.totals.marked += 1;
+        }
+        self.ports[link.index()].let_in += 1;
+        packet.wrong = self.is_wrong(link, self.ports[link.index()].let_in, packet.wire_bytes);
+        let head =
+            ingress.map_or(self.now, |ingress| self.head_in(ingress, link, packet.wire_bytes));
+        self.ports[link.index()].queue.push_back((packet, occupies));
+        self.start_sending(link.index(), head);
+    }
+
+    /// When so much of a packet whose last bit comes by `ingress` now had come that `link` may send it.
+    pub(super) fn head_in(&self, ingress: LinkId, link: LinkId, wire_bytes: u64) -> u64 {
+        let (comes, leaves) = (self.network.link(ingress), self.network.link(link));
+        let stores = self.switching == Switching::StoreAndForward;
+        if stores || self.network.role(leaves.from).is_host() || leaves.spec.rate > comes.spec.rate
+        {
+            return self.now;
+        }
+        let [all, header] = [wire_bytes, self.transport.header.0.clamp(1, wire_bytes)]
+            .map(|bytes| comes.spec.rate.time_for(Bytes(bytes)).0);
+        self.now - all + header
+    }
+
+    /// Sends what is next, whose header has been in since `head`, if nothing is being sent.
+    pub(super) fn start_sending(&mut self, link: usize, head: u64) {
+        let port = &mut self.ports[link];
+        if port.sending.is_some() {
+            return;
+        }
+        if port.queue.is_empty() && !port.waiting.is_empty() {
+            self.plan(self.now, 6, link, 0, What::Turn);
+        } else if let Some((packet, occupies)) = port.queue.pop_front() {
+            let until = port.idle_since.max(head) + occupies;
+            port.sending = Some((packet, until));
+            let generation = port.generation;
+            self.plan(until, 1, link, generation, What::Sent);
+        }
+    }
+
+    pub(super) fn sent(&mut self, link: usize) {
+        if self.has_queues(LinkId(link as u32)) {
+            return self.sent_from_queue(link);
+        }
+        let port = &mut self.ports[link];
+        let (packet, _) = port.sending.take().expect("something was being sent");
+        let generation = port.generation;
+        let arrival = self.now + self.network.links()[link].spec.delay.0;
+        if packet.wrong {
+            self.totals.lost += 1;
+        } else {
+            self.plan(arrival, 3, link, generation, What::Arrive(packet));
+        }
+        self.ports[link].idle_since = self.now;
+        self.start_sending(link, self.now);
+    }
+
+    pub(super) fn arrive(&mut self, link: LinkId, mut packet: Packet) {
+        if packet.frame.is_some() {
+            return self.obey(link, &packet);
+        }
+        self.log.push(Seen {
+            at: SimTime(self.now),
+            link,
+            sequence: packet.sequence,
+            acknowledgement: packet.acknowledgement,
+            marked: packet.marked,
+            wire_bytes: packet.wire_bytes,
+            flow: packet.flow,
+        });
+        if let Some(next) = self.lead_on(link, &packet).or_else(|| packet.way.pop_front()) {
+            self.enqueue(next, packet, Some(link));
+        } else if self.host_delay == Picoseconds::ZERO {
+            self.take_in(&packet);
+        } else {
+            let later = self.now + self.host_delay.0;
+            self.plan(later, 4, link.index(), 0, What::TakeIn(packet));
+        }
+    }
+
+    /// The link with the least before it, where the switch at the end of `link` chooses.
+    pub(super) fn lead_on(&self, link: LinkId, packet: &Packet) -> Option<LinkId> {
+        let at = self.network.link(link).to;
+        let choices = &self.flows[packet.flow].choices;
+        let choice = choices.iter().find(|choice| choice.at == at && !packet.acknowledgement)?;
+        let mut links = choice.links.clone();
+        links.rotate_left(packet.sequence as usize % choice.links.len());
+        links.into_iter().min_by_key(|link| match self.ports[link.index()].down {
+            true => u64::MAX,
+            false => self.stands_before(*link),
+        })
+    }
+
+    /// How long everything takes that waits for a link or is being sent.
+    pub(super) fn stands_before(&self, link: LinkId) -> u64 {
+        if self.has_queues(link) {
+            return self.network.link(link).spec.rate.time_for(Bytes(self.held(link))).0;
+        }
+        let port = &self.ports[link.index()];
+        let sending = port.sending.as_ref().map_or(0, |(_, until)| until - self.now);
+        sending + port.queue.iter().map(|(_, occupies)| occupies).sum::<u64>()
+    }
+}
