@@ -11,6 +11,8 @@ use lightloom_fabric::units::{BitsPerSecond, Picoseconds, SimTime};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::LinkChange;
+
 /// What a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
@@ -167,6 +169,20 @@ impl<T> Strike<T> {
             Effect::Slower(_) => "slower",
             Effect::PauseStorm(_) => "pause_storm",
         }
+    }
+
+    /// When a flapping part comes back, and goes again, after it has gone first.
+    pub(crate) fn blinks(&self) -> impl Iterator<Item = (SimTime, LinkChange)> + use<T> {
+        let (down, up, times) = match self.effect {
+            Effect::Flapping { down, up, times } => (down, up, times),
+            _ => (Picoseconds::ZERO, Picoseconds::ZERO, 0),
+        };
+        let at = self.at;
+        (0..u64::from(times)).flat_map(move |turn| {
+            let begin = at + Picoseconds((down + up).get() * turn);
+            let goes = (turn > 0).then_some((begin, LinkChange::Down));
+            goes.into_iter().chain([(begin + down, LinkChange::Up)])
+        })
     }
 }
 

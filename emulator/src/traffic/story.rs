@@ -15,7 +15,7 @@ use super::{TrafficError, TrafficScenario};
 use crate::capture::Watch;
 use crate::collective::message_time;
 use crate::engine::{BatchId, Engine, Event, FlowId, LinkChange, LinkId, Role, Settings, VertexId};
-use crate::scenario::{Effect, Progress, Stop, Strike};
+use crate::scenario::{Progress, Stop, Strike};
 use crate::steady::Stage;
 
 /// How much simulated time passes between two looks at the limits, where packets move.
@@ -63,7 +63,8 @@ pub(super) struct Felt {
 enum Act {
     Turn(Turn),
     Strike(usize),
-    Blink(usize, bool),
+    /// A flapping part comes back, or goes again.
+    Blink(usize, LinkChange),
     Repair(usize),
     /// Routes are made anew, for a fault or a repair.
     Reroute(Option<usize>),
@@ -172,14 +173,8 @@ impl<'a> Story<'a> {
             if let Some(time) = strike.repaired_at {
                 self.at(time, Act::Repair(index));
             }
-            if let Effect::Flapping { down, up, times } = strike.effect {
-                for turn in 0..u64::from(times) {
-                    let begin = strike.at + Picoseconds((down + up).get() * turn);
-                    if turn > 0 {
-                        self.at(begin, Act::Blink(index, false));
-                    }
-                    self.at(begin + down, Act::Blink(index, true));
-                }
+            for (time, change) in strike.blinks() {
+                self.at(time, Act::Blink(index, change));
             }
         }
         self.plan_turns();
@@ -247,8 +242,8 @@ impl<'a> Story<'a> {
                 Ok(())
             }
             Act::Strike(fault) => self.strike(fault),
-            Act::Blink(fault, up) => {
-                self.darken(fault, !up);
+            Act::Blink(fault, change) => {
+                self.darken(fault, change == LinkChange::Down);
                 Ok(())
             }
             Act::Repair(fault) => self.repair(fault),

@@ -43,14 +43,8 @@ impl Story<'_> {
             if let Some(time) = strike.repaired_at {
                 self.at(time, Act::Repair(index));
             }
-            if let Effect::Flapping { down, up, times } = strike.effect {
-                for turn in 0..u64::from(times) {
-                    let begin = strike.at + Picoseconds((down + up).get() * turn);
-                    if turn > 0 {
-                        self.at(begin, Act::Blink(index, LinkChange::Down));
-                    }
-                    self.at(begin + down, Act::Blink(index, LinkChange::Up));
-                }
+            for (time, change) in strike.blinks() {
+                self.at(time, Act::Blink(index, change));
             }
         }
     }
