@@ -13,9 +13,8 @@ use lightloom_emulator::engine::LinkSpec;
 use lightloom_emulator::training::architecture::architecture;
 use lightloom_emulator::training::calibration::Precision;
 use lightloom_emulator::training::cards;
-use lightloom_emulator::training::mapping::{Batch, Mapping, Recompute};
+use lightloom_emulator::training::mapping::{Batch, Mapping};
 use lightloom_emulator::training::replay::{Reuse, replay};
-use lightloom_emulator::training::schedule::Schedule;
 use lightloom_emulator::training::step::Job;
 use lightloom_emulator::training::step_graph::{Rails, step_graph};
 use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
@@ -25,17 +24,7 @@ fn main() {
     let card = cards::accelerator("h100").expect("h100 is shipped");
     let network = architecture("khop:3").expect("khop:3 is an architecture");
     let (compute, calibration) = (card.compute(), card.calibration());
-    let mapping = Mapping {
-        tensor: 32,
-        context: 1,
-        pipeline: 8,
-        data: 1,
-        expert: 1,
-        micro_batch: 1,
-        virtual_stages: 1,
-        recompute: Recompute::None,
-        schedule: Schedule::OneForwardOneBackward,
-    };
+    let mapping = Mapping { tensor: 32, pipeline: 8, ..Mapping::ONE_GPU };
     let job = Job {
         model: &model,
         mapping,

@@ -8,7 +8,7 @@ use lightloom_emulator::training::calibration::{
     Calibration, ContextExchange, Precision, Sharding,
 };
 use lightloom_emulator::training::cards;
-use lightloom_emulator::training::mapping::{Batch, Mapping, Recompute};
+use lightloom_emulator::training::mapping::{Batch, Mapping};
 use lightloom_emulator::training::model::Model;
 use lightloom_emulator::training::network::{Efficiency, Network, Shape};
 use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove};
@@ -69,17 +69,7 @@ fn small_model(layers: u32) -> Model {
 }
 
 fn mapping(tensor: u32, pipeline: u32, data: u32) -> Mapping {
-    Mapping {
-        tensor,
-        context: 1,
-        pipeline,
-        data,
-        expert: 1,
-        micro_batch: 1,
-        virtual_stages: 1,
-        recompute: Recompute::None,
-        schedule: Schedule::OneForwardOneBackward,
-    }
+    Mapping { tensor, pipeline, data, ..Mapping::ONE_GPU }
 }
 
 fn with_job<T>(

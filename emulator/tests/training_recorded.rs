@@ -6,11 +6,10 @@ use lightloom_emulator::training::calibration::Precision;
 use lightloom_emulator::training::cards;
 use lightloom_emulator::training::chrome::trace;
 use lightloom_emulator::training::longest_path::play;
-use lightloom_emulator::training::mapping::{Batch, Mapping, Recompute};
+use lightloom_emulator::training::mapping::{Batch, Mapping};
 use lightloom_emulator::training::packets::{self, Prove, Ran};
 use lightloom_emulator::training::recorded::{Recorded, read};
 use lightloom_emulator::training::replay::{Reuse, replay};
-use lightloom_emulator::training::schedule::Schedule;
 use lightloom_emulator::training::step::Job;
 use lightloom_fabric::units::{Picoseconds, SimTime};
 use proptest::prelude::*;
@@ -20,17 +19,7 @@ fn ran() -> Ran {
     let mut model = cards::model("llama-3.1-8b").unwrap();
     model.layers = 4;
     let card = cards::accelerator("h100").unwrap();
-    let mapping = Mapping {
-        tensor: 4,
-        context: 1,
-        pipeline: 2,
-        data: 2,
-        expert: 1,
-        micro_batch: 1,
-        virtual_stages: 1,
-        recompute: Recompute::None,
-        schedule: Schedule::OneForwardOneBackward,
-    };
+    let mapping = Mapping { tensor: 4, pipeline: 2, data: 2, ..Mapping::ONE_GPU };
     let job = Job {
         model: &model,
         mapping,

@@ -150,6 +150,19 @@ impl Recompute {
 }
 
 impl Mapping {
+    /// A job of one GPU: sequences one by one, plain 1F1B, nothing computed again.
+    pub const ONE_GPU: Self = Self {
+        tensor: 1,
+        context: 1,
+        pipeline: 1,
+        data: 1,
+        expert: 1,
+        micro_batch: 1,
+        virtual_stages: 1,
+        recompute: Recompute::None,
+        schedule: Schedule::OneForwardOneBackward,
+    };
+
     /// GPUs that the job takes.
     #[must_use]
     pub fn gpus(&self) -> u64 {

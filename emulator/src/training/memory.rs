@@ -51,8 +51,7 @@ pub fn weights_per_gpu(model: &Model, mapping: &Mapping) -> (f64, f64) {
 
 /// Bytes of activations that one layer keeps for one micro-batch, the fullest rank of EP getting `expert_imbalance` more
 /// than its share of tokens.
-#[must_use]
-pub fn activations_per_layer(
+fn activations_per_layer(
     model: &Model,
     mapping: &Mapping,
     batch: Batch,
@@ -131,7 +130,6 @@ pub fn memory(
 mod tests {
     use super::super::calibrated::A100_MEGATRON_LM_2022;
     use super::super::cards;
-    use super::super::schedule::Schedule;
     use super::*;
 
     #[test]
@@ -140,14 +138,10 @@ mod tests {
         let model = cards::model("gpt-3-175b").unwrap();
         let mapping = Mapping {
             tensor: 8,
-            context: 1,
             pipeline: 8,
-            data: 1,
-            expert: 1,
-            micro_batch: 1,
             virtual_stages: 3,
             recompute: Recompute::Selective,
-            schedule: Schedule::OneForwardOneBackward,
+            ..Mapping::ONE_GPU
         };
         let batch = Batch { sequences: 64, tokens: 2048 };
         let software = &A100_MEGATRON_LM_2022.software;

@@ -137,17 +137,9 @@ impl Search<'_> {
         let experts = self.model.feed_forward.experts.as_ref().map_or(1, |experts| experts.count);
         for expert in or_all(&self.limits.expert, divisors(experts.into(), u64::MAX)) {
             for micro_batch in or_all(&self.limits.micro_batch, MICRO_BATCH) {
-                let mapping = Mapping {
-                    tensor,
-                    context,
-                    pipeline,
-                    data,
-                    expert,
-                    micro_batch,
-                    virtual_stages: 1,
-                    recompute: Recompute::None,
-                    schedule: Schedule::OneForwardOneBackward,
-                };
+                let degrees =
+                    Mapping { tensor, context, pipeline, data, expert, ..Mapping::ONE_GPU };
+                let mapping = Mapping { micro_batch, ..degrees };
                 if !mapping.refusals(self.model, self.batch).is_empty() {
                     continue;
                 }
@@ -230,8 +222,7 @@ impl Search<'_> {
     }
 
     /// Bytes that a job may fill.
-    #[must_use]
-    pub fn usable_bytes(&self) -> f64 {
+    fn usable_bytes(&self) -> f64 {
         self.compute.memory_bytes * USABLE_MEMORY
     }
 
