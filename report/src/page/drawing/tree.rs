@@ -14,80 +14,132 @@ const MOST_SECTORS: u32 = 64;
 
 /// The tree, each line as wide as the circuits of the first phase that end there.
 pub(in super::super) fn tree(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> String {
-    let per_box = spec.leaves.div_ceil(MOST_BOXES);
-    let boxes = spec.leaves.div_ceil(per_box);
-    let step = WIDTH / f64::from(boxes);
-    let mut ends: BTreeMap<(u32, usize), u32> = BTreeMap::new();
-    for circuit in circuits {
-        let bank = bank_of(spec, circuit.ocs.0);
-        for leaf in [circuit.a, circuit.b] {
-            *ends.entry((leaf.0 / per_box, bank)).or_default() += 1;
-        }
-    }
-    let mut body = String::new();
-    let _ = writeln!(
-        body,
-        r#"<g class="node"><rect class="core" x="300" y="6" width="360" height="34" rx="5"/><text class="label" x="480" y="23" dy=".34em" text-anchor="middle">packet core, always up</text></g>"#,
-    );
-    let uplinks: String = (0..boxes)
-        .map(|index| {
-            let x = step * (f64::from(index) + 0.5);
-            format!("M{},226L{},40", px(x), px(320.0 + 320.0 * x / WIDTH))
-        })
-        .collect();
-    let _ = writeln!(body, r#"<path class="uplink" d="{uplinks}"/>"#);
-    let banks = spec.banks.len();
-    let bank_x = |bank: usize| WIDTH * (bank as f64 + 0.5) / banks as f64;
-    let most = ends.values().copied().max().unwrap_or(1).max(1);
-    for (&(index, bank), &count) in &ends {
-        let x = step * (f64::from(index) + 0.5);
-        let width = 0.6 + 4.4 * f64::from(count) / f64::from(most);
-        let _ = writeln!(
-            body,
-            r#"<path class="link bank-{}" stroke-width="{}" d="M{},226L{},126"/>"#,
-            bank % 4,
-            px(width),
-            px(x),
-            px(bank_x(bank) + (f64::from(index) - f64::from(boxes) / 2.0) * 4.0),
-        );
-    }
-    for (bank, spec) in spec.banks.iter().enumerate() {
-        let x = bank_x(bank);
-        let _ = writeln!(
-            body,
-            r#"<g class="node"><rect class="bank-{}" x="{}" y="84" width="290" height="42" rx="5"/><text class="on-colour" x="{}" y="105" dy=".34em" text-anchor="middle">{}: {} optical switches</text></g>"#,
-            bank % 4,
-            px(x - 145.0),
-            px(x),
-            escaped(&spec.name),
-            spec.switches,
-        );
-    }
-    for index in 0..boxes {
-        let (first, last) = (index * per_box, ((index + 1) * per_box).min(spec.leaves) - 1);
-        let name = if first == last {
-            format!("leaf{first}")
-        } else {
-            format!("leaf{first} to leaf{last}")
-        };
-        let held: u32 = (0..banks).filter_map(|bank| ends.get(&(index, bank))).sum();
-        let _ = writeln!(
-            body,
-            r#"<g class="node"><title>{name}: {} GPUs, {held} circuit ends</title><rect class="used-0" x="{}" y="226" width="{}" height="22" rx="2"/></g>"#,
-            (last - first + 1) * spec.gpus_per_leaf,
-            px(step * f64::from(index) + 2.0),
-            px(step - 4.0),
-        );
-    }
-    let leaves_a_box = if per_box == 1 { String::new() } else { format!(", {per_box} a box") };
-    let _ = writeln!(
-        body,
-        r#"<text class="label" x="480" y="268" text-anchor="middle">{} leaves of {} GPUs{leaves_a_box}</text>"#,
-        spec.leaves, spec.gpus_per_leaf,
-    );
+    let tree = Tree::new(spec, circuits);
+    let below = [tree.uplinks(), tree.circuits(), tree.banks(), tree.leaves(), tree.legend()];
+    let body = below.concat();
     format!(
-        "<svg class=\"tree\" viewBox=\"0 0 {WIDTH} 276\" role=\"img\" data-marks=\".node rect\">\n{body}</svg>\n"
+        "<svg class=\"tree\" viewBox=\"0 0 {WIDTH} 276\" role=\"img\" data-marks=\".node rect\">\n{CORE}{body}</svg>\n"
     )
+}
+
+/// Where the boxes of leaves stand, and what ends in them.
+struct Tree<'a> {
+    spec: &'a FatTreeSpec,
+    /// Leaves that one box stands for, and boxes.
+    per_box: u32,
+    boxes: u32,
+    /// By box and bank: circuits that end there.
+    ends: BTreeMap<(u32, usize), u32>,
+}
+
+const CORE: &str = concat!(
+    r#"<g class="node"><rect class="core" x="300" y="6" width="360" height="34" rx="5"/>"#,
+    r#"<text class="label" x="480" y="23" dy=".34em" text-anchor="middle">packet core, always up</text></g>"#,
+    "\n"
+);
+
+impl<'a> Tree<'a> {
+    fn new(spec: &'a FatTreeSpec, circuits: &[CrossConnect]) -> Self {
+        let per_box = spec.leaves.div_ceil(MOST_BOXES);
+        let boxes = spec.leaves.div_ceil(per_box);
+        let mut ends: BTreeMap<(u32, usize), u32> = BTreeMap::new();
+        for circuit in circuits {
+            let bank = bank_of(spec, circuit.ocs.0);
+            for leaf in [circuit.a, circuit.b] {
+                *ends.entry((leaf.0 / per_box, bank)).or_default() += 1;
+            }
+        }
+        Self { spec, per_box, boxes, ends }
+    }
+
+    /// Width of a box and the space beside it.
+    fn step(&self) -> f64 {
+        WIDTH / f64::from(self.boxes)
+    }
+
+    fn box_middle(&self, index: u32) -> f64 {
+        self.step() * (f64::from(index) + 0.5)
+    }
+
+    fn bank_middle(&self, bank: usize) -> f64 {
+        WIDTH * (bank as f64 + 0.5) / self.spec.banks.len() as f64
+    }
+
+    fn uplinks(&self) -> String {
+        let line = |index| {
+            let x = self.box_middle(index);
+            format!("M{},226L{},40", px(x), px(320.0 + 320.0 * x / WIDTH))
+        };
+        let lines: String = (0..self.boxes).map(line).collect();
+        format!("<path class=\"uplink\" d=\"{lines}\"/>\n")
+    }
+
+    fn circuits(&self) -> String {
+        let most = self.ends.values().copied().max().unwrap_or(1).max(1);
+        let mut body = String::new();
+        for (&(index, bank), &count) in &self.ends {
+            let width = 0.6 + 4.4 * f64::from(count) / f64::from(most);
+            let beside = (f64::from(index) - f64::from(self.boxes) / 2.0) * 4.0;
+            let _ = writeln!(
+                body,
+                r#"<path class="link bank-{}" stroke-width="{}" d="M{},226L{},126"/>"#,
+                bank % 4,
+                px(width),
+                px(self.box_middle(index)),
+                px(self.bank_middle(bank) + beside),
+            );
+        }
+        body
+    }
+
+    fn banks(&self) -> String {
+        let mut body = String::new();
+        for (bank, spec) in self.spec.banks.iter().enumerate() {
+            let x = self.bank_middle(bank);
+            let _ = writeln!(
+                body,
+                r#"<g class="node"><rect class="bank-{}" x="{}" y="84" width="290" height="42" rx="5"/><text class="on-colour" x="{}" y="105" dy=".34em" text-anchor="middle">{}: {} optical switches</text></g>"#,
+                bank % 4,
+                px(x - 145.0),
+                px(x),
+                escaped(&spec.name),
+                spec.switches,
+            );
+        }
+        body
+    }
+
+    fn leaves(&self) -> String {
+        let mut body = String::new();
+        for index in 0..self.boxes {
+            let first = index * self.per_box;
+            let last = ((index + 1) * self.per_box).min(self.spec.leaves) - 1;
+            let name = if first == last {
+                format!("leaf{first}")
+            } else {
+                format!("leaf{first} to leaf{last}")
+            };
+            let banks = 0..self.spec.banks.len();
+            let held: u32 = banks.filter_map(|bank| self.ends.get(&(index, bank))).sum();
+            let _ = writeln!(
+                body,
+                r#"<g class="node"><title>{name}: {} GPUs, {held} circuit ends</title><rect class="used-0" x="{}" y="226" width="{}" height="22" rx="2"/></g>"#,
+                (last - first + 1) * self.spec.gpus_per_leaf,
+                px(self.step() * f64::from(index) + 2.0),
+                px(self.step() - 4.0),
+            );
+        }
+        body
+    }
+
+    fn legend(&self) -> String {
+        let per_box = self.per_box;
+        let leaves_a_box = if per_box == 1 { String::new() } else { format!(", {per_box} a box") };
+        format!(
+            "<text class=\"label\" x=\"480\" y=\"268\" text-anchor=\"middle\">{} leaves of {} GPUs{leaves_a_box}</text>\n",
+            self.spec.leaves, self.spec.gpus_per_leaf,
+        )
+    }
 }
 
 fn bank_of(spec: &FatTreeSpec, switch: u32) -> usize {
