@@ -87,7 +87,7 @@ pub struct Parts {
 /// OCSTrx modules in a bundle: half of them on each of the two GPUs it joins.
 pub const MODULES_PER_BUNDLE: u32 = 8;
 /// Copper cables that make one plain ring edge.
-pub const DACS_PER_EDGE: u32 = 2;
+const DACS_PER_EDGE: u32 = 2;
 
 impl Fabric {
     /// Interconnect cost of one GPU: (8K/R) modules with fibre and (2(R-K)/R) cables.

@@ -28,7 +28,7 @@ pub use nodes::{NodesError, part_fault_probability};
 pub use problem::{TraceError, TraceErrors, TraceProblem};
 pub use read::{MAX_TRACE_BYTES, Observation};
 pub use statistics::{Concurrency, Durations, KindStatistics, Statistics};
-pub use synth::{PUBLISHED_DAYS, PUBLISHED_SERVERS, Synthesis};
+pub use synth::{PUBLISHED_SERVERS, Synthesis};
 pub use timeline::{Change, Health, Timeline};
 pub use write::{node_changes_csv, public_json, server_faults_csv};
 

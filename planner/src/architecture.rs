@@ -33,7 +33,7 @@ use lightloom_fabric::id::NodeId;
 
 pub use bill::{Bill, BillLine, NicRate, NoBill, Site};
 pub use khop::WasteBounds;
-pub use registry::{FORMS, UnknownArchitecture, parse};
+pub use registry::{UnknownArchitecture, parse};
 
 /// The size of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

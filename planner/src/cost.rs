@@ -25,8 +25,7 @@ pub use aggregate::{
     Aggregate, AggregatePoint, AggregateQuestion, aggregate, aggregate_of, cost_per_usable_gpu,
 };
 pub use prices::{
-    Confidence, PriceFile, PriceList, PriceRecord, Quote, QuoteRecord, Spread, price_list,
-    read_prices,
+    Confidence, PriceFile, PriceList, PriceRecord, Quote, QuoteRecord, Spread, read_prices,
 };
 pub use sensitivity::{PriceSwing, Sensitivity, sensitivity};
 

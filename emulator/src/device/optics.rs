@@ -37,7 +37,7 @@ pub struct Optics {
 
 impl Optics {
     /// The `index`-th module of a run. Far ends are lit: 0.4 to 0.7 mW arrive on each external
-    /// path, until [`Optics::set_incoming`] says otherwise.
+    /// path, until [`Optics::set_far_end`] says otherwise.
     #[must_use]
     pub fn new(seed: Seed, index: u64, power_on: Paths) -> Self {
         let mut draws = seed.stream("module optics", index);
@@ -57,14 +57,6 @@ impl Optics {
             boots: 0,
             faults: LightFaults::default(),
         }
-    }
-
-    /// What arrives on external path `number` from now on: dark far ends, broken fibres.
-    ///
-    /// # Panics
-    /// If `number` is not 1 to 8.
-    pub fn set_incoming(&mut self, number: u8, power: Power) {
-        self.incoming[usize::from(number) - 1] = f64::from(power.0);
     }
 
     /// Whether the far end of external path `number` sends light this way from now on, and who it is.

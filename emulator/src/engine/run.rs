@@ -197,11 +197,6 @@ impl<P: Probe> Engine<P> {
         self.shards.iter().map(|shard| &shard.probe)
     }
 
-    /// What the probes saw, part by part.
-    pub fn into_probes(self) -> impl Iterator<Item = P> {
-        self.shards.into_iter().map(|shard| shard.probe)
-    }
-
     /// Runs until nothing is left to do or `limit` is reached, ignoring events.
     pub fn run(&mut self, limit: SimTime) {
         while self.next_event(limit).is_some() {}

@@ -90,7 +90,7 @@ const CUBE: u32 = 4;
 
 impl CubeTorus {
     /// Optical switches: one for each cable through three faces of a cube.
-    pub const SWITCHES: u32 = 3 * CUBE * CUBE;
+    const SWITCHES: u32 = 3 * CUBE * CUBE;
 
     /// Adds the network to `builder`. Returns it with the cables by optical switch.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Grid, Vec<Vec<LinkId>>) {

@@ -6,7 +6,7 @@
 use super::network::{Network, Shape};
 
 /// The scale-out network that every architecture stands on: one 400 Gb/s card a GPU.
-pub const SCALE_OUT_RATE: f64 = 50e9;
+const SCALE_OUT_RATE: f64 = 50e9;
 
 /// An architecture by name, or a message that lists the names.
 ///
@@ -39,7 +39,7 @@ pub fn architecture(name: &str) -> Result<Network, UnknownArchitecture> {
 }
 
 /// Names of architectures, for messages.
-pub const ARCHITECTURES: [&str; 9] =
+const ARCHITECTURES: [&str; 9] =
     ["khop:2", "khop:3", "khop:4", "nvl:36", "nvl:72", "nvl:576", "dgx", "tpuv4", "big-switch"];
 
 /// No architecture has this name.

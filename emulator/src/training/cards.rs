@@ -105,7 +105,7 @@ macro_rules! files {
 }
 
 /// Name and text of every accelerator file that comes with lightloom.
-pub const ACCELERATOR_FILES: &[(&str, &str)] =
+const ACCELERATOR_FILES: &[(&str, &str)] =
     files!("accelerators": "a100", "b200", "gb200", "h100", "h200", "h800", "tpuv4");
 
 /// No card has this name.

@@ -102,7 +102,7 @@ impl Point {
 }
 
 /// Numbers of GPUs of the sweep.
-pub const GPUS: [u64; 8] = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
+const GPUS: [u64; 8] = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
 /// The batch of the study as recalled: 2,048 sequences of 8,192 tokens, whatever the number of GPUs.
 pub const BATCH: Batch = Batch { sequences: 2048, tokens: 8192 };
 

@@ -46,8 +46,7 @@ pub fn dense_feed_forward(model: &Model) -> f64 {
 }
 
 /// Forward operations per token of a mixture-of-experts part, without the router.
-#[must_use]
-pub fn expert_feed_forward(model: &Model) -> f64 {
+fn expert_feed_forward(model: &Model) -> f64 {
     model.feed_forward.experts.as_ref().map_or(0.0, |experts| {
         2.0 * model.feed_forward.activation.matrices()
             * f64::from(model.hidden)

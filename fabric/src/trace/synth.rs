@@ -15,7 +15,7 @@ use crate::seed::{Seed, Stream};
 /// Servers of the public trace.
 pub const PUBLISHED_SERVERS: u32 = 400;
 /// Days of the public trace's window.
-pub const PUBLISHED_DAYS: u32 = 348;
+const PUBLISHED_DAYS: u32 = 348;
 /// Faults of the public trace.
 const PUBLISHED_FAULTS: f64 = 584.0;
 const DAYS_PER_YEAR: f64 = 365.25;

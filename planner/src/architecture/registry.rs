@@ -13,7 +13,7 @@ use super::torus::Torus;
 use super::tpuv4::{Loss, Tpuv4};
 
 /// The forms that are read, each with what it is.
-pub const FORMS: [(&str, &str); 16] = [
+const FORMS: [(&str, &str); 16] = [
     ("khop:K", "k-hop ring of OCS transceivers, closed; `khop:2`"),
     ("khop:K:line", "the same, not closed"),
     ("big-switch", "one ideal switch: the bound nobody beats"),

@@ -145,7 +145,7 @@ pub fn read_prices(name: &str, bytes: &[u8]) -> (Option<PriceList>, Vec<Diagnost
 }
 
 /// Makes a list of the records of a file: each part once, each range in order.
-pub fn price_list(file: PriceFile, check: &mut Check<'_>) -> Option<PriceList> {
+fn price_list(file: PriceFile, check: &mut Check<'_>) -> Option<PriceList> {
     let mut quotes: BTreeMap<String, Quote> = BTreeMap::new();
     let mut first_at: BTreeMap<String, usize> = BTreeMap::new();
     for (index, record) in file.quotes.into_iter().enumerate() {

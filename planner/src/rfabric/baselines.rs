@@ -173,8 +173,7 @@ fn on(fabric: &ReconfigurableFatTree, phases: &[Phase], topology: &Topology) -> 
 }
 
 /// MixNet's rule (arXiv 2501.03905): the next circuit goes to the pair with the most bytes a circuit.
-#[must_use]
-pub fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topology {
+fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topology {
     let mut topology = Topology::dark(fabric.leaves());
     let mut ports = Ports::new(fabric, &topology);
     loop {

@@ -1,7 +1,6 @@
 //! The plan of a reconfigurable fat-tree: circuits for every phase and the stages between them.
 //!
-//! JSON fields are those of docs/file-formats.md: `phases[]` and `transitions[]`, times in integer
-//! picoseconds, ratios as fractions.
+//! Times are integer picoseconds, ratios fractions; docs/rfabric.md says what each means.
 
 mod on_switches;
 

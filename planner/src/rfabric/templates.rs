@@ -19,8 +19,7 @@ pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -
 }
 
 /// A uniform mesh inside every set of leaves that exchange traffic, nothing between them.
-#[must_use]
-pub fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
+fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let pod_of = pods(demand);
     let leaves = fabric.leaves();
     let mut topology = Topology::dark(leaves);

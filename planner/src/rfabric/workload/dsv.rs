@@ -33,8 +33,7 @@ pub struct SparseAttention {
 
 impl SparseAttention {
     /// Bytes that one GPU sends in the all-to-all of heads among `ranks`, with an equal share of heads.
-    #[must_use]
-    pub fn head_bytes(&self, ranks: u32) -> f64 {
+    fn head_bytes(&self, ranks: u32) -> f64 {
         let ranks = f64::from(ranks);
         let heads = f64::from(self.heads) / ranks;
         let tokens = self.sequence as f64 / ranks;
@@ -43,8 +42,7 @@ impl SparseAttention {
     }
 
     /// Bytes that one GPU gathers between groups.
-    #[must_use]
-    pub fn sparse_bytes(&self) -> f64 {
+    fn sparse_bytes(&self) -> f64 {
         2.0 * f64::from(self.heads)
             * (1.0 - self.sparsity)
             * self.remote_share
