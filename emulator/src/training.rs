@@ -23,6 +23,7 @@ pub mod flops;
 pub mod goodput;
 pub mod graph;
 pub mod longest_path;
+pub mod machine;
 pub mod mapping;
 pub mod memory;
 pub mod mfu;

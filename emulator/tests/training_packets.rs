@@ -153,7 +153,7 @@ fn the_analytic_step_agrees_with_the_packets_on_small_cases() {
 fn a_shared_ring_is_not_reused() {
     use lightloom_emulator::collective::Kind;
     use lightloom_emulator::training::graph::{Task, TaskGraph, Work};
-    use lightloom_emulator::training::replay::{Domain, Machine};
+    use lightloom_emulator::training::machine::{Domain, Machine};
     use lightloom_fabric::units::Bytes;
     let work = Work::Ring { kind: Kind::AllGather, ring: 0, bytes: Bytes(1 << 20) };
     let task = |name: &str| Task { name: name.into(), after: Vec::new(), work: work.clone() };

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lightloom_emulator::training::graph::TaskGraph;
+use lightloom_emulator::training::machine::Machine;
 use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove, Ran};
-use lightloom_emulator::training::replay::Machine;
 use lightloom_emulator::training::step::Job;
 use lightloom_emulator::training::{chakra, chrome};
 use lightloom_fabric::units::SimTime;

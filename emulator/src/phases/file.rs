@@ -228,7 +228,36 @@ fn lower_fault(
 ) -> Option<Fault> {
     let place = format!("/faults/{index}");
     let key = key_of(&raw.what);
-    let kind = match raw.what {
+    let kind = lower_kind(raw.what, input);
+    if raw.step >= steps {
+        check
+            .error(
+                codes::NO_SUCH_PART,
+                &format!("{place}/step"),
+                format!("the run has {steps} steps, counted from 0"),
+            )
+            .help(format!("write a step of at most {}, or more `steps`", steps - 1));
+    }
+    let mut phase = 0;
+    if let Some(input) = input {
+        check_ports(&kind, &format!("{place}/what/{key}"), input, check);
+        phase = phase_of(&raw.phase, &format!("{place}/phase"), input, check);
+    }
+    Some(Fault {
+        kind,
+        phase,
+        phase_name: raw.phase,
+        step: raw.step,
+        after: raw.after.0,
+        within: raw.within.0,
+        probability: raw.probability,
+        repaired_after: raw.repaired_after.map(|time| time.0),
+    })
+}
+
+/// A whole optical switch is all ports of its driver boards.
+fn lower_kind(raw: FaultKindFile, input: Option<&RfabricInput>) -> FaultKind {
+    match raw {
         FaultKindFile::DriverBoard(BoardFile { ocs, first_port, last_port }) => {
             FaultKind::DriverBoard { ocs, first_port, last_port }
         }
@@ -246,39 +275,18 @@ fn lower_fault(
         FaultKindFile::SlowHosts(SlowHostsFile { leaf, percent }) => {
             FaultKind::SlowHosts { leaf, percent }
         }
-    };
-    if raw.step >= steps {
+    }
+}
+
+/// The phase of this name; the first where there is none, which is told.
+fn phase_of(name: &str, place: &str, input: &RfabricInput, check: &mut Check<'_>) -> usize {
+    let names: Vec<&str> = input.phases.iter().map(|phase| phase.name.as_str()).collect();
+    names.iter().position(|known| *known == name).unwrap_or_else(|| {
+        let message = format!("the step has no phase `{name}`");
         check
-            .error(
-                codes::NO_SUCH_PART,
-                &format!("{place}/step"),
-                format!("the run has {steps} steps, counted from 0"),
-            )
-            .help(format!("write a step of at most {}, or more `steps`", steps - 1));
-    }
-    let mut phase = 0;
-    if let Some(input) = input {
-        check_ports(&kind, &format!("{place}/what/{key}"), input, check);
-        let names: Vec<&str> = input.phases.iter().map(|phase| phase.name.as_str()).collect();
-        match names.iter().position(|name| *name == raw.phase) {
-            Some(there) => phase = there,
-            None => {
-                let message = format!("the step has no phase `{}`", raw.phase);
-                check
-                    .error(codes::NO_SUCH_PART, &format!("{place}/phase"), message)
-                    .help(format!("write one of: {}", names.join(", ")));
-            }
-        }
-    }
-    Some(Fault {
-        kind,
-        phase,
-        phase_name: raw.phase,
-        step: raw.step,
-        after: raw.after.0,
-        within: raw.within.0,
-        probability: raw.probability,
-        repaired_after: raw.repaired_after.map(|time| time.0),
+            .error(codes::NO_SUCH_PART, place, message)
+            .help(format!("write one of: {}", names.join(", ")));
+        0
     })
 }
 

@@ -104,7 +104,7 @@ impl FlowSizes {
         Bytes((low.bytes.0 + more as u64).max(1))
     }
 
-    /// The mean.
+    /// The mean, in bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let first = self.rows.first().map_or(0.0, |row| row.bytes.0 as f64 * row.percent / 100.0);

@@ -7,7 +7,7 @@ use lightloom_fabric::units::SimTime;
 use serde_json::{Value, json};
 
 use super::graph::{Task, TaskGraph, Work};
-use super::replay::Machine;
+use super::machine::Machine;
 
 /// The trace of `graph`, run on `machine` with these beginnings and ends.
 #[must_use]

@@ -11,10 +11,11 @@ use serde::Serialize;
 
 use super::calibration::Calibration;
 use super::graph::{TaskGraph, TaskId, Work};
+use super::machine::{Domain, Machine};
 use super::mapping::{Batch, Mapping};
 use super::model::Model;
 use super::network::{Efficiency, Network, Shape};
-use super::replay::{Domain, Machine, ReplayError, Reuse, Timeline, replay_watched};
+use super::replay::{ReplayError, Reuse, Timeline, replay_watched};
 use super::schedule::Pipeline;
 use super::step::{Job, step_time};
 use super::step_graph::{Rails, step_graph};

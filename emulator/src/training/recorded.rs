@@ -169,51 +169,60 @@ fn operation<'e>(
     {
         return Err(wrong(format!("`dur` {} is no time in microseconds", source.dur)));
     }
-    let arguments = &source.args;
-    let bytes = || {
-        let bytes = arguments.bytes.filter(|bytes| *bytes > 0);
-        bytes.map(Bytes).ok_or_else(|| wrong("communication needs `bytes` above 0".to_owned()))
-    };
-    let mut nth = |shared: Shared| {
-        let count = counts.entry((rank, shared)).or_insert(0);
+    let nth = |first: Shared| {
+        let count = counts.entry((rank, first)).or_insert(0);
         *count += 1;
         *count - 1
     };
+    let (shared, work) = meaning(rank, source, tensor, nth).map_err(wrong)?;
+    Ok(Operation { event, source, rank, shared, work })
+}
+
+/// The work of an event and what it shares with events of other ranks; `nth` counts the equal ones of its rank.
+fn meaning(
+    rank: u32,
+    source: &Event,
+    tensor: u32,
+    mut nth: impl FnMut(Shared) -> usize,
+) -> Result<(Option<Shared>, Work), String> {
+    let arguments = &source.args;
+    let bytes = || {
+        let bytes = arguments.bytes.filter(|bytes| *bytes > 0);
+        bytes.map(Bytes).ok_or_else(|| "communication needs `bytes` above 0".to_owned())
+    };
     let peer = |peer: u32| {
         if peer == rank || peer >= MOST_RANK {
-            return Err(wrong(format!("rank {peer} is no other rank")));
+            return Err(format!("rank {peer} is no other rank"));
         }
         Ok(peer)
     };
-    let (shared, work) = if let Some(name) = &arguments.collective {
+    let mut transfer = |from, to| -> Result<_, String> {
+        let nth = nth(Shared::Transfer { from, to, nth: 0 });
+        let work = Work::Transfer { from, to, bytes: bytes()? };
+        Ok((Some(Shared::Transfer { from, to, nth }), work))
+    };
+    if let Some(name) = &arguments.collective {
         let kind = kind_of(name).ok_or_else(|| {
             let known = KINDS.map(Kind::name).join(", ");
-            wrong(format!("`collective` {name} is not known (there are: {known})"))
+            format!("`collective` {name} is not known (there are: {known})")
         })?;
         let mut group = arguments.group.clone().unwrap_or_default();
         group.sort_unstable();
         group.dedup();
         if group.len() < 2 || !group.contains(&rank) || group.iter().any(|rank| *rank >= MOST_RANK)
         {
-            return Err(wrong(
-                "`group` is not a list of ranks with this one among them".to_owned(),
-            ));
+            return Err("`group` is not a list of ranks with this one among them".to_owned());
         }
         let shared = |nth| Shared::Collective { group: group.clone(), kind: name.clone(), nth };
         let nth = nth(shared(0));
-        (Some(shared(nth)), exchange(kind, &group, tensor, bytes()?))
+        Ok((Some(shared(nth)), exchange(kind, &group, tensor, bytes()?)))
     } else if let Some(to) = arguments.send_to {
-        let (from, to) = (rank, peer(to)?);
-        let nth = nth(Shared::Transfer { from, to, nth: 0 });
-        (Some(Shared::Transfer { from, to, nth }), Work::Transfer { from, to, bytes: bytes()? })
+        transfer(rank, peer(to)?)
     } else if let Some(from) = arguments.receive_from {
-        let (from, to) = (peer(from)?, rank);
-        let nth = nth(Shared::Transfer { from, to, nth: 0 });
-        (Some(Shared::Transfer { from, to, nth }), Work::Transfer { from, to, bytes: bytes()? })
+        transfer(peer(from)?, rank)
     } else {
-        (None, Work::Compute { rank, took: microseconds(source.dur) })
-    };
-    Ok(Operation { event, source, rank, shared, work })
+        Ok((None, Work::Compute { rank, took: microseconds(source.dur) }))
+    }
 }
 
 const KINDS: [Kind; 4] = [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter, Kind::AllToAll];

@@ -12,49 +12,11 @@ use std::collections::BTreeMap;
 use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 
 use super::graph::{Task, TaskGraph, TaskId, Work};
+use super::machine::{ACROSS, DOMAIN, Domain, Machine};
 use crate::collective::{CollectiveError, Directions, Kind, RingCollective};
 use crate::engine::{
-    BatchId, Engine, EngineError, Event, FlowSpec, LinkSpec, NetworkBuilder, NetworkError, Plane,
-    Role, Route, Settings, VertexId,
+    BatchId, Engine, EngineError, Event, FlowSpec, NetworkError, Plane, Route, Settings, VertexId,
 };
-use crate::topology::{Ring, RingShape};
-
-/// The plane of the high-bandwidth domain.
-const DOMAIN: Plane = Plane(0);
-/// The plane of the data-centre network.
-const ACROSS: Plane = Plane(1);
-
-/// What joins the ranks of a high-bandwidth domain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Domain {
-    /// Cables between neighbours of a ring, half of a rank's rate each; two ranks have both cables between them.
-    Cables,
-    /// A switch for each of these sets of ranks, a cable of each rank to it. All-to-alls and other
-    /// exchange between ranks of one set run over it, too.
-    Switches {
-        /// The ranks of each domain.
-        groups: Vec<Vec<u32>>,
-    },
-}
-
-/// Ranks in rings, and a switch that joins ranks.
-#[derive(Clone, Debug)]
-pub struct Machine {
-    /// How many ranks there are.
-    pub ranks: u32,
-    /// The ranks of each ring of the high-bandwidth domain, in order; each rank in at most one.
-    pub rings: Vec<Vec<u32>>,
-    /// What the rings are made of.
-    pub domain: Domain,
-    /// A cable of a ring, or of a rank to the switch of its domain.
-    pub ring_link: LinkSpec,
-    /// Sets of ranks under one switch of the data-centre network each (rails).
-    pub rails: Vec<Vec<u32>>,
-    /// A cable to that switch.
-    pub rail_link: LinkSpec,
-    /// How much more than its share the first rank of an all-to-all gets from the others: 0.2 is 20 %.
-    pub expert_imbalance: f64,
-}
 
 /// Whether times are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,37 +162,7 @@ struct Run<'g> {
 
 impl<'g> Run<'g> {
     fn new(graph: &'g TaskGraph, machine: &'g Machine, reuse: Reuse) -> Result<Self, ReplayError> {
-        let mut builder = NetworkBuilder::new();
-        let hosts: Vec<VertexId> = (0..machine.ranks).map(|_| builder.add(Role::Host)).collect();
-        let host = |rank: &u32| hosts[*rank as usize];
-        match &machine.domain {
-            Domain::Cables => {
-                for ring in &machine.rings {
-                    let members: Vec<VertexId> = ring.iter().map(host).collect();
-                    let mut link = machine.ring_link.in_plane(DOMAIN);
-                    let shape = if ring.len() > 2 { RingShape::Ring } else { RingShape::Line };
-                    if ring.len() == 2 {
-                        link.rate.0 *= 2;
-                    }
-                    Ring::build_into(&mut builder, &members, shape, |_| link);
-                }
-            }
-            Domain::Switches { groups } => {
-                for ranks in groups {
-                    let switch = builder.add(Role::Switch);
-                    for rank in ranks {
-                        builder.connect(host(rank), switch, machine.ring_link.in_plane(DOMAIN));
-                    }
-                }
-            }
-        }
-        for rail in &machine.rails {
-            let switch = builder.add(Role::Switch);
-            for rank in rail {
-                builder.connect(host(rank), switch, machine.rail_link.in_plane(ACROSS));
-            }
-        }
-        let network = builder.build()?;
+        let (network, hosts) = machine.network()?;
         let news = network.shortest_delay();
         let waiting = graph.waits();
         let ready = (0..waiting.len())
@@ -249,11 +181,8 @@ impl<'g> Run<'g> {
             spans: vec![(SimTime::START, SimTime::START); graph.tasks().len()],
             batches: BTreeMap::new(),
             busy: vec![false; machine.rings.len()],
-            ring_of: set_of(machine.ranks, &machine.rings),
-            domain_of: match &machine.domain {
-                Domain::Cables => vec![None; machine.ranks as usize],
-                Domain::Switches { groups } => set_of(machine.ranks, groups),
-            },
+            ring_of: machine.ring_of(),
+            domain_of: machine.domain_of(),
             known: BTreeMap::new(),
             news,
             reused: 0,
@@ -467,17 +396,4 @@ impl<'g> Run<'g> {
             }
         }
     }
-}
-
-/// The place of the set that each rank is in.
-fn set_of(ranks: u32, sets: &[Vec<u32>]) -> Vec<Option<u32>> {
-    let mut of = vec![None; ranks as usize];
-    for (index, set) in sets.iter().enumerate() {
-        for rank in set {
-            if let Some(place) = of.get_mut(*rank as usize) {
-                *place = Some(index as u32);
-            }
-        }
-    }
-    of
 }

@@ -17,8 +17,8 @@ use lightloom_fabric::units::{Bytes, Picoseconds};
 
 use super::calibration::{ContextExchange, Sharding};
 use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
+use super::machine::{Domain, Machine};
 use super::network::Shape;
-use super::replay::{Domain, Machine};
 use super::schedule::{Pass, PassKind, Pipeline};
 use super::step::{Half, Job, Pieces};
 use crate::collective::Kind;

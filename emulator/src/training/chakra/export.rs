@@ -12,7 +12,7 @@ use super::messages::{
 use super::{PICOSECONDS_PER_MICROSECOND, code};
 use crate::collective::Kind;
 use crate::training::graph::{Task, TaskGraph, TaskId, Work};
-use crate::training::replay::Machine;
+use crate::training::machine::Machine;
 
 const VERSION: &str = "0.0.4";
 
