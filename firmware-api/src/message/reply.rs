@@ -9,19 +9,19 @@ use crate::wire::{Reader, Writer};
 /// What a device answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// To [`Request::Hello`].
+    /// To [`Request::Hello`](super::Request::Hello).
     Identity(Identity),
-    /// To [`Request::Read`].
+    /// To [`Request::Read`](super::Request::Read).
     Registers(&'a [u8]),
     /// To requests without a result.
     Done,
-    /// To [`Request::Arm`].
+    /// To [`Request::Arm`](super::Request::Arm).
     Armed(ArmReport),
-    /// To [`Request::Fire`].
+    /// To [`Request::Fire`](super::Request::Fire).
     Fired(FireReport),
-    /// To [`Request::Status`].
+    /// To [`Request::Status`](super::Request::Status).
     Status(StatusReport),
-    /// To [`Request::Links`].
+    /// To [`Request::Links`](super::Request::Links).
     Links(LinksReport),
     /// To any request: nothing was changed.
     Refused(Refusal),

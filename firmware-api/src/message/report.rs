@@ -76,7 +76,7 @@ impl Capabilities {
     pub const DARK: Self = Self(1);
     /// A group can loop back.
     pub const LOOPBACK: Self = Self(2);
-    /// [`Policy::Hot`] is allowed.
+    /// [`Policy::Hot`](crate::path::Policy::Hot) is allowed.
     pub const HOT: Self = Self(4);
     /// Fire without paging, lower memory 64 to 67.
     pub const FAST_FIRE: Self = Self(8);

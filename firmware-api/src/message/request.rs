@@ -8,26 +8,26 @@ use crate::wire::{Reader, Writer};
 /// What a host asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Who are you? Answered by [`Reply::Identity`].
+    /// Who are you? Answered by [`Reply::Identity`](super::Reply::Identity).
     Hello,
     /// Read registers without touching the page select of the I2C side. Answered by
-    /// [`Reply::Registers`].
+    /// [`Reply::Registers`](super::Reply::Registers).
     Read {
         /// First register.
         address: Address,
         /// How many, 1 to [`REGISTER_BYTES_MAX`], not past the end of the half.
         length: u8,
     },
-    /// Write registers. Answered by [`Reply::Done`].
+    /// Write registers. Answered by [`Reply::Done`](super::Reply::Done).
     Write {
         /// First register.
         address: Address,
         /// 1 to [`REGISTER_BYTES_MAX`] values.
         bytes: &'a [u8],
     },
-    /// Store the wanted paths and check them; nothing moves. Answered by [`Reply::Armed`].
+    /// Store the wanted paths and check them; nothing moves. Answered by [`Reply::Armed`](super::Reply::Armed).
     Arm(Arm),
-    /// Move the light as armed. Answered by [`Reply::Fired`] when the light has settled or failed
+    /// Move the light as armed. Answered by [`Reply::Fired`](super::Reply::Fired) when the light has settled or failed
     /// to, so the host's timeout is the maximum commit time plus the line.
     ///
     /// Sent again for a transaction that already moved, it moves nothing and answers the same.
@@ -37,25 +37,25 @@ pub enum Request<'a> {
         /// Which groups move.
         groups: Groups,
     },
-    /// Forget what is armed. Answered by [`Reply::Done`], also when nothing was.
+    /// Forget what is armed. Answered by [`Reply::Done`](super::Reply::Done), also when nothing was.
     Disarm {
         /// Only this transaction is forgotten; another one stays armed.
         transaction: Transaction,
     },
     /// Where is the light, and how did the last change end? Clears nothing. Answered by
-    /// [`Reply::Status`].
+    /// [`Reply::Status`](super::Reply::Status).
     Status,
-    /// What are you called, and who is at the far ends? Answered by [`Reply::Links`]. Only of modules
-    /// with [`Capabilities::NEIGHBOURS`].
+    /// What are you called, and who is at the far ends? Answered by [`Reply::Links`](super::Reply::Links).
+    /// Only of modules with [`Capabilities::NEIGHBOURS`](super::Capabilities::NEIGHBOURS).
     Links,
-    /// Store the paths taken at power-on. Answered by [`Reply::Done`].
+    /// Store the paths taken at power-on. Answered by [`Reply::Done`](super::Reply::Done).
     SetDefault {
         /// The module's host password.
         password: u32,
         /// One path a group.
         paths: Paths,
     },
-    /// Restart the module's firmware. Answered by [`Reply::Done`] before it restarts.
+    /// Restart the module's firmware. Answered by [`Reply::Done`](super::Reply::Done) before it restarts.
     Reset,
 }
 
