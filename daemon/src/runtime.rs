@@ -29,8 +29,7 @@ use crate::config::Config;
 use crate::controller::{
     Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request, end_name,
 };
-use crate::file_storage::FileStorage;
-use crate::journal::{Damage, Journal};
+use crate::journal::{Damage, Journal, Storage};
 use crate::metrics::Metrics;
 use crate::record::{Asked, Broken, Record, TxnResult};
 use crate::state::{DeviceName, Micros, Op, Txn};
@@ -107,7 +106,7 @@ pub struct Runtime {
     told_written: BTreeMap<String, Broken>,
     /// The clocks.
     pub clock: Clock,
-    journal: Journal<Record, FileStorage>,
+    journal: Journal<Record, Box<dyn Storage + Send>>,
     metrics: Metrics,
     devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
     answers: BTreeMap<u64, oneshot::Sender<Answer>>,
@@ -138,7 +137,7 @@ pub struct Parts {
     /// What it wants done first.
     pub first: Vec<Action>,
     /// The journal.
-    pub journal: Journal<Record, FileStorage>,
+    pub journal: Journal<Record, Box<dyn Storage + Send>>,
     /// Where the journal is damaged: then changes are refused from the start.
     pub damage: Option<Damage>,
     /// The checked daemon file.

@@ -1,9 +1,9 @@
 //! Puts the daemon together: file, journal, controller, device tasks, runtime.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, bail};
 use lightloom_fabric::document;
@@ -26,7 +26,7 @@ use crate::driver::sonic::{ReadFrom, Sonic};
 use crate::driver::stream::{Address, StreamDriver};
 use crate::driver::tl1::Tl1;
 use crate::file_storage::FileStorage;
-use crate::journal::{Journal, read_all};
+use crate::journal::{Journal, Storage, read_all};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::record::Record;
@@ -124,7 +124,19 @@ pub struct Daemon {
 ///
 /// # Errors
 /// What keeps the daemon from starting; nothing was sent to any device then.
-pub fn start(mut config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
+pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
+    start_on(config, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
+}
+
+/// The same with the journal in what `open` makes of its file: tests put a disk there that fails.
+///
+/// # Errors
+/// As for [`start`].
+pub fn start_on(
+    mut config: Config,
+    installed: Option<Fabric>,
+    open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
+) -> anyhow::Result<Daemon> {
     if let Some(installed) = &installed {
         config.cable(installed);
     }
@@ -135,7 +147,7 @@ pub fn start(mut config: Config, installed: Option<Fabric>) -> anyhow::Result<Da
         .create(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     let drivers = drivers(&config)?;
-    let storage = FileStorage::open(&folder.join(JOURNAL_FILE))?;
+    let storage = open(&folder.join(JOURNAL_FILE))?;
     let (journal, opened) = Journal::<Record, _>::open(storage)?;
     if opened.torn_bytes > 0 {
         tracing::warn!(bytes = opened.torn_bytes, "cut a torn tail off the journal");

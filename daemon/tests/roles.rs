@@ -1,11 +1,12 @@
-//! S10: every verb of the API times every role, over TCP with mutual TLS. A client without the role
-//! changes nothing, and each attempt to change something is in the audit log.
+//! The door: S10, every verb of the API times every role, over TCP with mutual TLS. A client without the role
+//! changes nothing, and each attempt to change something is in the audit log. And S9: who says nothing there.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use lightloom_daemon::config::{self, Role};
 use lightloom_daemon::{api, serve, start};
@@ -20,9 +21,10 @@ use tokio_rustls::rustls::pki_types::{
 };
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-const VERBS: [(&str, &str, Role); 15] = [
+const VERBS: [(&str, &str, Role); 16] = [
     ("GET", "/v1/status", Role::Read),
     ("GET", "/v1/drift", Role::Read),
+    ("GET", "/v1/transactions/1", Role::Read),
     ("GET", "/v1/journal", Role::Read),
     ("GET", "/v1/log", Role::Read),
     ("GET", "/metrics", Role::Read),
@@ -122,30 +124,37 @@ fn file(folder: &Path, clients: &[(Role, String)]) -> String {
     )
 }
 
-#[test]
-fn s10_no_verb_without_its_role_and_every_attempt_on_the_record() {
-    let folder = tempfile::tempdir().unwrap();
-    let key = KeyPair::generate().unwrap();
-    let mut ca = CertificateParams::new(Vec::<String>::new()).unwrap();
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca_certificate = ca.self_signed(&key).unwrap();
-    let issuer = Issuer::from_params(&ca, key);
-    let (_, server) = Identity::signed_by(&issuer);
-    std::fs::write(folder.path().join("server.pem"), server).unwrap();
-    std::fs::write(folder.path().join("ca.pem"), ca_certificate.pem()).unwrap();
-    let roles = [Role::Read, Role::Plan, Role::Apply, Role::Confirm, Role::Firmware];
-    let identities: Vec<(Role, Identity)> =
-        roles.iter().map(|role| (*role, Identity::signed_by(&issuer).0)).collect();
-    let stranger = Identity::signed_by(&issuer).0;
-    let listed: Vec<_> = identities.iter().map(|(role, i)| (*role, i.sha256())).collect();
-    let text = file(folder.path(), &listed);
-    let (config, mistakes) = config::load("daemon.yaml", text.as_bytes());
-    let config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
-    let mut roots = RootCertStore::empty();
-    roots.add(ca_certificate.der().clone()).unwrap();
+/// A daemon behind mutual TLS, and the keys to its door.
+struct Door {
+    folder: tempfile::TempDir,
+    /// One client of each role.
+    clients: Vec<(Role, TlsConnector)>,
+    stranger: TlsConnector,
+    forged: TlsConnector,
+    port: u16,
+}
 
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+impl Door {
+    /// Serves on this thread's runtime.
+    async fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let mut ca = CertificateParams::new(Vec::<String>::new()).unwrap();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca_certificate = ca.self_signed(&key).unwrap();
+        let issuer = Issuer::from_params(&ca, key);
+        let (_, server) = Identity::signed_by(&issuer);
+        std::fs::write(folder.path().join("server.pem"), server).unwrap();
+        std::fs::write(folder.path().join("ca.pem"), ca_certificate.pem()).unwrap();
+        let roles = [Role::Read, Role::Plan, Role::Apply, Role::Confirm, Role::Firmware];
+        let identities: Vec<(Role, Identity)> =
+            roles.iter().map(|role| (*role, Identity::signed_by(&issuer).0)).collect();
+        let listed: Vec<_> = identities.iter().map(|(role, i)| (*role, i.sha256())).collect();
+        let (config, mistakes) =
+            config::load("daemon.yaml", file(folder.path(), &listed).as_bytes());
+        let config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let mut roots = RootCertStore::empty();
+        roots.add(ca_certificate.der().clone()).unwrap();
         let tls = config.file.tls.clone().unwrap();
         let server = serve::tls_config(&tls).unwrap();
         let listener = TcpListener::bind(tls.listen).await.unwrap();
@@ -153,26 +162,204 @@ fn s10_no_verb_without_its_role_and_every_attempt_on_the_record() {
         let daemon = start::start(config, None).unwrap();
         tokio::spawn(serve::tls(listener, tls, server, api::router(daemon.shared.clone())));
         tokio::spawn(daemon.runtime.run(daemon.calls, daemon.events));
+        let other = Issuer::new(ca.clone(), KeyPair::generate().unwrap());
+        let connector = |identity: &Identity| identity.connector(roots.clone());
+        Self {
+            folder,
+            clients: identities.iter().map(|(role, i)| (*role, connector(i))).collect(),
+            stranger: connector(&Identity::signed_by(&issuer).0),
+            forged: connector(&Identity::signed_by(&other).0),
+            port,
+        }
+    }
+
+    /// Every client, with what it may do.
+    fn everybody(&self) -> impl Iterator<Item = (BTreeSet<Role>, &TlsConnector)> {
+        let listed = self.clients.iter().map(|(role, client)| (BTreeSet::from([*role]), client));
+        listed.chain([(BTreeSet::new(), &self.stranger)])
+    }
+
+    fn client(&self, role: Role) -> &TlsConnector {
+        &self.clients.iter().find(|(of, _)| *of == role).unwrap().1
+    }
+
+    fn written(&self, file: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join("state").join(file)).unwrap()
+    }
+
+    async fn ask(&self, client: &TlsConnector, verb: &str, path: &str, body: &str) -> Option<u16> {
+        ask(client, self.port, verb, path, body).await
+    }
+}
+
+fn on_a_runtime(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
+/// The matrix has every verb of the published API.
+#[test]
+fn s10_the_matrix_is_whole() {
+    let document: serde_json::Value = serde_json::from_str(&api::openapi()).unwrap();
+    let mut verbs = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let (verb, path) = (method.to_uppercase(), path.replace("{txn}", "1"));
+            let there = VERBS.iter().any(|(v, p, _)| (*v, *p) == (verb.as_str(), path.as_str()));
+            assert!(there, "{verb} {path}");
+            verbs += 1;
+        }
+    }
+    assert!(verbs > 10, "{verbs}");
+}
+
+#[test]
+fn s10_no_verb_without_its_role_and_every_attempt_on_the_record() {
+    on_a_runtime(async {
+        let door = Door::open().await;
         let (mut asked, mut changes, mut forbidden) = (0, 0, 0);
-        let everybody = identities.iter().map(|(role, i)| (BTreeSet::from([*role]), i));
-        for (roles, identity) in everybody.chain([(BTreeSet::new(), &stranger)]) {
-            let connector = identity.connector(roots.clone());
+        for (roles, client) in door.everybody() {
             for (verb, path, role) in VERBS {
                 asked += 1;
                 changes += usize::from(verb == "POST" && !path.ends_with("/diff"));
-                let code = ask(&connector, port, verb, path, &body(path, asked)).await.unwrap();
+                let journal = door.written("journal.log");
+                let code = door.ask(client, verb, path, &body(path, asked)).await.unwrap();
                 assert_eq!(code == 403, !roles.contains(&role), "{roles:?} {path}: {code}");
-                forbidden += usize::from(code == 403);
+                if code == 403 {
+                    forbidden += 1;
+                    assert_eq!(door.written("journal.log"), journal, "{path} changed something");
+                }
             }
         }
-        let audit = std::fs::read_to_string(folder.path().join("state/audit.log")).unwrap();
-        assert_eq!(audit.lines().count(), changes, "one line for each attempt");
+        assert_eq!(door.written("audit.log").lines().count(), changes, "one line for each attempt");
         // A certificate of another authority, or none, does not even get to ask.
-        let other = Issuer::new(ca.clone(), KeyPair::generate().unwrap());
-        let forged = Identity::signed_by(&other).0.connector(roots.clone());
-        assert_eq!(ask(&forged, port, "GET", "/v1/status", "").await, None);
+        assert_eq!(door.ask(&door.forged, "GET", "/v1/status", "").await, None);
         println!(
             "S10: {asked} requests of 6 clients, {forbidden} forbidden, {changes} on the record"
         );
+    });
+}
+
+/// No path leads out of the API, and none around a role.
+#[test]
+fn s10_no_path_leads_anywhere_else() {
+    const PATHS: [&str; 10] = [
+        "/../../etc/passwd",
+        "/v1/../../etc/passwd",
+        "/v1/status/../apply",
+        "/v1/%2e%2e/apply",
+        "/v1/transactions/..%2f..%2fjournal.log",
+        "/v1/transactions/../apply",
+        "/v1/transactions/%00",
+        "//v1/apply",
+        "/V1/APPLY",
+        "/state/journal.log",
+    ];
+    on_a_runtime(async {
+        let door = Door::open().await;
+        let (journal, mut asked) = (door.written("journal.log"), 0);
+        for (roles, client) in door.everybody() {
+            for (verb, path) in PATHS.iter().flat_map(|path| [("GET", path), ("POST", path)]) {
+                asked += 1;
+                let code = door.ask(client, verb, path, &body("/v1/apply", asked)).await.unwrap();
+                assert!((400..500).contains(&code), "{roles:?} {verb} {path}: {code}");
+            }
+        }
+        assert_eq!(door.written("journal.log"), journal, "nothing was changed");
+        println!("S10: {asked} requests along {} paths, none answered", PATHS.len());
+    });
+}
+
+/// Who repeats somebody else's request changes nothing, and who repeats his own acts once.
+#[test]
+fn s10_a_replayed_request_acts_once_and_needs_its_role() {
+    on_a_runtime(async {
+        let door = Door::open().await;
+        let request = r#"{"request_id": "the same", "devices": []}"#;
+        let adopt = async |client| door.ask(client, "POST", "/v1/adopt", request).await.unwrap();
+        assert_eq!(adopt(door.client(Role::Apply)).await, 200);
+        let journal = door.written("journal.log");
+        for (roles, client) in door.everybody() {
+            let code = adopt(client).await;
+            assert_eq!(code == 403, !roles.contains(&Role::Apply), "{roles:?}: {code}");
+        }
+        assert_eq!(door.written("journal.log"), journal, "it acted once");
+        assert_eq!(
+            door.written("audit.log").lines().count(),
+            7,
+            "and each attempt is on the record"
+        );
+    });
+}
+
+/// Waits until the other side hangs up.
+async fn until_closed(stream: &mut (impl AsyncReadExt + Unpin), since: Instant) -> Duration {
+    let mut bytes = [0; 256];
+    while stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+    since.elapsed()
+}
+
+/// S9: clients that connect and say nothing, that stop in the middle of the handshake, that send their request
+/// a byte at a time, and that are gone without a word: each is shown out, and those who ask are answered.
+#[test]
+fn s9_who_says_nothing_is_shown_out_and_others_are_answered() {
+    on_a_runtime(async {
+        let door = Door::open().await;
+        let (port, name) = (door.port, ServerName::try_from("localhost").unwrap());
+        let began = Instant::now();
+        let mut shown_out = tokio::task::JoinSet::new();
+        for client in 0..100 {
+            let connector = door.client(Role::Read).clone();
+            let name = name.clone();
+            shown_out.spawn(async move {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                match client % 4 {
+                    0 => ("silent", until_closed(&mut stream, began).await),
+                    1 => {
+                        let _ = stream.write_all(b"\x16\x03\x01\x02\x00\x01").await;
+                        ("half a handshake", until_closed(&mut stream, began).await)
+                    }
+                    2 => {
+                        let stream = connector.connect(name, stream).await.unwrap();
+                        let (mut reads, mut writes) = tokio::io::split(stream);
+                        let drip = tokio::spawn(async move {
+                            for byte in b"GET /v1/status HTTP/1.1\r\nx-slow: ".iter().cycle() {
+                                let _ = writes.write_all(&[*byte]).await;
+                                let _ = writes.flush().await;
+                                tokio::time::sleep(Duration::from_millis(200)).await;
+                            }
+                        });
+                        let closed = until_closed(&mut reads, began).await;
+                        drip.abort();
+                        ("a byte at a time", closed)
+                    }
+                    _ => {
+                        let mut stream = connector.connect(name, stream).await.unwrap();
+                        let _ =
+                            stream.write_all(b"GET /v1/drift HTTP/1.1\r\nhost: x\r\n\r\n").await;
+                        ("answered, then gone", until_closed(&mut stream, began).await)
+                    }
+                }
+            });
+        }
+        let mut waits = Vec::new();
+        for _ in 0..100 {
+            let asked = Instant::now();
+            assert_eq!(door.ask(door.client(Role::Read), "GET", "/v1/status", "").await, Some(200));
+            waits.push(asked.elapsed());
+        }
+        waits.sort();
+        let mut longest = BTreeMap::<&str, Duration>::new();
+        while let Some(one) = shown_out.join_next().await {
+            let (what, after) = one.unwrap();
+            let longest = longest.entry(what).or_default();
+            *longest = after.max(*longest);
+        }
+        println!(
+            "S9: beside 100 such clients answers took {:.1?} at the median, {:.1?} at p99; shown out after {longest:.1?}",
+            waits[50], waits[98]
+        );
+        assert!(waits[50] < Duration::from_millis(50), "{waits:?}");
+        assert!(waits[98] < Duration::from_secs(2), "{waits:?}");
+        assert!(longest.values().all(|after| *after < Duration::from_secs(8)), "{longest:?}");
     });
 }

@@ -10,12 +10,14 @@
 
 pub(crate) mod ring;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lightloom_daemon::controller::{Answer, Apply, Request};
+use lightloom_daemon::file_storage::FileStorage;
+use lightloom_daemon::journal::Storage;
 use lightloom_daemon::ledger::Past;
 use lightloom_daemon::record::{Asked, TxnResult};
 use lightloom_daemon::runtime::{Call, Runtime};
@@ -111,7 +113,8 @@ pub(crate) fn first_plan(installed: &Installed) -> Plan {
 pub(crate) struct Rig {
     pub(crate) shared: Shared,
     pub(crate) config: config::Config,
-    requests: u32,
+    /// Requests so far: none has an id that an earlier life knows.
+    pub(crate) requests: u32,
 }
 
 impl Rig {
@@ -130,6 +133,17 @@ impl Rig {
         folder: &Path,
         installed: Option<Installed>,
     ) -> Self {
+        Self::on_disk(devices, folder, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
+            .await
+    }
+
+    /// With the journal in what `open` makes of its file.
+    pub(crate) async fn on_disk(
+        devices: &str,
+        folder: &Path,
+        installed: Option<Installed>,
+        open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
+    ) -> Self {
         let state = folder.join("state");
         // Devices that say nothing of policies are not polled while they are timed.
         let policies =
@@ -137,7 +151,7 @@ impl Rig {
         let file = format!("state_dir: {}\n{policies}{devices}", state.display());
         let (config, mistakes) = config::load("daemon.yaml", file.as_bytes());
         let config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
-        let daemon = start::start(config.clone(), installed).unwrap();
+        let daemon = start::start_on(config.clone(), installed, open).unwrap();
         tokio::spawn(daemon.runtime.run(daemon.calls, daemon.events));
         let rig = Self { shared: daemon.shared, config, requests: 0 };
         let all = |runtime: &Runtime| {
