@@ -87,6 +87,12 @@ enum Verb {
     #[command(after_help = "Examples:\n  lightloom ctl fault n17 --dry-run\n  \
                       lightloom ctl fault n9,n10\n  lightloom ctl fault --repaired n17")]
     Fault(Fault),
+    /// Shows what a transceiver says about itself: firmware, state, where its light goes at power-on.
+    #[command(after_help = "Example:\n  lightloom ctl module n17/b0")]
+    Module {
+        /// The transceiver.
+        device: String,
+    },
     /// Shows past transactions, newest first.
     #[command(after_help = "Example:\n  lightloom ctl journal --last 50")]
     Journal {
@@ -150,6 +156,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Journal { last, records: false } => {
             session.look("/v1/journal", |journal| show::transactions(journal, *last))
         }
+        Verb::Module { device } => session.look(&format!("/v1/module/{device}"), show::module),
         Verb::Watch => session.watch(),
         Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
         Verb::Page { listen } => page::serve(&session.client, *listen),

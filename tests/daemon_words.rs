@@ -246,3 +246,32 @@ fn a_dry_run_tells_the_crossed_cables_of_what_the_plan_touches() {
         assert!(!shown.contains("CROSSED"), "{shown}");
     });
 }
+
+#[test]
+fn a_module_says_who_it_is_and_where_its_light_goes_at_power_on() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: report", folder.path()).await;
+        let port = first_plan(&installed(NODES)).circuits[0].a;
+        let module = port.bundle.to_string();
+        let (code, shown) = house.ctl(&format!("module {module}")).await;
+        assert_eq!(code, 0, "{shown}");
+        let group = format!("group 0: external-{}; when power comes back: loopback\n", port.path);
+        has(&shown, &[&format!("{module}: "), "firmware ", "CMIS 5.", "ready, ", &group]);
+        let (_, shown) = house.ctl(&format!("module {module} --format json")).await;
+        let told: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let page = told["registers"]["page b0h 128"].as_str().unwrap();
+        // The magic of page B0h stands at 192 (docs/firmware-api.md).
+        assert_eq!(page.split(' ').skip(192 - 128).take(4).collect::<String>(), "4f435331");
+
+        // The look stands in nobody's way, and one that gets no answer says when to ask again.
+        let (code, shown) = house.ctl("drift").await;
+        assert_eq!(code, 0, "{shown}");
+        house.modules.fault(&format!("{module} dead"));
+        let (code, shown) = house.ctl(&format!("module {module}")).await;
+        assert!(code == 1 && shown.contains("cannot be talked to ("), "{shown}");
+        has(&shown, &[&format!("{module}: silent for ")]);
+        let (code, shown) = house.ctl("module ocs9").await;
+        assert!(code == 1 && shown.contains("ocs9: no such device is configured here"), "{shown}");
+    });
+}

@@ -25,9 +25,9 @@ use crate::desired;
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
 use crate::start::JOURNAL_FILE;
-use crate::state::{DeviceName, Fabric, Micros, Op, Position, Slot, Txn};
-use crate::tend::NoPreview;
-use crate::view::{self, DeviceBytes, Diff, DriftReport, Log, Status, Transaction};
+use crate::state::{DeviceName, Fabric, Micros, Op, Outcome, Position, Slot, Txn};
+use crate::tend::{NoPreview, ToDevice};
+use crate::view::{self, DeviceBytes, Diff, DriftReport, Log, ModuleView, Status, Transaction};
 
 pub use body::{ApplyBody, DevicesBody, FaultBody, Last, RollbackBody, TxnBody, Wait};
 use problem::{Problem, Reply};
@@ -54,6 +54,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         transaction,
         journal,
         log,
+        module,
         diff,
         apply,
         confirm,
@@ -70,6 +71,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         Diff,
         DriftReport,
         Log,
+        ModuleView,
         Transaction,
         ApplyBody,
         TxnBody,
@@ -103,6 +105,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/transactions/{txn}", get(transaction))
         .route("/v1/journal", get(journal))
         .route("/v1/log", get(log))
+        .route("/v1/module/{*device}", get(module))
         .route("/v1/diff", post(diff))
         .route("/v1/apply", post(apply))
         .route("/v1/confirm", post(confirm))
@@ -225,6 +228,36 @@ async fn log(
         Ok(view::log(&bytes, &file, last.last.unwrap_or(LOG_RECORDS_SHOWN)))
     };
     tokio::task::spawn_blocking(read).await.map_err(|_| Problem::Gone)?.map(Json)
+}
+
+/// What a transceiver says about itself: who it is, its firmware, its state, where its light goes at power-on.
+#[utoipa::path(get, path = "/v1/module/{device}",
+    params(("device" = String, Path, description = "Such as `n17/b0`")),
+    responses((status = 200, body = ModuleView), (status = 404), (status = 422)))]
+async fn module(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Path(device): Path<String>,
+) -> Reply<ModuleView> {
+    client.must_have(Role::Firmware).map_err(Problem::Forbidden)?;
+    let device = DeviceName::from(device.as_str());
+    let Some(task) = shared.devices.get(&device) else {
+        let reason = format!("{device}: no such device is configured here");
+        return Err(Problem::NotFound(reason));
+    };
+    let (sender, receiver) = oneshot::channel();
+    task.send(ToDevice::Look(sender)).map_err(|_| Problem::Gone)?;
+    match receiver.await.map_err(|_| Problem::Gone)? {
+        Ok(told) => Ok(Json(view::module(&device, &told))),
+        Err(Outcome::Unknown(why)) => {
+            let reasons = vec![format!("{device}: cannot be talked to ({why})")];
+            Err(Problem::Refused(shared.with_times(reasons).await))
+        }
+        Err(Outcome::Refused(why) | Outcome::Failed(why)) => {
+            Err(Problem::Refused(vec![format!("{device}: {why}")]))
+        }
+        Err(Outcome::Done(_)) => Err(Problem::Gone),
+    }
 }
 
 // ---- changing ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 
 pub mod chaos;
 pub mod linux;
+pub mod module;
 mod netlink;
 pub mod ocstrx;
 mod ports;
@@ -24,6 +25,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::state::{Op, Outcome};
+use module::Module;
 
 /// The most bytes a device may send before they make a reply: a longer one is garbage.
 pub const INPUT_BYTES_MAX: usize = 1 << 20;
@@ -58,6 +60,8 @@ pub enum Awaits {
     Errors,
     /// Who is at the far ends: a refusal is no trouble.
     Neighbours,
+    /// Registers of a module.
+    Registers,
 }
 
 /// What has arrived and is not understood yet.
@@ -97,6 +101,14 @@ pub trait Dialect: Send {
     fn finish(&mut self, op: &Op) -> Outcome;
     /// Who the device said it is, for people.
     fn identity(&self) -> String;
+    /// The requests that read a transceiver's own account of itself; nothing where it is none.
+    fn look(&mut self) -> Option<Vec<Request>> {
+        None
+    }
+    /// What they told, once every one is answered.
+    fn module(&self) -> Option<Module> {
+        None
+    }
 }
 
 /// A dialect on one connection: one request in flight.
@@ -114,6 +126,7 @@ enum Doing {
     Hello,
     Idle,
     Op(Op),
+    Look,
 }
 
 /// What a session has come to.
@@ -157,6 +170,23 @@ impl<D: Dialect> Session<D> {
                 None
             }
         }
+    }
+
+    /// Starts to read a transceiver's own account of itself.
+    ///
+    /// # Errors
+    /// Why it cannot be asked. Nothing was sent.
+    pub fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Outcome> {
+        if self.doing != Doing::Idle {
+            return Err(Outcome::Unknown("not connected".into()));
+        }
+        let Some(requests) = self.dialect.look() else {
+            return Err(Outcome::Refused(module::NO_MODULE.into()));
+        };
+        self.waiting = requests.into();
+        self.doing = Doing::Look;
+        self.send(out);
+        Ok(())
     }
 
     /// Takes bytes from the device; `out` gets the next request, if one is due.
@@ -207,6 +237,7 @@ impl<D: Dialect> Session<D> {
     fn all_answered(&mut self) -> Reached {
         match std::mem::replace(&mut self.doing, Doing::Idle) {
             Doing::Op(op) => Reached::Ended(self.dialect.finish(&op)),
+            Doing::Look => Reached::Ended(Outcome::Done(None)),
             Doing::Hello | Doing::Idle | Doing::Closed => Reached::Ready(self.dialect.identity()),
         }
     }
@@ -214,7 +245,7 @@ impl<D: Dialect> Session<D> {
     fn ended(&mut self, outcome: Outcome) -> Reached {
         self.waiting.clear();
         match std::mem::replace(&mut self.doing, Doing::Idle) {
-            Doing::Op(_) => Reached::Ended(outcome),
+            Doing::Op(_) | Doing::Look => Reached::Ended(outcome),
             Doing::Hello | Doing::Idle | Doing::Closed => {
                 self.lost(format!("it does not say who it is: {outcome:?}"))
             }
@@ -256,6 +287,11 @@ pub trait Driver: Send {
     fn connect(&mut self) -> Boxed<'_, Result<String, String>>;
     /// Performs one operation. When the future is dropped half-way, [`Driver::disconnect`] comes next.
     fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome>;
+    /// Reads a transceiver's own account of itself. When the future is dropped half-way, or the outcome is
+    /// unknown, [`Driver::disconnect`] comes next.
+    fn look(&mut self) -> Boxed<'_, Result<Module, Outcome>> {
+        Box::pin(async { Err(Outcome::Refused(module::NO_MODULE.into())) })
+    }
     /// Returns when the connection breaks while nothing is asked of it, with the reason.
     fn idle(&mut self) -> Boxed<'_, String>;
     /// Drops the connection.

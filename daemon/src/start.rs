@@ -176,6 +176,7 @@ pub fn start_on(
         metrics: metrics.clone(),
         changes: changes_out,
         clock: clock.clone(),
+        devices: devices.clone(),
     };
     let parts = Parts {
         controller,

@@ -10,11 +10,15 @@ use tokio::time::sleep;
 
 use crate::controller::{Event, Ticket};
 use crate::driver::Driver;
+use crate::driver::module::Module;
 use crate::state::{DeviceName, Op, Outcome};
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 /// The longest wait between two tries to connect.
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// How long a transceiver may take to tell of itself.
+const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the runtime tells a device's task.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub enum ToDevice {
     Abandon(Ticket),
     /// Say what these would send.
     Preview(Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, NoPreview>>),
+    /// Read a transceiver's own account of itself.
+    Look(oneshot::Sender<Result<Module, Outcome>>),
 }
 
 /// Why it cannot be said what operations would send.
@@ -106,6 +112,9 @@ async fn decline(
             ToDevice::Preview(_, answer) => {
                 let _ = answer.send(Err(NoPreview::NotNow("not connected".into())));
             }
+            ToDevice::Look(answer) => {
+                let _ = answer.send(Err(Outcome::Unknown("not connected".into())));
+            }
         }
     }
 }
@@ -149,6 +158,19 @@ async fn serve(
             ToDevice::Preview(ops, answer) => {
                 let _ = answer.send(driver.preview(&ops).map_err(NoPreview::Refused));
             }
+            ToDevice::Look(answer) => {
+                let late = |_| Err(Outcome::Unknown("no answer in time".into()));
+                let told = tokio::time::timeout(LOOK_WITHIN, driver.look()).await;
+                let told = told.unwrap_or_else(late);
+                let lost = match &told {
+                    Err(Outcome::Unknown(why)) => Some(why.clone()),
+                    _ => None,
+                };
+                let _ = answer.send(told);
+                if lost.is_some() {
+                    return lost;
+                }
+            }
         }
     }
 }
@@ -159,6 +181,9 @@ async fn abandoned(ticket: Ticket, commands: &mut UnboundedReceiver<ToDevice>) {
             Some(ToDevice::Abandon(abandoned)) if abandoned == ticket => return,
             Some(ToDevice::Preview(_, answer)) => {
                 let _ = answer.send(Err(NoPreview::NotNow("busy with an operation".into())));
+            }
+            Some(ToDevice::Look(answer)) => {
+                let _ = answer.send(Err(Outcome::Refused("busy with an operation".into())));
             }
             Some(_) => {}
             None => std::future::pending().await,

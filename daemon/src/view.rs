@@ -3,6 +3,7 @@
 mod attention;
 mod circuits;
 mod log;
+mod module;
 mod moves;
 mod silence;
 mod words;
@@ -26,6 +27,7 @@ use crate::state::{DeviceName, Txn};
 pub use attention::OwedView;
 pub use circuits::{CircuitCounts, CircuitView, DarkCircuits, NoPlan};
 pub use log::{Log, LogRecord, log};
+pub use module::{GroupView, ModuleView, module};
 pub use moves::{DeviceBytes, Diff, MoveView, OtherChange, diff};
 pub use silence::when_known;
 

@@ -21,13 +21,14 @@ use tokio_rustls::rustls::pki_types::{
 };
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-const VERBS: [(&str, &str, Role); 16] = [
+const VERBS: [(&str, &str, Role); 17] = [
     ("GET", "/v1/status", Role::Read),
     ("GET", "/v1/drift", Role::Read),
     ("GET", "/v1/transactions/1", Role::Read),
     ("GET", "/v1/journal", Role::Read),
     ("GET", "/v1/log", Role::Read),
     ("GET", "/metrics", Role::Read),
+    ("GET", "/v1/module/n1/b0", Role::Firmware),
     ("POST", "/v1/diff", Role::Plan),
     ("POST", "/v1/rollback/diff", Role::Plan),
     ("POST", "/v1/faults/diff", Role::Plan),

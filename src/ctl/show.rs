@@ -2,12 +2,14 @@
 
 mod crossed;
 mod history;
+mod module;
 mod moves;
 mod status;
 
 use serde_json::Value;
 
 pub(super) use history::{confirm_by, records, transaction, transactions};
+pub(super) use module::module;
 pub(super) use moves::Preview;
 pub(super) use status::{
     all_is_well, all_read, devices_named, drift, is_deaf, not_a_device, on_its_way, status,

@@ -1,7 +1,10 @@
 //! What the handlers share: the way to the runtime, the roles and the audit log.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::problem::Problem;
@@ -13,6 +16,8 @@ use crate::metrics::Metrics;
 use crate::record::Asked;
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
+use crate::state::DeviceName;
+use crate::tend::ToDevice;
 use crate::view;
 
 /// The longest request id.
@@ -31,6 +36,8 @@ pub struct Shared {
     pub changes: watch::Receiver<u64>,
     /// The clocks.
     pub clock: Clock,
+    /// The tasks of the devices, for what moves nothing.
+    pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
 }
 
 impl Shared {

@@ -82,7 +82,7 @@ pub enum Role {
     Apply,
     /// Confirm what waits for it.
     Confirm,
-    /// Change the firmware of modules. No verb needs it yet.
+    /// Read what modules say of their firmware and their registers. No verb writes firmware yet.
     Firmware,
 }
 

@@ -4,6 +4,7 @@
 use lightloom_fabric::seed::Stream;
 use rand::RngExt;
 
+use super::module::Module;
 use super::{Boxed, Driver};
 use crate::config::Chances;
 use crate::state::{Op, Outcome};
@@ -50,6 +51,10 @@ impl Driver for Chaos {
             }
             outcome
         })
+    }
+
+    fn look(&mut self) -> Boxed<'_, Result<Module, Outcome>> {
+        self.inner.look()
     }
 
     fn idle(&mut self) -> Boxed<'_, String> {

@@ -5,7 +5,7 @@
 
 use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::khop::Port;
-use lightloom_firmware_api::cmis::page_b0;
+use lightloom_firmware_api::cmis::{Address, page_b0};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Sequence, encode_request};
 use lightloom_firmware_api::message::{
@@ -16,6 +16,7 @@ use lightloom_firmware_api::path::{
     GROUPS_MAX, Groups, Outcome as PathOutcome, Path, Paths, Policy,
 };
 
+use super::module::{self, Module};
 use super::{Awaits, Dialect, Input, Progress, Request};
 use crate::state::{Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Slot};
 
@@ -28,6 +29,8 @@ pub struct OcsTrx {
     identity: Option<Identity>,
     status: Option<StatusReport>,
     links: Option<LinksReport>,
+    /// Of the last look, in the order they were asked for.
+    registers: Vec<(Address, Vec<u8>)>,
     /// Reads so far, over and over.
     reads: u8,
     /// What the module is to be called, and the start of it since which it is.
@@ -49,6 +52,7 @@ impl OcsTrx {
             identity: None,
             status: None,
             links: None,
+            registers: Vec::new(),
             reads: 0,
             name: LinkName::NONE,
             named: None,
@@ -202,6 +206,20 @@ impl OcsTrx {
         }
     }
 
+    /// The registers of the next read of a look.
+    fn take_registers(&mut self, reply: &Reply<'_>) -> Progress {
+        let next = module::READS.get(self.registers.len());
+        match (reply, next) {
+            (Reply::Registers(bytes), Some((address, length)))
+                if bytes.len() == usize::from(*length) =>
+            {
+                self.registers.push((*address, bytes.to_vec()));
+                Progress::Answered
+            }
+            _ => Progress::Ended(Outcome::Failed("other registers than were asked for".into())),
+        }
+    }
+
     fn observation(&self) -> Option<Observation> {
         let status = self.status?;
         let groups = usize::from(self.identity?.groups).min(GROUPS_MAX);
@@ -264,6 +282,7 @@ impl Dialect for OcsTrx {
                 progress = match request.awaits {
                     // Not to know a neighbour is no reason not to know where the light is.
                     Awaits::Neighbours if refused => Progress::Answered,
+                    Awaits::Registers if !refused => self.take_registers(&answer.reply),
                     _ => self.take(&answer.reply),
                 };
             }
@@ -281,6 +300,22 @@ impl Dialect for OcsTrx {
             },
             Op::Disarm { .. } | Op::Switch { .. } => Outcome::Done(None),
         }
+    }
+
+    fn look(&mut self) -> Option<Vec<Request>> {
+        self.registers.clear();
+        let mut requests = vec![
+            self.ask(&Wire::Hello, Awaits::Identity),
+            self.ask(&Wire::Status, Awaits::Positions),
+        ];
+        for (address, length) in module::READS {
+            requests.push(self.ask(&Wire::Read { address, length }, Awaits::Registers));
+        }
+        Some(requests)
+    }
+
+    fn module(&self) -> Option<Module> {
+        Some(Module::of(&self.identity?, &self.status?, self.registers.clone()))
     }
 
     fn identity(&self) -> String {

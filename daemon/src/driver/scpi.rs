@@ -117,7 +117,11 @@ impl Dialect for Scpi {
                 }
                 None => None,
             },
-            Awaits::Power | Awaits::Armed | Awaits::Errors | Awaits::Neighbours => None,
+            Awaits::Power
+            | Awaits::Armed
+            | Awaits::Errors
+            | Awaits::Neighbours
+            | Awaits::Registers => None,
         };
         match understood {
             Some(()) => Progress::Answered,

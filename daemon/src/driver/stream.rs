@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_serial::{SerialPortBuilderExt, SerialStream};
 
+use super::module::Module;
 use super::{Boxed, Dialect, Driver, Reached, Session};
 use crate::state::{Op, Outcome};
 
@@ -145,6 +146,25 @@ impl<D: Dialect + Clone> Driver for StreamDriver<D> {
                     Outcome::Unknown(why)
                 }
                 Reached::Ready(_) => Outcome::Unknown("a hello out of turn".into()),
+            }
+        })
+    }
+
+    fn look(&mut self) -> Boxed<'_, Result<Module, Outcome>> {
+        Box::pin(async move {
+            let mut out = Vec::new();
+            self.session.look(&mut out)?;
+            match self.until_reached(out).await {
+                Reached::Ended(Outcome::Done(_)) => {
+                    let told = self.session.dialect().module();
+                    told.ok_or_else(|| Outcome::Failed("its registers make no sense".into()))
+                }
+                Reached::Ended(outcome) => Err(outcome),
+                Reached::Lost(why) => {
+                    self.close();
+                    Err(Outcome::Unknown(why))
+                }
+                Reached::Ready(_) => Err(Outcome::Unknown("a hello out of turn".into())),
             }
         })
     }

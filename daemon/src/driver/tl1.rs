@@ -88,7 +88,11 @@ impl Tl1 {
                 self.ports.take_power(powers?);
             }
             Awaits::Identity => self.identity = body.join(" "),
-            Awaits::Armed | Awaits::Done | Awaits::Errors | Awaits::Neighbours => {}
+            Awaits::Armed
+            | Awaits::Done
+            | Awaits::Errors
+            | Awaits::Neighbours
+            | Awaits::Registers => {}
         }
         Some(())
     }

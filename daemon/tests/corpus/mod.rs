@@ -93,7 +93,8 @@ pub(crate) fn api(bytes: &[u8]) {
         let metrics = Metrics::new().expect("names differ");
         let (audit, clock) = (Audit::new(audit), Clock::new());
         drop(nobody);
-        let router = api::router(Shared { calls, audit, metrics, changes, clock });
+        let devices = std::collections::BTreeMap::new();
+        let router = api::router(Shared { calls, audit, metrics, changes, clock, devices });
         let roles = [Role::Read, Role::Plan, Role::Apply, Role::Confirm, Role::Firmware];
         let client = Client { name: "fuzz".into(), roles: roles.into() };
         let (mut ours, theirs) = tokio::io::duplex(1 << 16);
