@@ -52,7 +52,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         output::note(&note);
     }
     let start = Instant::now();
-    let change = khop::replan(&fabric, &Survey::new(&fabric.hbd, &faults), &mut layout);
+    let survey = Survey::new(&fabric.hbd, &faults);
+    let change = match arguments.repair.is_empty() {
+        true => khop::replan(&fabric, &survey, &mut layout),
+        false => khop::replan_after_repairs(&fabric, &survey, &mut layout),
+    };
     let seconds = start.elapsed().as_secs_f64();
     let mut next = khop::to_document(&fabric, &faults, before.seed, &layout);
     next.metrics.plan_seconds = seconds;
@@ -149,7 +153,12 @@ fn told(change: &GroupChange) -> (&'static str, String, Vec<NodeId>, Vec<NodeId>
         GroupChange::Lost { job: None, from, .. } => {
             ("spare lost", "-".into(), from.clone(), Vec::new())
         }
-        GroupChange::Formed { job, to } => ("formed", format!("job {job}"), Vec::new(), to.clone()),
+        GroupChange::Formed { job: Some(job), to } => {
+            ("formed", format!("job {job}"), Vec::new(), to.clone())
+        }
+        GroupChange::Formed { job: None, to } => {
+            ("spare formed", "-".into(), Vec::new(), to.clone())
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use lightloom_fabric::khop::{KhopRing, Port};
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::seed::Seed;
 use lightloom_planner::check;
-use lightloom_planner::khop::{self, Layout, Method, Survey, from_document, replan, to_document};
+use lightloom_planner::khop::{self, Layout, Method, Survey, from_document, to_document};
 use sha2::{Digest, Sha256};
 
 use crate::drive::Verdict;
@@ -40,7 +40,10 @@ pub fn next_plan(
         }
     }
     let survey = Survey::new(&fabric.hbd, &faults);
-    replan(fabric, &survey, &mut layout);
+    match repaired.is_empty() {
+        true => khop::replan(fabric, &survey, &mut layout),
+        false => khop::replan_after_repairs(fabric, &survey, &mut layout),
+    };
     proven(fabric, &faults, plan.seed, &layout)
 }
 
@@ -180,6 +183,27 @@ mod tests {
         assert_eq!(patience.not_before(&[one, other]).0, 0, "something else has broken");
         patience.forget();
         assert_eq!(patience.not_before(&[one]).0, 0);
+    }
+
+    #[test]
+    fn a_node_that_breaks_and_works_again_costs_no_circuit() {
+        let text = "name: ring\nhbd: {khop: {nodes: 32, gpus_per_node: 4, k: 2}}\n\
+                    jobs:\n  - {name: pretrain, gpus: 96, tp: 16}\n";
+        let (fabric, _) = lightloom_fabric::file::load("ring.yaml", text.as_bytes());
+        let fabric = fabric.expect("it is one");
+        let first = plan_anew(&fabric, &FaultSet::none(), Seed(1)).expect("it fits");
+        let lit = |plan: &Plan| {
+            plan.transceivers
+                .iter()
+                .filter(|t| t.path != lightloom_fabric::khop::Path::Loopback)
+                .count()
+        };
+        let mut plan = first.clone();
+        for node in (0..32).map(|node| [Part::Node(lightloom_fabric::id::NodeId(node))]) {
+            plan = next_plan(&fabric, &plan, &node, &[]).expect("there is a way around");
+            plan = next_plan(&fabric, &plan, &[], &node).expect("there is a way back");
+            assert_eq!(lit(&plan), lit(&first), "{node:?}");
+        }
     }
 
     fn past(result: TxnResult, parts: &[(&str, Verdict, &str, bool)]) -> Past {

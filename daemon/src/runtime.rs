@@ -11,9 +11,10 @@
 
 mod deaths;
 mod faults;
+mod plans;
 mod rollback;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use lightloom_fabric::fabric::Fabric as Installed;
@@ -113,6 +114,8 @@ pub struct Runtime {
     last_reply_to: u64,
     /// Plans of transactions on their way, by hash.
     plans: BTreeMap<String, Plan>,
+    /// The hashes of the plans that are kept as files.
+    kept_plans: BTreeSet<String>,
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
     said_nothing_is_ours: bool,
@@ -178,6 +181,7 @@ impl Runtime {
             answers: BTreeMap::new(),
             last_reply_to: 0,
             plans: BTreeMap::new(),
+            kept_plans: BTreeSet::new(),
             began: None,
             event_at: None,
             said_nothing_is_ours: false,
@@ -187,6 +191,8 @@ impl Runtime {
             shorten_at: JOURNAL_RECORDS_MAX,
             changes: parts.changes,
         };
+        runtime.kept_plans = plans::kept_in(&runtime.config.file.state_dir);
+        runtime.drop_old_plans();
         runtime.plan = runtime.load_plan(&runtime.controller.ledger().plan_sha256);
         runtime.told_written = runtime.load_told();
         runtime.told = runtime.told_written.clone();
@@ -528,6 +534,7 @@ impl Runtime {
             self.plans.clear();
         }
         self.write_told();
+        self.drop_old_plans_after(txn);
         let last = self.controller.ledger().history.back();
         if result == TxnResult::Committed && last.is_some_and(|past| past.cause.goes_on_top()) {
             self.patience.forget();

@@ -17,7 +17,7 @@ use lightloom_fabric::seed::Seed;
 use lightloom_planner::check::{Violation, check};
 use lightloom_planner::khop::{
     GroupChange, Layout, Method, PlanError, Survey, from_document, most_groups, plan, replan,
-    to_document,
+    replan_after_repairs, to_document,
 };
 use proptest::prelude::*;
 use rand::RngExt;
@@ -75,6 +75,47 @@ proptest! {
         let document = to_document(&fabric, &faults, Seed(0), &layout);
         prop_assert_eq!(check(&fabric, &faults, &document).err(), None);
     }
+
+    #[test]
+    fn after_repairs_idle_nodes_make_all_spare_rings_they_can_and_no_ring_of_a_job_moves(
+        case in arbitrary_case(), hits in prop::collection::vec(any::<prop::sample::Index>(), 1..5),
+    ) {
+        let (fabric, mut faults) = case.build();
+        let (mut layout, _) = planned(&fabric, &faults);
+        let known = faults.clone();
+        for hit in hits {
+            faults.nodes.insert(NodeId(u32::try_from(hit.index(fabric.hbd.nodes() as usize)).unwrap()));
+            replan(&fabric, &Survey::new(&fabric.hbd, &faults), &mut layout);
+        }
+        let before = layout.clone();
+        let change = replan_after_repairs(&fabric, &Survey::new(&fabric.hbd, &known), &mut layout);
+        for group in before.groups.iter().filter(|group| group.job.is_some()) {
+            prop_assert!(layout.groups.contains(group), "{group:?} stays");
+        }
+        let document = to_document(&fabric, &known, Seed(0), &layout);
+        prop_assert_eq!(check(&fabric, &known, &document).err(), None);
+        for (bundle, from, to) in &change.bundles {
+            prop_assert_eq!((before.path(*bundle), layout.path(*bundle)), (*from, *to));
+        }
+        let again = replan_after_repairs(&fabric, &Survey::new(&fabric.hbd, &known), &mut layout);
+        prop_assert_eq!(again.groups, vec![]);
+        if known.bundles.is_empty() && known.fibres.is_empty() {
+            let length = fabric.jobs[0].tp.div_ceil(u32::from(fabric.hbd.gpus_per_node())) as usize;
+            let run = longest_run(&fabric, &idle(&fabric, &known, &layout));
+            prop_assert!(run < length, "{run} idle nodes in a row, a ring has {length}");
+        }
+    }
+}
+
+/// How many of these nodes stand in a row that hops of at most K join, on a line that is not closed.
+fn longest_run(fabric: &Fabric, nodes: &BTreeSet<NodeId>) -> usize {
+    let mut places: Vec<usize> =
+        nodes.iter().map(|node| fabric.hbd.position_of(*node).index()).collect();
+    places.sort_unstable();
+    let far = |pair: &[usize]| pair[1] - pair[0] > usize::from(fabric.hbd.k());
+    let cuts = (1..places.len()).filter(|i| far(&places[i - 1..=*i]));
+    let cuts: Vec<usize> = std::iter::once(0).chain(cuts).chain([places.len()]).collect();
+    cuts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
 }
 
 proptest! {

@@ -20,29 +20,6 @@ use crate::state::{DeviceName, Fabric, Position, Slot};
 pub(super) const CROSSED: &str = "crossed cables?";
 
 impl Runtime {
-    fn plan_file(&self, sha256: &str) -> PathBuf {
-        self.config.file.state_dir.join(format!("plan-{sha256}.json"))
-    }
-
-    /// Plans are kept so that a bypass can start from what is lit, also after a restart. A plan that
-    /// cannot be kept only costs that: applying goes on.
-    pub(super) fn keep_plan(&mut self, sha256: &str, plan: Plan) {
-        let file = self.plan_file(sha256);
-        // A file of this name holds this plan, or what a crash of the machine left of it.
-        if self.load_plan(sha256).is_none() {
-            let kept = serde_json::to_vec(&plan).map_err(std::io::Error::from);
-            if let Err(error) = kept.and_then(|bytes| std::fs::write(&file, bytes)) {
-                tracing::warn!(%error, file = %file.display(), "the plan could not be kept");
-            }
-        }
-        self.plans.insert(sha256.to_owned(), plan);
-    }
-
-    pub(super) fn load_plan(&self, sha256: &str) -> Option<Plan> {
-        let bytes = std::fs::read(self.plan_file(sha256)).ok()?;
-        serde_json::from_slice(&bytes).ok()
-    }
-
     /// These parts as plans name them: a fibre has a port at each end, and plans say the lower. Of a fibre
     /// between crossed cables that is said as well, for nobody sees it any more once it is bypassed.
     pub(super) fn as_planned(

@@ -15,6 +15,9 @@
 //!
 //! Circuits between idle nodes stay lit until somebody needs an end; a bundle whose far end has
 //! gone falls back to loopback.
+//!
+//! After repairs the nodes that are still idle make spare rings again, as in a plan from nothing, so that nothing
+//! is lost by what broke and was repaired. No ring of a job moves for it.
 
 mod neighbourhood;
 
@@ -26,7 +29,7 @@ use lightloom_fabric::khop::Path;
 
 use super::document::selected_port;
 use super::grouping::chains_on_line;
-use super::{Layout, RingGroup, Survey};
+use super::{Layout, RingGroup, Survey, any_groups, spare_sizes};
 use neighbourhood::Effort;
 
 /// What became of one group.
@@ -59,10 +62,10 @@ pub enum GroupChange {
         /// Where it was.
         from: Vec<NodeId>,
     },
-    /// A repair let a job that wanted more have another group.
+    /// A repair let a job that wanted more have another group, or idle nodes make a spare ring.
     Formed {
-        /// The job.
-        job: u32,
+        /// The job; nothing where it is a spare ring.
+        job: Option<u32>,
         /// Where it is.
         to: Vec<NodeId>,
     },
@@ -80,13 +83,16 @@ pub struct Change {
 /// Makes `layout` right for the faults that `survey` was taken with, changing as little as possible.
 pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Change {
     let mut work = Work::new(fabric, survey, layout);
-    work.drop_broken_spares();
-    work.darken_idle();
-    let broken: Vec<usize> = (0..work.layout.groups.len()).filter(|g| work.is_broken(*g)).collect();
-    let lost: Vec<usize> = broken.into_iter().filter(|group| !work.mend(*group)).collect();
-    for group in lost.into_iter().rev() {
-        work.layout.groups.remove(group);
-    }
+    work.mend_all();
+    work.finish()
+}
+
+/// As [`replan`], and idle nodes make spare rings: for when something was repaired, and time is no matter.
+pub fn replan_after_repairs(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Change {
+    let mut work = Work::new(fabric, survey, layout);
+    work.mend_all();
+    work.form_spares();
+    // Rings inside a node are taken from spares alone.
     work.fill_jobs();
     work.finish()
 }
@@ -109,6 +115,18 @@ impl<'a> Work<'a> {
             idle[fabric.hbd.position_of(*node).index()] = false;
         }
         Self { fabric, survey, layout, idle, before: BTreeMap::new(), groups: Vec::new() }
+    }
+
+    fn mend_all(&mut self) {
+        self.drop_broken_spares();
+        self.darken_idle();
+        let groups = 0..self.layout.groups.len();
+        let broken: Vec<usize> = groups.filter(|g| self.is_broken(*g)).collect();
+        let lost: Vec<usize> = broken.into_iter().filter(|group| !self.mend(*group)).collect();
+        for group in lost.into_iter().rev() {
+            self.layout.groups.remove(group);
+        }
+        self.fill_jobs();
     }
 
     fn is_broken(&self, group: usize) -> bool {
@@ -279,7 +297,8 @@ impl<'a> Work<'a> {
                 let Some(new) = self.take_spare(&like).or_else(|| self.fresh_if_ring(&like)) else {
                     break;
                 };
-                self.groups.push(GroupChange::Formed { job, to: new.nodes.clone() });
+                let (job, to) = (Some(job), new.nodes.clone());
+                self.groups.push(GroupChange::Formed { job, to });
                 let last_of_jobs =
                     self.layout.groups.iter().filter(|group| group.job.is_some()).count();
                 self.layout.groups.insert(last_of_jobs, new.clone());
@@ -287,6 +306,17 @@ impl<'a> Work<'a> {
             }
         }
         self.layout.groups.sort_by_key(|group| group.job.map_or((1, 0), |job| (0, job)));
+    }
+
+    /// Makes spare rings of the nodes that are in no group.
+    fn form_spares(&mut self) {
+        for tp in spare_sizes(&self.fabric.jobs) {
+            for spare in any_groups(self.fabric, self.survey, &self.idle, tp) {
+                self.groups.push(GroupChange::Formed { job: None, to: spare.nodes.clone() });
+                self.layout.groups.push(spare.clone());
+                self.settle(self.layout.groups.len() - 1, spare, &[]);
+            }
+        }
     }
 
     fn fresh_if_ring(&mut self, like: &RingGroup) -> Option<RingGroup> {

@@ -71,8 +71,10 @@ impl Story<'_> {
             }
             GroupChange::Moved { group, to, .. } => (&before[*group], Some(to.clone())),
             GroupChange::Lost { job: Some(_), group, .. } => (&before[*group], None),
-            GroupChange::Lost { job: None, .. } => return None,
-            GroupChange::Formed { job, to } => {
+            GroupChange::Lost { job: None, .. } | GroupChange::Formed { job: None, .. } => {
+                return None;
+            }
+            GroupChange::Formed { job: Some(job), to } => {
                 return Some(Move { lane: self.lane_to_fill(*job, to), to: Some(to.clone()) });
             }
         };
