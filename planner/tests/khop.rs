@@ -1,10 +1,10 @@
 //! What the k-hop planner promises, over random fabrics, faults and jobs.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::{FabricSpec, arbitrary_case, fabric, faults_of};
 use lightloom_fabric::dcn::Order;
@@ -464,4 +464,33 @@ fn one_dead_node_switches_at_most_two_k_bundles() {
             assert!(change.bundles.len() <= 2 * usize::from(k), "k={k} n{hit}: {change:?}");
         }
     }
+}
+
+/// The fabric of the daemon's examples: how many circuits are dark after two nodes broke and work again.
+#[test]
+fn most_pairs_of_nodes_that_broke_together_cost_no_circuit_once_they_are_repaired() {
+    let spec = FabricSpec { nodes: 32, gpus_per_node: 4, k: 2, tp: 16, ..FabricSpec::default() };
+    let mut fabric = fabric(&spec);
+    fabric.jobs[0].size = JobSize::Gpus(96);
+    let circuits = |layout: &Layout, faults: &FaultSet| {
+        to_document(&fabric, faults, Seed(0), layout).circuits.len()
+    };
+    let (first, _) = planned(&fabric, &FaultSet::none());
+    let all = circuits(&first, &FaultSet::none());
+    let mut missing: BTreeMap<usize, usize> = BTreeMap::new();
+    for (a, b) in (0..32).flat_map(|a| (0..32).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+        let (mut layout, mut faults) = (first.clone(), FaultSet::none());
+        for node in [a, b] {
+            faults.nodes.insert(NodeId(node));
+            replan(&fabric, &Survey::new(&fabric.hbd, &faults), &mut layout);
+        }
+        for node in [a, b] {
+            faults.nodes.remove(&NodeId(node));
+            replan_after_repairs(&fabric, &Survey::new(&fabric.hbd, &faults), &mut layout);
+        }
+        *missing.entry(all - circuits(&layout, &faults)).or_default() += 1;
+    }
+    println!("of {all} circuits are dark, after so many of 992 pairs: {missing:?}");
+    assert!(missing[&0] >= 868, "{missing:?}");
+    assert!(missing.keys().all(|dark| *dark <= 3), "{missing:?}");
 }
