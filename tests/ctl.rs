@@ -539,6 +539,35 @@ fn circuits_of_the_plan_that_do_not_stand_are_never_well_and_neither_is_no_plan(
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
     let told = "NO PLAN is applied: no circuit is lit\n  light it: lightloom ctl apply PLAN\n";
     assert!(code == 1 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+
+    daemon.says(
+        "/v1/status",
+        200,
+        status(json!({"other_fabric": "plan it again: lightloom plan ring.yaml"})),
+    );
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let told = "ANOTHER FABRIC: the plan on the devices was made from another file than lightloomd has read: \
+        nothing that breaks can be bypassed\n  plan it again: lightloom plan ring.yaml\n";
+    assert!(code == 1 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+}
+
+#[test]
+fn without_a_journal_nothing_is_offered_that_would_be_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = json!({
+        "txn": 3, "actor": "uid:0", "cause": "apply", "summary": "apply of plan 4a28", "undoes": null,
+        "going_back": false, "devices": 4, "waits_for_ps": {},
+    });
+    let broken =
+        json!([{"part": "n6/b0", "bypassed": false, "since_unix_ms": null, "why": "silent"}]);
+    let failed = json!({
+        "journal_failure": "No space left on device", "transaction": open, "broken_parts": broken,
+        "devices": [device("n6/b0", "unseen", Some("no answer"))],
+    });
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, status(failed))]);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    assert!(code == 1 && shown.starts_with("JOURNAL FAILED, changes are refused"), "{shown}");
+    assert!(!shown.contains("ON ITS WAY") && !shown.contains("ctl fault"), "{shown}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn a_node_without_power_is_bypassed_without_being_told() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
-        let rig = daemon(folder.path()).await;
+        let mut rig = daemon(folder.path()).await;
         let node = node_in_use();
         let died = Instant::now();
         modules.fault(&format!("n{node} dead"));
@@ -41,6 +41,15 @@ fn a_node_without_power_is_bypassed_without_being_told() {
             runtime.controller.devices().values().filter(|d| d.up && !d.drift.is_empty()).count()
         };
         assert_eq!(rig.look(drifted).await, 0);
+        // It does not work again before it answers, whoever says so.
+        let Answer::Refused { reasons } = rig.fault(&[], &broken).await else { panic!("repaired") };
+        let wait =
+            format!("lightloom ctl wait {0} && lightloom ctl fault --repaired {0}", broken[0]);
+        assert!(
+            reasons[0].contains("cannot be talked to") && reasons[0].contains(&wait),
+            "{reasons:?}"
+        );
+        assert_eq!(rig.look(faults).await, broken);
     });
 }
 

@@ -274,7 +274,7 @@ fn an_aborted_bypass_says_what_to_type_and_that_works() {
         tokio::spawn(serve::unix(listener, api::router(rig.shared.clone())));
 
         let adopted = ctl(&socket, "adopt n3 n5/b0").await;
-        let said = "adopted: 3 lit slots on 3 devices; nothing moved\n";
+        let said = "adopted: 3 paths and cross-connects on 3 devices; nothing moved\n";
         assert_eq!(adopted, (0, said.to_owned()));
         assert_eq!(ctl(&socket, "adopt n3 n99").await.0, 1, "there is no such node");
 

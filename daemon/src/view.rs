@@ -67,6 +67,9 @@ pub struct Status {
     pub dark_circuits: Option<DarkCircuits>,
     /// That no plan is applied and nothing is lit.
     pub no_plan: Option<NoPlan>,
+    /// Where the plan on the devices was made from another fabric file than the daemon has read, so that nothing
+    /// can be bypassed: what to do.
+    pub other_fabric: Option<String>,
     /// What is broken: the plan goes around it, or does not do so yet.
     pub broken: Vec<String>,
     /// The same, with since when and why.
@@ -326,6 +329,7 @@ pub fn status(runtime: &Runtime) -> Status {
         journal_failure: runtime.failed.clone(),
         dark_circuits: circuits::dark(runtime, &circuits),
         no_plan: circuits::no_plan(runtime, &circuits),
+        other_fabric: circuits::other_fabric(runtime),
         circuits,
         broken: broken_parts.iter().map(|broken| broken.part.clone()).collect(),
         broken_parts,

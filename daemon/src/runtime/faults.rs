@@ -79,6 +79,14 @@ impl Runtime {
                 false => Answer::NothingToDo { reasons },
             });
         }
+        let silent = repaired.iter().find(|part| !self.answers(&part.to_string()));
+        if let Some(part) = silent.filter(|_| !again) {
+            let when =
+                format!("lightloom ctl wait {part} && lightloom ctl fault --repaired {part}");
+            return Err(refused(format!(
+                "{part}: cannot be talked to, so it does not work again yet: {when}"
+            )));
+        }
         let broken = match broken.is_empty() {
             true => Vec::new(),
             false => self.with_suspects(broken.to_vec(), repaired),

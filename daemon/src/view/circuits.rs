@@ -189,6 +189,19 @@ pub(super) fn no_plan(runtime: &Runtime, circuits: &[CircuitView]) -> Option<NoP
     })
 }
 
+/// What to do about a plan that was made from another fabric file than the one which the daemon has read.
+pub(super) fn other_fabric(runtime: &Runtime) -> Option<String> {
+    let (plan, installed) = (runtime.plan.as_ref()?, runtime.installed.as_ref()?);
+    let file = runtime.config.file.fabric.as_ref();
+    let file = file.map_or_else(|| "FABRIC".into(), |file| file.display().to_string());
+    (plan.fabric_sha256 != installed.sha256).then(|| {
+        format!(
+            "plan it again: lightloom plan {file} -o plan.json, then lightloom ctl apply plan.json; or put the \
+             file back as it was and restart lightloomd"
+        )
+    })
+}
+
 fn is_lever(runtime: &Runtime, device: &DeviceName) -> bool {
     let inventory = runtime.controller.inventory();
     inventory.devices.get(device).is_some_and(|device| device.is_lever)

@@ -104,8 +104,11 @@ fn alarms(status: &Value) -> String {
     }
     let listed = |device: &&Value| status["owed"][text(&device["name"])].is_null();
     let all: Vec<&Value> = list(&status["devices"]).iter().filter(listed).collect();
-    let troubles =
-        if is_deaf(status) { Vec::new() } else { troubles(&all, &status["drifted_next"]) };
+    let troubles = troubles(&all, &status["drifted_next"]);
+    // Without a journal nothing else is accepted, and what is read is not followed up.
+    if is_deaf(status) {
+        return page;
+    }
     let last = list(&status["transactions"]).first().and_then(history::did_not_take);
     let crossed = crossed::alarm(&status["crossed"]);
     let known = crossed.into_iter().chain(last).chain(dark_circuits(status));
@@ -113,7 +116,8 @@ fn alarms(status: &Value) -> String {
     for (what, about, next) in troubles.into_iter().chain(known) {
         alarm(&what, about, next);
     }
-    for (what, about, next) in fewer_than_applied(status).into_iter().chain(no_plan(status)) {
+    let of_plans = fewer_than_applied(status).into_iter().chain(no_plan(status));
+    for (what, about, next) in other_fabric(status).into_iter().chain(of_plans) {
         alarm(&what, about, next);
     }
     if let Some((what, about, next)) = on_the_way(status).filter(|_| open.is_none()) {
@@ -204,6 +208,13 @@ fn dark_circuits(status: &Value) -> Option<Alarm> {
     let ends = named(list(&dark["ends"]).iter().map(text).collect(), NAMES_MAX);
     let about = format!("{standing} of {all} circuits of the plan stand at both ends: not {ends}");
     Some(("DARK CIRCUITS".into(), about, text(&dark["next"])))
+}
+
+/// That the plan on the devices belongs to another fabric file.
+fn other_fabric(status: &Value) -> Option<Alarm> {
+    let next = status["other_fabric"].as_str()?;
+    let about = "the plan on the devices was made from another file than lightloomd has read: nothing that breaks can be bypassed";
+    Some(("ANOTHER FABRIC".into(), about.into(), next.into()))
 }
 
 /// That no plan is applied and nothing is lit.
