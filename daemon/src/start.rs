@@ -52,7 +52,9 @@ pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
         return Ok((config, None));
     };
     let installed = checked(&fabric, lightloom_fabric::file::load)?;
-    let config = checked(path, |shown, bytes| config::load_for(shown, bytes, &installed))?;
+    let mut config = checked(path, |shown, bytes| config::load_for(shown, bytes, &installed))?;
+    // Commands that name it are typed elsewhere.
+    config.file.fabric = Some(std::path::absolute(&fabric)?);
     Ok((config, Some(installed)))
 }
 
