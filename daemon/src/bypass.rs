@@ -84,6 +84,12 @@ pub fn is_news(hbd: &KhopRing, known: &FaultSet, part: Part) -> bool {
     !covered && known.clone().insert(hbd, part).unwrap_or(false)
 }
 
+/// Whether this part, by its name such as `n17/b0.2`, is that one or belongs to it.
+#[must_use]
+pub(crate) fn is_inside(part: &str, whole: &str) -> bool {
+    part.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+}
+
 /// When a bypass that did not succeed is tried again: ever later, each set of parts on its own, so that one that
 /// cannot succeed holds up no other.
 #[derive(Clone, Debug, Default)]
@@ -183,6 +189,16 @@ mod tests {
         assert_eq!(patience.not_before(&[one, other]).0, 0, "something else has broken");
         patience.forget();
         assert_eq!(patience.not_before(&[one]).0, 0);
+    }
+
+    #[test]
+    fn an_end_belongs_to_its_node_its_bundle_and_its_fibre_and_to_no_other() {
+        for part in ["n13", "n13/b1", "n13/b1.1"] {
+            assert!(is_inside("n13/b1.1", part), "{part}");
+        }
+        for part in ["n1", "n1/b1", "n13/b0", "n13/b1.2", "n13/b1.11", "n130"] {
+            assert!(!is_inside("n13/b1.1", part), "{part}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::bypass::is_inside;
 use crate::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
 use crate::drive::Verdict;
 use crate::inventory::FibreEnd;
@@ -423,7 +424,7 @@ fn part(runtime: &Runtime, (part, broken): (String, Broken)) -> BrokenPart {
 fn dark_fibres(runtime: &Runtime) -> Vec<DarkFibreView> {
     let broken = runtime.broken();
     let known = |end: &FibreEnd| {
-        let inside = |part: &String| attention::is_inside(&end_name(end), part);
+        let inside = |part: &String| is_inside(&end_name(end), part);
         broken.keys().any(inside)
     };
     let dark = runtime.controller.dark_fibres().into_iter();

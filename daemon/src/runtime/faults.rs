@@ -8,7 +8,7 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 
 use super::Runtime;
-use crate::bypass;
+use crate::bypass::{self, is_inside};
 use crate::change::Mode;
 use crate::controller::{Answer, Apply, Crossed, end_name};
 use crate::desired;
@@ -285,10 +285,7 @@ impl Runtime {
     fn answers(&self, part: &str) -> bool {
         let touched = self.config.bundles.iter().filter(|(bundle, _)| {
             let bundle = bundle.to_string();
-            let inside = |inner: &str, outer: &str| {
-                inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with(['/', '.']))
-            };
-            bundle == part || inside(&bundle, part) || inside(part, &bundle)
+            is_inside(&bundle, part) || is_inside(part, &bundle)
         });
         let devices = self.controller.devices();
         touched.map(|(_, device)| devices.get(device)).all(|seen| seen.is_some_and(|seen| seen.up))
@@ -348,8 +345,5 @@ fn is_of(known: &str, part: &Part) -> bool {
 /// The broken part that this one is inside of.
 fn inside<'a>(part: &Part, known: &'a BTreeMap<String, Broken>) -> Option<&'a str> {
     let part = part.to_string();
-    let outer = |name: &&String| {
-        part.strip_prefix(name.as_str()).is_some_and(|r| r.starts_with(['/', '.']))
-    };
-    known.keys().find(outer).map(String::as_str)
+    known.keys().find(|whole| is_inside(&part, whole)).map(String::as_str)
 }

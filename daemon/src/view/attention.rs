@@ -90,11 +90,6 @@ pub(super) fn again(runtime: &Runtime) -> Option<&'static str> {
     }
 }
 
-/// Whether this end of a fibre, such as `n17/b0.2`, is this part or belongs to it.
-pub(super) fn is_inside(end: &str, part: &str) -> bool {
-    end.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
-}
-
 /// What to do, in words and commands.
 fn next(runtime: &Runtime, device: &DeviceName) -> String {
     if runtime.failed.is_some() {
@@ -190,20 +185,5 @@ fn around(runtime: &Runtime, device: &DeviceName) -> String {
     match in_plan && !known.contains_key(part) {
         true => format!("; lead rings around it meanwhile: lightloom ctl fault {part}"),
         false => String::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_inside;
-
-    #[test]
-    fn an_end_belongs_to_its_node_its_bundle_and_its_fibre_and_to_no_other() {
-        for part in ["n13", "n13/b1", "n13/b1.1"] {
-            assert!(is_inside("n13/b1.1", part), "{part}");
-        }
-        for part in ["n1", "n1/b1", "n13/b0", "n13/b1.2", "n13/b1.11", "n130"] {
-            assert!(!is_inside("n13/b1.1", part), "{part}");
-        }
     }
 }

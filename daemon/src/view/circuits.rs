@@ -8,7 +8,8 @@ use lightloom_fabric::khop::Port;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::attention::{again, is_inside};
+use super::attention::again;
+use crate::bypass::is_inside;
 use crate::controller::Seen;
 use crate::runtime::Runtime;
 use crate::state::{DeviceName, Move, Position, Slot, at};
