@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::Observation;
 use lightloom_planner::architecture::{Architecture, Cluster, parse};
 use lightloom_planner::compare::{
     CrossTorPoint, CrossTorQuestion, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study,
     aligned_limit, compare, cross_tor_shares,
 };
+use lightloom_units::seed::Seed;
 use serde::Serialize;
 
 use crate::cli::{Format, FormatArgument};

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::architecture::{Architecture, Cluster, NicRate, Site};
 use lightloom_planner::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
 use lightloom_planner::cost::{
     Aggregate, AggregateQuestion, CostFigures, CostOutcome, CostRow, PriceList, Sensitivity,
     aggregate, cost, cost_per_usable_gpu, read_prices, sensitivity,
 };
+use lightloom_units::seed::Seed;
 use serde::Serialize;
 
 use crate::cli::{Format, FormatArgument};

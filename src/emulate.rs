@@ -21,7 +21,7 @@ use lightloom_emulator::scenario::{
 use lightloom_emulator::steady::Stage;
 use lightloom_emulator::traffic::{self, TrafficScenario};
 use lightloom_fabric::document::{self, Diagnostic};
-use lightloom_fabric::seed::Seed;
+use lightloom_units::seed::Seed;
 
 use crate::cli::{Format, FormatArgument};
 use crate::output::{self, Outcome, WrongUsage};

@@ -7,10 +7,10 @@ use anyhow::Context;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::{JobPlan, Plan};
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{Observation, TraceTime};
 use lightloom_planner::check::{Verdict, check};
 use lightloom_planner::khop::{self, Method};
+use lightloom_units::seed::Seed;
 
 use crate::cli::{Format, FormatArgument};
 use crate::files;

@@ -8,7 +8,6 @@ use std::time::Instant;
 use anyhow::Context;
 use lightloom_fabric::document;
 use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree, SwitchTiming};
-use lightloom_fabric::units::Picoseconds;
 use lightloom_planner::architecture::NicRate;
 use lightloom_planner::cost::PriceList;
 use lightloom_planner::rfabric::baselines::{OcsPrice, Parts};
@@ -18,6 +17,7 @@ use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::exact::Limits;
 use lightloom_planner::rfabric::file::{self, RfabricInput};
 use lightloom_planner::rfabric::{self, Options, RfabricPlan};
+use lightloom_units::Picoseconds;
 use serde::Serialize;
 
 use crate::cli::Format;

@@ -7,9 +7,9 @@ use anyhow::Context;
 use lightloom_fabric::document as documents;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::id::NodeId;
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::khop::{self, Change, GroupChange, Method, Survey};
+use lightloom_units::id::NodeId;
 use serde_json::json;
 
 use crate::cli::{Format, FormatArgument};

@@ -11,7 +11,6 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Shape;
 use lightloom_fabric::plan::Plan;
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_planner::architecture::{Architecture, Cluster};
 use lightloom_planner::check::Verdict;
@@ -20,6 +19,7 @@ use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::file::RfabricInput;
 use lightloom_planner::rfabric::{self, RfabricPlan};
 use lightloom_report::page::{Form, Results, Subject, render};
+use lightloom_units::seed::Seed;
 
 use crate::compare::{cluster, designs};
 use crate::output::{self, Outcome, WrongUsage};

@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_planner::cost::PriceList;
 use lightloom_planner::reproduce::{Claim, Inputs, Verdict, infinitehbd, mixnet, rfabric};
 use lightloom_planner::rfabric::file::{self, RfabricInput};
+use lightloom_units::seed::Seed;
 use serde::Serialize;
 
 use crate::cost::prices;

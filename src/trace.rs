@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{
     FaultTrace, MAX_TRACE_BYTES, Observation, Statistics, Synthesis, TraceErrors, node_changes_csv,
     public_json, server_faults_csv,
 };
+use lightloom_units::seed::Seed;
 
 use crate::cli::{Format, FormatArgument};
 use crate::files;

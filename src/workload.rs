@@ -12,7 +12,7 @@ use lightloom_emulator::training::packets::machine;
 use lightloom_emulator::training::recorded::{self, Recorded};
 use lightloom_emulator::training::replay::{Reuse, replay_watched};
 use lightloom_emulator::training::{chakra, simai};
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
 use crate::cli::{Format, FormatArgument};

@@ -18,7 +18,7 @@ use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 use lightloom_daemon::{bypass, desired, view};
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::seed::Seed;
+use lightloom_units::seed::Seed;
 
 #[test]
 fn a_node_without_power_is_bypassed_without_being_told() {
@@ -128,7 +128,7 @@ fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_un
     on_a_runtime(async {
         let mut rig = daemon(folder.path()).await;
         let (first, node) = (first_plan(&installed(NODES)), node_in_use());
-        let named = Part::Node(lightloom_fabric::id::NodeId((node + 5) % 12));
+        let named = Part::Node(lightloom_units::id::NodeId((node + 5) % 12));
         let plan = bypass::next_plan(&installed(NODES), &first, &[named], &[]).unwrap();
         let apply = Apply {
             target: desired::paths(&plan, &rig.config).unwrap(),
@@ -169,7 +169,7 @@ fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
     on_a_runtime(async {
         let rig = daemon(folder.path()).await;
         let (first, node) = (first_plan(&installed(NODES)), node_in_use());
-        let dead = Part::Node(lightloom_fabric::id::NodeId(node));
+        let dead = Part::Node(lightloom_units::id::NodeId(node));
         let around = bypass::next_plan(&installed(NODES), &first, &[dead], &[]).unwrap();
         let moved = around.transceivers.iter().find(|now| {
             first.transceivers.iter().any(|was| was.bundle == now.bundle && was.path != now.path)
@@ -215,7 +215,7 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
     let _modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
         let mut rig = daemon(folder.path()).await;
-        let part = Part::Node(lightloom_fabric::id::NodeId(node_in_use()));
+        let part = Part::Node(lightloom_units::id::NodeId(node_in_use()));
         let answer = rig.fault(&[part], &[]).await;
         rig.committed(&answer).await;
         let known = rig.look(|runtime: &Runtime| runtime.broken()).await;
@@ -347,7 +347,7 @@ fn an_undo_that_waits_for_a_silent_module_is_told_instead_of_the_confirm() {
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
         let mut rig = daemon_that("report", folder.path()).await;
-        let plan = plan_around(&[Part::Node(lightloom_fabric::id::NodeId(node_in_use()))]);
+        let plan = plan_around(&[Part::Node(lightloom_units::id::NodeId(node_in_use()))]);
         let first = first_plan(&installed(NODES));
         let moved = plan.transceivers.iter().find(|now| {
             first.transceivers.iter().any(|was| was.bundle == now.bundle && was.path != now.path)
@@ -428,7 +428,7 @@ fn a_rollback_goes_around_what_was_found_broken_since() {
     let _modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
         let mut rig = daemon(folder.path()).await;
-        let node = Part::Node(lightloom_fabric::id::NodeId(node_in_use()));
+        let node = Part::Node(lightloom_units::id::NodeId(node_in_use()));
         let other = first_plan(&installed(NODES)).circuits[8].a.bundle;
         assert_ne!(Part::Node(other.node), node);
         rig.apply_plan(&plan_around(&[Part::Node(other.node)])).await;

@@ -22,9 +22,9 @@ use lightloom_daemon::state::{
 use lightloom_emulator::device::{
     Device, Line, OpticalSwitch, Output, Port, SwitchSpec, Transceiver, TransceiverSpec,
 };
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_firmware_api::path::Policy;
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 
 /// What happens to one byte.
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,7 @@ use lightloom_daemon::driver::scpi::Scpi;
 use lightloom_daemon::mover::Limits;
 use lightloom_daemon::runtime::Call;
 use lightloom_daemon::state::{Fabric, Move, Op, Position, Positions, Slot, Txn};
-use lightloom_fabric::id::NodeId;
+use lightloom_units::id::NodeId;
 use tokio::sync::oneshot;
 
 /// Where the journal is: a folder in memory shows the daemon's own time, `LIGHTLOOM_STATE` names one on

@@ -20,8 +20,8 @@ use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::state::Txn;
 use lightloom_daemon::{api, serve, view};
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::plan::Plan;
+use lightloom_units::id::{BundleId, NodeId};
 
 /// A node of the ring.
 fn told() -> Part {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::{KhopRing, Port};
 use lightloom_fabric::plan::Plan;
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::check;
 use lightloom_planner::khop::{self, Layout, Method, Survey, from_document, to_document};
+use lightloom_units::id::BundleId;
+use lightloom_units::seed::Seed;
 use sha2::{Digest, Sha256};
 
 use crate::drive::Verdict;
@@ -215,7 +215,7 @@ mod tests {
                 .count()
         };
         let mut plan = first.clone();
-        for node in (0..32).map(|node| [Part::Node(lightloom_fabric::id::NodeId(node))]) {
+        for node in (0..32).map(|node| [Part::Node(lightloom_units::id::NodeId(node))]) {
             plan = next_plan(&fabric, &plan, &node, &[]).expect("there is a way around");
             plan = next_plan(&fabric, &plan, &[], &node).expect("there is a way back");
             assert_eq!(lit(&plan), lit(&first), "{node:?}");

@@ -531,7 +531,7 @@ mod tests {
             seed in any::<u64>(), size in 1_u32..24, dark_max in 2_usize..8,
         ) {
             use rand::{RngExt, seq::SliceRandom};
-            let mut stream = lightloom_fabric::seed::Seed(seed).stream("permutation", 0);
+            let mut stream = lightloom_units::seed::Seed(seed).stream("permutation", 0);
             let mut to: Vec<u32> = (100..100 + size).collect();
             to.shuffle(&mut stream);
             let start: Positions = (0..size)

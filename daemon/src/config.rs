@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::document::{self, Check, Code, Diagnostic};
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::id::{BundleId, NodeId, OcsId};
 use lightloom_fabric::khop::Port;
-use lightloom_fabric::units::{Picoseconds, Text};
+use lightloom_units::id::{BundleId, NodeId, OcsId};
+use lightloom_units::{Picoseconds, Text};
 
 use crate::inventory::{Device, Inventory};
 use crate::mover::Limits;

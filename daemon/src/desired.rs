@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::id::OcsId;
 use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::check;
+use lightloom_units::id::OcsId;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -207,7 +207,7 @@ fn some<'a>(switches: impl Iterator<Item = &'a OcsId>) -> String {
 
 /// The devices of one node.
 #[must_use]
-pub fn devices_of_node(config: &Config, node: lightloom_fabric::id::NodeId) -> Vec<DeviceName> {
+pub fn devices_of_node(config: &Config, node: lightloom_units::id::NodeId) -> Vec<DeviceName> {
     let of_node = config.bundles.iter().filter(|(bundle, _)| bundle.node == node);
     of_node.map(|(_, device)| device.clone()).collect()
 }

@@ -8,8 +8,8 @@ use std::{fs, io};
 use anyhow::{Context, bail};
 use lightloom_fabric::document;
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::seed::Seed;
 use lightloom_firmware_api::path::Policy;
+use lightloom_units::seed::Seed;
 use tokio::sync::{mpsc, watch};
 
 use crate::api::Shared;

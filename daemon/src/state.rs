@@ -13,7 +13,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;
 
-use lightloom_fabric::id::{BundleId, OcsId};
+use lightloom_units::id::{BundleId, OcsId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What moves on a device: an ingress port, a switch group, a nexthop group.

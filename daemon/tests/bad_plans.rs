@@ -6,8 +6,8 @@
 use lightloom_daemon::{config, desired, start};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::khop::{Method, plan, to_document};
+use lightloom_units::seed::Seed;
 use serde_json::{Value, json};
 
 fn ring(nodes: u32, jobs: &str) -> Fabric {

@@ -10,7 +10,7 @@ use lightloom_daemon::config::linux::LinuxFile;
 use lightloom_daemon::driver::Driver;
 use lightloom_daemon::driver::linux::Linux;
 use lightloom_daemon::state::{Move, Op, Outcome, Position, Slot, Txn, at};
-use lightloom_fabric::seed::Seed;
+use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde_json::{Value, json};
 

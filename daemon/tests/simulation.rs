@@ -19,7 +19,7 @@ use lightloom_daemon::record::{Record, TxnResult};
 use lightloom_daemon::state::{
     DeviceName, Fabric, Micros, NEIGHBOURS_EVERY, Position, Positions, Sharing, Slot, Txn, at,
 };
-use lightloom_fabric::seed::Seed;
+use lightloom_units::seed::Seed;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use world::device::Faults;

@@ -23,10 +23,10 @@ use lightloom_emulator::scenario::{HBD, Installed, Target};
 use lightloom_emulator::steady::{Islands, Stage};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::id::NodeId;
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use lightloom_planner::khop::{GroupChange, Layout, Method, RingGroup, Survey, plan, replan};
+use lightloom_units::id::NodeId;
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rand::RngExt;
 
 const NEVER: SimTime = SimTime(u64::MAX - 1);

@@ -16,8 +16,8 @@ use lightloom_emulator::engine::{
 };
 use lightloom_emulator::topology::FatTree;
 use lightloom_emulator::transport::{CongestionControl, Dcqcn};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::seed::Seed;
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rand::Rng;
 
 const REPETITIONS: usize = 3;

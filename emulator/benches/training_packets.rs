@@ -17,7 +17,7 @@ use lightloom_emulator::training::mapping::{Batch, Mapping};
 use lightloom_emulator::training::replay::{Reuse, replay};
 use lightloom_emulator::training::step::Job;
 use lightloom_emulator::training::step_graph::{Rails, step_graph};
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+use lightloom_units::{BitsPerSecond, Picoseconds};
 
 fn main() {
     let model = cards::model("llama-3.1-405b").expect("the model is shipped");

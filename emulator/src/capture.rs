@@ -6,7 +6,7 @@ mod pcapng;
 mod queues;
 mod timeline;
 
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_units::{Bytes, SimTime};
 
 use crate::engine::{Arrival, LinkId, Probe};
 use crate::steady::{LocalProbe, arrival_sum};

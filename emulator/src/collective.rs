@@ -19,7 +19,7 @@ mod ring;
 mod torus;
 mod tree;
 
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use crate::engine::{BatchId, EngineError, FlowId};
 use crate::steady::Stage;

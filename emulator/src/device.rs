@@ -36,7 +36,7 @@ pub use rack::{AnyDevice, Rack, Slot};
 pub use switch::{OpticalSwitch, SwitchSpec};
 pub use transceiver::{Transceiver, TransceiverSpec};
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 /// One connection to a device: a serial line, or one accepted TCP client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

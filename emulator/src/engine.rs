@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use lightloom_emulator::engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Role, Settings};
-//! use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+//! use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 //!
 //! let mut builder = NetworkBuilder::new();
 //! let [a, b] = [Role::Host, Role::Host].map(|role| builder.add(role));

@@ -21,12 +21,12 @@ mod traffic;
 mod verdict;
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
-use lightloom_fabric::id::{LeafId, OcsId};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::file::RfabricInput;
+use lightloom_units::id::{LeafId, OcsId};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rand::RngExt;
 use serde::Serialize;
 

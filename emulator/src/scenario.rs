@@ -33,11 +33,11 @@ pub(crate) mod switches;
 pub(crate) mod transport_file;
 
 use lightloom_fabric::fault::{FaultError, Part};
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::NodesError;
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use lightloom_planner::check::Violation;
 use lightloom_planner::khop::PlanError;
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 pub use congestion_file::{CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile};
 pub use expectation::{Comparison, Expectation, ExpectationError, Figure};
@@ -221,7 +221,7 @@ pub enum ScenarioError {
     #[error("the scenario expects something of {group}, but the plan has {groups} groups")]
     NoSuchGroup {
         /// The group.
-        group: lightloom_fabric::id::GroupId,
+        group: lightloom_units::id::GroupId,
         /// How many there are.
         groups: usize,
     },

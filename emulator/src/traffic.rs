@@ -22,10 +22,10 @@ mod workload;
 
 use std::sync::Arc;
 
-use lightloom_fabric::id::NodeId;
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::NodesError;
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::id::NodeId;
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 
 pub use file::{TrafficFile, check_faults, codes, load};
 pub use flow_file::{ListedFlow, read_flows};

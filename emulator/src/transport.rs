@@ -9,7 +9,7 @@ mod receiver;
 mod sender;
 mod sequence_set;
 
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds};
 
 pub use balance::Balance;
 pub use congestion::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};

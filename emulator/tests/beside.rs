@@ -8,7 +8,7 @@ mod fabric;
 use fabric::FABRIC;
 use lightloom_emulator::scenario::{self, CollectiveResult, Loaded, Neighbour, Outcome};
 use lightloom_fabric::document::{Diagnostic, Style, render};
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 const RINGS: &str = "
 name: beside

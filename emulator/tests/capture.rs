@@ -10,7 +10,7 @@ use lightloom_emulator::capture::{
 use lightloom_emulator::engine::{
     Arrival, Engine, FlowSpec, LinkId, LinkSpec, NetworkBuilder, Role, Settings,
 };
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 /// Two flows over a switch that marks everything; the last link is watched.
 fn run() -> (Engine<Tap>, Vec<Arrival>) {

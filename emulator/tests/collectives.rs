@@ -13,7 +13,7 @@ use lightloom_emulator::engine::{
 };
 use lightloom_emulator::topology::{LeafSpine, Ring, RingShape, Torus};
 use lightloom_emulator::transport::{Transport, Window};
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
 
 const LIMIT: SimTime = SimTime(1_000_000_000_000);

@@ -14,7 +14,7 @@ use lightloom_emulator::engine::{
 };
 use lightloom_emulator::topology::{Ring, RingShape};
 use lightloom_emulator::transport::Window;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/validation-engine.md");
 const BEGIN: &str = "<!-- closed forms: written by emulator/tests/engine_validation.rs -->\n";

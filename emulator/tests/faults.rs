@@ -9,7 +9,7 @@ use std::path::Path;
 use fabric::FABRIC;
 use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, Stop};
 use lightloom_fabric::document::Diagnostic;
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 
 fn load(fabric: &str, text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
     let read = &mut |name: &str| match name {

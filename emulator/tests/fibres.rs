@@ -1,10 +1,10 @@
 //! Light travels the fibres of a fabric: it arrives where the far end sends it, and nowhere else.
 
 use lightloom_emulator::device::{AnyDevice, Device, Fault, Line, Port, Rack, Slot, load_beside};
-use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_firmware_api::message::LinkName;
 use lightloom_firmware_api::module::Hardware;
 use lightloom_firmware_api::time::Micros;
+use lightloom_units::{Picoseconds, SimTime};
 
 /// A line of four nodes, all modules but the first looking at their first fibre.
 fn rack() -> Rack {

@@ -5,8 +5,8 @@
 use lightloom_emulator::device::{
     Device, Fault, Faulty, Line, OpticalSwitch, Output, Port, SwitchSpec,
 };
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 use proptest::prelude::*;
 
 const SCPI: Line = Line(1);

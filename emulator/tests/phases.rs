@@ -7,14 +7,14 @@ use lightloom_emulator::scenario::Progress;
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
 };
-use lightloom_fabric::id::OcsId;
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds, SimTime};
 use lightloom_planner::rfabric::file::{self as rfabric, RfabricInput};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::plan::Options;
 use lightloom_planner::rfabric::workload::shapes;
 use lightloom_planner::rfabric::{RfabricPlan, plan};
+use lightloom_units::id::OcsId;
+use lightloom_units::seed::Seed;
+use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 
 struct Silent;
 

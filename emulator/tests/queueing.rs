@@ -8,7 +8,7 @@ use lightloom_emulator::engine::{
     Role, Route, Schedule, Settings, VertexId,
 };
 use lightloom_emulator::transport::{Recovery, Transport, Window};
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const PACKET: Bytes = Bytes(4_096);
 const LONG: SimTime = SimTime(1_000_000_000_000);

@@ -11,8 +11,8 @@ use lightloom_emulator::engine::{
     Switching, VertexId,
 };
 use lightloom_emulator::transport::{Balance, Recovery, Transport, Window};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::seed::Seed;
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
 use reference::{Reference, Seen, Totals};
 

@@ -8,8 +8,8 @@ mod fabric;
 use fabric::FABRIC;
 use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome};
 use lightloom_fabric::document::Diagnostic;
-use lightloom_fabric::id::GroupId;
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
+use lightloom_units::id::GroupId;
 
 fn load(fabric: &str, text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
     let bytes = fabric.as_bytes().to_vec();

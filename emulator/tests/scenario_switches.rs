@@ -5,7 +5,7 @@
 
 use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome};
 use lightloom_fabric::document::Diagnostic;
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 
 /// Two groups of 16 GPUs under eight ToRs, whose uplinks carry a quarter of what comes from below.
 const FABRIC: &str = "

@@ -15,7 +15,7 @@ use lightloom_emulator::engine::{
 use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, ScenarioError, Sharing};
 use lightloom_emulator::steady::{Islands, Stage};
 use lightloom_emulator::transport::{Recovery, Transport, Window};
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

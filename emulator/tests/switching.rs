@@ -7,7 +7,7 @@ use lightloom_emulator::engine::{
     VertexId,
 };
 use lightloom_emulator::transport::{Transport, Window};
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const DELAY: Picoseconds = Picoseconds::from_nanos(300);
 const HEADER: Bytes = Bytes(64);

@@ -9,8 +9,8 @@ use lightloom_emulator::topology::FatTree;
 use lightloom_emulator::transport::{
     Balance, CongestionControl, Dctcp, Recovery, Transport, Window,
 };
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::seed::Seed;
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const LIMIT: SimTime = SimTime(20_000_000_000);
 

@@ -8,7 +8,7 @@ use lightloom_emulator::topology::{
     CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised,
     SwitchedDomain, Torus, diameter,
 };
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+use lightloom_units::{BitsPerSecond, Picoseconds};
 
 fn link() -> LinkSpec {
     LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))

@@ -9,7 +9,7 @@ use lightloom_emulator::capture::Watch;
 use lightloom_emulator::scenario::{Neighbour, Outcome, Stop};
 use lightloom_emulator::traffic::{self, TrafficScenario};
 use lightloom_fabric::document::Diagnostic;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 fn load(text: &str) -> (Option<TrafficScenario>, Vec<Diagnostic>) {
     let table = b"start,src,dst,bytes\n0,h0,h1,4032\n5us,h2,h9,4032\n".to_vec();

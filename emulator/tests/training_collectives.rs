@@ -11,7 +11,7 @@ use lightloom_emulator::engine::{
     Engine, LinkSpec, NetworkBuilder, Role, Route, Settings, VertexId,
 };
 use lightloom_emulator::topology::{Ring, RingShape};
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const TABLE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/collectives_measured.csv");

@@ -16,7 +16,7 @@ use lightloom_emulator::training::replay::{ReplayError, Reuse, Timeline, replay}
 use lightloom_emulator::training::schedule::Schedule;
 use lightloom_emulator::training::step::{Compute, Job, step_time};
 use lightloom_emulator::training::step_graph::{Rails, step_graph};
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+use lightloom_units::{BitsPerSecond, Picoseconds};
 use proptest::prelude::*;
 
 const RING_DELAY_NS: u64 = 200;
@@ -154,7 +154,7 @@ fn a_shared_ring_is_not_reused() {
     use lightloom_emulator::collective::Kind;
     use lightloom_emulator::training::graph::{Task, TaskGraph, Work};
     use lightloom_emulator::training::machine::{Domain, Machine};
-    use lightloom_fabric::units::Bytes;
+    use lightloom_units::Bytes;
     let work = Work::Ring { kind: Kind::AllGather, ring: 0, bytes: Bytes(1 << 20) };
     let task = |name: &str| Task { name: name.into(), after: Vec::new(), work: work.clone() };
     let graph = TaskGraph::new(vec![task("one"), task("two")]).unwrap();

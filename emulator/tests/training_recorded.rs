@@ -11,7 +11,7 @@ use lightloom_emulator::training::packets::{self, Prove, Ran};
 use lightloom_emulator::training::recorded::{Recorded, read};
 use lightloom_emulator::training::replay::{Reuse, replay};
 use lightloom_emulator::training::step::Job;
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 use proptest::prelude::*;
 
 /// A small step with TP, PP and DP, packet by packet.

@@ -8,7 +8,7 @@ use lightloom_emulator::training::graph::{Task, TaskGraph, TaskId, Work};
 use lightloom_emulator::training::machine::{Domain, Machine};
 use lightloom_emulator::training::replay::{Reuse, replay};
 use lightloom_emulator::training::simai;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use proptest::prelude::*;
 
 fn machine() -> Machine {

@@ -5,12 +5,12 @@
 use lightloom_emulator::device::{
     Device, Fault, Faulty, Line, Output, Port, Transceiver, TransceiverSpec,
 };
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Sequence};
 use lightloom_firmware_api::message::{Arm, FireReport, Reply, Request, StatusReport, Transaction};
 use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 
 const LINE: Line = Line(0);
 

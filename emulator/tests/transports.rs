@@ -8,7 +8,7 @@ use lightloom_emulator::topology::LeafSpine;
 use lightloom_emulator::transport::{
     Balance, CongestionControl, Dcqcn, Dctcp, Nscc, Recovery, Swift, Transport, Window,
 };
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const PACKET: u64 = 4_096;
 const MARK_FROM_PACKETS: u64 = 30;

@@ -1,7 +1,7 @@
 //! The data-centre network beside the HBD: nodes under ToRs, ToRs in aggregation domains.
 
-use crate::id::{NodeId, TorId};
-use crate::units::{BitsPerSecond, Picoseconds};
+use lightloom_units::id::{NodeId, TorId};
+use lightloom_units::{BitsPerSecond, Picoseconds};
 
 /// A fat-tree of two tiers (one aggregation domain) or three.
 #[derive(Clone, Debug, PartialEq)]

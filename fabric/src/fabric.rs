@@ -2,7 +2,7 @@
 
 use crate::dcn::{FatTree, Order};
 use crate::khop::KhopRing;
-use crate::units::{BitsPerSecond, Dollars, Picoseconds, Watts};
+use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
 /// A valid fabric. It is made from a fabric file, where every error is reported.
 #[derive(Clone, Debug, PartialEq)]

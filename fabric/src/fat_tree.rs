@@ -22,8 +22,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{LeafId, OcsId};
-use crate::units::{BitsPerSecond, Picoseconds};
+use lightloom_units::id::{LeafId, OcsId};
+use lightloom_units::{BitsPerSecond, Picoseconds};
 
 pub use problems::FatTreeProblem;
 

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{BundleId, NodeId};
 use crate::khop::{Fibre, KhopRing, Port, Position, hop_for_port};
+use lightloom_units::id::{BundleId, NodeId};
 
 /// One broken part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -20,7 +20,7 @@ use std::str::FromStr;
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{BundleId, NodeId};
+use lightloom_units::id::{BundleId, NodeId};
 
 /// Whether the line of nodes closes at its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

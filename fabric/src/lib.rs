@@ -1,6 +1,6 @@
 //! The vocabulary of lightloom: what a fabric is made of, and the documents that describe it.
 //!
-//! Everything here is pure data: units, names, the cabling of a fabric, the plan that configures it
+//! Everything here is pure data: the cabling of a fabric, the plan that configures it
 //! and the faults that befall it. No file, clock or socket is touched; bytes come in as slices.
 //! A [`Fabric`](fabric::Fabric) that exists is a valid one.
 
@@ -10,10 +10,7 @@ pub mod fabric;
 pub mod fat_tree;
 pub mod fault;
 pub mod file;
-pub mod id;
 pub mod khop;
 pub mod model;
 pub mod plan;
-pub mod seed;
 pub mod trace;
-pub mod units;

@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Part;
-use crate::id::{BundleId, GpuId, GroupId, NodeId};
 use crate::khop::{Path, Port};
-use crate::seed::Seed;
-use crate::units::{Dollars, Watts};
+use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Dollars, Watts};
 
 /// The version of the document this crate reads and writes.
 pub const SCHEMA: &str = "lightloom.plan/v1";

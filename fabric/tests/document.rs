@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::document::{self, Diagnostic, Style, codes};
-use lightloom_fabric::units::{Picoseconds, Text};
+use lightloom_units::{Picoseconds, Text};
 use proptest::prelude::*;
 use schemars::JsonSchema;
 use serde::Deserialize;

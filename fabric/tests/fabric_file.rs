@@ -3,8 +3,8 @@
 use lightloom_fabric::document::{Severity, Style, render};
 use lightloom_fabric::fabric::{Fabric, JobSize};
 use lightloom_fabric::file::{self, Endpoint, FabricFile};
-use lightloom_fabric::id::NodeId;
 use lightloom_fabric::khop::{Fibre, Position};
+use lightloom_units::id::NodeId;
 use proptest::prelude::*;
 
 fn good(text: &str) -> Fabric {

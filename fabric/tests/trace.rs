@@ -7,10 +7,10 @@
     reason = "tests read shared data and say so where there is none"
 )]
 
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{
     FaultTrace, Observation, Statistics, Synthesis, TraceTime, public_json, server_faults_csv,
 };
+use lightloom_units::seed::Seed;
 
 const PUBLIC_TRACE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/fault_trace.json");

@@ -8,10 +8,10 @@
 
 use std::time::Instant;
 
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{FaultTrace, Observation, Synthesis};
 use lightloom_planner::architecture::{Architecture, Cluster, parse};
 use lightloom_planner::compare::{FaultSource, Study, compare};
+use lightloom_units::seed::Seed;
 
 const PUBLIC_TRACE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/fault_trace.json");

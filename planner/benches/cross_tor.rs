@@ -11,10 +11,10 @@ mod common;
 use common::{FabricSpec, fabric};
 use lightloom_fabric::fabric::JobSize;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::id::NodeId;
 use lightloom_fabric::khop::Shape;
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::khop::{Method, plan, to_document};
+use lightloom_units::id::NodeId;
+use lightloom_units::seed::Seed;
 use rand::RngExt;
 
 const NODES: u32 = 2_048;

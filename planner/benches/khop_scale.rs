@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::id::NodeId;
 use lightloom_fabric::khop::{KhopRing, Shape};
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::check::check;
 use lightloom_planner::khop::{Change, GroupChange, Method, Survey, plan, replan, to_document};
+use lightloom_units::id::NodeId;
+use lightloom_units::seed::Seed;
 use rand::RngExt;
 
 const TP: u32 = 32;

@@ -8,7 +8,6 @@
 use std::process::ExitCode;
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_planner::rfabric::exact::{self, Limits, Solver};
@@ -17,6 +16,7 @@ use lightloom_planner::rfabric::realise::realise;
 use lightloom_planner::rfabric::testing::{fabric, wired};
 use lightloom_planner::rfabric::topology::Topology;
 use lightloom_planner::rfabric::workload::shapes;
+use lightloom_units::seed::Seed;
 use rand::RngExt;
 
 fn main() -> ExitCode {

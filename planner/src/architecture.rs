@@ -29,7 +29,7 @@ mod tpuv4;
 
 use std::fmt;
 
-use lightloom_fabric::id::NodeId;
+use lightloom_units::id::NodeId;
 
 pub use bill::{Bill, BillLine, NicRate, NoBill, Site};
 pub use khop::WasteBounds;

@@ -11,9 +11,9 @@ mod rings;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::id::{BundleId, GpuId, GroupId, NodeId};
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::{Plan, SCHEMA};
+use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 
 /// Something that is wrong with a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

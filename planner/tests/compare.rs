@@ -8,13 +8,13 @@
     reason = "tests read shared data, say so where there is none, and may fail"
 )]
 
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{FaultTrace, Observation, Timeline};
 use lightloom_planner::architecture::{Architecture, Cluster, parse};
 use lightloom_planner::compare::{
     FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study, compare,
 };
 use lightloom_planner::reproduce::{MEAN_WASTE_PERCENT, MEAN_WASTE_TP};
+use lightloom_units::seed::Seed;
 
 const PUBLIC_TRACE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/fault_trace.json");

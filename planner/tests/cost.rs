@@ -3,13 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::architecture::{Architecture, Cluster, NicRate, Site, parse};
 use lightloom_planner::compare::RatioQuestion;
 use lightloom_planner::cost::{
     AggregateQuestion, CostFigures, CostOutcome, CostRow, PriceList, aggregate, cost,
     cost_per_usable_gpu, read_prices, sensitivity,
 };
+use lightloom_units::seed::Seed;
 
 const SHIPPED: &str = include_str!("../../topologies/prices.yaml");
 

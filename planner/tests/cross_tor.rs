@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::architecture::Cluster;
 use lightloom_planner::compare::{
     CrossTorPoint, CrossTorQuestion, aligned_limit, cross_tor_shares,
 };
+use lightloom_units::seed::Seed;
 
 /// 8,192 GPUs in nodes of four, TP-32, K = 3.
 fn shares(nodes_per_tor: u32, job_share: f64, ratios: &[f64]) -> Vec<CrossTorPoint> {

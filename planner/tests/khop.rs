@@ -10,15 +10,15 @@ use common::{FabricSpec, arbitrary_case, fabric, faults_of};
 use lightloom_fabric::dcn::Order;
 use lightloom_fabric::fabric::{Fabric, JobSize};
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::khop::{Path, Position, Shape};
 use lightloom_fabric::plan::Plan;
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::check::{Violation, check};
 use lightloom_planner::khop::{
     GroupChange, Layout, Method, PlanError, Survey, from_document, most_groups, plan, replan,
     replan_after_repairs, to_document,
 };
+use lightloom_units::id::{BundleId, NodeId};
+use lightloom_units::seed::Seed;
 use proptest::prelude::*;
 use rand::RngExt;
 

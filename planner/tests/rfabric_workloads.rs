@@ -3,8 +3,8 @@
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_fabric::model::MODEL_FILES;
-use lightloom_fabric::units::Picoseconds;
 use lightloom_planner::rfabric::file::{self, RfabricInput};
+use lightloom_units::Picoseconds;
 
 const SHIPPED: &str = include_str!("../../topologies/rfabric-workloads.yaml");
 

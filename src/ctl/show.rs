@@ -117,12 +117,12 @@ fn natural(name: &str) -> Vec<(u64, String)> {
 
 /// Whether a device of this name is a transceiver: it is called as its bundle is.
 fn is_module(device: &str) -> bool {
-    device.parse::<lightloom_fabric::id::BundleId>().is_ok()
+    device.parse::<lightloom_units::id::BundleId>().is_ok()
 }
 
 /// Whether a device of this name is an optical switch of a plan.
 fn is_switch(device: &str) -> bool {
-    device.parse::<lightloom_fabric::id::OcsId>().is_ok()
+    device.parse::<lightloom_units::id::OcsId>().is_ok()
 }
 
 /// What moves on a device: `port 3` of an optical switch, `group 0` of a transceiver.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lightloom_emulator::scenario::Progress;
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use crate::output;
 

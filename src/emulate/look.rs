@@ -10,7 +10,7 @@ use lightloom_emulator::engine::{Arrival, Engine, LinkId, PortCount, VertexId};
 use lightloom_emulator::scenario::{FaultResult, Installed, Kind, Outcome as Run, Target};
 use lightloom_emulator::traffic::Plant;
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use crate::files;
 use crate::output::WrongUsage;

@@ -10,10 +10,10 @@ use std::time::Instant;
 use lightloom_emulator::phases::{self, FaultResult, InFlight, Outcome as Run, PhaseScenario};
 use lightloom_emulator::scenario::{Progress as Watch, Subject};
 use lightloom_fabric::document::{self, Diagnostic};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_planner::rfabric;
 use lightloom_planner::rfabric::file::{self as rfabric_file, RfabricInput};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::Arguments;
 use crate::cli::Format;

@@ -1,7 +1,7 @@
 //! Many seeds of one scenario: run in parallel, told in one table, the worst first.
 
 use lightloom_emulator::scenario::{SeedRange, SeedRun, Subject, Sweep};
-use lightloom_fabric::seed::Seed;
+use lightloom_units::seed::Seed;
 use rayon::prelude::*;
 
 use super::Arguments;

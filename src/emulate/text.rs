@@ -7,8 +7,8 @@ use lightloom_emulator::scenario::{
     CollectiveResult, Expectation, ExpectationResult, FaultResult, Kind, Outcome as Run, Stop,
 };
 use lightloom_emulator::traffic::TrafficScenario;
-use lightloom_fabric::id::GroupId;
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
+use lightloom_units::id::GroupId;
 
 use crate::table::Table;
 

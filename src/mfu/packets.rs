@@ -8,7 +8,7 @@ use lightloom_emulator::training::machine::Machine;
 use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove, Ran};
 use lightloom_emulator::training::step::Job;
 use lightloom_emulator::training::{chakra, chrome};
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use crate::files;
 use crate::output;

@@ -1,7 +1,6 @@
 //! What a report asks of the planner: the designs under the faults, their cost, the published figures.
 
 use anyhow::Context;
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{FaultTrace, Timeline};
 use lightloom_planner::architecture::{Architecture, Cluster, NicRate, Site};
 use lightloom_planner::compare::{
@@ -13,6 +12,7 @@ use lightloom_planner::cost::{
 };
 use lightloom_planner::reproduce::{Claim, Inputs as ClaimInputs, infinitehbd};
 use lightloom_report::page::{Comparison, Cost, History};
+use lightloom_units::seed::Seed;
 
 /// Shares of faulty nodes at which curves have points.
 const FAULT_RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10];

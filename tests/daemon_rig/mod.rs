@@ -28,8 +28,8 @@ use lightloom_emulator::device::serve::{Options, Server};
 use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::khop::{Method, plan, to_document};
+use lightloom_units::seed::Seed;
 use tokio::sync::oneshot;
 
 /// Emulated modules on ptys, served by a thread until dropped.

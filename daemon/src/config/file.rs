@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use lightloom_fabric::units::{Picoseconds, Text};
+use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

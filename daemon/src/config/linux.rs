@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use lightloom_fabric::units::{BitsPerSecond, Text};
+use lightloom_units::{BitsPerSecond, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! A driver that fails any operation with any probability, around another driver. Seeded: the same
 //! seed fails the same operations.
 
-use lightloom_fabric::seed::Stream;
+use lightloom_units::seed::Stream;
 use rand::RngExt;
 
 use super::module::Module;

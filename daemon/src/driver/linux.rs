@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 
-use lightloom_fabric::units::{BitsPerSecond, Text};
+use lightloom_units::{BitsPerSecond, Text};
 
 use super::netlink::{Body, How, Netlink, as_u32, attribute, kind};
 use super::{Boxed, Driver};

@@ -3,7 +3,6 @@
 //! A fire acts once per wire transaction, so every arm takes a new number: one more than any the
 //! module has shown. A slot is a switch group, counted from 0; a position is a path code.
 
-use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::cmis::{Address, page_b0};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
@@ -15,6 +14,7 @@ use lightloom_firmware_api::message::{
 use lightloom_firmware_api::path::{
     GROUPS_MAX, Groups, Outcome as PathOutcome, Path, Paths, Policy,
 };
+use lightloom_units::id::{BundleId, NodeId};
 
 use super::module::{self, Module};
 use super::{Awaits, Dialect, Input, Progress, Request};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::Port;
+use lightloom_units::id::BundleId;
 use tokio::sync::oneshot;
 
 use super::faults::CROSSED;

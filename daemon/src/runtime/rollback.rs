@@ -2,9 +2,9 @@
 //! are led around, or where no plan is known that could be led around them, nothing is lit on them.
 
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
+use lightloom_units::id::BundleId;
 
 use super::Runtime;
 use crate::bypass;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::Port;
+use lightloom_units::id::BundleId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
+use lightloom_units::id::BundleId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -9,7 +9,7 @@ use lightloom_daemon::state::{
     Micros, Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Sharing, Slot,
     at,
 };
-use lightloom_fabric::seed::Stream;
+use lightloom_units::seed::Stream;
 use rand::RngExt;
 
 /// Chances, each from 0 to 1, drawn per operation.

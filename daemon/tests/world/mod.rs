@@ -21,7 +21,7 @@ use lightloom_daemon::record::{Asked, Cause, Record, TxnResult};
 use lightloom_daemon::state::{
     DeviceName, Micros, Now, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
 };
-use lightloom_fabric::seed::{Seed, Stream};
+use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
 use device::{Faults, ModelDevice};

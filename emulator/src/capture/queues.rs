@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 use crate::engine::LinkId;
 

@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_units::{Bytes, SimTime};
 
 use crate::engine::{Arrival, Engine, LinkId, Probe, VertexId};
 

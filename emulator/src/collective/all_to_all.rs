@@ -11,7 +11,7 @@
 //! Or everything at once, which leaves the order to the network. A rank goes on to its next step when it
 //! has received what it may have to pass on.
 
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_units::{Bytes, SimTime};
 
 use super::draft::Draft;
 use super::{Collective, CollectiveError, Kind, part_of};

@@ -1,6 +1,6 @@
 //! Some flows without order among them: permutations, incasts, files of flows.
 
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
 use super::ideal::{message_time, wire_time};

@@ -1,7 +1,7 @@
 //! A collective while it is laid out: adds flows in an order in which each comes after those it waits
 //! for, and then tells the longest chain of waiting.
 
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
 use super::ideal::{message_time, wire_time};

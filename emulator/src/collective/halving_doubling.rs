@@ -4,7 +4,7 @@
 //! IJHPCA 2005, section 4.5 (Rabenseifner's algorithm): in step `s` of log₂ N each rank exchanges half of
 //! what it still cares for with the rank N/2^(s+1) away, then the same backwards with doubling sizes.
 
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_units::{Bytes, SimTime};
 
 use super::draft::Draft;
 use super::{Collective, CollectiveError, Kind, part_of};

@@ -9,7 +9,7 @@
 //! ```
 //! A rank goes on as soon as it has what it needs; nobody waits for a whole phase of all.
 
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::ring::{Directions, RingCollective};
 use super::{Collective, CollectiveError, Kind, part_of};

@@ -1,6 +1,6 @@
 //! How long a message takes when nobody is in its way: the closed form beside every measured time.
 
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds};
 
 use crate::engine::{Link, LinkId, Network, Settings};
 use crate::transport::Transport;

@@ -9,7 +9,7 @@
 //! ```
 //! With both directions each carries half, at the same time.
 
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::ideal::{message_time, wire_time};
 use super::{Collective, CollectiveError, Kind, part_of};

@@ -10,7 +10,7 @@
 //! algorithms for large MPI collectives on torus interconnects", ICS 2010, section 4). A rank goes on as
 //! soon as it has what it needs.
 
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
 use super::ring::{Directions, RingCollective};

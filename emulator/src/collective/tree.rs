@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_units::{Bytes, SimTime};
 
 use super::draft::Draft;
 use super::{Collective, CollectiveError, Kind, part_of};

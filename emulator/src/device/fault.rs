@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use lightloom_fabric::khop::Port;
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 
 /// A share of events, in parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

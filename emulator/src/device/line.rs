@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use lightloom_fabric::seed::{Seed, Stream};
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::seed::{Seed, Stream};
+use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
 use super::fault::{Fault, Share};

@@ -20,10 +20,10 @@ use std::net::SocketAddr;
 
 use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use lightloom_fabric::khop::Port;
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, SimTime, Text};
 use lightloom_firmware_api::module::{Profile, padded};
 use lightloom_firmware_api::path::Path;
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

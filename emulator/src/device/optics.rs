@@ -1,12 +1,12 @@
 //! The optics of an emulated transceiver: switch elements that take their time, light that has a
 //! power, and the faults of both.
 
-use lightloom_fabric::seed::{Seed, Stream};
-use lightloom_fabric::units::Picoseconds;
 use lightloom_firmware_api::message::{LinkName, Neighbour, Power};
 use lightloom_firmware_api::module::{Hardware, Position};
 use lightloom_firmware_api::path::{GROUPS_MAX, Path, Paths};
 use lightloom_firmware_api::time::Micros;
+use lightloom_units::Picoseconds;
+use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
 use super::fault::LightFaults;

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::khop::Port as KhopPort;
-use lightloom_fabric::units::SimTime;
 use lightloom_firmware_api::message::Neighbour;
+use lightloom_units::SimTime;
 
 use super::fault::Fault;
 use super::line::Faulty;

@@ -15,8 +15,8 @@ mod tl1;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::fault::Fault;
 use super::line::FaultyLight;

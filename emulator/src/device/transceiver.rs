@@ -1,14 +1,14 @@
 //! An emulated transceiver with a switch inside: the firmware of `lightloom-firmware-api` on
 //! emulated optics, reached over its serial line.
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_firmware_api::device::{Device as Firmware, LineCounters};
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, PAYLOAD_BYTES_MAX, Reassembler};
 use lightloom_firmware_api::message::{FireReport, LinkName, Reply, command};
 use lightloom_firmware_api::module::{Module, Profile};
 use lightloom_firmware_api::path::{Outcome, Path, Paths};
 use lightloom_firmware_api::time::Micros;
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::fault::Fault;
 use super::line::FaultyLight;

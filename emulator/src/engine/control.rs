@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use lightloom_fabric::units::{BitsPerSecond, SimTime};
+use lightloom_units::{BitsPerSecond, SimTime};
 
 use super::flow::BatchId;
 use super::network::LinkId;

@@ -4,7 +4,7 @@
 //! connection. A message may wait for messages of other flows that end where this one begins
 //! ([`Gate`]): that is how collectives run without anybody looking on.
 
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_units::{Bytes, SimTime};
 
 use super::network::{Network, VertexId, dense_index};
 use super::route::Route;

@@ -178,7 +178,7 @@ fn by_ties(network: &Network) -> Vec<VertexId> {
 mod tests {
     use super::*;
     use crate::topology::FatTree;
-    use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+    use lightloom_units::{BitsPerSecond, Picoseconds};
 
     #[test]
     fn parts_have_equal_work_and_few_links_between_them() {

@@ -1,7 +1,7 @@
 //! Which packets a long queue marks.
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::seed::Seed;
 use rand::Rng;
 
 use super::network::LinkId;

@@ -4,7 +4,7 @@
 //! is its memory: it never drops and never marks. Hosts do not forward, unless told to, so a
 //! shortest path runs over switches only.
 
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 macro_rules! dense_index {
     ($(#[$doc:meta])* $name:ident) => {

@@ -4,7 +4,7 @@
 //! What is sent next is decided when the one before is out, and nothing but arrivals at this very port
 //! can change it; so between two arrivals the port catches up with the time of the second.
 
-use lightloom_fabric::units::{BitsPerSecond, Bytes};
+use lightloom_units::{BitsPerSecond, Bytes};
 
 use super::packet::Packet;
 use super::port::Sending;

@@ -11,7 +11,7 @@
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
-use lightloom_fabric::units::{BitsPerSecond, Bytes};
+use lightloom_units::{BitsPerSecond, Bytes};
 
 use super::marking::Ramp;
 use super::network::{Link, LinkId, LinkSpec, Role};

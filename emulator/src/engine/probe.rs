@@ -1,6 +1,6 @@
 //! Looking at packets as they arrive. The default probe sees nothing and costs nothing.
 
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_units::{Bytes, SimTime};
 
 use super::network::LinkId;
 

@@ -3,7 +3,7 @@
 //! Without it a switch has one first-in first-out queue a port, whose departures are known on
 //! arrival (see `port`), which is faster.
 
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 /// How many priorities there are: 0 to 6 for data, 7 for acknowledgements and trimmed packets.
 pub const PRIORITIES: usize = 8;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lightloom_fabric::seed::Seed;
+use lightloom_units::seed::Seed;
 use rand::Rng;
 use rustc_hash::FxHashMap;
 

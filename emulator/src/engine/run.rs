@@ -7,7 +7,7 @@ mod trains;
 
 use std::collections::VecDeque;
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 use rayon::prelude::*;
 
 pub use self::counts::PacketCount;

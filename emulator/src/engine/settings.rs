@@ -1,7 +1,7 @@
 //! What an engine is told besides the network, and why it refuses something.
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds};
 
 use super::flow::FlowId;
 use super::marking::Marking;

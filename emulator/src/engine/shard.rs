@@ -27,7 +27,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
-use lightloom_fabric::units::{BitsPerSecond, SimTime};
+use lightloom_units::{BitsPerSecond, SimTime};
 
 use super::lists::Lists;
 use super::network::LinkId;

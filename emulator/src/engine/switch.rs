@@ -14,8 +14,8 @@
 //! that need not wait touches no count; it is while ports are worked off together
 //! ([`Switch::begin_together`]).
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::seed::Seed;
 
 use super::marking::{Marking, Ramp};
 use super::network::{LinkId, LinkSpec};

@@ -7,7 +7,7 @@
 //! The second holds where the output is not faster than the input, so the last bit never leaves before it
 //! has come in: what a window sends still arrives after the window.
 
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 /// When a switch may begin to send a packet.
 ///

@@ -2,7 +2,7 @@
 //! came true.
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::Outcome;
 use crate::scenario::expectation_file::{Breaks, Ground, lower_expectations};

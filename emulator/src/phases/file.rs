@@ -1,10 +1,10 @@
 //! The phase scenario file: which reconfigurable fat-tree, how small, how often, and what breaks when.
 
 use lightloom_fabric::document::{self, Check, Diagnostic};
-use lightloom_fabric::id::{LeafId, OcsId};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Bytes, Picoseconds, Text};
 use lightloom_planner::rfabric::file::RfabricInput;
+use lightloom_units::id::{LeafId, OcsId};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds};
+use lightloom_units::id::LeafId;
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use crate::engine::{
     LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,

@@ -1,8 +1,8 @@
 //! What a packet run of a phase sequence found: the result document of `lightloom emulate` on a
 //! reconfigurable fat-tree. All times are those of the fabric, not of the scaled-down run.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::id::LeafId;
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::{FaultKind, InFlight};

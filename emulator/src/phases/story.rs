@@ -16,8 +16,8 @@ mod told;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
 use lightloom_planner::rfabric::demand::Demand;
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 pub(super) use told::{FaultTold, PhaseTold, Told};
 

@@ -12,8 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CircuitState, CrossConnect};
-use lightloom_fabric::id::OcsId;
 use lightloom_planner::rfabric::transition::Stage;
+use lightloom_units::id::OcsId;
 
 use super::FaultKind;
 
@@ -219,7 +219,7 @@ impl Switches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lightloom_fabric::id::LeafId;
+    use lightloom_units::id::LeafId;
 
     fn circuit(a: u32, b: u32) -> CrossConnect {
         CrossConnect { ocs: OcsId(0), a_port: 2 * a, b_port: 2 * b, a: LeafId(a), b: LeafId(b) }

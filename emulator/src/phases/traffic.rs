@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::{Bytes, SimTime};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
+use lightloom_units::id::LeafId;
+use lightloom_units::{Bytes, SimTime};
 
 use super::network::{Installed, Lane};
 use super::switches::Switches;

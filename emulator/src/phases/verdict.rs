@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_fabric::units::Picoseconds;
 use lightloom_planner::rfabric::fluid;
+use lightloom_units::Picoseconds;
 
 use super::outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult, Times};
 use super::story::Told;
@@ -11,7 +11,7 @@ use super::{Run, expectation};
 use crate::engine::{FlowRecord, VertexId};
 use crate::scenario::head::{Head, Of};
 use crate::scenario::{FlowRow, Flows};
-use lightloom_fabric::id::LeafId;
+use lightloom_units::id::LeafId;
 
 /// The result of a run, given the same without faults and, where there are several, with each alone.
 pub(super) fn outcome(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -> Outcome {

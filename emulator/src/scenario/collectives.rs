@@ -1,6 +1,6 @@
 //! From the collectives of a scenario to those of the engine.
 
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::installed::{DCN, HBD};
 use super::{Collective, Kind};

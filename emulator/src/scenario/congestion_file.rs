@@ -8,7 +8,7 @@
 //! ```
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, Text};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -14,8 +14,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lightloom_fabric::id::GroupId;
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
+use lightloom_units::id::GroupId;
 
 use crate::engine::CONTROL_PRIORITY;
 

@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultError, FaultSet, Part};
-use lightloom_fabric::id::{GpuId, NodeId, TorId};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds, SimTime};
+use lightloom_units::id::{GpuId, NodeId, TorId};
+use lightloom_units::seed::Seed;
+use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds, SimTime, Text};
+use lightloom_units::{BitsPerSecond, Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

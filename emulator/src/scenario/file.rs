@@ -5,8 +5,8 @@
 use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime, Text};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! What faults did to each group: how late it was, for how long it stood still, what is left of its time.
 
-use lightloom_fabric::id::GroupId;
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::id::GroupId;
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::head::share;
 use super::outcome::GroupResult;

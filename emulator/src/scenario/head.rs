@@ -1,7 +1,7 @@
 //! What the result of every kind of run begins with: what was run, for how long, and what became of the packets.
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
+use lightloom_units::seed::Seed;
 use serde::Serialize;
 
 use crate::engine::PacketCount;

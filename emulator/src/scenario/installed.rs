@@ -6,8 +6,8 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::id::{BundleId, GpuId, NodeId, TorId};
 use lightloom_fabric::khop::{Fibre, Path, Port};
+use lightloom_units::id::{BundleId, GpuId, NodeId, TorId};
 
 use super::Switches;
 use super::fault::{Target, nodes_under};

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::id::{GpuId, GroupId, NodeId};
 use lightloom_fabric::plan::Metrics;
-use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_planner::khop::{Layout, to_document};
+use lightloom_units::id::{GpuId, GroupId, NodeId};
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::collectives::bus_factor;
 use super::head::{Head, Of};

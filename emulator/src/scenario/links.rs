@@ -1,7 +1,7 @@
 //! How busy the links were, and how full the queues before them.
 
 use hdrhistogram::Histogram;
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::installed::{Carrier, Installed};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lightloom_fabric::id::{GpuId, GroupId};
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::id::{GpuId, GroupId};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
 use super::head::Head;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::id::NodeId;
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{FaultTrace, Health, NodesError, TraceTime};
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::id::NodeId;
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::{Effect, Scenario, ScenarioError, Strike, Target};
 

@@ -2,7 +2,7 @@
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::trace::FaultTrace;
-use lightloom_fabric::units::{Picoseconds, Text};
+use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -2,10 +2,10 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::id::NodeId;
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::{Verdict, check};
 use lightloom_planner::khop::{self, Layout, Method, to_document};
+use lightloom_units::id::NodeId;
 
 use super::{Scenario, ScenarioError, Strike};
 use crate::engine::VertexId;

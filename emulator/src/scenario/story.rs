@@ -27,8 +27,8 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_planner::khop::Layout;
+use lightloom_units::{Picoseconds, SimTime};
 
 pub(super) use healing::Healing;
 pub(super) use lane::{Between, Lane, StepRun};

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
+use lightloom_units::seed::Seed;
 use serde::{Deserialize, Serialize};
 
 use super::head::Head;

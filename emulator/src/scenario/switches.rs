@@ -2,7 +2,7 @@
 //! trimming.
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::units::{Bytes, Text};
+use lightloom_units::{Bytes, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -2,7 +2,7 @@
 //! repair.
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::units::{Bytes, Picoseconds, Text};
+use lightloom_units::{Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

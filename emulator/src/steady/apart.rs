@@ -1,6 +1,6 @@
 //! The run as islands: who holds what, and what is still to be handed over to engines.
 
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_units::{Bytes, SimTime};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 

@@ -1,6 +1,6 @@
 //! Islands that are the same so far, with the one engine that runs them all.
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use super::description::Act;
 use crate::engine::{BatchId, Engine, Event, FlowId, Probe};

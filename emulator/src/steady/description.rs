@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 use rustc_hash::FxHashMap;
 
 use crate::engine::{

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 use rustc_hash::FxHasher;
 
 use super::apart::Apart;

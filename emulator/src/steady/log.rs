@@ -1,6 +1,6 @@
 //! Everything the caller asked and was told, so that one engine for all can be asked the same.
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use super::stage::Stage;
 use crate::engine::{Event, FlowId, FlowSpec, Gate, LinkChange, LinkId};

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use crate::engine::{BatchId, FlowId, LinkChange, LinkId};
 

@@ -1,6 +1,6 @@
 //! What traffic is put on: one engine, or many small ones that answer like one.
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use crate::engine::{
     BatchId, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate, LinkChange, LinkId,

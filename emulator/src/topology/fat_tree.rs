@@ -118,7 +118,7 @@ impl LeafSpine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+    use lightloom_units::{BitsPerSecond, Picoseconds};
 
     fn link() -> LinkSpec {
         LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))

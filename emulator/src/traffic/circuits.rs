@@ -9,7 +9,7 @@
 //! of its next partner, and the next step of a pair begins when both have come. So pairs run ahead of each
 //! other. Fibres of a span of `2^k` must be there for every step.
 
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds};
 
 use crate::collective::{CollectiveError, Exchange};
 use crate::engine::{BatchId, Engine, FlowSpec, LinkChange, LinkId, Probe, Route, VertexId};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::jobs::{Job, Step};
 use super::workload::Workload;

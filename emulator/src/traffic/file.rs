@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lightloom_fabric::document::{self, Check, Diagnostic};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, SimTime, Text};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

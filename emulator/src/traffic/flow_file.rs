@@ -1,7 +1,7 @@
 //! Flows in a table: `start,src,dst,bytes` and, if wanted, `priority`.
 
 use lightloom_fabric::document::{Code, Diagnostic, Excerpt, Place};
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds};
 
 use super::file::codes;
 use crate::engine::{CONTROL_PRIORITY, VertexId};

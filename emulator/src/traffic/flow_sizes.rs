@@ -1,7 +1,7 @@
 //! Flows as services send them: sizes from a published distribution, starts at random at a given load.
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::seed::Seed;
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rand::RngExt;
 
 use crate::engine::{FlowSpec, VertexId};

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rand::Rng;
 
 use super::TrafficError;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

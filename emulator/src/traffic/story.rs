@@ -4,7 +4,7 @@ mod breaking;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::circuits::{Circuits, Next};
 use super::felt::Ran;

@@ -1,6 +1,6 @@
 //! From what happened to the result: which hosts felt which fault, and whether it was as expected.
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use super::felt::{Compared, Moved, Suspect};
 use super::spot::Spot;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds};
 use rand::RngExt;
 
 use super::flow_file::ListedFlow;

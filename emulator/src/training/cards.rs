@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use lightloom_fabric::document::{self, Check, Diagnostic, codes};
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Text};
+use lightloom_units::{BitsPerSecond, Bytes, Text};
 
 use super::calibrated::H100_NEMO_25_02;
 use super::calibration::{Calibration, Precision};

@@ -3,7 +3,7 @@
 //! Every rank that takes part in a task has an event for it. What computes, what exchanges in the domain and what goes
 //! between domains are streams of their own.
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 use serde_json::{Value, json};
 
 use super::graph::{Task, TaskGraph, Work};

@@ -99,7 +99,7 @@ impl Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lightloom_fabric::seed::Seed;
+    use lightloom_units::seed::Seed;
     use rand::RngExt;
 
     const META: Operation = Operation {

@@ -3,7 +3,7 @@
 //! A [`TaskGraph`] that exists can be run: every task it names is there and none waits for itself. Ranks are
 //! numbered from 0; a ring is a list of ranks.
 
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds};
 
 use crate::collective::Kind;
 

@@ -3,7 +3,7 @@
 //! [`play`] starts every task when all that it waits for has ended: the end of a task is the longest path to it.
 //! [`critical_path`] walks back from the last end, through the task that ended last before each start.
 
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::graph::{TaskGraph, TaskId, Work};

@@ -6,7 +6,7 @@
 //! no stragglers, links at the fitted shares of their data-sheet rates. What is left between them is what a
 //! formula cannot see: flows that meet on a card, pieces that wait for each other, packets that have headers.
 
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::calibration::Calibration;

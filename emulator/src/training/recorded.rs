@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::graph::{Task, TaskGraph, TaskId, Work};
 use super::machine::{ACROSS, DOMAIN, Domain, Machine};

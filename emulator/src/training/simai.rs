@@ -11,7 +11,7 @@
 //! the data-centre network between the equal ranks of all such groups, after the last pass only. Exchange marked `_EP`, and every
 //! all-to-all, runs over the data-centre network between the equal ranks of the first `ep` groups.
 
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds};
 
 use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
 use crate::collective::Kind;

@@ -13,7 +13,7 @@
 
 mod exchange;
 
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds};
 
 use super::calibration::{ContextExchange, Sharding};
 use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};

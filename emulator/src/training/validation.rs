@@ -6,7 +6,7 @@
 
 use rand::seq::SliceRandom;
 
-use lightloom_fabric::seed::Seed;
+use lightloom_units::seed::Seed;
 
 use super::calibrated::{
     A100_MEGATRON_DEEPSPEED, A100_MEGATRON_LM_2022, H100_LLAMA_3, H100_NEMO_25_02,

@@ -5,7 +5,7 @@
 //! All paths of a flow begin with the same link, so spreading begins at the first switch.
 //! Acknowledgements take the way back of the first path.
 
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 
 /// How a flow is spread over the shortest paths between its ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

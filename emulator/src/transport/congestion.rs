@@ -9,7 +9,7 @@ mod dctcp;
 mod nscc;
 mod swift;
 
-use lightloom_fabric::units::BitsPerSecond;
+use lightloom_units::BitsPerSecond;
 
 pub use dcqcn::Dcqcn;
 pub use dctcp::Dctcp;

@@ -2,8 +2,8 @@
 //! same functions as an ordinary test (`device_replay.rs`).
 
 use lightloom_emulator::device::{Device, Line, OpticalSwitch, Output, Port, SwitchSpec};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
+use lightloom_units::seed::Seed;
 
 const LINE: Line = Line(0);
 

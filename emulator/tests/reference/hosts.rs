@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use lightloom_emulator::transport::{Balance, Recovery};
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use super::{Flow, Packet, Reason, Reference, What};
 

@@ -16,8 +16,8 @@ use lightloom_emulator::engine::{
     Choice, FlowSpec, LinkChange, LinkId, Marking, Network, Queueing, Settings, Switching,
 };
 use lightloom_emulator::transport::Transport;
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Packet {

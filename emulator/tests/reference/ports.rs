@@ -1,7 +1,7 @@
 //! What happens to packets at ports and on cables.
 
 use lightloom_emulator::engine::{LinkChange, LinkId, Marking, Switching};
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rand::Rng;
 
 use super::{Packet, Reference, Seen, What};

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use lightloom_emulator::engine::{LinkId, PAUSE_FRAME, Pause, Schedule, VertexId};
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 use super::{Packet, Reference, What};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{FatTreeSpec, OcsBank};
-use crate::id::{LeafId, OcsId};
+use lightloom_units::id::{LeafId, OcsId};
 
 /// One thing that is wrong with a [`FatTreeSpec`], where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use super::codes;
 use super::raw::{Endpoint, FatTreeFile, LinkFile, NodeFile};
 use crate::dcn::Order;
 use crate::document::Check;
-use crate::id::{BundleId, NodeId, TorId};
 use crate::khop::{Fibre, Hop, KhopRing, Port, Shape, hop_for_port, port_for_hop};
+use lightloom_units::id::{BundleId, NodeId, TorId};
 
 /// Most fibres that a complete cabling of an explicit file may have.
 const MAX_FIBRES: u64 = 1_000_000;

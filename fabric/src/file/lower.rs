@@ -12,7 +12,7 @@ use crate::dcn::{FatTree, Order};
 use crate::document::{Check, quote};
 use crate::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
 use crate::khop::{KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES};
-use crate::units::{Dollars, Watts};
+use lightloom_units::{Dollars, Watts};
 
 /// Makes a fabric of `raw`, or reports why it cannot be.
 pub(super) fn lower(raw: FabricFile, sha256: String, check: &mut Check<'_>) -> Option<Fabric> {
@@ -102,7 +102,7 @@ fn report_form(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) {
 fn ring(
     khop: &KhopFile,
     nodes: u32,
-    line: impl FnOnce() -> Vec<crate::id::NodeId>,
+    line: impl FnOnce() -> Vec<lightloom_units::id::NodeId>,
     check: &mut Check<'_>,
 ) -> Option<KhopRing> {
     if let Err(error) = KhopRing::check(khop.gpus_per_node, khop.k, nodes) {

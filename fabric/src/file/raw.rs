@@ -13,9 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::dcn::{FatTree, Order};
 use crate::document::InOrder;
 use crate::fabric::{HbdLinks, Parts, Transceiver};
-use crate::id::{BundleId, NodeId, TorId};
 use crate::khop::{Port, Shape};
-use crate::units::{BitsPerSecond, Picoseconds, Text};
+use lightloom_units::id::{BundleId, NodeId, TorId};
+use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 
 /// A cluster: what is installed, how it is cabled and what shall run on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -8,8 +8,8 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 
 use super::{FaultTrace, Timeline};
-use crate::id::NodeId;
-use crate::seed::{Seed, Stream};
+use lightloom_units::id::NodeId;
+use lightloom_units::seed::{Seed, Stream};
 
 /// Why the servers of a trace cannot stand for the nodes of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

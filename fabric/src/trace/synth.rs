@@ -10,7 +10,7 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 
 use super::{Fault, FaultKind, FaultTrace, ServerId, TraceTime};
-use crate::seed::{Seed, Stream};
+use lightloom_units::seed::{Seed, Stream};
 
 /// Servers of the public trace.
 pub const PUBLISHED_SERVERS: u32 = 400;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{FaultTrace, TraceTime};
-use crate::id::NodeId;
+use lightloom_units::id::NodeId;
 
 /// Whether a node can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

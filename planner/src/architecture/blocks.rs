@@ -1,6 +1,6 @@
 //! Blocks of a fixed place: a block with any faulty node in it is lost as a whole.
 
-use lightloom_fabric::id::NodeId;
+use lightloom_units::id::NodeId;
 
 use super::{Cluster, UsableGpus};
 

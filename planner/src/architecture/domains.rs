@@ -1,6 +1,6 @@
 //! Switch domains of a fixed size: any healthy GPUs of one domain can form a group.
 
-use lightloom_fabric::id::NodeId;
+use lightloom_units::id::NodeId;
 
 use super::{CannotHold, Cluster, UsableGpus, check_size};
 

@@ -8,7 +8,7 @@
 //! For odd K the one bundle that carries `+K` and `-K` cannot do both at once; the one arrangement
 //! that would need it, K-1 faulty nodes on either side of one node, is counted as usable here.
 
-use lightloom_fabric::id::NodeId;
+use lightloom_units::id::NodeId;
 use serde::Serialize;
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};

@@ -2,9 +2,9 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::khop::{Fibre, Hop, Path, Port, hop_for_port};
 use lightloom_fabric::plan::Plan;
+use lightloom_units::id::{BundleId, NodeId};
 
 use super::Violation;
 

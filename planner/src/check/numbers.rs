@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::id::{GroupId, NodeId};
 use lightloom_fabric::plan::Plan;
+use lightloom_units::id::{GroupId, NodeId};
 
 use super::Violation;
 

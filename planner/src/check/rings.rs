@@ -5,9 +5,9 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::id::{BundleId, GpuId, GroupId, NodeId};
 use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::{Group, Plan};
+use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 use petgraph::unionfind::UnionFind;
 
 use super::Violation;

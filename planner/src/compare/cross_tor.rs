@@ -8,7 +8,7 @@ use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::{KhopError, KhopRing, Shape};
-use lightloom_fabric::seed::Seed;
+use lightloom_units::seed::Seed;
 use rayon::prelude::*;
 use serde::Serialize;
 

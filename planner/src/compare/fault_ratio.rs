@@ -1,6 +1,6 @@
 //! Waste against the share of nodes that are out: one curve a design.
 
-use lightloom_fabric::seed::Seed;
+use lightloom_units::seed::Seed;
 use serde::Serialize;
 
 use super::{RowOutcome, Study, compare, snapshots};

@@ -1,8 +1,8 @@
 //! Where the faults of a comparison come from.
 
-use lightloom_fabric::id::NodeId;
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{FaultTrace, NodesError, Synthesis, Timeline};
+use lightloom_units::id::NodeId;
+use lightloom_units::seed::Seed;
 use rand::RngExt;
 use rayon::prelude::*;
 use serde::Serialize;

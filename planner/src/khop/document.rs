@@ -2,10 +2,10 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultError, FaultSet};
-use lightloom_fabric::id::{BundleId, GpuId, GroupId, NodeId};
 use lightloom_fabric::khop::{Hop, KhopRing, Path, Port, hop_for_port};
 use lightloom_fabric::plan::{Circuit, Group, JobPlan, Metrics, Plan, Rank, SCHEMA, Transceiver};
-use lightloom_fabric::seed::Seed;
+use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
+use lightloom_units::seed::Seed;
 
 use super::metrics::CrossTor;
 use super::{JobOutcome, Layout, RingGroup, Segment, Survey};

@@ -2,8 +2,8 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fabric::{Job, JobSize};
-use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::khop::{Hop, KhopRing, Path, Position};
+use lightloom_units::id::{BundleId, NodeId};
 
 use super::grouping::{chains_on_line, hop_up};
 use super::metrics::{CrossTor, cross_tor};
@@ -183,7 +183,7 @@ impl Layout {
 
     /// The GPUs of `group` in ring order.
     #[must_use]
-    pub fn ring(&self, hbd: &KhopRing, group: &RingGroup) -> Vec<lightloom_fabric::id::GpuId> {
+    pub fn ring(&self, hbd: &KhopRing, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
         ring::walk(hbd, self, group)
     }
 

@@ -1,7 +1,7 @@
 //! How much data-parallel traffic leaves its ToR.
 
 use lightloom_fabric::dcn::FatTree;
-use lightloom_fabric::id::NodeId;
+use lightloom_units::id::NodeId;
 
 /// Hops of the inner data-parallel rings, and how many of them cross ToRs.
 ///

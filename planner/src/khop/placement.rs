@@ -18,8 +18,8 @@
 
 use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::id::{NodeId, TorId};
 use lightloom_fabric::khop::Position;
+use lightloom_units::id::{NodeId, TorId};
 
 use super::grouping::{Track, chains_on_line};
 use super::layout::{Greedy, RingGroup, Segment};

@@ -24,8 +24,8 @@ mod neighbourhood;
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::khop::Path;
+use lightloom_units::id::{BundleId, NodeId};
 
 use super::document::selected_port;
 use super::grouping::chains_on_line;

@@ -5,8 +5,8 @@
 //! half of one to the lower half of the other. So the ring goes out along the chain on one side of
 //! its nodes and comes back on the other.
 
-use lightloom_fabric::id::{BundleId, GpuId, NodeId};
 use lightloom_fabric::khop::{KhopRing, Path, Port};
+use lightloom_units::id::{BundleId, GpuId, NodeId};
 
 use super::{Layout, RingGroup};
 

@@ -1,8 +1,8 @@
 //! What can be used: working nodes, whole nodes and working fibres, by position in the line.
 
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::{Hop, KhopRing, Port, Position, hop_for_port};
+use lightloom_units::id::BundleId;
 
 /// The usable part of a k-hop ring under a set of faults.
 #[derive(Clone, Debug)]

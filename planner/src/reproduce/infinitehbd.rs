@@ -3,9 +3,9 @@
 //! The paper's full text was not available. Its abstract was read; tables and figures were recalled,
 //! and those that an independent calculation had reproduced are targets here.
 
-use lightloom_fabric::id::NodeId;
-use lightloom_fabric::seed::Seed;
 use lightloom_fabric::trace::{FaultTrace, NodesError, Timeline, part_fault_probability};
+use lightloom_units::id::NodeId;
+use lightloom_units::seed::Seed;
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
 use crate::architecture::{Architecture, Cluster, NicRate, Site, parse};

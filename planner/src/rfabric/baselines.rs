@@ -4,7 +4,7 @@
 //! circuits and with a wider core; optical ones are other ways to choose the circuits.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::units::BitsPerSecond;
+use lightloom_units::BitsPerSecond;
 use serde::Serialize;
 
 use super::evaluate::Evaluator;
@@ -198,8 +198,8 @@ mod tests {
     use super::super::testing::{fabric, spec};
     use super::super::workload::shapes;
     use super::*;
-    use lightloom_fabric::seed::Seed;
-    use lightloom_fabric::units::Picoseconds;
+    use lightloom_units::Picoseconds;
+    use lightloom_units::seed::Seed;
 
     fn phases(leaves: usize) -> Vec<Phase> {
         [("moe", shapes::moe(leaves, Seed(1))), ("sync", shapes::weight_sync(leaves, Seed(1)))]

@@ -9,9 +9,9 @@ mod performance_per_cost;
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
 };
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds};
+use lightloom_units::id::LeafId;
+use lightloom_units::seed::Seed;
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use serde::Serialize;
 
 use super::demand::Demand;

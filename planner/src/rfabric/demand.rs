@@ -3,8 +3,8 @@
 //! A matrix is read from CSV (one row a line) or JSON (an array of rows), or built by the workload
 //! generators of [`workload`](super::workload). Every wrong entry is reported with its place.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
 
 /// A square matrix of bytes, row the sender, column the receiver. The diagonal is zero: what stays
 /// below one leaf does not use the fabric.

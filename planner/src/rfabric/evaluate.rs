@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
-use lightloom_fabric::id::LeafId;
+use lightloom_units::id::LeafId;
 
 use super::demand::Demand;
 use super::topology::Topology;
@@ -246,7 +246,7 @@ impl LeafView {
 mod tests {
     use super::super::testing::spec;
     use super::*;
-    use lightloom_fabric::units::Bytes;
+    use lightloom_units::Bytes;
     use proptest::prelude::*;
 
     /// The definition itself, by bisection.

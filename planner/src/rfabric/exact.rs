@@ -19,7 +19,7 @@ use good_lp::{
     variable,
 };
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
-use lightloom_fabric::id::LeafId;
+use lightloom_units::id::LeafId;
 
 use super::demand::Demand;
 use super::evaluate::Evaluator;
@@ -323,8 +323,8 @@ mod tests {
     use super::super::testing::{fabric, spec};
     use super::super::workload::shapes;
     use super::*;
-    use lightloom_fabric::seed::Seed;
-    use lightloom_fabric::units::{BitsPerSecond, Bytes};
+    use lightloom_units::seed::Seed;
+    use lightloom_units::{BitsPerSecond, Bytes};
     use proptest::prelude::*;
 
     #[test]

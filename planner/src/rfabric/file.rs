@@ -23,8 +23,8 @@ mod workload;
 
 use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::id::{LeafId, OcsId};
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds, Text};
+use lightloom_units::id::{LeafId, OcsId};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -7,8 +7,8 @@
 //! difference is what fair sharing loses. The packet engine does the same with packets.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
 
 use super::demand::Demand;
 use super::evaluate::Evaluator;
@@ -246,7 +246,7 @@ mod tests {
     use super::super::testing::fabric;
     use super::super::workload::shapes;
     use super::*;
-    use lightloom_fabric::seed::Seed;
+    use lightloom_units::seed::Seed;
 
     #[test]
     fn two_flows_share_a_core_link_and_the_second_ends_alone() {
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn traffic_without_a_way_never_arrives() {
         let mut spec = super::super::testing::spec(3, 2);
-        spec.electrical.rate_per_leaf = lightloom_fabric::units::BitsPerSecond::ZERO;
+        spec.electrical.rate_per_leaf = lightloom_units::BitsPerSecond::ZERO;
         let fabric = ReconfigurableFatTree::new(spec).unwrap();
         let mut demand = Demand::none(3);
         demand.add(LeafId(0), LeafId(1), Bytes(1));

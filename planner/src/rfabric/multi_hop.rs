@@ -166,9 +166,9 @@ mod tests {
     use super::super::testing::{fabric, spec};
     use super::super::workload::shapes;
     use super::*;
-    use lightloom_fabric::id::LeafId;
-    use lightloom_fabric::seed::Seed;
-    use lightloom_fabric::units::{BitsPerSecond, Bytes};
+    use lightloom_units::id::LeafId;
+    use lightloom_units::seed::Seed;
+    use lightloom_units::{BitsPerSecond, Bytes};
 
     #[test]
     fn a_detour_carries_what_no_circuit_joins() {

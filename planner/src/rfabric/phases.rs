@@ -10,7 +10,7 @@
 //! Here that follows from the costs: a change is made when it saves more than it exposes.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 
 use super::demand::Demand;
 use super::evaluate::Evaluator;
@@ -108,7 +108,7 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
         for (from, to, bytes) in phase.demand.flows() {
             let scaled = (bytes.0 as f64 * bound / slowest) as u64;
             let more = scaled.saturating_sub(worst.bytes(from, to).0);
-            worst.add(from, to, lightloom_fabric::units::Bytes(more));
+            worst.add(from, to, lightloom_units::Bytes(more));
         }
     }
     let topology = one_hop::plan(fabric, &worst, effort).topology;
@@ -255,7 +255,7 @@ mod tests {
     use super::super::testing::spec;
     use super::super::workload::shapes;
     use super::*;
-    use lightloom_fabric::seed::Seed;
+    use lightloom_units::seed::Seed;
 
     fn phases(slack: Picoseconds) -> Vec<Phase> {
         [("train", shapes::moe(16, Seed(1))), ("sync", shapes::weight_sync(16, Seed(1)))]

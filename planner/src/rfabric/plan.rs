@@ -5,7 +5,7 @@
 mod on_switches;
 
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds};
 use serde::{Deserialize, Serialize};
 
 use super::demand::DemandError;
@@ -236,9 +236,9 @@ mod tests {
     use super::super::testing::{fabric, spec};
     use super::super::workload::shapes;
     use super::*;
-    use lightloom_fabric::id::LeafId;
-    use lightloom_fabric::seed::Seed;
-    use lightloom_fabric::units::BitsPerSecond;
+    use lightloom_units::BitsPerSecond;
+    use lightloom_units::id::LeafId;
+    use lightloom_units::seed::Seed;
 
     fn step(leaves: usize, slack: Picoseconds) -> Vec<Phase> {
         [

@@ -19,7 +19,7 @@ mod orient;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
-use lightloom_fabric::id::{LeafId, OcsId};
+use lightloom_units::id::{LeafId, OcsId};
 
 use super::flow::{ArcId, Network};
 use super::topology::Topology;
@@ -348,7 +348,7 @@ impl<'a> PortBook<'a> {
 mod tests {
     use super::super::testing::{fabric, spec};
     use super::*;
-    use lightloom_fabric::seed::Seed;
+    use lightloom_units::seed::Seed;
     use proptest::prelude::*;
     use rand::RngExt;
 

@@ -5,8 +5,8 @@
 //! over more pairs (TopoOpt's TotientPerms, NSDI 2023).
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
 
 use super::demand::Demand;
 use super::one_hop::{self, Effort, OneHopPlan};

@@ -95,8 +95,8 @@ fn pods(demand: &Demand) -> Vec<usize> {
 mod tests {
     use super::super::testing::fabric;
     use super::*;
-    use lightloom_fabric::id::LeafId;
-    use lightloom_fabric::units::Bytes;
+    use lightloom_units::Bytes;
+    use lightloom_units::id::LeafId;
 
     #[test]
     fn pods_spend_all_ports_inside() {

@@ -3,7 +3,7 @@
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
 };
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
+use lightloom_units::{BitsPerSecond, Picoseconds};
 
 #[cfg(test)]
 use super::workload::card::ModelCard;

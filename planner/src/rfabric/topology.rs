@@ -1,7 +1,7 @@
 //! Circuits between leaves, counted per pair and not yet placed on switches.
 
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
-use lightloom_fabric::id::LeafId;
+use lightloom_units::id::LeafId;
 
 /// How many circuits join each pair of leaves. A circuit carries both directions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
-use lightloom_fabric::id::OcsId;
+use lightloom_units::id::OcsId;
 use serde::{Deserialize, Serialize};
 
 use super::evaluate::Evaluator;
@@ -256,9 +256,9 @@ mod tests {
     use super::super::testing::{fabric, spec};
     use super::super::workload::shapes;
     use super::*;
-    use lightloom_fabric::id::LeafId;
-    use lightloom_fabric::seed::Seed;
-    use lightloom_fabric::units::{BitsPerSecond, Bytes};
+    use lightloom_units::id::LeafId;
+    use lightloom_units::seed::Seed;
+    use lightloom_units::{BitsPerSecond, Bytes};
 
     fn two_phases() -> (ReconfigurableFatTree, Vec<CrossConnect>, Vec<CrossConnect>, Evaluator) {
         let fabric = fabric(16, 16);

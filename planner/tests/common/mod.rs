@@ -86,12 +86,12 @@ impl Case {
         let mut faults = FaultSet::none();
         let nodes = fabric.hbd.nodes() as usize;
         let node = |index: &prop::sample::Index| {
-            lightloom_fabric::id::NodeId::from_index(index.index(nodes))
+            lightloom_units::id::NodeId::from_index(index.index(nodes))
         };
         faults.nodes.extend(self.dead.iter().map(node));
         for (index, bundle) in &self.bundles {
             let bundle =
-                lightloom_fabric::id::BundleId { node: node(index), bundle: bundle % self.spec.k };
+                lightloom_units::id::BundleId { node: node(index), bundle: bundle % self.spec.k };
             faults.bundles.insert(bundle);
         }
         let all: Vec<_> = fabric.hbd.fibres().collect();

@@ -1,9 +1,9 @@
 //! The plan of a reconfigurable fat-tree as exports see it: leaves, and circuits phase by phase.
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
-use lightloom_fabric::id::{LeafId, OcsId};
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::plan::PhasePlan;
+use lightloom_units::id::{LeafId, OcsId};
 
 use super::{ExportError, Names};
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use lightloom_fabric::id::NodeId;
+use lightloom_units::id::NodeId;
 
 use rustc_hash::FxHashSet;
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use lightloom_fabric::id::NodeId;
+use lightloom_units::id::NodeId;
 
 use super::topograph;
 use super::write::{label_value, quoted};

@@ -2,8 +2,8 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::id::{GroupId, NodeId};
 use lightloom_fabric::plan::{Group, JobPlan, Plan};
+use lightloom_units::id::{GroupId, NodeId};
 
 use super::{ExportError, Names};
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use lightloom_fabric::id::NodeId;
+use lightloom_units::id::NodeId;
 
 use super::write::{host_list, quoted};
 use super::{Export, ExportError, Format, RingPlan, Seat};

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fat_tree::CrossConnect;
-use lightloom_fabric::id::OcsId;
+use lightloom_units::id::OcsId;
 use serde::Serialize;
 
 use super::{Export, ExportError, ExportedFile, FatTreePlan, Format};

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use lightloom_fabric::id::{NodeId, TorId};
+use lightloom_units::id::{NodeId, TorId};
 use serde::Serialize;
 
 use super::write::host_list;

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::{Group, Plan};
-use lightloom_fabric::seed::Seed;
 use lightloom_planner::khop::{self, Method};
 use lightloom_planner::rfabric;
 use lightloom_report::export::{
     Export, ExportError, FORMATS, FatTreePlan, Format, Names, RingPlan,
 };
+use lightloom_units::seed::Seed;
 use proptest::prelude::*;
 use readers::{Host, Rings};
 use serde::Deserialize;
@@ -49,7 +49,7 @@ impl Case {
         export.files.remove(0).text
     }
 
-    fn name(&self, node: lightloom_fabric::id::NodeId) -> String {
+    fn name(&self, node: lightloom_units::id::NodeId) -> String {
         self.names.of(node.index()).to_owned()
     }
 
@@ -78,7 +78,7 @@ impl Case {
             .collect();
         let domains = hbd.nodes().div_ceil(dcn.nodes_per_tor * dcn.tors_per_domain);
         (0..hbd.nodes())
-            .map(lightloom_fabric::id::NodeId)
+            .map(lightloom_units::id::NodeId)
             .filter(|node| !self.plan.faults.contains(&Part::Node(*node)))
             .map(|node| {
                 let tor = node.0 / dcn.nodes_per_tor;
@@ -229,7 +229,7 @@ proptest! {
         let lab: readers::Lab = readers::yaml(&case.text("containerlab"));
         prop_assert_eq!(lab.topology.nodes.len(), case.hosts().len());
         let id_of: BTreeMap<String, String> = (0..case.fabric.hbd.nodes())
-            .map(lightloom_fabric::id::NodeId)
+            .map(lightloom_units::id::NodeId)
             .map(|node| (case.name(node), node.to_string())).collect();
         let port = |(host, interface): &(String, String)| {
             let (bundle, path) = interface.split_once('p').unwrap();

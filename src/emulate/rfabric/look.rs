@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use lightloom_emulator::capture::{Slice, Track, write_timeline};
 use lightloom_emulator::phases::Outcome as Run;
-use lightloom_fabric::id::LeafId;
+use lightloom_units::id::LeafId;
 
 use crate::emulate::look::{Look, links_csv};
 use crate::files;

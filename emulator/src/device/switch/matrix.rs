@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::seed::{Seed, Stream};
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::seed::{Seed, Stream};
+use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
 use super::super::fault::LightFaults;

@@ -4,7 +4,7 @@
 //! Syntax and replies follow what public drivers send and expect. Error numbers are those of
 //! SCPI-99; which of them the vendor chooses is not known.
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use super::matrix::{Matrix, Pair, Progress, Refusal};
 

@@ -13,7 +13,7 @@
 //! Grammar and codes follow replies that public drivers recorded; what they do not show (which
 //! code a port in use gets, the body of PRTL) is our choice, and marked in docs/devices.md.
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use super::matrix::{Matrix, Pair, Progress, Refusal};
 use super::scpi::Executed;
@@ -320,7 +320,7 @@ fn date_and_time(now: SimTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lightloom_fabric::units::Picoseconds;
+    use lightloom_units::Picoseconds;
 
     #[test]
     fn commands_are_cut_at_colons_outside_quotation_marks() {

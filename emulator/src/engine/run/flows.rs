@@ -1,6 +1,6 @@
 //! Flows: added, given paths, cancelled, told about.
 
-use lightloom_fabric::units::{Bytes, SimTime};
+use lightloom_units::{Bytes, SimTime};
 
 use rustc_hash::FxHashMap;
 

@@ -1,6 +1,6 @@
 //! Changes of links, at the instant they are planned for.
 
-use lightloom_fabric::units::{BitsPerSecond, SimTime};
+use lightloom_units::{BitsPerSecond, SimTime};
 use rand::Rng;
 
 use super::Engine;

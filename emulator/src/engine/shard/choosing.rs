@@ -2,7 +2,7 @@
 //!
 //! What a packet meets depends on where those before it went, so all arrivals of a vertex go in one order.
 
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 use super::interfaces::put;
 use super::{CHOICE, Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};

@@ -1,6 +1,6 @@
 //! Switches with one first-in first-out queue a port: departures are known on arrival.
 
-use lightloom_fabric::units::{BitsPerSecond, Bytes};
+use lightloom_units::{BitsPerSecond, Bytes};
 
 use super::{Exit, Probe, Scratch, Shard, Shared, Sink, Span, seen, send_through, touch};
 use crate::engine::network::LinkId;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use lightloom_fabric::units::{BitsPerSecond, Bytes};
+use lightloom_units::{BitsPerSecond, Bytes};
 
 use super::choosing::step;
 use super::{

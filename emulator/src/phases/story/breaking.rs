@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use lightloom_fabric::fat_tree::CrossConnect;
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::{BitsPerSecond, SimTime};
+use lightloom_units::id::LeafId;
+use lightloom_units::{BitsPerSecond, SimTime};
 
 use super::{FaultTold, Story, Timer};
 use crate::engine::LinkChange;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use lightloom_fabric::fat_tree::CrossConnect;
-use lightloom_fabric::units::SimTime;
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_planner::rfabric::transition::{self, Stage};
+use lightloom_units::SimTime;
 
 use super::{Story, Timer};
 use crate::engine::LinkChange;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use lightloom_fabric::fat_tree::CrossConnect;
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::id::LeafId;
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use crate::engine::{FlowRecord, PacketCount, PortCount};
 

@@ -3,7 +3,7 @@
 //! A GPU has one cable to its ToR, so nothing leads around a dark one: its flows wait for a repair. Where none
 //! will come they are given up as soon as the control plane knows of the fault.
 
-use lightloom_fabric::units::SimTime;
+use lightloom_units::SimTime;
 
 use super::super::ScenarioError;
 use super::Story;

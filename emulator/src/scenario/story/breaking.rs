@@ -1,8 +1,8 @@
 //! What breaks and what is repaired: links go down, worsen and come back, whatever the control plane knows.
 
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::id::BundleId;
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
+use lightloom_units::id::BundleId;
 
 use super::healing::{Act, Healing};
 use super::{Lane, Story};

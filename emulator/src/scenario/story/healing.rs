@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::khop::Path;
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_planner::check::check;
 use lightloom_planner::khop::{Change, Layout, Survey, replan, to_document};
+use lightloom_units::id::{BundleId, NodeId};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
 use super::super::{Effect, ScenarioError};

@@ -1,8 +1,8 @@
 //! The way of one group, and of one job between its groups, through the collectives.
 
-use lightloom_fabric::id::NodeId;
-use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_planner::khop::RingGroup;
+use lightloom_units::id::NodeId;
+use lightloom_units::{Picoseconds, SimTime};
 
 use crate::engine::LinkId;
 use crate::scenario::collectives::Running;

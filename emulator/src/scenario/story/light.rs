@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::id::BundleId;
 use lightloom_fabric::khop::Path;
 use lightloom_planner::khop::RingGroup;
+use lightloom_units::id::BundleId;
 use rustc_hash::FxHashMap;
 
 use super::super::Target;

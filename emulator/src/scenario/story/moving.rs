@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::id::{BundleId, NodeId};
-use lightloom_fabric::units::{Picoseconds, SimTime};
 use lightloom_planner::khop::{Change, GroupChange};
+use lightloom_units::id::{BundleId, NodeId};
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::healing::Act;
 use super::{Lane, Story};

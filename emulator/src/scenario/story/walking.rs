@@ -1,8 +1,8 @@
 //! Groups walk through the collectives of their job: what begins when, and what follows what ends.
 
-use lightloom_fabric::id::GpuId;
-use lightloom_fabric::units::SimTime;
 use lightloom_planner::khop::RingGroup;
+use lightloom_units::SimTime;
+use lightloom_units::id::GpuId;
 
 use super::Story;
 use super::lane::{Begun, finish_step, note_start};

@@ -9,8 +9,8 @@
 use std::path::Path;
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds};
 use lightloom_planner::rfabric::{self, RfabricPlan, file::RfabricInput};
+use lightloom_units::{BitsPerSecond, Picoseconds};
 
 use super::super::network::Graph;
 use super::codes;

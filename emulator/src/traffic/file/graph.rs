@@ -1,7 +1,7 @@
 //! A graph as people write it: hosts and switches by name, and the cables between them.
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds, Text};
+use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! The cables of a network as people write them.
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::units::{BitsPerSecond, Picoseconds, Text};
+use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! The shapes of networks as people write them.
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::units::{Picoseconds, Text};
+use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

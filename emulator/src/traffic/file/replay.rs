@@ -1,8 +1,8 @@
 //! Days of a fault trace on a network: which hosts the nodes of the trace are.
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::{Picoseconds, Text};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::units::{Bytes, Picoseconds, Text};
+use lightloom_units::{Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,6 +1,6 @@
 //! What breaks: links go down, flows are led around them, and what has no way is given up.
 
-use lightloom_fabric::units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::TrafficError;
 use super::super::circuits::Circuits;

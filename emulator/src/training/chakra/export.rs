@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 use prost::Message;
 
 use super::messages::{

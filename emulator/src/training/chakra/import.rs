@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_fabric::units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds};
 use prost::Message;
 
 use super::messages::{

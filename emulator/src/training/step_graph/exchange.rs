@@ -1,6 +1,6 @@
 //! Tasks that carry bytes from rank to rank: TP, CP, EP and DP exchange, and transfers between stages.
 
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 use super::{Front, Maker, groups};
 use crate::collective::Kind;

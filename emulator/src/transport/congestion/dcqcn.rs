@@ -7,7 +7,7 @@
 //! `additive` and, once both are past five, by `hyper`. Notifications are taken from acknowledgements
 //! of marked packets, at most one every 50 µs a flow, instead of packets of their own.
 
-use lightloom_fabric::units::{BitsPerSecond, Bytes, Picoseconds};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use super::{Feedback, Path};
 

@@ -10,7 +10,7 @@
 //!
 //! A loss (or a trimmed packet) cuts to what arrived in the last round trip.
 
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 
 use super::{Feedback, Path};
 

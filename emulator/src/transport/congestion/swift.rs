@@ -5,7 +5,7 @@
 //! round trip; above it shrinks, at most once a round trip, by `β·(delay - target)/delay`, at most by
 //! `max_mdf`. Left out: windows below one packet, target scaling by flow count, endpoint delay.
 
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 
 use super::{Feedback, Path};
 

@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::id::{BundleId, NodeId};
 use lightloom_fabric::khop::{Hop, KhopRing, Position, Shape, hops_are_compatible};
+use lightloom_units::id::{BundleId, NodeId};
 
 use super::super::document::selected_port;
 use super::super::layout::bundle_path;

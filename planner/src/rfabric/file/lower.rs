@@ -5,10 +5,10 @@ use lightloom_fabric::fat_tree::{
     CrossConnect, ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree,
     SwitchTiming,
 };
-use lightloom_fabric::id::LeafId;
 use lightloom_fabric::model::{MODEL_FILES, read_model};
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
+use lightloom_units::id::LeafId;
+use lightloom_units::seed::Seed;
 
 use super::super::demand::{Demand, DemandError};
 use super::super::phases::Phase;

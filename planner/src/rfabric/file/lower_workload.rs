@@ -1,9 +1,9 @@
 //! From a described workload to its demand, with every mistake at its place.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
+use lightloom_units::id::LeafId;
+use lightloom_units::seed::Seed;
 
 use super::super::demand::Demand;
 use super::super::workload::bytecomp::{Scheme, exchange};

@@ -1,8 +1,8 @@
 //! Traffic described by what produces it, as the file writes it: one entry a generator of
 //! [`workload`](super::super::workload), where the byte formulas and their sources stand.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::{Bytes, Picoseconds, Text};
+use lightloom_units::id::LeafId;
+use lightloom_units::{Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

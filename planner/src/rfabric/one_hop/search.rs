@@ -6,7 +6,7 @@
 //! faster, so the sorted list of line limits only ever rises and the search ends.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::seed::{Seed, Stream};
+use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
 use super::super::evaluate::Evaluator;

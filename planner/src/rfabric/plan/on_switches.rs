@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 
 use super::super::evaluate::Evaluator;
 use super::super::multi_hop;

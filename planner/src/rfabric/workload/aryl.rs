@@ -4,7 +4,7 @@
 //! On joining, every new rank receives params·b once, each from one that has them; afterwards the ring of
 //! gradients has more members. Formula ours.
 
-use lightloom_fabric::id::LeafId;
+use lightloom_units::id::LeafId;
 
 use super::super::demand::Demand;
 use super::card::ModelCard;

@@ -4,8 +4,8 @@
 //! A compressed tensor cannot be summed in the ring, so an all-reduce becomes an all-gather: each rank
 //! sends (g−1)·ratio·S instead of 2(g−1)/g·S. It pays only below ratio 2/g on a flat ring. Formula ours.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
 
 use super::super::demand::Demand;
 use super::collective::{all_reduce, ring};

@@ -1,7 +1,7 @@
 //! What of a language model decides its traffic.
 
 use lightloom_fabric::model::{Model, shipped_model};
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 /// The dimensions that traffic follows from.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,8 @@
 //! What collectives put on the fabric. `ranks` are the leaves of the members in rank order; ranks under
 //! one leaf exchange nothing that the fabric sees.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
 
 use super::super::demand::Demand;
 

@@ -4,7 +4,7 @@
 //! Bytes of a task of t tokens (ours, from the shapes): query t·n_q·d·b and 2·t·n_kv·d·b there,
 //! output t·n_q·d·b back.
 
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 use super::super::demand::Demand;
 use super::place::Place;
@@ -64,7 +64,7 @@ impl Attention {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lightloom_fabric::id::LeafId;
+    use lightloom_units::id::LeafId;
 
     const ATTENTION: Attention =
         Attention { query_heads: 64, key_value_heads: 8, head_size: 128, element_bytes: 2 };

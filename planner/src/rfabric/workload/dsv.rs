@@ -8,8 +8,8 @@
 //! - sparse: 2·H·(1−alpha)·sigma·S·D;
 //! - both together split N = G_heads·G_sparse and choose the split with the least time.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
 
 use super::super::demand::Demand;
 use super::place::Place;

@@ -7,8 +7,8 @@
 //! Where replicas keep to themselves the demand falls into isolated pods, which is the template
 //! RFabric names for this phase.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
 
 use super::super::demand::Demand;
 use super::card::ModelCard;

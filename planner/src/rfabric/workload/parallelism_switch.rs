@@ -42,8 +42,8 @@ pub fn traffic(leaves: usize, card: &ModelCard, pool: &Place, before: u32, after
 mod tests {
     use super::*;
     use crate::rfabric::testing::dense_card;
-    use lightloom_fabric::id::LeafId;
-    use lightloom_fabric::units::Bytes;
+    use lightloom_units::Bytes;
+    use lightloom_units::id::LeafId;
 
     #[test]
     fn halving_a_replica_fetches_what_was_missing() {

@@ -4,7 +4,7 @@
 //! Bytes over a boundary: the tokens that the batch has in that stage's modality × h·b of the stage,
 //! each way. Ours in form; the paper's schedules are not imitated.
 
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 use super::super::demand::Demand;
 use super::place::Place;
@@ -44,7 +44,7 @@ pub fn traffic(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lightloom_fabric::id::LeafId;
+    use lightloom_units::id::LeafId;
 
     #[test]
     fn messages_follow_the_tokens_of_the_batch() {

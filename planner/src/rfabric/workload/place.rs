@@ -1,6 +1,6 @@
 //! Where a job's GPUs sit: consecutive GPUs under consecutive leaves.
 
-use lightloom_fabric::id::LeafId;
+use lightloom_units::id::LeafId;
 
 /// GPUs numbered from 0, filling leaf after leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

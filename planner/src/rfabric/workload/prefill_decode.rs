@@ -4,7 +4,7 @@
 //! Bytes: prompt tokens × cache bytes per token. The pull waits until the instance has room, so what is
 //! moved in a phase is bounded by the free cache: the rest waits at the prefill side.
 
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 use super::super::demand::Demand;
 use super::card::ModelCard;
@@ -50,7 +50,7 @@ pub fn pull(
 mod tests {
     use super::*;
     use crate::rfabric::testing::dense_card;
-    use lightloom_fabric::id::LeafId;
+    use lightloom_units::id::LeafId;
 
     #[test]
     fn caches_are_pulled_until_the_room_is_full() {

@@ -3,7 +3,7 @@
 //! The ring begins when the slowest rank is ready. Ranks that wait leave their ports idle: slack in which
 //! circuits may be changed for nothing. The straggler itself has none.
 
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 
 /// When each rank has its gradients ready.
 #[derive(Clone, Debug, PartialEq, Eq)]

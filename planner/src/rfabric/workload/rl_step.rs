@@ -10,7 +10,7 @@
 //! While the trainer works on one batch the pool generates the next, so their traffic shares a phase.
 //! This is a reconstruction from the paper's abstract and a reading note, not RFabric's own trace.
 
-use lightloom_fabric::units::Picoseconds;
+use lightloom_units::Picoseconds;
 
 use super::super::phases::Phase;
 use super::card::ModelCard;
@@ -20,7 +20,7 @@ use super::place::Place;
 use super::streamrl;
 use super::training::{Sharding, Training};
 use super::weight_sync::{self, FanOut};
-use lightloom_fabric::seed::Seed;
+use lightloom_units::seed::Seed;
 
 /// A step of one-step-asynchronous reinforcement learning.
 #[derive(Clone, Debug, PartialEq)]
@@ -225,7 +225,7 @@ impl RlStep {
 mod tests {
     use super::*;
     use crate::rfabric::testing::dense_card;
-    use lightloom_fabric::units::Bytes;
+    use lightloom_units::Bytes;
 
     fn step() -> RlStep {
         RlStep {

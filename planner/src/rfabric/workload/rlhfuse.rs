@@ -5,7 +5,7 @@
 //! M bytes of cache a sample needs and C bytes of cache an instance has. Bytes: for every moved sample
 //! its length × cache bytes per token. (From a reading note.)
 
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 use super::super::demand::Demand;
 use super::generation::Generation;

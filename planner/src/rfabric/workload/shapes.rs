@@ -3,9 +3,9 @@
 //!
 //! Sizes are relative; a planner's quality does not depend on their scale.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::seed::{Seed, Stream};
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
+use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
 use super::super::demand::Demand;

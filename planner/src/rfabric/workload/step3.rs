@@ -4,7 +4,7 @@
 //! Bytes per token and layer: h there in FP8, 2·h back in BF16; every attention GPU talks to every
 //! feed-forward GPU. The published pipeline leaves 16.6 ms of a 50 ms token for communication.
 
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
 
 use super::super::demand::Demand;
 use super::place::Place;

@@ -4,8 +4,8 @@
 //! several balanced broadcast trees: [`weight_sync`](super::weight_sync). Between data centres it
 //! sends only from the first data-parallel rank.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
 
 use super::super::demand::Demand;
 use super::place::Place;

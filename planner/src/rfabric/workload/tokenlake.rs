@@ -6,8 +6,8 @@
 //! - query there and partial output back: 2·q·n_q·d·b, and q·n_q·4 of log-sum-exp;
 //! - cache here: 2·s·n_kv·d·b.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
 
 use super::super::demand::Demand;
 use super::core_attention::Attention;

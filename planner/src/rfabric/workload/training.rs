@@ -10,9 +10,9 @@
 //! - data: an all-reduce of the gradients of a rank, params·b/(tp·pp); sharded (FSDP): two all-gathers
 //!   and a reduce-scatter of the same size.
 
-use lightloom_fabric::id::LeafId;
-use lightloom_fabric::seed::Seed;
-use lightloom_fabric::units::Bytes;
+use lightloom_units::Bytes;
+use lightloom_units::id::LeafId;
+use lightloom_units::seed::Seed;
 
 use super::super::demand::Demand;
 use super::card::ModelCard;

@@ -6,7 +6,7 @@
 //!
 //! RFabric names a tree for this phase; StreamRL (arXiv 2504.15930) uses several balanced ones.
 
-use lightloom_fabric::id::LeafId;
+use lightloom_units::id::LeafId;
 
 use super::super::demand::Demand;
 use super::card::ModelCard;
@@ -63,7 +63,7 @@ fn member(pool: &Generation, position: u32, shard: u32) -> LeafId {
 mod tests {
     use super::*;
     use crate::rfabric::testing::dense_card;
-    use lightloom_fabric::units::Bytes;
+    use lightloom_units::Bytes;
 
     fn case(fan_out: FanOut) -> (Demand, u64) {
         let trainer = Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 32 };

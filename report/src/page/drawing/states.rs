@@ -2,9 +2,9 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::id::{GroupId, NodeId};
 use lightloom_fabric::khop::Position;
 use lightloom_fabric::plan::Plan;
+use lightloom_units::id::{GroupId, NodeId};
 
 /// What a node does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

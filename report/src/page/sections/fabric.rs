@@ -312,7 +312,7 @@ fn jobs(plan: &Plan) -> Table {
     table
 }
 
-fn seconds(time: lightloom_fabric::units::Picoseconds) -> f64 {
+fn seconds(time: lightloom_units::Picoseconds) -> f64 {
     time.as_secs_f64()
 }
 
