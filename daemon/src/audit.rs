@@ -1,15 +1,22 @@
-//! Who asked for what: an append-only, hash-chained file of its own, written before the answer goes
-//! out. Requests that were refused for want of a role are in it too.
+//! Who asked for what: an append-only, hash-chained file of its own. Attempts that were refused are in it
+//! too, also for want of a role.
+//!
+//! A line is short whatever a client sent, and refusals beyond an allowance are counted and not written one
+//! by one: nobody can fill the disk with them. A change is written before its answer goes out, and is not even
+//! begun while the file cannot be written.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use crate::file_storage::FileStorage;
 use crate::journal::{Journal, JournalError};
+use crate::rate::{Allowance, Rates};
+use crate::state::Now;
 
 /// One request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Unix time in milliseconds.
     pub unix_ms: u64,
@@ -17,23 +24,80 @@ pub struct Entry {
     pub actor: String,
     /// Which verb.
     pub verb: String,
-    /// The client's request id.
+    /// The client's request id; empty where its body was not read.
     pub request: String,
-    /// SHA-256 of what was asked.
+    /// SHA-256 of what was asked; empty where its body was not read.
     pub digest: String,
     /// What was answered.
     pub result: String,
 }
 
+/// The longest name and request id that are written whole, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// The longest answer that is written whole, in bytes.
+const RESULT_BYTES_MAX: usize = 512;
+/// Refusals of one client.
+const REFUSALS_OF_EACH: Allowance = Allowance { burst: 60, per_second: 1 };
+/// Refusals of all clients: with lines of at most 1.5 KB less than 0.7 MB a minute.
+const REFUSALS_OF_ALL: Allowance = Allowance { burst: 200, per_second: 4 };
+/// The refusals of so many clients are counted by name, those of more together.
+const COUNTED_BY_NAME_MAX: usize = 64;
+/// The verb of a line that says how many were not written.
+const NOT_LISTED: &str = "not-listed";
+
+impl Entry {
+    /// The same in few bytes.
+    fn short(&self) -> Self {
+        Self {
+            unix_ms: self.unix_ms,
+            actor: short(&self.actor, NAME_BYTES_MAX),
+            verb: short(&self.verb, NAME_BYTES_MAX),
+            request: short(&self.request, NAME_BYTES_MAX),
+            digest: short(&self.digest, NAME_BYTES_MAX),
+            result: short(&self.result, RESULT_BYTES_MAX),
+        }
+    }
+}
+
+/// At most `most` bytes of `text`, and of how many where that is not all.
+fn short(text: &str, most: usize) -> String {
+    match text.len() <= most {
+        true => text.to_owned(),
+        false => {
+            let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+            format!("{}… ({} bytes in all)", &text[..end], text.len())
+        }
+    }
+}
+
+/// Refusals of one client that were not written one by one.
+#[derive(Clone, Copy, Debug)]
+struct NotListed {
+    count: u64,
+    since_ms: u64,
+    until_ms: u64,
+}
+
 /// The audit log.
 #[derive(Clone)]
-pub struct Audit(Arc<Mutex<Journal<Entry, FileStorage>>>);
+pub struct Audit(Arc<Mutex<Lines>>);
+
+struct Lines {
+    journal: Journal<Entry, FileStorage>,
+    rates: Rates,
+    not_listed: BTreeMap<String, NotListed>,
+}
 
 impl Audit {
     /// Over an open journal.
     #[must_use]
     pub fn new(journal: Journal<Entry, FileStorage>) -> Self {
-        Self(Arc::new(Mutex::new(journal)))
+        let rates = Rates::new(REFUSALS_OF_EACH, REFUSALS_OF_ALL);
+        Self(Arc::new(Mutex::new(Lines { journal, rates, not_listed: BTreeMap::new() })))
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an entry, durably.
@@ -41,6 +105,131 @@ impl Audit {
     /// # Errors
     /// When that cannot be promised.
     pub fn write(&self, entry: &Entry) -> Result<(), JournalError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).append([entry])
+        self.lines().journal.append([&entry.short()])
+    }
+
+    /// Adds an entry of a request that changed nothing, or counts it where there were many of them or the file
+    /// cannot be written now.
+    pub fn write_refusal(&self, now: &Now, entry: &Entry) {
+        let mut lines = self.lines();
+        let listed = lines.rates.take(&entry.actor, now.mono)
+            && lines.journal.append([&entry.short()]).is_ok();
+        if !listed {
+            lines.count(entry);
+        }
+    }
+
+    /// Writes how many refusals were only counted so far.
+    pub fn write_counts(&self, now: &Now) {
+        let mut lines = self.lines();
+        let entries: Vec<Entry> =
+            lines.not_listed.iter().map(|(actor, counted)| counted.entry(actor, now)).collect();
+        if !entries.is_empty() && lines.journal.append(&entries).is_ok() {
+            lines.not_listed.clear();
+        }
+    }
+
+    /// Why it takes no more entries, if so.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.lines().journal.failure().map(str::to_owned)
+    }
+}
+
+impl Lines {
+    fn count(&mut self, entry: &Entry) {
+        let known = self.not_listed.contains_key(&entry.actor);
+        let by_name = known || self.not_listed.len() < COUNTED_BY_NAME_MAX;
+        let actor = if by_name { short(&entry.actor, NAME_BYTES_MAX) } else { "others".into() };
+        let (since_ms, until_ms) = (entry.unix_ms, entry.unix_ms);
+        let first = NotListed { count: 0, since_ms, until_ms };
+        let counted = self.not_listed.entry(actor).or_insert(first);
+        counted.count = counted.count.saturating_add(1);
+        counted.until_ms = until_ms;
+    }
+}
+
+impl NotListed {
+    fn entry(&self, actor: &str, now: &Now) -> Entry {
+        let Self { count, since_ms, until_ms } = self;
+        Entry {
+            unix_ms: now.wall_ms,
+            actor: actor.to_owned(),
+            verb: NOT_LISTED.into(),
+            result: format!(
+                "{count} refused requests between {since_ms} and {until_ms} ms Unix time, not written one by one"
+            ),
+            ..Entry::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::read_all;
+    use crate::state::Micros;
+
+    fn audit(folder: &std::path::Path) -> Audit {
+        let storage = FileStorage::open(&folder.join("audit.log")).unwrap();
+        Audit::new(Journal::open(storage).unwrap().0)
+    }
+
+    fn lines(folder: &std::path::Path) -> (usize, Vec<Entry>) {
+        let bytes = std::fs::read(folder.join("audit.log")).unwrap();
+        let (entries, _, damage) = read_all::<Entry>(&bytes);
+        assert!(damage.is_none());
+        (bytes.len(), entries)
+    }
+
+    fn refused(actor: &str, result: String) -> Entry {
+        Entry { actor: actor.into(), verb: "apply".into(), result, ..Entry::default() }
+    }
+
+    fn at(seconds: u64) -> Now {
+        let (mono, wall_ms) = (Micros::from_secs(seconds), seconds * 1000);
+        Now { mono, wall_ms, boot: String::new() }
+    }
+
+    #[test]
+    fn a_request_of_forty_megabytes_leaves_a_line_of_less_than_two_kilobytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = audit(folder.path());
+        let long = "ä".repeat(20_000_000);
+        let (actor, request) = (long.clone(), long.clone());
+        let entry = Entry { actor, request, result: long, ..Entry::default() };
+        audit.write(&entry).unwrap();
+        let (bytes, entries) = lines(folder.path());
+        assert!(bytes < 2048, "{bytes}");
+        assert!(entries[0].result.ends_with("… (40000000 bytes in all)"), "{}", entries[0].result);
+    }
+
+    #[test]
+    fn a_minute_of_refusals_without_end_is_less_than_a_megabyte_and_none_is_lost_count_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = audit(folder.path());
+        let mut asked = 0_u64;
+        for second in 0..60 {
+            for client in 0..6 {
+                for _ in 0..200 {
+                    asked += 1;
+                    let long = "x".repeat(5000);
+                    audit.write_refusal(&at(second), &refused(&format!("client {client}"), long));
+                }
+            }
+            if second % 10 == 0 {
+                audit.write_counts(&at(second));
+            }
+        }
+        audit.write_counts(&at(60));
+        let (bytes, entries) = lines(folder.path());
+        assert!(bytes < 1 << 20, "{bytes}");
+        let count = |entry: &Entry| match entry.verb.as_str() {
+            NOT_LISTED => entry.result.split(' ').next().unwrap().parse::<u64>().unwrap(),
+            _ => 1,
+        };
+        assert_eq!(entries.iter().map(count).sum::<u64>(), asked);
+        let listed = entries.iter().filter(|entry| entry.verb == "apply").count();
+        assert!(listed >= 200, "{listed}");
     }
 }

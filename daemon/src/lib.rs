@@ -42,6 +42,7 @@ pub mod mover;
 #[cfg(feature = "edges")]
 pub mod notify;
 pub mod owed;
+pub mod rate;
 pub mod record;
 #[cfg(feature = "edges")]
 pub mod runtime;

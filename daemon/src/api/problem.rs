@@ -16,7 +16,13 @@ pub(super) enum Problem {
     Body(StatusCode, Vec<String>),
     NotFound(String),
     Gone,
+    /// The audit log cannot be written, so nothing was begun.
     Audit(String),
+    /// It could not be written any more when the change was made.
+    NotAudited {
+        answer: String,
+        why: String,
+    },
 }
 
 impl IntoResponse for Problem {
@@ -33,6 +39,12 @@ impl IntoResponse for Problem {
             Self::Audit(why) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 vec![format!("the audit log cannot be written, so nothing is changed: {why}")],
+            ),
+            Self::NotAudited { answer, why } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                vec![format!(
+                    "this was done and answered with {answer}, but is not in the audit log: {why}"
+                )],
             ),
         };
         (code, Json(Answer::Refused { reasons })).into_response()

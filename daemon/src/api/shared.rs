@@ -62,31 +62,38 @@ impl Shared {
         role: Role,
         call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
     ) -> Result<Answer, Problem> {
-        let result = match self.ask(client, asked.clone(), role, call).await {
-            Ok(Answer::Refused { reasons }) => {
-                Ok(Answer::Refused { reasons: self.with_times(reasons).await })
-            }
-            other => other,
+        let result = match self.audit.failure().filter(|_| client.must_have(role).is_ok()) {
+            Some(why) => Err(Problem::Audit(why)),
+            None => match self.ask(client, asked.clone(), role, call).await {
+                Ok(Answer::Refused { reasons }) => {
+                    Ok(Answer::Refused { reasons: self.with_times(reasons).await })
+                }
+                other => other,
+            },
         };
         let text = match &result {
             Ok(answer) => serde_json::to_string(answer).unwrap_or_default(),
             Err(problem) => format!("{problem:?}"),
         };
-        let unix_ms = self.clock.now().wall_ms;
+        let now = self.clock.now();
         let Asked { actor, request, digest } = asked;
-        let entry = Entry { unix_ms, actor, verb: verb.into(), request, digest, result: text };
-        let label = match &result {
-            Ok(
-                Answer::Accepted { .. }
-                | Answer::Done
-                | Answer::Adopted { .. }
-                | Answer::NothingToDo { .. },
-            ) => "ok",
-            Ok(Answer::Conflict { .. }) => "conflict",
-            Ok(Answer::Refused { .. }) | Err(_) => "refused",
+        let (verb, unix_ms) = (verb.to_owned(), now.wall_ms);
+        let entry = Entry { unix_ms, actor, verb, request, digest, result: text };
+        let (label, changed) = match &result {
+            Ok(Answer::Accepted { .. } | Answer::Done | Answer::Adopted { .. }) => ("ok", true),
+            Ok(Answer::NothingToDo { .. }) => ("ok", false),
+            Ok(Answer::Conflict { .. }) => ("conflict", false),
+            Ok(Answer::Refused { .. }) | Err(_) => ("refused", false),
         };
-        self.metrics.requests.with_label_values(&[verb, label]).inc();
-        self.audit.write(&entry).map_err(|error| Problem::Audit(error.to_string()))?;
+        self.metrics.requests.with_label_values(&[&entry.verb, label]).inc();
+        if !changed {
+            self.audit.write_refusal(&now, &entry);
+            return result;
+        }
+        self.audit.write(&entry).map_err(|error| Problem::NotAudited {
+            answer: entry.result.clone(),
+            why: error.to_string(),
+        })?;
         result
     }
 
