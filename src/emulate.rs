@@ -13,13 +13,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lightloom_emulator::capture::Watch;
 use lightloom_emulator::scenario::{
     self, Finished, FlowRow, Loaded, Outcome as RunOutcome, Scenario, SeedRange, Settings, Shard,
     Sharing,
 };
-use lightloom_emulator::steady::Stage;
 use lightloom_emulator::traffic::{self, TrafficScenario};
+use lightloom_engine::capture::Watch;
+use lightloom_engine::steady::Stage;
 use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_units::seed::Seed;
 

@@ -18,9 +18,9 @@
 use std::time::Instant;
 
 use lightloom_emulator::collective::{Collective, Directions, Kind, RingCollective};
-use lightloom_emulator::engine::{Event, LinkChange, NoProbe, Route, Settings, VertexId};
 use lightloom_emulator::scenario::{HBD, Installed, Target};
-use lightloom_emulator::steady::{Islands, Stage};
+use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::{Event, LinkChange, NoProbe, Route, Settings, VertexId};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_planner::khop::{GroupChange, Layout, Method, RingGroup, Survey, plan, replan};

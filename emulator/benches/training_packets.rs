@@ -9,7 +9,6 @@
 
 use std::time::Instant;
 
-use lightloom_emulator::engine::LinkSpec;
 use lightloom_emulator::training::architecture::architecture;
 use lightloom_emulator::training::calibration::Precision;
 use lightloom_emulator::training::cards;
@@ -17,6 +16,7 @@ use lightloom_emulator::training::mapping::{Batch, Mapping};
 use lightloom_emulator::training::replay::{Reuse, replay};
 use lightloom_emulator::training::step::Job;
 use lightloom_emulator::training::step_graph::{Rails, step_graph};
+use lightloom_engine::LinkSpec;
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 fn main() {

@@ -14,21 +14,19 @@ mod bag;
 mod draft;
 mod halving_doubling;
 mod hierarchical;
-mod ideal;
 mod ring;
 mod torus;
 mod tree;
 
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
-use crate::engine::{BatchId, EngineError, FlowId};
-use crate::steady::Stage;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BatchId, EngineError, FlowId};
 
 pub use all_to_all::{AllToAll, Exchange, Shift};
 pub use bag::start_bag;
 pub use halving_doubling::HalvingDoubling;
 pub use hierarchical::Hierarchical;
-pub use ideal::{message_time, wire_time};
 pub use ring::{Directions, RingCollective};
 pub use torus::TorusAllReduce;
 pub use tree::{Tree, TreeOperation};

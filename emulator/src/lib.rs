@@ -9,14 +9,9 @@
 //! * [`training`] – how long a training step takes, in closed form and packet by packet;
 //! * [`device`] – emulated transceivers and optical switches that speak their protocols.
 
-pub mod capture;
 pub mod collective;
 pub mod device;
-pub mod engine;
 pub mod phases;
 pub mod scenario;
-pub mod steady;
-pub mod topology;
 pub mod traffic;
 pub mod training;
-pub mod transport;

@@ -33,9 +33,9 @@ use serde::Serialize;
 pub use file::{PhaseScenarioFile, codes, load};
 pub use outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult, Times};
 
-use crate::engine::{EngineError, NetworkError, Queueing};
 use crate::scenario::{Expectation, Progress};
-use crate::transport::{Transport, Window};
+use lightloom_engine::transport::{Transport, Window};
+use lightloom_engine::{EngineError, NetworkError, Queueing};
 
 /// A run to be made.
 #[derive(Clone, Debug, PartialEq)]

@@ -64,10 +64,10 @@ pub use switches::{Switches, SwitchesFile};
 pub use transport_file::TransportFile;
 
 use crate::collective::{self, CollectiveError, Directions};
-use crate::engine::{EngineError, NetworkError};
-use crate::steady::Difference;
 use crate::traffic::{TrafficError, Workload};
-use crate::transport::Transport;
+use lightloom_engine::steady::Difference;
+use lightloom_engine::transport::Transport;
+use lightloom_engine::{EngineError, NetworkError};
 
 /// A run to be made.
 #[derive(Clone, Debug, PartialEq)]

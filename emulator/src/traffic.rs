@@ -34,11 +34,11 @@ pub use network::{DragonflyRoutes, Plant, Shape};
 pub use spot::{Spot, SpotError};
 pub use workload::{AllReduceWay, Run, Workload};
 
-use crate::capture::Watch;
 use crate::collective::CollectiveError;
-use crate::engine::{Engine, EngineError, NetworkError, VertexId};
 use crate::scenario::{Expectation, Fault, Outcome, Progress, Replay, Strike, Switches};
-use crate::transport::Transport;
+use lightloom_engine::capture::Watch;
+use lightloom_engine::transport::Transport;
+use lightloom_engine::{Engine, EngineError, NetworkError, VertexId};
 
 /// A run to be made.
 #[derive(Clone, Debug)]

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use lightloom_emulator::collective::{
     AllToAll, Collective, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical,
-    Kind, RingCollective, Shift, TorusAllReduce, Tree, TreeOperation, message_time, start_bag,
+    Kind, RingCollective, Shift, TorusAllReduce, Tree, TreeOperation, start_bag,
 };
-use lightloom_emulator::engine::{
+use lightloom_engine::topology::{LeafSpine, Ring, RingShape, Torus};
+use lightloom_engine::transport::{Transport, Window};
+use lightloom_engine::{
     Engine, Event, FlowSpec, LinkSpec, NetworkBuilder, Plane, Role, Route, Settings, Switching,
-    VertexId,
+    VertexId, message_time,
 };
-use lightloom_emulator::topology::{LeafSpine, Ring, RingShape, Torus};
-use lightloom_emulator::transport::{Transport, Window};
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
 

@@ -8,9 +8,9 @@
     reason = "a test may fail, and says what it measured"
 )]
 
-use lightloom_emulator::capture::Watch;
 use lightloom_emulator::scenario::{Neighbour, Outcome};
 use lightloom_emulator::traffic;
+use lightloom_engine::capture::Watch;
 
 /// p = h = 2, a = 4: nine groups of eight hosts, so `shift: 8` is to the same place of the next group.
 fn run(routes: &str, balance: &str, work: &str, more: &str) -> Outcome {

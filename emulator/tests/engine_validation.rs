@@ -9,11 +9,11 @@
 use lightloom_emulator::collective::{
     AllToAll, Collective, Directions, Exchange, HalvingDoubling, Kind, RingCollective,
 };
-use lightloom_emulator::engine::{
+use lightloom_engine::topology::{Ring, RingShape};
+use lightloom_engine::transport::Window;
+use lightloom_engine::{
     Engine, FlowSpec, LinkSpec, NetworkBuilder, Role, Route, Settings, VertexId,
 };
-use lightloom_emulator::topology::{Ring, RingShape};
-use lightloom_emulator::transport::Window;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/validation-engine.md");

@@ -5,10 +5,10 @@
 mod fabric;
 
 use fabric::FABRIC;
-use lightloom_emulator::capture::Watch;
 use lightloom_emulator::phases;
 use lightloom_emulator::scenario::{self, FaultResult, Neighbour, Outcome};
 use lightloom_emulator::traffic;
+use lightloom_engine::capture::Watch;
 use lightloom_planner::rfabric;
 
 fn read(name: &str) -> Result<Neighbour, String> {

@@ -5,16 +5,16 @@
 mod fabric;
 
 use fabric::FABRIC;
-use lightloom_emulator::capture::Watch;
 use lightloom_emulator::collective::{Collective, Directions, Kind, RingCollective};
-use lightloom_emulator::engine::{
+use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, ScenarioError, Sharing};
+use lightloom_engine::capture::Watch;
+use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::transport::{Recovery, Transport, Window};
+use lightloom_engine::{
     Arrival, ArrivalLog, BatchId, Engine, Event, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId,
     LinkSpec, Network, NetworkBuilder, NoProbe, PacketCount, PortCount, Role, Route, Settings,
     Switching, VertexId,
 };
-use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, ScenarioError, Sharing};
-use lightloom_emulator::steady::{Islands, Stage};
-use lightloom_emulator::transport::{Recovery, Transport, Window};
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;

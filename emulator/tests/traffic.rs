@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use lightloom_emulator::capture::Watch;
 use lightloom_emulator::scenario::{Neighbour, Outcome, Stop};
 use lightloom_emulator::traffic::{self, TrafficScenario};
+use lightloom_engine::capture::Watch;
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 

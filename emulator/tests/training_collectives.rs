@@ -7,10 +7,8 @@
 )]
 
 use lightloom_emulator::collective::{Directions, Kind, RingCollective};
-use lightloom_emulator::engine::{
-    Engine, LinkSpec, NetworkBuilder, Role, Route, Settings, VertexId,
-};
-use lightloom_emulator::topology::{Ring, RingShape};
+use lightloom_engine::topology::{Ring, RingShape};
+use lightloom_engine::{Engine, LinkSpec, NetworkBuilder, Role, Route, Settings, VertexId};
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const TABLE: &str =

@@ -1,7 +1,6 @@
 //! The training step packet by packet: reuse is exact, one rail stands for all, and the analytic step agrees.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_emulator::engine::LinkSpec;
 use lightloom_emulator::training::architecture::architecture;
 use lightloom_emulator::training::calibrated::H100_NEMO_25_02;
 use lightloom_emulator::training::calibration::{
@@ -16,6 +15,7 @@ use lightloom_emulator::training::replay::{ReplayError, Reuse, Timeline, replay}
 use lightloom_emulator::training::schedule::Schedule;
 use lightloom_emulator::training::step::{Compute, Job, step_time};
 use lightloom_emulator::training::step_graph::{Rails, step_graph};
+use lightloom_engine::LinkSpec;
 use lightloom_units::{BitsPerSecond, Picoseconds};
 use proptest::prelude::*;
 

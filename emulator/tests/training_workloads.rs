@@ -2,12 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_emulator::collective::Kind;
-use lightloom_emulator::engine::LinkSpec;
 use lightloom_emulator::training::chakra::{export, import};
 use lightloom_emulator::training::graph::{Task, TaskGraph, TaskId, Work};
 use lightloom_emulator::training::machine::{Domain, Machine};
 use lightloom_emulator::training::replay::{Reuse, replay};
 use lightloom_emulator::training::simai;
+use lightloom_engine::LinkSpec;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use proptest::prelude::*;
 

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use lightloom_emulator::capture::{
-    Slice, Tap, Track, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
-};
-use lightloom_emulator::engine::{Arrival, Engine, LinkId, PortCount, VertexId};
 use lightloom_emulator::scenario::{FaultResult, Installed, Kind, Outcome as Run, Target};
 use lightloom_emulator::traffic::Plant;
+use lightloom_engine::capture::{
+    Slice, Tap, Track, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
+};
+use lightloom_engine::{Arrival, Engine, LinkId, PortCount, VertexId};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_units::SimTime;
 

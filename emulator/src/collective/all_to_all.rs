@@ -15,7 +15,7 @@ use lightloom_units::{Bytes, SimTime};
 
 use super::draft::Draft;
 use super::{Collective, CollectiveError, Kind, part_of};
-use crate::engine::{Engine, Gate, Probe, Route, VertexId};
+use lightloom_engine::{Engine, Gate, Probe, Route, VertexId};
 
 /// In which order the pieces go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use lightloom_units::{Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
-use super::ideal::{message_time, wire_time};
 use super::{Collective, CollectiveError, Kind};
-use crate::engine::{BatchId, Engine, FlowId, FlowSpec, LinkId, Probe};
+use lightloom_engine::{BatchId, Engine, FlowId, FlowSpec, LinkId, Probe};
+use lightloom_engine::{message_time, wire_time};
 
 /// Adds `flows` as one batch, with the time that nobody can beat on these paths from the start of the
 /// first: the longest flow alone, or the link before or after a host that has the most to carry.

@@ -4,9 +4,9 @@
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
-use super::ideal::{message_time, wire_time};
 use super::{Collective, CollectiveError, Kind};
-use crate::engine::{BatchId, Engine, FlowId, FlowSpec, Gate, Probe, Route, VertexId};
+use lightloom_engine::{BatchId, Engine, FlowId, FlowSpec, Gate, Probe, Route, VertexId};
+use lightloom_engine::{message_time, wire_time};
 
 pub(super) struct Draft<'a, P> {
     engine: &'a mut Engine<P>,

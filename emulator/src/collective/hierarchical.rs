@@ -13,7 +13,7 @@ use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::ring::{Directions, RingCollective};
 use super::{Collective, CollectiveError, Kind, part_of};
-use crate::engine::{Engine, FlowId, Probe, Route, VertexId};
+use lightloom_engine::{Engine, FlowId, Probe, Route, VertexId};
 
 /// An all-reduce over groups of equal size.
 #[derive(Clone, Debug)]

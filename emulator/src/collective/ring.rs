@@ -11,10 +11,10 @@
 
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
-use super::ideal::{message_time, wire_time};
 use super::{Collective, CollectiveError, Kind, part_of};
-use crate::engine::{BatchId, FlowId, FlowSpec, Gate, Route, VertexId};
-use crate::steady::Stage;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BatchId, FlowId, FlowSpec, Gate, Route, VertexId};
+use lightloom_engine::{message_time, wire_time};
 
 /// Which ways round the ring is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]

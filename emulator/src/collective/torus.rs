@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::ring::{Directions, RingCollective};
 use super::{Collective, CollectiveError, Kind, part_of};
-use crate::engine::{BatchId, Engine, FlowId, Probe, Route, VertexId};
+use lightloom_engine::{BatchId, Engine, FlowId, Probe, Route, VertexId};
 
 /// An all-reduce along the rings of a torus.
 #[derive(Clone, Debug)]

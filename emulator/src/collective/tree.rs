@@ -17,7 +17,7 @@ use lightloom_units::{Bytes, SimTime};
 
 use super::draft::Draft;
 use super::{Collective, CollectiveError, Kind, part_of};
-use crate::engine::{Engine, FlowId, Gate, Probe, Route, VertexId};
+use lightloom_engine::{Engine, FlowId, Gate, Probe, Route, VertexId};
 
 /// What is done over trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

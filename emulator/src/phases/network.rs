@@ -16,7 +16,7 @@ use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
-use crate::engine::{
+use lightloom_engine::{
     LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
 };
 

@@ -6,8 +6,8 @@ use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::{FaultKind, InFlight};
-use crate::engine::PortCount;
 use crate::scenario::{ExpectationResult, FlowRow, Flows, Head};
+use lightloom_engine::PortCount;
 
 /// The result of a run. Everything but the two wall-clock figures depends on the files and the
 /// seed alone.

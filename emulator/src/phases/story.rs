@@ -25,9 +25,9 @@ use super::network::Installed;
 use super::switches::{Port, Switches};
 use super::traffic::Traffic;
 use super::{Fault, PhaseRunError, Run};
-use crate::engine::{Engine, Event, LinkChange, PacketCount, Settings};
 use crate::scenario::Progress;
 use changing::Change;
+use lightloom_engine::{Engine, Event, LinkChange, PacketCount, Settings};
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug)]

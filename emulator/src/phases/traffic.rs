@@ -14,7 +14,7 @@ use lightloom_units::{Bytes, SimTime};
 
 use super::network::{Installed, Lane};
 use super::switches::Switches;
-use crate::engine::{BatchId, Engine, EngineError, FlowId, FlowSpec};
+use lightloom_engine::{BatchId, Engine, EngineError, FlowId, FlowSpec};
 
 /// A pair's flows are left alone unless more than this share of its bytes belongs on another lane.
 const WORTH_MOVING: f64 = 0.05;
@@ -148,7 +148,7 @@ impl Traffic {
         self.pair_of.insert(batch, index);
         let (from, to) = (installed.host(pair.from), installed.host(pair.to));
         for &(lane, size) in shares {
-            let way = crate::engine::Route::Links(installed.path(pair.from, pair.to, lane));
+            let way = lightloom_engine::Route::Links(installed.path(pair.from, pair.to, lane));
             let flow = FlowSpec::new(from, to, Bytes(size)).over(way).in_batch(batch);
             pair.flows.push((engine.add_flow(flow)?, lane));
         }

@@ -8,9 +8,9 @@ use lightloom_units::Picoseconds;
 use super::outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult, Times};
 use super::story::Told;
 use super::{Run, expectation};
-use crate::engine::{FlowRecord, VertexId};
 use crate::scenario::head::{Head, Of};
 use crate::scenario::{FlowRow, Flows};
+use lightloom_engine::{FlowRecord, VertexId};
 use lightloom_units::id::LeafId;
 
 /// The result of a run, given the same without faults and, where there are several, with each alone.

@@ -5,8 +5,8 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::installed::{DCN, HBD};
 use super::{Collective, Kind};
 use crate::collective::{self, CollectiveError, Directions, Hierarchical, RingCollective};
-use crate::engine::{Engine, Probe, Route, VertexId};
-use crate::steady::Stage;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{Engine, Probe, Route, VertexId};
 
 /// A collective under way: one for a group, or one for each rank between groups.
 pub(super) struct Running {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::file::codes;
 use super::transport_file::TransportFile;
-use crate::transport::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};
+use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};
 
 /// What flows do about congestion. Marks come from `switches`: `mark_from` (Kmin) and `mark_ramp` (Kmax, Pmax).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -17,7 +17,7 @@ use std::str::FromStr;
 use lightloom_units::Picoseconds;
 use lightloom_units::id::GroupId;
 
-use crate::engine::CONTROL_PRIORITY;
+use lightloom_engine::CONTROL_PRIORITY;
 
 /// A sentence that a run makes true or false.
 #[derive(Clone, Debug, PartialEq)]

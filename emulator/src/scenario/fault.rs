@@ -11,7 +11,7 @@ use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::LinkChange;
+use lightloom_engine::LinkChange;
 
 /// What a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

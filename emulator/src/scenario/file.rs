@@ -18,9 +18,9 @@ use super::switches::{SwitchesFile, lower_switches};
 use super::transport_file::{TransportFile, lower_transport};
 use super::{Collective, Control, Expectation, Fault, Kind, Scenario, Switches, Target, plan};
 use crate::collective::Directions;
-use crate::engine::LinkSpec;
 use crate::traffic::file::workload::{self, WorkloadFile, refuse_sentences};
 use crate::traffic::{Plant, Workload};
+use lightloom_engine::LinkSpec;
 
 /// The mistakes that only scenario and fault files can have.
 pub mod codes {

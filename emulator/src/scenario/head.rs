@@ -4,7 +4,7 @@ use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
 use serde::Serialize;
 
-use crate::engine::PacketCount;
+use lightloom_engine::PacketCount;
 
 /// The first keys of a result.
 #[derive(Clone, Debug, PartialEq, Serialize)]

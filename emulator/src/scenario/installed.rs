@@ -11,7 +11,7 @@ use lightloom_units::id::{BundleId, GpuId, NodeId, TorId};
 
 use super::Switches;
 use super::fault::{Target, nodes_under};
-use crate::engine::{
+use lightloom_engine::{
     LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
 };
 

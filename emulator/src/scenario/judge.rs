@@ -22,10 +22,10 @@ use super::story::{Healing, Lane, StepRun, Told};
 use super::{
     Comparison, Expectation, Figure, Finished, Scenario, ScenarioError, Strike, groups, links,
 };
-use crate::engine::{FlowRecord, VertexId};
-use crate::steady::Stage;
 use crate::traffic::Workload;
 use crate::traffic::felt::{Compared, Suspect};
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{FlowRecord, VertexId};
 
 /// Refuses expectations about groups that do not exist.
 pub(super) fn require_groups(scenario: &Scenario, layout: &Layout) -> Result<(), ScenarioError> {

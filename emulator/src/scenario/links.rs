@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::installed::{Carrier, Installed};
 use super::story::Told;
-use crate::capture::{Queues, Watch};
-use crate::engine::{Link, LinkId, Network, PortCount, Role};
-use crate::steady::Stage;
+use lightloom_engine::capture::{Queues, Watch};
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{Link, LinkId, Network, PortCount, Role};
 
 /// Links that are listed one by one in each class.
 const BUSIEST: usize = 10;

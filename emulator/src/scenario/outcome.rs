@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::head::Head;
 use super::links::LinkClass;
-use crate::engine::{Engine, FlowRecord, LinkId, Probe, VertexId};
-use crate::steady::Reuse;
+use lightloom_engine::steady::Reuse;
+use lightloom_engine::{Engine, FlowRecord, LinkId, Probe, VertexId};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.

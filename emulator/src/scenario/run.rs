@@ -5,9 +5,9 @@ use lightloom_fabric::fabric::Fabric;
 use super::judge;
 use super::start::plan;
 use super::{Effect, Installed, Outcome, Progress, Scenario, ScenarioError, Start, Strike, story};
-use crate::capture::Watch;
-use crate::steady::Islands;
-use crate::transport::Balance;
+use lightloom_engine::capture::Watch;
+use lightloom_engine::steady::Islands;
+use lightloom_engine::transport::Balance;
 
 /// Plans `fabric` and runs `scenario` on it, with its faults and without.
 ///
@@ -89,7 +89,7 @@ pub struct Settings {
     pub sharing: Sharing,
 }
 
-/// Whether parts of the run that are the same are simulated once; see [`steady`](crate::steady).
+/// Whether parts of the run that are the same are simulated once; see [`steady`](lightloom_engine::steady).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
     /// Where that is exact.

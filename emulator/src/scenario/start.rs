@@ -8,8 +8,8 @@ use lightloom_planner::khop::{self, Layout, Method, to_document};
 use lightloom_units::id::NodeId;
 
 use super::{Scenario, ScenarioError, Strike};
-use crate::engine::VertexId;
 use crate::traffic::Workload;
+use lightloom_engine::VertexId;
 
 /// Where a run begins: what is broken, what will break, and the plan for it.
 #[derive(Clone, Debug)]

@@ -35,15 +35,15 @@ pub(super) use lane::{Between, Lane, StepRun};
 
 use super::outcome::Stop;
 use super::{DCN, Installed, Scenario, ScenarioError, Sharing, Strike, links};
-use crate::capture::Watch;
-use crate::engine::{BatchId, Event, Route, Settings};
-use crate::steady::{Islands, Stage};
 use crate::traffic::Workload;
 use crate::traffic::felt::Ran;
 use crate::traffic::jobs::{Ground, Job, Jobs};
 use breaking::Broken;
 use healing::{Act, Control};
 use light::Light;
+use lightloom_engine::capture::Watch;
+use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::{BatchId, Event, Route, Settings};
 use walking::Owner;
 
 /// Told how far a run is.

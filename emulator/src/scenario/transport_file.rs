@@ -10,7 +10,7 @@ use super::congestion_file::{
     CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile, lower_congestion,
 };
 use super::file::codes;
-use crate::transport::{Balance, Recovery, Transport, Window};
+use lightloom_engine::transport::{Balance, Recovery, Transport, Window};
 
 /// How far packets of a flow that is spread may overtake each other before one counts as lost.
 const REORDERING: u32 = 64;

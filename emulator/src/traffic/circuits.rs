@@ -12,7 +12,7 @@
 use lightloom_units::{Bytes, Picoseconds};
 
 use crate::collective::{CollectiveError, Exchange};
-use crate::engine::{BatchId, Engine, FlowSpec, LinkChange, LinkId, Probe, Route, VertexId};
+use lightloom_engine::{BatchId, Engine, FlowSpec, LinkChange, LinkId, Probe, Route, VertexId};
 
 /// The circuits of all hosts.
 #[derive(Debug)]

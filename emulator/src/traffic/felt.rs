@@ -9,10 +9,10 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::jobs::{Job, Step};
 use super::workload::Workload;
-use crate::capture::Watch;
-use crate::engine::{Engine, FlowId, VertexId};
 use crate::scenario::judge;
 use crate::scenario::outcome::{CollectiveResult, TrafficFelt};
+use lightloom_engine::capture::Watch;
+use lightloom_engine::{Engine, FlowId, VertexId};
 
 /// How the workloads of one run went.
 #[derive(Clone, Copy)]

@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 
 use super::spot::{Spot, SpotError};
 use super::{Plant, TrafficScenario, Workload};
-use crate::engine::Queueing;
 use crate::scenario::expectation_file::{Breaks, Ground, lower_expectations};
 use crate::scenario::fault_file::{FaultFile, lower_fault_list, require_priorities};
 use crate::scenario::file::{packet_limit, time_limit};
@@ -29,6 +28,7 @@ use crate::scenario::{
     Effect, Expectation, Fault, FaultListFile, Figure, Neighbour, ReadNeighbour, Switches,
     SwitchesFile, Target, TransportFile, codes as base,
 };
+use lightloom_engine::Queueing;
 use links::LinksFile;
 use network::NetworkFile;
 use replay::{NetworkReplayFile, lower_network_replay};

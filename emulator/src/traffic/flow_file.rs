@@ -4,7 +4,7 @@ use lightloom_fabric::document::{Code, Diagnostic, Excerpt, Place};
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::file::codes;
-use crate::engine::{CONTROL_PRIORITY, VertexId};
+use lightloom_engine::{CONTROL_PRIORITY, VertexId};
 
 /// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rand::RngExt;
 
-use crate::engine::{FlowSpec, VertexId};
+use lightloom_engine::{FlowSpec, VertexId};
 
 /// One point of a distribution: this share of flows is at most so large.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,9 +13,9 @@ use rand::Rng;
 use super::TrafficError;
 use super::workload::{Run, Workload};
 use crate::collective::{CollectiveError, Kind};
-use crate::engine::{BatchId, Engine, EngineError, FlowId, LinkId, Probe, Route, VertexId};
-use crate::steady::Stage;
-use crate::topology::Grid;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::topology::Grid;
+use lightloom_engine::{BatchId, Engine, EngineError, FlowId, LinkId, Probe, Route, VertexId};
 
 /// Where workloads run.
 #[derive(Clone, Debug)]

@@ -8,14 +8,14 @@ use lightloom_units::Picoseconds;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::engine::{
-    Crossing, Groups, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, Route,
-    VertexId,
-};
 use crate::scenario::{DCN, Installed, Switches};
-use crate::topology::{
+use lightloom_engine::topology::{
     CubeTorus, Dragonfly, ExchangeFibres, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring,
     RingShape, SwitchedDomain, Torus,
+};
+use lightloom_engine::{
+    Crossing, Groups, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, Route,
+    VertexId,
 };
 
 /// The shape of a network and its cables.

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::network::Plant;
-use crate::engine::{LinkId, VertexId};
 use crate::scenario::Effect;
+use lightloom_engine::{LinkId, VertexId};
 
 /// A part of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,11 +12,13 @@ use super::jobs::{Ground, Job, Jobs, Step, Turn};
 use super::spot::Spot;
 use super::workload::{Run, Workload};
 use super::{TrafficError, TrafficScenario};
-use crate::capture::Watch;
-use crate::collective::message_time;
-use crate::engine::{BatchId, Engine, Event, FlowId, LinkChange, LinkId, Role, Settings, VertexId};
 use crate::scenario::{Progress, Stop, Strike};
-use crate::steady::Stage;
+use lightloom_engine::capture::Watch;
+use lightloom_engine::message_time;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{
+    BatchId, Engine, Event, FlowId, LinkChange, LinkId, Role, Settings, VertexId,
+};
 
 /// How much simulated time passes between two looks at the limits, where packets move.
 const SLICE: Picoseconds = Picoseconds::from_micros(20);

@@ -6,10 +6,10 @@ use super::felt::{Compared, Moved, Suspect};
 use super::spot::Spot;
 use super::story::{CLASSES, Felt, Told};
 use super::{Plant, TrafficScenario};
-use crate::engine::{FlowRecord, VertexId};
 use crate::scenario::head::{Head, Of, share};
 use crate::scenario::outcome::{ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, Outcome};
 use crate::scenario::{Expectation, Figure, Strike, judge, links};
+use lightloom_engine::{FlowRecord, VertexId};
 
 /// The result of a run, given the same run without faults.
 pub(super) fn outcome(

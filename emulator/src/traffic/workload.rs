@@ -13,8 +13,8 @@ use crate::collective::{
     AllToAll, Collective, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical,
     Kind, RingCollective, TorusAllReduce, Tree, TreeOperation, start_bag,
 };
-use crate::engine::{Engine, FlowSpec, Probe, Route, VertexId};
-use crate::topology::Grid;
+use lightloom_engine::topology::Grid;
+use lightloom_engine::{Engine, FlowSpec, Probe, Route, VertexId};
 
 /// Something that hosts do.
 #[derive(Clone, Debug, PartialEq)]

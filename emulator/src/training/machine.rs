@@ -1,7 +1,7 @@
 //! The machine that a task graph runs on: ranks in rings or under switches, and rails between them.
 
-use crate::engine::{LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId};
-use crate::topology::{Ring, RingShape};
+use lightloom_engine::topology::{Ring, RingShape};
+use lightloom_engine::{LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId};
 
 /// The plane of the high-bandwidth domain.
 pub(super) const DOMAIN: Plane = Plane(0);

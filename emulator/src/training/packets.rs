@@ -19,8 +19,8 @@ use super::replay::{ReplayError, Reuse, Timeline, replay_watched};
 use super::schedule::Pipeline;
 use super::step::{Job, step_time};
 use super::step_graph::{Rails, step_graph};
-use crate::engine::LinkSpec;
-use crate::transport::Transport;
+use lightloom_engine::LinkSpec;
+use lightloom_engine::transport::Transport;
 
 /// Packet-hops that an excerpt may need when times of idle rings are reused.
 pub const HOPS_BUDGET: f64 = 6e8;

@@ -14,7 +14,7 @@ use lightloom_units::{Bytes, Picoseconds, SimTime};
 use super::graph::{Task, TaskGraph, TaskId, Work};
 use super::machine::{ACROSS, DOMAIN, Domain, Machine};
 use crate::collective::{CollectiveError, Directions, Kind, RingCollective};
-use crate::engine::{
+use lightloom_engine::{
     BatchId, Engine, EngineError, Event, FlowSpec, NetworkError, Plane, Route, Settings, VertexId,
 };
 

@@ -22,7 +22,7 @@ use super::network::Shape;
 use super::schedule::{Pass, PassKind, Pipeline};
 use super::step::{Half, Job, Pieces};
 use crate::collective::Kind;
-use crate::engine::LinkSpec;
+use lightloom_engine::LinkSpec;
 
 /// How many of the equal rails are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_emulator::capture::{Slice, Track, write_timeline};
 use lightloom_emulator::phases::Outcome as Run;
+use lightloom_engine::capture::{Slice, Track, write_timeline};
 use lightloom_units::id::LeafId;
 
 use crate::emulate::look::{Look, links_csv};

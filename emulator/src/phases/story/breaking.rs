@@ -7,10 +7,10 @@ use lightloom_units::id::LeafId;
 use lightloom_units::{BitsPerSecond, SimTime};
 
 use super::{FaultTold, Story, Timer};
-use crate::engine::LinkChange;
 use crate::phases::network::Lane;
 use crate::phases::switches::ends;
 use crate::phases::{FaultKind, PhaseRunError};
+use lightloom_engine::LinkChange;
 
 impl Story<'_> {
     pub(super) fn set_faults(&mut self, step: usize, start: SimTime) {

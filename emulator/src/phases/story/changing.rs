@@ -8,9 +8,9 @@ use lightloom_planner::rfabric::transition::{self, Stage};
 use lightloom_units::SimTime;
 
 use super::{Story, Timer};
-use crate::engine::LinkChange;
 use crate::phases::switches::{Port, ends};
 use crate::phases::{FaultKind, InFlight, PhaseRunError};
+use lightloom_engine::LinkChange;
 
 /// A change under way: the stage at work and those to come.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
-use crate::engine::{FlowRecord, PacketCount, PortCount};
+use lightloom_engine::{FlowRecord, PacketCount, PortCount};
 
 /// What happened in one run.
 pub(in crate::phases) struct Told {

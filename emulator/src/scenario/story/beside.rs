@@ -8,9 +8,9 @@ use lightloom_units::SimTime;
 use super::super::ScenarioError;
 use super::Story;
 use super::healing::Act;
-use crate::engine::{FlowId, LinkId};
-use crate::steady::Stage;
 use crate::traffic::jobs::Turn;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{FlowId, LinkId};
 
 impl Story<'_> {
     /// Sets a timer for every turn that workloads ask for.

@@ -6,9 +6,9 @@ use lightloom_units::id::BundleId;
 
 use super::healing::{Act, Healing};
 use super::{Lane, Story};
-use crate::engine::{BitErrors, LinkChange, LinkId};
 use crate::scenario::{DCN, Effect, ScenarioError, Target};
-use crate::steady::Stage;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BitErrors, LinkChange, LinkId};
 
 /// What is broken now.
 pub(super) struct Broken {

@@ -14,9 +14,9 @@ use rand::RngExt;
 
 use super::super::{Effect, ScenarioError};
 use super::Story;
-use crate::engine::{FlowId, LinkChange};
-use crate::steady::Stage;
 use crate::traffic::jobs::Turn;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{FlowId, LinkChange};
 
 /// How one fault was healed.
 #[derive(Clone, Debug)]

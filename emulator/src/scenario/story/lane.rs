@@ -4,8 +4,8 @@ use lightloom_planner::khop::RingGroup;
 use lightloom_units::id::NodeId;
 use lightloom_units::{Picoseconds, SimTime};
 
-use crate::engine::LinkId;
 use crate::scenario::collectives::Running;
+use lightloom_engine::LinkId;
 
 /// The way of one group through the collectives of its job.
 pub(in crate::scenario) struct Lane {

@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use super::super::Target;
 use super::super::installed::{Carrier, DCN, HBD};
 use super::Story;
-use crate::engine::{LinkChange, LinkId, VertexId};
-use crate::steady::Stage;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{LinkChange, LinkId, VertexId};
 
 /// What decides about light, besides the plan.
 #[derive(Default)]

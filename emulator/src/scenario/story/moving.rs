@@ -10,7 +10,7 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::healing::Act;
 use super::{Lane, Story};
 use crate::scenario::{Effect, ScenarioError, Target};
-use crate::steady::Stage;
+use lightloom_engine::steady::Stage;
 
 /// One group that a new plan moves.
 struct Move {

@@ -1,7 +1,7 @@
 //! What waits for what when a run is stopped before its work is done.
 
 use super::{Lane, Story};
-use crate::steady::Stage;
+use lightloom_engine::steady::Stage;
 
 /// Most groups that are told one by one.
 const MOST_TOLD: usize = 10;

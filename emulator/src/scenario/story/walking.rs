@@ -7,10 +7,10 @@ use lightloom_units::id::GpuId;
 use super::Story;
 use super::lane::{Begun, finish_step, note_start};
 use crate::collective::CollectiveError;
-use crate::engine::{BatchId, EngineError, FlowId, VertexId};
 use crate::scenario::collectives::{self, Running};
 use crate::scenario::{Collective, ScenarioError};
-use crate::steady::Stage;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BatchId, EngineError, FlowId, VertexId};
 
 #[derive(Clone, Copy)]
 pub(super) enum Owner {

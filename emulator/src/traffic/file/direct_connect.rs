@@ -15,9 +15,9 @@ use lightloom_units::{BitsPerSecond, Picoseconds};
 use super::super::network::Graph;
 use super::codes;
 use super::network::DirectConnectFile;
-use crate::engine::LinkSpec;
 use crate::scenario::codes as base;
 use crate::scenario::neighbours::Neighbours;
+use lightloom_engine::LinkSpec;
 
 /// The graph; nothing after a mistake has been reported.
 pub(super) fn lower(

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::super::network::Graph;
 use super::codes;
 use super::links::{LinksFile, possible_delay, possible_rate};
-use crate::engine::LinkSpec;
+use lightloom_engine::LinkSpec;
 
 /// Any graph.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

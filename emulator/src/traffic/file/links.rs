@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::codes;
-use crate::engine::LinkSpec;
+use lightloom_engine::LinkSpec;
 
 /// The cables of a network.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -9,13 +9,13 @@ use super::super::network::{DragonflyRoutes, Shape};
 use super::graph::{self, GraphFile};
 use super::links::{self, LinksFile};
 use super::{codes, direct_connect};
-use crate::engine::LinkSpec;
 use crate::scenario::neighbours::Neighbours;
-use crate::topology::{
+use lightloom_engine::LinkSpec;
+use lightloom_engine::topology::{
     CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
     SwitchedDomain, Torus,
 };
-use crate::transport::Balance;
+use lightloom_engine::transport::Balance;
 
 /// Hosts that a network may have.
 const MOST_HOSTS: u64 = 200_000;

@@ -13,10 +13,10 @@ use super::super::network::Plant;
 use super::super::workload::{AllReduceWay, Run, Workload};
 use super::codes;
 use crate::collective::{Directions, Exchange};
-use crate::engine::VertexId;
 use crate::scenario::expectation_file::refuse_idle;
 use crate::scenario::neighbours::Neighbours;
 use crate::scenario::{Expectation, codes as base};
+use lightloom_engine::VertexId;
 
 /// Something that hosts do.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

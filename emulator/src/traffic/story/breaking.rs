@@ -6,8 +6,8 @@ use super::super::TrafficError;
 use super::super::circuits::Circuits;
 use super::super::spot::Spot;
 use super::{Act, Felt, Story};
-use crate::engine::{BitErrors, LinkChange, LinkId, VertexId};
 use crate::scenario::{Effect, Strike};
+use lightloom_engine::{BitErrors, LinkChange, LinkId, VertexId};
 
 impl Story<'_> {
     fn links_of(&self, fault: usize) -> Vec<LinkId> {

@@ -4,10 +4,10 @@
 use std::io::Write;
 use std::process::Command;
 
-use lightloom_emulator::capture::{
+use lightloom_engine::capture::{
     Slice, Tap, Track, host_tracks, link_tracks, write_pcapng, write_timeline,
 };
-use lightloom_emulator::engine::{
+use lightloom_engine::{
     Arrival, Engine, FlowSpec, LinkId, LinkSpec, NetworkBuilder, Role, Settings,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -121,7 +121,7 @@ fn a_tap_keeps_no_more_than_it_may() {
     let mut tap = Tap::new(&[LinkId(3)], 2);
     let (_, arrivals) = run();
     for link in [3, 4, 3, 3] {
-        use lightloom_emulator::engine::Probe;
+        use lightloom_engine::Probe;
         tap.arrived(Arrival { link: LinkId(link), ..arrivals[0] });
     }
     assert_eq!(Tap::merge([&tap]).len(), 2);

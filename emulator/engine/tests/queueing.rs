@@ -3,11 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_emulator::engine::{
+use lightloom_engine::transport::{Recovery, Transport, Window};
+use lightloom_engine::{
     Buffer, Engine, FlowId, FlowSpec, LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing,
     Role, Route, Schedule, Settings, VertexId,
 };
-use lightloom_emulator::transport::{Recovery, Transport, Window};
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const PACKET: Bytes = Bytes(4_096);

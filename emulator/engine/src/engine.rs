@@ -1,7 +1,7 @@
 //! The packet engine: window by window, vertex by vertex, without a global queue of events.
 //!
 //! ```
-//! use lightloom_emulator::engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Role, Settings};
+//! use lightloom_engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Role, Settings};
 //! use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 //!
 //! let mut builder = NetworkBuilder::new();
@@ -21,6 +21,7 @@ mod control;
 mod deadlock;
 mod flow;
 mod groups;
+mod ideal;
 mod lanes;
 mod layout;
 mod lists;
@@ -44,6 +45,7 @@ mod switching;
 pub use control::{BitErrors, Event, LinkChange};
 pub use flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 pub use groups::{Crossing, Groups};
+pub use ideal::{message_time, wire_time};
 pub use marking::Marking;
 pub use network::{
     Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use lightloom_emulator::engine::{LinkId, PAUSE_FRAME, Pause, Schedule, VertexId};
+use lightloom_engine::{LinkId, PAUSE_FRAME, Pause, Schedule, VertexId};
 use lightloom_units::Bytes;
 
 use super::{Packet, Reference, What};
@@ -86,7 +86,7 @@ impl Reference<'_> {
                 <= pause.pause_above.0 + pause.headroom.0;
         }
         let within = |bound: Option<Bytes>| bound.is_none_or(|bound| queue <= bound.0);
-        let share = |(buffer, free): (lightloom_emulator::engine::Buffer, u64)| {
+        let share = |(buffer, free): (lightloom_engine::Buffer, u64)| {
             queue <= free * u64::from(buffer.alpha_percent) / 100
         };
         within(at.spec.queue) && queueing.buffer.zip(free).is_none_or(share)

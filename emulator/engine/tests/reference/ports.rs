@@ -1,6 +1,6 @@
 //! What happens to packets at ports and on cables.
 
-use lightloom_emulator::engine::{LinkChange, LinkId, Marking, Switching};
+use lightloom_engine::{LinkChange, LinkId, Marking, Switching};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rand::Rng;
 

@@ -21,11 +21,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cpu_time::ProcessTime;
-use lightloom_emulator::engine::{
+use lightloom_engine::topology::FatTree;
+use lightloom_engine::transport::Window;
+use lightloom_engine::{
     Engine, FlowId, FlowSpec, Gate, LinkId, LinkSpec, NetworkBuilder, Settings,
 };
-use lightloom_emulator::topology::FatTree;
-use lightloom_emulator::transport::Window;
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rand::Rng;
@@ -228,8 +228,7 @@ fn run_ours(work: &Work) -> Outcome {
     seconds.sort_by(f64::total_cmp);
     let engine = last.expect("it ran");
     assert_eq!(engine.packets().retransmitted, 0, "nothing is lost or thought lost");
-    let end =
-        |record: lightloom_emulator::engine::FlowRecord| record.end.expect("every flow ends").0;
+    let end = |record: lightloom_engine::FlowRecord| record.end.expect("every flow ends").0;
     Outcome {
         times: engine.records().map(end).collect(),
         hops: engine.packets().hops,

@@ -11,11 +11,9 @@
 
 use std::time::Instant;
 
-use lightloom_emulator::engine::{
-    Engine, FlowSpec, LinkSpec, NetworkBuilder, Pause, Queueing, Settings,
-};
-use lightloom_emulator::topology::FatTree;
-use lightloom_emulator::transport::{CongestionControl, Dcqcn};
+use lightloom_engine::topology::FatTree;
+use lightloom_engine::transport::{CongestionControl, Dcqcn};
+use lightloom_engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Pause, Queueing, Settings};
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rand::Rng;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use lightloom_emulator::transport::{Balance, Recovery};
+use lightloom_engine::transport::{Balance, Recovery};
 use lightloom_units::SimTime;
 
 use super::{Flow, Packet, Reason, Reference, What};

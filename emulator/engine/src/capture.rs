@@ -74,20 +74,20 @@ impl Watch {
 
     /// Watches the queues before links of these classes, by link.
     #[must_use]
-    pub(crate) fn over(mut self, classes: Vec<u8>) -> Self {
+    pub fn over(mut self, classes: Vec<u8>) -> Self {
         self.queues = Queues::new(classes);
         self
     }
 
     /// Sums up the arrivals of each of so many links, for comparing two runs.
     #[must_use]
-    pub(crate) fn with_sums(mut self, links: usize) -> Self {
+    pub fn with_sums(mut self, links: usize) -> Self {
         self.sums = vec![0; links];
         self
     }
 
     /// Whether packets of chosen links are kept.
-    pub(crate) fn keeps_packets(&self) -> bool {
+    pub fn keeps_packets(&self) -> bool {
         self.tap.is_some()
     }
 

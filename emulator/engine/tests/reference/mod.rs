@@ -12,10 +12,10 @@ mod queued;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use lightloom_emulator::engine::{
+use lightloom_engine::transport::Transport;
+use lightloom_engine::{
     Choice, FlowSpec, LinkChange, LinkId, Marking, Network, Queueing, Settings, Switching,
 };
-use lightloom_emulator::transport::Transport;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 

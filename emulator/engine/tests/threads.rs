@@ -1,13 +1,11 @@
 //! One seed, one result: on one thread or several, and whatever others do elsewhere.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_emulator::engine::{
+use lightloom_engine::topology::FatTree;
+use lightloom_engine::transport::{Balance, CongestionControl, Dctcp, Recovery, Transport, Window};
+use lightloom_engine::{
     Engine, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, PortCount,
     Role, Settings, VertexId,
-};
-use lightloom_emulator::topology::FatTree;
-use lightloom_emulator::transport::{
-    Balance, CongestionControl, Dctcp, Recovery, Transport, Window,
 };
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};

@@ -3,11 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_emulator::engine::{LinkId, LinkSpec, Network, NetworkBuilder, VertexId};
-use lightloom_emulator::topology::{
+use lightloom_engine::topology::{
     CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised,
     SwitchedDomain, Torus, diameter,
 };
+use lightloom_engine::{LinkId, LinkSpec, Network, NetworkBuilder, VertexId};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 fn link() -> LinkSpec {

@@ -1,12 +1,12 @@
 //! What the sources of congestion control and load balancing promise, shown on a shared link.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_emulator::engine::{
-    Engine, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Role, Settings, VertexId,
-};
-use lightloom_emulator::topology::LeafSpine;
-use lightloom_emulator::transport::{
+use lightloom_engine::topology::LeafSpine;
+use lightloom_engine::transport::{
     Balance, CongestionControl, Dcqcn, Dctcp, Nscc, Recovery, Swift, Transport, Window,
+};
+use lightloom_engine::{
+    Engine, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Role, Settings, VertexId,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 

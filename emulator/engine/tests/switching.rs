@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_emulator::engine::{
+use lightloom_engine::transport::{Transport, Window};
+use lightloom_engine::{
     Engine, FlowSpec, LinkSpec, Network, NetworkBuilder, Queueing, Role, Settings, Switching,
     VertexId,
 };
-use lightloom_emulator::transport::{Transport, Window};
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const DELAY: Picoseconds = Picoseconds::from_nanos(300);

@@ -2,7 +2,8 @@
 
 use lightloom_units::{Bytes, Picoseconds};
 
-use crate::engine::{Link, LinkId, Network, Settings};
+use super::network::{Link, LinkId, Network};
+use super::settings::Settings;
 use crate::transport::Transport;
 
 /// From the moment a message may be sent until the far host has its last byte, over an idle path whose

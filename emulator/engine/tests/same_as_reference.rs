@@ -5,12 +5,12 @@
 
 mod reference;
 
-use lightloom_emulator::engine::{
+use lightloom_engine::transport::{Balance, Recovery, Transport, Window};
+use lightloom_engine::{
     ArrivalLog, BitErrors, Buffer, Choice, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId,
     LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing, Role, Schedule, Settings,
     Switching, VertexId,
 };
-use lightloom_emulator::transport::{Balance, Recovery, Transport, Window};
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;

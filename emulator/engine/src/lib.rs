@@ -1,0 +1,15 @@
+//! Packets on a network of vertices and links. Nothing here knows a fabric, a plan or a scenario.
+//!
+//! * the engine, at the root of this crate – how packets move; [`transport`] – how hosts send, pace and
+//!   repair them;
+//! * [`topology`] – networks in common shapes;
+//! * [`steady`] – exact shortcuts: of equal parts only one is simulated;
+//! * [`capture`] – packets and timelines of a run as files.
+
+pub mod capture;
+mod engine;
+pub mod steady;
+pub mod topology;
+pub mod transport;
+
+pub use engine::*;
