@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use lightloom_emulator::device;
-use lightloom_emulator::device::serve::{Address, Options, Server};
+use lightloom_devices as device;
+use lightloom_devices::serve::{Address, Options, Server};
 use serde_json::json;
 
 use crate::cli::{Format, FormatArgument};

@@ -3,7 +3,7 @@
 //! To add a kind: one entry in [`KINDS`].
 
 use lightloom_daemon::config::{self, DaemonFile};
-use lightloom_emulator::device;
+use lightloom_devices as device;
 use lightloom_emulator::phases::{self, PhaseScenarioFile};
 use lightloom_emulator::scenario::{self, FaultListFile, ScenarioFile};
 use lightloom_emulator::traffic::{self, TrafficFile};

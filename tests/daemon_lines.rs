@@ -19,7 +19,7 @@ use lightloom_daemon::record::{Asked, TxnResult};
 use lightloom_daemon::state::{
     DeviceName, Fabric, Micros, Now, Outcome, Position, Positions, Sharing, Slot,
 };
-use lightloom_emulator::device::{
+use lightloom_devices::{
     Device, Line, OpticalSwitch, Output, Port, SwitchSpec, Transceiver, TransceiverSpec,
 };
 use lightloom_firmware_api::path::Policy;

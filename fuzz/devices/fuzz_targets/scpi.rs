@@ -1,8 +1,8 @@
-//! See `emulator/tests/corpus/mod.rs`: the stored inputs run through the same function as a test.
+//! See `emulator/devices/tests/corpus/mod.rs`: the stored inputs run through the same function as a test.
 #![no_main]
 #![allow(dead_code, reason = "each target runs one of the functions")]
 
-#[path = "../../../emulator/tests/corpus/mod.rs"]
+#[path = "../../../emulator/devices/tests/corpus/mod.rs"]
 mod corpus;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| corpus::scpi(bytes));

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use lightloom_emulator::device::load;
-use lightloom_emulator::device::serve::{Address, Options, Server, Stopper};
+use lightloom_devices::load;
+use lightloom_devices::serve::{Address, Options, Server, Stopper};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::Host;
 use lightloom_firmware_api::message::{Reply, Request};

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use lightloom_emulator::device::serve::Options;
+use lightloom_devices::serve::Options;
 use lightloom_firmware_api::message::{Arm, Reply, Request, Transaction};
 use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
 use live::{Client, Framed, Served, now};
@@ -120,9 +120,8 @@ fn a_port_that_is_taken_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let yaml = format!("switches:\n  - {{name: ocs7, ingress: 4, egress: 4, scpi: '{address}'}}\n");
-    let (list, _) = lightloom_emulator::device::load("devices.yaml", yaml.as_bytes());
-    let error =
-        lightloom_emulator::device::serve::Server::start(list.unwrap(), &Options::default());
+    let (list, _) = lightloom_devices::load("devices.yaml", yaml.as_bytes());
+    let error = lightloom_devices::serve::Server::start(list.unwrap(), &Options::default());
     let message = error.unwrap_err().to_string();
     assert!(message.contains("ocs7") && message.contains(&address.to_string()), "{message}");
 }

@@ -12,7 +12,7 @@ mod live;
 
 use std::time::Duration;
 
-use lightloom_emulator::device::serve::Options;
+use lightloom_devices::serve::Options;
 use lightloom_firmware_api::message::{Arm, Reply, Request, Transaction};
 use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
 use live::{Framed, Served, now};

@@ -1,6 +1,6 @@
 //! Light travels the fibres of a fabric: it arrives where the far end sends it, and nowhere else.
 
-use lightloom_emulator::device::{AnyDevice, Device, Fault, Line, Port, Rack, Slot, load_beside};
+use lightloom_devices::{AnyDevice, Device, Fault, Line, Port, Rack, Slot, load_beside};
 use lightloom_firmware_api::message::LinkName;
 use lightloom_firmware_api::module::Hardware;
 use lightloom_firmware_api::time::Micros;

@@ -2,7 +2,7 @@
 //! test.
 
 mod corpus;
-#[path = "../../fuzz/replay.rs"]
+#[path = "../../../fuzz/replay.rs"]
 mod replay;
 
 use replay::replay;

@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
-use lightloom_emulator::device::{
-    Device, Fault, Faulty, Line, Output, Port, Transceiver, TransceiverSpec,
-};
+use lightloom_devices::{Device, Fault, Faulty, Line, Output, Port, Transceiver, TransceiverSpec};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Sequence};
 use lightloom_firmware_api::message::{Arm, FireReport, Reply, Request, StatusReport, Transaction};

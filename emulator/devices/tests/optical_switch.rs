@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
-use lightloom_emulator::device::{
-    Device, Fault, Faulty, Line, OpticalSwitch, Output, Port, SwitchSpec,
-};
+use lightloom_devices::{Device, Fault, Faulty, Line, OpticalSwitch, Output, Port, SwitchSpec};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use proptest::prelude::*;
