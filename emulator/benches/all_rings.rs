@@ -17,8 +17,9 @@
 
 use std::time::Instant;
 
-use lightloom_emulator::collective::{Collective, Directions, Kind, RingCollective};
+use lightloom_collective::{Directions, Kind, Ring as RingCollective};
 use lightloom_emulator::scenario::{HBD, Installed, Target};
+use lightloom_engine::collective::{Collective, Placement};
 use lightloom_engine::steady::{Islands, Stage};
 use lightloom_engine::{Event, LinkChange, NoProbe, Route, Settings, VertexId};
 use lightloom_fabric::fabric::Fabric;
@@ -182,14 +183,14 @@ impl Run<'_> {
         let members = self.members(&self.rings[ring].group);
         let collective = RingCollective {
             kind: Kind::AllReduce,
-            members,
+            ranks: members.len(),
             size: self.wanted.bytes,
             directions: self.wanted.directions,
-            route: Route::Within(HBD),
-            priority: 0,
-            start: self.stage.now(),
         };
-        let collective = collective.start(&mut self.stage).expect("neighbours are joined");
+        let schedule = collective.schedule().expect("a ring has members");
+        let placement = Placement::new(members, Route::Within(HBD)).at(self.stage.now());
+        let collective = placement.start(&schedule, &mut self.stage);
+        let collective = collective.expect("neighbours are joined");
         self.rings[ring].now = Some(collective);
     }
 

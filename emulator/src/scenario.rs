@@ -63,8 +63,9 @@ pub use sweep::{
 pub use switches::{Switches, SwitchesFile};
 pub use transport_file::TransportFile;
 
-use crate::collective::{self, CollectiveError, Directions};
 use crate::traffic::{TrafficError, Workload};
+use lightloom_collective::{self as collective, Directions};
+use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::Difference;
 use lightloom_engine::transport::Transport;
 use lightloom_engine::{EngineError, NetworkError};
@@ -207,7 +208,7 @@ pub enum ScenarioError {
     NothingSpared(&'static str),
     /// A collective that cannot be laid out.
     #[error(transparent)]
-    Collective(#[from] CollectiveError),
+    Collective(#[from] StartError),
     /// What runs beside the rings cannot be run.
     #[error(transparent)]
     Traffic(#[from] TrafficError),

@@ -34,9 +34,9 @@ pub use network::{DragonflyRoutes, Plant, Shape};
 pub use spot::{Spot, SpotError};
 pub use workload::{AllReduceWay, Run, Workload};
 
-use crate::collective::CollectiveError;
 use crate::scenario::{Expectation, Fault, Outcome, Progress, Replay, Strike, Switches};
 use lightloom_engine::capture::Watch;
+use lightloom_engine::collective::StartError;
 use lightloom_engine::transport::Transport;
 use lightloom_engine::{Engine, EngineError, NetworkError, VertexId};
 
@@ -117,7 +117,7 @@ pub enum TrafficError {
         /// Its name.
         workload: String,
         /// What is wrong.
-        error: CollectiveError,
+        error: StartError,
     },
 }
 

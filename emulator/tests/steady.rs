@@ -5,9 +5,10 @@
 mod fabric;
 
 use fabric::FABRIC;
-use lightloom_emulator::collective::{Collective, Directions, Kind, RingCollective};
+use lightloom_collective::{Directions, Kind, Ring, Schedule};
 use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, ScenarioError, Sharing};
 use lightloom_engine::capture::Watch;
+use lightloom_engine::collective::{Collective, Placement};
 use lightloom_engine::steady::{Islands, Stage};
 use lightloom_engine::transport::{Recovery, Transport, Window};
 use lightloom_engine::{
@@ -93,7 +94,7 @@ struct Seen {
 }
 
 struct Begun {
-    ring: RingCollective,
+    ring: (Placement, Schedule),
     now: Collective,
     left: u8,
 }
@@ -142,17 +143,13 @@ fn act<S: Stage>(
             if bypass {
                 members.remove(1);
             }
-            let ring = RingCollective {
-                kind: Kind::AllReduce,
-                members,
-                size: Bytes(bytes),
-                directions: if both { Directions::Both } else { Directions::One },
-                route: Route::Shortest,
-                priority: 0,
-                start: now,
-            };
-            if let Ok(collective) = ring.start(stage) {
-                begun.push(Begun { ring, now: collective, left: repeat });
+            let directions = if both { Directions::Both } else { Directions::One };
+            let (kind, size) = (Kind::AllReduce, Bytes(bytes));
+            let ring = Ring { kind, ranks: members.len(), size, directions };
+            let Ok(schedule) = ring.schedule() else { return };
+            let placement = Placement::new(members, Route::Shortest).at(now);
+            if let Ok(collective) = placement.start(&schedule, stage) {
+                begun.push(Begun { ring: (placement, schedule), now: collective, left: repeat });
             }
         }
         Deed::GiveUp(which) => {
@@ -177,8 +174,8 @@ fn go_on<S: Stage>(stage: &mut S, batch: BatchId, begun: &mut [Begun]) {
     let Some(mine) = begun.iter_mut().find(|begun| begun.now.batch == batch) else { return };
     if mine.left > 0 && mine.now.end(stage).is_some() {
         mine.left -= 1;
-        mine.ring.start = now;
-        if let Ok(collective) = mine.ring.start(stage) {
+        mine.ring.0.start = now;
+        if let Ok(collective) = mine.ring.0.start(&mine.ring.1, stage) {
             mine.now = collective;
         }
     }

@@ -151,7 +151,7 @@ fn the_analytic_step_agrees_with_the_packets_on_small_cases() {
 
 #[test]
 fn a_shared_ring_is_not_reused() {
-    use lightloom_emulator::collective::Kind;
+    use lightloom_collective::Kind;
     use lightloom_emulator::training::graph::{Task, TaskGraph, Work};
     use lightloom_emulator::training::machine::{Domain, Machine};
     use lightloom_units::Bytes;

@@ -1,7 +1,7 @@
 //! Workloads of other tools: Chakra traces both ways, SimAI text, both run packet by packet.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_emulator::collective::Kind;
+use lightloom_collective::Kind;
 use lightloom_emulator::training::chakra::{export, import};
 use lightloom_emulator::training::graph::{Task, TaskGraph, TaskId, Work};
 use lightloom_emulator::training::machine::{Domain, Machine};

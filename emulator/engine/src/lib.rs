@@ -4,9 +4,11 @@
 //!   repair them;
 //! * [`topology`] – networks in common shapes;
 //! * [`steady`] – exact shortcuts: of equal parts only one is simulated;
+//! * [`collective`] – collectives as flows that wait for each other;
 //! * [`capture`] – packets and timelines of a run as files.
 
 pub mod capture;
+pub mod collective;
 mod engine;
 pub mod steady;
 pub mod topology;

@@ -1,16 +1,17 @@
 //! From the collectives of a scenario to those of the engine.
 
-use lightloom_units::{Picoseconds, SimTime};
+use lightloom_units::Picoseconds;
 
 use super::installed::{DCN, HBD};
 use super::{Collective, Kind};
-use crate::collective::{self, CollectiveError, Directions, Hierarchical, RingCollective};
+use lightloom_collective::{self as collective, Directions, Hierarchical, Ring};
+use lightloom_engine::collective::{self as running, Placement, StartError};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{Engine, Probe, Route, VertexId};
 
 /// A collective under way: one for a group, or one for each rank between groups.
 pub(super) struct Running {
-    pub(super) parts: Vec<collective::Collective>,
+    pub(super) parts: Vec<running::Collective>,
     /// Parts that have not ended.
     pub(super) open: usize,
     /// The closed form of the undisturbed collective.
@@ -18,7 +19,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    fn of(parts: Vec<collective::Collective>) -> Self {
+    fn of(parts: Vec<running::Collective>) -> Self {
         let ideal = parts.iter().map(|part| part.ideal).max().unwrap_or_default();
         Self { open: parts.len(), parts, ideal }
     }
@@ -34,17 +35,17 @@ pub(super) fn start_ring<S: Stage>(
     engine: &mut S,
     collective: &Collective,
     members: Vec<VertexId>,
-) -> Result<Running, CollectiveError> {
-    let ring = RingCollective {
+) -> Result<Running, StartError> {
+    let ring = Ring {
         kind: collective.kind.of_group().expect("a collective of one group"),
-        members,
+        ranks: members.len(),
         size: collective.bytes,
         directions: collective.directions,
-        route: Route::Within(HBD),
-        priority: collective.priority,
-        start: engine.now(),
     };
-    Ok(Running::of(vec![ring.start(engine)?]))
+    let placement = Placement::new(members, Route::Within(HBD))
+        .at(engine.now())
+        .in_priority(collective.priority);
+    Ok(Running::of(vec![placement.start(&ring.schedule()?, engine)?]))
 }
 
 /// Begins an all-reduce between equal ranks of `groups`, now.
@@ -56,34 +57,22 @@ pub(super) fn start_between<P: Probe>(
     collective: &Collective,
     groups: &[Vec<VertexId>],
     per_set: usize,
-) -> Result<Running, CollectiveError> {
-    let start = engine.now();
+) -> Result<Running, StartError> {
+    let (now, size) = (engine.now(), collective.bytes);
     let ranks = groups.first().map_or(0, Vec::len);
     let sets_fit = per_set > 1 && groups.len().is_multiple_of(per_set) && groups.len() > per_set;
     let mut parts = Vec::with_capacity(ranks);
     for rank in 0..ranks {
         let peers: Vec<VertexId> = groups.iter().map(|group| group[rank]).collect();
-        let part = if sets_fit {
-            let groups = peers.chunks(per_set).map(<[VertexId]>::to_vec).collect();
-            let (inside, between) = (Route::Within(DCN), Route::Within(DCN));
-            let (size, priority) = (collective.bytes, collective.priority);
-            Hierarchical { groups, size, inside, between, priority, start }.start(engine)?
+        let schedule = if sets_fit {
+            Hierarchical { groups: vec![per_set; peers.len() / per_set], size }.schedule()?
         } else {
-            flat(collective, peers, start).start(engine)?
+            let (kind, directions) = (collective::Kind::AllReduce, Directions::Both);
+            Ring { kind, ranks: peers.len(), size, directions }.schedule()?
         };
-        parts.push(part);
+        let placement =
+            Placement::new(peers, Route::Within(DCN)).at(now).in_priority(collective.priority);
+        parts.push(placement.start(&schedule, engine)?);
     }
     Ok(Running::of(parts))
-}
-
-fn flat(collective: &Collective, members: Vec<VertexId>, start: SimTime) -> RingCollective {
-    RingCollective {
-        kind: collective::Kind::AllReduce,
-        members,
-        size: collective.bytes,
-        directions: Directions::Both,
-        route: Route::Within(DCN),
-        priority: collective.priority,
-        start,
-    }
 }

@@ -17,9 +17,9 @@ use super::replay_file::{ReplayFile, TraceDayFile, lower_day, lower_replay};
 use super::switches::{SwitchesFile, lower_switches};
 use super::transport_file::{TransportFile, lower_transport};
 use super::{Collective, Control, Expectation, Fault, Kind, Scenario, Switches, Target, plan};
-use crate::collective::Directions;
 use crate::traffic::file::workload::{self, WorkloadFile, refuse_sentences};
 use crate::traffic::{Plant, Workload};
+use lightloom_collective::Directions;
 use lightloom_engine::LinkSpec;
 
 /// The mistakes that only scenario and fault files can have.

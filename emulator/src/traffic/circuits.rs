@@ -11,7 +11,8 @@
 
 use lightloom_units::{Bytes, Picoseconds};
 
-use crate::collective::{CollectiveError, Exchange};
+use lightloom_collective::{CollectiveError, Exchange};
+use lightloom_engine::collective::StartError;
 use lightloom_engine::{BatchId, Engine, FlowSpec, LinkChange, LinkId, Probe, Route, VertexId};
 
 /// The circuits of all hosts.
@@ -144,7 +145,7 @@ impl Circuits {
         (host, step): (usize, usize),
         size: Bytes,
         priority: u8,
-    ) -> Result<BatchId, CollectiveError> {
+    ) -> Result<BatchId, StartError> {
         let batch = engine.add_batch();
         let fibre = self.fibre(host, step);
         let ends = (self.hosts[host], self.hosts[host | 1 << step]);

@@ -12,7 +12,8 @@ use rand::Rng;
 
 use super::TrafficError;
 use super::workload::{Run, Workload};
-use crate::collective::{CollectiveError, Kind};
+use lightloom_collective::Kind;
+use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::topology::Grid;
 use lightloom_engine::{BatchId, Engine, EngineError, FlowId, LinkId, Probe, Route, VertexId};
@@ -138,7 +139,7 @@ impl<'a> Jobs<'a> {
         let flows = first..engine.flow_count() as u32;
         let collective = match started {
             Ok(collective) => collective,
-            Err(CollectiveError::Flow(EngineError::Route(_))) => {
+            Err(StartError::Flow(EngineError::Route(_))) => {
                 flows.for_each(|flow| engine.cancel_flow(FlowId(flow)));
                 self.jobs[place].blocked = true;
                 return Ok(());

@@ -9,10 +9,11 @@ use rand::RngExt;
 use super::flow_file::ListedFlow;
 use super::flow_sizes::FlowSizes;
 use super::jobs::Ground;
-use crate::collective::{
-    AllToAll, Collective, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical,
-    Kind, RingCollective, TorusAllReduce, Tree, TreeOperation, start_bag,
+use lightloom_collective::{
+    AllToAll, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical, Kind, Ring,
+    Schedule, TorusAllReduce, Tree, TreeOperation,
 };
+use lightloom_engine::collective::{Collective, Placement, StartError, start_bag};
 use lightloom_engine::topology::Grid;
 use lightloom_engine::{Engine, FlowSpec, Probe, Route, VertexId};
 
@@ -175,59 +176,54 @@ impl Workload {
         engine: &mut Engine<P>,
         seed: Seed,
         ground: &Ground<'_>,
-    ) -> Result<Collective, CollectiveError> {
-        let (members, size, start) = (self.hosts.clone(), self.bytes, engine.now());
-        let (route, priority) = (ground.route.clone(), self.priority);
-        let ring = |kind| RingCollective {
-            kind,
-            members: self.hosts.clone(),
-            size,
-            directions: self.directions,
-            route: ground.route.clone(),
-            priority,
-            start,
-        };
-        let tree = |operation, pieces| Tree {
-            operation,
-            members: self.hosts.clone(),
-            size,
-            pieces,
-            route: ground.route.clone(),
-            priority,
-            start,
-        };
+    ) -> Result<Collective, StartError> {
+        if let Some(schedule) = self.schedule(ground)? {
+            let placement = Placement::new(self.hosts_of(ground), ground.route.clone())
+                .at(engine.now())
+                .in_priority(self.priority);
+            return placement.start(&schedule, engine);
+        }
+        let over = |flow: FlowSpec| flow.over(ground.route.clone());
+        let flows = self.flows(engine, seed, &ground.route).into_iter().map(over).collect();
+        start_bag(engine, flows)
+    }
+
+    /// What its ranks send, where it is a collective.
+    fn schedule(&self, ground: &Ground<'_>) -> Result<Option<Schedule>, CollectiveError> {
+        let (ranks, size, directions) = (self.hosts.len(), self.bytes, self.directions);
+        let ring = |kind| Ring { kind, ranks, size, directions }.schedule();
+        let tree = |operation, pieces| Tree { operation, ranks, size, pieces }.schedule();
         match &self.run {
-            Run::AllToAll(exchange) => {
-                let exchange = *exchange;
-                AllToAll { members, size, exchange, route, priority, start }.start(engine)
-            }
-            Run::AllReduce(AllReduceWay::Ring) => ring(Kind::AllReduce).start(engine),
-            Run::ReduceScatter => ring(Kind::ReduceScatter).start(engine),
-            Run::AllGather => ring(Kind::AllGather).start(engine),
-            Run::AllReduce(AllReduceWay::Tree) => {
-                tree(TreeOperation::AllReduce, TREE_PIECES).start(engine)
-            }
+            Run::AllToAll(exchange) => AllToAll { ranks, size, exchange: *exchange }.schedule(),
+            Run::AllReduce(AllReduceWay::Ring) => ring(Kind::AllReduce),
+            Run::ReduceScatter => ring(Kind::ReduceScatter),
+            Run::AllGather => ring(Kind::AllGather),
+            Run::AllReduce(AllReduceWay::Tree) => tree(TreeOperation::AllReduce, TREE_PIECES),
             Run::AllReduce(AllReduceWay::DoubleTree) => {
-                tree(TreeOperation::DoubleAllReduce, TREE_PIECES).start(engine)
+                tree(TreeOperation::DoubleAllReduce, TREE_PIECES)
             }
-            Run::Broadcast { pieces } => tree(TreeOperation::Broadcast, *pieces).start(engine),
+            Run::Broadcast { pieces } => tree(TreeOperation::Broadcast, *pieces),
             Run::AllReduce(AllReduceWay::HalvingDoubling) => {
-                HalvingDoubling { members, size, route, priority, start }.start(engine)
+                HalvingDoubling { ranks, size }.schedule()
             }
             Run::AllReduce(AllReduceWay::Hierarchical { of }) => {
-                let groups = members.chunks(*of as usize).map(<[VertexId]>::to_vec).collect();
-                let (inside, between) = (route.clone(), route);
-                Hierarchical { groups, size, inside, between, priority, start }.start(engine)
+                let groups = self.hosts.chunks(*of as usize).map(<[VertexId]>::len).collect();
+                Hierarchical { groups, size }.schedule()
             }
             Run::AllReduce(AllReduceWay::Torus) => {
                 let rings = ground.grid.map_or_else(Vec::new, rings_of);
-                TorusAllReduce { rings, size, route, priority, start }.start(engine)
+                TorusAllReduce { rings, size }.schedule()
             }
-            _ => {
-                let over = |flow: FlowSpec| flow.over(route.clone());
-                let flows = self.flows(engine, seed, &route).into_iter().map(over).collect();
-                start_bag(engine, flows)
-            }
+            _ => return Ok(None),
+        }
+        .map(Some)
+    }
+
+    /// By rank: its host. On a grid, ranks are its places.
+    fn hosts_of(&self, ground: &Ground<'_>) -> Vec<VertexId> {
+        match (&self.run, ground.grid) {
+            (Run::AllReduce(AllReduceWay::Torus), Some(grid)) => grid.hosts.clone(),
+            _ => self.hosts.clone(),
         }
     }
 
@@ -289,14 +285,10 @@ fn cycle(count: usize, seed: Seed) -> Vec<usize> {
     to
 }
 
-/// By dimension with more than one host: its rings.
-fn rings_of(grid: &Grid) -> Vec<Vec<Vec<VertexId>>> {
+/// By dimension with more than one host: its rings, of places.
+fn rings_of(grid: &Grid) -> Vec<Vec<Vec<usize>>> {
     let long = (0..grid.sides.len()).filter(|dimension| grid.sides[*dimension] > 1);
-    long.map(|dimension| {
-        let rings = grid.rings(dimension).into_iter();
-        rings.map(|ring| ring.into_iter().map(|place| grid.hosts[place]).collect()).collect()
-    })
-    .collect()
+    long.map(|dimension| grid.rings(dimension)).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod import;
 mod messages;
 
 use super::graph::GraphError;
-use crate::collective::Kind;
+use lightloom_collective::Kind;
 
 pub use export::export;
 pub use import::import;

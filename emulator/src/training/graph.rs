@@ -5,7 +5,7 @@
 
 use lightloom_units::{Bytes, Picoseconds};
 
-use crate::collective::Kind;
+use lightloom_collective::Kind;
 
 /// The place of a task in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,7 @@ pub enum Work {
         kind: Kind,
         /// Which ring.
         ring: u32,
-        /// The size, as [`crate::collective`] defines it.
+        /// The size, as [`lightloom_collective`] defines it.
         bytes: Bytes,
     },
     /// Ranks exchange round a ring over the data-centre network.
@@ -44,7 +44,7 @@ pub enum Work {
         kind: Kind,
         /// The ranks in order.
         ranks: Vec<u32>,
-        /// The size, as [`crate::collective`] defines it.
+        /// The size, as [`lightloom_collective`] defines it.
         bytes: Bytes,
     },
     /// One rank sends to another over the data-centre network.

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
-use crate::collective::Kind;
+use lightloom_collective::Kind;
 
 /// A recorded step as a graph, with the times that were measured.
 #[derive(Clone, Debug)]

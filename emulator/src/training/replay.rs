@@ -13,7 +13,8 @@ use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::graph::{Task, TaskGraph, TaskId, Work};
 use super::machine::{ACROSS, DOMAIN, Domain, Machine};
-use crate::collective::{CollectiveError, Directions, Kind, RingCollective};
+use lightloom_collective::{Directions, Kind, Ring};
+use lightloom_engine::collective::{Placement, StartError};
 use lightloom_engine::{
     BatchId, Engine, EngineError, Event, FlowSpec, NetworkError, Plane, Route, Settings, VertexId,
 };
@@ -40,7 +41,7 @@ pub enum ReplayError {
     Flow(#[from] EngineError),
     /// A collective that cannot be laid out.
     #[error(transparent)]
-    Collective(#[from] CollectiveError),
+    Collective(#[from] StartError),
     /// The graph names a rank or ring that the machine lacks.
     #[error("task `{task}` names {what} {index}, and there are {count}")]
     Absent {
@@ -343,9 +344,10 @@ impl<'g> Run<'g> {
         plane: Plane,
         directions: Directions,
     ) -> Result<(), ReplayError> {
-        let (route, start) = (Route::Within(plane), self.engine.now());
-        let ring = RingCollective { kind, members, size, directions, route, priority: 0, start };
-        let running = ring.start(&mut self.engine)?;
+        let ring = Ring { kind, ranks: members.len(), size, directions };
+        let schedule = ring.schedule().map_err(StartError::from)?;
+        let placement = Placement::new(members, Route::Within(plane)).at(self.engine.now());
+        let running = placement.start(&schedule, &mut self.engine)?;
         self.watch(running.batch, id);
         Ok(())
     }

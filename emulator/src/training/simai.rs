@@ -14,7 +14,7 @@
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
-use crate::collective::Kind;
+use lightloom_collective::Kind;
 
 /// Why a text is no workload that can be run here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -21,7 +21,7 @@ use super::machine::{Domain, Machine};
 use super::network::Shape;
 use super::schedule::{Pass, PassKind, Pipeline};
 use super::step::{Half, Job, Pieces};
-use crate::collective::Kind;
+use lightloom_collective::Kind;
 use lightloom_engine::LinkSpec;
 
 /// How many of the equal rails are run.

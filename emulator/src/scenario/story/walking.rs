@@ -6,9 +6,9 @@ use lightloom_units::id::GpuId;
 
 use super::Story;
 use super::lane::{Begun, finish_step, note_start};
-use crate::collective::CollectiveError;
 use crate::scenario::collectives::{self, Running};
 use crate::scenario::{Collective, ScenarioError};
+use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, EngineError, FlowId, VertexId};
 
@@ -110,7 +110,7 @@ impl<'a> Story<'a> {
         let running = match begun {
             Ok(running) => running,
             // An interface is dark: a plan or a repair lets it begin.
-            Err(CollectiveError::Flow(EngineError::Route(_))) => {
+            Err(StartError::Flow(EngineError::Route(_))) => {
                 let flows = first..self.engine.flow_count();
                 flows.for_each(|flow| self.engine.cancel_flow(FlowId::from_index(flow)));
                 return Ok(());

@@ -12,10 +12,10 @@ use super::super::flow_sizes::{FlowSizes, SizeRow};
 use super::super::network::Plant;
 use super::super::workload::{AllReduceWay, Run, Workload};
 use super::codes;
-use crate::collective::{Directions, Exchange};
 use crate::scenario::expectation_file::refuse_idle;
 use crate::scenario::neighbours::Neighbours;
 use crate::scenario::{Expectation, codes as base};
+use lightloom_collective::{Directions, Exchange};
 use lightloom_engine::VertexId;
 
 /// Something that hosts do.

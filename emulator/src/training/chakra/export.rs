@@ -10,9 +10,9 @@ use super::messages::{
     attribute,
 };
 use super::{PICOSECONDS_PER_MICROSECOND, code};
-use crate::collective::Kind;
 use crate::training::graph::{Task, TaskGraph, TaskId, Work};
 use crate::training::machine::Machine;
+use lightloom_collective::Kind;
 
 const VERSION: &str = "0.0.4";
 

@@ -10,8 +10,8 @@ use super::messages::{
     number, text,
 };
 use super::{ChakraError, PICOSECONDS_PER_MICROSECOND, kind_of};
-use crate::collective::Kind;
 use crate::training::graph::{Task, TaskGraph, TaskId, Work};
+use lightloom_collective::Kind;
 
 /// The graph of a trace, `streams[rank]` being the stream of a rank. A collective whose ranks are those of one of
 /// `rings` runs on it; others run over the data-centre network.

@@ -3,11 +3,11 @@
 use lightloom_units::Bytes;
 
 use super::{Front, Maker, groups};
-use crate::collective::Kind;
 use crate::training::calibration::Sharding;
 use crate::training::graph::{TaskId, Work};
 use crate::training::network::Group;
 use crate::training::schedule::Pass;
+use lightloom_collective::Kind;
 
 impl Maker<'_> {
     pub(super) fn tensor_exchange(

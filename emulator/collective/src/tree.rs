@@ -13,11 +13,10 @@
 
 use std::ops::Range;
 
-use lightloom_units::{Bytes, SimTime};
+use lightloom_units::Bytes;
 
-use super::draft::Draft;
-use super::{Collective, CollectiveError, Kind, part_of};
-use lightloom_engine::{Engine, FlowId, Gate, Probe, Route, VertexId};
+use super::schedule::{Await, Schedule};
+use super::{CollectiveError, Kind, part_of};
 
 /// What is done over trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,74 +30,59 @@ pub enum TreeOperation {
 }
 
 /// A collective over binary trees.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Tree {
     /// What is done.
     pub operation: TreeOperation,
-    /// The ranks. The root of the first tree is the one in the middle.
-    pub members: Vec<VertexId>,
+    /// How many ranks take part. The root of the first tree is the one in the middle.
+    pub ranks: usize,
     /// What each rank has in the end.
     pub size: Bytes,
     /// In how many pieces it goes through each tree.
     pub pieces: u32,
-    /// How flows find their way.
-    pub route: Route,
-    /// Their priority at switches with real queues.
-    pub priority: u8,
-    /// Not before this.
-    pub start: SimTime,
 }
 
 impl Tree {
-    /// Adds the collective's flows to `engine`.
+    /// What every rank sends.
     ///
     /// # Errors
-    /// Fewer than two ranks, or flows that the engine refuses.
-    pub fn start<P: Probe>(&self, engine: &mut Engine<P>) -> Result<Collective, CollectiveError> {
-        let mut draft =
-            Draft::new(engine, &self.members, (&self.route, self.priority), self.start)?;
-        let trees = if self.operation == TreeOperation::DoubleAllReduce { 2 } else { 1 };
-        let pieces = self.pieces.max(1);
-        let piece = part_of(self.size, u64::from(pieces) * trees as u64);
-        for shift in 0..trees {
-            self.lay_tree(&mut draft, shift, (piece, pieces))?;
-        }
+    /// Fewer than two ranks.
+    pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let kind = match self.operation {
             TreeOperation::Broadcast => Kind::Broadcast,
             TreeOperation::AllReduce | TreeOperation::DoubleAllReduce => Kind::AllReduce,
         };
-        Ok(draft.finish(kind, self.size))
+        let mut schedule = Schedule::chained(kind, self.ranks, self.size)?;
+        let trees = if self.operation == TreeOperation::DoubleAllReduce { 2 } else { 1 };
+        let pieces = self.pieces.max(1);
+        let piece = part_of(self.size, u64::from(pieces) * trees as u64);
+        for shift in 0..trees {
+            self.lay_tree(&mut schedule, shift, (piece, pieces));
+        }
+        Ok(schedule)
     }
 
-    fn lay_tree<P: Probe>(
-        &self,
-        draft: &mut Draft<'_, P>,
-        shift: usize,
-        load: (Bytes, u32),
-    ) -> Result<(), CollectiveError> {
-        let ranks = self.members.len();
-        let shape = InOrder::new(ranks);
-        let rank = |place: usize| (place + shift) % ranks;
-        let piece_by_piece = |flow: FlowId| Gate { flow, ahead: 0 };
-        let mut into: Vec<Vec<Gate>> = vec![Vec::new(); ranks];
+    fn lay_tree(&self, schedule: &mut Schedule, shift: usize, load: (Bytes, u32)) {
+        let shape = InOrder::new(self.ranks);
+        let rank = |place: usize| (place + shift) % self.ranks;
+        let mut into: Vec<Vec<Await>> = vec![Vec::new(); self.ranks];
         if self.operation != TreeOperation::Broadcast {
-            // Deepest first, so that what a rank waits for is there before its own flow.
+            // Deepest first, so that what a rank waits for is there before its own sending.
             for &place in shape.top_down.iter().rev() {
                 if let Some(parent) = shape.parent[place] {
-                    let gates = std::mem::take(&mut into[place]);
-                    let flow = draft.flow((rank(place), rank(parent)), load, gates)?;
-                    into[parent].push(piece_by_piece(flow));
+                    let awaits = std::mem::take(&mut into[place]);
+                    let up = schedule.send((rank(place), rank(parent)), load, awaits);
+                    into[parent].push(Await::each_of(up));
                 }
             }
         }
         for &place in &shape.top_down {
             if let Some(parent) = shape.parent[place] {
-                let gates = into[parent].clone();
-                let flow = draft.flow((rank(parent), rank(place)), load, gates)?;
-                into[place] = vec![piece_by_piece(flow)];
+                let awaits = into[parent].clone();
+                let down = schedule.send((rank(parent), rank(place)), load, awaits);
+                into[place] = vec![Await::each_of(down)];
             }
         }
-        Ok(())
     }
 }
 

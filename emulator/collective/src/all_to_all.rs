@@ -11,11 +11,10 @@
 //! Or everything at once, which leaves the order to the network. A rank goes on to its next step when it
 //! has received what it may have to pass on.
 
-use lightloom_units::{Bytes, SimTime};
+use lightloom_units::Bytes;
 
-use super::draft::Draft;
-use super::{Collective, CollectiveError, Kind, part_of};
-use lightloom_engine::{Engine, Gate, Probe, Route, VertexId};
+use super::schedule::{Await, Schedule};
+use super::{CollectiveError, Kind, part_of};
 
 /// In which order the pieces go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,52 +73,44 @@ impl Exchange {
 }
 
 /// An all-to-all.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct AllToAll {
-    /// The ranks.
-    pub members: Vec<VertexId>,
+    /// How many ranks take part.
+    pub ranks: usize,
     /// What each rank has for all ranks together, itself included.
     pub size: Bytes,
     /// The order of pieces.
     pub exchange: Exchange,
-    /// How flows find their way.
-    pub route: Route,
-    /// Their priority at switches with real queues.
-    pub priority: u8,
-    /// Not before this.
-    pub start: SimTime,
 }
 
 impl AllToAll {
-    /// Adds the collective's flows to `engine`.
+    /// What every rank sends.
     ///
     /// # Errors
-    /// Fewer than two ranks, a number of them that the order does not allow, or flows that the engine
-    /// refuses.
-    pub fn start<P: Probe>(&self, engine: &mut Engine<P>) -> Result<Collective, CollectiveError> {
-        let ranks = self.members.len();
+    /// Fewer than two ranks, or a number of them that the order does not allow.
+    pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
+        let ranks = self.ranks;
         let steps = self.exchange.steps(ranks)?;
-        let mut draft =
-            Draft::new(engine, &self.members, (&self.route, self.priority), self.start)?;
+        let mut schedule = Schedule::chained(Kind::AllToAll, ranks, self.size)?;
         let piece = part_of(self.size, ranks as u64);
         // By rank: what it waits for before its next step.
-        let mut awaited: Vec<Vec<Gate>> = vec![Vec::new(); ranks];
+        let mut awaited: Vec<Vec<Await>> = vec![Vec::new(); ranks];
         for Shift { distance, ways } in steps {
             let mut came = vec![None; ranks];
-            for (rank, gates) in awaited.iter().enumerate() {
+            for (rank, awaits) in awaited.iter().enumerate() {
                 let to = self.exchange.partner(rank, distance, ranks);
                 let load = (piece * ways.len() as u64, 1);
-                came[to] = Some(Gate::after(draft.flow((rank, to), load, gates.clone())?));
+                came[to] = Some(Await::all_of(schedule.send((rank, to), load, awaits.clone())));
             }
-            for (gates, came) in awaited.iter_mut().zip(came) {
+            for (awaits, came) in awaited.iter_mut().zip(came) {
                 match self.exchange {
                     Exchange::AtOnce => {}
-                    Exchange::Pairwise => *gates = came.into_iter().collect(),
+                    Exchange::Pairwise => *awaits = came.into_iter().collect(),
                     // Any earlier piece may be among those to pass on.
-                    Exchange::Bruck | Exchange::Binary => gates.extend(came),
+                    Exchange::Bruck | Exchange::Binary => awaits.extend(came),
                 }
             }
         }
-        Ok(draft.finish(Kind::AllToAll, self.size))
+        Ok(schedule)
     }
 }

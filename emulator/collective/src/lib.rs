@@ -1,8 +1,14 @@
-//! Collectives as flows that wait for each other, with the time they would take undisturbed.
+//! Collectives: who sends what to whom after what, and the time that takes in closed form.
 //!
-//! Nothing here runs: a collective is laid out once as flows whose messages are gated by the messages
-//! that a rank has to receive first, and the engine does the rest. That keeps the exact order of a
-//! real implementation (a rank passes a piece on when it has all of it) without anybody looking on.
+//! ```text
+//!   Ring, Tree, AllToAll … ──schedule()──▶ Schedule ──▶ an engine sends it packet by packet
+//!                                             │
+//!                                             └─ideal()─▶ the time nobody can beat
+//! ```
+//!
+//! Ranks are numbers from 0. A [`Schedule`] lists what each rank sends to which other one, and what it
+//! has to receive before: the exact order of a real implementation, in which a rank passes a piece on when
+//! it has all of it. Nothing here knows a network; whoever sends a schedule says which host is which rank.
 //!
 //! The size of a collective is that of NCCL's tests: all-reduce, what each rank has before and after;
 //! reduce-scatter, what each has before; all-gather, what each has after; all-to-all, what each has for
@@ -10,24 +16,20 @@
 //! whole bytes.
 
 mod all_to_all;
-mod bag;
-mod draft;
 mod halving_doubling;
 mod hierarchical;
 mod ring;
+mod schedule;
 mod torus;
 mod tree;
 
-use lightloom_units::{Bytes, Picoseconds, SimTime};
-
-use lightloom_engine::steady::Stage;
-use lightloom_engine::{BatchId, EngineError, FlowId};
+use lightloom_units::Bytes;
 
 pub use all_to_all::{AllToAll, Exchange, Shift};
-pub use bag::start_bag;
 pub use halving_doubling::HalvingDoubling;
 pub use hierarchical::Hierarchical;
-pub use ring::{Directions, RingCollective};
+pub use ring::{Directions, Ring};
+pub use schedule::{Await, Level, MessageTime, Schedule, Sending};
 pub use torus::TorusAllReduce;
 pub use tree::{Tree, TreeOperation};
 
@@ -74,26 +76,6 @@ impl Kind {
     }
 }
 
-/// A collective whose flows have been added to an engine.
-#[derive(Clone, Debug)]
-pub struct Collective {
-    /// What it computes.
-    pub kind: Kind,
-    /// How many ranks take part.
-    pub ranks: usize,
-    /// Its size, see the module's description.
-    pub size: Bytes,
-    /// When it may begin.
-    pub start: SimTime,
-    /// What it takes when no packet waits for one of another flow, and no acknowledgement takes a
-    /// link from data: nobody can be faster on these paths.
-    pub ideal: Picoseconds,
-    /// Its flows, and nobody else's, are in this batch.
-    pub batch: BatchId,
-    /// Its flows.
-    pub flows: Vec<FlowId>,
-}
-
 /// Why a collective cannot be laid out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
@@ -119,36 +101,6 @@ pub enum CollectiveError {
         /// The ranks of the first group.
         expected: usize,
     },
-    /// A flow that the engine refuses.
-    #[error(transparent)]
-    Flow(#[from] EngineError),
-}
-
-impl Collective {
-    /// When the last byte of its last flow arrived, or nothing yet.
-    #[must_use]
-    pub fn end<S: Stage>(&self, engine: &S) -> Option<SimTime> {
-        self.flows
-            .iter()
-            .map(|flow| engine.record(*flow).end)
-            .try_fold(self.start, |last, end| end.map(|end| last.max(end)))
-    }
-    /// Stops all its flows.
-    pub fn cancel<S: Stage>(&self, engine: &mut S) {
-        for flow in &self.flows {
-            engine.cancel_flow(*flow);
-        }
-    }
-    /// Size over time: algorithm bandwidth, bytes a second.
-    #[must_use]
-    pub fn algorithm_bandwidth(&self, took: Picoseconds) -> f64 {
-        self.size.0 as f64 / took.as_secs_f64()
-    }
-    /// Algorithm bandwidth times [`Kind::bus_factor`]: bytes a second, comparable over ranks.
-    #[must_use]
-    pub fn bus_bandwidth(&self, took: Picoseconds) -> f64 {
-        self.algorithm_bandwidth(took) * self.kind.bus_factor(self.ranks)
-    }
 }
 
 /// `size` in `parts`, rounded up.

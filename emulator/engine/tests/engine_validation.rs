@@ -6,17 +6,16 @@
     reason = "a test may fail, and reads docs/"
 )]
 
-use lightloom_emulator::collective::{
-    AllToAll, Collective, Directions, Exchange, HalvingDoubling, Kind, RingCollective,
-};
-use lightloom_engine::topology::{Ring, RingShape};
+use lightloom_collective::{AllToAll, Directions, Exchange, HalvingDoubling, Kind, Ring, Schedule};
+use lightloom_engine::collective::{Collective, Placement};
+use lightloom_engine::topology::{self, RingShape};
 use lightloom_engine::transport::Window;
 use lightloom_engine::{
     Engine, FlowSpec, LinkSpec, NetworkBuilder, Role, Route, Settings, VertexId,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/validation-engine.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/validation-engine.md");
 const BEGIN: &str = "<!-- closed forms: written by emulator/tests/engine_validation.rs -->\n";
 const END: &str = "<!-- end -->";
 const LIMIT: SimTime = SimTime(1_000_000_000_000);
@@ -76,23 +75,16 @@ fn chain(hops: u64) -> Row {
 fn ring(ranks: u64, kind: Kind, directions: Directions) -> Row {
     let mut builder = NetworkBuilder::new();
     let members: Vec<_> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
-    Ring::build_into(&mut builder, &members, RingShape::Ring, |_| link());
+    topology::Ring::build_into(&mut builder, &members, RingShape::Ring, |_| link());
     let mut engine = engine(builder);
     let (ways, name, slack) = match directions {
         Directions::One => (1, "one way", 0),
         Directions::Both => (2, "both ways", 1_000 * ACKNOWLEDGEMENT / PACKET + 1),
     };
     let piece = 64;
-    let ring = RingCollective {
-        kind,
-        members,
-        size: Bytes(ranks * ways * piece * PAYLOAD),
-        directions,
-        route: Route::Shortest,
-        priority: 0,
-        start: SimTime::START,
-    };
-    let running = ring.start(&mut engine).unwrap();
+    let size = Bytes(ranks * ways * piece * PAYLOAD);
+    let ring = Ring { kind, ranks: members.len(), size, directions };
+    let running = start(&ring.schedule().unwrap(), members, &mut engine);
     engine.run(LIMIT);
     let (steps, form) = match kind {
         Kind::AllReduce => (2 * (ranks - 1), "2(N − 1)·(p·t + d)"),
@@ -120,14 +112,8 @@ fn star(hosts: u64) -> (Engine, Vec<VertexId>) {
 fn halving_doubling(ranks: u64) -> Row {
     let (mut engine, members) = star(ranks);
     let size = Bytes(ranks * 64 * PAYLOAD);
-    let collective = HalvingDoubling {
-        members,
-        size,
-        route: Route::Shortest,
-        priority: 0,
-        start: SimTime::START,
-    };
-    let running = collective.start(&mut engine).unwrap();
+    let collective = HalvingDoubling { ranks: members.len(), size };
+    let running = start(&collective.schedule().unwrap(), members, &mut engine);
     engine.run(LIMIT);
     let halves = (1..=ranks.ilog2()).map(|step| message((ranks * 64) >> step, 2));
     Row {
@@ -141,15 +127,9 @@ fn halving_doubling(ranks: u64) -> Row {
 
 fn pairwise(ranks: u64) -> Row {
     let (mut engine, members) = star(ranks);
-    let all = AllToAll {
-        members,
-        size: Bytes(ranks * 64 * PAYLOAD),
-        exchange: Exchange::Pairwise,
-        route: Route::Shortest,
-        priority: 0,
-        start: SimTime::START,
-    };
-    let running = all.start(&mut engine).unwrap();
+    let size = Bytes(ranks * 64 * PAYLOAD);
+    let all = AllToAll { ranks: members.len(), size, exchange: Exchange::Pairwise };
+    let running = start(&all.schedule().unwrap(), members, &mut engine);
     engine.run(LIMIT);
     Row {
         work: format!("pairwise all-to-all, {ranks} ranks under one switch"),
@@ -173,6 +153,10 @@ fn incast(senders: u64) -> Row {
         took: engine.records().map(|record| record.end.unwrap().0).max().unwrap(),
         slack: 0,
     }
+}
+
+fn start(schedule: &Schedule, members: Vec<VertexId>, engine: &mut Engine) -> Collective {
+    Placement::new(members, Route::Shortest).start(schedule, engine).unwrap()
 }
 
 fn took(collective: &Collective, engine: &Engine) -> u64 {

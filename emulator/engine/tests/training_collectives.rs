@@ -6,13 +6,14 @@
     reason = "a test may fail, says when it is skipped, and reads data outside the project"
 )]
 
-use lightloom_emulator::collective::{Directions, Kind, RingCollective};
-use lightloom_engine::topology::{Ring, RingShape};
+use lightloom_collective::{Directions, Kind, Ring};
+use lightloom_engine::collective::Placement;
+use lightloom_engine::topology::{self, RingShape};
 use lightloom_engine::{Engine, LinkSpec, NetworkBuilder, Role, Route, Settings, VertexId};
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const TABLE: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/collectives_measured.csv");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/collectives_measured.csv");
 
 /// Share of the data-sheet rate that rings reach inside a node, headers included (docs/mfu.md).
 const RING_EFFICIENCY: [(&str, f64); 3] =
@@ -24,18 +25,11 @@ fn bus_bandwidth(ranks: usize, gbytes_per_s: f64) -> f64 {
     let members: Vec<VertexId> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
     let one_way = BitsPerSecond((gbytes_per_s * 8e9 / 2.0) as u64);
     let link = LinkSpec::new(one_way, Picoseconds::from_nanos(500));
-    Ring::build_into(&mut builder, &members, RingShape::Ring, |_| link);
+    topology::Ring::build_into(&mut builder, &members, RingShape::Ring, |_| link);
     let mut engine = Engine::new(builder.build().unwrap(), Settings::default()).unwrap();
-    let ring = RingCollective {
-        kind: Kind::AllReduce,
-        members,
-        size: Bytes(512 << 20),
-        directions: Directions::Both,
-        route: Route::Shortest,
-        priority: 0,
-        start: SimTime::START,
-    };
-    let running = ring.start(&mut engine).unwrap();
+    let (kind, size, directions) = (Kind::AllReduce, Bytes(512 << 20), Directions::Both);
+    let ring = Ring { kind, ranks, size, directions }.schedule().unwrap();
+    let running = Placement::new(members, Route::Shortest).start(&ring, &mut engine).unwrap();
     engine.run(SimTime(u64::MAX));
     let took = running.end(&engine).unwrap().since(SimTime::START);
     running.bus_bandwidth(took) / 1e9

@@ -3,9 +3,8 @@
 use lightloom_units::{Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
-use super::{Collective, CollectiveError, Kind};
-use lightloom_engine::{BatchId, Engine, FlowId, FlowSpec, LinkId, Probe};
-use lightloom_engine::{message_time, wire_time};
+use super::{Collective, Kind, StartError};
+use crate::engine::{BatchId, Engine, FlowId, FlowSpec, LinkId, Probe, message_time, wire_time};
 
 /// Adds `flows` as one batch, with the time that nobody can beat on these paths from the start of the
 /// first: the longest flow alone, or the link before or after a host that has the most to carry.
@@ -15,7 +14,7 @@ use lightloom_engine::{message_time, wire_time};
 pub fn start_bag<P: Probe>(
     engine: &mut Engine<P>,
     specs: Vec<FlowSpec>,
-) -> Result<Collective, CollectiveError> {
+) -> Result<Collective, StartError> {
     let batch: BatchId = engine.add_batch();
     let now = engine.now();
     let start = specs.iter().map(|spec| spec.start).min().unwrap_or_default().max(now);

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_emulator::collective::{
-    AllToAll, Collective, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical,
-    Kind, RingCollective, Shift, TorusAllReduce, Tree, TreeOperation, start_bag,
+use lightloom_collective::{
+    AllToAll, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical, Kind, Ring,
+    Schedule, Shift, TorusAllReduce, Tree, TreeOperation,
 };
-use lightloom_engine::topology::{LeafSpine, Ring, RingShape, Torus};
+use lightloom_engine::collective::{Collective, Placement, start_bag};
+use lightloom_engine::topology::{self, LeafSpine, RingShape, Torus};
 use lightloom_engine::transport::{Transport, Window};
 use lightloom_engine::{
     Engine, Event, FlowSpec, LinkSpec, NetworkBuilder, Plane, Role, Route, Settings, Switching,
@@ -30,7 +31,7 @@ fn link() -> LinkSpec {
 fn ring_engine(ranks: usize, edge: impl Fn(usize) -> LinkSpec) -> (Engine, Vec<VertexId>) {
     let mut builder = NetworkBuilder::new();
     let members: Vec<_> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
-    Ring::build_into(&mut builder, &members, RingShape::Ring, edge);
+    topology::Ring::build_into(&mut builder, &members, RingShape::Ring, edge);
     (Engine::new(builder.build().unwrap(), Settings::default()).unwrap(), members)
 }
 
@@ -39,17 +40,14 @@ fn collective(
     members: &[VertexId],
     size: Bytes,
     directions: Directions,
-) -> RingCollective {
-    let start = SimTime::START;
-    RingCollective {
-        kind,
-        members: members.to_vec(),
-        size,
-        directions,
-        route: Route::Shortest,
-        priority: 0,
-        start,
-    }
+) -> (Placement, Schedule) {
+    let ring = Ring { kind, ranks: members.len(), size, directions };
+    (Placement::new(members.to_vec(), Route::Shortest), ring.schedule().unwrap())
+}
+
+/// Starts a collective of these hosts over shortest paths.
+fn start(schedule: &Schedule, members: Vec<VertexId>, engine: &mut Engine) -> Collective {
+    Placement::new(members, Route::Shortest).start(schedule, engine).unwrap()
 }
 
 fn took(collective: &Collective, engine: &Engine) -> Picoseconds {
@@ -71,8 +69,8 @@ fn one_direction_takes_exactly_the_textbook_time() {
         for (ranks, size) in [(3u64, Bytes(1)), (8, Bytes(8 * 4_032)), (32, Bytes(40 << 20))] {
             let link = gbps(400, 500);
             let (mut engine, members) = ring_engine(ranks as usize, |_| link);
-            let ring = collective(kind, &members, size, Directions::One);
-            let running = ring.start(&mut engine).unwrap();
+            let (on, ring) = collective(kind, &members, size, Directions::One);
+            let running = on.start(&ring, &mut engine).unwrap();
             engine.run(LIMIT);
             let expected = textbook(kind, ranks, size, link);
             assert_eq!(took(&running, &engine), expected, "{kind:?} {ranks} {size}");
@@ -86,8 +84,8 @@ fn both_directions_cost_half_and_their_acknowledgements() {
     let link = gbps(400, 500);
     let (mut engine, members) = ring_engine(32, |_| link);
     let size = Bytes(1 << 30);
-    let ring = collective(Kind::AllReduce, &members, size, Directions::Both);
-    let running = ring.start(&mut engine).unwrap();
+    let (on, ring) = collective(Kind::AllReduce, &members, size, Directions::Both);
+    let running = on.start(&ring, &mut engine).unwrap();
     engine.run(LIMIT);
     let took = took(&running, &engine).as_secs_f64();
     let ideal = running.ideal.as_secs_f64();
@@ -104,8 +102,8 @@ fn both_directions_cost_half_and_their_acknowledgements() {
 fn a_slow_edge_holds_up_the_whole_ring_as_the_ideal_says() {
     let edge = |i: usize| if i == 3 { gbps(100, 2_000) } else { gbps(400, 500) };
     let (mut engine, members) = ring_engine(8, edge);
-    let ring = collective(Kind::AllReduce, &members, Bytes(8 << 20), Directions::One);
-    let running = ring.start(&mut engine).unwrap();
+    let (on, ring) = collective(Kind::AllReduce, &members, Bytes(8 << 20), Directions::One);
+    let running = on.start(&ring, &mut engine).unwrap();
     engine.run(LIMIT);
     let ratio = took(&running, &engine).as_secs_f64() / running.ideal.as_secs_f64();
     assert!((1.0..1.3).contains(&ratio), "{ratio}");
@@ -136,22 +134,16 @@ fn two_hops(packets: u64) -> u64 {
 fn halving_and_doubling_takes_the_sum_of_its_steps() {
     let (mut engine, members) = star_engine(8);
     let size = Bytes(8 * 100 * 4_032);
-    let collective = HalvingDoubling {
-        members,
-        size,
-        route: Route::Shortest,
-        priority: 0,
-        start: SimTime::START,
-    };
-    let running = collective.start(&mut engine).unwrap();
+    let schedule = HalvingDoubling { ranks: 8, size }.schedule().unwrap();
+    let running = start(&schedule, members, &mut engine);
     engine.run(LIMIT);
     let steps: u64 = [400, 200, 100, 100, 200, 400].into_iter().map(two_hops).sum();
     assert_eq!(running.ideal, Picoseconds(steps));
     // Acknowledgements of what is received go before data: at most one a packet.
     let ratio = took(&running, &engine).as_secs_f64() / running.ideal.as_secs_f64();
     assert!((1.0..=1.0 + 64.0 / 4_096.0).contains(&ratio), "{ratio}");
-    let odd = HalvingDoubling { members: collective.members[..6].to_vec(), ..collective };
-    assert!(matches!(odd.start(&mut engine), Err(CollectiveError::NoPowerOfTwo { ranks: 6 })));
+    let odd = HalvingDoubling { ranks: 6, size }.schedule();
+    assert_eq!(odd, Err(CollectiveError::NoPowerOfTwo { ranks: 6 }));
 }
 
 #[test]
@@ -159,15 +151,8 @@ fn a_pairwise_all_to_all_keeps_every_port_busy_and_at_once_is_no_faster() {
     let run = |exchange| {
         let (mut engine, members) = star_engine(16);
         let size = Bytes(16 * 50 * 4_032);
-        let all = AllToAll {
-            members,
-            size,
-            exchange,
-            route: Route::Shortest,
-            priority: 0,
-            start: SimTime::START,
-        };
-        let running = all.start(&mut engine).unwrap();
+        let all = AllToAll { ranks: members.len(), size, exchange }.schedule().unwrap();
+        let running = start(&all, members, &mut engine);
         engine.run(LIMIT);
         assert_eq!(running.flows.len(), 16 * 15);
         (took(&running, &engine).get(), running.ideal.get())
@@ -186,14 +171,11 @@ fn a_broadcast_down_a_tree_takes_its_depth_and_its_pieces() {
     let pieces = 20;
     let tree = Tree {
         operation: TreeOperation::Broadcast,
-        members,
+        ranks: members.len(),
         size: Bytes(pieces * 10 * 4_032),
         pieces: pieces as u32,
-        route: Route::Shortest,
-        priority: 0,
-        start: SimTime::START,
     };
-    let running = tree.start(&mut engine).unwrap();
+    let running = start(&tree.schedule().unwrap(), members, &mut engine);
     engine.run(LIMIT);
     assert_eq!(running.ideal, Picoseconds(2 * two_hops(10) + (pieces - 1) * 10 * 81_920));
     // A rank sends every piece twice.
@@ -206,16 +188,8 @@ fn a_broadcast_down_a_tree_takes_its_depth_and_its_pieces() {
 fn two_trees_reduce_faster_than_one() {
     let run = |operation| {
         let (mut engine, members) = star_engine(16);
-        let tree = Tree {
-            operation,
-            members,
-            size: Bytes(32 << 20),
-            pieces: 64,
-            route: Route::Shortest,
-            priority: 0,
-            start: SimTime::START,
-        };
-        let running = tree.start(&mut engine).unwrap();
+        let tree = Tree { operation, ranks: members.len(), size: Bytes(32 << 20), pieces: 64 };
+        let running = start(&tree.schedule().unwrap(), members, &mut engine);
         engine.run(LIMIT);
         let took = took(&running, &engine).get();
         assert!(took >= running.ideal.get());
@@ -232,7 +206,7 @@ fn two_networks(groups: usize, ranks: usize) -> (Engine, Vec<Vec<VertexId>>) {
     let gpus: Vec<_> = (0..groups * ranks).map(|_| builder.add(Role::Host)).collect();
     let rings: Vec<Vec<_>> = gpus.chunks(ranks).map(<[VertexId]>::to_vec).collect();
     for members in &rings {
-        Ring::build_into(&mut builder, members, RingShape::Ring, |_| gbps(3_200, 200));
+        topology::Ring::build_into(&mut builder, members, RingShape::Ring, |_| gbps(3_200, 200));
     }
     let link = gbps(400, 1_000).in_plane(DCN);
     let leaves = LeafSpine {
@@ -250,15 +224,12 @@ fn two_networks(groups: usize, ranks: usize) -> (Engine, Vec<Vec<VertexId>>) {
 fn the_hierarchical_all_reduce_goes_through_its_three_phases() {
     let (mut engine, groups) = two_networks(4, 8);
     let size = Bytes(16 << 20);
-    let hierarchical = Hierarchical {
-        groups: groups.clone(),
-        size,
-        inside: Route::Within(Plane(0)),
+    let hierarchical = Hierarchical { groups: vec![8; 4], size };
+    let placement = Placement {
         between: Route::Within(DCN),
-        priority: 0,
-        start: SimTime::START,
+        ..Placement::new(groups.concat(), Route::Within(Plane(0)))
     };
-    let running = hierarchical.start(&mut engine).unwrap();
+    let running = placement.start(&hierarchical.schedule().unwrap(), &mut engine).unwrap();
     assert_eq!(
         engine.next_event(LIMIT).map(|event| matches!(event, Event::BatchDone { .. })),
         Some(true)
@@ -270,23 +241,19 @@ fn the_hierarchical_all_reduce_goes_through_its_three_phases() {
     let per_rank = size.0 / 8 * 7 * 2 + size.0 / 8 * 2 * 3 / 4;
     assert_eq!(data, per_rank * 32);
 
-    let unequal =
-        Hierarchical { groups: vec![groups[0].clone(), groups[1][..3].to_vec()], ..hierarchical };
-    assert!(matches!(
-        unequal.start(&mut engine),
-        Err(CollectiveError::UnequalGroups { group: 1, .. })
-    ));
+    let unequal = Hierarchical { groups: vec![8, 3], size }.schedule();
+    assert!(matches!(unequal, Err(CollectiveError::UnequalGroups { group: 1, .. })));
 }
 
 #[test]
 fn a_cancelled_collective_stops_and_another_takes_its_place() {
     let (mut engine, members) = ring_engine(8, |_| gbps(400, 500));
-    let ring = collective(Kind::AllReduce, &members, Bytes(64 << 20), Directions::Both);
-    let first = ring.start(&mut engine).unwrap();
+    let (on, ring) = collective(Kind::AllReduce, &members, Bytes(64 << 20), Directions::Both);
+    let first = on.start(&ring, &mut engine).unwrap();
     engine.set_timer(SimTime(50_000_000), 7);
     assert!(matches!(engine.next_event(LIMIT), Some(Event::Timer { token: 7, .. })));
     first.cancel(&mut engine);
-    let again = RingCollective { start: engine.now(), ..ring }.start(&mut engine).unwrap();
+    let again = on.at(engine.now()).start(&ring, &mut engine).unwrap();
     while let Some(event) = engine.next_event(LIMIT) {
         let Event::BatchDone { batch, at } = event else { panic!("no timer is left") };
         assert!(batch == again.batch || (batch == first.batch && at == again.start));
@@ -388,15 +355,8 @@ fn bruck_and_binary_exchanges_take_their_closed_form_between_equal_hosts() {
         }
         let mut engine = Engine::new(builder.build().unwrap(), Settings::default()).unwrap();
         let size = Bytes(ranks as u64 * 64 * 4_032);
-        let all = AllToAll {
-            members,
-            size,
-            exchange,
-            route: Route::Shortest,
-            priority: 0,
-            start: SimTime::START,
-        };
-        let running = all.start(&mut engine).unwrap();
+        let all = AllToAll { ranks: members.len(), size, exchange }.schedule().unwrap();
+        let running = start(&all, members, &mut engine);
         engine.run(LIMIT);
         let packet = link().rate.time_for(Bytes(4_096));
         let step = |step: &Shift| {
@@ -420,18 +380,9 @@ fn the_torus_all_reduce_uses_every_dimension_all_the_time() {
         let mut engine = Engine::new(builder.build().unwrap(), Settings::default()).unwrap();
         let hosts = grid.hosts.len() as u64;
         let size = Bytes(hosts * 4_032 * 2 * 3 * 16);
-        let rings = (0..sides.len()).map(|dimension| {
-            let rings = grid.rings(dimension).into_iter();
-            rings.map(|ring| ring.into_iter().map(|place| grid.hosts[place]).collect()).collect()
-        });
-        let all_reduce = TorusAllReduce {
-            rings: rings.collect(),
-            size,
-            route: Route::Shortest,
-            priority: 0,
-            start: SimTime::START,
-        };
-        let running = all_reduce.start(&mut engine).unwrap();
+        let rings = (0..sides.len()).map(|dimension| grid.rings(dimension)).collect();
+        let all_reduce = TorusAllReduce { rings, size }.schedule().unwrap();
+        let running = start(&all_reduce, grid.hosts.clone(), &mut engine);
         engine.run(LIMIT);
         // Each rank sends 2(N-1)/N of the size, whatever the order of dimensions.
         let data: u64 = running.flows.iter().map(|flow| engine.record(*flow).size.0).sum();

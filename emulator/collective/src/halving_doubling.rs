@@ -1,0 +1,48 @@
+//! All-reduce by recursive halving and doubling.
+//!
+//! Thakur, Rabenseifner, Gropp: "Optimization of collective communication operations in MPICH",
+//! IJHPCA 2005, section 4.5 (Rabenseifner's algorithm): in step `s` of log₂ N each rank exchanges half of
+//! what it still cares for with the rank N/2^(s+1) away, then the same backwards with doubling sizes.
+
+use lightloom_units::Bytes;
+
+use super::schedule::{Await, Schedule};
+use super::{CollectiveError, Kind, part_of};
+
+/// An all-reduce by recursive halving and doubling.
+#[derive(Clone, Copy, Debug)]
+pub struct HalvingDoubling {
+    /// How many ranks take part: a power of two.
+    pub ranks: usize,
+    /// What each rank has before and after.
+    pub size: Bytes,
+}
+
+impl HalvingDoubling {
+    /// What every rank sends.
+    ///
+    /// # Errors
+    /// A number of ranks that is no power of two, or one.
+    pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
+        let ranks = self.ranks;
+        if !ranks.is_power_of_two() {
+            return Err(CollectiveError::NoPowerOfTwo { ranks });
+        }
+        let mut schedule = Schedule::chained(Kind::AllReduce, ranks, self.size)?;
+        let steps = ranks.trailing_zeros();
+        let halving = (1..=steps).map(|step| (ranks >> step, 1u64 << step));
+        let order: Vec<_> = halving.clone().chain(halving.rev()).collect();
+        let mut incoming: Vec<Option<usize>> = vec![None; ranks];
+        for (distance, share) in order {
+            let mut next = vec![None; ranks];
+            for rank in 0..ranks {
+                let awaits = incoming[rank].map(Await::all_of).into_iter().collect();
+                let ends = (rank, rank ^ distance);
+                let sending = schedule.send(ends, (part_of(self.size, share), 1), awaits);
+                next[rank ^ distance] = Some(sending);
+            }
+            incoming = next;
+        }
+        Ok(schedule)
+    }
+}

@@ -1,0 +1,88 @@
+//! All-reduce over several groups: reduce-scatter inside each group, all-reduce of each share between
+//! the groups, all-gather inside.
+//!
+//! ```text
+//!   group 0:  r0 r1 r2 r3   ── reduce-scatter ──▶ share 0..3 ┐         ┌─ all-gather ──▶ everything
+//!   group 1:  r0 r1 r2 r3   ── reduce-scatter ──▶ share 0..3 ┴ rings of ┴─ all-gather ──▶ everything
+//!             (fast domain)                                   equal rank
+//!                                                             (data-centre network)
+//! ```
+//! A rank goes on as soon as it has what it needs; nobody waits for a whole phase of all.
+
+use lightloom_units::Bytes;
+
+use super::ring::{Directions, Ring};
+use super::schedule::{Form, Level, Schedule};
+use super::{CollectiveError, Kind, part_of};
+
+/// An all-reduce over groups of equal size. Ranks are numbered group after group.
+#[derive(Clone, Debug)]
+pub struct Hierarchical {
+    /// How many ranks each group has.
+    pub groups: Vec<usize>,
+    /// What each rank has before and after.
+    pub size: Bytes,
+}
+
+impl Hierarchical {
+    /// What every rank sends.
+    ///
+    /// # Errors
+    /// Fewer than two groups or two ranks in a group, or groups of different size.
+    pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
+        let of_group = self.check()?;
+        let groups = self.groups.len();
+        let names = |group: usize| (group * of_group..(group + 1) * of_group).collect::<Vec<_>>();
+        let mut sendings = Vec::new();
+        let mut phases: [Vec<Form>; 3] = Default::default();
+        // By group and rank: the sendings that bring it what the next phase needs.
+        let mut done: Vec<Vec<Vec<usize>>> = Vec::new();
+        for group in 0..groups {
+            let ring = self.inner(Kind::ReduceScatter, of_group);
+            let laid = ring.lay_out(&mut sendings, (&names(group), Level::Inside), &[])?;
+            phases[0].push(laid.form);
+            done.push(laid.into);
+        }
+        for rank in 0..of_group {
+            let ring = Ring {
+                kind: Kind::AllReduce,
+                ranks: groups,
+                size: part_of(self.size, of_group as u64),
+                directions: Directions::One,
+            };
+            let peers: Vec<usize> = (0..groups).map(|group| group * of_group + rank).collect();
+            let waits: Vec<_> = done.iter().map(|group| group[rank].clone()).collect();
+            let laid = ring.lay_out(&mut sendings, (&peers, Level::Between), &waits)?;
+            phases[1].push(laid.form);
+            for (group, into) in laid.into.into_iter().enumerate() {
+                done[group][rank] = into;
+            }
+        }
+        for (group, waits) in done.iter().enumerate() {
+            let ring = self.inner(Kind::AllGather, of_group);
+            let laid = ring.lay_out(&mut sendings, (&names(group), Level::Inside), waits)?;
+            phases[2].push(laid.form);
+        }
+        let form = Form::InTurn(phases.into_iter().map(Form::AtOnce).collect());
+        let (kind, ranks, size) = (Kind::AllReduce, of_group * groups, self.size);
+        Ok(Schedule { kind, ranks, size, sendings, form })
+    }
+
+    fn check(&self) -> Result<usize, CollectiveError> {
+        let expected = self.groups.first().copied().unwrap_or(0);
+        if self.groups.len() < 2 {
+            return Err(CollectiveError::TooFewRanks { ranks: self.groups.len() });
+        }
+        match self.groups.iter().position(|ranks| *ranks != expected) {
+            Some(group) => {
+                let ranks = self.groups[group];
+                Err(CollectiveError::UnequalGroups { group, ranks, expected })
+            }
+            None => Ok(expected),
+        }
+    }
+
+    fn inner(&self, kind: Kind, ranks: usize) -> Ring {
+        Ring { kind, ranks, size: self.size, directions: Directions::Both }
+    }
+}

@@ -1,0 +1,115 @@
+//! Ring collectives: every rank passes pieces on to its neighbour.
+//!
+//! ```text
+//!   reduce-scatter and all-gather: N-1 steps; all-reduce: both, 2(N-1) steps (Patarasuk, Yuan:
+//!   "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009, section 3)
+//!
+//!      ┌─▶ r0 ──▶ r1 ──▶ r2 ─┐    one flow per rank and direction; its message k (the piece of
+//!      └──────── r3 ◀────────┘    step k) goes when message k-1 has come from the neighbour behind
+//! ```
+//! With both directions each carries half, at the same time.
+
+use lightloom_units::Bytes;
+
+use super::schedule::{Around, Await, Form, Level, Schedule, Sending};
+use super::{CollectiveError, Kind, part_of};
+
+/// Which ways round the ring is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Directions {
+    /// From each member to the next.
+    One,
+    /// Both, half of the data each way.
+    #[default]
+    Both,
+}
+
+impl Directions {
+    const fn count(self) -> u64 {
+        match self {
+            Self::One => 1,
+            Self::Both => 2,
+        }
+    }
+}
+
+/// A collective around a ring, from each rank to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring {
+    /// What it computes.
+    pub kind: Kind,
+    /// How many ranks take part.
+    pub ranks: usize,
+    /// See the description of this crate.
+    pub size: Bytes,
+    /// Which ways round.
+    pub directions: Directions,
+}
+
+impl Ring {
+    /// Messages that each rank sends each way.
+    fn steps(&self) -> u32 {
+        let once = self.ranks as u32 - 1;
+        if self.kind == Kind::AllReduce { 2 * once } else { once }
+    }
+    /// The piece of one step, one way.
+    fn piece(&self) -> Bytes {
+        part_of(self.size, self.ranks as u64 * self.directions.count())
+    }
+
+    /// What every rank sends.
+    ///
+    /// # Errors
+    /// Fewer than two ranks.
+    pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
+        let mut sendings = Vec::new();
+        let ranks: Vec<usize> = (0..self.ranks).collect();
+        let laid = self.lay_out(&mut sendings, (&ranks, Level::Inside), &[])?;
+        let Self { kind, ranks, size, .. } = *self;
+        Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
+    }
+
+    /// Adds what the ranks of a ring send, called by these names; those of place `p` wait for all of
+    /// `waits[p]`, if that is there.
+    pub(crate) fn lay_out(
+        &self,
+        sendings: &mut Vec<Sending>,
+        (names, level): (&[usize], Level),
+        waits: &[Vec<usize>],
+    ) -> Result<Laid, CollectiveError> {
+        let ranks = self.ranks;
+        if ranks < 2 {
+            return Err(CollectiveError::TooFewRanks { ranks });
+        }
+        let mut ways = Vec::new();
+        let mut into = vec![Vec::new(); ranks];
+        for direction in 0..self.directions.count() {
+            let step = if direction == 0 { 1 } else { ranks - 1 };
+            let first = sendings.len();
+            for place in 0..ranks {
+                let next = (place + step) % ranks;
+                let behind = first + (place + ranks - step) % ranks;
+                let others = waits.get(place).into_iter().flatten().copied().map(Await::all_of);
+                sendings.push(Sending {
+                    from: names[place],
+                    to: names[next],
+                    message: self.piece(),
+                    messages: self.steps(),
+                    level,
+                    awaits: others.chain([Await { sending: behind, ahead: 1 }]).collect(),
+                });
+                into[next].push(first + place);
+            }
+            ways.push(Form::Around(Around { first, ranks, step, messages: self.steps() as usize }));
+        }
+        Ok(Laid { form: Form::AtOnce(ways), into })
+    }
+}
+
+/// What the ranks of a ring send.
+pub(crate) struct Laid {
+    pub(crate) form: Form,
+    /// By place in the ring: the sendings that end there.
+    pub(crate) into: Vec<Vec<usize>>,
+}

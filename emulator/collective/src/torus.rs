@@ -1,0 +1,95 @@
+//! All-reduce on a torus along all its dimensions at once.
+//!
+//! ```text
+//!   share 0:  ⇄x  ⇄y  ⇄z  reduce-scatter, then  ⇄z  ⇄y  ⇄x  all-gather
+//!   share 1:  ⇄y  ⇄z  ⇄x                        ⇄x  ⇄z  ⇄y       every dimension is busy with
+//!   share 2:  ⇄z  ⇄x  ⇄y                        ⇄y  ⇄x  ⇄z       another share all the time
+//! ```
+//! The data is cut into as many shares as there are dimensions; each goes through them in its own order,
+//! on the rings along them, both ways (the multi-ring all-reduce of Jain, Sabharwal, "Optimal bucket
+//! algorithms for large MPI collectives on torus interconnects", ICS 2010, section 4). A rank goes on as
+//! soon as it has what it needs.
+
+use lightloom_units::Bytes;
+
+use super::ring::{Directions, Ring};
+use super::schedule::{Form, Level, Schedule, Sending};
+use super::{CollectiveError, Kind, part_of};
+
+/// An all-reduce along the rings of a torus.
+#[derive(Clone, Debug)]
+pub struct TorusAllReduce {
+    /// By dimension: its rings, which together hold every rank from 0 once. All rings of a dimension are
+    /// equally long; dimensions of one rank are left out.
+    pub rings: Vec<Vec<Vec<usize>>>,
+    /// What each rank has before and after.
+    pub size: Bytes,
+}
+
+/// What has been laid out so far of one share.
+struct Share {
+    /// What a rank holds of it.
+    size: Bytes,
+    stages: Vec<Form>,
+    /// By rank: the sendings that bring it what its next stage needs.
+    into: Vec<Vec<usize>>,
+}
+
+impl TorusAllReduce {
+    /// What every rank sends.
+    ///
+    /// # Errors
+    /// No dimension, or rings of one rank.
+    pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
+        let dimensions = self.rings.len();
+        let ranks = self.rings.first().map_or(0, |rings| rings.iter().map(Vec::len).sum());
+        if ranks < 2 {
+            return Err(CollectiveError::TooFewRanks { ranks });
+        }
+        let (mut sendings, mut shares) = (Vec::new(), Vec::new());
+        for first in 0..dimensions {
+            let size = part_of(self.size, dimensions as u64);
+            let mut share = Share { size, stages: Vec::new(), into: vec![Vec::new(); ranks] };
+            let order: Vec<usize> = (0..dimensions).map(|d| (first + d) % dimensions).collect();
+            for &dimension in &order {
+                self.stage(&mut sendings, &mut share, Kind::ReduceScatter, dimension)?;
+            }
+            for &dimension in order.iter().rev() {
+                self.stage(&mut sendings, &mut share, Kind::AllGather, dimension)?;
+            }
+            shares.push(Form::InTurn(share.stages));
+        }
+        let (kind, size, form) = (Kind::AllReduce, self.size, Form::AtOnce(shares));
+        Ok(Schedule { kind, ranks, size, sendings, form })
+    }
+
+    /// Every ring of a dimension scatters what its ranks hold, or gathers it again.
+    fn stage(
+        &self,
+        sendings: &mut Vec<Sending>,
+        share: &mut Share,
+        kind: Kind,
+        dimension: usize,
+    ) -> Result<(), CollectiveError> {
+        let rings = &self.rings[dimension];
+        let long = rings.first().map_or(1, Vec::len);
+        let size = if kind == Kind::AllGather { share.size * long as u64 } else { share.size };
+        // Two ranks have one cable, which carries one direction once.
+        let directions = if long == 2 { Directions::One } else { Directions::Both };
+        let mut into = vec![Vec::new(); share.into.len()];
+        let mut forms = Vec::new();
+        for names in rings {
+            let waits: Vec<_> = names.iter().map(|rank| share.into[*rank].clone()).collect();
+            let ring = Ring { kind, ranks: names.len(), size, directions };
+            let laid = ring.lay_out(sendings, (names, Level::Inside), &waits)?;
+            forms.push(laid.form);
+            for (rank, sendings) in names.iter().zip(laid.into) {
+                into[*rank] = sendings;
+            }
+        }
+        share.into = into;
+        share.stages.push(Form::AtOnce(forms));
+        share.size = if kind == Kind::AllGather { size } else { part_of(size, long as u64) };
+        Ok(())
+    }
+}

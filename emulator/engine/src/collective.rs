@@ -1,0 +1,182 @@
+//! Collectives on a network: the sendings of a schedule become flows that wait for each other.
+//!
+//! Nothing here runs: a [`Schedule`] is added once, as flows whose messages are gated by the messages
+//! that a rank has to receive first, and the engine does the rest.
+
+mod bag;
+
+use lightloom_collective::{Await, CollectiveError, Kind, Level, MessageTime, Schedule, Sending};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
+
+use crate::engine::{
+    BatchId, EngineError, FlowId, FlowSpec, Gate, Route, VertexId, message_time, wire_time,
+};
+use crate::steady::Stage;
+
+pub use bag::start_bag;
+
+/// A collective whose flows have been added to an engine.
+#[derive(Clone, Debug)]
+pub struct Collective {
+    /// What it computes.
+    pub kind: Kind,
+    /// How many ranks take part.
+    pub ranks: usize,
+    /// Its size, as [`lightloom_collective`] defines it.
+    pub size: Bytes,
+    /// When it may begin.
+    pub start: SimTime,
+    /// What it takes when no packet waits for one of another flow, and no acknowledgement takes a
+    /// link from data: nobody can be faster on these paths.
+    pub ideal: Picoseconds,
+    /// Its flows, and nobody else's, are in this batch.
+    pub batch: BatchId,
+    /// Its flows.
+    pub flows: Vec<FlowId>,
+}
+
+impl Collective {
+    /// When the last byte of its last flow arrived, or nothing yet.
+    #[must_use]
+    pub fn end<S: Stage>(&self, engine: &S) -> Option<SimTime> {
+        self.flows
+            .iter()
+            .map(|flow| engine.record(*flow).end)
+            .try_fold(self.start, |last, end| end.map(|end| last.max(end)))
+    }
+    /// Stops all its flows.
+    pub fn cancel<S: Stage>(&self, engine: &mut S) {
+        for flow in &self.flows {
+            engine.cancel_flow(*flow);
+        }
+    }
+    /// Size over time: algorithm bandwidth, bytes a second.
+    #[must_use]
+    pub fn algorithm_bandwidth(&self, took: Picoseconds) -> f64 {
+        self.size.0 as f64 / took.as_secs_f64()
+    }
+    /// Algorithm bandwidth times [`Kind::bus_factor`]: bytes a second, comparable over ranks.
+    #[must_use]
+    pub fn bus_bandwidth(&self, took: Picoseconds) -> f64 {
+        self.algorithm_bandwidth(took) * self.kind.bus_factor(self.ranks)
+    }
+}
+
+/// Why a collective cannot be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// Ranks that the collective does not allow.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+    /// A flow that the engine refuses.
+    #[error(transparent)]
+    Flow(#[from] EngineError),
+}
+
+/// Where and when a schedule runs.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// By rank: its host.
+    pub members: Vec<VertexId>,
+    /// How flows of [`Level::Inside`] find their way.
+    pub inside: Route,
+    /// How flows of [`Level::Between`] find their way.
+    pub between: Route,
+    /// The priority of all flows at switches with real queues.
+    pub priority: u8,
+    /// Not before this.
+    pub start: SimTime,
+}
+
+impl Placement {
+    /// On these hosts over one kind of route, from the beginning of the run, in the lowest priority.
+    #[must_use]
+    pub fn new(members: Vec<VertexId>, route: Route) -> Self {
+        let (inside, between) = (route.clone(), route);
+        Self { members, inside, between, priority: 0, start: SimTime::START }
+    }
+
+    /// The same, starting at `start`.
+    #[must_use]
+    pub fn at(mut self, start: SimTime) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// The same in another priority.
+    #[must_use]
+    pub fn in_priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Adds the flows of `schedule`.
+    ///
+    /// # Errors
+    /// Flows that the engine refuses. Those before are there.
+    ///
+    /// # Panics
+    /// If the schedule has more ranks than there are members.
+    pub fn start<S: Stage>(
+        &self,
+        schedule: &Schedule,
+        stage: &mut S,
+    ) -> Result<Collective, StartError> {
+        let batch = stage.add_batch();
+        let mut flows = Vec::with_capacity(schedule.sendings.len());
+        for sending in &schedule.sendings {
+            let is_there = |awaits: &&Await| awaits.sending < flows.len();
+            let earlier = sending.awaits.iter().filter(is_there);
+            let gates = earlier.map(|awaits| gate(&flows, awaits)).collect();
+            let flow = stage.add_flow(self.flow(sending, gates, batch))?;
+            flows.push(flow);
+        }
+        // What waits for a later sending: round a ring, everybody waits for somebody.
+        for (place, sending) in schedule.sendings.iter().enumerate() {
+            for awaits in sending.awaits.iter().filter(|awaits| awaits.sending >= place) {
+                stage.add_gate(flows[place], gate(&flows, awaits))?;
+            }
+        }
+        Ok(Collective {
+            kind: schedule.kind,
+            ranks: schedule.ranks,
+            size: schedule.size,
+            start: self.start,
+            ideal: schedule.ideal(&times(stage, &flows, &schedule.sendings)),
+            batch,
+            flows,
+        })
+    }
+
+    fn flow(&self, sending: &Sending, gates: Vec<Gate>, batch: BatchId) -> FlowSpec {
+        let ends = (self.members[sending.from], self.members[sending.to]);
+        let route = match sending.level {
+            Level::Inside => &self.inside,
+            Level::Between => &self.between,
+        };
+        FlowSpec {
+            messages: sending.messages,
+            priority: self.priority,
+            gates,
+            batch: Some(batch),
+            ..FlowSpec::new(ends.0, ends.1, sending.message).at(self.start).over(route.clone())
+        }
+    }
+}
+
+fn gate(flows: &[FlowId], awaits: &Await) -> Gate {
+    Gate { flow: flows[awaits.sending], ahead: awaits.ahead }
+}
+
+/// How long one message of each flow takes on its path while that is idle.
+fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<MessageTime> {
+    let (network, settings) = (stage.network(), stage.settings());
+    let time = |(flow, sending): (&FlowId, &Sending)| {
+        let path = stage.path(*flow);
+        MessageTime {
+            arrives: message_time(network, settings, path, sending.message),
+            occupies: wire_time(network, &settings.transport, path, sending.message),
+        }
+    };
+    flows.iter().zip(sendings).map(time).collect()
+}
