@@ -7,12 +7,12 @@ use lightloom_devices as device;
 use lightloom_emulator::phases::{self, PhaseScenarioFile};
 use lightloom_emulator::scenario::{self, FaultListFile, ScenarioFile};
 use lightloom_emulator::traffic::{self, TrafficFile};
-use lightloom_emulator::training::cards::{self, Accelerator};
-use lightloom_emulator::training::model::Model;
 use lightloom_fabric::document::{self, Code, Diagnostic};
 use lightloom_fabric::file::{self, FabricFile};
 use lightloom_planner::cost::{self, PriceFile};
 use lightloom_planner::rfabric::file::{self as rfabric, RfabricFile};
+use lightloom_training::cards::{self, Accelerator};
+use lightloom_training::model::Model;
 use serde_json::Value;
 
 use crate::emulate;

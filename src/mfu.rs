@@ -8,17 +8,17 @@ pub(crate) mod study;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use lightloom_emulator::training::architecture::architecture;
-use lightloom_emulator::training::calibration::{Calibration, Precision, Software};
-use lightloom_emulator::training::cards::{self, Accelerator};
-use lightloom_emulator::training::goodput::Goodput;
-use lightloom_emulator::training::mapping::Batch;
-use lightloom_emulator::training::mfu::Convention;
-use lightloom_emulator::training::model::Model;
-use lightloom_emulator::training::network::Network;
 use lightloom_emulator::training::packets::PacketStep;
-use lightloom_emulator::training::search::{Found, Outcome as SearchOutcome, Search};
 use lightloom_fabric::document::Diagnostic;
+use lightloom_training::architecture::architecture;
+use lightloom_training::calibration::{Calibration, Precision, Software};
+use lightloom_training::cards::{self, Accelerator};
+use lightloom_training::goodput::Goodput;
+use lightloom_training::mapping::Batch;
+use lightloom_training::mfu::Convention;
+use lightloom_training::model::Model;
+use lightloom_training::network::Network;
+use lightloom_training::search::{Found, Outcome as SearchOutcome, Search};
 use serde::Serialize;
 
 use limits::LimitArguments;
@@ -244,7 +244,7 @@ struct JobArguments<'a> {
     arguments: &'a Arguments,
     model: &'a Model,
     card: &'a Accelerator,
-    compute: lightloom_emulator::training::step::Compute,
+    compute: lightloom_training::step::Compute,
     calibration: Calibration,
     precision: Precision,
     convention: Convention,

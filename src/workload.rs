@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use lightloom_emulator::training::architecture::architecture;
-use lightloom_emulator::training::calibrated::H100_NEMO_25_02;
-use lightloom_emulator::training::graph::{TaskGraph, TaskId};
-use lightloom_emulator::training::longest_path::{Shares, critical_path, play};
-use lightloom_emulator::training::machine::Machine;
 use lightloom_emulator::training::packets::machine;
-use lightloom_emulator::training::recorded::{self, Recorded};
 use lightloom_emulator::training::replay::{Reuse, replay_watched};
-use lightloom_emulator::training::{chakra, simai};
+use lightloom_training::architecture::architecture;
+use lightloom_training::calibrated::H100_NEMO_25_02;
+use lightloom_training::graph::{TaskGraph, TaskId};
+use lightloom_training::longest_path::{Shares, critical_path, play};
+use lightloom_training::machine::Machine;
+use lightloom_training::recorded::{self, Recorded};
+use lightloom_training::{chakra, simai};
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 

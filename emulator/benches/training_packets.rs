@@ -9,14 +9,14 @@
 
 use std::time::Instant;
 
-use lightloom_emulator::training::architecture::architecture;
-use lightloom_emulator::training::calibration::Precision;
-use lightloom_emulator::training::cards;
-use lightloom_emulator::training::mapping::{Batch, Mapping};
 use lightloom_emulator::training::replay::{Reuse, replay};
-use lightloom_emulator::training::step::Job;
-use lightloom_emulator::training::step_graph::{Rails, step_graph};
-use lightloom_engine::LinkSpec;
+use lightloom_training::architecture::architecture;
+use lightloom_training::calibration::Precision;
+use lightloom_training::cards;
+use lightloom_training::machine::Cable;
+use lightloom_training::mapping::{Batch, Mapping};
+use lightloom_training::step::Job;
+use lightloom_training::step_graph::{Rails, step_graph};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 fn main() {
@@ -35,8 +35,10 @@ fn main() {
         precision: Precision::Bf16,
         expert_imbalance: 0.0,
     };
-    let link =
-        |gbps, ns| LinkSpec::new(BitsPerSecond::from_gbps(gbps), Picoseconds::from_nanos(ns));
+    let link = |gbps, ns| Cable {
+        rate: BitsPerSecond::from_gbps(gbps),
+        delay: Picoseconds::from_nanos(ns),
+    };
     let start = Instant::now();
     let (graph, machine) = step_graph(&job, 1, Rails::First, [link(3_200, 200), link(400, 1_000)])
         .expect("tasks are made in order");

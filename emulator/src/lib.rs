@@ -1,8 +1,8 @@
-//! What happens on a fabric: packets, collectives, faults, devices and training steps.
+//! What happens on a fabric: scenarios, workloads, faults and training steps.
 //!
 //! * [`scenario`] – a planned ring fabric with faults and healing; [`traffic`] – workloads on any network;
 //!   [`phases`] – a reconfigurable fat-tree that changes its circuits;
-//! * [`training`] – how long a training step takes, in closed form and packet by packet.
+//! * [`training`] – training steps packet by packet.
 
 pub mod phases;
 pub mod scenario;

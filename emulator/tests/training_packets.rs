@@ -1,21 +1,19 @@
 //! The training step packet by packet: reuse is exact, one rail stands for all, and the analytic step agrees.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_emulator::training::architecture::architecture;
-use lightloom_emulator::training::calibrated::H100_NEMO_25_02;
-use lightloom_emulator::training::calibration::{
-    Calibration, ContextExchange, Precision, Sharding,
-};
-use lightloom_emulator::training::cards;
-use lightloom_emulator::training::mapping::{Batch, Mapping};
-use lightloom_emulator::training::model::Model;
-use lightloom_emulator::training::network::{Efficiency, Network, Shape};
 use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove};
 use lightloom_emulator::training::replay::{ReplayError, Reuse, Timeline, replay};
-use lightloom_emulator::training::schedule::Schedule;
-use lightloom_emulator::training::step::{Compute, Job, step_time};
-use lightloom_emulator::training::step_graph::{Rails, step_graph};
-use lightloom_engine::LinkSpec;
+use lightloom_training::architecture::architecture;
+use lightloom_training::calibrated::H100_NEMO_25_02;
+use lightloom_training::calibration::{Calibration, ContextExchange, Precision, Sharding};
+use lightloom_training::cards;
+use lightloom_training::machine::Cable;
+use lightloom_training::mapping::{Batch, Mapping};
+use lightloom_training::model::Model;
+use lightloom_training::network::{Efficiency, Network, Shape};
+use lightloom_training::schedule::Schedule;
+use lightloom_training::step::{Compute, Job, step_time};
+use lightloom_training::step_graph::{Rails, step_graph};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 use proptest::prelude::*;
 
@@ -24,9 +22,11 @@ const RAIL_DELAY_NS: u64 = 1_000;
 /// Data in a packet over the packet: what is left of a rate for data.
 const PAYLOAD: f64 = 4_032.0 / 4_096.0;
 
-fn links() -> [LinkSpec; 2] {
-    let link =
-        |gbps, ns| LinkSpec::new(BitsPerSecond::from_gbps(gbps), Picoseconds::from_nanos(ns));
+fn links() -> [Cable; 2] {
+    let link = |gbps, ns| Cable {
+        rate: BitsPerSecond::from_gbps(gbps),
+        delay: Picoseconds::from_nanos(ns),
+    };
     // A GPU sends 800 GB/s into its ring, half each way, and 50 GB/s into its rail.
     [link(3_200, RING_DELAY_NS), link(400, RAIL_DELAY_NS)]
 }
@@ -152,8 +152,8 @@ fn the_analytic_step_agrees_with_the_packets_on_small_cases() {
 #[test]
 fn a_shared_ring_is_not_reused() {
     use lightloom_collective::Kind;
-    use lightloom_emulator::training::graph::{Task, TaskGraph, Work};
-    use lightloom_emulator::training::machine::{Domain, Machine};
+    use lightloom_training::graph::{Task, TaskGraph, Work};
+    use lightloom_training::machine::{Domain, Machine};
     use lightloom_units::Bytes;
     let work = Work::Ring { kind: Kind::AllGather, ring: 0, bytes: Bytes(1 << 20) };
     let task = |name: &str| Task { name: name.into(), after: Vec::new(), work: work.clone() };

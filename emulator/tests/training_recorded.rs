@@ -1,16 +1,16 @@
 //! Recorded steps: what was run is read back and takes as long, waiting is not work, and mistakes have a place.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_emulator::training::architecture::architecture;
-use lightloom_emulator::training::calibration::Precision;
-use lightloom_emulator::training::cards;
-use lightloom_emulator::training::chrome::trace;
-use lightloom_emulator::training::longest_path::play;
-use lightloom_emulator::training::mapping::{Batch, Mapping};
 use lightloom_emulator::training::packets::{self, Prove, Ran};
-use lightloom_emulator::training::recorded::{Recorded, read};
 use lightloom_emulator::training::replay::{Reuse, replay};
-use lightloom_emulator::training::step::Job;
+use lightloom_training::architecture::architecture;
+use lightloom_training::calibration::Precision;
+use lightloom_training::cards;
+use lightloom_training::chrome::trace;
+use lightloom_training::longest_path::play;
+use lightloom_training::mapping::{Batch, Mapping};
+use lightloom_training::recorded::{Recorded, read};
+use lightloom_training::step::Job;
 use lightloom_units::{Picoseconds, SimTime};
 use proptest::prelude::*;
 

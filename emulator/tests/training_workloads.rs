@@ -2,17 +2,17 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_collective::Kind;
-use lightloom_emulator::training::chakra::{export, import};
-use lightloom_emulator::training::graph::{Task, TaskGraph, TaskId, Work};
-use lightloom_emulator::training::machine::{Domain, Machine};
 use lightloom_emulator::training::replay::{Reuse, replay};
-use lightloom_emulator::training::simai;
-use lightloom_engine::LinkSpec;
+use lightloom_training::chakra::{export, import};
+use lightloom_training::graph::{Task, TaskGraph, TaskId, Work};
+use lightloom_training::machine::{Cable, Domain, Machine};
+use lightloom_training::simai;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use proptest::prelude::*;
 
 fn machine() -> Machine {
-    let link = |gbps| LinkSpec::new(BitsPerSecond::from_gbps(gbps), Picoseconds::from_nanos(500));
+    let link =
+        |gbps| Cable { rate: BitsPerSecond::from_gbps(gbps), delay: Picoseconds::from_nanos(500) };
     Machine {
         ranks: 8,
         rings: vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7]],

@@ -1,10 +1,10 @@
 //! The flags of `lightloom mfu` that say which mappings are tried and how the training software works.
 
 use clap::ValueEnum;
-use lightloom_emulator::training::calibration::{Calibration, ContextExchange, Sharding};
-use lightloom_emulator::training::mapping::Recompute;
-use lightloom_emulator::training::schedule::Schedule;
-use lightloom_emulator::training::search::Limits;
+use lightloom_training::calibration::{Calibration, ContextExchange, Sharding};
+use lightloom_training::mapping::Recompute;
+use lightloom_training::schedule::Schedule;
+use lightloom_training::search::Limits;
 
 /// Degrees to try; all that divide, where none are given.
 #[derive(Debug, clap::Args)]

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_emulator::training::goodput::{Goodput, Operation};
-use lightloom_emulator::training::model::Model;
 use lightloom_fabric::trace::Timeline;
 use lightloom_planner::architecture::{Cluster, parse};
 use lightloom_planner::compare::{RowOutcome, Study, compare};
+use lightloom_training::goodput::{Goodput, Operation};
+use lightloom_training::model::Model;
 use lightloom_units::seed::Seed;
 
 use crate::compare::fault_source;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use lightloom_emulator::training::graph::TaskGraph;
-use lightloom_emulator::training::machine::Machine;
 use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove, Ran};
-use lightloom_emulator::training::step::Job;
-use lightloom_emulator::training::{chakra, chrome};
+use lightloom_training::graph::TaskGraph;
+use lightloom_training::machine::Machine;
+use lightloom_training::step::Job;
+use lightloom_training::{chakra, chrome};
 use lightloom_units::SimTime;
 
 use crate::files;

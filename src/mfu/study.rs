@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lightloom_emulator::training::claims::{Claim, Verdict, claims};
+use lightloom_training::claims::{Claim, Verdict, claims};
 use serde::Serialize;
 
 use crate::output::{self, Outcome};

@@ -9,18 +9,17 @@
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
-use super::calibration::Calibration;
-use super::graph::{TaskGraph, TaskId, Work};
-use super::machine::{Domain, Machine};
-use super::mapping::{Batch, Mapping};
-use super::model::Model;
-use super::network::{Efficiency, Network, Shape};
 use super::replay::{ReplayError, Reuse, Timeline, replay_watched};
-use super::schedule::Pipeline;
-use super::step::{Job, step_time};
-use super::step_graph::{Rails, step_graph};
-use lightloom_engine::LinkSpec;
 use lightloom_engine::transport::Transport;
+use lightloom_training::calibration::Calibration;
+use lightloom_training::graph::{TaskGraph, TaskId, Work};
+use lightloom_training::machine::{Cable, Domain, Machine};
+use lightloom_training::mapping::{Batch, Mapping};
+use lightloom_training::model::Model;
+use lightloom_training::network::{Efficiency, Network, Shape};
+use lightloom_training::schedule::Pipeline;
+use lightloom_training::step::{Job, step_time};
+use lightloom_training::step_graph::{Rails, step_graph};
 
 /// Packet-hops that an excerpt may need when times of idle rings are reused.
 pub const HOPS_BUDGET: f64 = 6e8;
@@ -359,12 +358,12 @@ fn bare_network(job: &Job<'_>) -> Network {
 }
 
 /// Cables whose data moves at the shares of the rates that the formulas take, and whose delays are theirs.
-fn links(network: &Network, efficiency: &Efficiency) -> [LinkSpec; 2] {
+fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let transport = Transport::default();
     let data = transport.payload.0 as f64 / (transport.payload.0 + transport.header.0) as f64;
     let link = |bytes_per_second: f64, seconds: f64| {
         let rate = BitsPerSecond((bytes_per_second * 8.0 / data) as u64);
-        LinkSpec::new(rate, Picoseconds(((seconds * 1e12) as u64).max(1)))
+        Cable { rate, delay: Picoseconds(((seconds * 1e12) as u64).max(1)) }
     };
     let (domain_rate, domain_step) =
         (network.domain_rate * efficiency.domain, efficiency.domain_step_seconds);

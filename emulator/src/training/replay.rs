@@ -11,13 +11,14 @@ use std::collections::BTreeMap;
 
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
-use super::graph::{Task, TaskGraph, TaskId, Work};
-use super::machine::{ACROSS, DOMAIN, Domain, Machine};
+use super::network::{self, ACROSS, DOMAIN};
 use lightloom_collective::{Directions, Kind, Ring};
 use lightloom_engine::collective::{Placement, StartError};
 use lightloom_engine::{
     BatchId, Engine, EngineError, Event, FlowSpec, NetworkError, Plane, Route, Settings, VertexId,
 };
+use lightloom_training::graph::{Task, TaskGraph, TaskId, Work};
+use lightloom_training::machine::{Domain, Machine};
 
 /// Whether times are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +164,7 @@ struct Run<'g> {
 
 impl<'g> Run<'g> {
     fn new(graph: &'g TaskGraph, machine: &'g Machine, reuse: Reuse) -> Result<Self, ReplayError> {
-        let (network, hosts) = machine.network()?;
+        let (network, hosts) = network::network(machine)?;
         let news = network.shortest_delay();
         let waiting = graph.waits();
         let ready = (0..waiting.len())

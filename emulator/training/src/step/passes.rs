@@ -1,6 +1,6 @@
 //! Seconds of a forward and a backward pass, by what they are spent on.
 
-use crate::training::schedule::StageTime;
+use crate::schedule::StageTime;
 
 /// Seconds of one pass over one layer, by what they are spent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

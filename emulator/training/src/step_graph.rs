@@ -17,12 +17,11 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use super::calibration::{ContextExchange, Sharding};
 use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
-use super::machine::{Domain, Machine};
+use super::machine::{Cable, Domain, Machine};
 use super::network::Shape;
 use super::schedule::{Pass, PassKind, Pipeline};
 use super::step::{Half, Job, Pieces};
 use lightloom_collective::Kind;
-use lightloom_engine::LinkSpec;
 
 /// How many of the equal rails are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +45,7 @@ pub fn step_graph(
     job: &Job<'_>,
     replicas: u32,
     rails: Rails,
-    [domain_link, rail_link]: [LinkSpec; 2],
+    [domain_link, rail_link]: [Cable; 2],
 ) -> Result<(TaskGraph, Machine), GraphError> {
     let mapping = &job.mapping;
     let lanes = replicas * mapping.context;
@@ -309,7 +308,7 @@ impl Maker<'_> {
         }
     }
 
-    fn machine(&self, domain_link: LinkSpec, rail_link: LinkSpec) -> Machine {
+    fn machine(&self, domain_link: Cable, rail_link: Cable) -> Machine {
         let (tensor, stages) = (self.job.mapping.tensor, self.job.mapping.pipeline);
         let rings = stages * self.lanes;
         let network = self.job.network;

@@ -7,11 +7,11 @@
 
 use std::time::Instant;
 
-use lightloom_emulator::training::architecture::architecture;
-use lightloom_emulator::training::calibration::Precision;
-use lightloom_emulator::training::cards;
-use lightloom_emulator::training::mapping::Batch;
-use lightloom_emulator::training::search::{Limits, Search};
+use lightloom_training::architecture::architecture;
+use lightloom_training::calibration::Precision;
+use lightloom_training::cards;
+use lightloom_training::mapping::Batch;
+use lightloom_training::search::{Limits, Search};
 
 fn main() {
     let card = cards::accelerator("h100").expect("h100 is shipped");

@@ -10,7 +10,7 @@ use super::messages::{
     number, text,
 };
 use super::{ChakraError, PICOSECONDS_PER_MICROSECOND, kind_of};
-use crate::training::graph::{Task, TaskGraph, TaskId, Work};
+use crate::graph::{Task, TaskGraph, TaskId, Work};
 use lightloom_collective::Kind;
 
 /// The graph of a trace, `streams[rank]` being the stream of a rank. A collective whose ranks are those of one of

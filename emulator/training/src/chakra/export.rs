@@ -10,8 +10,8 @@ use super::messages::{
     attribute,
 };
 use super::{PICOSECONDS_PER_MICROSECOND, code};
-use crate::training::graph::{Task, TaskGraph, TaskId, Work};
-use crate::training::machine::Machine;
+use crate::graph::{Task, TaskGraph, TaskId, Work};
+use crate::machine::Machine;
 use lightloom_collective::Kind;
 
 const VERSION: &str = "0.0.4";

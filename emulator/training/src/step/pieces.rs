@@ -1,8 +1,8 @@
 //! The pieces of a step: what a task graph of it is made of.
 
 use super::Job;
-use crate::training::mapping::Recompute;
-use crate::training::memory::weights_per_gpu;
+use crate::mapping::Recompute;
+use crate::memory::weights_per_gpu;
 
 /// Seconds of computing in the two directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -7,15 +7,15 @@
     reason = "a test of data outside the project says when it is skipped, and reads it"
 )]
 
-use lightloom_emulator::training::calibrated::{
+use lightloom_training::calibrated::{
     A100_MEGATRON_DEEPSPEED, A100_MEGATRON_LM_2022, H100_LLAMA_3, H100_NEMO_25_02,
 };
-use lightloom_emulator::training::cards;
-use lightloom_emulator::training::validation::{Case, Source, cases};
-use lightloom_emulator::training::validation_page::{errors, page};
+use lightloom_training::cards;
+use lightloom_training::validation::{Case, Source, cases};
+use lightloom_training::validation_page::{errors, page};
 
-const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/mfu_measured.csv");
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/validation-mfu.md");
+const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/mfu_measured.csv");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/validation-mfu.md");
 
 fn published() -> Option<Vec<Case>> {
     let table = std::fs::read_to_string(TABLE).ok();

@@ -3,10 +3,10 @@
 use lightloom_units::Bytes;
 
 use super::{Front, Maker, groups};
-use crate::training::calibration::Sharding;
-use crate::training::graph::{TaskId, Work};
-use crate::training::network::Group;
-use crate::training::schedule::Pass;
+use crate::calibration::Sharding;
+use crate::graph::{TaskId, Work};
+use crate::network::Group;
+use crate::schedule::Pass;
 use lightloom_collective::Kind;
 
 impl Maker<'_> {

@@ -2,10 +2,10 @@
 
 use super::Job;
 use super::passes::{Passes, Spent};
-use crate::training::calibration::Precision;
-use crate::training::flops::{self, Mask};
-use crate::training::mapping::Recompute;
-use crate::training::model::Activation;
+use crate::calibration::Precision;
+use crate::flops::{self, Mask};
+use crate::mapping::Recompute;
+use crate::model::Activation;
 
 impl Job<'_> {
     /// Forward and backward pass of one layer, recomputation included.

@@ -10,8 +10,8 @@
     reason = "an example is a command of its own: it reads a file and prints"
 )]
 
-use lightloom_emulator::training::calibration::Calibration;
-use lightloom_emulator::training::validation::{Case, Errors, SPLIT_SEED, Source, cases};
+use lightloom_training::calibration::Calibration;
+use lightloom_training::validation::{Case, Errors, SPLIT_SEED, Source, cases};
 use rand::RngExt;
 
 /// A constant that is fitted: its name, where the search starts, its bounds, and where it lives.

@@ -2,9 +2,9 @@
 
 use super::Job;
 use super::passes::Passes;
-use crate::training::calibration::{ContextExchange, Sharding};
-use crate::training::memory::weights_per_gpu;
-use crate::training::network::Group;
+use crate::calibration::{ContextExchange, Sharding};
+use crate::memory::weights_per_gpu;
+use crate::network::Group;
 
 impl Job<'_> {
     /// Bytes of what a micro-batch hands from one layer to the next, before TP.

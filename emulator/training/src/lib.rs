@@ -1,0 +1,40 @@
+//! How fast a model trains on a fabric.
+//!
+//! ```text
+//!  Model ──▶ flops ─┐
+//!                   ├─▶ step (analytic) ──▶ StepTime ──▶ mfu ──▶ goodput
+//!  Mapping ▶ bytes ─┤        ▲                 ▲
+//!          ▶ memory │   Calibration         schedule
+//!  Network ─────────┘
+//! ```
+//!
+//! A [`model::Model`] is a set of dimensions, a [`mapping::Mapping`] says how it is cut over GPUs, a
+//! [`network::Network`] says what joins them, a [`calibration::Calibration`] holds what was measured of an
+//! accelerator and its software. From these, [`step::step_time`] is a pure function.
+
+pub mod architecture;
+pub mod calibrated;
+pub mod calibration;
+pub mod cards;
+pub mod chakra;
+pub mod chrome;
+pub mod claims;
+pub mod flops;
+pub mod goodput;
+pub mod graph;
+pub mod longest_path;
+pub mod machine;
+pub mod mapping;
+pub mod memory;
+pub mod mfu;
+pub mod network;
+pub mod recorded;
+pub mod schedule;
+pub mod search;
+pub mod simai;
+pub mod step;
+pub mod step_graph;
+pub mod validation;
+pub mod validation_page;
+
+pub use lightloom_fabric::model;
