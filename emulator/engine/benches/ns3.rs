@@ -12,7 +12,7 @@
 //!
 //! Wants ns-3 as its library (Debian: `libns3-dev`) and a C++ compiler; says so and ends where they are absent.
 //!
-//! `cargo bench -p lightloom-emulator --bench ns3 [-- permutation | ring]`
+//! `cargo bench -p lightloom-engine --bench ns3 [-- permutation | ring]`
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 
 use std::fmt::Write as _;

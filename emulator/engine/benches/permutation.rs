@@ -6,7 +6,7 @@
 //!
 //! With `lossless`: DCQCN over switches with real queues that pause instead of dropping.
 //!
-//! `cargo bench -p lightloom-emulator --bench permutation -- [lossless] [threads] [hosts…]`
+//! `cargo bench -p lightloom-engine --bench permutation -- [lossless] [threads] [hosts…]`
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and times")]
 
 use std::time::Instant;

@@ -1,5 +1,5 @@
 //! The table of closed forms in docs/validation-engine.md is what the engine does today.
-//! `LIGHTLOOM_BLESS=1 cargo test -p lightloom-emulator --test engine_validation` writes it anew.
+//! `LIGHTLOOM_BLESS=1 cargo test -p lightloom-engine --test engine_validation` writes it anew.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -16,7 +16,7 @@ use lightloom_engine::{
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/validation-engine.md");
-const BEGIN: &str = "<!-- closed forms: written by emulator/tests/engine_validation.rs -->\n";
+const BEGIN: &str = "<!-- closed forms: written by emulator/engine/tests/engine_validation.rs -->\n";
 const END: &str = "<!-- end -->";
 const LIMIT: SimTime = SimTime(1_000_000_000_000);
 /// 400 Gb/s.

@@ -1,4 +1,4 @@
-//! How long the search for the best mapping takes: `cargo bench -p lightloom-emulator --bench training_search`.
+//! How long the search for the best mapping takes: `cargo bench -p lightloom-training --bench training_search`.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,

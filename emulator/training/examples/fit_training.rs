@@ -1,6 +1,6 @@
 //! Fits the constants of the training model on half of the published rows and prints the errors on both halves.
 //!
-//!     cargo run --release -p lightloom-emulator --example fit_training -- ../shared/data/mfu_measured.csv [steps]
+//!     cargo run --release -p lightloom-training --example fit_training -- ../shared/data/mfu_measured.csv [steps]
 //!
 //! Prints each set of constants ready to be pasted into `training::calibrated`. With 0 steps it only
 //! reports the errors of the constants in use.

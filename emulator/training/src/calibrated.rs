@@ -1,5 +1,5 @@
 //! The constants in use, one set per accelerator and software generation. Fitted by
-//! `cargo run --release -p lightloom-emulator --example fit_training`; docs/mfu.md says on what.
+//! `cargo run --release -p lightloom-training --example fit_training`; docs/mfu.md says on what.
 
 use super::calibration::{Calibration, ContextExchange, Sharding, Software};
 use super::network::Efficiency;

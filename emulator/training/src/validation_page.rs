@@ -16,7 +16,7 @@ const EXAMPLE: &str = "m0026";
 const HEAD: &str = "\
 # How far the training step is from published measurements
 
-Written by a test (`cargo test -p lightloom-emulator --test training_validation`, `LIGHTLOOM_BLESS=1` to write it anew); not by hand.
+Written by a test (`cargo test -p lightloom-training --test training_validation`, `LIGHTLOOM_BLESS=1` to write it anew); not by hand.
 
 A row is `ours` seconds for a step against `measured` seconds. Constants belong to one accelerator and one software
 generation ([mfu.md](mfu.md) lists them); half of the rows of a source, drawn by a fixed seed, fit them (marked
