@@ -38,6 +38,7 @@ mod route;
 mod run;
 mod settings;
 mod shard;
+mod sink;
 mod store;
 mod switch;
 mod switching;

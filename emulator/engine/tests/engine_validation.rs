@@ -16,7 +16,8 @@ use lightloom_engine::{
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/validation-engine.md");
-const BEGIN: &str = "<!-- closed forms: written by emulator/engine/tests/engine_validation.rs -->\n";
+const BEGIN: &str =
+    "<!-- closed forms: written by emulator/engine/tests/engine_validation.rs -->\n";
 const END: &str = "<!-- end -->";
 const LIMIT: SimTime = SimTime(1_000_000_000_000);
 /// 400 Gb/s.

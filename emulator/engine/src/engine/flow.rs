@@ -6,9 +6,8 @@
 
 use lightloom_units::{Bytes, SimTime};
 
-use super::network::{Network, VertexId, dense_index};
+use super::network::{VertexId, dense_index};
 use super::route::Route;
-use super::settings::EngineError;
 
 dense_index! {
     /// A flow, in order of creation.
@@ -62,20 +61,6 @@ pub struct FlowSpec {
 }
 
 impl FlowSpec {
-    /// Whether it leads from one host of `network` to another.
-    pub(crate) fn check_ends(&self, network: &Network) -> Result<(), EngineError> {
-        for vertex in [self.source, self.destination] {
-            let exists = vertex.index() < network.vertex_count();
-            if !exists || !network.role(vertex).is_host() {
-                return Err(EngineError::NotAHost { vertex });
-            }
-        }
-        if self.source == self.destination {
-            return Err(EngineError::ToItself { vertex: self.source });
-        }
-        Ok(())
-    }
-
     /// One message of `size` at the beginning of the run, over a shortest path.
     #[must_use]
     pub fn new(source: VertexId, destination: VertexId, size: Bytes) -> Self {

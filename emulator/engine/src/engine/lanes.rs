@@ -15,7 +15,8 @@ use super::one_port::OnePort;
 use super::packet::Packet;
 use super::queueing::{CONTROL_PRIORITY, Schedule};
 use super::queues::FRAMES;
-use super::shard::{Sink, Span};
+use super::shard::Span;
+use super::sink::Sink;
 
 const CONTROL: usize = CONTROL_PRIORITY as usize;
 

@@ -5,7 +5,6 @@ use lightloom_units::seed::Seed;
 use rand::Rng;
 
 use super::network::LinkId;
-use super::port::mix;
 
 /// How a queue marks from [`LinkSpec::mark_from`](super::LinkSpec) on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -65,4 +64,12 @@ impl Ramp {
         let chance = u128::from(self.most) * u128::from(above) / u128::from(whole);
         u128::from(mix(self.salt.wrapping_add(number)) >> 32) < chance
     }
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+pub(super) fn mix(value: u64) -> u64 {
+    let value = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }

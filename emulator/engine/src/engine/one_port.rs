@@ -10,7 +10,7 @@ use super::packet::Packet;
 use super::port::Sending;
 use super::queueing::Schedule;
 use super::queues::{FRAMES, Queues};
-use super::shard::Sink;
+use super::sink::Sink;
 use super::store::{Room, Store};
 
 /// A port with its queues.

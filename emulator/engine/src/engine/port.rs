@@ -13,11 +13,10 @@ use std::sync::Arc;
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
-use super::marking::Ramp;
+use super::marking::{Ramp, mix};
 use super::network::{Link, LinkId, LinkSpec, Role};
 use super::packet::{HORIZON_BITS, Packet};
 use super::settings::Settings;
-use super::store::Room;
 use super::switching::Switching;
 
 /// The longest that packets may stand before a port: what comes to a longer queue is dropped. With the longest
@@ -382,13 +381,6 @@ impl Sending<'_> {
         self.quirks.is_some()
     }
 
-    /// What `packet` takes of the buffer of a switch.
-    #[inline(always)]
-    pub(crate) fn room(&self, packet: &Packet) -> Room {
-        let (ingress, priority) = (packet.ingress(), packet.priority());
-        Room { ingress, size: self.size(packet) as u16, priority }
-    }
-
     /// A packet that waits is marked, or not.
     #[inline(always)]
     pub(crate) fn mark(&mut self, marked: bool) {
@@ -440,14 +432,6 @@ impl Quirks {
         self.errors > 0
             && mix(self.salt.wrapping_add(number)) < self.errors.saturating_mul(size * 8)
     }
-}
-
-/// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-pub(super) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 /// A packet's size as packets carry it.

@@ -34,7 +34,8 @@ use super::network::LinkId;
 use super::packet::{Packet, flag};
 use super::port::{Port, PortCount};
 use super::probe::{Arrival, Probe, Way};
-use super::ring::{Ring, Tail};
+use super::ring::Ring;
+use super::sink::Sink;
 use super::switch::Switch;
 use super::switching::Switching;
 use crate::transport::{Receiver, Sender};
@@ -340,25 +341,6 @@ impl<P: Probe> Shard<P> {
         let lost = queue.len() as u64;
         queue.clear();
         lost
-    }
-}
-
-/// Takes packets one after the other, in order of their arrival.
-pub(crate) trait Sink {
-    fn take(&mut self, packet: Packet);
-}
-
-impl Sink for Tail<'_> {
-    #[inline(always)]
-    fn take(&mut self, packet: Packet) {
-        self.push(packet);
-    }
-}
-
-impl Sink for Vec<Packet> {
-    #[inline(always)]
-    fn take(&mut self, packet: Packet) {
-        self.push(packet);
     }
 }
 

@@ -2,7 +2,7 @@
 //! pauses are asked by.
 
 use super::packet::Packet;
-use super::port::{Port, PortCount};
+use super::port::{Port, PortCount, Sending};
 use super::queueing::{Buffer, CONTROL_PRIORITY, PRIORITIES, Queueing};
 use super::queues::{FRAMES, Queues};
 
@@ -21,6 +21,15 @@ impl Room {
         let size = if class == FRAMES { 0 } else { port.size(packet) as u16 };
         let ingress = if class == FRAMES { 0 } else { packet.ingress() };
         Self { ingress, size, priority: class as u8 & CONTROL_PRIORITY }
+    }
+}
+
+impl Sending<'_> {
+    /// What `packet` takes of the buffer of a switch.
+    #[inline(always)]
+    pub(super) fn room(&self, packet: &Packet) -> Room {
+        let (ingress, priority) = (packet.ingress(), packet.priority());
+        Room { ingress, size: self.size(packet) as u16, priority }
     }
 }
 

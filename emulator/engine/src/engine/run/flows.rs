@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::Engine;
 use crate::engine::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 use crate::engine::layout::Place;
-use crate::engine::network::{LinkId, VertexId};
+use crate::engine::network::{LinkId, Network, VertexId};
 use crate::engine::packet::MOST_CURSORS;
 use crate::engine::port::wire_bytes;
 use crate::engine::probe::Probe;
@@ -41,6 +41,22 @@ impl FlowState {
     }
     const fn destination(&self) -> VertexId {
         self.name.ends.1
+    }
+}
+
+impl FlowSpec {
+    /// Whether it leads from one host of `network` to another.
+    pub(crate) fn check_ends(&self, network: &Network) -> Result<(), EngineError> {
+        for vertex in [self.source, self.destination] {
+            let exists = vertex.index() < network.vertex_count();
+            if !exists || !network.role(vertex).is_host() {
+                return Err(EngineError::NotAHost { vertex });
+            }
+        }
+        if self.source == self.destination {
+            return Err(EngineError::ToItself { vertex: self.source });
+        }
+        Ok(())
     }
 }
 
