@@ -31,11 +31,11 @@ use rand::RngExt;
 use serde::Serialize;
 
 pub use file::{PhaseScenarioFile, codes, load};
+use lightloom_engine::transport::{Transport, Window};
+use lightloom_engine::{EngineError, NetworkError, Queueing};
 pub use outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult, Times};
 
 use crate::scenario::{Expectation, Progress};
-use lightloom_engine::transport::{Transport, Window};
-use lightloom_engine::{EngineError, NetworkError, Queueing};
 
 /// A run to be made.
 #[derive(Clone, Debug, PartialEq)]

@@ -46,6 +46,11 @@ pub use fault_file::{FaultListFile, load as load_faults};
 pub use file::{Loaded, ScenarioFile, codes, load};
 pub use head::{Head, Packets};
 pub use installed::{Carrier, DCN, HBD, Installed};
+use lightloom_collective::{self as collective, Directions};
+use lightloom_engine::collective::StartError;
+use lightloom_engine::steady::Difference;
+use lightloom_engine::transport::Transport;
+use lightloom_engine::{EngineError, NetworkError};
 pub use links::{LinkClass, LinkResult, QueueResult};
 pub use neighbours::{Neighbour, ReadNeighbour};
 pub use outcome::{
@@ -64,11 +69,6 @@ pub use switches::{Switches, SwitchesFile};
 pub use transport_file::TransportFile;
 
 use crate::traffic::{TrafficError, Workload};
-use lightloom_collective::{self as collective, Directions};
-use lightloom_engine::collective::StartError;
-use lightloom_engine::steady::Difference;
-use lightloom_engine::transport::Transport;
-use lightloom_engine::{EngineError, NetworkError};
 
 /// A run to be made.
 #[derive(Clone, Debug, PartialEq)]

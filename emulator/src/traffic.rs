@@ -30,15 +30,15 @@ use lightloom_units::{Picoseconds, SimTime};
 pub use file::{TrafficFile, check_faults, codes, load};
 pub use flow_file::{ListedFlow, read_flows};
 pub use flow_sizes::{FlowSizes, SizeRow};
+use lightloom_engine::capture::Watch;
+use lightloom_engine::collective::StartError;
+use lightloom_engine::transport::Transport;
+use lightloom_engine::{Engine, EngineError, NetworkError, VertexId};
 pub use network::{DragonflyRoutes, Plant, Shape};
 pub use spot::{Spot, SpotError};
 pub use workload::{AllReduceWay, Run, Workload};
 
 use crate::scenario::{Expectation, Fault, Outcome, Progress, Replay, Strike, Switches};
-use lightloom_engine::capture::Watch;
-use lightloom_engine::collective::StartError;
-use lightloom_engine::transport::Transport;
-use lightloom_engine::{Engine, EngineError, NetworkError, VertexId};
 
 /// A run to be made.
 #[derive(Clone, Debug)]

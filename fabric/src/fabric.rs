@@ -1,8 +1,9 @@
 //! A fabric: what is installed, what is cabled to what, and what shall run on it.
 
+use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
+
 use crate::dcn::{FatTree, Order};
 use crate::khop::KhopRing;
-use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
 /// A valid fabric. It is made from a fabric file, where every error is reported.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use lightloom_units::id::{BundleId, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::khop::{Fibre, KhopRing, Port, Position, hop_for_port};
-use lightloom_units::id::{BundleId, NodeId};
 
 /// One broken part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

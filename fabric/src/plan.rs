@@ -1,13 +1,13 @@
 //! The plan document: which path every transceiver takes, which ring every group forms and which
 //! rank sits where. Written by the planner, read by the daemon, the emulator and the report.
 
+use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Dollars, Watts};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Part;
 use crate::khop::{Path, Port};
-use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
-use lightloom_units::seed::Seed;
-use lightloom_units::{Dollars, Watts};
 
 /// The version of the document this crate reads and writes.
 pub const SCHEMA: &str = "lightloom.plan/v1";

@@ -1,13 +1,13 @@
 //! What a packet run of a phase sequence found: the result document of `lightloom emulate` on a
 //! reconfigurable fat-tree. All times are those of the fabric, not of the scaled-down run.
 
+use lightloom_engine::PortCount;
 use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::{FaultKind, InFlight};
 use crate::scenario::{ExpectationResult, FlowRow, Flows, Head};
-use lightloom_engine::PortCount;
 
 /// The result of a run. Everything but the two wall-clock figures depends on the files and the
 /// seed alone.

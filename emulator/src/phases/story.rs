@@ -19,6 +19,7 @@ use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
+use lightloom_engine::{Engine, Event, LinkChange, PacketCount, Settings};
 pub(super) use told::{FaultTold, PhaseTold, Told};
 
 use super::network::Installed;
@@ -27,7 +28,6 @@ use super::traffic::Traffic;
 use super::{Fault, PhaseRunError, Run};
 use crate::scenario::Progress;
 use changing::Change;
-use lightloom_engine::{Engine, Event, LinkChange, PacketCount, Settings};
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug)]

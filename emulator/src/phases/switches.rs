@@ -218,8 +218,9 @@ impl Switches {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lightloom_units::id::LeafId;
+
+    use super::*;
 
     fn circuit(a: u32, b: u32) -> CrossConnect {
         CrossConnect { ocs: OcsId(0), a_port: 2 * a, b_port: 2 * b, a: LeafId(a), b: LeafId(b) }

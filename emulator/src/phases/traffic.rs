@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lightloom_engine::{BatchId, Engine, EngineError, FlowId, FlowSpec};
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
@@ -14,7 +15,6 @@ use lightloom_units::{Bytes, SimTime};
 
 use super::network::{Installed, Lane};
 use super::switches::Switches;
-use lightloom_engine::{BatchId, Engine, EngineError, FlowId, FlowSpec};
 
 /// A pair's flows are left alone unless more than this share of its bytes belongs on another lane.
 const WORTH_MOVING: f64 = 0.05;

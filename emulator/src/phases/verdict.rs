@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use lightloom_engine::{FlowRecord, VertexId};
 use lightloom_planner::rfabric::fluid;
 use lightloom_units::Picoseconds;
+use lightloom_units::id::LeafId;
 
 use super::outcome::{FaultResult, Outcome, PhaseResult, PortTime, StepResult, Times};
 use super::story::Told;
 use super::{Run, expectation};
 use crate::scenario::head::{Head, Of};
 use crate::scenario::{FlowRow, Flows};
-use lightloom_engine::{FlowRecord, VertexId};
-use lightloom_units::id::LeafId;
 
 /// The result of a run, given the same without faults and, where there are several, with each alone.
 pub(super) fn outcome(run: &Run<'_>, told: &Told, calm: &Told, alone: &[Told]) -> Outcome {

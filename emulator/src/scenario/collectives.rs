@@ -1,13 +1,13 @@
 //! From the collectives of a scenario to those of the engine.
 
-use lightloom_units::Picoseconds;
-
-use super::installed::{DCN, HBD};
-use super::{Collective, Kind};
 use lightloom_collective::{self as collective, Directions, Hierarchical, Ring};
 use lightloom_engine::collective::{self as running, Placement, StartError};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{Engine, Probe, Route, VertexId};
+use lightloom_units::Picoseconds;
+
+use super::installed::{DCN, HBD};
+use super::{Collective, Kind};
 
 /// A collective under way: one for a group, or one for each rank between groups.
 pub(super) struct Running {

@@ -7,6 +7,7 @@
 //!   dcqcn: {timer: 300us, additive: 400Mbps}
 //! ```
 
+use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
@@ -14,7 +15,6 @@ use serde::Deserialize;
 
 use super::file::codes;
 use super::transport_file::TransportFile;
-use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};
 
 /// What flows do about congestion. Marks come from `switches`: `mark_from` (Kmin) and `mark_ramp` (Kmax, Pmax).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -2,6 +2,8 @@
 //!
 //! Reading it reads the fabric too, so that every part and group it names is known to exist.
 
+use lightloom_collective::Directions;
+use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
@@ -19,8 +21,6 @@ use super::transport_file::{TransportFile, lower_transport};
 use super::{Collective, Control, Expectation, Fault, Kind, Scenario, Switches, Target, plan};
 use crate::traffic::file::workload::{self, WorkloadFile, refuse_sentences};
 use crate::traffic::{Plant, Workload};
-use lightloom_collective::Directions;
-use lightloom_engine::LinkSpec;
 
 /// The mistakes that only scenario and fault files can have.
 pub mod codes {

@@ -4,6 +4,9 @@
 //! data-centre network. All fibres are there from the beginning; those that no bundle selects are
 //! down. Switching a transceiver is then nothing but links going down and up.
 
+use lightloom_engine::{
+    LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
+};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::khop::{Fibre, Path, Port};
@@ -11,9 +14,6 @@ use lightloom_units::id::{BundleId, GpuId, NodeId, TorId};
 
 use super::Switches;
 use super::fault::{Target, nodes_under};
-use lightloom_engine::{
-    LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
-};
 
 /// The GPU rings.
 pub const HBD: Plane = Plane(0);

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{FlowRecord, VertexId};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::Metrics;
 use lightloom_planner::khop::{Layout, to_document};
@@ -24,8 +26,6 @@ use super::{
 };
 use crate::traffic::Workload;
 use crate::traffic::felt::{Compared, Suspect};
-use lightloom_engine::steady::Stage;
-use lightloom_engine::{FlowRecord, VertexId};
 
 /// Refuses expectations about groups that do not exist.
 pub(super) fn require_groups(scenario: &Scenario, layout: &Layout) -> Result<(), ScenarioError> {

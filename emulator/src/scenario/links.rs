@@ -1,14 +1,14 @@
 //! How busy the links were, and how full the queues before them.
 
 use hdrhistogram::Histogram;
+use lightloom_engine::capture::{Queues, Watch};
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{Link, LinkId, Network, PortCount, Role};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::installed::{Carrier, Installed};
 use super::story::Told;
-use lightloom_engine::capture::{Queues, Watch};
-use lightloom_engine::steady::Stage;
-use lightloom_engine::{Link, LinkId, Network, PortCount, Role};
 
 /// Links that are listed one by one in each class.
 const BUSIEST: usize = 10;

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use lightloom_engine::steady::Reuse;
+use lightloom_engine::{Engine, FlowRecord, LinkId, Probe, VertexId};
 use lightloom_units::id::{GpuId, GroupId};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
 use super::head::Head;
 use super::links::LinkClass;
-use lightloom_engine::steady::Reuse;
-use lightloom_engine::{Engine, FlowRecord, LinkId, Probe, VertexId};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.

@@ -1,13 +1,13 @@
 //! A scenario is run: with its faults and, to compare, without.
 
+use lightloom_engine::capture::Watch;
+use lightloom_engine::steady::Islands;
+use lightloom_engine::transport::Balance;
 use lightloom_fabric::fabric::Fabric;
 
 use super::judge;
 use super::start::plan;
 use super::{Effect, Installed, Outcome, Progress, Scenario, ScenarioError, Start, Strike, story};
-use lightloom_engine::capture::Watch;
-use lightloom_engine::steady::Islands;
-use lightloom_engine::transport::Balance;
 
 /// Plans `fabric` and runs `scenario` on it, with its faults and without.
 ///

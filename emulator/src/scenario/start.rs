@@ -1,5 +1,6 @@
 //! Where a run begins: what is broken, what will break, and the plan for it.
 
+use lightloom_engine::VertexId;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
@@ -9,7 +10,6 @@ use lightloom_units::id::NodeId;
 
 use super::{Scenario, ScenarioError, Strike};
 use crate::traffic::Workload;
-use lightloom_engine::VertexId;
 
 /// Where a run begins: what is broken, what will break, and the plan for it.
 #[derive(Clone, Debug)]

@@ -32,6 +32,9 @@ use lightloom_units::{Picoseconds, SimTime};
 
 pub(super) use healing::Healing;
 pub(super) use lane::{Between, Lane, StepRun};
+use lightloom_engine::capture::Watch;
+use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::{BatchId, Event, Route, Settings};
 
 use super::outcome::Stop;
 use super::{DCN, Installed, Scenario, ScenarioError, Sharing, Strike, links};
@@ -41,9 +44,6 @@ use crate::traffic::jobs::{Ground, Job, Jobs};
 use breaking::Broken;
 use healing::{Act, Control};
 use light::Light;
-use lightloom_engine::capture::Watch;
-use lightloom_engine::steady::{Islands, Stage};
-use lightloom_engine::{BatchId, Event, Route, Settings};
 use walking::Owner;
 
 /// Told how far a run is.

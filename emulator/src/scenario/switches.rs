@@ -1,16 +1,16 @@
 //! How the switches of a scenario queue: one queue a port, or priorities with one buffer, pauses and
 //! trimming.
 
+use lightloom_engine::{
+    Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule, Settings,
+    Switching,
+};
 use lightloom_fabric::document::Check;
 use lightloom_units::{Bytes, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::file::codes;
-use lightloom_engine::{
-    Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule, Settings,
-    Switching,
-};
 
 /// The switches of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! How flows are sent, as scenario files say it: packets, window, congestion control, load balancing,
 //! repair.
 
+use lightloom_engine::transport::{Balance, Recovery, Transport, Window};
 use lightloom_fabric::document::Check;
 use lightloom_units::{Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
@@ -10,7 +11,6 @@ use super::congestion_file::{
     CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile, lower_congestion,
 };
 use super::file::codes;
-use lightloom_engine::transport::{Balance, Recovery, Transport, Window};
 
 /// How far packets of a flow that is spread may overtake each other before one counts as lost.
 const REORDERING: u32 = 64;

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeSet;
 
+use lightloom_engine::capture::Watch;
+use lightloom_engine::{Engine, FlowId, VertexId};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::jobs::{Job, Step};
 use super::workload::Workload;
 use crate::scenario::judge;
 use crate::scenario::outcome::{CollectiveResult, TrafficFelt};
-use lightloom_engine::capture::Watch;
-use lightloom_engine::{Engine, FlowId, VertexId};
 
 /// How the workloads of one run went.
 #[derive(Clone, Copy)]

@@ -10,6 +10,7 @@ pub(crate) mod workload;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use lightloom_engine::Queueing;
 use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime, Text};
@@ -28,7 +29,6 @@ use crate::scenario::{
     Effect, Expectation, Fault, FaultListFile, Figure, Neighbour, ReadNeighbour, Switches,
     SwitchesFile, Target, TransportFile, codes as base,
 };
-use lightloom_engine::Queueing;
 use links::LinksFile;
 use network::NetworkFile;
 use replay::{NetworkReplayFile, lower_network_replay};

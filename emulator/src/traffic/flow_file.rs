@@ -1,10 +1,10 @@
 //! Flows in a table: `start,src,dst,bytes` and, if wanted, `priority`.
 
+use lightloom_engine::{CONTROL_PRIORITY, VertexId};
 use lightloom_fabric::document::{Code, Diagnostic, Excerpt, Place};
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::file::codes;
-use lightloom_engine::{CONTROL_PRIORITY, VertexId};
 
 /// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

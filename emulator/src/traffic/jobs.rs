@@ -6,17 +6,17 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use lightloom_collective::Kind;
+use lightloom_engine::collective::StartError;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::topology::Grid;
+use lightloom_engine::{BatchId, Engine, EngineError, FlowId, LinkId, Probe, Route, VertexId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rand::Rng;
 
 use super::TrafficError;
 use super::workload::{Run, Workload};
-use lightloom_collective::Kind;
-use lightloom_engine::collective::StartError;
-use lightloom_engine::steady::Stage;
-use lightloom_engine::topology::Grid;
-use lightloom_engine::{BatchId, Engine, EngineError, FlowId, LinkId, Probe, Route, VertexId};
 
 /// Where workloads run.
 #[derive(Clone, Debug)]

@@ -3,12 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lightloom_fabric::fabric::Fabric;
-use lightloom_units::Picoseconds;
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use crate::scenario::{DCN, Installed, Switches};
 use lightloom_engine::topology::{
     CubeTorus, Dragonfly, ExchangeFibres, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring,
     RingShape, SwitchedDomain, Torus,
@@ -17,6 +11,12 @@ use lightloom_engine::{
     Crossing, Groups, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, Route,
     VertexId,
 };
+use lightloom_fabric::fabric::Fabric;
+use lightloom_units::Picoseconds;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::scenario::{DCN, Installed, Switches};
 
 /// The shape of a network and its cables.
 #[derive(Clone, Debug, PartialEq)]

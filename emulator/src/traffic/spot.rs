@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use lightloom_engine::{LinkId, VertexId};
+
 use super::network::Plant;
 use crate::scenario::Effect;
-use lightloom_engine::{LinkId, VertexId};
 
 /// A part of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

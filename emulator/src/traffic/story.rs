@@ -4,6 +4,12 @@ mod breaking;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lightloom_engine::capture::Watch;
+use lightloom_engine::message_time;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{
+    BatchId, Engine, Event, FlowId, LinkChange, LinkId, Role, Settings, VertexId,
+};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::circuits::{Circuits, Next};
@@ -13,12 +19,6 @@ use super::spot::Spot;
 use super::workload::{Run, Workload};
 use super::{TrafficError, TrafficScenario};
 use crate::scenario::{Progress, Stop, Strike};
-use lightloom_engine::capture::Watch;
-use lightloom_engine::message_time;
-use lightloom_engine::steady::Stage;
-use lightloom_engine::{
-    BatchId, Engine, Event, FlowId, LinkChange, LinkId, Role, Settings, VertexId,
-};
 
 /// How much simulated time passes between two looks at the limits, where packets move.
 const SLICE: Picoseconds = Picoseconds::from_micros(20);

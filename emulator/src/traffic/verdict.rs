@@ -1,5 +1,6 @@
 //! From what happened to the result: which hosts felt which fault, and whether it was as expected.
 
+use lightloom_engine::{FlowRecord, VertexId};
 use lightloom_units::SimTime;
 
 use super::felt::{Compared, Moved, Suspect};
@@ -9,7 +10,6 @@ use super::{Plant, TrafficScenario};
 use crate::scenario::head::{Head, Of, share};
 use crate::scenario::outcome::{ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, Outcome};
 use crate::scenario::{Expectation, Figure, Strike, judge, links};
-use lightloom_engine::{FlowRecord, VertexId};
 
 /// The result of a run, given the same run without faults.
 pub(super) fn outcome(

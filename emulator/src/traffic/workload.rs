@@ -2,13 +2,6 @@
 
 use std::sync::Arc;
 
-use lightloom_units::seed::Seed;
-use lightloom_units::{Bytes, Picoseconds};
-use rand::RngExt;
-
-use super::flow_file::ListedFlow;
-use super::flow_sizes::FlowSizes;
-use super::jobs::Ground;
 use lightloom_collective::{
     AllToAll, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical, Kind, Ring,
     Schedule, TorusAllReduce, Tree, TreeOperation,
@@ -16,6 +9,13 @@ use lightloom_collective::{
 use lightloom_engine::collective::{Collective, Placement, StartError, start_bag};
 use lightloom_engine::topology::Grid;
 use lightloom_engine::{Engine, FlowSpec, Probe, Route, VertexId};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds};
+use rand::RngExt;
+
+use super::flow_file::ListedFlow;
+use super::flow_sizes::FlowSizes;
+use super::jobs::Ground;
 
 /// Something that hosts do.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,10 +6,6 @@
 //! no stragglers, links at the fitted shares of their data-sheet rates. What is left between them is what a
 //! formula cannot see: flows that meet on a card, pieces that wait for each other, packets that have headers.
 
-use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
-use serde::Serialize;
-
-use super::replay::{ReplayError, Reuse, Timeline, replay_watched};
 use lightloom_engine::transport::Transport;
 use lightloom_training::calibration::Calibration;
 use lightloom_training::graph::{TaskGraph, TaskId, Work};
@@ -20,6 +16,10 @@ use lightloom_training::network::{Efficiency, Network, Shape};
 use lightloom_training::schedule::Pipeline;
 use lightloom_training::step::{Job, step_time};
 use lightloom_training::step_graph::{Rails, step_graph};
+use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
+use serde::Serialize;
+
+use super::replay::{ReplayError, Reuse, Timeline, replay_watched};
 
 /// Packet-hops that an excerpt may need when times of idle rings are reused.
 pub const HOPS_BUDGET: f64 = 6e8;

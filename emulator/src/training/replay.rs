@@ -9,9 +9,6 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_units::{Bytes, Picoseconds, SimTime};
-
-use super::network::{self, ACROSS, DOMAIN};
 use lightloom_collective::{Directions, Kind, Ring};
 use lightloom_engine::collective::{Placement, StartError};
 use lightloom_engine::{
@@ -19,6 +16,9 @@ use lightloom_engine::{
 };
 use lightloom_training::graph::{Task, TaskGraph, TaskId, Work};
 use lightloom_training::machine::{Domain, Machine};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
+
+use super::network::{self, ACROSS, DOMAIN};
 
 /// Whether times are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,9 @@ mod export;
 mod import;
 mod messages;
 
-use super::graph::GraphError;
 use lightloom_collective::Kind;
+
+use super::graph::GraphError;
 
 pub use export::export;
 pub use import::import;

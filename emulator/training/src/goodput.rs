@@ -98,8 +98,9 @@ impl Operation {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lightloom_units::seed::Seed;
+
+    use super::*;
     use rand::RngExt;
 
     const META: Operation = Operation {

@@ -14,12 +14,12 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_collective::Kind;
 use lightloom_units::{Bytes, Picoseconds};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
-use lightloom_collective::Kind;
 
 /// A recorded step as a graph, with the times that were measured.
 #[derive(Clone, Debug)]

@@ -11,10 +11,10 @@
 //! the data-centre network between the equal ranks of all such groups, after the last pass only. Exchange marked `_EP`, and every
 //! all-to-all, runs over the data-centre network between the equal ranks of the first `ep` groups.
 
+use lightloom_collective::Kind;
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
-use lightloom_collective::Kind;
 
 /// Why a text is no workload that can be run here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

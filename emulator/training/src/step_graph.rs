@@ -13,6 +13,7 @@
 
 mod exchange;
 
+use lightloom_collective::Kind;
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::calibration::{ContextExchange, Sharding};
@@ -21,7 +22,6 @@ use super::machine::{Cable, Domain, Machine};
 use super::network::Shape;
 use super::schedule::{Pass, PassKind, Pipeline};
 use super::step::{Half, Job, Pieces};
-use lightloom_collective::Kind;
 
 /// How many of the equal rails are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

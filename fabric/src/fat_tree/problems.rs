@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{FatTreeSpec, OcsBank};
 use lightloom_units::id::{LeafId, OcsId};
+
+use super::{FatTreeSpec, OcsBank};
 
 /// One thing that is wrong with a [`FatTreeSpec`], where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! A link is held against the wiring table ([`port_for_hop`]): it must join two ports that a complete
 //! cabling would join. What the list leaves out is absent.
 
+use lightloom_units::id::{BundleId, NodeId, TorId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::codes;
@@ -10,7 +11,6 @@ use super::raw::{Endpoint, FatTreeFile, LinkFile, NodeFile};
 use crate::dcn::Order;
 use crate::document::Check;
 use crate::khop::{Fibre, Hop, KhopRing, Port, Shape, hop_for_port, port_for_hop};
-use lightloom_units::id::{BundleId, NodeId, TorId};
 
 /// Most fibres that a complete cabling of an explicit file may have.
 const MAX_FIBRES: u64 = 1_000_000;

@@ -1,5 +1,6 @@
 //! From what a fabric file says to the fabric it means, with every check that needs more than one key.
 
+use lightloom_units::{Dollars, Watts};
 use rustc_hash::FxHashMap;
 
 use super::codes;
@@ -12,7 +13,6 @@ use crate::dcn::{FatTree, Order};
 use crate::document::{Check, quote};
 use crate::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
 use crate::khop::{KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES};
-use lightloom_units::{Dollars, Watts};
 
 /// Makes a fabric of `raw`, or reports why it cannot be.
 pub(super) fn lower(raw: FabricFile, sha256: String, check: &mut Check<'_>) -> Option<Fabric> {

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lightloom_units::id::{BundleId, NodeId, TorId};
+use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -14,8 +16,6 @@ use crate::dcn::{FatTree, Order};
 use crate::document::InOrder;
 use crate::fabric::{HbdLinks, Parts, Transceiver};
 use crate::khop::{Port, Shape};
-use lightloom_units::id::{BundleId, NodeId, TorId};
-use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 
 /// A cluster: what is installed, how it is cabled and what shall run on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

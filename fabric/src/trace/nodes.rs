@@ -4,12 +4,12 @@
 //! fewer GPUs than a server is a part of one: a fault of the server then hits each of its
 //! parts independently with the probability of [`part_fault_probability`].
 
+use lightloom_units::id::NodeId;
+use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
 use super::{FaultTrace, Timeline};
-use lightloom_units::id::NodeId;
-use lightloom_units::seed::{Seed, Stream};
 
 /// Why the servers of a trace cannot stand for the nodes of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,11 +6,11 @@
 //! What is not kept: durations by class, batches of faults at one instant, faults of no length,
 //! and the few servers that are out for months in all (ten carry 32 % of the public downtime).
 
+use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
 use super::{Fault, FaultKind, FaultTrace, ServerId, TraceTime};
-use lightloom_units::seed::{Seed, Stream};
 
 /// Servers of the public trace.
 pub const PUBLISHED_SERVERS: u32 = 400;

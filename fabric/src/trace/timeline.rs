@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use lightloom_units::id::NodeId;
 use serde::Serialize;
 
 use super::{FaultTrace, TraceTime};
-use lightloom_units::id::NodeId;
 
 /// Whether a node can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

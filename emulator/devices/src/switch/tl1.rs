@@ -319,8 +319,9 @@ fn date_and_time(now: SimTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lightloom_units::Picoseconds;
+
+    use super::*;
 
     #[test]
     fn commands_are_cut_at_colons_outside_quotation_marks() {

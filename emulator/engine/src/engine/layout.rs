@@ -176,9 +176,10 @@ fn by_ties(network: &Network) -> Vec<VertexId> {
 
 #[cfg(test)]
 mod tests {
+    use lightloom_units::{BitsPerSecond, Picoseconds};
+
     use super::*;
     use crate::topology::FatTree;
-    use lightloom_units::{BitsPerSecond, Picoseconds};
 
     #[test]
     fn parts_have_equal_work_and_few_links_between_them() {

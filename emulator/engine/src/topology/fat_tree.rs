@@ -117,8 +117,9 @@ impl LeafSpine {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lightloom_units::{BitsPerSecond, Picoseconds};
+
+    use super::*;
 
     fn link() -> LinkSpec {
         LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))

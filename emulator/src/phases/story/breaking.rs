@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use lightloom_engine::LinkChange;
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_units::id::LeafId;
 use lightloom_units::{BitsPerSecond, SimTime};
@@ -10,7 +11,6 @@ use super::{FaultTold, Story, Timer};
 use crate::phases::network::Lane;
 use crate::phases::switches::ends;
 use crate::phases::{FaultKind, PhaseRunError};
-use lightloom_engine::LinkChange;
 
 impl Story<'_> {
     pub(super) fn set_faults(&mut self, step: usize, start: SimTime) {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use lightloom_engine::LinkChange;
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_planner::rfabric::transition::{self, Stage};
@@ -10,7 +11,6 @@ use lightloom_units::SimTime;
 use super::{Story, Timer};
 use crate::phases::switches::{Port, ends};
 use crate::phases::{FaultKind, InFlight, PhaseRunError};
-use lightloom_engine::LinkChange;
 
 /// A change under way: the stage at work and those to come.
 #[derive(Debug, Default)]

@@ -3,14 +3,14 @@
 //! A GPU has one cable to its ToR, so nothing leads around a dark one: its flows wait for a repair. Where none
 //! will come they are given up as soon as the control plane knows of the fault.
 
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{FlowId, LinkId};
 use lightloom_units::SimTime;
 
 use super::super::ScenarioError;
 use super::Story;
 use super::healing::Act;
 use crate::traffic::jobs::Turn;
-use lightloom_engine::steady::Stage;
-use lightloom_engine::{FlowId, LinkId};
 
 impl Story<'_> {
     /// Sets a timer for every turn that workloads ask for.

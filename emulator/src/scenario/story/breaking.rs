@@ -1,5 +1,7 @@
 //! What breaks and what is repaired: links go down, worsen and come back, whatever the control plane knows.
 
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BitErrors, LinkChange, LinkId};
 use lightloom_fabric::fault::Part;
 use lightloom_units::Picoseconds;
 use lightloom_units::id::BundleId;
@@ -7,8 +9,6 @@ use lightloom_units::id::BundleId;
 use super::healing::{Act, Healing};
 use super::{Lane, Story};
 use crate::scenario::{DCN, Effect, ScenarioError, Target};
-use lightloom_engine::steady::Stage;
-use lightloom_engine::{BitErrors, LinkChange, LinkId};
 
 /// What is broken now.
 pub(super) struct Broken {

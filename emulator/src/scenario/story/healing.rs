@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{FlowId, LinkChange};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::Path;
@@ -15,8 +17,6 @@ use rand::RngExt;
 use super::super::{Effect, ScenarioError};
 use super::Story;
 use crate::traffic::jobs::Turn;
-use lightloom_engine::steady::Stage;
-use lightloom_engine::{FlowId, LinkChange};
 
 /// How one fault was healed.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 //! The way of one group, and of one job between its groups, through the collectives.
 
+use lightloom_engine::LinkId;
 use lightloom_planner::khop::RingGroup;
 use lightloom_units::id::NodeId;
 use lightloom_units::{Picoseconds, SimTime};
 
 use crate::scenario::collectives::Running;
-use lightloom_engine::LinkId;
 
 /// The way of one group through the collectives of its job.
 pub(in crate::scenario) struct Lane {

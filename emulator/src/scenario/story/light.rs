@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{LinkChange, LinkId, VertexId};
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::khop::Path;
 use lightloom_planner::khop::RingGroup;
@@ -11,8 +13,6 @@ use rustc_hash::FxHashMap;
 use super::super::Target;
 use super::super::installed::{Carrier, DCN, HBD};
 use super::Story;
-use lightloom_engine::steady::Stage;
-use lightloom_engine::{LinkChange, LinkId, VertexId};
 
 /// What decides about light, besides the plan.
 #[derive(Default)]

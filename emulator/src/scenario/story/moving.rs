@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_engine::steady::Stage;
 use lightloom_fabric::fault::Part;
 use lightloom_planner::khop::{Change, GroupChange};
 use lightloom_units::id::{BundleId, NodeId};
@@ -10,7 +11,6 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::healing::Act;
 use super::{Lane, Story};
 use crate::scenario::{Effect, ScenarioError, Target};
-use lightloom_engine::steady::Stage;
 
 /// One group that a new plan moves.
 struct Move {

@@ -1,7 +1,8 @@
 //! What waits for what when a run is stopped before its work is done.
 
-use super::{Lane, Story};
 use lightloom_engine::steady::Stage;
+
+use super::{Lane, Story};
 
 /// Most groups that are told one by one.
 const MOST_TOLD: usize = 10;

@@ -1,5 +1,8 @@
 //! Groups walk through the collectives of their job: what begins when, and what follows what ends.
 
+use lightloom_engine::collective::StartError;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BatchId, EngineError, FlowId, VertexId};
 use lightloom_planner::khop::RingGroup;
 use lightloom_units::SimTime;
 use lightloom_units::id::GpuId;
@@ -8,9 +11,6 @@ use super::Story;
 use super::lane::{Begun, finish_step, note_start};
 use crate::scenario::collectives::{self, Running};
 use crate::scenario::{Collective, ScenarioError};
-use lightloom_engine::collective::StartError;
-use lightloom_engine::steady::Stage;
-use lightloom_engine::{BatchId, EngineError, FlowId, VertexId};
 
 #[derive(Clone, Copy)]
 pub(super) enum Owner {

@@ -8,6 +8,7 @@
 
 use std::path::Path;
 
+use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;
 use lightloom_planner::rfabric::{self, RfabricPlan, file::RfabricInput};
 use lightloom_units::{BitsPerSecond, Picoseconds};
@@ -17,7 +18,6 @@ use super::codes;
 use super::network::DirectConnectFile;
 use crate::scenario::codes as base;
 use crate::scenario::neighbours::Neighbours;
-use lightloom_engine::LinkSpec;
 
 /// The graph; nothing after a mistake has been reported.
 pub(super) fn lower(

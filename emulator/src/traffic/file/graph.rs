@@ -1,5 +1,6 @@
 //! A graph as people write it: hosts and switches by name, and the cables between them.
 
+use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use schemars::JsonSchema;
@@ -8,7 +9,6 @@ use serde::Deserialize;
 use super::super::network::Graph;
 use super::codes;
 use super::links::{LinksFile, possible_delay, possible_rate};
-use lightloom_engine::LinkSpec;
 
 /// Any graph.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

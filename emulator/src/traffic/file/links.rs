@@ -1,12 +1,12 @@
 //! The cables of a network as people write them.
 
+use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::codes;
-use lightloom_engine::LinkSpec;
 
 /// The cables of a network.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

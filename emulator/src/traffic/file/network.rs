@@ -1,5 +1,11 @@
 //! The shapes of networks as people write them.
 
+use lightloom_engine::LinkSpec;
+use lightloom_engine::topology::{
+    CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
+    SwitchedDomain, Torus,
+};
+use lightloom_engine::transport::Balance;
 use lightloom_fabric::document::Check;
 use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
@@ -10,12 +16,6 @@ use super::graph::{self, GraphFile};
 use super::links::{self, LinksFile};
 use super::{codes, direct_connect};
 use crate::scenario::neighbours::Neighbours;
-use lightloom_engine::LinkSpec;
-use lightloom_engine::topology::{
-    CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
-    SwitchedDomain, Torus,
-};
-use lightloom_engine::transport::Balance;
 
 /// Hosts that a network may have.
 const MOST_HOSTS: u64 = 200_000;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use lightloom_collective::{Directions, Exchange};
+use lightloom_engine::VertexId;
 use lightloom_fabric::document::Check;
 use lightloom_units::{Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
@@ -15,8 +17,6 @@ use super::codes;
 use crate::scenario::expectation_file::refuse_idle;
 use crate::scenario::neighbours::Neighbours;
 use crate::scenario::{Expectation, codes as base};
-use lightloom_collective::{Directions, Exchange};
-use lightloom_engine::VertexId;
 
 /// Something that hosts do.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -1,5 +1,6 @@
 //! What breaks: links go down, flows are led around them, and what has no way is given up.
 
+use lightloom_engine::{BitErrors, LinkChange, LinkId, VertexId};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::TrafficError;
@@ -7,7 +8,6 @@ use super::super::circuits::Circuits;
 use super::super::spot::Spot;
 use super::{Act, Felt, Story};
 use crate::scenario::{Effect, Strike};
-use lightloom_engine::{BitErrors, LinkChange, LinkId, VertexId};
 
 impl Story<'_> {
     fn links_of(&self, fault: usize) -> Vec<LinkId> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use lightloom_collective::Kind;
 use lightloom_units::Bytes;
 use prost::Message;
 
@@ -12,7 +13,6 @@ use super::messages::{
 use super::{PICOSECONDS_PER_MICROSECOND, code};
 use crate::graph::{Task, TaskGraph, TaskId, Work};
 use crate::machine::Machine;
-use lightloom_collective::Kind;
 
 const VERSION: &str = "0.0.4";
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_collective::Kind;
 use lightloom_units::{Bytes, Picoseconds};
 use prost::Message;
 
@@ -11,7 +12,6 @@ use super::messages::{
 };
 use super::{ChakraError, PICOSECONDS_PER_MICROSECOND, kind_of};
 use crate::graph::{Task, TaskGraph, TaskId, Work};
-use lightloom_collective::Kind;
 
 /// The graph of a trace, `streams[rank]` being the stream of a rank. A collective whose ranks are those of one of
 /// `rings` runs on it; others run over the data-centre network.

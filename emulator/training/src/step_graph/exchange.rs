@@ -1,5 +1,6 @@
 //! Tasks that carry bytes from rank to rank: TP, CP, EP and DP exchange, and transfers between stages.
 
+use lightloom_collective::Kind;
 use lightloom_units::Bytes;
 
 use super::{Front, Maker, groups};
@@ -7,7 +8,6 @@ use crate::calibration::Sharding;
 use crate::graph::{TaskId, Work};
 use crate::network::Group;
 use crate::schedule::Pass;
-use lightloom_collective::Kind;
 
 impl Maker<'_> {
     pub(super) fn tensor_exchange(
