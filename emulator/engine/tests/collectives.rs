@@ -1,8 +1,6 @@
 //! Collectives against their closed forms, and what holds of every run.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use std::collections::BTreeSet;
-
 use lightloom_collective::{
     AllToAll, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical, Kind, Ring,
     Schedule, Shift, TorusAllReduce, Tree, TreeOperation,
@@ -300,45 +298,6 @@ proptest! {
         engine.run(LIMIT);
         let expected = message_time(engine.network(), &settings, engine.path(flow), Bytes(size));
         prop_assert_eq!(engine.record(flow).end, Some(SimTime(expected.get())));
-    }
-}
-
-/// Pieces that each rank holds after the steps of an exchange, moved one by one.
-fn exchanged(exchange: Exchange, ranks: usize) -> Vec<BTreeSet<(usize, usize)>> {
-    let mut held: Vec<BTreeSet<(usize, usize)>> =
-        (0..ranks).map(|own| (0..ranks).map(|to| (own, to)).collect()).collect();
-    for step in exchange.steps(ranks).unwrap() {
-        let mut next = held.clone();
-        for (rank, pieces) in held.iter().enumerate() {
-            for &(first, last) in pieces {
-                let way = match exchange {
-                    Exchange::Binary => first ^ last,
-                    _ => (last + ranks - first) % ranks,
-                };
-                if step.ways.contains(&way) {
-                    next[rank].remove(&(first, last));
-                    next[exchange.partner(rank, step.distance, ranks)].insert((first, last));
-                }
-            }
-        }
-        held = next;
-    }
-    held
-}
-
-#[test]
-fn every_exchange_brings_every_piece_where_it_belongs() {
-    for ranks in 2..=33_usize {
-        for exchange in [Exchange::Pairwise, Exchange::AtOnce, Exchange::Bruck, Exchange::Binary] {
-            if exchange == Exchange::Binary && !ranks.is_power_of_two() {
-                assert!(exchange.steps(ranks).is_err());
-                continue;
-            }
-            for (rank, pieces) in exchanged(exchange, ranks).into_iter().enumerate() {
-                let wanted: BTreeSet<_> = (0..ranks).map(|first| (first, rank)).collect();
-                assert_eq!(pieces, wanted, "{exchange:?} over {ranks}");
-            }
-        }
     }
 }
 
