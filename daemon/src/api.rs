@@ -6,6 +6,7 @@ mod reading;
 mod shared;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, State};
@@ -22,6 +23,7 @@ use crate::change::Mode;
 use crate::config::Role;
 use crate::controller::{Answer, Apply, Preview, Request, Rollback};
 use crate::desired;
+use crate::desired::fat_tree::{self, FatTree};
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
 use crate::start::JOURNAL_FILE;
@@ -267,6 +269,7 @@ async fn read_apply(
     shared: &Shared,
     body: &ApplyBody,
 ) -> Result<(Apply, Option<Box<Plan>>), Problem> {
+    let mut of_phase = None;
     let (target, plan_sha256, plan) = match (&body.plan, &body.target, body.again) {
         (None, None, true) => {
             let find = move |runtime: &Runtime| {
@@ -279,14 +282,24 @@ async fn read_apply(
             shared.look(find).await?.map_err(Problem::Refused)?
         }
         (Some(document), None, false) => {
-            let (plan, phase) = (document.clone(), body.phase.clone());
-            let find = move |runtime: &Runtime| {
-                let installed = runtime.installed.as_ref();
-                desired::target(&plan, phase.as_deref(), installed, &runtime.config)
-            };
-            let target = shared.look(find).await?.map_err(Problem::Refused)?;
-            let plan = serde_json::from_value(document.clone()).ok().map(Box::new);
-            (target, sha256(document), plan)
+            let fat_tree = shared.look(|runtime| runtime.fat_tree.clone()).await?;
+            match fat_tree {
+                Some(tree) => {
+                    let wanted = wanted(tree, document, body).await?;
+                    of_phase = Some(wanted.phase);
+                    (wanted.target, sha256(document), None)
+                }
+                None => {
+                    let (plan, phase) = (document.clone(), body.phase.clone());
+                    let find = move |runtime: &Runtime| {
+                        let installed = runtime.installed.as_ref();
+                        desired::target(&plan, phase.as_deref(), installed, &runtime.config)
+                    };
+                    let target = shared.look(find).await?.map_err(Problem::Refused)?;
+                    let plan = serde_json::from_value(document.clone()).ok().map(Box::new);
+                    (target, sha256(document), plan)
+                }
+            }
         }
         (None, Some(target), false) => (read_target(target), String::new(), None),
         _ => return Err(Problem::Refused(vec!["give one of `plan`, `target` and `again`".into()])),
@@ -299,9 +312,23 @@ async fn read_apply(
         version: body.expected_version,
         confirm_within,
         on_failure: body.on_failure,
+        phase: of_phase,
         ..Apply::default()
     };
     Ok((apply, plan))
+}
+
+/// What a phase of the plan of a reconfigurable fat-tree comes to. Large plans take a while to prove:
+/// away from the task that moves light.
+async fn wanted(
+    tree: Arc<FatTree>,
+    document: &serde_json::Value,
+    body: &ApplyBody,
+) -> Result<fat_tree::Wanted, Problem> {
+    let (document, phase, mode) = (document.clone(), body.phase.clone(), body.mode);
+    let find = move || tree.wanted(&document, phase.as_deref(), mode);
+    let found = tokio::task::spawn_blocking(find).await.map_err(|_| Problem::Gone)?;
+    found.map_err(Problem::Refused)
 }
 
 /// How long a confirm is waited for.

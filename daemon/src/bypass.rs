@@ -242,6 +242,7 @@ mod tests {
             undone_by: None,
             broken_before: BTreeMap::new(),
             broken_after: BTreeMap::new(),
+            phase: None,
         }
     }
 

@@ -4,11 +4,20 @@
 //! [`waves`] orders moves so that no position is ever held twice (remove, then add) and no failure
 //! domain has more dark links at a time than the operator allows.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod phase;
+mod waves;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::state::{DeviceName, Fabric, Move, Observation, Position, Positions, Sharing, Slot, at};
+
+pub use phase::{Phase, PhaseChange, PhaseOrder, stages_back};
+pub use waves::{Domains, Wave, Way, dark_links, waves, waves_in_stages};
+
+/// Moves by device.
+pub type Moves = BTreeMap<DeviceName, Vec<Move>>;
 
 /// How much an apply may disturb. The words are those of SONiC's `config ocs cross-connect`; the
 /// default is ours: safe.
@@ -258,178 +267,9 @@ impl Step {
     }
 }
 
-/// One wave: the steps of several devices that may run at the same time.
-pub type Wave = BTreeMap<DeviceName, Step>;
-
-/// Where links share fate, and how many of them may be dark at a time.
-pub trait Domains {
-    /// The failure domain of a slot.
-    fn domain(&self, device: &DeviceName, slot: Slot) -> String;
-    /// The most links of one domain that may be dark at a time; at least 2.
-    fn dark_links_max(&self) -> usize;
-    /// How the positions of the device relate.
-    fn sharing(&self, device: &DeviceName) -> Sharing;
-}
-
-/// Cuts `changes` into waves.
-///
-/// Within a wave every move's new position is free once the wave's removals are done, so the end
-/// of a wave is always a valid state. A cycle longer than the bound is opened by parking one slot
-/// in the dark for a wave. A link that comes up from dark costs nothing.
-#[must_use]
-pub fn waves(changes: &BTreeMap<DeviceName, Vec<Move>>, domains: &impl Domains) -> Vec<Wave> {
-    let mut planner = WavePlanner::new(changes, domains);
-    let mut waves = Vec::new();
-    while planner.left() {
-        waves.push(planner.next_wave());
-    }
-    waves
-}
-
-type Key = (DeviceName, Slot);
-
-struct WavePlanner<'a, D> {
-    domains: &'a D,
-    /// Moves still to do, with `from` kept up to date (a parked slot is at dark).
-    pending: BTreeMap<Key, Move>,
-    /// Who holds a position on an exclusive device, among pending slots.
-    holder: BTreeMap<(DeviceName, Position), Slot>,
-    /// Links dark from an earlier wave, waiting for their new position.
-    parked: BTreeMap<String, usize>,
-}
-
-impl<'a, D: Domains> WavePlanner<'a, D> {
-    fn new(changes: &BTreeMap<DeviceName, Vec<Move>>, domains: &'a D) -> Self {
-        let mut pending = BTreeMap::new();
-        let mut holder = BTreeMap::new();
-        for (device, moves) in changes {
-            for &m in moves {
-                if !m.from.is_dark() && domains.sharing(device) == Sharing::Exclusive {
-                    holder.insert((device.clone(), m.from), m.slot);
-                }
-                pending.insert((device.clone(), m.slot), m);
-            }
-        }
-        Self { domains, pending, holder, parked: BTreeMap::new() }
-    }
-
-    fn left(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
-    fn next_wave(&mut self) -> Wave {
-        let mut dark = self.parked.clone();
-        let mut chosen: BTreeSet<Key> = BTreeSet::new();
-        let keys: Vec<Key> = self.pending.keys().cloned().collect();
-        for key in keys {
-            if chosen.contains(&key) {
-                continue;
-            }
-            let closure = self.closure(&key, &chosen);
-            if self.darken(&closure, &mut dark) {
-                chosen.extend(closure);
-            }
-        }
-        if chosen.is_empty() { self.park_one() } else { self.take(&chosen) }
-    }
-
-    /// `key` and every pending move that must clear the way for it, but for those already chosen.
-    fn closure(&self, key: &Key, chosen: &BTreeSet<Key>) -> BTreeSet<Key> {
-        let mut closure = BTreeSet::new();
-        let mut next = Some(key.clone());
-        while let Some(key) = next {
-            if chosen.contains(&key) || closure.contains(&key) {
-                break;
-            }
-            let to = self.pending[&key].to;
-            let in_the_way = self.holder.get(&(key.0.clone(), to)).copied();
-            next = in_the_way.map(|slot| (key.0.clone(), slot)).filter(|_| !to.is_dark());
-            closure.insert(key);
-        }
-        closure
-    }
-
-    /// Counts the links of `keys` that go dark; false and unchanged when a domain would exceed
-    /// its bound.
-    fn darken(&self, keys: &BTreeSet<Key>, dark: &mut BTreeMap<String, usize>) -> bool {
-        let mut more = BTreeMap::<String, usize>::new();
-        for (device, slot) in keys {
-            if !self.pending[&(device.clone(), *slot)].from.is_dark() {
-                *more.entry(self.domains.domain(device, *slot)).or_default() += 1;
-            }
-        }
-        let bound = self.domains.dark_links_max().max(1);
-        let fits = more.iter().all(|(d, n)| dark.get(d).copied().unwrap_or(0) + n <= bound);
-        if fits {
-            for (domain, count) in more {
-                *dark.entry(domain).or_default() += count;
-            }
-        }
-        fits
-    }
-
-    fn take(&mut self, chosen: &BTreeSet<Key>) -> Wave {
-        let mut moves = BTreeMap::<DeviceName, Vec<Move>>::new();
-        for key in chosen {
-            let Some(m) = self.pending.remove(key) else { continue };
-            let position = (key.0.clone(), m.from);
-            if self.holder.get(&position) == Some(&key.1) {
-                self.holder.remove(&position);
-            } else if m.from.is_dark() {
-                self.unpark(key);
-            }
-            moves.entry(key.0.clone()).or_default().push(m);
-        }
-        moves
-            .into_iter()
-            .map(|(device, moves)| {
-                let step = Step::of(self.domains.sharing(&device), &moves);
-                (device, step)
-            })
-            .collect()
-    }
-
-    /// Opens a cycle that is longer than the bound: its first slot goes dark and waits.
-    fn park_one(&mut self) -> Wave {
-        let lit = |m: &&mut Move| !m.from.is_dark();
-        let (device, m) = self
-            .pending
-            .iter_mut()
-            .map(|(key, m)| (key.0.clone(), m))
-            .find(|(_, m)| lit(m))
-            .expect("a wave that fits nothing holds a move from a lit position");
-        let remove = vec![Move { to: Position::DARK, ..*m }];
-        self.holder.remove(&(device.clone(), m.from));
-        m.from = Position::DARK;
-        let domain = self.domains.domain(&device, m.slot);
-        *self.parked.entry(domain).or_default() += 1;
-        Wave::from([(device, Step { remove, add: Vec::new() })])
-    }
-
-    fn unpark(&mut self, (device, slot): &Key) {
-        if let Some(count) = self.parked.get_mut(&self.domains.domain(device, *slot)) {
-            *count = count.saturating_sub(1);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    struct OneDomain(usize);
-    impl Domains for OneDomain {
-        fn domain(&self, _: &DeviceName, _: Slot) -> String {
-            "all".into()
-        }
-        fn dark_links_max(&self) -> usize {
-            self.0
-        }
-        fn sharing(&self, _: &DeviceName) -> Sharing {
-            Sharing::Exclusive
-        }
-    }
 
     fn positions(pairs: &[(u32, u32)]) -> Positions {
         pairs.iter().map(|&(s, p)| (Slot(s), Position(p))).collect()
@@ -503,54 +343,5 @@ mod tests {
     fn one_position_for_two_slots_is_refused_before_any_device_is_touched() {
         let error = diff(&[], &[], &[(1, 11), (2, 11)], Mode::Overwrite).unwrap_err();
         assert!(matches!(error[..], [Objection::Twice { .. }]));
-    }
-
-    /// Plays waves on a plain map and checks every state in between.
-    fn play(start: &Positions, waves: &[Wave], dark_max: usize) -> Positions {
-        let mut state = start.clone();
-        for wave in waves {
-            let step = &wave[&DeviceName::from("o")];
-            for m in &step.remove {
-                assert_eq!(at(&state, m.slot), m.from);
-                state.remove(&m.slot);
-            }
-            let dark = start.keys().filter(|slot| !state.contains_key(slot)).count();
-            assert!(dark <= dark_max.max(2), "{dark} dark, at most {dark_max}");
-            for m in &step.add {
-                assert!(!state.values().any(|p| *p == m.to), "{} held twice", m.to);
-                assert_eq!(at(&state, m.slot), Position::DARK);
-                state.insert(m.slot, m.to);
-            }
-        }
-        state
-    }
-
-    proptest! {
-        #[test]
-        fn any_permutation_gets_there_without_double_use_and_within_the_bound(
-            seed in any::<u64>(), size in 1_u32..24, dark_max in 2_usize..8,
-        ) {
-            use rand::{RngExt, seq::SliceRandom};
-            let mut stream = lightloom_units::seed::Seed(seed).stream("permutation", 0);
-            let mut to: Vec<u32> = (100..100 + size).collect();
-            to.shuffle(&mut stream);
-            let start: Positions = (0..size)
-                .filter(|_| stream.random_bool(0.9))
-                .map(|s| (Slot(s), Position(100 + s)))
-                .collect();
-            let moves: Vec<Move> = (0..size)
-                .map(|s| Move {
-                    slot: Slot(s),
-                    from: at(&start, Slot(s)),
-                    to: Position(to[s as usize]),
-                })
-                .filter(|m| m.from != m.to)
-                .collect();
-            let wanted: Positions = (0..size).map(|s| (Slot(s), Position(to[s as usize]))).collect();
-            let changes = BTreeMap::from([(DeviceName::from("o"), moves.clone())]);
-            let waves = waves(&changes, &OneDomain(dark_max));
-            let end = play(&start, &waves, dark_max);
-            prop_assert_eq!(end, wanted);
-        }
     }
 }

@@ -9,6 +9,7 @@
 //!   - {nodes: [0, 719], bundles: 4, serial: "/run/lightloom/modules/{node}-{bundle}"}
 //! ```
 
+mod fat_tree;
 mod file;
 pub mod linux;
 
@@ -16,6 +17,8 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::document::{self, Check, Code, Diagnostic};
 use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use lightloom_fabric::khop::Port;
 use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::{Picoseconds, Text};
@@ -47,8 +50,8 @@ pub mod codes {
     pub const BAD_LIMIT: Code = error("LL0604", "A limit is out of its range");
     /// A network listener without mutual TLS.
     pub const BAD_CLIENT: Code = error("LL0605", "A client certificate hash is not 64 hex digits");
-    /// A transceiver of a node or bundle that the fabric has not.
-    pub const NOT_INSTALLED: Code = error("LL0606", "A transceiver is no part of the fabric");
+    /// A transceiver or switch that the fabric has not.
+    pub const NOT_INSTALLED: Code = error("LL0606", "A device is no part of the fabric");
     /// All of them.
     pub const ALL: &[Code] =
         &[SAME_NAME, NO_LEVER, DEFAULT_PASSWORD, BAD_LIMIT, BAD_CLIENT, NOT_INSTALLED];
@@ -67,6 +70,17 @@ pub struct Config {
     pub bundles: BTreeMap<BundleId, DeviceName>,
     /// Which device is which optical switch.
     pub switches: BTreeMap<OcsId, DeviceName>,
+    /// How the switches of a reconfigurable fat-tree number the ports of a plan; empty without one.
+    pub ports: BTreeMap<DeviceName, DevicePorts>,
+}
+
+/// The fabric that a daemon file names.
+#[derive(Clone, Copy, Debug)]
+pub enum Named<'a> {
+    /// Rings of transceivers.
+    Rings(&'a Fabric),
+    /// A reconfigurable fat-tree, with its name.
+    FatTree(&'a str, &'a ReconfigurableFatTree),
 }
 
 /// The most devices one daemon drives.
@@ -80,16 +94,17 @@ pub fn load(file: &str, bytes: &[u8]) -> (Option<Config>, Vec<Diagnostic>) {
 
 /// The same, held against the fabric that it names.
 #[must_use]
-pub fn load_for(file: &str, bytes: &[u8], installed: &Fabric) -> (Option<Config>, Vec<Diagnostic>) {
-    document::load(file, bytes, |file, check| lower(file, Some(installed), check))
+pub fn load_for(file: &str, bytes: &[u8], named: Named<'_>) -> (Option<Config>, Vec<Diagnostic>) {
+    document::load(file, bytes, |file, check| lower(file, Some(named), check))
 }
 
-fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) -> Option<Config> {
+fn lower(file: DaemonFile, named: Option<Named<'_>>, check: &mut Check<'_>) -> Option<Config> {
     let mut config = Config {
         inventory: inventory(&file.policies),
         drivers: BTreeMap::new(),
         bundles: BTreeMap::new(),
         switches: BTreeMap::new(),
+        ports: BTreeMap::new(),
         file,
     };
     let policies = &config.file.policies;
@@ -116,8 +131,10 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
         config.add_modules(&format!("/modules/{index}"), modules, check);
     }
     config.check_levers(check);
-    if let Some(installed) = installed {
-        config.check_installed(installed, check);
+    match named {
+        Some(Named::Rings(installed)) => config.check_installed(installed, check),
+        Some(Named::FatTree(name, network)) => config.wire(name, network, check),
+        None => {}
     }
     (!check.has_errors()).then_some(config)
 }

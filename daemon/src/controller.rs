@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::{self, Known, Mode, Wave};
+use crate::change::{self, Known, Mode, Phase, PhaseChange, Wave};
 use crate::drive::Drive;
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
@@ -91,6 +91,8 @@ pub struct Apply {
     pub cause: Option<Cause>,
     /// What is known to be broken once it is committed; `None` leaves that as it is.
     pub broken: Option<BTreeMap<String, Broken>>,
+    /// The phase of a plan with phases.
+    pub phase: Option<Phase>,
 }
 
 /// A way back.
@@ -225,6 +227,8 @@ pub struct Preview {
     pub changes: BTreeMap<DeviceName, Vec<Move>>,
     /// In which order.
     pub waves: Vec<Wave>,
+    /// The phase of a plan with phases, and whether its stages say that order.
+    pub phase: Option<PhaseChange>,
 }
 
 /// A device as the controller sees it now.
@@ -388,8 +392,11 @@ impl Controller {
         if !levers.is_empty() {
             return Err(levers);
         }
-        let waves = change::waves(&changes, &self.inventory);
-        Ok(Preview { version: self.ledger.version, changes, waves })
+        let ordered = apply.phase.as_ref().map(|phase| phase.order(&changes));
+        let (phase, stages) = ordered.unzip();
+        let stages = stages.unwrap_or_default();
+        let waves = change::waves_in_stages(&changes, &stages, &self.inventory);
+        Ok(Preview { version: self.ledger.version, changes, waves, phase })
     }
 
     fn known(&self, device: &DeviceName) -> Option<Known<'_>> {

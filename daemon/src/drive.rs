@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Domains, Step, Wave, waves};
+use crate::change::{Domains, Step, Wave, waves_in_stages};
 use crate::inventory::FibreEnd;
 use crate::mover::{Limits, Mover, Next, StepEnd};
 use crate::state::{
@@ -109,6 +109,8 @@ pub struct Drive {
     /// Arming: the next try or `None` while one is in flight, and when to give up.
     arming: BTreeMap<DeviceName, Arming>,
     seen: BTreeMap<DeviceName, Observation>,
+    /// Where each stage leaves the slots it moves, in order.
+    stages: Vec<Fabric>,
     waves: Vec<Wave>,
     movers: BTreeMap<DeviceName, Mover>,
     wake: BTreeMap<DeviceName, Micros>,
@@ -154,12 +156,18 @@ impl Drive {
             stage: Stage::Arm,
             arming: BTreeMap::new(),
             seen: BTreeMap::new(),
+            stages: Vec::new(),
             waves: Vec::new(),
             movers: BTreeMap::new(),
             wake: BTreeMap::new(),
             trouble: BTreeMap::new(),
             fired: BTreeSet::new(),
         }
+    }
+
+    /// Moves of a stage wait until those of the stage before it are done.
+    pub fn in_stages(&mut self, stages: Vec<Fabric>) {
+        self.stages = stages;
     }
 
     /// Everything goes back to where it stood: nobody has to see light there that may not have been there
@@ -363,7 +371,7 @@ impl Drive {
             (device.clone(), moves)
         });
         let changes: BTreeMap<DeviceName, Vec<Move>> = changes.collect();
-        self.waves = waves(&changes, site);
+        self.waves = waves_in_stages(&changes, &self.stages, site);
         self.start_wave(0, site, commands)
     }
 

@@ -22,6 +22,9 @@ pub struct Device {
     pub levers: BTreeMap<Slot, (DeviceName, Slot)>,
     /// Levers are pulled by transactions; their positions are no plan's business.
     pub is_lever: bool,
+    /// Where slot and position are the two sides of a duplex port: how far the number of the position
+    /// is above that of the slot.
+    pub duplex: Option<u32>,
 }
 
 impl Device {
@@ -34,6 +37,7 @@ impl Device {
             domains: BTreeMap::new(),
             levers: BTreeMap::new(),
             is_lever: false,
+            duplex: None,
         }
     }
 }
@@ -106,6 +110,9 @@ impl Domains for Inventory {
     }
     fn sharing(&self, device: &DeviceName) -> Sharing {
         self.devices.get(device).map_or(Sharing::Exclusive, |d| d.sharing)
+    }
+    fn duplex(&self, device: &DeviceName) -> Option<u32> {
+        self.devices.get(device)?.duplex
     }
 }
 

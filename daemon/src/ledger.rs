@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use crate::change::PhaseChange;
 use crate::drive::PartEnd;
 use crate::owed::Owed;
 use crate::record::{Asked, Broken, Cause, Intent, Pending, Record, TxnResult};
@@ -69,6 +70,9 @@ pub struct Past {
     /// What was known to be broken after it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken_after: BTreeMap<String, Broken>,
+    /// The phase of its plan, and in which order the circuits were made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<PhaseChange>,
 }
 
 /// Everything that survives a crash.
@@ -242,6 +246,7 @@ impl Ledger {
             undone_by: None,
             broken_before,
             broken_after: self.broken.clone(),
+            phase: intent.phase,
         });
         let devices = |past: &Past| past.parts.len().max(past.stood_before.len());
         let mut entries: usize = self.history.iter().map(devices).sum();
@@ -394,6 +399,8 @@ mod tests {
             broken: broken.map(|parts| {
                 parts.iter().map(|part| ((*part).to_owned(), Broken::default())).collect()
             }),
+            phase: None,
+            stages: Vec::new(),
         };
         ledger.apply(&Record::Intent(Box::new(intent)));
         let (result, parts) = (TxnResult::Committed, BTreeMap::new());

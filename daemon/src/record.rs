@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Mode, Wave};
+use crate::change::{Mode, PhaseChange, Wave};
 use crate::drive::PartEnd;
 use crate::ledger::Ledger;
 use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
@@ -97,6 +97,12 @@ pub struct Intent {
     /// What is known to be broken once it is committed, part by part; `None` leaves that as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<BTreeMap<String, Broken>>,
+    /// The phase of a plan with phases, and in which order its circuits are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<PhaseChange>,
+    /// Where each stage leaves the slots it moves; what no stage names moves last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Fabric>,
 }
 
 /// A part that the plan goes around.

@@ -15,6 +15,7 @@ mod plans;
 mod rollback;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lightloom_fabric::fabric::Fabric as Installed;
@@ -30,6 +31,7 @@ use crate::config::Config;
 use crate::controller::{
     Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request, end_name,
 };
+use crate::desired::fat_tree::FatTree;
 use crate::journal::{Damage, Journal, Storage};
 use crate::metrics::Metrics;
 use crate::record::{Asked, Broken, Record, TxnResult};
@@ -96,6 +98,8 @@ pub struct Runtime {
     pub config: Config,
     /// What is installed, where the file names it.
     pub installed: Option<Installed>,
+    /// The reconfigurable fat-tree that is installed, where the file names one.
+    pub fat_tree: Option<Arc<FatTree>>,
     /// The plan that is on the devices, where it is known.
     pub plan: Option<Plan>,
     /// The plan that somebody applied last, where it is another and is known.
@@ -147,6 +151,8 @@ pub struct Parts {
     pub config: Config,
     /// What is installed.
     pub installed: Option<Installed>,
+    /// The reconfigurable fat-tree that is installed, where the file names one.
+    pub fat_tree: Option<Arc<FatTree>>,
     /// The clocks.
     pub clock: Clock,
     /// The metrics.
@@ -170,6 +176,7 @@ impl Runtime {
             damage: parts.damage,
             config: parts.config,
             installed: parts.installed,
+            fat_tree: parts.fat_tree,
             plan: None,
             applied: None,
             told: BTreeMap::new(),

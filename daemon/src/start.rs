@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -10,14 +11,16 @@ use anyhow::{Context, bail};
 use lightloom_fabric::document;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_firmware_api::path::Policy;
+use lightloom_planner::rfabric::file::{self as rfabric, RfabricInput};
 use lightloom_units::seed::Seed;
 use tokio::sync::{mpsc, watch};
 
 use crate::api::Shared;
 use crate::audit::{Audit, Entry};
 use crate::clock::Clock;
-use crate::config::{self, Chances, Config, DriverFile, PathPolicy};
+use crate::config::{self, Chances, Config, DriverFile, Named, PathPolicy};
 use crate::controller::Controller;
+use crate::desired::fat_tree::FatTree;
 use crate::driver::Driver;
 use crate::driver::chaos::Chaos;
 use crate::driver::linux::Linux;
@@ -44,21 +47,65 @@ const COUNT_REFUSALS_EVERY: Duration = Duration::from_secs(10);
 /// Passwords that vendors ship.
 const DEFAULT_PASSWORDS: [&str; 4] = ["", "root", "admin", "password"];
 
+/// What the daemon's file says is installed.
+#[derive(Debug, Default)]
+pub enum Installed {
+    /// No fabric is named.
+    #[default]
+    Unknown,
+    /// Rings of transceivers.
+    Rings(Box<Fabric>),
+    /// A reconfigurable fat-tree, with the step that runs on it.
+    FatTree(Box<RfabricInput>),
+}
+
+impl From<Option<Fabric>> for Installed {
+    fn from(rings: Option<Fabric>) -> Self {
+        rings.map_or(Self::Unknown, |rings| Self::Rings(Box::new(rings)))
+    }
+}
+
 /// Reads and checks the daemon's file and the fabric it names.
 ///
 /// # Errors
 /// Every mistake in them, rendered for people.
-pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
+pub fn read_files(path: &Path) -> anyhow::Result<(Config, Installed)> {
     let config = checked(path, config::load)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let Some(fabric) = config.file.fabric.as_ref().map(|fabric| folder.join(fabric)) else {
-        return Ok((config, None));
+        return Ok((config, Installed::Unknown));
     };
-    let installed = checked(&fabric, lightloom_fabric::file::load)?;
-    let mut config = checked(path, |shown, bytes| config::load_for(shown, bytes, &installed))?;
+    let (named, installed) = installed(&fabric)?;
+    let mut config = match &installed {
+        Installed::Unknown => config,
+        Installed::Rings(rings) => {
+            checked(path, |shown, bytes| config::load_for(shown, bytes, Named::Rings(rings)))?
+        }
+        Installed::FatTree(input) => checked(path, |shown, bytes| {
+            config::load_for(shown, bytes, Named::FatTree(&input.name, &input.fabric))
+        })?,
+    };
     // Commands that name it are typed elsewhere.
-    config.file.fabric = Some(std::path::absolute(&fabric)?);
-    Ok((config, Some(installed)))
+    config.file.fabric = Some(named);
+    Ok((config, installed))
+}
+
+/// The fabric in this file, whichever kind it is, and the file's whole path.
+fn installed(file: &Path) -> anyhow::Result<(PathBuf, Installed)> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let mut beside = |name: &str| {
+        fs::read_to_string(folder.join(name))
+            .map_err(|error| format!("cannot read {name}: {error}"))
+    };
+    let installed = checked(file, |shown, bytes| {
+        if rfabric::is_kind(&document::top_keys(bytes)) {
+            let (input, mistakes) = rfabric::load(shown, bytes, &mut beside);
+            return (input.map(|input| Installed::FatTree(Box::new(input))), mistakes);
+        }
+        let (rings, mistakes) = lightloom_fabric::file::load(shown, bytes);
+        (rings.map(|rings| Installed::Rings(Box::new(rings))), mistakes)
+    })?;
+    Ok((std::path::absolute(file)?, installed))
 }
 
 fn checked<T>(
@@ -129,7 +176,7 @@ pub struct Daemon {
 ///
 /// # Errors
 /// What keeps the daemon from starting; nothing was sent to any device then.
-pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
+pub fn start(config: Config, installed: impl Into<Installed>) -> anyhow::Result<Daemon> {
     start_on(config, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
 }
 
@@ -139,9 +186,14 @@ pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon
 /// As for [`start`].
 pub fn start_on(
     mut config: Config,
-    installed: Option<Fabric>,
+    installed: impl Into<Installed>,
     open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
 ) -> anyhow::Result<Daemon> {
+    let (installed, fat_tree) = match installed.into() {
+        Installed::Unknown => (None, None),
+        Installed::Rings(rings) => (Some(*rings), None),
+        Installed::FatTree(input) => (None, Some(Arc::new(FatTree::new(*input, &config)))),
+    };
     if let Some(installed) = &installed {
         config.cable(installed);
     }
@@ -191,6 +243,7 @@ pub fn start_on(
         damage,
         config,
         installed,
+        fat_tree,
         clock,
         metrics,
         devices,
@@ -219,7 +272,7 @@ fn open_audit(folder: &Path) -> anyhow::Result<Audit> {
 fn drivers(config: &Config) -> anyhow::Result<BTreeMap<DeviceName, Box<dyn Driver>>> {
     let mut drivers = BTreeMap::new();
     for (index, (name, (file, chances))) in config.drivers.iter().enumerate() {
-        let driver = driver(name, file).with_context(|| format!("device {name}"))?;
+        let driver = driver(config, name, file).with_context(|| format!("device {name}"))?;
         drivers.insert(name.clone(), with_chaos(driver, *chances, index as u64));
     }
     Ok(drivers)
@@ -232,7 +285,12 @@ fn with_chaos(driver: Box<dyn Driver>, chances: Option<Chances>, index: u64) -> 
     }
 }
 
-fn driver(name: &DeviceName, file: &DriverFile) -> anyhow::Result<Box<dyn Driver>> {
+fn driver(
+    config: &Config,
+    name: &DeviceName,
+    file: &DriverFile,
+) -> anyhow::Result<Box<dyn Driver>> {
+    let ports = config.ports.get(name).copied();
     Ok(match file {
         DriverFile::Ocstrx(line) => {
             let policy = match line.policy {
@@ -253,14 +311,14 @@ fn driver(name: &DeviceName, file: &DriverFile) -> anyhow::Result<Box<dyn Driver
                 }
                 _ => bail!("scpi: give either `tcp` or `serial`"),
             };
-            Box::new(StreamDriver::new(address, Scpi::new(file.power_monitor)))
+            Box::new(StreamDriver::new(address, Scpi::new(file.power_monitor).wired_as(ports)))
         }
         DriverFile::Tl1(file) => {
             let password = secret(&file.password_file)?;
             if DEFAULT_PASSWORDS.contains(&password.as_str()) && !file.allow_default_password {
                 bail!("tl1: this is a vendor's default password; change it on the device first");
             }
-            let dialect = Tl1::new(&file.user, &password, file.power_monitor);
+            let dialect = Tl1::new(&file.user, &password, file.power_monitor).wired_as(ports);
             Box::new(StreamDriver::new(Address::Tcp(file.tcp.clone()), dialect))
         }
         DriverFile::Sonic(file) => {

@@ -16,6 +16,7 @@
 //! halves each degree and Kőnig's theorem splits the rest). With an odd number it may be impossible,
 //! so an odd number is refused here rather than found out by the planner.
 
+pub mod device_ports;
 mod problems;
 
 use std::collections::BTreeSet;

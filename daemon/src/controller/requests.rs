@@ -81,6 +81,7 @@ impl Controller {
         let (before, after) = (side(|m| m.from), side(|m| m.to));
         let owned = |device| self.ledger.owned.get(device).cloned().unwrap_or_default();
         let owned_before: Fabric = apply.target.keys().map(|d| (d.clone(), owned(d))).collect();
+        let (phase, stages) = apply.phase.map(|phase| phase.order(&changes)).unzip();
         let intent = Intent {
             txn,
             asked,
@@ -95,6 +96,8 @@ impl Controller {
             on_failure: apply.on_failure.unwrap_or(self.inventory.on_failure),
             wall_ms: now.wall_ms,
             broken: apply.broken,
+            phase,
+            stages: stages.unwrap_or_default(),
         };
         self.neighbours = apply.neighbours;
         let start = match intent.cause.undoes() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Action, Controller, Note};
+use crate::change::stages_back;
 use crate::drive::{Command, Drive, PartEnd, Site, Start, Verdict};
 use crate::inventory::Recovery;
 use crate::ledger::Open;
@@ -36,7 +37,13 @@ impl Controller {
         let standing = self.standing_opposite(&target);
         let neighbours = self.neighbours.clone();
         let turned = open.turned.is_some();
+        let intent = &open.intent;
+        let stages = match turned {
+            true => stages_back(&intent.before, &intent.stages),
+            false => intent.stages.clone(),
+        };
         let mut drive = Drive::new(txn, target, start, neighbours, held, standing);
+        drive.in_stages(stages);
         if turned {
             drive.go_back();
         }

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_fabric::fat_tree::device_ports::DevicePorts;
+
 use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
 
 /// The most ports a switch may say it has.
@@ -13,6 +15,8 @@ const PORTS_MAX: u32 = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ports {
     size: Option<(u32, u32)>,
+    /// How plans number its ports.
+    wired: Option<DevicePorts>,
     /// Where slots stand or were last sent to: whose egress port to measure.
     believed: Positions,
     seen: Observation,
@@ -32,6 +36,11 @@ pub(super) enum Task {
 }
 
 impl Ports {
+    /// Plans for it count on these ports.
+    pub(super) fn wired_as(&mut self, ports: Option<DevicePorts>) {
+        self.wired = ports;
+    }
+
     /// On a fresh connection there may be another switch.
     pub(super) fn forget(&mut self) {
         self.size = None;
@@ -56,6 +65,7 @@ impl Ports {
                 Task::Look(ports.filter(|port| !port.is_dark()).map(|port| port.0).collect())
             }
             Op::Arm { want, .. } => {
+                self.check_size()?;
                 want.iter().try_for_each(|(&slot, &to)| self.check(slot, to))?;
                 Task::Look(Vec::new())
             }
@@ -65,6 +75,7 @@ impl Ports {
     }
 
     fn change(&mut self, moves: &[Move]) -> Result<Task, String> {
+        self.check_size()?;
         moves.iter().try_for_each(|m| self.check(m.slot, m.to))?;
         let dark = moves.iter().filter(|m| m.to.is_dark()).count();
         let circuits = |end: fn(&Move) -> Position| {
@@ -77,6 +88,22 @@ impl Ports {
         };
         self.believed.extend(moves.iter().map(|m| (m.slot, m.to)));
         Ok(task)
+    }
+
+    /// On a switch of another size the same egress port is another port of the plan.
+    fn check_size(&self) -> Result<(), String> {
+        let (Some((ingress, egress)), Some(DevicePorts::IngressThenEgress { ingress: planned })) =
+            (self.size, self.wired)
+        else {
+            return Ok(());
+        };
+        if (ingress, egress) == (planned, planned) {
+            return Ok(());
+        }
+        Err(format!(
+            "the switch has {ingress} ingress and {egress} egress ports, and the fabric file says \
+             `ports_per_switch: {planned}`: write there what the switch has and plan anew, or connect the right switch"
+        ))
     }
 
     fn check(&self, slot: Slot, to: Position) -> Result<(), String> {

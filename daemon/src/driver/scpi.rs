@@ -7,6 +7,8 @@
 
 use std::fmt::Write;
 
+use lightloom_fabric::fat_tree::device_ports::DevicePorts;
+
 use super::ports::{Ports, Task};
 use super::{Awaits, Dialect, Input, Progress, Request, take_line};
 use crate::state::{Op, Outcome};
@@ -29,6 +31,13 @@ impl Scpi {
     #[must_use]
     pub fn new(power_monitor: bool) -> Self {
         Self { power_monitor, ..Self::default() }
+    }
+
+    /// Moves nothing on a switch that has not the ports that plans are made for.
+    #[must_use]
+    pub fn wired_as(mut self, ports: Option<DevicePorts>) -> Self {
+        self.ports.wired_as(ports);
+        self
     }
 
     fn look(&mut self, power: Vec<u32>) -> Request {

@@ -5,6 +5,8 @@
 //! come first: a reply is known by its ctag, never by its order. Denials differ: `SARB` is busy
 //! now, `SROF` may have moved something, the others changed nothing.
 
+use lightloom_fabric::fat_tree::device_ports::DevicePorts;
+
 use super::ports::{Ports, Task};
 use super::scpi::millis;
 use super::{Awaits, Dialect, Input, Progress, Request};
@@ -36,6 +38,13 @@ impl Tl1 {
             ports: Ports::default(),
             body: Vec::new(),
         }
+    }
+
+    /// Moves nothing on a switch that has not the ports that plans are made for.
+    #[must_use]
+    pub fn wired_as(mut self, ports: Option<DevicePorts>) -> Self {
+        self.ports.wired_as(ports);
+        self
     }
 
     fn ask(&mut self, verb: &str, aid: &str, payload: &str, awaits: Awaits) -> Request {

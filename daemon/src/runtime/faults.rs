@@ -58,6 +58,17 @@ impl Runtime {
         crossed(&near).or_else(|| crossed(far?))
     }
 
+    /// Why nothing can be bypassed without a fabric of rings.
+    fn no_rings(&self) -> String {
+        match &self.fat_tree {
+            Some(tree) => format!(
+                "the fabric `{}` is a reconfigurable fat-tree: bypasses are made on rings of transceivers",
+                tree.name()
+            ),
+            None => "no fabric is named".into(),
+        }
+    }
+
     pub(super) fn bypass(
         &self,
         asked: Asked,
@@ -65,8 +76,7 @@ impl Runtime {
         repaired: &[Part],
     ) -> Result<(Asked, Apply, Plan), Answer> {
         let refused = |why: String| Answer::Refused { reasons: vec![why] };
-        let installed =
-            self.installed.as_ref().ok_or_else(|| refused("no fabric is named".into()))?;
+        let installed = self.installed.as_ref().ok_or_else(|| refused(self.no_rings()))?;
         let plan = self
             .plan
             .as_ref()

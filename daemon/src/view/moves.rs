@@ -10,13 +10,13 @@ use utoipa::ToSchema;
 
 use super::circuits::{self, CircuitCounts};
 use super::{BrokenPart, CrossedEnd, part, words};
-use crate::change::{Domains, Wave};
+use crate::change::{self, Domains, Wave};
 use crate::controller::{Apply, Preview};
 use crate::drive::Site;
 use crate::ledger::{Ledger, Past};
 use crate::record::{Broken, Cause, TxnResult};
 use crate::runtime::Runtime;
-use crate::state::{DeviceName, Move, Position, Slot, Txn, at};
+use crate::state::{DeviceName, Move, Position, Slot, Txn};
 
 /// Picoseconds in a microsecond.
 const PS_A_MICROSECOND: u64 = 1_000_000;
@@ -46,6 +46,8 @@ pub struct Diff {
     pub moves: Vec<MoveView>,
     /// In how many waves.
     pub waves: usize,
+    /// The phase of a plan with phases, and whether its stages order the waves; else empty.
+    pub phase: String,
     /// The most links dark at a time.
     pub dark_links_max: usize,
     /// What is known to be broken once it is done: the plan goes around it.
@@ -137,11 +139,17 @@ pub fn diff(
         crossed: moved_and_crossed(runtime, preview, apply),
         moves: moves.flat_map(of).collect(),
         waves: preview.waves.len(),
-        dark_links_max: preview.waves.iter().map(dark_links).max().unwrap_or(0),
+        phase: preview.phase.as_ref().map(ToString::to_string).unwrap_or_default(),
+        dark_links_max: dark_links_max(runtime, preview),
         broken: parts(after).collect(),
         forgets: parts(forgotten).collect(),
         bytes: Vec::new(),
     }
+}
+
+fn dark_links_max(runtime: &Runtime, preview: &Preview) -> usize {
+    let inventory = runtime.controller.inventory();
+    preview.waves.iter().map(|wave| change::dark_links(wave, inventory)).max().unwrap_or(0)
 }
 
 /// The plan that is on the devices once this is done, as the ledger takes it.
@@ -221,16 +229,4 @@ fn circuit(plan: Option<&Plan>, device: &DeviceName, slot: Slot, at: Position) -
     let port = Port { bundle, path: u8::try_from(at.0).ok()? };
     let planned = plan.iter().flat_map(|plan| &plan.circuits).find(|c| c.a == port || c.b == port);
     Some(planned.map_or_else(|| port.to_string(), |c| format!("{} - {}", c.a, c.b)))
-}
-
-fn dark_links(wave: &Wave) -> usize {
-    wave.values()
-        .map(|step| {
-            let end = step.end();
-            let removed = step.remove.len();
-            let switched = step.add.iter().filter(|m| !m.from.is_dark()).count();
-            debug_assert!(step.add.iter().all(|m| at(&end, m.slot) == m.to));
-            removed + switched
-        })
-        .sum::<usize>()
 }

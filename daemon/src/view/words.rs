@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fault::Part;
 
+use crate::change::PhaseChange;
 use crate::ledger::Past;
 use crate::record::{Broken, Cause, Intent};
 
@@ -16,6 +17,7 @@ const PARTS_MAX: usize = 4;
 struct Change<'a> {
     cause: &'a Cause,
     plan_sha256: &'a str,
+    phase: Option<&'a PhaseChange>,
     before: &'a BTreeMap<String, Broken>,
     after: &'a BTreeMap<String, Broken>,
 }
@@ -25,6 +27,7 @@ pub(super) fn of_past(past: &Past) -> String {
     Change {
         cause: &past.cause,
         plan_sha256: &past.plan_sha256,
+        phase: past.phase.as_ref(),
         before: &past.broken_before,
         after: &past.broken_after,
     }
@@ -36,6 +39,7 @@ pub(super) fn of_intent(intent: &Intent, known: &BTreeMap<String, Broken>) -> St
     Change {
         cause: &intent.cause,
         plan_sha256: &intent.plan_sha256,
+        phase: intent.phase.as_ref(),
         before: known,
         after: intent.broken.as_ref().unwrap_or(known),
     }
@@ -73,7 +77,8 @@ impl Change<'_> {
         match self.cause {
             Cause::Apply => {
                 let what = plan.unwrap_or_else(|| "single circuits".into());
-                format!("apply of {what}{}", around(&broken, &repaired))
+                let phase = self.phase.map(|phase| format!(", {phase}")).unwrap_or_default();
+                format!("apply of {what}{phase}{}", around(&broken, &repaired))
             }
             Cause::Bypass if !broken.is_empty() => {
                 format!("bypass of {broken}{}", around("", &repaired))
@@ -116,6 +121,7 @@ fn named(parts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::PhaseOrder;
     use crate::state::Txn;
 
     fn words(cause: Cause, plan_sha256: &str, before: &[&str], after: &[&str]) -> String {
@@ -123,7 +129,9 @@ mod tests {
             names.iter().map(|part| ((*part).to_owned(), Broken::default())).collect()
         };
         let (before, after) = (parts(before), parts(after));
-        Change { cause: &cause, plan_sha256, before: &before, after: &after }.words()
+        let phase = PhaseChange { name: "sync".into(), order: PhaseOrder::NothingMoves };
+        let phase = (plan_sha256 == "phases").then_some(&phase);
+        Change { cause: &cause, plan_sha256, phase, before: &before, after: &after }.words()
     }
 
     #[test]
@@ -139,6 +147,7 @@ mod tests {
             words(Cause::ConfirmTimeout(Txn(4)), plan, &[], &["n9"]),
             words(Cause::Owed(Txn(3)), plan, &[], &[]),
             words(Cause::Drift, plan, &[], &[]),
+            words(Cause::Apply, "phases", &[], &[]),
         ];
         let expected = [
             "apply of plan 0123456789ab, around n5, n20",
@@ -150,6 +159,7 @@ mod tests {
             "4 was not confirmed in time (back to plan 0123456789ab), around n9",
             "what was owed since 3",
             "drift put back",
+            "apply of plan phases, phase sync, which is lit already",
         ];
         assert_eq!(said, expected);
     }

@@ -1,13 +1,12 @@
 //! SONiC on an optical circuit switch: the CONFIG_DB of every switch in one phase.
 //!
 //! Source: SONiC OCS high-level design (tables OCS_PORT and OCS_CROSS_CONNECT, in review) and
-//! SAI's proposal for optical circuit switches. A duplex port `n` of ours, from 0, is port `n + 1` of
-//! SONiC with an A side, where light enters, and a B side, where it leaves; light goes from an A side
-//! to a B side, so a circuit is two cross-connects.
+//! SAI's proposal for optical circuit switches. Which side of which port of SONiC a duplex port of ours
+//! is, [`DevicePorts`] says; light goes from an A side to a B side, so a circuit is two cross-connects.
 
 use std::collections::BTreeMap;
 
-use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::fat_tree::device_ports::{DevicePorts, OneWay};
 use lightloom_units::id::OcsId;
 use serde::Serialize;
 
@@ -20,6 +19,9 @@ pub(super) const FORMAT: Format = Format {
          (`lightloom ctl apply` sets them)"),
     fat_tree: Ok(export),
 };
+
+/// How SONiC numbers the ports of a plan; the daemon's driver takes the same.
+const PORTS: DevicePorts = DevicePorts::Sides;
 
 #[derive(Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -88,7 +90,7 @@ fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
         .flat_map(|(port, leaf, slot)| {
             ['A', 'B'].map(|side| {
                 let label = format!("{} port {slot}", plan.leaf_name(leaf));
-                (format!("{}{side}", port + 1), Port { label, state: "normal" })
+                (format!("{}{side}", PORTS.input(port)), Port { label, state: "normal" })
             })
         })
         .collect()
@@ -97,15 +99,12 @@ fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
 /// The circuits of the phase and those of other jobs, which a new configuration must not cut.
 fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Connection)> {
     let circuits = plan.one_phase().circuits.iter().chain(plan.held());
-    let mut directed: Vec<(u32, u32)> = circuits
-        .filter(|circuit| circuit.ocs == ocs)
-        .flat_map(|&CrossConnect { a_port, b_port, .. }| [(a_port, b_port), (b_port, a_port)])
-        .collect();
-    directed.sort_unstable();
-    directed
-        .into_iter()
-        .map(|(from, to)| {
-            let (a_side, b_side) = (format!("{}A", from + 1), format!("{}B", to + 1));
+    let of_switch = circuits.filter(|circuit| circuit.ocs == ocs);
+    let mut ways: Vec<OneWay> = of_switch.flat_map(|circuit| PORTS.ways(circuit)).collect();
+    ways.sort_unstable();
+    ways.into_iter()
+        .map(|OneWay { input, output }| {
+            let (a_side, b_side) = (format!("{input}A"), format!("{output}B"));
             (format!("{a_side}-{b_side}"), Connection { a_side, b_side })
         })
         .collect()

@@ -144,6 +144,9 @@ fn summary(diff: &Value, moves: &[Value]) -> String {
         count(number("waves"), "wave"),
         text(&diff["version"]),
     );
+    if let Some(phase) = diff["phase"].as_str().filter(|phase| !phase.is_empty()) {
+        let _ = writeln!(page, "{phase}");
+    }
     let _ = writeln!(page, "at most {} dark at a time", count(number("dark_links_max"), "link"));
     page
 }

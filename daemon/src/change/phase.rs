@@ -1,0 +1,119 @@
+//! A phase of a plan of a reconfigurable fat-tree: in which order its circuits are made.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::waves::{Way, legs};
+use super::{Moves, at};
+use crate::state::{Fabric, Slot};
+
+/// A phase that somebody wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Phase {
+    /// Its name in the plan.
+    pub name: String,
+    /// The stages that the plan has into it, each by the phase that they begin from.
+    pub ways: Vec<(String, Way)>,
+}
+
+/// A change to a phase of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseChange {
+    /// The phase.
+    pub name: String,
+    /// In which order its circuits are made.
+    pub order: PhaseOrder,
+}
+
+/// In which order the circuits of a phase are made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PhaseOrder {
+    /// Its circuits stand.
+    NothingMoves,
+    /// In the stages of the plan from this phase.
+    Stages {
+        /// The phase whose circuits stand.
+        from: String,
+        /// How many stages.
+        count: usize,
+    },
+    /// The plan has no stages from what is lit, such as other circuits or none: where ports clash,
+    /// removals come before additions.
+    NoStages,
+}
+
+impl fmt::Display for PhaseChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, order } = self;
+        match order {
+            PhaseOrder::NothingMoves => write!(f, "phase {name}, which is lit already"),
+            PhaseOrder::Stages { from, count } => {
+                let s = if *count == 1 { "" } else { "s" };
+                write!(f, "phase {name} in the plan's {count} stage{s} from {from}")
+            }
+            PhaseOrder::NoStages => write!(
+                f,
+                "phase {name} without stages: the plan has none from what is lit, so removals come before \
+                 additions where ports clash"
+            ),
+        }
+    }
+}
+
+impl Phase {
+    /// In which order `changes` make this phase, and where each stage leaves the slots it moves.
+    #[must_use]
+    pub fn order(&self, changes: &Moves) -> (PhaseChange, Vec<Fabric>) {
+        let ways = || self.ways.iter().map(|(_, way)| way);
+        let (order, stages) = match legs(changes, ways()) {
+            _ if changes.is_empty() => (PhaseOrder::NothingMoves, Vec::new()),
+            None => (PhaseOrder::NoStages, Vec::new()),
+            Some((way, stages)) => {
+                let from = self.ways[way].0.clone();
+                (PhaseOrder::Stages { from, count: stages.len() }, stages)
+            }
+        };
+        (PhaseChange { name: self.name.clone(), order }, stages)
+    }
+}
+
+/// The stages of the way back: the last one first, each to where its slots stood before it.
+#[must_use]
+pub fn stages_back(before: &Fabric, stages: &[Fabric]) -> Vec<Fabric> {
+    let mut stand = before.clone();
+    let mut back: Vec<Fabric> = Vec::new();
+    for stage in stages {
+        let mut undone = stage.clone();
+        for (device, slots) in &mut undone {
+            let stand = stand.entry(device.clone()).or_default();
+            let turn = |(&slot, position): (&Slot, &mut _)| {
+                let stood = at(stand, slot);
+                stand.insert(slot, std::mem::replace(position, stood));
+            };
+            slots.iter_mut().for_each(turn);
+        }
+        back.push(undone);
+    }
+    back.reverse();
+    back
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Position;
+
+    #[test]
+    fn the_way_back_takes_the_last_stage_first() {
+        let fabric = |slots: &[(u32, u32)]| {
+            let slots = slots.iter().map(|&(s, p)| (Slot(s), Position(p))).collect();
+            Fabric::from([("o".into(), slots)])
+        };
+        let before = fabric(&[(1, 11), (2, 12), (3, 0)]);
+        let stages = [fabric(&[(1, 0), (3, 11)]), fabric(&[(1, 13), (2, 0)])];
+        let back = stages_back(&before, &stages);
+        assert_eq!(back, [fabric(&[(1, 0), (2, 12)]), fabric(&[(1, 11), (3, 0)])]);
+    }
+}

@@ -1,0 +1,488 @@
+//! In which order moves are made: waves in which no position is ever held twice, no failure domain
+//! has more dark links than the operator allows, and both directions of a circuit go together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Moves, Step};
+use crate::state::{DeviceName, Fabric, Move, Position, Sharing, Slot};
+
+/// One wave: the steps of several devices that may run at the same time.
+pub type Wave = BTreeMap<DeviceName, Step>;
+
+/// A way to make a change in stages: the moves of each, in order.
+pub type Way = Vec<Moves>;
+
+/// Where links share fate, and how many of them may be dark at a time.
+pub trait Domains {
+    /// The failure domain of a slot.
+    fn domain(&self, device: &DeviceName, slot: Slot) -> String;
+    /// The most links of one domain that may be dark at a time; at least 2.
+    fn dark_links_max(&self) -> usize;
+    /// How the positions of the device relate.
+    fn sharing(&self, device: &DeviceName) -> Sharing;
+    /// Where slot and position are the two sides of one duplex port: how far the number of the position
+    /// is above that of the slot. A circuit is then two moves, which go together, and one link.
+    fn duplex(&self, _device: &DeviceName) -> Option<u32> {
+        None
+    }
+}
+
+/// Whether this way makes exactly these changes, from where everything stands.
+fn fits(changes: &Moves, way: &[Moves]) -> bool {
+    let mut left = keyed(changes);
+    for (device, m) in way.iter().flatten().flat_map(|(d, moves)| moves.iter().map(move |m| (d, m)))
+    {
+        let Some(whole) = left.get_mut(&(device.clone(), m.slot)) else { return false };
+        // A slot goes to its end, at most over the dark.
+        if whole.from != m.from || (m.to != whole.to && !m.to.is_dark()) {
+            return false;
+        }
+        whole.from = m.to;
+    }
+    left.values().all(|m| m.from == m.to)
+}
+
+/// Where the stages of the first of these ways that makes exactly `changes` leave every slot they
+/// move, stage by stage, and which way that is; `None` where none does.
+pub(super) fn legs<'a>(
+    changes: &Moves,
+    ways: impl Iterator<Item = &'a Way>,
+) -> Option<(usize, Vec<Fabric>)> {
+    let (at, way) = ways.enumerate().find(|(_, way)| fits(changes, way))?;
+    let ends = |(device, moves): (&DeviceName, &Vec<Move>)| {
+        (device.clone(), moves.iter().map(|m| (m.slot, m.to)).collect())
+    };
+    Some((at, way.iter().map(|stage| stage.iter().map(ends).collect()).collect()))
+}
+
+/// Cuts `changes` into waves, those of one stage after those of the stage before it. What no stage
+/// names comes last; without stages all moves are one.
+#[must_use]
+pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domains) -> Vec<Wave> {
+    let mut left = keyed(changes);
+    let mut all = Vec::new();
+    for stage in stages {
+        let mut moves = Moves::new();
+        let ends = stage.iter().flat_map(|(d, slots)| slots.iter().map(move |slot| (d, slot)));
+        for (device, (&slot, &to)) in ends {
+            let Some(whole) = left.get_mut(&(device.clone(), slot)) else { continue };
+            let m = Move { slot, from: whole.from, to };
+            whole.from = to;
+            if m.from != to {
+                moves.entry(device.clone()).or_default().push(m);
+            }
+        }
+        all.extend(waves(&moves, domains));
+    }
+    let mut rest = Moves::new();
+    for ((device, _), m) in left.into_iter().filter(|(_, m)| m.from != m.to) {
+        rest.entry(device).or_default().push(m);
+    }
+    all.extend(waves(&rest, domains));
+    all
+}
+
+/// Cuts `changes` into waves.
+///
+/// Within a wave every move's new position is free once the wave's removals are done, so the end
+/// of a wave is always a valid state. A cycle longer than the bound is opened by parking one slot
+/// in the dark for a wave; where ports are duplex, by parking the old peers of one new circuit. A
+/// link that comes up from dark costs nothing.
+#[must_use]
+pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
+    let mut planner = WavePlanner::new(changes, domains);
+    let mut waves = Vec::new();
+    while !planner.pending.is_empty() {
+        waves.push(planner.next_wave());
+    }
+    waves
+}
+
+/// The most links that this wave darkens at a time.
+#[must_use]
+pub fn dark_links(wave: &Wave, domains: &impl Domains) -> usize {
+    let halves = wave.iter().map(|(device, step)| {
+        let switched = step.add.iter().filter(|m| !m.from.is_dark()).count();
+        (step.remove.len() + switched) * halves(domains, device)
+    });
+    halves.sum::<usize>().div_ceil(2)
+}
+
+/// How many halves of a link a slot is: both directions of a duplex circuit are one link.
+fn halves(domains: &impl Domains, device: &DeviceName) -> usize {
+    if domains.duplex(device).is_some() { 1 } else { 2 }
+}
+
+fn keyed(changes: &Moves) -> BTreeMap<Key, Move> {
+    let of = |(device, moves): (&DeviceName, &Vec<Move>)| {
+        moves.iter().map(|&m| ((device.clone(), m.slot), m)).collect::<Vec<_>>()
+    };
+    changes.iter().flat_map(of).collect()
+}
+
+type Key = (DeviceName, Slot);
+
+struct WavePlanner<'a, D> {
+    domains: &'a D,
+    /// Moves still to do, with `from` kept up to date (a parked slot is at dark).
+    pending: BTreeMap<Key, Move>,
+    /// Who holds a position on an exclusive device, among pending slots.
+    holder: BTreeMap<(DeviceName, Position), Slot>,
+    /// Slots dark from an earlier wave, waiting for their new position.
+    parked: BTreeSet<Key>,
+}
+
+impl<'a, D: Domains> WavePlanner<'a, D> {
+    fn new(changes: &Moves, domains: &'a D) -> Self {
+        let pending = keyed(changes);
+        let held = pending.iter().filter(|((device, _), m)| {
+            !m.from.is_dark() && domains.sharing(device) == Sharing::Exclusive
+        });
+        let holder = held.map(|((device, slot), m)| ((device.clone(), m.from), *slot)).collect();
+        Self { domains, pending, holder, parked: BTreeSet::new() }
+    }
+
+    fn next_wave(&mut self) -> Wave {
+        let mut dark = BTreeMap::<String, usize>::new();
+        for (device, slot) in &self.parked {
+            *dark.entry(self.domains.domain(device, *slot)).or_default() +=
+                halves(self.domains, device);
+        }
+        let mut chosen: BTreeSet<Key> = BTreeSet::new();
+        let keys: Vec<Key> = self.pending.keys().cloned().collect();
+        for key in keys {
+            if chosen.contains(&key) {
+                continue;
+            }
+            let closure = self.closure(&key, &chosen);
+            if self.darken(&closure, &mut dark) {
+                chosen.extend(closure);
+            }
+        }
+        let mut moves = Moves::new();
+        if chosen.is_empty() {
+            self.open(&mut moves);
+        } else {
+            self.take(&chosen, &mut moves);
+        }
+        self.steps(moves)
+    }
+
+    /// `key` and every pending move that goes with it or must clear the way for it, but for those
+    /// already chosen.
+    fn closure(&self, key: &Key, chosen: &BTreeSet<Key>) -> BTreeSet<Key> {
+        let mut closure = BTreeSet::new();
+        let mut next = vec![key.clone()];
+        while let Some(key) = next.pop() {
+            if !chosen.contains(&key) && !closure.contains(&key) {
+                next.extend(self.tied(&key));
+                closure.insert(key);
+            }
+        }
+        closure
+    }
+
+    /// The pending moves that this one needs at once: who holds its new position and, where ports are
+    /// duplex, the other directions of the circuit it leaves and of the one it makes.
+    fn tied(&self, key: &Key) -> Vec<Key> {
+        let m = self.pending[key];
+        let in_the_way = self.in_the_way(key);
+        let twins = [m.from, m.to].map(|position| self.other_direction(&key.0, position));
+        let tied = in_the_way.into_iter().chain(twins.into_iter().flatten());
+        tied.filter(|tied| self.pending.contains_key(tied)).collect()
+    }
+
+    fn in_the_way(&self, (device, slot): &Key) -> Option<Key> {
+        let to = self.pending[&(device.clone(), *slot)].to;
+        let holder = self.holder.get(&(device.clone(), to)).filter(|_| !to.is_dark())?;
+        Some((device.clone(), *holder))
+    }
+
+    /// The slot of the port whose other side this position is.
+    fn other_direction(&self, device: &DeviceName, position: Position) -> Option<Key> {
+        let offset = self.domains.duplex(device).filter(|_| !position.is_dark())?;
+        Some((device.clone(), Slot(position.0.checked_sub(offset)?)))
+    }
+
+    /// Counts the links of `keys` that go dark, in halves; false and unchanged when a domain would
+    /// exceed its bound.
+    fn darken(&self, keys: &BTreeSet<Key>, dark: &mut BTreeMap<String, usize>) -> bool {
+        let mut more = BTreeMap::<String, usize>::new();
+        for (device, slot) in keys {
+            if !self.pending[&(device.clone(), *slot)].from.is_dark() {
+                *more.entry(self.domains.domain(device, *slot)).or_default() +=
+                    halves(self.domains, device);
+            }
+        }
+        let bound = 2 * self.domains.dark_links_max().max(1);
+        let fits = more.iter().all(|(d, n)| dark.get(d).copied().unwrap_or(0) + n <= bound);
+        if fits {
+            for (domain, count) in more {
+                *dark.entry(domain).or_default() += count;
+            }
+        }
+        fits
+    }
+
+    fn take(&mut self, chosen: &BTreeSet<Key>, moves: &mut Moves) {
+        for key in chosen {
+            let Some(m) = self.pending.remove(key) else { continue };
+            self.let_go(key, m.from);
+            self.parked.remove(key);
+            moves.entry(key.0.clone()).or_default().push(m);
+        }
+    }
+
+    fn steps(&self, moves: Moves) -> Wave {
+        let step = |(device, moves): (DeviceName, Vec<Move>)| {
+            let step = Step::of(self.domains.sharing(&device), &moves);
+            (device, step)
+        };
+        moves.into_iter().map(step).collect()
+    }
+
+    fn let_go(&mut self, (device, slot): &Key, position: Position) {
+        let position = (device.clone(), position);
+        if self.holder.get(&position) == Some(slot) {
+            self.holder.remove(&position);
+        }
+    }
+
+    /// Opens what is tied together and more than the bound.
+    fn open(&mut self, moves: &mut Moves) {
+        // What is open already goes on, so that never more is parked than one opening needs.
+        let duplex = |key: &&Key| self.domains.duplex(&key.0).is_some();
+        let begun = self.parked.iter().find(duplex).cloned();
+        let lit = || self.pending.iter().find(|(_, m)| !m.from.is_dark());
+        let key = begun.or_else(|| lit().map(|(key, _)| key.clone()));
+        let key = key.expect("a wave that fits nothing holds a move from a lit position");
+        match self.domains.duplex(&key.0) {
+            Some(_) => self.open_circuit(&key, moves),
+            None => self.park(&key, moves),
+        }
+    }
+
+    /// Makes one new circuit of what is tied to `key`, and parks the old peers of its ports.
+    fn open_circuit(&mut self, key: &Key, moves: &mut Moves) {
+        let tied = self.closure(key, &BTreeSet::new());
+        let ends_lit = |key: &&Key| !self.pending[*key].to.is_dark();
+        let first = Some(key).filter(ends_lit).or_else(|| tied.iter().find(ends_lit)).cloned();
+        let Some(first) = first else { return self.take(&tied, moves) };
+        let back = self.other_direction(&first.0, self.pending[&first].to);
+        let made = [Some(first), back].into_iter().flatten().filter(|key| tied.contains(key));
+        let made: BTreeSet<Key> = made.collect();
+        let peers: BTreeSet<Key> = made.iter().flat_map(|key| self.tied(key)).collect();
+        for peer in peers.difference(&made) {
+            self.park(peer, moves);
+        }
+        self.take(&made, moves);
+    }
+
+    /// A slot goes dark, and waits there unless that is its end.
+    fn park(&mut self, key: &Key, moves: &mut Moves) {
+        let Some(m) = self.pending.get_mut(key).filter(|m| !m.from.is_dark()) else { return };
+        let dark = Move { to: Position::DARK, ..*m };
+        m.from = Position::DARK;
+        if m.to.is_dark() {
+            self.pending.remove(key);
+        } else {
+            self.parked.insert(key.clone());
+        }
+        self.let_go(key, dark.from);
+        moves.entry(key.0.clone()).or_default().push(dark);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{Positions, at};
+    use proptest::prelude::*;
+
+    struct OneDomain {
+        dark_links_max: usize,
+        duplex: Option<u32>,
+    }
+    impl Domains for OneDomain {
+        fn domain(&self, _: &DeviceName, _: Slot) -> String {
+            "all".into()
+        }
+        fn dark_links_max(&self) -> usize {
+            self.dark_links_max
+        }
+        fn sharing(&self, _: &DeviceName) -> Sharing {
+            Sharing::Exclusive
+        }
+        fn duplex(&self, _: &DeviceName) -> Option<u32> {
+            self.duplex
+        }
+    }
+
+    fn one_way(dark_links_max: usize) -> OneDomain {
+        OneDomain { dark_links_max, duplex: None }
+    }
+
+    fn moves(list: &[(u32, u32, u32)]) -> Moves {
+        let of = |&(slot, from, to): &(u32, u32, u32)| Move {
+            slot: Slot(slot),
+            from: Position(from),
+            to: Position(to),
+        };
+        Moves::from([("o".into(), list.iter().map(of).collect())])
+    }
+
+    fn changes_between(start: &Positions, end: &Positions) -> Moves {
+        let slots: BTreeSet<Slot> = start.keys().chain(end.keys()).copied().collect();
+        let moves = slots.into_iter().map(|slot| {
+            let (from, to) = (at(start, slot), at(end, slot));
+            Move { slot, from, to }
+        });
+        Moves::from([("o".into(), moves.filter(|m| m.from != m.to).collect())])
+    }
+
+    /// Plays waves on a plain map and checks every state in between; `links` counts what is lit.
+    fn play(
+        start: &Positions,
+        waves: &[Wave],
+        dark_max: usize,
+        end: &Positions,
+        links: impl Fn(&Positions) -> usize,
+    ) -> Positions {
+        let mut state = start.clone();
+        let finished = |slot: &Slot, state: &Positions| at(state, *slot) == at(end, *slot);
+        for wave in waves {
+            let step = &wave[&DeviceName::from("o")];
+            for m in &step.remove {
+                assert_eq!(at(&state, m.slot), m.from);
+                state.remove(&m.slot);
+            }
+            // What is dark for good is no link any more.
+            let dark: Positions = start
+                .iter()
+                .filter(|(slot, _)| !state.contains_key(slot))
+                .filter(|(slot, _)| {
+                    !finished(slot, &state) || step.remove.iter().any(|m| m.slot == **slot)
+                })
+                .map(|(&slot, &position)| (slot, position))
+                .collect();
+            let dark = links(&dark);
+            assert!(dark <= dark_max.max(2), "{dark} dark, at most {dark_max}");
+            for m in &step.add {
+                assert!(!state.values().any(|p| *p == m.to), "{} held twice", m.to);
+                assert_eq!(at(&state, m.slot), Position::DARK);
+                state.insert(m.slot, m.to);
+            }
+        }
+        state
+    }
+
+    #[test]
+    fn both_directions_of_a_circuit_go_in_one_wave() {
+        // 1-2 and 3-4 become 1-3 and 2-4; 5-6 becomes 5-7. Ports 1 to 8, positions 11 to 18.
+        let changes = moves(&[
+            (1, 12, 13),
+            (2, 11, 14),
+            (3, 14, 11),
+            (4, 13, 12),
+            (5, 16, 17),
+            (6, 15, 0),
+            (7, 0, 15),
+        ]);
+        let domains = OneDomain { dark_links_max: 2, duplex: Some(10) };
+        let slots = |wave: &Wave| -> Vec<u32> {
+            wave[&DeviceName::from("o")].end().keys().map(|slot| slot.0).collect()
+        };
+        let waves: Vec<Vec<u32>> = waves(&changes, &domains).iter().map(slots).collect();
+        assert_eq!(waves, [vec![1, 2, 3, 4], vec![5, 6, 7]]);
+    }
+
+    #[test]
+    fn a_later_stage_waits_for_the_one_before_it() {
+        let changes = moves(&[(1, 11, 12), (2, 12, 11), (3, 0, 13)]);
+        let way = vec![moves(&[(3, 0, 13)]), moves(&[(1, 11, 12), (2, 12, 11)])];
+        let (_, stages) = legs(&changes, [&way].into_iter()).unwrap();
+        let waves = waves_in_stages(&changes, &stages, &one_way(8));
+        let slots = |wave: &Wave| wave[&DeviceName::from("o")].end().len();
+        assert_eq!(waves.iter().map(slots).collect::<Vec<_>>(), [1, 2]);
+        // One that stands elsewhere than the way begins, one move more or one less: no stages.
+        for other in [
+            moves(&[(1, 14, 12), (2, 12, 11), (3, 0, 13)]),
+            moves(&[(1, 11, 12), (2, 12, 11), (3, 0, 13), (4, 15, 0)]),
+            moves(&[(1, 11, 12), (2, 12, 11)]),
+        ] {
+            assert_eq!(legs(&other, [&way].into_iter()), None, "{other:?}");
+        }
+        // What a crash left undone keeps its order.
+        let rest = moves(&[(1, 11, 12), (2, 0, 11)]);
+        assert_eq!(waves_in_stages(&rest, &stages, &one_way(8)).len(), 1);
+    }
+
+    #[test]
+    fn a_slot_that_comes_from_the_dark_frees_no_place_of_a_parked_one() {
+        // A cycle of three with a bound of two is opened; slot 9 was dark before.
+        let changes = moves(&[(1, 11, 12), (2, 12, 13), (3, 13, 11), (9, 0, 19)]);
+        let start: Positions =
+            [(1, 11), (2, 12), (3, 13)].map(|(s, p)| (Slot(s), Position(p))).into();
+        let end: Positions =
+            [(1, 12), (2, 13), (3, 11), (9, 19)].map(|(s, p)| (Slot(s), Position(p))).into();
+        let waves = waves(&changes, &one_way(2));
+        assert_eq!(play(&start, &waves, 2, &end, Positions::len), end);
+    }
+
+    /// A random set of circuits between duplex ports 1 to `ports`, with positions `offset` above.
+    fn matching(seed: u64, stream: u64, ports: u32, share: f64, offset: u32) -> Positions {
+        use rand::{RngExt, seq::SliceRandom};
+        let mut stream = lightloom_units::seed::Seed(seed).stream("matching", stream);
+        let mut list: Vec<u32> = (1..=ports).collect();
+        list.shuffle(&mut stream);
+        let pairs: Vec<(u32, u32)> = list.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        let kept = pairs.into_iter().filter(|_| stream.random_bool(share));
+        kept.flat_map(|(p, q)| [(p, q), (q, p)])
+            .map(|(from, to)| (Slot(from), Position(to + offset)))
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_permutation_gets_there_without_double_use_and_within_the_bound(
+            seed in any::<u64>(), size in 1_u32..24, dark_max in 2_usize..8,
+        ) {
+            use rand::{RngExt, seq::SliceRandom};
+            let mut stream = lightloom_units::seed::Seed(seed).stream("permutation", 0);
+            let mut to: Vec<u32> = (100..100 + size).collect();
+            to.shuffle(&mut stream);
+            let start: Positions = (0..size)
+                .filter(|_| stream.random_bool(0.9))
+                .map(|s| (Slot(s), Position(100 + s)))
+                .collect();
+            let wanted: Positions = (0..size).map(|s| (Slot(s), Position(to[s as usize]))).collect();
+            let changes = changes_between(&start, &wanted);
+            let waves = waves(&changes, &one_way(dark_max));
+            let end = play(&start, &waves, dark_max, &wanted, Positions::len);
+            prop_assert_eq!(end, wanted);
+        }
+
+        #[test]
+        fn duplex_circuits_get_there_whole_at_every_wave_and_within_the_bound(
+            seed in any::<u64>(), ports in 2_u32..40, dark_max in 2_usize..6, sides in any::<bool>(),
+        ) {
+            let offset = if sides { 0 } else { ports };
+            let start = matching(seed, 0, ports, 0.9, offset);
+            let wanted = matching(seed, 1, ports, 0.8, offset);
+            let changes = changes_between(&start, &wanted);
+            let domains = OneDomain { dark_links_max: dark_max, duplex: Some(offset) };
+            let links = |dark: &Positions| dark.len().div_ceil(2);
+            let all = waves(&changes, &domains);
+            let mut state = start.clone();
+            for count in 1..=all.len() {
+                state = play(&start, &all[..count], dark_max, &wanted, links);
+                // After each wave every way of light has its way back: no port is in two circuits.
+                for (slot, position) in &state {
+                    let back = Slot(position.0 - offset);
+                    prop_assert_eq!(at(&state, back), Position(slot.0 + offset));
+                }
+            }
+            prop_assert_eq!(state, wanted);
+        }
+    }
+}

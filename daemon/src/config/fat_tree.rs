@@ -1,0 +1,70 @@
+//! The devices of a daemon file as the switches of a reconfigurable fat-tree.
+
+use lightloom_fabric::document::Check;
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::fat_tree::device_ports::DevicePorts;
+use lightloom_units::id::{BundleId, OcsId};
+
+use super::{Config, DriverFile, OnFault, codes};
+use crate::state::DeviceName;
+
+impl Config {
+    /// Takes in how each switch numbers the ports of a plan, and reports devices that no plan of this
+    /// network would ever speak of.
+    pub(super) fn wire(
+        &mut self,
+        name: &str,
+        network: &ReconfigurableFatTree,
+        check: &mut Check<'_>,
+    ) {
+        let switches = network.switches();
+        let help = format!(
+            "the fabric `{name}` is a reconfigurable fat-tree with the switches ocs0 to ocs{}",
+            switches.saturating_sub(1)
+        );
+        for index in 0..self.file.modules.len() {
+            let path = format!("/modules/{index}");
+            let message = "a reconfigurable fat-tree has no transceivers with a switch inside";
+            check.error(codes::NOT_INSTALLED, &path, message).help(&help);
+        }
+        for (index, device) in self.file.devices.iter().enumerate() {
+            let path = format!("/devices/{index}/name");
+            if device.name.parse::<BundleId>().is_ok() {
+                let message = format!("{} is not in the fabric", device.name);
+                check.error(codes::NOT_INSTALLED, &path, message).help(&help);
+            }
+            let Ok(ocs) = device.name.parse::<OcsId>() else { continue };
+            if ocs.index() >= switches {
+                check
+                    .error(codes::NOT_INSTALLED, &path, format!("{ocs} is not in the fabric"))
+                    .help(&help);
+                continue;
+            }
+            let ingress = network.bank(ocs).ports_per_switch;
+            let ports = match device.driver {
+                DriverFile::Scpi(_) | DriverFile::Tl1(_) => {
+                    DevicePorts::IngressThenEgress { ingress }
+                }
+                DriverFile::Sonic(_) => DevicePorts::Sides,
+                DriverFile::Ocstrx(_) | DriverFile::Linux(_) => {
+                    let message = format!("{ocs} is an optical switch, and its driver is not");
+                    check
+                        .error(codes::NOT_INSTALLED, &format!("/devices/{index}/driver"), message)
+                        .help("write the driver scpi, tl1 or sonic");
+                    continue;
+                }
+            };
+            let device = DeviceName::from(device.name.as_str());
+            if let Some(known) = self.inventory.devices.get_mut(&device) {
+                known.duplex = Some(ports.output_offset());
+            }
+            self.ports.insert(device, ports);
+        }
+        if self.file.policies.on_fault == OnFault::Bypass {
+            let message = "a reconfigurable fat-tree has no rings, so no fault is ever bypassed";
+            check
+                .error(codes::NOT_INSTALLED, "/policies/on_fault", message)
+                .help("write `on_fault: report`, or leave it out");
+        }
+    }
+}
