@@ -141,6 +141,20 @@ fn phases_are_lit_on_a_sonic_switch_beside_scpi_and_tl1() {
     phases_are_lit(Third::Sonic, [EXPERTS_SONIC, WEIGHTS_SONIC]);
 }
 
+/// The exporter says in CONFIG_DB what the daemon sets there: the same vectors.
+#[test]
+fn the_export_for_sonic_holds_the_circuits_that_the_daemon_sets() {
+    let folder = tempfile::tempdir().unwrap();
+    rig::write_fabric(folder.path());
+    for (phase, expected) in [("experts", EXPERTS_SONIC), ("weights", WEIGHTS_SONIC)] {
+        let file = rig::exported(folder.path(), phase, "ocs2");
+        let entries = file["OCS_CROSS_CONNECT"].as_object().unwrap();
+        let mut keys: Vec<&str> = entries.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(keys.join(" "), expected, "{phase}");
+    }
+}
+
 #[test]
 fn a_plan_for_another_fabric_or_altered_by_hand_is_refused_and_nothing_moves() {
     let rig = Rig::start(Third::Tl1).unwrap();

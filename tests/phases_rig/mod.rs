@@ -73,6 +73,25 @@ fn lightloom(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lightloom")).args(arguments).output().unwrap()
 }
 
+/// Plans the fabric of this folder.
+fn plan(folder: &Path) {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let planned = lightloom(&["plan", &path("small.yaml"), "-o", &path("PLAN")]);
+    assert!(planned.status.success(), "{planned:?}");
+}
+
+/// What `lightloom export` writes for a SONiC switch.
+pub(crate) fn exported(folder: &Path, phase: &str, ocs: &str) -> Value {
+    plan(folder);
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (fabric, to) = (path("small.yaml"), path("export"));
+    let export = ["export", &path("PLAN"), "--fabric", &fabric, "--to", "sonic-ocs"];
+    let output = lightloom(&[&export[..], &["--phase", phase, "-o", &to]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let file = folder.join("export").join(format!("{ocs}.json"));
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
 impl Rig {
     /// Nothing where the third switch needs a Redis that is not installed.
     pub(crate) fn start(third: Third) -> Option<Self> {
@@ -83,8 +102,7 @@ impl Rig {
         let folder = tempfile::tempdir().unwrap();
         write_fabric(folder.path());
         let path = |name: &str| folder.path().join(name).display().to_string();
-        let planned = lightloom(&["plan", &path("small.yaml"), "-o", &path("PLAN")]);
-        assert!(planned.status.success(), "{planned:?}");
+        plan(folder.path());
         let ports = if third == Third::OtherSize { 9 } else { 8 };
         let (switches, at) = Switches::serve(ports);
         let of = |name: &str, speaks: &str| -> String {
