@@ -286,7 +286,7 @@ async fn read_apply(
             match fat_tree {
                 Some(tree) => {
                     let wanted = wanted(tree, document, body).await?;
-                    of_phase = Some(wanted.phase);
+                    of_phase = Some(Box::new(wanted.phase));
                     (wanted.target, sha256(document), None)
                 }
                 None => {

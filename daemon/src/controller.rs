@@ -92,7 +92,7 @@ pub struct Apply {
     /// What is known to be broken once it is committed; `None` leaves that as it is.
     pub broken: Option<BTreeMap<String, Broken>>,
     /// The phase of a plan with phases.
-    pub phase: Option<Phase>,
+    pub phase: Option<Box<Phase>>,
 }
 
 /// A way back.
