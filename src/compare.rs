@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::Observation;
 use lightloom_planner::architecture::{Architecture, Cluster, parse};
 use lightloom_planner::compare::{
@@ -74,8 +75,8 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: &'static str,
-    version: &'static str,
+    #[serde(flatten)]
+    made: Provenance,
     gpus: u32,
     gpus_per_node: u32,
     faults: &'a str,
@@ -107,7 +108,8 @@ const SNAPSHOTS: u64 = 10;
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
     let architectures = designs(&arguments.arch)?;
-    let source = fault_source(&arguments.faults, arguments.trace_servers)?;
+    let mut inputs = Inputs::new();
+    let source = fault_source(&arguments.faults, arguments.trace_servers, &mut inputs)?;
     let samples = source.samples(cluster, arguments.samples, Seed(arguments.seed))?;
     let steps = (architectures.len() + 1) * arguments.tp.len() * samples.len();
     let progress = Progress::new("replaying faults", steps as u64);
@@ -116,8 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let rows = compare(&study, &|done| progress.advance(done));
     drop(progress);
     let document = Document {
-        schema: "lightloom.compare/v1",
-        version: env!("CARGO_PKG_VERSION"),
+        made: Provenance::of("lightloom.compare/v1", inputs),
         gpus: cluster.gpus(),
         gpus_per_node: cluster.gpus_per_node,
         faults: &arguments.faults,
@@ -202,7 +203,11 @@ pub(crate) fn designs(names: &[String]) -> anyhow::Result<Vec<Box<dyn Architectu
 ///
 /// # Errors
 /// If the text is none of the forms, or the trace cannot be read.
-pub(crate) fn fault_source(text: &str, servers: Option<u32>) -> anyhow::Result<FaultSource> {
+pub(crate) fn fault_source(
+    text: &str,
+    servers: Option<u32>,
+    inputs: &mut Inputs,
+) -> anyhow::Result<FaultSource> {
     if text == "synthetic" {
         return Ok(FaultSource::Synthetic);
     }
@@ -212,7 +217,7 @@ pub(crate) fn fault_source(text: &str, servers: Option<u32>) -> anyhow::Result<F
         return Ok(FaultSource::Independent(ratio.ok_or_else(wrong)?));
     }
     let observation = Observation { servers, ..Observation::default() };
-    Ok(FaultSource::Trace(trace::read(&PathBuf::from(text), observation)?))
+    Ok(FaultSource::Trace(trace::read(&PathBuf::from(text), observation, inputs)?))
 }
 
 fn describe(document: &Document<'_>, tp: &[u32]) -> String {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use lightloom_fabric::provenance::{Input, Inputs, Provenance};
 use lightloom_planner::architecture::{Architecture, Cluster, NicRate, Site};
 use lightloom_planner::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
 use lightloom_planner::cost::{
@@ -110,8 +111,8 @@ struct Usable {
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: &'static str,
-    version: &'static str,
+    #[serde(flatten)]
+    made: Provenance,
     prices: String,
     gpus: u32,
     gpus_per_node: u32,
@@ -130,14 +131,15 @@ struct Document<'a> {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
     let architectures = designs(&arguments.arch)?;
-    let prices = prices(arguments.prices.as_deref())?;
+    let mut inputs = Inputs::new();
+    let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
     let nic = arguments.nic.into();
     let site = Site { gpus: arguments.gpus, gpus_per_node: arguments.gpus_per_node, nic };
     let rows = cost(&architectures, &site, &prices)?;
     let gpu_usd = prices.quote("gpu").map(|quote| quote.usd.mean);
+    let usable = usable(arguments, cluster, &architectures, &rows, &mut inputs)?;
     let document = Document {
-        schema: "lightloom.cost/v1",
-        version: env!("CARGO_PKG_VERSION"),
+        made: Provenance::of("lightloom.cost/v1", inputs),
         prices: arguments.prices.as_ref().map_or("shipped".to_owned(), |p| p.display().to_string()),
         gpus: arguments.gpus,
         gpus_per_node: arguments.gpus_per_node,
@@ -145,7 +147,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         faults: &arguments.faults,
         seed: arguments.seed,
         samples: arguments.samples,
-        usable: usable(arguments, cluster, &architectures, &rows)?,
+        usable,
         gpu_usd,
         aggregate: gpu_usd.map_or_else(Vec::new, |gpu_usd| {
             let faults = RatioQuestion {
@@ -172,11 +174,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 ///
 /// # Errors
 /// If the file has mistakes, which are shown.
-pub(crate) fn prices(path: Option<&Path>) -> anyhow::Result<PriceList> {
+pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<PriceList> {
+    let mut read = |name: &str, file: &str, bytes: &[u8]| {
+        inputs.insert("prices".to_owned(), Input::of(name, bytes));
+        read_prices(file, bytes)
+    };
     let (list, mistakes) = match path {
-        None => read_prices("prices.yaml", SHIPPED_PRICES.as_bytes()),
+        None => read("shipped", "prices.yaml", SHIPPED_PRICES.as_bytes()),
         Some(path) => match files::read_document(path) {
-            Ok(bytes) => read_prices(&files::name(path), &bytes),
+            Ok(bytes) => read(&files::name(path), &files::name(path), &bytes),
             Err(mistake) => (None, vec![*mistake]),
         },
     };
@@ -190,8 +196,9 @@ fn usable(
     cluster: Cluster,
     architectures: &[Box<dyn Architecture>],
     costs: &[CostRow],
+    inputs: &mut Inputs,
 ) -> anyhow::Result<Vec<Usable>> {
-    let source: FaultSource = fault_source(&arguments.faults, None)?;
+    let source: FaultSource = fault_source(&arguments.faults, None, inputs)?;
     let samples = source.samples(cluster, arguments.samples, Seed(arguments.seed))?;
     let tp = &[arguments.tp];
     let study = Study { cluster, architectures, tp, jobs: &[], samples: &samples };

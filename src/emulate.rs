@@ -21,11 +21,12 @@ use lightloom_emulator::traffic::{self, TrafficScenario};
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::Stage;
 use lightloom_fabric::document::{self, Diagnostic};
+use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_units::seed::Seed;
 
 use crate::cli::{Format, FormatArgument};
 use crate::output::{self, Outcome, WrongUsage};
-use crate::{files, plan};
+use crate::{files, kinds, plan};
 pub(crate) use ci::Reports;
 use live::Live;
 pub(crate) use sweep::show as show_sweep;
@@ -85,7 +86,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let source = Source::read(&arguments.scenario)?;
     match arguments.seed {
         Some(seeds) if seeds.is_many() || arguments.shard.is_some() => {
-            sweep::run(arguments, source.subject(), seeds, |seed| Ok((&source.run(seed)?).into()))
+            sweep::run(arguments, source.subject(), &source.inputs, seeds, |seed| {
+                Ok((&source.run(seed)?).into())
+            })
         }
         seed => run_once(arguments, &source, seed.map(|range| Seed(range.first))),
     }
@@ -112,10 +115,10 @@ fn run_fabric(
 ) -> anyhow::Result<Outcome> {
     let fabric = &loaded.fabric;
     let begun = Instant::now();
-    let mut start = scenario::plan(fabric, scenario)?;
-    start.plan.metrics.plan_seconds = begun.elapsed().as_secs_f64();
+    let start = scenario::plan(fabric, scenario)?;
+    let took = begun.elapsed();
     if arguments.format.format == Format::Text {
-        output::print(&plan::describe(fabric, &start.plan, &start.verdict))?;
+        output::print(&plan::describe(fabric, &start.plan, &start.verdict, took))?;
     }
     let watch = arguments.look.watch(fabric)?;
     let settings =
@@ -128,7 +131,7 @@ fn run_fabric(
     let host = |vertex| installed.gpu(vertex).map_or_else(String::new, |gpu| gpu.to_string());
     let link = |link| installed.link_name(engine.network(), link);
     let names = look::Names { host: &host, link: &link };
-    let result = timed(outcome, begun);
+    let result = timed(outcome, begun, source);
     if let Some(engine) = engine.engine() {
         arguments.look.write(&result, engine, &names)?;
     }
@@ -163,13 +166,14 @@ fn run_traffic(
     drop(live);
     let host = |vertex| plant.name(vertex).to_owned();
     let link = |link| plant.link_name(link);
-    let result = timed(outcome, begun);
+    let result = timed(outcome, begun, source);
     arguments.look.write(&result, &engine, &look::Names { host: &host, link: &link })?;
     conclude(arguments, source, &result)
 }
 
-fn timed(mut result: RunOutcome, begun: Instant) -> RunOutcome {
+fn timed(mut result: RunOutcome, begun: Instant, source: &Source) -> RunOutcome {
     result.head.took(begun.elapsed().as_secs_f64());
+    result.head.made.inputs.clone_from(&source.inputs);
     result
 }
 
@@ -210,6 +214,8 @@ impl Arguments {
 pub(crate) struct Source {
     path: PathBuf,
     what: What,
+    /// The scenario file and all that it names.
+    inputs: Inputs,
 }
 
 /// What a scenario is of.
@@ -240,16 +246,22 @@ impl Source {
     /// # Errors
     /// If there is one.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let mut inputs = Inputs::new();
         let (what, mistakes) = match files::read_document(path) {
-            Ok(bytes) => Self::load(path, &bytes),
+            Ok(bytes) => Self::load(path, &bytes, &mut inputs),
             Err(mistake) => (None, vec![*mistake]),
         };
         output::diagnostics(&mistakes);
-        Ok(Self { path: path.to_owned(), what: what.ok_or(output::Refused)? })
+        Ok(Self { path: path.to_owned(), what: what.ok_or(output::Refused)?, inputs })
     }
 
-    fn load(path: &Path, bytes: &[u8]) -> (Option<What>, Vec<Diagnostic>) {
-        let mut beside = |name: &str| files::beside(path, name);
+    fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> (Option<What>, Vec<Diagnostic>) {
+        inputs.insert("scenario".to_owned(), Input::of(files::name(path), bytes));
+        let mut beside = |name: &str| {
+            let file = files::beside(path, name)?;
+            files::note_input(inputs, kinds::role_of(&file.bytes), &file.name, &file.bytes);
+            Ok(file)
+        };
         if is_traffic(&document::top_keys(bytes)) {
             let (loaded, mistakes) = traffic::load(&files::name(path), bytes, &mut beside);
             return (loaded.map(|loaded| What::Traffic(Box::new(loaded))), mistakes);

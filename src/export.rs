@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use lightloom_fabric::plan::digest;
+use lightloom_fabric::provenance::{Input, Inputs, VERSION};
 use lightloom_planner::khop;
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::check::check;
@@ -14,6 +16,9 @@ use crate::cli::{Format, FormatArgument};
 use crate::output::{self, Outcome};
 use crate::table::Table;
 use crate::{files, plan, plan_rfabric, replan};
+
+/// The version of the document that is printed.
+const SCHEMA: &str = "lightloom.export/v1";
 
 /// Writes a plan in the format of another program, and says what that format cannot hold.
 #[derive(Debug, clap::Args)]
@@ -68,31 +73,42 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     let target = Target::named(to).expect("the argument parser knows the formats");
     let document = files::read_document(fabric);
+    let mut of = Of { plan, fabric, inputs: Inputs::new(), digest: String::new() };
     let export = match &document {
         Ok(bytes) if plan_rfabric::is_kind(bytes) => {
-            of_fat_tree(arguments, plan, fabric, bytes, target)?
+            of_fat_tree(arguments, &mut of, bytes, target)?
         }
-        _ => of_ring(arguments, plan, fabric, document, target)?,
+        _ => of_ring(arguments, &mut of, document, target)?,
     };
     for lost in &export.lost {
         output::note(&format!("note: {} does not hold {lost}", target.name));
     }
-    write(arguments, target, &export)?;
+    write(arguments, target, &export, &of)?;
     Ok(Outcome::Good)
+}
+
+/// What is written in another format.
+struct Of<'a> {
+    plan: &'a Path,
+    fabric: &'a Path,
+    inputs: Inputs,
+    /// The identity of the plan.
+    digest: String,
 }
 
 fn of_ring(
     arguments: &Arguments,
-    plan_file: &Path,
-    fabric_file: &Path,
+    of: &mut Of<'_>,
     document: Result<Vec<u8>, Box<lightloom_fabric::document::Diagnostic>>,
     target: &Target,
 ) -> anyhow::Result<Export> {
-    let fabric = files::fabric_in(fabric_file, document)?;
-    let plan = replan::read_plan(plan_file)?;
-    let (_, faults) =
-        khop::from_document(&fabric, &plan).with_context(|| plan_file.display().to_string())?;
-    plan::prove(&fabric, &faults, &plan).with_context(|| plan_file.display().to_string())?;
+    let fabric = files::fabric_in(of.fabric, document)?;
+    of.inputs.insert("fabric".to_owned(), plan::fabric_input(of.fabric, &fabric));
+    let plan = replan::read_plan(of.plan, &mut of.inputs)?;
+    let name = || of.plan.display().to_string();
+    let (_, faults) = khop::from_document(&fabric, &plan).with_context(name)?;
+    plan::prove(&fabric, &faults, &plan).with_context(name)?;
+    of.digest = digest(&plan);
     if arguments.phase.is_some() {
         return Err(wrong_flag("--phase", "the plan of a k-hop ring has no phases"));
     }
@@ -102,16 +118,18 @@ fn of_ring(
 
 fn of_fat_tree(
     arguments: &Arguments,
-    plan_file: &Path,
-    fabric_file: &Path,
+    of: &mut Of<'_>,
     bytes: &[u8],
     target: &Target,
 ) -> anyhow::Result<Export> {
-    let input = plan_rfabric::load(fabric_file, bytes)?;
-    let name = || plan_file.display().to_string();
-    let bytes = std::fs::read(plan_file).with_context(|| format!("cannot read {}", name()))?;
-    let plan: RfabricPlan = serde_json::from_slice(&bytes)
-        .with_context(|| format!("{} is not the plan of a reconfigurable fat-tree", name()))?;
+    let input = plan_rfabric::load(of.fabric, bytes, &mut of.inputs)?;
+    let name = || of.plan.display().to_string();
+    let bytes = std::fs::read(of.plan).with_context(|| format!("cannot read {}", name()))?;
+    of.inputs.insert("plan".to_owned(), Input::of(name(), &bytes));
+    let no_plan = || format!("{} is not the plan of a reconfigurable fat-tree", name());
+    let document: Value = serde_json::from_slice(&bytes).with_context(no_plan)?;
+    of.digest = digest(&document);
+    let plan: RfabricPlan = serde_json::from_value(document).with_context(no_plan)?;
     let demands: Vec<_> = input.phases.iter().map(|phase| phase.demand.clone()).collect();
     let findings = check(input.fabric.spec(), &demands, &plan);
     if let Some(first) = findings.first() {
@@ -140,7 +158,12 @@ fn names(arguments: &Arguments, prefix: &'static str, count: u32) -> anyhow::Res
 }
 
 /// Writes the files: one to standard output or where `-o` says, several into the folder it names.
-fn write(arguments: &Arguments, target: &Target, export: &Export) -> anyhow::Result<()> {
+fn write(
+    arguments: &Arguments,
+    target: &Target,
+    export: &Export,
+    of: &Of<'_>,
+) -> anyhow::Result<()> {
     let mut written = Vec::new();
     match (&arguments.output, &export.files[..]) {
         (None, [file]) if arguments.format.format == Format::Text => output::print(&file.text)?,
@@ -169,12 +192,12 @@ fn write(arguments: &Arguments, target: &Target, export: &Export) -> anyhow::Res
         Format::Text => output::print(
             &written.iter().map(|path| format!("{}\n", path.display())).collect::<String>(),
         ),
-        Format::Json => output::print_json(&result(target, export, &written)),
+        Format::Json => output::print_json(&result(target, export, &written, of)),
     }
 }
 
 /// What was written where; without `-o`, what would be.
-fn result(target: &Target, export: &Export, written: &[PathBuf]) -> Value {
+fn result(target: &Target, export: &Export, written: &[PathBuf], of: &Of<'_>) -> Value {
     let files: Vec<Value> = match written {
         [] => export
             .files
@@ -183,7 +206,15 @@ fn result(target: &Target, export: &Export, written: &[PathBuf]) -> Value {
             .collect(),
         paths => paths.iter().map(|path| json!({ "path": path })).collect(),
     };
-    json!({ "to": target.name, "files": files, "lost": export.lost })
+    json!({
+        "schema": SCHEMA,
+        "version": VERSION,
+        "inputs": of.inputs,
+        "plan": of.digest,
+        "to": target.name,
+        "files": files,
+        "lost": export.lost,
+    })
 }
 
 fn list(format: Format) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@ use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::file;
 use lightloom_fabric::plan;
+use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
 
 /// What the user calls a file: `-` is standard input.
@@ -55,6 +56,18 @@ pub(crate) fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
         .with_context(|| format!("cannot read {shown}"))?;
     anyhow::ensure!(bytes.len() as u64 <= LARGEST_RESULT, "{shown} is larger than 1 GiB");
     Ok(bytes)
+}
+
+/// Notes one of several files that have the same part in a result: `matrix`, `matrix-2`.
+pub(crate) fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
+    let input = Input::of(name, bytes);
+    let roles = std::iter::once(role.to_owned()).chain((2..).map(|nth| format!("{role}-{nth}")));
+    for role in roles {
+        // A file that is read twice is one input.
+        if *inputs.entry(role).or_insert_with(|| input.clone()) == input {
+            return;
+        }
+    }
 }
 
 /// Reads a file that stands beside `path`, as that file names it.

@@ -35,6 +35,11 @@ pub(crate) struct Kind {
     pub(crate) codes: &'static [Code],
 }
 
+/// The part that a file has in a result whose main file names it: its kind, and `trace` for what is no such file.
+pub(crate) fn role_of(bytes: &[u8]) -> &'static str {
+    of_keys(&document::top_keys(bytes)).map_or("trace", |kind| kind.name)
+}
+
 /// Every kind, in the order in which they are listed.
 pub(crate) const KINDS: &[Kind] = &[
     Kind {

@@ -10,6 +10,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use lightloom_emulator::training::packets::PacketStep;
 use lightloom_fabric::document::Diagnostic;
+use lightloom_fabric::provenance::{Input, Inputs, Provenance};
 use lightloom_training::architecture::architecture;
 use lightloom_training::calibration::{Calibration, Precision, Software};
 use lightloom_training::cards::{self, Accelerator};
@@ -30,6 +31,9 @@ use crate::files;
 use crate::output::{self, Outcome};
 use crate::progress::Progress;
 use crate::table::Table;
+
+/// The version of the document that is printed.
+const SCHEMA: &str = "lightloom.mfu/v1";
 
 /// Computes training-step time and MFU, and finds the best mapping.
 #[derive(Debug, Args)]
@@ -141,6 +145,8 @@ struct Row {
 
 #[derive(Debug, Serialize)]
 struct Report {
+    #[serde(flatten)]
+    made: Provenance,
     model: String,
     accelerator: String,
     precision: Precision,
@@ -154,9 +160,12 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let mut model = card(&arguments.model, cards::model, cards::read_model)?;
+    let mut inputs = Inputs::new();
+    let mut model =
+        card(("model", &arguments.model), cards::model, cards::read_model, &mut inputs)?;
     model.prediction_depths = arguments.prediction_depths.unwrap_or(model.prediction_depths);
-    let card = card(&arguments.accelerator, cards::accelerator, cards::read_accelerator)?;
+    let accelerator = ("accelerator", &*arguments.accelerator);
+    let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
     let networks: Vec<Network> =
         arguments.arch.iter().map(|name| architecture(name)).collect::<Result<_, _>>()?;
     let job = JobArguments::new(arguments, &model, &card)?;
@@ -186,10 +195,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if arguments.packets.packets {
         is_good &= add_packets(&mut rows, &found, &job)?;
     }
-    if let Some(faults) = arguments.operation.faults()? {
+    if let Some(faults) = arguments.operation.faults(&mut inputs)? {
         add_goodput(&mut rows, &model, faults)?;
     }
-    job.show(rows, tried, arguments.format.format)?;
+    job.show(rows, tried, inputs, arguments.format.format)?;
     Ok(if is_good { Outcome::Good } else { Outcome::Bad })
 }
 
@@ -221,18 +230,22 @@ fn add_goodput(rows: &mut [Row], model: &Model, mut faults: Faults<'_>) -> anyho
 /// Reads a card from a file of this name and contents, or tells its mistakes.
 type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
 
-/// The card of a name, or of a file, whose mistakes are shown.
+/// The card of a name, or of a file, whose mistakes are shown and which is noted among the inputs of the result.
 fn card<T, E: std::error::Error + Send + Sync + 'static>(
-    name: &str,
+    (role, name): (&str, &str),
     shipped: fn(&str) -> Result<T, E>,
     read: Reader<T>,
+    inputs: &mut Inputs,
 ) -> anyhow::Result<T> {
     let path = Path::new(name);
     if !path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
         return Ok(shipped(name)?);
     }
     let (card, mistakes) = match files::read_document(path) {
-        Ok(bytes) => read(name, &bytes),
+        Ok(bytes) => {
+            inputs.insert(role.to_owned(), Input::of(name, &bytes));
+            read(name, &bytes)
+        }
         Err(mistake) => (None, vec![*mistake]),
     };
     output::diagnostics(&mistakes);
@@ -345,8 +358,15 @@ impl<'a> JobArguments<'a> {
         }
     }
 
-    fn show(&self, rows: Vec<Row>, tried: usize, format: Format) -> anyhow::Result<()> {
+    fn show(
+        &self,
+        rows: Vec<Row>,
+        tried: usize,
+        inputs: Inputs,
+        format: Format,
+    ) -> anyhow::Result<()> {
         let report = Report {
+            made: Provenance::of(SCHEMA, inputs),
             model: self.model.name.clone(),
             accelerator: self.card.name.clone(),
             precision: self.precision,

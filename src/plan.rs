@@ -1,12 +1,13 @@
 //! `lightloom plan`: from a fabric and its faults to a proven plan.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::plan::{JobPlan, Plan};
+use lightloom_fabric::plan::{JobPlan, Plan, digest};
+use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::{Observation, TraceTime};
 use lightloom_planner::check::{Verdict, check};
 use lightloom_planner::khop::{self, Method};
@@ -74,24 +75,40 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         return Err(output::WrongUsage(message.into()).into());
     }
     let fabric = files::fabric_in(&arguments.fabric, document)?;
+    let mut inputs = Inputs::new();
+    inputs.insert("fabric".to_owned(), fabric_input(&arguments.fabric, &fabric));
     let seed = Seed(arguments.seed);
     let mut broken = arguments.fault.clone();
     if let (Some(path), Some(day)) = (&arguments.trace, arguments.at) {
-        broken.extend(broken_on(&fabric, path, day, seed)?);
+        broken.extend(broken_on(&fabric, path, day, seed, &mut inputs)?);
     }
     let faults = fault_set(&fabric, broken)?;
     let method = if arguments.exact { Method::Exact } else { Method::Scan };
     let start = Instant::now();
     let layout = khop::plan(&fabric, &faults, method)?;
-    let mut plan = khop::to_document(&fabric, &faults, seed, &layout);
-    plan.metrics.plan_seconds = start.elapsed().as_secs_f64();
+    let plan = khop::to_document(&fabric, &faults, seed, &layout);
+    let took = start.elapsed();
     let verdict = prove(&fabric, &faults, &plan)?;
+    let plan = plan.sealed(inputs);
     write(arguments.output.as_deref(), &plan)?;
     match arguments.format.format {
-        Format::Json => output::print_json(&plan)?,
-        Format::Text => output::print(&describe(&fabric, &plan, &verdict))?,
+        Format::Json => {
+            output::note(&planned_in(took));
+            output::print_json(&plan)?;
+        }
+        Format::Text => output::print(&describe(&fabric, &plan, &verdict, took))?,
     }
     Ok(Outcome::Good)
+}
+
+/// The fabric file among the inputs of a result.
+pub(crate) fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
+    Input { file: files::name(path), sha256: fabric.sha256.clone() }
+}
+
+/// How long planning took: for people only, as it is another time on every run.
+pub(crate) fn planned_in(took: Duration) -> String {
+    format!("planned in {:.2} ms", took.as_secs_f64() * 1e3)
 }
 
 /// The broken `parts` of a fabric.
@@ -121,9 +138,10 @@ pub(crate) fn broken_on(
     path: &Path,
     day: f64,
     seed: Seed,
+    inputs: &mut Inputs,
 ) -> anyhow::Result<Vec<Part>> {
     let unknown = Observation { servers: None, gpus_per_server: None, days: None };
-    let trace = trace::read(path, unknown)?;
+    let trace = trace::read(path, unknown, inputs)?;
     anyhow::ensure!(
         (0.0..=trace.window.as_days()).contains(&day),
         "day {day} is outside {}, which has days 0 to {}",
@@ -160,7 +178,7 @@ pub(crate) fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// A plan for people: what each job got, what is wasted and what nobody could avoid.
-pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict) -> String {
+pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Duration) -> String {
     let hbd = &fabric.hbd;
     let metrics = &plan.metrics;
     let heading = format!(
@@ -192,14 +210,15 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict) -> Strin
     line("wasted", metrics.gpus_wasted, percent(metrics.waste_ratio_lower_bound));
     let proof = format!(
         "proven: {} rings are single cycles over {} GPUs; {} circuits selected at both ends; {} bundles set\n\
-         interconnect: {} and {} a GPU; planned in {:.2} ms\n",
+         interconnect: {} and {} a GPU; {}\nplan {}\n",
         verdict.rings,
         verdict.gpus,
         verdict.circuits,
         verdict.bundles,
         metrics.cost_per_gpu_usd,
         metrics.power_per_gpu_w,
-        metrics.plan_seconds * 1e3,
+        planned_in(took),
+        digest(plan),
     );
     format!("{heading}{jobs}\n{gpus}{}\n{proof}", reserve_note(plan))
 }

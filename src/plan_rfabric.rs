@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use lightloom_fabric::document;
 use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree, SwitchTiming};
+use lightloom_fabric::plan::{SCHEMA, digest};
+use lightloom_fabric::provenance::{Input, Inputs, VERSION};
 use lightloom_planner::architecture::NicRate;
 use lightloom_planner::cost::PriceList;
 use lightloom_planner::rfabric::baselines::{OcsPrice, Parts};
@@ -21,15 +23,18 @@ use lightloom_units::Picoseconds;
 use serde::Serialize;
 
 use crate::cli::Format;
-use crate::cost;
 use crate::output::{self, Outcome, Refused};
-use crate::plan::Arguments;
+use crate::plan::{Arguments, planned_in};
 use crate::table::Table;
+use crate::{cost, files};
 
 /// The plan as programs read it.
 #[derive(Serialize)]
 struct PlanDocument<'a> {
     schema: &'static str,
+    version: &'static str,
+    digest: String,
+    inputs: Inputs,
     name: &'a str,
     fabric_sha256: &'a str,
     seed: u64,
@@ -45,7 +50,6 @@ struct Metrics {
     gpus_total: u64,
     /// Network, cards included; null where the price file lacks a part of the GPUs' rate.
     cost_per_gpu_usd: Option<f64>,
-    plan_seconds: f64,
 }
 
 /// Whether the file describes a reconfigurable fat-tree.
@@ -66,18 +70,22 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
             "a reconfigurable fat-tree is planned whole; its faults are run by `lightloom emulate`";
         return Err(output::WrongUsage(message.into()).into());
     }
-    let input = load(&arguments.fabric, bytes)?;
-    let prices = cost::prices(arguments.prices.as_deref())?;
+    let mut inputs = Inputs::new();
+    let input = load(&arguments.fabric, bytes, &mut inputs)?;
+    let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
     let start = Instant::now();
     let exact = arguments.exact.then_some(SOLVER_LIMITS);
     let options = Options { exact, ..input.options };
     let plan = rfabric::plan(&input.fabric, &input.phases, &[], options)?;
-    let plan_seconds = start.elapsed().as_secs_f64();
+    let took = start.elapsed();
     prove(&input, &plan)?;
     let sensitivity = arguments.sensitivity.then(|| compare(&input, &prices)).transpose()?;
     let spec = input.fabric.spec();
-    let document = PlanDocument {
-        schema: lightloom_fabric::plan::SCHEMA,
+    let mut document = PlanDocument {
+        schema: SCHEMA,
+        version: VERSION,
+        digest: String::new(),
+        inputs,
         name: &input.name,
         fabric_sha256: &input.sha256,
         seed: arguments.seed,
@@ -85,18 +93,22 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
         metrics: Metrics {
             gpus_total: u64::from(spec.leaves) * u64::from(spec.gpus_per_leaf),
             cost_per_gpu_usd: cost_per_gpu(&input, &prices),
-            plan_seconds,
         },
         sensitivity: sensitivity.as_deref(),
     };
+    document.digest = digest(&document);
     if let Some(plan_file) = &arguments.output {
         crate::files::write(plan_file, &serde_json::to_vec_pretty(&document)?)?;
     }
     match arguments.format.format {
-        Format::Json => output::print_json(&document)?,
+        Format::Json => {
+            output::note(&planned_in(took));
+            output::print_json(&document)?;
+        }
         Format::Text => {
-            output::print(&text(&input, &plan, &document.metrics))?;
+            output::print(&text(&input, &plan, &document.metrics, took))?;
             output::print(&break_even(&input, &plan, options))?;
+            output::print(&format!("plan {}\n", document.digest))?;
             if let Some(rows) = &sensitivity {
                 output::print(&sensitivity_text(rows))?;
             }
@@ -128,12 +140,17 @@ pub(crate) fn prove(input: &RfabricInput, plan: &RfabricPlan) -> anyhow::Result<
     anyhow::bail!("the plan is not sound (a mistake in the planner, please report it): {first}")
 }
 
-/// Reads the file and shows what is wrong with it.
+/// Reads the file and shows what is wrong with it; notes it and the files it names among the inputs of the result.
 ///
 /// # Errors
 /// If anything is.
-pub(crate) fn load(path: &Path, bytes: &[u8]) -> anyhow::Result<RfabricInput> {
-    let mut read = |matrix: &str| read_beside(path, matrix);
+pub(crate) fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<RfabricInput> {
+    inputs.insert("fabric".to_owned(), Input::of(files::name(path), bytes));
+    let mut read = |matrix: &str| {
+        let text = read_beside(path, matrix)?;
+        files::note_input(inputs, "matrix", matrix, text.as_bytes());
+        Ok(text)
+    };
     let (input, mistakes) = file::load(&path.display().to_string(), bytes, &mut read);
     output::diagnostics(&mistakes);
     input.ok_or(Refused.into())
@@ -145,14 +162,14 @@ pub(crate) fn read_beside(path: &Path, name: &str) -> Result<String, String> {
     fs::read_to_string(beside).map_err(|error| format!("cannot read {name}: {error}"))
 }
 
-fn text(input: &RfabricInput, plan: &RfabricPlan, metrics: &Metrics) -> String {
+fn text(input: &RfabricInput, plan: &RfabricPlan, metrics: &Metrics, took: Duration) -> String {
     format!(
         "{}{}{}\n{}\n{}",
         heading(input),
         phase_table(plan),
         solver_lines(plan),
         transition_table(plan),
-        summary(plan, metrics),
+        summary(plan, metrics, took),
     )
 }
 
@@ -285,18 +302,18 @@ fn transition_table(plan: &RfabricPlan) -> String {
     table.to_string()
 }
 
-fn summary(plan: &RfabricPlan, metrics: &Metrics) -> String {
-    let plan_seconds = metrics.plan_seconds;
+fn summary(plan: &RfabricPlan, metrics: &Metrics, took: Duration) -> String {
     let cost = metrics
         .cost_per_gpu_usd
         .map_or(String::new(), |dollars| format!("Network and card cost ${dollars:.0} a GPU. "));
     format!(
         "A step communicates for {}; with one topology for all phases {}.\n\
          Optical ports are dark for {:.3} % of the step's communication and slack.\n\
-         {cost}Planned in {plan_seconds:.2} s.\n",
+         {cost}Planned in {:.2} s.\n",
         rounded(plan.step_time_ps),
         rounded(plan.static_step_time_ps),
         100.0 * plan.dark_port_time_share,
+        took.as_secs_f64(),
     )
 }
 

@@ -8,6 +8,7 @@ use lightloom_fabric::document as documents;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
+use lightloom_fabric::provenance::{Input, Inputs, VERSION};
 use lightloom_planner::khop::{self, Change, GroupChange, Method, Survey};
 use lightloom_units::id::NodeId;
 use serde_json::json;
@@ -16,6 +17,9 @@ use crate::cli::{Format, FormatArgument};
 use crate::output::{self, Outcome};
 use crate::table::Table;
 use crate::{files, kinds, plan};
+
+/// The version of the document that is printed.
+const SCHEMA: &str = "lightloom.replan/v1";
 
 /// Makes the next plan after faults and repairs, and prints what moves.
 #[derive(Debug, clap::Args)]
@@ -44,7 +48,9 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let fabric = files::read_fabric(&arguments.fabric)?;
-    let before = read_plan(&arguments.plan)?;
+    let mut inputs = Inputs::new();
+    inputs.insert("fabric".to_owned(), plan::fabric_input(&arguments.fabric, &fabric));
+    let before = read_plan(&arguments.plan, &mut inputs)?;
     let (mut layout, mut faults) = khop::from_document(&fabric, &before)
         .with_context(|| arguments.plan.display().to_string())?;
     plan::prove(&fabric, &faults, &before).context("the plan to start from")?;
@@ -57,10 +63,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         true => khop::replan(&fabric, &survey, &mut layout),
         false => khop::replan_after_repairs(&fabric, &survey, &mut layout),
     };
-    let seconds = start.elapsed().as_secs_f64();
-    let mut next = khop::to_document(&fabric, &faults, before.seed, &layout);
-    next.metrics.plan_seconds = seconds;
+    let took = start.elapsed();
+    let next = khop::to_document(&fabric, &faults, before.seed, &layout);
     let verdict = plan::prove(&fabric, &faults, &next)?;
+    let next = next.sealed(inputs.clone());
     plan::write(arguments.output.as_deref(), &next)?;
     let fresh = khop::plan(&fabric, &faults, Method::Scan)?;
     let fresh = khop::to_document(&fabric, &faults, before.seed, &fresh);
@@ -72,12 +78,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
                 "waste_ratio": fresh.waste_ratio,
                 "cross_tor_share": fresh.cross_tor_share,
             });
-            let change = document(&change);
-            output::print_json(&json!({"plan": next, "change": change, "fresh_plan": fresh}))?;
+            output::note(&plan::planned_in(took));
+            output::print_json(&json!({
+                "schema": SCHEMA,
+                "version": VERSION,
+                "inputs": inputs,
+                "plan": next,
+                "change": document(&change),
+                "fresh_plan": fresh,
+            }))?;
         }
         Format::Text => {
             output::print(&describe(&change, fabric.hbd.k()))?;
-            output::print(&plan::describe(&fabric, &next, &verdict))?;
+            output::print(&plan::describe(&fabric, &next, &verdict, took))?;
             output::print(&beside_fresh(&next, &fresh))?;
         }
     }
@@ -107,12 +120,13 @@ fn change_faults(
     Ok(notes)
 }
 
-/// Reads the plan of a k-hop ring.
+/// Reads the plan of a k-hop ring, and notes it among the inputs of the result.
 ///
 /// # Errors
 /// If the file cannot be read or is no such plan.
-pub(crate) fn read_plan(path: &std::path::Path) -> anyhow::Result<Plan> {
+pub(crate) fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<Plan> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    inputs.insert("plan".to_owned(), Input::of(files::name(path), &bytes));
     serde_json::from_slice(&bytes).with_context(|| {
         let kind = kinds::of_keys(&documents::top_keys(&bytes));
         let is = kind.map_or("not a plan".to_owned(), |kind| {

@@ -163,7 +163,7 @@ fn ring_page(arguments: &Arguments, inputs: &Inputs, form: Form) -> anyhow::Resu
         seed,
     };
     let comparison = study::comparison(&question);
-    let shipped = cost::prices(None)?;
+    let shipped = cost::prices(None, &mut Default::default())?;
     let (price_name, prices) = prices(inputs, &shipped);
     let site = study::site(cluster.gpus(), cluster.gpus_per_node);
     let cost = study::costs(price_name, prices, &designs, site, Some(&comparison))?;
@@ -444,7 +444,7 @@ fn tree_page(
         "the plan is not sound, or for another fabric: {}",
         findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     );
-    let shipped = cost::prices(None)?;
+    let shipped = cost::prices(None, &mut Default::default())?;
     let (price_name, prices) = prices(inputs, &shipped);
     let designs: Vec<Box<dyn Architecture>> =
         designs(&design_names(arguments, None, &TREE_DESIGNS))?;

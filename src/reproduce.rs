@@ -4,9 +4,12 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_planner::cost::PriceList;
-use lightloom_planner::reproduce::{Claim, Inputs, Verdict, infinitehbd, mixnet, rfabric};
+use lightloom_planner::reproduce::{
+    Claim, Inputs as ClaimInputs, Verdict, infinitehbd, mixnet, rfabric,
+};
 use lightloom_planner::rfabric::file::{self, RfabricInput};
 use lightloom_units::seed::Seed;
 use serde::Serialize;
@@ -73,8 +76,8 @@ enum Format {
 
 #[derive(Serialize)]
 struct Document {
-    schema: &'static str,
-    version: &'static str,
+    #[serde(flatten)]
+    made: Provenance,
     study: Study,
     seed: u64,
     samples: u64,
@@ -82,9 +85,10 @@ struct Document {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let prices = prices(arguments.prices.as_deref())?;
+    let mut inputs = Inputs::new();
+    let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
     let claims = match arguments.study {
-        Study::Infinitehbd => infinitehbd_claims(arguments, &prices)?,
+        Study::Infinitehbd => infinitehbd_claims(arguments, &prices, &mut inputs)?,
         Study::Mixnet => mixnet(&prices)?,
         Study::Rfabric => rfabric(&shipped_rfabric()?, &prices),
         Study::Mfu => {
@@ -97,8 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     let all_agree = claims.iter().all(|claim| claim.verdict != Verdict::Differs);
     let document = Document {
-        schema: "lightloom.reproduce/v1",
-        version: env!("CARGO_PKG_VERSION"),
+        made: Provenance::of("lightloom.reproduce/v1", inputs),
         study: arguments.study,
         seed: arguments.seed,
         samples: arguments.samples,
@@ -114,11 +117,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     Ok(if all_agree { Outcome::Good } else { Outcome::Bad })
 }
 
-fn infinitehbd_claims(arguments: &Arguments, prices: &PriceList) -> anyhow::Result<Vec<Claim>> {
-    let read = |path: &PathBuf| trace::read(path, Observation::default());
+fn infinitehbd_claims(
+    arguments: &Arguments,
+    prices: &PriceList,
+    inputs: &mut Inputs,
+) -> anyhow::Result<Vec<Claim>> {
+    let read = |path: &PathBuf| trace::read(path, Observation::default(), inputs);
     let trace: Option<FaultTrace> = arguments.faults.as_ref().map(read).transpose()?;
     let (samples, seed) = (arguments.samples, Seed(arguments.seed));
-    Ok(infinitehbd(&Inputs { trace: trace.as_ref(), prices, samples, seed })?)
+    Ok(infinitehbd(&ClaimInputs { trace: trace.as_ref(), prices, samples, seed })?)
 }
 
 /// The fabric of 2,048 GPUs that RFabric's claims are held against.

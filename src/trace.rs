@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
+use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::{
     FaultTrace, MAX_TRACE_BYTES, Observation, Statistics, Synthesis, TraceErrors, node_changes_csv,
     public_json, server_faults_csv,
@@ -123,16 +124,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// Reads a trace.
+/// Reads a trace, and notes it among the inputs of the result.
 ///
 /// # Errors
 /// If the file cannot be read, is too large, or is wrong: with every position and reason.
-pub(crate) fn read(path: &Path, observation: Observation) -> anyhow::Result<FaultTrace> {
+pub(crate) fn read(
+    path: &Path,
+    observation: Observation,
+    inputs: &mut Inputs,
+) -> anyhow::Result<FaultTrace> {
     let mut bytes = Vec::new();
     let limit = MAX_TRACE_BYTES as u64 + 1;
     File::open(path)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
         .with_context(|| format!("cannot read {}", path.display()))?;
+    inputs.insert("trace".to_owned(), Input::of(files::name(path), &bytes));
     FaultTrace::read(&bytes, observation).map_err(|errors| refused(path, &errors))
 }
 
@@ -149,7 +155,8 @@ impl From<ObservationArguments> for Observation {
 }
 
 fn info(arguments: &Info) -> anyhow::Result<()> {
-    let statistics = read(&arguments.file, arguments.observation.into())?.statistics();
+    let statistics =
+        read(&arguments.file, arguments.observation.into(), &mut Inputs::new())?.statistics();
     match arguments.format.format {
         Format::Json => output::print_json(&statistics),
         Format::Text => output::print(&describe(&statistics)),
@@ -176,7 +183,7 @@ fn synth(arguments: &Synth) -> anyhow::Result<()> {
 }
 
 fn convert(arguments: &Convert) -> anyhow::Result<()> {
-    let trace = read(&arguments.file, arguments.observation.into())?;
+    let trace = read(&arguments.file, arguments.observation.into(), &mut Inputs::new())?;
     let text = match arguments.to {
         Target::Json => public_json(&trace, &format!("from {}", arguments.file.display())),
         Target::Csv => server_faults_csv(&trace),

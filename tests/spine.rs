@@ -90,7 +90,6 @@ fn a_plan_has_the_fields_of_the_contract() {
         "cross_tor_share",
         "cost_per_gpu_usd",
         "power_per_gpu_w",
-        "plan_seconds",
     ] {
         assert!(plan["metrics"][field].is_number(), "{field}");
     }
@@ -102,15 +101,115 @@ fn a_plan_has_the_fields_of_the_contract() {
 fn one_seed_gives_one_plan() {
     let trace = shipped("traces/synthetic.json");
     let fabric = shipped("ring-2880.yaml");
+    let folder = tempfile::tempdir().unwrap();
     let plan = |seed: &str| {
-        let arguments =
-            ["plan", &fabric, "--trace", &trace, "--at", "75", "--seed", seed, "--format", "json"];
-        let mut plan = json(&lightloom(Path::new("."), &arguments));
-        plan["metrics"]["plan_seconds"] = Value::Null;
-        plan
+        let arguments = [
+            "plan",
+            &fabric,
+            "--trace",
+            &trace,
+            "--at",
+            "75",
+            "--seed",
+            seed,
+            "--format",
+            "json",
+            "-o",
+            "plan.json",
+        ];
+        let printed = json(&lightloom(folder.path(), &arguments));
+        let file = std::fs::read(folder.path().join("plan.json")).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&file).unwrap(), printed);
+        (file, printed)
     };
-    assert_eq!(plan("1"), plan("1"));
-    assert_ne!(plan("1")["faults"], plan("2")["faults"]);
+    let (file, printed) = plan("1");
+    assert!(plan("1").0 == file && plan("1").0 == file, "three runs write the same file");
+    assert_ne!(printed["faults"], plan("2").1["faults"]);
+    assert_ne!(printed["digest"], plan("2").1["digest"]);
+}
+
+#[test]
+fn a_plan_has_one_digest_wherever_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for fabric in ["ring-2880.yaml", "rfabric-shapes.yaml"].map(shipped) {
+        let run = |arguments: &[&str]| lightloom(folder.path(), arguments);
+        let output = run(&["plan", &fabric, "-o", "plan.json"]);
+        let file = std::fs::read(folder.path().join("plan.json")).unwrap();
+        let plan: Value = serde_json::from_slice(&file).unwrap();
+        let digest = plan["digest"].as_str().unwrap();
+        assert_eq!(lightloom_fabric::plan::digest(&plan), digest);
+        let printed = text(&output.stdout);
+        assert!(printed.ends_with(&format!("plan {digest}\n")), "{printed}");
+        let export =
+            run(&["export", "plan.json", "--fabric", &fabric, "--to", "dot", "--format", "json"]);
+        let export = json(&export);
+        assert_eq!(export["plan"], digest);
+        assert_eq!(export["inputs"]["plan"]["sha256"], lightloom_fabric::file::sha256(&file));
+        let page = run(&["report", &fabric, "plan.json", "--samples", "2", "--format", "markdown"]);
+        let page = text(&page.stdout);
+        assert!(page.contains(&format!("plan.json is plan {digest}.")), "{fabric}");
+    }
+}
+
+#[test]
+fn a_plan_that_was_edited_is_refused_by_its_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("ring-2880.yaml");
+    lightloom(folder.path(), &["plan", &fabric, "-o", "plan.json"]);
+    let path = folder.path().join("plan.json");
+    let edited = std::fs::read_to_string(&path).unwrap().replace("\"seed\":1", "\"seed\":2");
+    std::fs::write(&path, edited).unwrap();
+    let replan = ["replan", "plan.json", "--fabric", &fabric, "--fault", "n3"];
+    let output = lightloom(folder.path(), &replan);
+    let said = failed(&output);
+    assert!(said.contains("the file was changed after it was written"), "{said}");
+}
+
+/// Every JSON result says what it is, of which version, and which files it came from.
+#[test]
+fn results_name_their_schema_their_version_and_their_inputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ring, trace) = (shipped("ring-32.yaml"), shipped("traces/synthetic.json"));
+    let scenario = shipped("scenarios/node-fault.yaml");
+    lightloom(folder.path(), &["plan", &ring, "-o", "plan.json"]);
+    let cases: [(&[&str], &str, &[&str]); 8] = [
+        (&["plan", &ring], "lightloom.plan/v1", &["fabric"]),
+        (
+            &["replan", "plan.json", "--fabric", &ring, "--fault", "n3"],
+            "lightloom.replan/v1",
+            &["fabric", "plan"],
+        ),
+        (&["compare", "--samples", "1", "--tp", "8"], "lightloom.compare/v1", &[]),
+        (
+            &["compare", "--faults", &trace, "--samples", "1", "--tp", "8"],
+            "lightloom.compare/v1",
+            &["trace"],
+        ),
+        (&["cost", "--samples", "1"], "lightloom.cost/v1", &["prices"]),
+        (
+            &["mfu", "--model", "mixtral-8x7b", "--gpus", "64", "--arch", "dgx", "--batch", "256"],
+            "lightloom.mfu/v1",
+            &[],
+        ),
+        (&["emulate", &scenario], "lightloom.run/v1", &["fabric", "scenario", "trace"]),
+        (
+            &["emulate", &scenario, "--seed", "1..2"],
+            "lightloom.sweep/v1",
+            &["fabric", "scenario", "trace"],
+        ),
+    ];
+    for (arguments, schema, roles) in cases {
+        let result = json(&lightloom(folder.path(), &[arguments, &["--format", "json"]].concat()));
+        assert_eq!(result["schema"], schema);
+        assert_eq!(result["version"], env!("CARGO_PKG_VERSION"), "{schema}");
+        let inputs = result["inputs"].as_object().unwrap();
+        assert_eq!(inputs.keys().collect::<Vec<_>>(), roles, "{schema}");
+        for input in inputs.values() {
+            let file = input["file"].as_str().unwrap();
+            let Ok(bytes) = std::fs::read(folder.path().join(file)) else { continue };
+            assert_eq!(input["sha256"], lightloom_fabric::file::sha256(&bytes), "{file}");
+        }
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::plan::Plan;
+use lightloom_fabric::plan::{self, Plan};
 use tokio::sync::oneshot;
 use utoipa::OpenApi;
 
@@ -287,7 +287,7 @@ async fn read_apply(
                 Some(tree) => {
                     let wanted = wanted(tree, document, body).await?;
                     of_phase = Some(Box::new(wanted.phase));
-                    (wanted.target, sha256(document), None)
+                    (wanted.target, plan::digest(document), None)
                 }
                 None => {
                     let (plan, phase) = (document.clone(), body.phase.clone());
@@ -297,7 +297,7 @@ async fn read_apply(
                     };
                     let target = shared.look(find).await?.map_err(Problem::Refused)?;
                     let plan = serde_json::from_value(document.clone()).ok().map(Box::new);
-                    (target, sha256(document), plan)
+                    (target, plan::digest(document), plan)
                 }
             }
         }

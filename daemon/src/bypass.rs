@@ -6,11 +6,12 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::{KhopRing, Port};
 use lightloom_fabric::plan::Plan;
+/// The digest by which a plan is known.
+pub use lightloom_fabric::plan::digest as sha256_of;
 use lightloom_planner::check;
 use lightloom_planner::khop::{self, Layout, Method, Survey, from_document, to_document};
 use lightloom_units::id::BundleId;
 use lightloom_units::seed::Seed;
-use sha2::{Digest, Sha256};
 
 use crate::drive::Verdict;
 use crate::ledger::Past;
@@ -159,13 +160,6 @@ pub fn suspects<'a>(
         }
     }
     suspects
-}
-
-/// The hash by which a plan is known.
-#[must_use]
-pub fn sha256_of(plan: &Plan) -> String {
-    let bytes = serde_json::to_vec(plan).unwrap_or_default();
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

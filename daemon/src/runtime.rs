@@ -533,7 +533,10 @@ impl Runtime {
         }
         let sha = self.controller.ledger().plan_sha256.clone();
         // What was undone but for some devices leaves another plan, other halves leave the one that was.
-        let other = || self.plan.as_ref().is_none_or(|plan| bypass::sha256_of(plan) != sha);
+        // Earlier versions named plans by another hash, under which the journal still has them.
+        let is_it =
+            |plan| bypass::sha256_of(plan) == sha || self.load_plan(&sha).as_ref() == Some(plan);
+        let other = || !self.plan.as_ref().is_some_and(is_it);
         if result == TxnResult::Committed || (result == TxnResult::Partial && other()) {
             self.plan = self.plans.remove(&sha).or_else(|| self.load_plan(&sha));
             self.forget_told();

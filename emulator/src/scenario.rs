@@ -44,7 +44,7 @@ pub use expectation::{Comparison, Expectation, ExpectationError, Figure};
 pub use fault::{Effect, Fault, Strike, Target, TargetError, TargetNameError};
 pub use fault_file::{FaultListFile, load as load_faults};
 pub use file::{Loaded, ScenarioFile, codes, load};
-pub use head::{Head, Packets};
+pub use head::{Head, Packets, RUN_SCHEMA};
 pub use installed::{Carrier, DCN, HBD, Installed};
 use lightloom_collective::{self as collective, Directions};
 use lightloom_engine::collective::StartError;

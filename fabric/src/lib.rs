@@ -4,6 +4,7 @@
 //! and the faults that befall it. No file, clock or socket is touched; bytes come in as slices.
 //! A [`Fabric`](fabric::Fabric) that exists is a valid one.
 
+pub mod canonical;
 pub mod dcn;
 pub mod document;
 pub mod fabric;
@@ -13,4 +14,5 @@ pub mod file;
 pub mod khop;
 pub mod model;
 pub mod plan;
+pub mod provenance;
 pub mod trace;

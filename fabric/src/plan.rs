@@ -1,16 +1,32 @@
 //! The plan document: which path every transceiver takes, which ring every group forms and which
 //! rank sits where. Written by the planner, read by the daemon, the emulator and the report.
 
-use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
-use lightloom_units::seed::Seed;
-use lightloom_units::{Dollars, Watts};
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::fault::Part;
 use crate::khop::{Path, Port};
+use crate::provenance::{Inputs, VERSION};
+use crate::{canonical, file};
+use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Dollars, Watts};
 
 /// The version of the document this crate reads and writes.
 pub const SCHEMA: &str = "lightloom.plan/v1";
+
+/// What a plan document says of how it was made, which is not part of its identity.
+const NOT_IDENTITY: &[&[&str]] =
+    &[&["digest"], &["inputs"], &["metrics", "plan_seconds"], &["sensitivity"], &["version"]];
+
+/// The identity of a plan: SHA-256, in hex, of its canonical JSON (docs/plan-file.md) without how it was made.
+///
+/// The same for a plan in memory, its file in any spelling, and the document that a client sends.
+#[must_use]
+pub fn digest(plan: &impl Serialize) -> String {
+    // Only objects with keys that are no strings cannot be written, and no plan has one.
+    file::sha256(&canonical::bytes(plan, NOT_IDENTITY).unwrap_or_default())
+}
 
 /// Whether these are the bytes of a plan of any version.
 #[must_use]
@@ -29,6 +45,15 @@ pub fn is_plan(bytes: &[u8]) -> bool {
 pub struct Plan {
     /// Always [`SCHEMA`].
     pub schema: String,
+    /// Version of the program that wrote it; empty where none did.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// Its [identity](digest), once it is written; empty before, and in files of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
+    /// The files it was made from.
+    #[serde(default, skip_serializing_if = "Inputs::is_empty")]
+    pub inputs: Inputs,
     /// SHA-256 of the fabric file it is for.
     pub fabric_sha256: String,
     /// Seed of the draws that went into it.
@@ -47,6 +72,23 @@ pub struct Plan {
     pub ranks: Vec<Rank>,
     /// What the plan is worth.
     pub metrics: Metrics,
+}
+
+impl Plan {
+    /// The plan as it is written: with the files it was made from, the version and its digest.
+    #[must_use]
+    pub fn sealed(mut self, inputs: Inputs) -> Self {
+        self.inputs = inputs;
+        VERSION.clone_into(&mut self.version);
+        self.digest = digest(&self);
+        self
+    }
+
+    /// Whether it is what it was when its digest was written; where none was, nobody can tell.
+    #[must_use]
+    pub fn is_as_written(&self) -> bool {
+        self.digest.is_empty() || self.digest == digest(self)
+    }
 }
 
 /// What one job got.
@@ -141,6 +183,14 @@ pub struct Metrics {
     pub cost_per_gpu_usd: Dollars,
     /// Interconnect power of one GPU.
     pub power_per_gpu_w: Watts,
-    /// Time spent planning, on the machine that planned.
-    pub plan_seconds: f64,
+    /// Read and dropped: files of earlier versions note here how long planning took.
+    #[serde(default, skip_serializing, deserialize_with = "dropped")]
+    pub plan_seconds: (),
 }
+
+fn dropped<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    IgnoredAny::deserialize(deserializer).map(drop)
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ mod rings;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::Port;
-use lightloom_fabric::plan::{Plan, SCHEMA};
+use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 
 /// Something that is wrong with a plan.
@@ -23,6 +23,11 @@ pub enum Violation {
     Schema(String),
     #[error("the plan is for another fabric (sha256 {0})")]
     OtherFabric(String),
+    #[error(
+        "`digest` is {stated} and this content has {found}: the file was changed after it was written. Make a new \
+         plan, or delete `digest` to use it as it is"
+    )]
+    Changed { stated: String, found: String },
     #[error("{0} does not exist in this fabric")]
     NoSuchNode(NodeId),
     #[error("{0} does not exist in this fabric")]
@@ -100,6 +105,10 @@ pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict,
     let lit = links::check(fabric, faults, plan, &mut found);
     rings::check(fabric, faults, plan, &lit, &mut found);
     numbers::check(fabric, faults, plan, &mut found);
+    if !plan.is_as_written() {
+        let (stated, found_now) = (plan.digest.clone(), digest(plan));
+        found.push(Violation::Changed { stated, found: found_now });
+    }
     if !found.is_empty() {
         return Err(found);
     }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use lightloom_emulator::phases::{self, FaultResult, InFlight, Outcome as Run, PhaseScenario};
 use lightloom_emulator::scenario::{Progress as Watch, Subject};
 use lightloom_fabric::document::{self, Diagnostic};
+use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_planner::rfabric;
 use lightloom_planner::rfabric::file::{self as rfabric_file, RfabricInput};
 use lightloom_units::seed::Seed;
@@ -35,19 +36,25 @@ fn is_scenario(keys: &[String]) -> bool {
 
 /// Every mistake of a phase scenario, and of the fabric it names.
 pub(crate) fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
-    load_scenario(Path::new(file), bytes).1
+    load_scenario(Path::new(file), bytes, &mut Inputs::new()).1
 }
 
 type Loaded = (Option<(PhaseScenario, RfabricInput)>, Vec<Diagnostic>);
 
-fn load_scenario(path: &Path, bytes: &[u8]) -> Loaded {
+fn load_scenario(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> Loaded {
+    inputs.insert("scenario".to_owned(), Input::of(files::name(path), bytes));
     let mut mistakes_there = Vec::new();
     let mut named: Option<RfabricInput> = None;
     let mut read = |name: &str| {
         let fabric = path.parent().unwrap_or(Path::new("")).join(name);
         let input = match files::read_document(&fabric) {
             Ok(bytes) => {
-                let mut beside = |matrix: &str| plan_rfabric::read_beside(&fabric, matrix);
+                inputs.insert("fabric".to_owned(), Input::of(files::name(&fabric), &bytes));
+                let mut beside = |matrix: &str| {
+                    let text = plan_rfabric::read_beside(&fabric, matrix)?;
+                    files::note_input(inputs, "matrix", matrix, text.as_bytes());
+                    Ok(text)
+                };
                 let (input, found) = rfabric_file::load(&files::name(&fabric), &bytes, &mut beside);
                 mistakes_there.extend(found);
                 input
@@ -73,12 +80,13 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
     let path = arguments.scenario.as_path();
     super::refuse_proof(arguments, "a phase sequence")?;
     look::refuse_packets(&arguments.look)?;
+    let mut inputs = Inputs::new();
     let (mut scenario, input) = if is_scenario(&document::top_keys(bytes)) {
-        let (loaded, mistakes) = load_scenario(path, bytes);
+        let (loaded, mistakes) = load_scenario(path, bytes, &mut inputs);
         output::diagnostics(&mistakes);
         loaded.ok_or(output::Refused)?
     } else {
-        let input = plan_rfabric::load(path, bytes)?;
+        let input = plan_rfabric::load(path, bytes, &mut inputs)?;
         (PhaseScenario::undisturbed(&files::name(path)), input)
     };
     let plan = rfabric::plan(&input.fabric, &input.phases, &[], input.options)?;
@@ -91,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
     if let Some(seeds) = arguments.seed {
         scenario.seed = Seed(seeds.first);
         if seeds.is_many() || arguments.shard.is_some() {
-            return super::sweep::run(arguments, subject, seeds, |seed| {
+            return super::sweep::run(arguments, subject, &inputs, seeds, |seed| {
                 let scenario = PhaseScenario { seed, ..scenario.clone() };
                 Ok((&phases::run(&input, &plan, &scenario, 1, &mut ())?).into())
             });
@@ -107,6 +115,7 @@ pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome
         phases::run(&input, &plan, &scenario, usize::from(arguments.threads), &mut bar)?;
     drop(bar);
     result.head.took(start.elapsed().as_secs_f64());
+    result.head.made.inputs = inputs;
     if let Some(path) = &arguments.flows_out {
         files::write(path, super::flows_csv(&result.flow_records).as_bytes())?;
     }

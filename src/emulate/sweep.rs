@@ -1,6 +1,7 @@
 //! Many seeds of one scenario: run in parallel, told in one table, the worst first.
 
 use lightloom_emulator::scenario::{SeedRange, SeedRun, Subject, Sweep};
+use lightloom_fabric::provenance::Inputs;
 use lightloom_units::seed::Seed;
 use rayon::prelude::*;
 
@@ -15,6 +16,7 @@ use crate::table::Table;
 pub(super) fn run(
     arguments: &Arguments,
     subject: Subject,
+    inputs: &Inputs,
     seeds: SeedRange,
     run_one: impl Fn(Seed) -> anyhow::Result<SeedRun> + Sync,
 ) -> anyhow::Result<Outcome> {
@@ -38,7 +40,8 @@ pub(super) fn run(
     let runs: Vec<SeedRun> =
         pool.install(|| mine.par_iter().map(one).collect::<anyhow::Result<_>>())?;
     drop(progress);
-    let sweep = Sweep::new(subject, seeds, arguments.shard, runs);
+    let mut sweep = Sweep::new(subject, seeds, arguments.shard, runs);
+    sweep.inputs.clone_from(inputs);
     arguments.reports.write(&sweep.subject, &sweep.runs)?;
     show(&sweep, arguments.format.format)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_fabric::provenance::Inputs;
 use lightloom_fabric::trace::Timeline;
 use lightloom_planner::architecture::{Cluster, parse};
 use lightloom_planner::compare::{RowOutcome, Study, compare};
@@ -66,7 +67,7 @@ pub(crate) struct Faults<'a> {
 
 impl OperationArguments {
     /// The faults that the flags ask for, if they ask for any.
-    pub(crate) fn faults(&self) -> anyhow::Result<Option<Faults<'_>>> {
+    pub(crate) fn faults(&self, inputs: &mut Inputs) -> anyhow::Result<Option<Faults<'_>>> {
         let Some(text) = &self.faults else { return Ok(None) };
         let shares = [self.fault_rate, self.detect, self.replan, self.restart, self.straggler_loss];
         let times =
@@ -79,7 +80,7 @@ impl OperationArguments {
             are_sound,
             "rates and times of faults are positive, and --straggler-loss is below 1"
         );
-        let source = fault_source(text, self.trace_servers)?;
+        let source = fault_source(text, self.trace_servers, inputs)?;
         let samples = source.samples(CLUSTER, self.samples, Seed(self.seed))?;
         Ok(Some(Faults { arguments: self, samples, waste: BTreeMap::new() }))
     }

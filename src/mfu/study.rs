@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_training::claims::{Claim, Verdict, claims};
 use serde::Serialize;
 
@@ -18,16 +19,16 @@ pub(crate) enum Shown {
 
 #[derive(Serialize)]
 struct Document {
-    schema: &'static str,
-    version: &'static str,
+    #[serde(flatten)]
+    made: Provenance,
     study: &'static str,
     claims: Vec<Claim>,
 }
 
 /// Prints every claim with its verdict; good if all that were published come out.
 pub(crate) fn reproduce(shown: Shown) -> anyhow::Result<Outcome> {
-    let (schema, version) = ("lightloom.reproduce-mfu/v1", env!("CARGO_PKG_VERSION"));
-    let document = Document { schema, version, study: "mfu", claims: claims() };
+    let made = Provenance::of("lightloom.reproduce-mfu/v1", Inputs::new());
+    let document = Document { made, study: "mfu", claims: claims() };
     match shown {
         Shown::Json => output::print_json(&document)?,
         Shown::Text => output::print(&text(&document.claims))?,

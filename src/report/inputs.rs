@@ -8,7 +8,7 @@ use anyhow::{Context, bail, ensure};
 use lightloom_fabric::document;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::file;
-use lightloom_fabric::plan::{Plan, SCHEMA};
+use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
 use lightloom_planner::cost::{PriceList, read_prices};
 use lightloom_planner::rfabric::RfabricPlan;
@@ -16,7 +16,7 @@ use lightloom_planner::rfabric::file::RfabricInput;
 use lightloom_report::page::{Run, Source, Training};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use sha2::{Digest, Sha256};
+use serde_json::Value;
 
 use crate::output::{self, Refused};
 use crate::{files, kinds, plan_rfabric};
@@ -103,7 +103,12 @@ impl Inputs {
                 output::diagnostics(&mistakes);
                 once(&mut self.fabric, (name.clone(), fabric.ok_or(Refused)?), kind, &name)?;
             }
-            Kind::Tree => once(&mut self.tree, plan_rfabric::load(path, &bytes)?, kind, &name)?,
+            Kind::Tree => once(
+                &mut self.tree,
+                plan_rfabric::load(path, &bytes, &mut Default::default())?,
+                kind,
+                &name,
+            )?,
             Kind::Plan => {
                 once(&mut self.plan, (name.clone(), json(&name, &bytes, kind)?), kind, &name)?
             }
@@ -122,9 +127,12 @@ impl Inputs {
             Kind::Run => self.runs.push(json(&name, &bytes, kind)?),
             Kind::Training => self.training.push(json(&name, &bytes, kind)?),
         }
-        let digest: [u8; 32] = Sha256::digest(&bytes).into();
-        let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.sources.push(Source { name, kind: kind.name(), sha256, bytes: bytes.len() as u64 });
+        let plan = match kind {
+            Kind::Plan | Kind::TreePlan => Some(digest(&json::<Value>(&name, &bytes, kind)?)),
+            _ => None,
+        };
+        let (sha256, size) = (file::sha256(&bytes), bytes.len() as u64);
+        self.sources.push(Source { name, kind: kind.name(), sha256, bytes: size, plan });
         Ok(())
     }
 }

@@ -1,14 +1,21 @@
 //! What the result of every kind of run begins with: what was run, for how long, and what became of the packets.
 
+use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
 use serde::Serialize;
 
 use lightloom_engine::PacketCount;
 
+/// The version of the result of one run.
+pub const RUN_SCHEMA: &str = "lightloom.run/v1";
+
 /// The first keys of a result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Head {
+    /// The schema of the result, and the files it came from; these are filled in where files are read.
+    #[serde(flatten)]
+    pub made: Provenance,
     /// Name of the scenario.
     pub scenario: String,
     /// SHA-256 of the fabric file; on a network, of the scenario file.
@@ -34,6 +41,7 @@ impl Head {
     /// The head of a run that `count` counted the packets of; the clock is read elsewhere.
     pub(crate) fn new(of: Of<'_>, simulated: SimTime, count: &PacketCount) -> Self {
         Self {
+            made: Provenance::of(RUN_SCHEMA, Inputs::new()),
             scenario: of.scenario.to_owned(),
             fabric_sha256: of.sha256.to_owned(),
             seed: of.seed,

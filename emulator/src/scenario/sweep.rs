@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use lightloom_fabric::provenance::{Inputs, VERSION};
 use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
 use serde::{Deserialize, Serialize};
@@ -186,6 +187,12 @@ pub struct Tally {
 pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
+    /// Version of the program; empty in results of earlier ones.
+    #[serde(default)]
+    pub version: String,
+    /// The scenario file and all that it names; filled in where files are read.
+    #[serde(default)]
+    pub inputs: Inputs,
     /// What was run.
     pub subject: Subject,
     /// The seeds asked for.
@@ -241,6 +248,8 @@ impl Sweep {
         let seeds_missing = seeds.share(shard).filter(|seed| !present.contains(&seed.0)).collect();
         Self {
             schema: SWEEP_SCHEMA.to_owned(),
+            version: VERSION.to_owned(),
+            inputs: Inputs::new(),
             subject,
             seeds,
             shard,
@@ -257,7 +266,7 @@ impl Sweep {
     /// When they are not of one scenario on one fabric, or disagree.
     pub fn merge(parts: Vec<Self>) -> Result<Self, MergeError> {
         let first = parts.first().ok_or(MergeError::Nothing)?;
-        let subject = first.subject.clone();
+        let (subject, inputs) = (first.subject.clone(), first.inputs.clone());
         let mut seeds = first.seeds;
         let mut runs: Vec<SeedRun> = Vec::new();
         for part in parts {
@@ -277,7 +286,7 @@ impl Sweep {
             return Err(MergeError::Disagreement(pair[0].seed));
         }
         runs.dedup_by_key(|run| run.seed);
-        Ok(Self::new(subject, seeds, None, runs))
+        Ok(Self { inputs, ..Self::new(subject, seeds, None, runs) })
     }
 
     /// The run with the most failed expectations; among equals the one that came nearest to failing.

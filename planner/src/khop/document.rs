@@ -10,11 +10,14 @@ use lightloom_units::seed::Seed;
 use super::metrics::CrossTor;
 use super::{JobOutcome, Layout, RingGroup, Segment, Survey};
 
-/// The document of `layout`. `plan_seconds` is left at zero: the core reads no clock.
+/// The document of `layout`, not yet [sealed](Plan::sealed).
 #[must_use]
 pub fn to_document(fabric: &Fabric, faults: &FaultSet, seed: Seed, layout: &Layout) -> Plan {
     Plan {
         schema: SCHEMA.to_owned(),
+        version: String::new(),
+        digest: String::new(),
+        inputs: Default::default(),
         fabric_sha256: fabric.sha256.clone(),
         seed,
         faults: faults.parts(&fabric.hbd),
@@ -131,7 +134,7 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
         cross_tor_share: crossing.share(),
         cost_per_gpu_usd: fabric.cost_per_gpu(),
         power_per_gpu_w: fabric.power_per_gpu(),
-        plan_seconds: 0.0,
+        plan_seconds: (),
     }
 }
 

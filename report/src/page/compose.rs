@@ -111,6 +111,11 @@ fn sources(results: &Results<'_>) -> Section {
         ]);
     }
     section.blocks.push(Block::Table(table));
+    for source in &results.sources {
+        if let Some(plan) = &source.plan {
+            section.blocks.push(Block::Note(format!("{} is plan {plan}.", source.name)));
+        }
+    }
     section.blocks.push(Block::Note(format!("Command: {}", results.command)));
     for missing in &results.would_add {
         section.blocks.push(Block::Note(missing.clone()));

@@ -140,6 +140,8 @@ pub struct Source {
     pub sha256: String,
     /// Its size.
     pub bytes: u64,
+    /// The identity of the plan in it.
+    pub plan: Option<String>,
 }
 
 /// A run of the emulator, as `lightloom emulate --format json` prints it.

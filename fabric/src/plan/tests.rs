@@ -1,0 +1,74 @@
+use serde_json::Value;
+
+use super::*;
+
+/// The canonical form of a plan, written by hand.
+const CANONICAL: &str = concat!(
+    r#"{"circuits":[{"a":"n0/b0.1","b":"n1/b1.1"}],"fabric_sha256":"f00d","faults":["n3"],"#,
+    r#""groups":[{"id":"g0","job":0,"nodes":["n0","n1"],"ring":["n0/g0","n0/g1","n1/g1","n1/g0"]}],"#,
+    r#""jobs":[{"constraints_kept":0,"constraints_total":0,"cross_tor_share":0.25,"#,
+    r#""cross_tor_share_greedy":1,"gpus":4,"gpus_wanted":null,"name":"train","tp":4}],"#,
+    r#""metrics":{"cost_per_gpu_usd":1234.5,"cross_tor_share":0,"gpus_faulty":2,"gpus_spare":0,"#,
+    r#""gpus_total":8,"gpus_used":4,"gpus_wasted":2,"power_per_gpu_w":1e-7,"waste_ratio":0.25,"#,
+    r#""waste_ratio_lower_bound":0.25},"ranks":[{"gpu":"n0/g0","group":"g0","rank":0}],"#,
+    r#""schema":"lightloom.plan/v1","seed":18446744073709551615,"#,
+    r#""transceivers":[{"bundle":"n0/b0","path":"external-1"}]}"#
+);
+/// What `sha256sum` says of it.
+const DIGEST: &str = "fee5dbf87cd097c8d06e0105b9500ab91905e89d95d8a80ae363d93fb2d30f7c";
+
+/// The same plan as an earlier version wrote it: its own order, its number form, the time that planning took.
+const EARLIER: &str = r#"{
+  "schema": "lightloom.plan/v1", "fabric_sha256": "f00d", "seed": 18446744073709551615, "faults": ["n3"],
+  "jobs": [{"name": "train", "tp": 4, "gpus_wanted": null, "gpus": 4, "constraints_kept": 0,
+    "constraints_total": 0, "cross_tor_share": 0.25, "cross_tor_share_greedy": 1.0}],
+  "groups": [{"id": "g0", "job": 0, "nodes": ["n0", "n1"], "ring": ["n0/g0", "n0/g1", "n1/g1", "n1/g0"]}],
+  "transceivers": [{"bundle": "n0/b0", "path": "external-1"}],
+  "circuits": [{"a": "n0/b0.1", "b": "n1/b1.1"}],
+  "ranks": [{"gpu": "n0/g0", "group": "g0", "rank": 0}],
+  "metrics": {"gpus_total": 8, "gpus_faulty": 2, "gpus_used": 4, "gpus_spare": 0, "gpus_wasted": 2,
+    "waste_ratio": 0.25, "waste_ratio_lower_bound": 0.25, "cross_tor_share": 0.0,
+    "cost_per_gpu_usd": 1234.5, "power_per_gpu_w": 0.0000001, "plan_seconds": 0.00123}
+}"#;
+
+fn earlier() -> Plan {
+    serde_json::from_str(EARLIER).unwrap()
+}
+
+#[test]
+fn a_plan_has_the_digest_of_its_canonical_form_in_every_spelling() {
+    assert_eq!(file::sha256(CANONICAL.as_bytes()), DIGEST);
+    let value: Value = serde_json::from_str(EARLIER).unwrap();
+    assert_eq!(digest(&value), DIGEST, "as a document");
+    assert_eq!(digest(&earlier()), DIGEST, "as a plan");
+    let canonical = canonical::bytes(&earlier(), NOT_IDENTITY).unwrap();
+    assert_eq!(String::from_utf8(canonical).unwrap(), CANONICAL);
+    let read: Plan = serde_json::from_str(CANONICAL).unwrap();
+    assert_eq!(read, earlier());
+}
+
+#[test]
+fn how_a_plan_was_made_is_not_its_identity_and_what_it_sets_is() {
+    let inputs = || [("fabric".to_owned(), crate::provenance::Input::of("f.yaml", b"x"))].into();
+    let sealed = earlier().sealed(inputs());
+    assert_eq!((sealed.digest.as_str(), sealed.version.as_str()), (DIGEST, VERSION));
+    assert!(sealed.is_as_written() && earlier().is_as_written());
+    let written = serde_json::to_vec(&sealed).unwrap();
+    assert_eq!(digest(&serde_json::from_slice::<Value>(&written).unwrap()), DIGEST);
+    let read: Plan = serde_json::from_slice(&written).unwrap();
+    assert_eq!(read, sealed);
+    let mut edited = read;
+    edited.transceivers[0].path = Path::Loopback;
+    assert!(!edited.is_as_written());
+    assert_ne!(digest(&edited), DIGEST);
+}
+
+#[test]
+fn the_plan_of_a_fat_tree_has_the_same_identity_with_and_without_its_sensitivity() {
+    let plan = r#"{"schema":"lightloom.plan/v1","phases":[],"metrics":{"gpus_total":8,"plan_seconds":0.5}"#;
+    let of =
+        |more: &str| digest(&serde_json::from_str::<Value>(&format!("{plan}{more}}}")).unwrap());
+    assert_eq!(of(""), of(r#","sensitivity":[{"a":1}],"version":"9","inputs":{},"digest":"x""#));
+    let canonical = r#"{"metrics":{"gpus_total":8},"phases":[],"schema":"lightloom.plan/v1"}"#;
+    assert_eq!(of(""), file::sha256(canonical.as_bytes()));
+}
