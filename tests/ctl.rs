@@ -290,6 +290,24 @@ fn preview(moves: Value) -> Value {
 }
 
 #[test]
+fn another_controller_is_never_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let contended = json!([{
+        "device": "ocs0", "times": 3, "first_unix_ms": 1, "last_unix_ms": 3_600_000, "stopped": true,
+        "evidence": "port 1 was restored to port 9 and changed to port 10 again, 3 times within 20 s",
+        "next": "stop the other controller; or keep what it sets: lightloom ctl adopt ocs0",
+    }]);
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
+    daemon.says("/v1/status", 200, status(json!({"contended": contended})));
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let said = "ANOTHER CONTROLLER changes ocs0: port 1 was restored to port 9 and changed to port 10 again, \
+        3 times within 20 s, last at 01:00:00; nothing is restored on it now\n  stop the other controller; or \
+        keep what it sets: lightloom ctl adopt ocs0\n";
+    assert!(shown.starts_with(said), "{shown}");
+    assert_eq!(run(&daemon, &["status", "--check"]).0, 1);
+}
+
+#[test]
 fn crossed_cables_are_never_well() {
     let folder = tempfile::tempdir().unwrap();
     let end = |end: &str, lit_by: &str, should_be: &str| json!({"end": end, "lit_by": lit_by, "should_be": should_be});

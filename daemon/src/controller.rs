@@ -12,6 +12,7 @@
 //! list is done. What must survive a crash lives in the [`Ledger`] and changes by records only.
 
 mod budget;
+mod contention;
 mod darkness;
 mod devices;
 mod drift;
@@ -32,6 +33,8 @@ use crate::state::{
     DeviceName, Fabric, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Slot, Txn,
 };
 use budget::{OwnChange, own_changes};
+use contention::Contention;
+pub use contention::{Contended, Foreign, QUIET, RESTORES_MAX};
 use darkness::Dark;
 pub use darkness::DarkFibre;
 pub use drift::{Crossed, end_name};
@@ -166,6 +169,8 @@ pub enum Event {
     Up(DeviceName),
     /// A device cannot be talked to.
     Down(DeviceName, String),
+    /// A device reported what another controller does.
+    Foreign(DeviceName, Foreign),
     /// Time has passed.
     Tick,
 }
@@ -197,6 +202,8 @@ pub enum Note {
     Drift(DeviceName, Vec<Drift>),
     /// Ends of a device are lit by others than the fabric says; empty when they are right again.
     Crossed(DeviceName, Vec<Crossed>),
+    /// Another controller changes a device; `None` once an operator has decided about it.
+    Contended(DeviceName, Option<Contended>),
     /// A transaction is about to move light.
     Fired(Txn),
     /// A transaction is over.
@@ -265,6 +272,8 @@ pub struct Seen {
     next_poll: Micros,
     /// How often it was to be given what it is owed, and when that is tried again.
     settled: (u32, Micros),
+    /// What is known of restores that did not last.
+    contention: Contention,
 }
 
 #[derive(Clone, Debug)]
@@ -317,6 +326,7 @@ impl Controller {
         let daemon = env!("CARGO_PKG_VERSION").to_owned();
         let mut actions = Vec::new();
         controller.append(Record::Started { daemon, wall_ms: now.wall_ms }, &mut actions);
+        controller.remember_restores(now);
         controller.recover(now, &mut actions);
         (controller, actions)
     }
@@ -369,6 +379,7 @@ impl Controller {
             }
             Event::Up(device) => self.up(now, device, &mut actions),
             Event::Down(device, reason) => self.down(now, device, reason, &mut actions),
+            Event::Foreign(device, what) => self.foreign(now, &device, what, &mut actions),
             Event::Tick => self.tick(now, &mut actions),
         }
         actions

@@ -24,6 +24,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 
+use crate::controller::Foreign;
 use crate::state::{Op, Outcome};
 use module::Module;
 
@@ -108,6 +109,17 @@ pub trait Dialect: Send {
     /// What they told, once every one is answered.
     fn module(&self) -> Option<Module> {
         None
+    }
+    /// Takes in what arrives while nothing is asked. Most languages have no such messages: it is noise.
+    fn unasked(&mut self, input: &mut Input) {
+        if !input.bytes.is_empty() {
+            input.noise += 1;
+            input.bytes.clear();
+        }
+    }
+    /// What the device has reported of other controllers since this was last called.
+    fn foreign(&mut self) -> Vec<Foreign> {
+        Vec::new()
     }
 }
 
@@ -209,10 +221,9 @@ impl<D: Dialect> Session<D> {
                 Progress::Lost(why) => return Some(self.lost(why)),
             }
         }
-        // Nobody asked for anything: what arrives is noise.
-        if !self.input.bytes.is_empty() {
-            self.input.noise += 1;
-            self.input.bytes.clear();
+        self.dialect.unasked(&mut self.input);
+        if self.input.bytes.len() > INPUT_BYTES_MAX {
+            return Some(self.lost("a message without an end".into()));
         }
         None
     }
@@ -227,6 +238,11 @@ impl<D: Dialect> Session<D> {
     /// Messages that nobody asked for or that made no sense.
     pub fn noise(&self) -> u64 {
         self.input.noise
+    }
+
+    /// What the device has reported of other controllers since this was last called.
+    pub fn foreign(&mut self) -> Vec<Foreign> {
+        self.dialect.foreign()
     }
 
     /// The dialect, with what it has learned of the device.
@@ -281,6 +297,15 @@ pub fn preview<D: Dialect + Clone>(dialect: &D, ops: &[Op]) -> Result<Vec<Vec<u8
 /// A future that a trait object can return.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// What ends the wait of a driver that is asked nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// The connection broke, for this reason.
+    Lost(String),
+    /// The device reported something of other controllers.
+    Foreign(Vec<Foreign>),
+}
+
 /// A device as the runtime drives it.
 pub trait Driver: Send {
     /// Connects and finds out who is there.
@@ -292,8 +317,13 @@ pub trait Driver: Send {
     fn look(&mut self) -> Boxed<'_, Result<Module, Outcome>> {
         Box::pin(async { Err(Outcome::Refused(module::NO_MODULE.into())) })
     }
-    /// Returns when the connection breaks while nothing is asked of it, with the reason.
-    fn idle(&mut self) -> Boxed<'_, String>;
+    /// Returns while nothing is asked when the connection breaks, with the reason, or when the device reports
+    /// what [`Driver::foreign`] then returns.
+    fn idle(&mut self) -> Boxed<'_, Idle>;
+    /// What the device has reported of other controllers since this was last called.
+    fn foreign(&mut self) -> Vec<Foreign> {
+        Vec::new()
+    }
     /// Drops the connection.
     fn disconnect(&mut self);
     /// The bytes that operations would send one after the other.

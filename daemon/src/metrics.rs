@@ -31,6 +31,8 @@ pub struct Metrics {
     pub device_up: GaugeVec,
     /// Slots that stand elsewhere than the ledger says.
     pub drifted_slots: GaugeVec,
+    /// 1 while another controller changes a device that this daemon changes.
+    pub contended: GaugeVec,
     /// Ends that are lit by others than the fabric says.
     pub crossed_ends: GaugeVec,
     /// Circuits of the plan that do not stand, where nothing else explains it.
@@ -84,6 +86,7 @@ impl Metrics {
             )?,
             device_up: gauge_by("device_up", "1 when the device can be talked to.")?,
             drifted_slots: gauge_by("drifted_slots", "Slots that stand elsewhere.")?,
+            contended: gauge_by("device_contended", "1 while another controller changes it.")?,
             crossed_ends: gauge_by("crossed_ends", "Ends lit by others than the fabric says.")?,
             dark_circuits: int_gauge(
                 "dark_circuits",

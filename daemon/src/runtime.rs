@@ -9,6 +9,7 @@
 //! One task owns the controller and the journal, so there is nothing to lock. When the journal
 //! fails, the controller is asked nothing any more: reads go on, changes are refused, light stays.
 
+pub mod contention;
 mod deaths;
 mod faults;
 mod plans;
@@ -489,6 +490,17 @@ impl Runtime {
                         %device, lit_by = crossed.lit_by, should_be = end_name(&crossed.should_be),
                         "crossed cables?"
                     ),
+                }
+            }
+            Note::Contended(device, contended) => {
+                let stopped = contended.as_ref().is_some_and(|c| c.stopped_for.is_some());
+                let value = f64::from(u8::from(contended.is_some()));
+                self.metrics.contended.with_label_values(&[device.as_str()]).set(value);
+                match contended.map(|contended| contention::evidence(&device, &contended)) {
+                    None => tracing::info!(%device, "no other controller changes this device"),
+                    Some(evidence) => {
+                        tracing::warn!(%device, stopped, evidence, "another controller changes this device");
+                    }
                 }
             }
             Note::Fired(txn) => {

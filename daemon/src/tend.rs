@@ -8,9 +8,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::controller::{Event, Ticket};
-use crate::driver::Driver;
+use crate::controller::{Event, Foreign, Ticket};
 use crate::driver::module::Module;
+use crate::driver::{Driver, Idle};
 use crate::state::{DeviceName, Op, Outcome};
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
@@ -73,6 +73,7 @@ pub async fn tend(
                 backoff = BACKOFF_FIRST;
                 reported = None;
                 let _ = events.send(FromDevice::Identity(name.clone(), identity));
+                report(&name, driver.foreign(), &events);
                 let _ = events.send(FromDevice::Event(Event::Up(name.clone())));
                 let ended = serve(&name, &mut *driver, &mut commands, &events, &took).await;
                 let Some(why) = ended else {
@@ -123,6 +124,12 @@ fn reply(name: &DeviceName, ticket: Ticket, outcome: Outcome) -> FromDevice {
     FromDevice::Event(Event::Reply { device: name.clone(), ticket, outcome })
 }
 
+fn report(name: &DeviceName, foreign: Vec<Foreign>, events: &UnboundedSender<FromDevice>) {
+    for what in foreign {
+        let _ = events.send(FromDevice::Event(Event::Foreign(name.clone(), what)));
+    }
+}
+
 /// Why the connection is over, or nothing when the runtime is gone.
 async fn serve(
     name: &DeviceName,
@@ -135,7 +142,13 @@ async fn serve(
         let command = tokio::select! {
             biased;
             command = commands.recv() => command?,
-            why = driver.idle() => return Some(why),
+            idle = driver.idle() => match idle {
+                Idle::Lost(why) => return Some(why),
+                Idle::Foreign(foreign) => {
+                    report(name, foreign, events);
+                    continue;
+                }
+            },
         };
         match command {
             ToDevice::Run(ticket, op) => {
@@ -149,6 +162,7 @@ async fn serve(
                     Outcome::Unknown(why) => Some(why.clone()),
                     _ => None,
                 };
+                report(name, driver.foreign(), events);
                 let _ = events.send(reply(name, ticket, outcome));
                 if lost.is_some() {
                     return lost;

@@ -2,6 +2,7 @@
 
 mod attention;
 mod circuits;
+mod contention;
 mod log;
 mod module;
 mod moves;
@@ -27,6 +28,7 @@ use crate::state::{DeviceName, Txn};
 
 pub use attention::OwedView;
 pub use circuits::{CircuitCounts, CircuitView, DarkCircuits, NoPlan};
+pub use contention::ContendedDevice;
 pub use log::{Log, LogRecord, log};
 pub use module::{GroupView, ModuleView, module};
 pub use moves::{DeviceBytes, Diff, MoveView, OtherChange, diff};
@@ -80,6 +82,8 @@ pub struct Status {
     pub dark_fibres: Vec<DarkFibreView>,
     /// Ends that are lit by others than the fabric says: cables plugged in the wrong way round.
     pub crossed: Vec<CrossedEnd>,
+    /// Devices that another controller changes as well, with the evidence.
+    pub contended: Vec<ContendedDevice>,
     /// What the daemon may still change without being asked.
     pub bypass_budget: BypassBudget,
     /// Devices that cannot be talked to, or have not been read since they can.
@@ -336,6 +340,7 @@ pub fn status(runtime: &Runtime) -> Status {
         broken_parts,
         dark_fibres: dark_fibres(runtime),
         crossed: runtime.controller.devices().keys().flat_map(|d| crossed(runtime, d)).collect(),
+        contended: contention::all(runtime),
         bypass_budget: BypassBudget {
             used: runtime.controller.own_changes_spent(&runtime.clock.now()),
             per_hour: OWN_CHANGES_MAX,

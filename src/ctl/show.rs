@@ -1,5 +1,6 @@
 //! The daemon's answers as people read them: what is wrong first, then what to type.
 
+mod contention;
 mod crossed;
 mod history;
 mod module;
@@ -53,6 +54,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "JOURNAL DAMAGED",
             "UNSEEN",
             "DRIFTED",
+            "ANOTHER CONTROLLER",
             "CROSSED",
             "DAEMON AWAY",
             "NO BYPASS LEFT",

@@ -69,6 +69,7 @@ impl Controller {
         seen.observed = Some(read.clone());
         seen.read_at = asked;
         self.note_drift(device, actions);
+        self.note_contention(now, device, read, actions);
         self.note_crossed(device, actions);
         self.note_darkness(now, device);
     }

@@ -79,7 +79,8 @@ impl Controller {
         let drifted = self
             .devices
             .iter()
-            .filter(|(device, seen)| ours(seen) && !self.ledger.attention.contains_key(*device));
+            .filter(|(device, seen)| ours(seen) && !self.ledger.attention.contains_key(*device))
+            .filter(|(device, _)| self.may_restore(device, now));
         let target: Fabric = drifted
             .filter_map(|(device, _)| {
                 Some((device.clone(), self.ledger.owned.get(device)?.clone()))

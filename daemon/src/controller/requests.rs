@@ -231,6 +231,7 @@ impl Controller {
         }
         let slots = positions.values().map(Positions::len).sum();
         self.append(Record::Adopted { asked, positions, wall_ms: now.wall_ms }, actions);
+        self.forget_contention(now, devices, actions);
         for device in devices {
             self.note_drift(device, actions);
         }

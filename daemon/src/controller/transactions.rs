@@ -166,7 +166,7 @@ impl Controller {
         parts: BTreeMap<DeviceName, PartEnd>,
         actions: &mut Vec<Action>,
     ) {
-        let Some(open) = &self.ledger.open else { return };
+        let Some(open) = self.ledger.open.clone() else { return };
         let (txn, within) = (open.intent.txn, open.intent.confirm_within);
         let committed = result == TxnResult::Committed;
         let pending = within.filter(|_| committed);
@@ -191,6 +191,7 @@ impl Controller {
         let wall_ms = now.wall_ms;
         self.append(Record::End { txn, result, parts, pending, wall_ms }, actions);
         actions.push(Action::Note(Note::Ended(txn, result)));
+        self.count_restore(now, &open, actions);
         for device in devices {
             self.note_drift(&device, actions);
         }

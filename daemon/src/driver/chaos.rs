@@ -5,8 +5,9 @@ use lightloom_units::seed::Stream;
 use rand::RngExt;
 
 use super::module::Module;
-use super::{Boxed, Driver};
+use super::{Boxed, Driver, Idle};
 use crate::config::Chances;
+use crate::controller::Foreign;
 use crate::state::{Op, Outcome};
 
 /// The driver.
@@ -57,8 +58,11 @@ impl Driver for Chaos {
         self.inner.look()
     }
 
-    fn idle(&mut self) -> Boxed<'_, String> {
+    fn idle(&mut self) -> Boxed<'_, Idle> {
         self.inner.idle()
+    }
+    fn foreign(&mut self) -> Vec<Foreign> {
+        self.inner.foreign()
     }
     fn disconnect(&mut self) {
         self.inner.disconnect();

@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use lightloom_units::{BitsPerSecond, Text};
 
 use super::netlink::{Body, How, Netlink, as_u32, attribute, kind};
-use super::{Boxed, Driver};
+use super::{Boxed, Driver, Idle};
 use crate::config::linux::{GroupFile, LinkFile, LinuxFile, Nexthop, Prefix};
 use crate::state::{Move, Observation, Op, Outcome, Position, Slot};
 
@@ -235,7 +235,7 @@ impl Driver for Linux {
         })
     }
 
-    fn idle(&mut self) -> Boxed<'_, String> {
+    fn idle(&mut self) -> Boxed<'_, Idle> {
         Box::pin(std::future::pending())
     }
 

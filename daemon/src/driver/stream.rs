@@ -8,7 +8,8 @@ use tokio::net::TcpStream;
 use tokio_serial::{SerialPortBuilderExt, SerialStream};
 
 use super::module::Module;
-use super::{Boxed, Dialect, Driver, Reached, Session};
+use super::{Boxed, Dialect, Driver, Idle, Reached, Session};
+use crate::controller::Foreign;
 use crate::state::{Op, Outcome};
 
 /// How long a connection and a hello may take.
@@ -169,20 +170,31 @@ impl<D: Dialect + Clone> Driver for StreamDriver<D> {
         })
     }
 
-    fn idle(&mut self) -> Boxed<'_, String> {
+    fn idle(&mut self) -> Boxed<'_, Idle> {
         Box::pin(async move {
-            let Some(link) = &mut self.link else { return "not connected".into() };
+            let Some(link) = &mut self.link else { return Idle::Lost("not connected".into()) };
             let mut out = Vec::new();
             loop {
                 match link.read(&mut self.buffer).await {
-                    Ok(0) => return "the device closed the connection".into(),
-                    Err(error) => return error.to_string(),
+                    Ok(0) => return Idle::Lost("the device closed the connection".into()),
+                    Err(error) => return Idle::Lost(error.to_string()),
                     Ok(length) => {
-                        self.session.received(&self.buffer[..length], &mut out);
+                        let reached = self.session.received(&self.buffer[..length], &mut out);
+                        if let Some(Reached::Lost(why)) = reached {
+                            return Idle::Lost(why);
+                        }
+                        let foreign = self.session.foreign();
+                        if !foreign.is_empty() {
+                            return Idle::Foreign(foreign);
+                        }
                     }
                 }
             }
         })
+    }
+
+    fn foreign(&mut self) -> Vec<Foreign> {
+        self.session.foreign()
     }
 
     fn disconnect(&mut self) {

@@ -10,7 +10,11 @@ use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use super::ports::{Ports, Task};
 use super::scpi::millis;
 use super::{Awaits, Dialect, Input, Progress, Request};
+use crate::controller::Foreign;
 use crate::state::{Op, Outcome};
+
+/// Reports of other sessions that are kept until they are handed on.
+const FOREIGN_MAX: usize = 16;
 
 /// The TL1 dialect.
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ pub struct Tl1 {
     ports: Ports,
     /// Body lines of a reply whose last block has not come yet.
     body: Vec<String>,
+    /// Circuits that other sessions changed, in the switch's words, not handed on yet.
+    foreign: Vec<String>,
 }
 
 impl Tl1 {
@@ -37,6 +43,17 @@ impl Tl1 {
             identity: String::new(),
             ports: Ports::default(),
             body: Vec::new(),
+            foreign: Vec::new(),
+        }
+    }
+
+    /// Remembers a change of circuits that the switch reports. Those of a change of our own come before its
+    /// reply, and are not another's.
+    fn note_event(&mut self, block: &Block, ours: bool) {
+        let changed = block.event.starts_with("REPT EVT PATCH");
+        if changed && !ours && self.foreign.len() < FOREIGN_MAX {
+            let circuits = block.body.join(" ").replace(':', " ");
+            self.foreign.push(format!("`{circuits}` by another session"));
         }
     }
 
@@ -165,10 +182,24 @@ impl Dialect for Tl1 {
             match self.block(&block, request) {
                 Some(Progress::Wait) => {}
                 Some(progress) => return progress,
-                None => input.noise += u64::from(!block.is_acknowledgement),
+                None => {
+                    self.note_event(&block, request.awaits == Awaits::Done);
+                    input.noise += u64::from(!block.is_acknowledgement);
+                }
             }
         }
         Progress::Wait
+    }
+
+    fn unasked(&mut self, input: &mut Input) {
+        while let Some(block) = Block::take(&mut input.bytes) {
+            self.note_event(&block, false);
+            input.noise += u64::from(!block.is_acknowledgement);
+        }
+    }
+
+    fn foreign(&mut self) -> Vec<Foreign> {
+        self.foreign.drain(..).map(Foreign::Changed).collect()
     }
 
     fn finish(&mut self, op: &Op) -> Outcome {
@@ -191,6 +222,8 @@ struct Block {
     body: Vec<String>,
     more: bool,
     is_acknowledgement: bool,
+    /// The words of an autonomous message, such as `REPT EVT PATCH`.
+    event: String,
 }
 
 impl Block {
@@ -222,6 +255,12 @@ impl Block {
                 let mut words = rest.split_whitespace();
                 block.ctag = words.next().and_then(|ctag| ctag.parse().ok());
                 block.status = words.next().unwrap_or_default().to_owned();
+                break;
+            }
+            if let Some(rest) = line.strip_prefix(['A', '*']) {
+                let words = rest.trim_start_matches(['*', 'C', ' ']);
+                let event = words.split_once(' ').map_or("", |(_tag, event)| event.trim());
+                event.clone_into(&mut block.event);
                 break;
             }
         }

@@ -275,6 +275,11 @@ impl World {
         self.at(after, Happening::OperatorMoves);
     }
 
+    /// Something comes to pass now.
+    pub fn happens(&mut self, event: Event) {
+        self.handle(event);
+    }
+
     pub fn kill(&mut self) {
         self.crash("killed");
     }

@@ -6,7 +6,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{count, crossed, history, is_module, list, named, natural, place, slot, text};
+use super::{
+    contention, count, crossed, history, is_module, list, named, natural, place, slot, text,
+};
 use crate::ctl::time;
 use crate::table::Table;
 
@@ -113,7 +115,8 @@ fn alarms(status: &Value) -> String {
     let crossed = crossed::alarm(&status["crossed"]);
     let known = crossed.into_iter().chain(last).chain(dark_circuits(status));
     let known = known.chain(without_light(status)).chain(around_faults(status));
-    for (what, about, next) in troubles.into_iter().chain(known) {
+    let contended = contention::alarms(&status["contended"]);
+    for (what, about, next) in contended.chain(troubles).chain(known) {
         alarm(&what, about, next);
     }
     let of_plans = fewer_than_applied(status).into_iter().chain(no_plan(status));

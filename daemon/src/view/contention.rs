@@ -1,0 +1,67 @@
+//! Devices that another controller changes as well: what, when, how often, and what to do.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::attention;
+use crate::controller::{Contended, QUIET};
+use crate::runtime::{Runtime, contention};
+use crate::state::DeviceName;
+
+/// A device that another controller changes as well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ContendedDevice {
+    /// The device.
+    pub device: String,
+    /// What was changed, where to, how often and within which time; who holds the claim on it.
+    pub evidence: String,
+    /// How often what the daemon restored was changed again.
+    pub times: u32,
+    /// When that was first seen, Unix time in milliseconds; 0 where only a claim is known.
+    pub first_unix_ms: u64,
+    /// When it was last seen, Unix time in milliseconds; 0 where only a claim is known.
+    pub last_unix_ms: u64,
+    /// The daemon restores nothing on it any more.
+    pub stopped: bool,
+    /// What to do.
+    pub next: String,
+}
+
+/// All of them.
+pub(super) fn all(runtime: &Runtime) -> Vec<ContendedDevice> {
+    let now = runtime.clock.now();
+    let contended = runtime.controller.devices().keys().filter_map(|device| {
+        let contended = runtime.controller.contended(device, &now)?;
+        Some(ContendedDevice {
+            device: device.to_string(),
+            evidence: contention::evidence(device, &contended),
+            times: contended.times,
+            first_unix_ms: contended.first_ms,
+            last_unix_ms: contended.last_ms,
+            stopped: contended.stopped_for.is_some() || contended.claimed_by.is_some(),
+            next: next(runtime, device, &contended),
+        })
+    });
+    contended.collect()
+}
+
+fn next(runtime: &Runtime, device: &DeviceName, contended: &Contended) -> String {
+    let keep = format!("keep what it sets: lightloom ctl adopt {device}");
+    if contended.claimed_by.is_some() {
+        return format!(
+            "stop one of the two controllers; a claim ends 60 s after its holder; {keep}"
+        );
+    }
+    let again = attention::again(runtime).unwrap_or("lightloom ctl apply PLAN --mode update");
+    let then = match contended.stopped_for {
+        Some(left) => {
+            let minutes = left.0.div_ceil(60_000_000);
+            format!("nothing is restored unless you decide, or for {minutes} min nobody moves it")
+        }
+        None => {
+            let minutes = QUIET.0 / 60_000_000;
+            format!("restored with longer and longer waits; forgotten after {minutes} min of quiet")
+        }
+    };
+    format!("stop the other controller, then put ours back: {again}; or {keep}; {then}")
+}
