@@ -49,6 +49,9 @@ pub enum Fault {
     Slow(u16),
     /// This much less light arrives, in hundredths of a decibel.
     Droop(u16),
+    /// A switch carries out its next change this much later, also when its client is gone by then; commands of
+    /// other clients go on meanwhile. Once.
+    Defer(Picoseconds),
     /// The device restarts now.
     Reboot,
     /// The device restarts in the middle of its next change.
@@ -61,7 +64,7 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a fault: write one of `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, \
-     `half-open`, `dead`, `unplug 1`, `cross 1 n2/b0.2`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `reboot`, \
+     `half-open`, `dead`, `unplug 1`, `cross 1 n2/b0.2`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `defer 3s`, `reboot`, \
      `reboot-in-commit`, `clear`"
 )]
 pub struct FaultError(String);
@@ -114,6 +117,7 @@ impl FromStr for Fault {
                 .ok()
                 .filter(|decibels| (0.0..=100.0).contains(decibels))
                 .map(|decibels: f64| Self::Droop((decibels * 100.0).round() as u16)),
+            ("defer", Some(span)) => span.parse().ok().map(Self::Defer),
             ("reboot", None) => Some(Self::Reboot),
             ("reboot-in-commit", None) => Some(Self::RebootInCommit),
             ("clear", None) => Some(Self::Clear),
@@ -140,6 +144,7 @@ impl fmt::Display for Fault {
             Self::Misdirect => f.write_str("misdirect"),
             Self::Slow(times) => write!(f, "slow {times}"),
             Self::Droop(hundredths) => write!(f, "droop {}", f64::from(*hundredths) / 100.0),
+            Self::Defer(span) => write!(f, "defer {}", span.to_string().replace(' ', "")),
             Self::Reboot => f.write_str("reboot"),
             Self::RebootInCommit => f.write_str("reboot-in-commit"),
             Self::Clear => f.write_str("clear"),
@@ -161,6 +166,8 @@ pub(crate) struct LightFaults {
     pub(crate) slow: u16,
     pub(crate) droop: u16,
     pub(crate) reboots_in_commit: bool,
+    /// The next change of circuits is carried out this much later.
+    pub(crate) defers: Option<Picoseconds>,
 }
 
 impl LightFaults {
@@ -175,6 +182,7 @@ impl LightFaults {
             Fault::Misdirect => self.misdirects = true,
             Fault::Slow(times) => self.slow = times,
             Fault::Droop(hundredths) => self.droop = hundredths,
+            Fault::Defer(span) => self.defers = Some(span),
             Fault::RebootInCommit => self.reboots_in_commit = true,
             Fault::Clear => *self = Self::default(),
             _ => {}
@@ -217,6 +225,7 @@ mod tests {
             "misdirect",
             "slow 10",
             "droop 3.5",
+            "defer 3s",
             "reboot",
             "reboot-in-commit",
             "clear",

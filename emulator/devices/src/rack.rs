@@ -149,8 +149,14 @@ impl Rack {
     /// Why `fault` cannot strike the device in `slot`.
     #[must_use]
     pub fn objection(&self, slot: Slot, fault: Fault) -> Option<String> {
+        let (name, device) = &self.devices[slot.0];
+        if matches!(fault, Fault::Defer(_)) && device.kind() != "switch" {
+            return Some(format!(
+                "{name} is a transceiver, and its firmware carries out no command that was given up: `defer` is \
+                 for switches"
+            ));
+        }
         let Fault::Cross(number, other) = fault else { return None };
-        let name = &self.devices[slot.0].0;
         let Some(near) = self.fibres.get(&(slot, number)) else {
             return Some(format!("no fibre is plugged into path {number} of {name}"));
         };

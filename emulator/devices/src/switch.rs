@@ -93,6 +93,8 @@ struct Job {
     arrived: SimTime,
     text: String,
     ends_line: bool,
+    /// Whose it was, where it is carried out whether the client is still there or not.
+    deferred_for: Option<(Port, Login)>,
 }
 
 #[derive(Clone, Debug)]
@@ -110,6 +112,8 @@ pub struct OpticalSwitch {
     tl1: Tl1,
     clients: BTreeMap<Line, Client>,
     queue: VecDeque<Job>,
+    /// Changes that are carried out at these times; their clients' next commands wait behind them.
+    deferred: Vec<(SimTime, Job)>,
     current: Option<(Job, Stage)>,
     free_from: SimTime,
     answers_from: SimTime,
@@ -137,6 +141,7 @@ impl OpticalSwitch {
             spec,
             clients: BTreeMap::new(),
             queue: VecDeque::new(),
+            deferred: Vec::new(),
             current: None,
             free_from: SimTime::START,
             answers_from: SimTime::START,
@@ -164,7 +169,7 @@ impl OpticalSwitch {
     fn run(&mut self, now: SimTime, out: &mut Vec<Output>) {
         loop {
             let Some((job, stage)) = self.current.take() else {
-                if !self.start_next(out) {
+                if !self.start_deferred(now) && !self.start_next(now, out) {
                     return;
                 }
                 continue;
@@ -182,9 +187,26 @@ impl OpticalSwitch {
         }
     }
 
-    fn start_next(&mut self, out: &mut Vec<Output>) -> bool {
-        let Some(job) = self.queue.pop_front() else { return false };
+    /// A change that was deferred until now is carried out.
+    fn start_deferred(&mut self, now: SimTime) -> bool {
+        let due = self.deferred.iter().position(|(at, _)| *at <= now);
+        let Some((until, job)) = due.map(|index| self.deferred.remove(index)) else { return false };
+        self.current = Some((job, Stage::Thinking { until: until.max(self.free_from) }));
+        true
+    }
+
+    fn start_next(&mut self, now: SimTime, out: &mut Vec<Output>) -> bool {
+        let waits = |job: &Job| self.deferred.iter().any(|(_, deferred)| deferred.line == job.line);
+        let Some(index) = self.queue.iter().position(|job| !waits(job)) else { return false };
+        let Some(mut job) = self.queue.remove(index) else { return false };
         let Some(client) = self.clients.get(&job.line) else { return true };
+        if changes_circuits(&job.text)
+            && let Some(span) = self.matrix.faults.defers.take()
+        {
+            job.deferred_for = Some((client.port, client.login));
+            self.deferred.push((now.max(job.arrived) + span, job));
+            return true;
+        }
         if client.port == Port::Tl1
             && self.spec.acknowledges
             && let Some(text) = Tl1::acknowledgement(&job.text)
@@ -199,12 +221,16 @@ impl OpticalSwitch {
 
     fn perform(&mut self, now: SimTime, job: Job, out: &mut Vec<Output>) {
         self.free_from = now;
-        let Some(client) = self.clients.get_mut(&job.line) else { return };
+        let client = self.clients.get(&job.line).map(|client| (client.port, client.login));
+        let Some((port, mut login)) = client.or(job.deferred_for) else { return };
         let before = self.matrix.pairs();
-        let executed = match client.port {
-            Port::Tl1 => self.tl1.execute(now, &mut self.matrix, &mut client.login, &job.text),
+        let executed = match port {
+            Port::Tl1 => self.tl1.execute(now, &mut self.matrix, &mut login, &job.text),
             _ => self.scpi.execute(now, &mut self.matrix, &job.text),
         };
+        if let Some(client) = self.clients.get_mut(&job.line) {
+            client.login = login;
+        }
         if self.matrix.faults.reboots_in_commit && self.matrix.pairs() != before {
             self.matrix.faults.reboots_in_commit = false;
             self.matrix.keep_half(&before);
@@ -270,6 +296,7 @@ impl OpticalSwitch {
     /// Every connection to a client is lost, what was not done is forgotten, light stays.
     fn reboot(&mut self, now: SimTime, out: &mut Vec<Output>) {
         self.queue.clear();
+        self.deferred.clear();
         self.current = None;
         self.answers_from = now + self.spec.boot;
         self.free_from = self.answers_from;
@@ -301,6 +328,7 @@ impl OpticalSwitch {
                     arrived: now,
                     text,
                     ends_line: index + 1 == count,
+                    deferred_for: None,
                 }));
             }
         }
@@ -310,6 +338,11 @@ impl OpticalSwitch {
             client.buffer = rest.to_vec();
         }
     }
+}
+
+/// Whether a TL1 command or a unit of a SCPI line asks for other circuits.
+fn changes_circuits(text: &str) -> bool {
+    tl1::changes_circuits(text) || scpi::changes_circuits(text)
 }
 
 /// The units of a SCPI line, each absolute.
@@ -388,8 +421,10 @@ impl Device for OpticalSwitch {
     }
 
     fn next_wakeup(&self) -> Option<SimTime> {
-        self.current.as_ref().map(|(_, stage)| match stage {
+        let current = self.current.as_ref().map(|(_, stage)| match stage {
             Stage::Thinking { until } | Stage::Waiting { until, .. } => *until,
-        })
+        });
+        // While one command is on its way, what was deferred waits for it.
+        current.or_else(|| self.deferred.iter().map(|(at, _)| *at).min())
     }
 }

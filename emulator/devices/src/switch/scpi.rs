@@ -244,6 +244,12 @@ impl Scpi {
     }
 }
 
+/// Whether a unit asks for other circuits.
+pub(crate) fn changes_circuits(unit: &str) -> bool {
+    let verb = verb_of(split_header(unit).0);
+    matches!(verb, Some(Verb::Add | Verb::Subtract | Verb::Only | Verb::DisconnectAll))
+}
+
 fn shown((number, text): ScpiError) -> String {
     format!("{number}, \"{text}\"")
 }

@@ -218,6 +218,11 @@ impl Tl1 {
     }
 }
 
+/// Whether a command asks for other circuits.
+pub(crate) fn changes_circuits(text: &str) -> bool {
+    matches!(cut(text).verb.as_str(), "ENT-PATCH" | "DLT-PATCH")
+}
+
 /// Cuts `VERB:TID:AID:CTAG:GB:PAYLOAD…` at colons outside quotation marks.
 fn cut(text: &str) -> Command<'_> {
     let mut quoted = false;
