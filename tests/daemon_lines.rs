@@ -20,7 +20,8 @@ use lightloom_daemon::state::{
     DeviceName, Fabric, Micros, Now, Outcome, Position, Positions, Sharing, Slot,
 };
 use lightloom_devices::{
-    Device, Line, OpticalSwitch, Output, Port, SwitchSpec, Transceiver, TransceiverSpec,
+    Device, Fault, FaultyLight, Line, OpticalSwitch, Output, Port, SwitchSpec, Transceiver,
+    TransceiverSpec,
 };
 use lightloom_firmware_api::path::Policy;
 use lightloom_units::seed::Seed;
@@ -315,6 +316,47 @@ fn clocks(now: SimTime) -> Now {
         mono: Micros(now.0.div_ceil(1_000_000)),
         wall_ms: now.0 / 1_000_000_000,
         boot: "b".into(),
+    }
+}
+
+/// A change whose first command the switch defers until its session was given up. Whatever becomes of the
+/// change, the light stays from then on as the ledger says.
+fn late_command<D: Dialect>(dialect: D, port: Port, attempts: u32) -> TxnResult {
+    let device = switch();
+    let mut bench = Bench::new(Sharing::Exclusive, dialect, device, port, circuits);
+    let mut inventory = Inventory::default();
+    let mut installed = Installed::new(Sharing::Exclusive);
+    installed.limits.late_within = Micros::from_secs(2);
+    installed.limits.attempts_max = attempts;
+    inventory.devices.insert(NAME.into(), installed);
+    bench.controller = Controller::start(inventory, Ledger::default(), &clocks(bench.now)).0;
+    let within = |bench: &Bench<D, OpticalSwitch>, ms| bench.now + Picoseconds::from_millis(ms);
+    let name = DeviceName::from(NAME);
+    let is_read =
+        |bench: &Bench<D, OpticalSwitch>| bench.controller.devices()[&name].observed.is_some();
+    bench.run_until(within(&bench, 30_000), is_read);
+    bench.ask(Request::Adopt(vec![name.clone()]));
+    let deferred = Fault::Defer(Picoseconds::from_millis(3_000));
+    bench.device.apply(bench.now, deferred, &mut Vec::new());
+    let target = Fabric::from([(name.clone(), positions(&[(1, 10), (2, 9)]))]);
+    bench.ask(Request::Apply(Apply { target, ..Apply::default() }));
+    bench.run_until(within(&bench, 60_000), |bench| !bench.controller.is_busy());
+    let result = *bench.ended.last().unwrap();
+    for _ in 0..250 {
+        let truth = circuits(&bench.device, bench.now);
+        assert_eq!(bench.controller.ledger().owned.get(&name), Some(&truth), "{result:?}");
+        bench.run_until(within(&bench, 100), |_| false);
+    }
+    result
+}
+
+#[test]
+fn a_command_that_is_carried_out_after_its_session_was_given_up_undoes_no_change() {
+    for attempts in [1, 3] {
+        let expected = if attempts == 1 { TxnResult::RolledBack } else { TxnResult::Committed };
+        assert_eq!(late_command(Scpi::new(true), Port::Scpi, attempts), expected);
+        let tl1 = Tl1::new("root", "root", true);
+        assert_eq!(late_command(tl1, Port::Tl1, attempts), expected);
     }
 }
 

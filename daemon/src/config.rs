@@ -174,7 +174,7 @@ impl Config {
             DriverFile::Ocstrx(_) | DriverFile::Linux(_) => Sharing::Independent,
         };
         let mut device = Device::new(sharing);
-        device.limits = limits(&file.limits);
+        device.limits = limits(&file.limits, sharing);
         device.is_lever = matches!(file.driver, DriverFile::Linux(_));
         for lever in &file.levers {
             let to = (lever.device.as_str().into(), Slot(lever.group));
@@ -264,8 +264,14 @@ impl Config {
     }
 }
 
-fn limits(file: &LimitsFile) -> Limits {
+/// How long after its session was given up an optical switch may still carry out a command.
+const LATE_WITHIN: Micros = Micros::from_secs(2);
+
+fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {
     let mut limits = Limits::default();
+    if sharing == Sharing::Exclusive {
+        limits.late_within = LATE_WITHIN;
+    }
     let set = |to: &mut Micros, from: Option<Text<Picoseconds>>| {
         if let Some(time) = from {
             *to = micros(time);
@@ -274,6 +280,7 @@ fn limits(file: &LimitsFile) -> Limits {
     set(&mut limits.reply_within, file.reply_within);
     set(&mut limits.reconcile_within, file.reconcile_within);
     set(&mut limits.settle_within, file.settle_within);
+    set(&mut limits.late_within, file.late_within);
     if let Some(dbm) = file.power_min_dbm {
         #[expect(clippy::cast_possible_truncation, reason = "clamped")]
         let mdbm = (dbm * 1000.0).clamp(-99_000.0, 99_000.0) as i32;

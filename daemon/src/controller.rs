@@ -274,6 +274,8 @@ pub struct Seen {
     settled: (u32, Micros),
     /// What is known of restores that did not last.
     contention: Contention,
+    /// Until then a command that was given up may still be carried out.
+    late_until: Micros,
 }
 
 #[derive(Clone, Debug)]
@@ -285,6 +287,8 @@ struct Flight {
     drives: bool,
     /// It asks who is at the far ends.
     names: bool,
+    /// It moves light.
+    moves: bool,
 }
 
 /// The controller.

@@ -105,6 +105,8 @@ pub struct Drive {
     start: Start,
     /// Light that is missing where devices stood before is no failure of bringing them back there.
     goes_back: bool,
+    /// Until then a command that was given up may still be carried out: these are armed, and so read, after it.
+    late: BTreeMap<DeviceName, Micros>,
     stage: Stage,
     /// Arming: the next try or `None` while one is in flight, and when to give up.
     arming: BTreeMap<DeviceName, Arming>,
@@ -176,22 +178,33 @@ impl Drive {
         self.goes_back = true;
     }
 
+    /// Reads and moves these devices only from these times on: until then a command that was given up may still
+    /// be carried out.
+    pub fn wait_for_late(&mut self, late: BTreeMap<DeviceName, Micros>) {
+        self.late = late;
+    }
+
     /// Arms every device.
     pub fn begin(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
         let devices: Vec<DeviceName> = self.target.keys().cloned().collect();
         for device in &devices {
             let limits = site.limits(device);
             // An answer that is overdue is asked for once more, in case only its line was disturbed.
+            let from = self.late.get(device).copied().unwrap_or_default().max(now);
             let until = match &self.start {
-                Start::WhatAnswers(silent) if silent.contains(device) => now,
-                _ => now + limits.patience(),
+                Start::WhatAnswers(silent) if silent.contains(device) => from,
+                _ => from + limits.patience(),
             };
             self.arming.insert(device.clone(), Arming { backoff: limits.backoff, until });
+            if from > now {
+                self.wake.insert(device.clone(), from);
+            }
         }
         if devices.is_empty() {
             return self.advance(now, site);
         }
-        devices.into_iter().map(|device| self.arm(device)).collect()
+        let at_once = devices.into_iter().filter(|device| !self.wake.contains_key(device));
+        at_once.map(|device| self.arm(device)).collect()
     }
 
     /// The devices that were sent something that moves light.

@@ -41,6 +41,9 @@ pub struct Limits {
     pub power_min_mdbm: i32,
     /// Good reads in a row before power is believed.
     pub power_samples: u32,
+    /// How long after it was given up a command may still be carried out: nothing is sent that moves light and
+    /// no read counts within that time. 0 where the device refuses what was given up.
+    pub late_within: Micros,
 }
 
 impl Default for Limits {
@@ -54,6 +57,7 @@ impl Default for Limits {
             settle_poll: Micros::from_millis(5),
             power_min_mdbm: -14_000,
             power_samples: 3,
+            late_within: Micros(0),
         }
     }
 }
@@ -117,6 +121,8 @@ pub struct Mover {
     good_samples: u32,
     settle_until: Option<Micros>,
     reconcile_until: Option<Micros>,
+    /// Until then a command that was given up may still be carried out.
+    late_until: Micros,
     backoff: Micros,
 }
 
@@ -155,6 +161,7 @@ impl Mover {
             good_samples: 0,
             settle_until: None,
             reconcile_until: None,
+            late_until: Micros(0),
             backoff,
         }
     }
@@ -221,6 +228,7 @@ impl Mover {
             }
             Outcome::Done(_) => self.read(),
             Outcome::Unknown(_) => {
+                self.late_until = now + self.limits.late_within;
                 self.complaint = Some(outcome);
                 self.doing = Doing::Read;
                 self.wait_and_read(now)
@@ -265,6 +273,10 @@ impl Mover {
     }
 
     fn compare(&mut self, now: Micros, seen: Observation) -> Next {
+        // It may still be carried out after this read: only one after that time is the truth.
+        if now < self.late_until {
+            return Next::Sleep(self.late_until);
+        }
         if let Some(stranger) = self.stranger(&seen) {
             return finished(StepEnd::Failed(stranger, Some(seen)));
         }

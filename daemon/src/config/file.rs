@@ -212,6 +212,10 @@ pub struct LimitsFile {
     pub reconcile_within: Option<Text<Picoseconds>>,
     /// How long light may take to settle [default: 1s].
     pub settle_within: Option<Text<Picoseconds>>,
+    /// How long after its session was given up a device may still carry out a command: within that time nothing
+    /// is sent that moves light, and what is read does not count [default: 2s for `scpi`, `tl1` and `sonic`; none
+    /// for `ocstrx`, whose firmware refuses what was given up, and for `linux`, which answers when it has done it].
+    pub late_within: Option<Text<Picoseconds>>,
     /// The least optical power of a lit slot in dBm [default: -14].
     pub power_min_dbm: Option<f64>,
     /// Good reads in a row before power is believed [default: 3].

@@ -26,7 +26,8 @@ impl Controller {
         let ticket = Ticket(self.tickets);
         let (asked, deadline) = (now.mono, now.mono + reply_within);
         let names = matches!(op, Op::Observe { neighbours: true, .. });
-        seen.in_flight = Some(Flight { ticket, asked, deadline, drives, names });
+        let moves = matches!(op, Op::Switch { .. });
+        seen.in_flight = Some(Flight { ticket, asked, deadline, drives, names, moves });
         actions.push(Action::Send(device.clone(), ticket, op));
     }
 
@@ -52,6 +53,9 @@ impl Controller {
                 self.note_read(now, device, (flight.asked, read), actions);
             }
             Outcome::Unknown(why) => {
+                if flight.moves {
+                    seen.late_until = now.mono + self.inventory.limits(device).late_within;
+                }
                 actions.push(Action::Note(Note::Unknown(device.clone(), why.clone())));
             }
             _ => {}

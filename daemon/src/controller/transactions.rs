@@ -15,6 +15,12 @@ impl Controller {
         let Some(open) = self.ledger.open.clone() else { return };
         let finish = !open.fired.is_empty() && self.inventory.recovery == Recovery::FinishForward;
         let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
+        // What the dead daemon sent last may still be on its way.
+        for device in open.intent.after.keys() {
+            if let Some(seen) = self.devices.get_mut(device) {
+                seen.late_until = now.mono + self.inventory.limits(device).late_within;
+            }
+        }
         if forward {
             let start = Start::WhatAnswers(self.long_silent(now));
             self.run(now, open.intent.after, start, actions);
@@ -47,6 +53,8 @@ impl Controller {
         if turned {
             drive.go_back();
         }
+        let late = self.devices.iter().filter(|(_, seen)| seen.late_until > now.mono);
+        drive.wait_for_late(late.map(|(device, seen)| (device.clone(), seen.late_until)).collect());
         let commands = drive.begin(now.mono, &self.inventory);
         self.drive = Some(drive);
         self.execute(now, commands, actions);
