@@ -63,6 +63,10 @@ pub enum Awaits {
     Neighbours,
     /// Registers of a module.
     Registers,
+    /// That this session may change circuits, or who else may.
+    Claim,
+    /// Who may change circuits.
+    Holder,
 }
 
 /// What has arrived and is not understood yet.

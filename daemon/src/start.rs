@@ -285,6 +285,14 @@ fn with_chaos(driver: Box<dyn Driver>, chances: Option<Chances>, index: u64) -> 
     }
 }
 
+/// What this daemon is called where it claims a device: no other has the same folder on the same machine.
+fn claimant(config: &Config) -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let folder = std::path::absolute(&config.file.state_dir);
+    let folder = folder.unwrap_or_else(|_| config.file.state_dir.clone());
+    format!("lightloomd@{}:{}", host.trim(), folder.display()).replace(' ', "_")
+}
+
 fn driver(
     config: &Config,
     name: &DeviceName,
@@ -324,7 +332,9 @@ fn driver(
         DriverFile::Sonic(file) => {
             let password = file.password_file.as_deref().map(secret).transpose()?;
             let read = if file.read_config { ReadFrom::Config } else { ReadFrom::State };
-            Box::new(StreamDriver::new(Address::Tcp(file.tcp.clone()), Sonic::new(read, password)))
+            let life = Clock::new().now().wall_ms;
+            let dialect = Sonic::new(read, password).claiming(&claimant(config), life);
+            Box::new(StreamDriver::new(Address::Tcp(file.tcp.clone()), dialect))
         }
         DriverFile::Linux(file) => Box::new(Linux::new(file.clone())),
     })

@@ -9,6 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lightloom_daemon::controller::Foreign;
 use lightloom_daemon::driver::Driver;
 use lightloom_daemon::driver::sonic::{ReadFrom, Sonic};
 use lightloom_daemon::driver::stream::{Address, StreamDriver};
@@ -95,6 +96,64 @@ async fn three_hundred_and_twenty_circuits_are_one_transaction_of_redis() {
     let lit = positions(&mut driver).await;
     assert_eq!(lit.len(), CIRCUITS as usize);
     assert!(lit.iter().all(|(slot, to)| to.0 == turned(slot.0)));
+}
+
+#[tokio::test]
+async fn only_the_session_that_holds_the_claim_changes_circuits() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let claiming = |owner: &str| {
+        let dialect = Sonic::new(ReadFrom::Config, None).claiming(owner, 7);
+        StreamDriver::new(Address::Tcp(redis.address.clone()), dialect)
+    };
+    let lit = |slot| Move { slot: Slot(slot), from: Position(0), to: Position(slot + CIRCUITS) };
+    let (mut one, mut other) = (claiming("lightloomd@one"), claiming("lightloomd@other"));
+    assert!(one.connect().await.is_ok() && other.connect().await.is_ok());
+    assert_eq!(other.foreign(), [Foreign::Claimed(Some("lightloomd@one".into()))]);
+    assert_eq!(one.foreign(), []);
+    let refused = switch(&mut other, vec![lit(1)]).await;
+    assert!(
+        matches!(&refused, Outcome::Refused(why) if why.contains("lightloomd@one")),
+        "{refused:?}"
+    );
+    assert_eq!(switch(&mut one, vec![lit(1)]).await, Outcome::Done(None));
+    assert_eq!(positions(&mut other).await.len(), 1, "it reads all the same");
+
+    // A session of the same controller that was given up: the one opened last changes circuits.
+    let mut later = claiming("lightloomd@one");
+    assert!(later.connect().await.is_ok());
+    assert!(later.connect().await.is_ok(), "its second session");
+    let refused = switch(&mut one, vec![lit(2)]).await;
+    assert!(matches!(refused, Outcome::Refused(_)), "{refused:?}");
+    assert_eq!(switch(&mut later, vec![lit(2)]).await, Outcome::Done(None));
+    assert_eq!(positions(&mut later).await.len(), 2);
+}
+
+/// Typed by hand, as a session does that watched the claim and whose `EXEC` arrives late.
+#[tokio::test]
+async fn a_transaction_that_arrives_after_its_session_was_given_up_changes_nothing() {
+    use std::io::{Read, Write};
+    let Some(redis) = Redis::start(&[]) else { return };
+    let claiming = || {
+        let dialect = Sonic::new(ReadFrom::Config, None).claiming("lightloomd@one", 7);
+        StreamDriver::new(Address::Tcp(redis.address.clone()), dialect)
+    };
+    let mut first = claiming();
+    assert!(first.connect().await.is_ok());
+    let lit = Move { slot: Slot(1), from: Position(0), to: Position(9) };
+    let bytes = first.preview(&[Op::Switch { txn: Txn(1), moves: vec![lit] }]).unwrap();
+    let mut late = TcpStream::connect(&redis.address).unwrap();
+    let (exec, before) = bytes.split_last().unwrap();
+    for request in before {
+        late.write_all(request).unwrap();
+        assert!(late.read(&mut [0; 512]).unwrap() > 0);
+    }
+    first.disconnect();
+    assert!(first.connect().await.is_ok(), "its next session");
+    late.write_all(exec).unwrap();
+    let mut reply = [0; 64];
+    let length = late.read(&mut reply).unwrap();
+    assert_eq!(&reply[..length], b"*-1\r\n", "Redis dropped it");
+    assert!(positions(&mut first).await.is_empty());
 }
 
 #[tokio::test]

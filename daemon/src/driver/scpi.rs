@@ -130,7 +130,9 @@ impl Dialect for Scpi {
             | Awaits::Armed
             | Awaits::Errors
             | Awaits::Neighbours
-            | Awaits::Registers => None,
+            | Awaits::Registers
+            | Awaits::Claim
+            | Awaits::Holder => None,
         };
         match understood {
             Some(()) => Progress::Answered,

@@ -2,10 +2,15 @@
 //!
 //! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the wanted state; one change is one
 //! `MULTI … EXEC`. What is lit is read from STATE_DB, or from CONFIG_DB where nothing fills it.
+//! A [claim](claim) keeps other controllers and sessions that were given up from changing circuits.
 //! Slot n is the A side of port n, position m the B side of port m.
 
+mod claim;
+
 use super::{Awaits, Dialect, Input, Progress, Request};
+use crate::controller::Foreign;
 use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
+use claim::Claim;
 
 const CONFIG_DB: &str = "4";
 const STATE_DB: &str = "6";
@@ -23,6 +28,8 @@ pub struct Sonic {
     seen: Observation,
     /// What the open transaction was refused for: only its end closes it.
     refusal: Option<String>,
+    /// Which session may change circuits, where claims are made.
+    claim: Option<Claim>,
 }
 
 /// Which table tells what is lit.
@@ -43,7 +50,62 @@ impl Sonic {
             ReadFrom::State => STATE_DB,
             ReadFrom::Config => CONFIG_DB,
         };
-        Self { read_db, password, seen: Observation::default(), refusal: None }
+        Self { read_db, password, seen: Observation::default(), refusal: None, claim: None }
+    }
+
+    /// Claims the switch for this controller: changes are made only while no other controller holds the claim,
+    /// and only by the session that was opened last. `life` is when the daemon started.
+    #[must_use]
+    pub fn claiming(self, owner: &str, life: u64) -> Self {
+        Self { claim: Some(Claim::new(owner, life)), ..self }
+    }
+
+    /// Takes or renews the claim, where there are claims.
+    fn renew(&self) -> Vec<Request> {
+        let claim = self.claim.iter().filter(|claim| !claim.is_refused);
+        claim
+            .flat_map(|claim| {
+                let select = ask(command(&["SELECT", CONFIG_DB]), Awaits::Done);
+                [select, ask(claim.take(), Awaits::Claim)]
+            })
+            .collect()
+    }
+
+    /// Lets Redis drop the transaction that follows unless this session holds the claim to its end.
+    fn fence(&self) -> Vec<Request> {
+        if self.claim.as_ref().is_none_or(|claim| claim.is_refused) {
+            return Vec::new();
+        }
+        vec![
+            ask(command(&["SELECT", CONFIG_DB]), Awaits::Done),
+            ask(command(&["UNWATCH"]), Awaits::Done),
+            ask(command(&["WATCH", claim::KEY]), Awaits::Done),
+            ask(command(&["GET", claim::KEY]), Awaits::Holder),
+        ]
+    }
+
+    /// Takes in the reply to what is asked of the claim.
+    fn take_claim(&mut self, awaits: Awaits, reply: &Reply) -> Option<Progress> {
+        let claim = self.claim.as_mut()?;
+        match (awaits, reply) {
+            (Awaits::Claim, Reply::Text(holder)) => claim.taken(holder),
+            // No scripts or no writes here: there are no claims, and everything else goes on.
+            (Awaits::Claim, Reply::Error(_)) => claim.is_refused = true,
+            (Awaits::Holder, Reply::Text(value)) if claim.is_ours(value) => {}
+            (Awaits::Holder, Reply::Text(value)) => {
+                claim.taken(value);
+                let why = claim.refusal().unwrap_or_default();
+                return Some(Progress::Ended(Outcome::Refused(why)));
+            }
+            // It expired: the next read takes it again.
+            (Awaits::Holder, Reply::Nothing) => {
+                let why =
+                    "the claim on this switch has expired: it is taken again with the next read";
+                return Some(Progress::Ended(Outcome::Refused(why.into())));
+            }
+            _ => return None,
+        }
+        Some(Progress::Answered)
     }
 
     fn observe(&self) -> Vec<Request> {
@@ -91,16 +153,22 @@ impl Sonic {
 impl Dialect for Sonic {
     fn hello(&mut self) -> Vec<Request> {
         let auth = self.password.iter().map(|p| ask(command(&["AUTH", p]), Awaits::Done));
-        auth.chain([ask(command(&["PING"]), Awaits::Identity)]).collect()
+        let mut hello: Vec<Request> =
+            auth.chain([ask(command(&["PING"]), Awaits::Identity)]).collect();
+        if let Some(claim) = &mut self.claim {
+            claim.next_session();
+        }
+        hello.extend(self.renew());
+        hello
     }
 
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
         self.seen = Observation::default();
         self.refusal = None;
         match op {
-            Op::Observe { .. } | Op::Arm { .. } => Ok(self.observe()),
+            Op::Observe { .. } | Op::Arm { .. } => Ok([self.renew(), self.observe()].concat()),
             Op::Disarm { .. } => Ok(Vec::new()),
-            Op::Switch { moves, .. } => Ok(Self::switch(moves)),
+            Op::Switch { moves, .. } => Ok([self.fence(), Self::switch(moves)].concat()),
         }
     }
 
@@ -111,7 +179,15 @@ impl Dialect for Sonic {
             Err(why) => return Progress::Lost(why.into()),
         };
         input.bytes.drain(..length);
+        if let Some(progress) = self.take_claim(request.awaits, &reply) {
+            return progress;
+        }
         let good = match (request.awaits, &reply) {
+            // Redis drops a transaction whole when what it watches has changed.
+            (Awaits::Errors, Reply::Nothing) => {
+                let why = "another session has taken the claim: nothing was changed";
+                return Progress::Ended(Outcome::Refused(why.into()));
+            }
             (Awaits::Errors, Reply::Array(items)) => {
                 let error = items.iter().find_map(|item| match item {
                     Reply::Error(text) => Some(text.clone()),
@@ -146,13 +222,22 @@ impl Dialect for Sonic {
 
     fn finish(&mut self, op: &Op) -> Outcome {
         match op {
-            Op::Observe { .. } | Op::Arm { .. } => Outcome::Done(Some(self.seen.clone())),
+            Op::Arm { .. } => match self.claim.as_ref().and_then(Claim::refusal) {
+                Some(why) => Outcome::Refused(why),
+                None => Outcome::Done(Some(self.seen.clone())),
+            },
+            Op::Observe { .. } => Outcome::Done(Some(self.seen.clone())),
             Op::Disarm { .. } | Op::Switch { .. } => Outcome::Done(None),
         }
     }
 
     fn identity(&self) -> String {
         "SONiC database".into()
+    }
+
+    fn foreign(&mut self) -> Vec<Foreign> {
+        let news = self.claim.as_mut().and_then(Claim::news);
+        news.map(Foreign::Claimed).into_iter().collect()
     }
 }
 

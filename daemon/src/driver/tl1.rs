@@ -118,7 +118,9 @@ impl Tl1 {
             | Awaits::Done
             | Awaits::Errors
             | Awaits::Neighbours
-            | Awaits::Registers => {}
+            | Awaits::Registers
+            | Awaits::Claim
+            | Awaits::Holder => {}
         }
         Some(())
     }
