@@ -5,6 +5,8 @@
 //! by one: nobody can fill the disk with them. A change is written before its answer goes out, and is not even
 //! begun while the file cannot be written.
 
+pub mod key;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

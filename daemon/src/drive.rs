@@ -155,6 +155,7 @@ impl Drive {
             standing,
             start,
             goes_back: false,
+            late: BTreeMap::new(),
             stage: Stage::Arm,
             arming: BTreeMap::new(),
             seen: BTreeMap::new(),

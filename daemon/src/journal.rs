@@ -5,14 +5,17 @@
 //!   <seq> <sha256 of the line before and this line's body> <body as JSON>\n
 //! ```
 //!
-//! Each line's hash covers the hash before it, so a line can be neither changed, removed nor put
+//! With a key the hash is an HMAC-SHA-256: then nobody without the key can write a line, and lines from before
+//! there was a key are known as such. Each line's hash covers the hash before it, so a line can be neither changed, removed nor put
 //! in elsewhere. A tail that a crash tore off is cut and reported; any other damage is found and
 //! the journal refuses to grow until a person decides (docs/decisions/journal.md says why text and
 //! not a database).
 
+use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 
+use hmac::{Hmac, Mac};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -119,29 +122,96 @@ pub struct Journal<R, S> {
     kind: PhantomData<fn(R)>,
 }
 
+/// A secret without which no line of a chain can be written.
+#[derive(Clone)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// Of these bytes.
+    #[must_use]
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// As it is kept in a file: 64 hex digits.
+    #[must_use]
+    pub fn to_hex(&self) -> String {
+        hex(&self.0)
+    }
+
+    /// From 64 hex digits.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[derive(Clone, Debug)]
 struct Chain {
     seq: u64,
     hash: String,
+    key: Option<Key>,
+    /// The first line that is keyed.
+    keyed_from: Option<u64>,
 }
 
 impl Chain {
-    fn new() -> Self {
-        Self { seq: 0, hash: "0".repeat(64) }
+    fn new(key: Option<Key>) -> Self {
+        Self { seq: 0, hash: "0".repeat(64), key, keyed_from: None }
     }
 
     fn hash(&self, body: &[u8]) -> String {
+        match &self.key {
+            Some(key) => self.keyed_hash(key, body),
+            None => self.plain_hash(body),
+        }
+    }
+
+    fn plain_hash(&self, body: &[u8]) -> String {
         let mut hasher = Sha256::new();
         hasher.update(&self.hash);
         hasher.update((self.seq + 1).to_string());
         hasher.update(body);
-        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&hasher.finalize())
+    }
+
+    fn keyed_hash(&self, key: &Key, body: &[u8]) -> String {
+        let hasher = <Hmac<Sha256> as Mac>::new_from_slice(&key.0);
+        let mut hasher = hasher.expect("HMAC takes keys of any length");
+        hasher.update(self.hash.as_bytes());
+        hasher.update((self.seq + 1).to_string().as_bytes());
+        hasher.update(body);
+        hex(&hasher.finalize().into_bytes())
+    }
+
+    fn note_keyed(&mut self) {
+        if self.key.is_some() {
+            self.keyed_from.get_or_insert(self.seq);
+        }
     }
 
     /// The line for `body`; the chain then ends at it.
     fn push(&mut self, body: &str) -> String {
         let hash = self.hash(body.as_bytes());
         self.seq += 1;
+        self.note_keyed();
         let line = format!("{} {hash} {body}\n", self.seq);
         self.hash = hash;
         line
@@ -157,11 +227,21 @@ impl Chain {
             return Err(format!("should be number {}", self.seq + 1));
         }
         let expected = self.hash(body);
-        if hash != expected.as_bytes() {
-            return Err("does not match its hash".into());
+        if hash == expected.as_bytes() {
+            self.seq += 1;
+            self.note_keyed();
+            self.hash = expected;
+            return Ok(body);
+        }
+        // Lines from before there was a key.
+        let plain = self.plain_hash(body);
+        match (hash == plain.as_bytes(), self.keyed_from) {
+            (false, _) => return Err("does not match its hash".into()),
+            (true, Some(_)) => return Err("was written without the key".into()),
+            (true, None) => {}
         }
         self.seq += 1;
-        self.hash = expected;
+        self.hash = plain;
         Ok(body)
     }
 }
@@ -171,9 +251,18 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     ///
     /// # Errors
     /// When the storage cannot be read or the torn tail cannot be cut.
-    pub fn open(mut storage: S) -> Result<(Self, Opened<R>), JournalError> {
+    pub fn open(storage: S) -> Result<(Self, Opened<R>), JournalError> {
+        Self::open_keyed(storage, None)
+    }
+
+    /// The same with a key: what is added is keyed. Lines without the key are taken only before the first keyed
+    /// one.
+    ///
+    /// # Errors
+    /// As for [`Journal::open`].
+    pub fn open_keyed(mut storage: S, key: Option<Key>) -> Result<(Self, Opened<R>), JournalError> {
         let bytes = storage.load()?;
-        let mut chain = Chain::new();
+        let mut chain = Chain::new(key);
         let (records, good, damage) = read(&bytes, &mut chain);
         let torn_bytes = if damage.is_none() { bytes.len() - good } else { 0 };
         if torn_bytes > 0 {
@@ -188,6 +277,17 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     #[must_use]
     pub fn length(&self) -> u64 {
         self.chain.seq
+    }
+
+    /// The first line that is keyed, from 1.
+    #[must_use]
+    pub fn keyed_from(&self) -> Option<u64> {
+        self.chain.keyed_from
+    }
+
+    /// Takes no more records, for this reason.
+    pub fn distrust(&mut self, reason: String) {
+        self.poisoned = Some(reason);
     }
 
     /// The hash of its last line.
@@ -208,7 +308,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         if body.len() > BODY_BYTES_MAX {
             return Err(JournalError::TooLong(body.len()));
         }
-        let mut chain = Chain::new();
+        let mut chain = Chain::new(self.chain.key.clone());
         self.storage.replace(chain.push(&body).as_bytes())?;
         self.chain = chain;
         Ok(())
@@ -277,7 +377,25 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
 
 /// The records of `bytes`, how many bytes they are, and damage other than a torn tail.
 pub fn read_all<R: DeserializeOwned>(bytes: &[u8]) -> (Vec<R>, usize, Option<Damage>) {
-    read(bytes, &mut Chain::new())
+    read(bytes, &mut Chain::new(None))
+}
+
+/// What a chain of lines holds.
+#[derive(Debug)]
+pub struct ReadBack<R> {
+    /// The records, oldest first.
+    pub records: Vec<R>,
+    /// Damage other than a torn tail.
+    pub damage: Option<Damage>,
+    /// The first line that is keyed, from 1.
+    pub keyed_from: Option<u64>,
+}
+
+/// The records of `bytes`, where their chain may have a key.
+pub fn read_keyed<R: DeserializeOwned>(bytes: &[u8], key: Option<Key>) -> ReadBack<R> {
+    let mut chain = Chain::new(key);
+    let (records, _, damage) = read(bytes, &mut chain);
+    ReadBack { records, damage, keyed_from: chain.keyed_from }
 }
 
 fn read<R: DeserializeOwned>(bytes: &[u8], chain: &mut Chain) -> (Vec<R>, usize, Option<Damage>) {
@@ -392,6 +510,55 @@ mod tests {
             assert!(opened.damage.is_some(), "flip of bit {bit} went unnoticed");
             assert!(journal.append([&"more".to_owned()]).is_err());
         }
+    }
+
+    /// Computed with another program: `printf '%064d1"one"' 0 | openssl dgst -sha256 -mac HMAC -macopt
+    /// hexkey:0707…07`.
+    #[test]
+    fn a_keyed_line_is_what_another_program_computes() {
+        let mut chain = Chain::new(Some(Key::new([7; 32])));
+        assert_eq!(
+            chain.push("\"one\""),
+            "1 259313b2a64fe5ee55daf9d13c5ff97961697596ee4e7c6ff64983df534d42bd \"one\"\n"
+        );
+    }
+
+    #[test]
+    fn a_keyed_chain_cannot_be_written_without_its_key() {
+        let key = || Some(Key::new([7; 32]));
+        let lines = |bytes: Vec<u8>, key: Option<Key>, records: &[&str]| {
+            let (mut journal, _) = Journal::<String, _>::open_keyed(Memory(bytes), key).unwrap();
+            for record in records {
+                journal.append([&(*record).to_owned()]).unwrap();
+            }
+            journal.storage.0
+        };
+        let old = lines(Vec::new(), None, &["one", "two"]);
+        let both = lines(old.clone(), key(), &["three", "four"]);
+        let read = read_keyed::<String>(&both, key());
+        assert_eq!((read.records.len(), read.keyed_from), (4, Some(3)));
+        assert!(read.damage.is_none());
+
+        // A script writes all of it anew, with the hash that needs no key.
+        let forged = lines(Vec::new(), None, &["one", "two", "three", "nothing"]);
+        let read = read_keyed::<String>(&forged, key());
+        assert_eq!((read.records.len(), read.keyed_from), (4, None), "told by the key beside it");
+        // Or the last line alone.
+        let cut = both.iter().rposition(|byte| *byte == b' ').unwrap();
+        let head =
+            both[..both[..cut].iter().rposition(|byte| *byte == b'\n').unwrap() + 1].to_vec();
+        let mut chain = Chain::new(None);
+        chain.seq = 3;
+        chain.hash = String::from_utf8_lossy(&head).lines().last().unwrap()[2..66].to_owned();
+        let tail = [head, chain.push("\"nothing\"").into_bytes()].concat();
+        let damage = read_keyed::<String>(&tail, key()).damage.unwrap();
+        assert_eq!((damage.line, damage.reason.as_str()), (4, "was written without the key"));
+        // Or an old line before the first keyed one, which that one covers.
+        let swapped = String::from_utf8(both).unwrap().replacen("one", "eno", 1).into_bytes();
+        assert_eq!(read_keyed::<String>(&swapped, key()).damage.unwrap().line, 1);
+        let other = Some(Key::new([8; 32]));
+        let keyed = lines(Vec::new(), key(), &["one"]);
+        assert_eq!(read_keyed::<String>(&keyed, other).damage.unwrap().line, 1);
     }
 
     #[test]

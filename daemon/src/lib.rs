@@ -22,6 +22,8 @@ pub mod audit;
 pub mod bypass;
 pub mod change;
 #[cfg(feature = "edges")]
+pub mod check;
+#[cfg(feature = "edges")]
 pub mod clock;
 pub mod config;
 pub mod controller;

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use lightloom_daemon::{api, notify, serve, start};
+use lightloom_daemon::config::Config;
+use lightloom_daemon::{api, audit, check, notify, serve, start};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -19,9 +20,12 @@ struct Arguments {
     /// The daemon's file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the file, the fabric it names and the journal, and start nothing.
+    /// Check the file, the fabric it names, journal, audit log, keys and password files, and start nothing.
     #[arg(long)]
     check: bool,
+    /// Prove the chain of the audit log, say from which line on it is keyed, and start nothing.
+    #[arg(long, conflicts_with = "check")]
+    verify_audit: bool,
 }
 
 fn main() -> ExitCode {
@@ -47,9 +51,11 @@ fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (config, installed) = start::read_files(&arguments.config)?;
     if arguments.check {
-        let records = start::check_journal(&config)?;
-        let devices = config.inventory.devices.len();
-        tracing::info!(devices, journal_records = records, "the file is good");
+        return check_all(&config);
+    }
+    if arguments.verify_audit {
+        let verified = audit::key::verify(&config)?;
+        tracing::info!("the audit log is good: {}", verified.summary());
         return Ok(());
     }
     let tls = config.file.tls.clone();
@@ -82,6 +88,20 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Nothing is undone on the way out: what is lit stays lit.
     notify::tell("STOPPING=1");
     Ok(())
+}
+
+fn check_all(config: &Config) -> anyhow::Result<()> {
+    let checked = check::check(config);
+    let Some((last, others)) = checked.findings.split_last() else {
+        let devices = config.inventory.devices.len();
+        let (journal_records, audit) = (checked.journal_records, checked.audit);
+        tracing::info!(devices, journal_records, audit, "the file is good");
+        return Ok(());
+    };
+    for finding in others {
+        tracing::error!("{finding}");
+    }
+    anyhow::bail!("{last}")
 }
 
 /// The socket that systemd passes, or one of our own.

@@ -16,9 +16,9 @@ use lightloom_units::seed::Seed;
 use tokio::sync::{mpsc, watch};
 
 use crate::api::Shared;
-use crate::audit::{Audit, Entry};
+use crate::audit::{self, Audit, Entry};
 use crate::clock::Clock;
-use crate::config::{self, Chances, Config, DriverFile, Named, PathPolicy};
+use crate::config::{self, Chances, Config, DriverFile, Named, PathPolicy, Tl1File};
 use crate::controller::Controller;
 use crate::desired::fat_tree::FatTree;
 use crate::driver::Driver;
@@ -210,7 +210,7 @@ pub fn start_on(
         tracing::warn!(bytes = opened.torn_bytes, "cut a torn tail off the journal");
     }
     let damage = opened.damage;
-    let audit = open_audit(&folder)?;
+    let audit = open_audit(&config)?;
     let clock = Clock::new();
     tokio::spawn(count_refusals(audit.clone(), clock.clone()));
     let metrics = Metrics::new()?;
@@ -260,11 +260,29 @@ async fn count_refusals(audit: Audit, clock: Clock) {
     }
 }
 
-fn open_audit(folder: &Path) -> anyhow::Result<Audit> {
-    let storage = FileStorage::open(&folder.join("audit.log"))?;
-    let (journal, opened) = Journal::<Entry, _>::open(storage)?;
+fn open_audit(config: &Config) -> anyhow::Result<Audit> {
+    let key_file = audit::key::path(config);
+    let (key, is_new) = audit::key::read_or_make(&key_file)?;
+    let storage = FileStorage::open(&config.file.state_dir.join(audit::key::AUDIT_FILE))?;
+    let (mut journal, opened) = Journal::<Entry, _>::open_keyed(storage, Some(key))?;
+    let lines = journal.length();
+    let without_key = lines > 0 && journal.keyed_from().is_none() && opened.damage.is_none();
     if let Some(damage) = opened.damage {
         tracing::error!(%damage, "the audit log is damaged: changes are refused");
+    } else if without_key && is_new {
+        // So that what is added without the key is known from now on.
+        journal.append([&Entry {
+            unix_ms: Clock::new().now().wall_ms,
+            actor: "lightloomd".into(),
+            verb: "audit-key".into(),
+            result: format!("keyed from here on; lines 1 to {lines} are not"),
+            ..Entry::default()
+        }])?;
+        tracing::warn!(lines, "the audit log was not keyed so far; it is from here on");
+    } else if without_key {
+        let why = audit::key::unkeyed(lines, &key_file);
+        tracing::error!(why, "the audit log is damaged: changes are refused");
+        journal.distrust(why);
     }
     Ok(Audit::new(journal))
 }
@@ -322,10 +340,7 @@ fn driver(
             Box::new(StreamDriver::new(address, Scpi::new(file.power_monitor).wired_as(ports)))
         }
         DriverFile::Tl1(file) => {
-            let password = secret(&file.password_file)?;
-            if DEFAULT_PASSWORDS.contains(&password.as_str()) && !file.allow_default_password {
-                bail!("tl1: this is a vendor's default password; change it on the device first");
-            }
+            let password = tl1_password(file)?;
             let dialect = Tl1::new(&file.user, &password, file.power_monitor).wired_as(ports);
             Box::new(StreamDriver::new(Address::Tcp(file.tcp.clone()), dialect))
         }
@@ -346,11 +361,33 @@ fn fresh_sequence() -> u16 {
     (now.wall_ms.wrapping_mul(257) & 0xffff) as u16
 }
 
-fn secret(path: &Path) -> anyhow::Result<String> {
+/// The password of a TL1 account.
+///
+/// # Errors
+/// A file that cannot be read or that everybody can read; a vendor's default password, where the file does not
+/// allow it.
+pub fn tl1_password(file: &Tl1File) -> anyhow::Result<String> {
+    let password = secret(&file.password_file)?;
+    if DEFAULT_PASSWORDS.contains(&password.as_str()) && !file.allow_default_password {
+        let shown = file.password_file.display();
+        bail!(
+            "{shown} holds a vendor's default password: change it on the device, then in the file; for an emulated \
+             device write `allow_default_password: true`"
+        );
+    }
+    Ok(password)
+}
+
+/// What a file that holds a secret says.
+///
+/// # Errors
+/// A file that cannot be read, or that everybody can read.
+pub fn secret(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
     let metadata = fs::metadata(path).with_context(|| format!("cannot read {shown}"))?;
-    if metadata.permissions().mode() & 0o007 != 0 {
-        bail!("{shown} can be read by everybody: chmod o= it");
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o007 != 0 {
+        bail!("{shown} can be read by everybody (mode {mode:04o}): chmod o= {shown}");
     }
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())

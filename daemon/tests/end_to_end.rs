@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -572,6 +573,105 @@ fn a_damaged_journal_is_told_everywhere() {
     assert_eq!(daemon.get("/v1/drift")["complete"], false);
     assert_eq!(log["readable"], json!(damaged));
     assert_eq!(daemon.apply("three", &json!(circuits(2, 4)), &json!({})).0, 422);
+}
+
+/// What `--check` and `--verify-audit` say, and with which code.
+fn checked(folder: &Path, flag: &str) -> (Option<i32>, String) {
+    let file = folder.join("daemon.yaml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloomd"));
+    let output = command.arg(flag).arg("--config").arg(file).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Writes all lines of a chain anew with another text in them, as a script does that knows SHA-256 and no key.
+fn forge(log: &str, from: &str, to: &str) -> String {
+    use sha2::{Digest, Sha256};
+    let mut hash = "0".repeat(64);
+    let lines = log.lines().enumerate().map(|(index, line)| {
+        let body = line.splitn(3, ' ').nth(2).unwrap().replace(from, to);
+        let digest = Sha256::digest(format!("{hash}{}{body}", index + 1));
+        hash = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{} {hash} {body}\n", index + 1)
+    });
+    lines.collect()
+}
+
+/// An audit log that a script wrote anew, with every hash right, is found for want of the key.
+#[test]
+fn a_forged_audit_log_is_found_and_an_old_one_is_said_to_be_unkeyed() {
+    let (_switch, port) = Switch::serve();
+    let mut daemon = Daemon::start(port);
+    for (request, shift) in [("one", 0), ("two", 1)] {
+        let (_, answer) = daemon.apply(request, &json!(circuits(shift, 4)), &json!({}));
+        daemon.ends(&answer);
+    }
+    daemon.kill();
+    let folder = daemon.folder.path().to_owned();
+    let (log, key) = (folder.join("audit.log"), folder.join("audit.key"));
+    let mode = std::fs::metadata(&key).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let (code, said) = checked(&folder, "--verify-audit");
+    assert!(code == Some(0) && said.contains("2 lines, all keyed"), "{said}");
+    assert_eq!(checked(&folder, "--check").0, Some(0));
+
+    let good = std::fs::read_to_string(&log).unwrap();
+    std::fs::write(&log, forge(&good, "two", "six")).unwrap();
+    for flag in ["--check", "--verify-audit"] {
+        let (code, said) = checked(&folder, flag);
+        assert!(code == Some(1) && said.contains("none of its 2 lines is keyed"), "{said}");
+    }
+    daemon.child = Daemon::spawn(&folder);
+    wait_for("the daemon", || daemon.try_get("/v1/status"));
+    assert_ne!(
+        daemon.apply("three", &json!(circuits(2, 4)), &json!({})).0,
+        202,
+        "changes are refused"
+    );
+    daemon.kill();
+
+    std::fs::write(&log, good.replacen("two", "six", 1)).unwrap();
+    let (code, said) = checked(&folder, "--check");
+    assert!(code == Some(1) && said.contains("line 2: does not match its hash"), "{said}");
+
+    // A log from before there were keys.
+    std::fs::write(&log, forge(&good, "two", "two")).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    daemon.child = Daemon::spawn(&folder);
+    wait_for("the daemon", || daemon.try_get("/v1/status"));
+    daemon.apply("four", &json!(circuits(2, 4)), &json!({}));
+    daemon.kill();
+    let (code, said) = checked(&folder, "--verify-audit");
+    assert!(code == Some(0) && said.contains("unkeyed from line 1 to 2"), "{said}");
+    assert!(said.contains("keyed from line 3"), "{said}");
+}
+
+/// What a daemon would not start with, or should not: told by `--check` with place and what to do.
+#[test]
+fn check_finds_passwords_that_everybody_reads_or_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    let file = format!(
+        "state_dir: {0}\ndevices:\n- name: ocs0\n  driver:\n    tl1: {{tcp: \"127.0.0.1:1\", user: root, \
+         password_file: {1}}}\n",
+        folder.path().display(),
+        password.display()
+    );
+    std::fs::write(folder.path().join("daemon.yaml"), file).unwrap();
+    let with = |text: &str, mode| {
+        std::fs::write(&password, text).unwrap();
+        std::fs::set_permissions(&password, std::fs::Permissions::from_mode(mode)).unwrap();
+        checked(folder.path(), "--check")
+    };
+    assert_eq!(with("kept to ourselves\n", 0o600).0, Some(0));
+    let (code, said) = with("kept to ourselves\n", 0o644);
+    let told = ["device ocs0, tl1/password_file", "everybody (mode 0644)", "chmod o="];
+    assert!(code == Some(1) && told.iter().all(|told| said.contains(told)), "{said}");
+    let (code, said) = with("root\n", 0o600);
+    let told = ["device ocs0", "vendor's default password", "change it on the device"];
+    assert!(code == Some(1) && told.iter().all(|told| said.contains(told)), "{said}");
+    std::fs::remove_file(&password).unwrap();
+    let (code, said) = checked(folder.path(), "--check");
+    assert!(code == Some(1) && said.contains("cannot read"), "{said}");
 }
 
 /// S9: 10,000 clients that say nothing, or half a request, keep nobody out and cost a bounded number of

@@ -21,6 +21,9 @@ pub struct DaemonFile {
     /// The API's Unix socket [default: `lightloomd.sock` in `state_dir`].
     #[serde(default)]
     pub socket: Option<PathBuf>,
+    /// The file with the audit log's key, made at the first start [default: `audit.key` in `state_dir`].
+    #[serde(default)]
+    pub audit_key: Option<PathBuf>,
     /// The fabric file that plans are checked against. Without it, only targets by device are taken.
     #[serde(default)]
     pub fabric: Option<PathBuf>,
@@ -212,9 +215,7 @@ pub struct LimitsFile {
     pub reconcile_within: Option<Text<Picoseconds>>,
     /// How long light may take to settle [default: 1s].
     pub settle_within: Option<Text<Picoseconds>>,
-    /// How long after its session was given up a device may still carry out a command: within that time nothing
-    /// is sent that moves light, and what is read does not count [default: 2s for `scpi`, `tl1` and `sonic`; none
-    /// for `ocstrx`, whose firmware refuses what was given up, and for `linux`, which answers when it has done it].
+    /// How long after its session was given up a command may still be done [default: 2s for switches, else 0].
     pub late_within: Option<Text<Picoseconds>>,
     /// The least optical power of a lit slot in dBm [default: -14].
     pub power_min_dbm: Option<f64>,

@@ -1,0 +1,87 @@
+//! What `--check` looks at beyond the daemon's file and the fabric: journal, audit log, keys and passwords. Starts
+//! nothing and changes nothing.
+
+use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::audit::key;
+use crate::config::{Config, DriverFile};
+use crate::start;
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Where: a file, or a device and the key of its driver.
+    pub place: String,
+    /// What is wrong, and what to do about it.
+    pub reason: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.reason)
+    }
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// Everything that is wrong.
+    pub findings: Vec<Finding>,
+    /// Records of the journal.
+    pub journal_records: usize,
+    /// What the audit log is worth, in words.
+    pub audit: String,
+}
+
+/// Looks at everything that the daemon's file names.
+#[must_use]
+pub fn check(config: &Config) -> Checked {
+    let mut checked = Checked::default();
+    let mut found = |place: &str, error: &anyhow::Error| {
+        let reason = format!("{error:#}");
+        checked.findings.push(Finding { place: place.to_owned(), reason });
+    };
+    match start::check_journal(config) {
+        Ok(records) => checked.journal_records = records,
+        Err(error) => found("journal", &error),
+    }
+    match key::verify(config) {
+        Ok(verified) => checked.audit = verified.summary(),
+        Err(error) => found("audit log", &error),
+    }
+    for (name, (file, _)) in &config.drivers {
+        let (place, checked) = match file {
+            DriverFile::Tl1(file) => ("tl1/password_file", start::tl1_password(file).map(drop)),
+            DriverFile::Sonic(file) => {
+                let password = file.password_file.as_deref().map(start::secret);
+                ("sonic/password_file", password.transpose().map(drop))
+            }
+            DriverFile::Ocstrx(_) | DriverFile::Scpi(_) | DriverFile::Linux(_) => continue,
+        };
+        if let Err(error) = checked {
+            found(&format!("device {name}, {place}"), &error);
+        }
+    }
+    if let Some(tls) = &config.file.tls
+        && let Err(error) = private(&tls.key)
+    {
+        found("tls/key", &error);
+    }
+    checked
+}
+
+/// Whether a private file is so.
+fn private(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    let metadata = std::fs::metadata(path).map_err(|error| {
+        anyhow::anyhow!("cannot read {shown} ({error}): name the file that holds it")
+    })?;
+    let mode = metadata.permissions().mode() & 0o777;
+    anyhow::ensure!(
+        mode & 0o007 == 0,
+        "{shown} can be read by everybody (mode {mode:04o}): chmod o= {shown}"
+    );
+    Ok(())
+}
