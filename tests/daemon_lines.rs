@@ -320,13 +320,18 @@ fn clocks(now: SimTime) -> Now {
 }
 
 /// A change whose first command the switch defers until its session was given up. Whatever becomes of the
-/// change, the light stays from then on as the ledger says.
-fn late_command<D: Dialect>(dialect: D, port: Port, attempts: u32) -> TxnResult {
+/// change: how it ended, and whether the light stayed as the ledger says from then on.
+fn late_command<D: Dialect>(
+    dialect: D,
+    port: Port,
+    attempts: u32,
+    late_within: Micros,
+) -> (TxnResult, bool) {
     let device = switch();
     let mut bench = Bench::new(Sharing::Exclusive, dialect, device, port, circuits);
     let mut inventory = Inventory::default();
     let mut installed = Installed::new(Sharing::Exclusive);
-    installed.limits.late_within = Micros::from_secs(2);
+    installed.limits.late_within = late_within;
     installed.limits.attempts_max = attempts;
     inventory.devices.insert(NAME.into(), installed);
     bench.controller = Controller::start(inventory, Ledger::default(), &clocks(bench.now)).0;
@@ -342,22 +347,32 @@ fn late_command<D: Dialect>(dialect: D, port: Port, attempts: u32) -> TxnResult 
     bench.ask(Request::Apply(Apply { target, ..Apply::default() }));
     bench.run_until(within(&bench, 60_000), |bench| !bench.controller.is_busy());
     let result = *bench.ended.last().unwrap();
+    let mut agree = true;
     for _ in 0..250 {
         let truth = circuits(&bench.device, bench.now);
-        assert_eq!(bench.controller.ledger().owned.get(&name), Some(&truth), "{result:?}");
+        agree &= bench.controller.ledger().owned.get(&name) == Some(&truth);
         bench.run_until(within(&bench, 100), |_| false);
     }
-    result
+    (result, agree)
 }
 
 #[test]
 fn a_command_that_is_carried_out_after_its_session_was_given_up_undoes_no_change() {
-    for attempts in [1, 3] {
-        let expected = if attempts == 1 { TxnResult::RolledBack } else { TxnResult::Committed };
-        assert_eq!(late_command(Scpi::new(true), Port::Scpi, attempts), expected);
+    let both = |attempts, late_within: u64| {
+        let late_within = Micros::from_secs(late_within);
         let tl1 = Tl1::new("root", "root", true);
-        assert_eq!(late_command(tl1, Port::Tl1, attempts), expected);
-    }
+        [
+            late_command(Scpi::new(true), Port::Scpi, attempts, late_within),
+            late_command(tl1, Port::Tl1, attempts, late_within),
+        ]
+    };
+    assert_eq!(both(1, 2), [(TxnResult::RolledBack, true); 2]);
+    assert_eq!(both(3, 2), [(TxnResult::Committed, true); 2]);
+    // Without a settle time circuits go dark behind a change that was called over.
+    let ended = both(1, 0);
+    assert!(ended.iter().all(|(_, agree)| !agree), "{ended:?}");
+    let [_, tl1] = both(3, 0);
+    assert_eq!(tl1, (TxnResult::Committed, false), "`DLT-PATCH` takes down what is there by then");
 }
 
 /// Each damage to each byte of the change that `bench` makes.

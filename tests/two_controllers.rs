@@ -60,11 +60,12 @@ fn two_daemons_that_restore_the_same_switch_stop_and_name_each_other() {
     let list =
         "switches:\n  - {name: ocs0, ingress: 8, egress: 8, tl1: '127.0.0.1:0', switching: 5ms}\n";
     let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
+    // A life that is over with its runtime.
     on_a_runtime(async {
         let mut one = daemon(&folder.path().join("one"), &at[0]).await;
         set(&mut one, 9).await;
-        drop(one);
-        tokio::time::sleep(Duration::from_millis(500)).await;
+    });
+    on_a_runtime(async {
         let mut other = daemon(&folder.path().join("other"), &at[0]).await;
         set(&mut other, 10).await;
 
