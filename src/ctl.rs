@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Format;
 use crate::output::{self, Outcome};
-use client::{Client, Response};
+use client::{Asked, Client, Response};
 use show::Preview;
 use wanted::{Apply, Fault, Rollback, Wanted};
 
@@ -160,28 +160,28 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Watch => session.watch(),
         Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
         Verb::Page { listen } => page::serve(&session.client, *listen),
-        Verb::Diff(wanted) => session.diff("diff", &wanted.body()?, wanted.preview()),
+        Verb::Diff(wanted) => session.diff("diff", &wanted.asked()?, wanted.preview()),
         Verb::Apply(Apply { wanted, dry_run: true, .. }) => {
-            session.diff("diff", &wanted.body()?, wanted.preview())
+            session.diff("diff", &wanted.asked()?, wanted.preview())
         }
-        Verb::Apply(apply) => session.change("apply", apply.body()?),
-        Verb::Confirm { txn } => session.change("confirm", json!({"txn": txn})),
+        Verb::Apply(apply) => session.change("apply", apply.asked()?),
+        Verb::Confirm { txn } => session.change("confirm", json!({"txn": txn}).into()),
         Verb::Rollback(back) if back.dry_run => {
-            session.diff("rollback/diff", &back.body()?, back.preview())
+            session.diff("rollback/diff", &back.body()?.into(), back.preview())
         }
-        Verb::Rollback(back) => session.change("rollback", back.body()?),
+        Verb::Rollback(back) => session.change("rollback", back.body()?.into()),
         Verb::Drain(Devices { devices }) => session.change("drain", devices_in(devices)),
         Verb::Undrain(Devices { devices }) => session.change("undrain", devices_in(devices)),
         Verb::Adopt(Devices { devices }) => session.change("adopt", devices_in(devices)),
         Verb::Fault(fault) if fault.dry_run => {
-            session.diff("faults/diff", &fault.body()?, fault.preview())
+            session.diff("faults/diff", &fault.body()?.into(), fault.preview())
         }
-        Verb::Fault(fault) => session.change("faults", fault.body()?),
+        Verb::Fault(fault) => session.change("faults", fault.body()?.into()),
     }
 }
 
-fn devices_in(names: &[String]) -> Value {
-    json!({"devices": wanted::listed(names)})
+fn devices_in(names: &[String]) -> Asked {
+    json!({"devices": wanted::listed(names)}).into()
 }
 
 struct Session {
@@ -233,19 +233,20 @@ impl Session {
         Ok(if none && response.body["complete"] == true { shown } else { Outcome::Bad })
     }
 
-    fn diff(&self, path: &str, body: &Value, preview: Preview) -> anyhow::Result<Outcome> {
-        let response = self.client.post(&format!("/v1/{path}"), body)?;
+    fn diff(&self, path: &str, asked: &Asked, preview: Preview) -> anyhow::Result<Outcome> {
+        let response = self.client.post(&format!("/v1/{path}"), asked)?;
         self.show(&response, |diff| preview.page(diff))
     }
 
-    fn change(&self, verb: &str, mut body: Value) -> anyhow::Result<Outcome> {
-        if body.get("request_id").is_none() {
-            body["request_id"] = json!(fresh_id(verb));
+    fn change(&self, verb: &str, mut asked: Asked) -> anyhow::Result<Outcome> {
+        if asked.fields.get("request_id").is_none() {
+            asked.fields["request_id"] = json!(fresh_id(verb));
         }
-        let response = self.client.post(&format!("/v1/{verb}"), &body)?;
+        let response = self.client.post(&format!("/v1/{verb}"), &asked)?;
+        let body = &asked.fields;
         match response.body.get("txn").and_then(Value::as_u64) {
             Some(txn) if response.is_good() => self.wait_for(txn),
-            _ => self.show(&response, |answer| show::done(verb, &body, answer)),
+            _ => self.show(&response, |answer| show::done(verb, body, answer)),
         }
     }
 }

@@ -185,11 +185,11 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
 
     daemon.says("/v1/status", 200, status(json!({"journal_failure": "disk full"})));
     let (_, shown, _) = run(&daemon, &["status"]);
-    let first = "JOURNAL FAILED, changes are refused and no device is read: disk full\n";
-    assert!(shown.starts_with(first) && !shown.contains("as wanted"), "{shown}");
-    // Nothing is waited for that cannot come.
-    let (code, shown, noted) = run(&daemon, &["wait"]);
-    assert!(code == 1 && shown.starts_with(first) && noted.is_empty(), "{shown}{noted}");
+    let first = "JOURNAL CANNOT BE WRITTEN, changes are refused: disk full\n";
+    let next = "  the light stays as it is and devices are read on: free space or repair the disk, and lightloomd \
+                goes on automatically\n";
+    assert!(shown.starts_with(&format!("{first}{next}")), "{shown}");
+    assert!(shown.contains("as wanted"), "devices are read on: {shown}");
 }
 
 #[test]
@@ -584,8 +584,60 @@ fn without_a_journal_nothing_is_offered_that_would_be_refused() {
     });
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, status(failed))]);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    assert!(code == 1 && shown.starts_with("JOURNAL FAILED, changes are refused"), "{shown}");
+    assert!(code == 1 && shown.starts_with("JOURNAL CANNOT BE WRITTEN, changes"), "{shown}");
     assert!(!shown.contains("ON ITS WAY") && !shown.contains("ctl fault"), "{shown}");
+}
+
+#[test]
+fn an_audit_log_that_cannot_be_written_is_not_all_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = status(json!({"audit_failure": "No space left on device"}));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, full)]);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let first = "AUDIT LOG CANNOT BE WRITTEN, changes are refused: No space left on device\n";
+    assert!(code == 1 && shown.starts_with(first), "{shown}");
+    assert!(!shown.contains("ALL IS WELL"), "{shown}");
+}
+
+/// Plays a daemon that has no place for the first connections, no room for the next, and then answers.
+#[test]
+fn a_request_that_finds_no_place_or_no_room_is_sent_again_under_its_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("lightloomd.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let (heard, answers) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    answers.lock().unwrap().push(("/v1/confirm".to_owned(), 200, json!({"answer": "done"})));
+    let (kept, bodies) = (Arc::clone(&heard), Arc::clone(&heard));
+    std::thread::spawn(move || {
+        for (count, client) in listener.incoming().enumerate() {
+            let client = client.unwrap();
+            match count {
+                // Closed with the request unread: the client sees a reset.
+                0 | 1 => drop(client),
+                2 => {
+                    let all = Mutex::new(Vec::new());
+                    let busy = Mutex::new(vec![(
+                        "/v1/confirm".to_owned(),
+                        429,
+                        json!({"answer": "refused", "reasons": ["no room"]}),
+                    )]);
+                    answer(&client, &busy, &all);
+                    kept.lock().unwrap().push(all.into_inner().unwrap());
+                }
+                _ => {
+                    let all = Mutex::new(Vec::new());
+                    answer(&client, &answers, &all);
+                    kept.lock().unwrap().push(all.into_inner().unwrap());
+                }
+            }
+        }
+    });
+    let daemon = Daemon { socket, heard: Arc::default(), answers: Arc::default() };
+    let (code, shown, noted) = run(&daemon, &["confirm", "7"]);
+    assert_eq!((code, shown.as_str()), (0, "transaction 7 is confirmed: it stays\n"), "{noted}");
+    assert!(noted.contains("refused: no room; asking again in "), "{noted}");
+    let bodies = bodies.lock().unwrap();
+    assert!(bodies.len() == 2 && bodies[0] == bodies[1], "the same request, id and all");
 }
 
 #[test]

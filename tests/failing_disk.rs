@@ -64,7 +64,9 @@ impl Storage for Failing {
         self.0.sync()
     }
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // It writes and flushes.
         self.fails_to_write()?;
+        self.fails(|fault| (fault == Fault::Sync).then_some(ErrorKind::Other))?;
         self.0.replace(bytes)
     }
     fn truncate(&mut self, length: u64) -> io::Result<()> {
@@ -113,7 +115,9 @@ async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Opt
     if failed.is_some() {
         let status = first.look(view::status).await;
         assert_eq!(status.journal_failure, failed, "who looks is answered");
-        assert!(!first.look(view::drift).await.complete);
+        let open = first.look(|runtime: &Runtime| runtime.controller.ledger().open.is_some()).await;
+        let report = first.look(view::drift).await;
+        assert!(report.complete && (open || report.slots.is_empty()), "reads go on: {report:?}");
         let stood = first.look(stands).await;
         let refused = first.ask(change(true), None).await;
         let Answer::Refused { reasons } = &refused else {
@@ -178,4 +182,59 @@ fn s2_on_a_disk_that_fails_changes_are_refused_reads_go_on_and_no_mixed_state_is
         );
         assert!(old > 3 && new > 0, "{old} {new}");
     });
+}
+
+/// The disk fails, and is well again while the daemon runs: what was open is brought to its end and changes are
+/// accepted, without a restart.
+#[test]
+fn s2_writing_resumes_when_the_disk_is_well_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let list =
+        "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0', switching: 5ms}\n";
+    let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
+    on_a_runtime(async {
+        let mut resumed = 0;
+        for (index, fault) in
+            [Fault::Write(ErrorKind::StorageFull), Fault::Sync].into_iter().enumerate()
+        {
+            for after in 0..4 {
+                let folder = folder.path().join(format!("{index}-{after}"));
+                std::fs::create_dir_all(&folder).unwrap();
+                let plan = Plan::default();
+                let mut rig = rig(&at[0], &folder, &plan).await;
+                let answer = rig.ask(change(false), None).await;
+                rig.committed_or_done(&answer).await;
+                *plan.lock().unwrap() = Some((fault, after));
+                let _accepted_or_refused = rig.ask(change(true), None).await;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                if rig.look(|runtime: &Runtime| runtime.failed.is_none()).await {
+                    continue;
+                }
+                let polled = rig.look(read_at).await;
+                tokio::time::sleep(Duration::from_millis(1500)).await;
+                assert!(rig.look(read_at).await > polled, "devices are read on");
+                assert!(rig.look(|runtime: &Runtime| runtime.failed.is_some()).await);
+                *plan.lock().unwrap() = None;
+                let well = |runtime: &Runtime| {
+                    let well = runtime.failed.is_none() && !runtime.controller.is_busy();
+                    well.then_some(())
+                };
+                rig.find("writing again", well).await;
+                tokio::time::sleep(Duration::from_millis(250)).await;
+                let drifted = rig.look(|runtime: &Runtime| view::drift(runtime).slots.len()).await;
+                assert_eq!(drifted, 0, "{fault:?} {after}");
+                for crosswise in [true, false] {
+                    let answer = rig.ask(change(crosswise), None).await;
+                    rig.committed_or_done(&answer).await;
+                }
+                resumed += 1;
+            }
+        }
+        println!("S2: writing resumed {resumed} times without a restart");
+        assert!(resumed >= 4, "{resumed}");
+    });
+}
+
+fn read_at(runtime: &Runtime) -> lightloom_daemon::state::Micros {
+    runtime.controller.devices()[&DeviceName::from("ocs0")].read_at
 }

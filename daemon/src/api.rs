@@ -1,6 +1,8 @@
 //! The HTTP+JSON API. The OpenAPI document in `daemon/openapi.json` is made from this file.
 
 mod body;
+mod document;
+mod gate;
 mod problem;
 mod reading;
 mod shared;
@@ -11,6 +13,7 @@ use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -32,13 +35,13 @@ use crate::tend::{NoPreview, ToDevice};
 use crate::view::{self, DeviceBytes, Diff, DriftReport, Log, ModuleView, Status, Transaction};
 
 pub use body::{ApplyBody, DevicesBody, FaultBody, Last, RollbackBody, TxnBody, Wait};
+pub use document::PlanDocument;
+use gate::{BODY_BYTES_MAX, Gate, gate};
 use problem::{Problem, Reply};
 use reading::Body;
 pub use shared::Shared;
 use shared::{asked, sha256};
 
-/// The largest request body in bytes.
-const BODY_BYTES_MAX: usize = 64 << 20;
 /// How many records of the journal are shown unless somebody asks for more.
 const LOG_RECORDS_SHOWN: usize = 100;
 /// A week: nobody remembers a longer wait for a confirm.
@@ -94,6 +97,7 @@ pub fn openapi() -> String {
 
 /// The router.
 pub fn router(shared: Shared) -> Router {
+    let at_the_gate = from_fn_with_state(Gate::new(shared.clone()), gate);
     Router::new()
         .route("/", get(async || Html(include_str!("page.html"))))
         .route("/healthz", get(healthz))
@@ -119,13 +123,15 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/faults", post(fault))
         .route("/v1/faults/diff", post(fault_diff))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(at_the_gate)
         .with_state(shared)
 }
 
 // ---- looking -----------------------------------------------------------------------------------
 
 async fn healthz(State(shared): State<Shared>) -> Response {
-    match shared.look(|runtime| runtime.failed.clone()).await {
+    let why = |runtime: &Runtime| runtime.failed.clone().or_else(|| runtime.audit.failure());
+    match shared.look(why).await {
         Ok(None) => "ok\n".into_response(),
         Ok(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
         Err(problem) => problem.into_response(),
@@ -264,19 +270,21 @@ async fn module(
 
 // ---- changing ----------------------------------------------------------------------------------
 
-/// What the controller makes of a body.
+/// A target, the hash of the plan it comes from and the plan.
+type Read = (Fabric, String, Option<Box<Plan>>);
+
+/// What the controller makes of a body, whose plan is taken out of it.
 async fn read_apply(
     shared: &Shared,
-    body: &ApplyBody,
+    body: &mut ApplyBody,
 ) -> Result<(Apply, Option<Box<Plan>>), Problem> {
     let mut of_phase = None;
-    let (target, plan_sha256, plan) = match (&body.plan, &body.target, body.again) {
+    let (target, plan_sha256, plan) = match (body.plan.take(), &body.target, body.again) {
         (None, None, true) => {
-            let find = move |runtime: &Runtime| {
+            let find = move |runtime: &Runtime| -> Result<Read, Vec<String>> {
                 let (sha256, plan) = runtime.applied_last()?;
-                let document = serde_json::to_value(&plan).unwrap_or_default();
                 let installed = runtime.installed.as_ref();
-                let target = desired::target(&document, None, installed, &runtime.config)?;
+                let target = desired::target_of(&plan, None, installed, &runtime.config)?;
                 Ok((target, sha256, Some(Box::new(plan))))
             };
             shared.look(find).await?.map_err(Problem::Refused)?
@@ -285,19 +293,15 @@ async fn read_apply(
             let fat_tree = shared.look(|runtime| runtime.fat_tree.clone()).await?;
             match fat_tree {
                 Some(tree) => {
-                    let wanted = wanted(tree, document, body).await?;
+                    let (wanted, sha256) = wanted(tree, document, body).await?;
                     of_phase = Some(Box::new(wanted.phase));
-                    (wanted.target, plan::digest(document), None)
+                    (wanted.target, sha256, None)
                 }
                 None => {
-                    let (plan, phase) = (document.clone(), body.phase.clone());
-                    let find = move |runtime: &Runtime| {
-                        let installed = runtime.installed.as_ref();
-                        desired::target(&plan, phase.as_deref(), installed, &runtime.config)
-                    };
-                    let target = shared.look(find).await?.map_err(Problem::Refused)?;
-                    let plan = serde_json::from_value(document.clone()).ok().map(Box::new);
-                    (target, plan::digest(document), plan)
+                    let phase = body.phase.clone();
+                    let find =
+                        move |runtime: &Runtime| of_rings(runtime, document, phase.as_deref());
+                    shared.look(find).await?.map_err(Problem::Refused)?
                 }
             }
         }
@@ -322,13 +326,40 @@ async fn read_apply(
 /// away from the task that moves light.
 async fn wanted(
     tree: Arc<FatTree>,
-    document: &serde_json::Value,
+    document: PlanDocument,
     body: &ApplyBody,
-) -> Result<fat_tree::Wanted, Problem> {
-    let (document, phase, mode) = (document.clone(), body.phase.clone(), body.mode);
-    let find = move || tree.wanted(&document, phase.as_deref(), mode);
+) -> Result<(fat_tree::Wanted, String), Problem> {
+    let (phase, mode) = (body.phase.clone(), body.mode);
+    let find = move || {
+        let document = match document {
+            PlanDocument::Other(document) => document,
+            // It is refused by its kind, whatever is in it.
+            PlanDocument::Ring(_) => serde_json::json!({"transceivers": []}),
+        };
+        let wanted = tree.wanted(&document, phase.as_deref(), mode)?;
+        Ok((wanted, plan::digest(&document)))
+    };
     let found = tokio::task::spawn_blocking(find).await.map_err(|_| Problem::Gone)?;
     found.map_err(Problem::Refused)
+}
+
+/// What a plan of rings comes to, or why a document is none.
+fn of_rings(
+    runtime: &Runtime,
+    document: PlanDocument,
+    phase: Option<&str>,
+) -> Result<Read, Vec<String>> {
+    let (installed, config) = (runtime.installed.as_ref(), &runtime.config);
+    match document {
+        PlanDocument::Ring(plan) => {
+            let target = desired::target_of(&plan, phase, installed, config)?;
+            Ok((target, plan::digest(&plan), Some(plan)))
+        }
+        PlanDocument::Other(document) => {
+            let target = desired::target(&document, phase, installed, config)?;
+            Ok((target, plan::digest(&document), None))
+        }
+    }
 }
 
 /// How long a confirm is waited for.
@@ -363,10 +394,10 @@ fn confirmation(apply: &Apply) -> String {
 async fn diff(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Body(body): Body<ApplyBody>,
+    Body(mut body): Body<ApplyBody>,
 ) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
-    let (apply, plan) = read_apply(&shared, &body).await?;
+    let (apply, plan) = read_apply(&shared, &mut body).await?;
     let find = move |runtime: &Runtime| {
         let mut apply = apply;
         let reasons =
@@ -473,12 +504,12 @@ fn readable(bytes: &[u8]) -> String {
 async fn apply(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Body(body): Body<ApplyBody>,
+    Body(mut body): Body<ApplyBody>,
 ) -> Result<Answer, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     // The plan is looked at only for those who may apply.
     let read = match client.must_have(Role::Apply) {
-        Ok(()) => read_apply(&shared, &body).await,
+        Ok(()) => read_apply(&shared, &mut body).await,
         Err(role) => Err(Problem::Forbidden(role)),
     };
     let call = move |asked, answer| {

@@ -114,7 +114,9 @@ impl Audit {
     /// cannot be written now.
     pub fn write_refusal(&self, now: &Now, entry: &Entry) {
         let mut lines = self.lines();
-        let listed = lines.rates.take(&entry.actor, now.mono)
+        // What is left of a full disk is for changes.
+        let listed = lines.journal.short_of_space().is_none()
+            && lines.rates.take(&entry.actor, now.mono)
             && lines.journal.append([&entry.short()]).is_ok();
         if !listed {
             lines.count(entry);
@@ -126,9 +128,27 @@ impl Audit {
         let mut lines = self.lines();
         let entries: Vec<Entry> =
             lines.not_listed.iter().map(|(actor, counted)| counted.entry(actor, now)).collect();
-        if !entries.is_empty() && lines.journal.append(&entries).is_ok() {
+        let full = lines.journal.short_of_space().is_some();
+        if !full && !entries.is_empty() && lines.journal.append(&entries).is_ok() {
             lines.not_listed.clear();
         }
+    }
+
+    /// Tries to go on after a failure, and sets space aside again where a full disk took it.
+    pub fn mend(&self) {
+        let mut lines = self.lines();
+        if lines.journal.failure().is_some() && lines.journal.reopen().is_ok() {
+            tracing::info!("the audit log can be written again");
+        }
+        if lines.journal.short_of_space().is_some() {
+            let _still_full = lines.journal.set_aside();
+        }
+    }
+
+    /// That the disk is full and only what was set aside for that is left, if so.
+    #[must_use]
+    pub fn short_of_space(&self) -> Option<String> {
+        self.lines().journal.short_of_space()
     }
 
     /// Why it takes no more entries, if so.

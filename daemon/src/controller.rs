@@ -306,6 +306,8 @@ pub struct Controller {
     own_changes: VecDeque<OwnChange>,
     /// The daemon's own transactions wait till then after one could not begin or changed nothing.
     own_not_before: Micros,
+    /// Nothing can be written down, so nothing is begun, finished or undone.
+    only_reads: bool,
 }
 
 impl Controller {
@@ -326,13 +328,41 @@ impl Controller {
             tickets: 0,
             own_changes,
             own_not_before: Micros::default(),
+            only_reads: false,
         };
+        let actions = controller.started(now);
+        (controller, actions)
+    }
+
+    fn started(&mut self, now: &Now) -> Vec<Action> {
         let daemon = env!("CARGO_PKG_VERSION").to_owned();
         let mut actions = Vec::new();
-        controller.append(Record::Started { daemon, wall_ms: now.wall_ms }, &mut actions);
-        controller.remember_restores(now);
-        controller.recover(now, &mut actions);
-        (controller, actions)
+        self.append(Record::Started { daemon, wall_ms: now.wall_ms }, &mut actions);
+        self.remember_restores(now);
+        self.recover(now, &mut actions);
+        actions
+    }
+
+    /// Over what the journal remembers, only reads devices: nothing can be written down. What was on its way is
+    /// left as a crash would leave it.
+    pub fn only_read(&mut self, ledger: Ledger) {
+        (self.ledger, self.only_reads) = (ledger, true);
+        (self.drive, self.around) = (None, None);
+        self.neighbours.clear();
+        for seen in self.devices.values_mut() {
+            seen.waiting.clear();
+            if let Some(flight) = &mut seen.in_flight {
+                flight.drives = false;
+            }
+        }
+    }
+
+    /// Goes on over what the journal remembers, as after a restart but for what was read of devices since.
+    pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
+        self.only_read(ledger);
+        self.only_reads = false;
+        self.own_changes = own_changes(&self.ledger, now);
+        self.started(now)
     }
 
     /// What survives a crash.
@@ -362,12 +392,16 @@ impl Controller {
         let flights = self.devices.values().filter_map(|d| Some(d.in_flight.as_ref()?.deadline));
         let idle = |d: &&Seen| d.up && d.in_flight.is_none();
         let polls = self.devices.values().filter(idle).map(|d| d.next_poll);
+        let reads = flights.chain(polls);
+        if self.only_reads {
+            return reads.min();
+        }
         let drive = self.drive.as_ref().and_then(Drive::deadline);
         let pending = match (&self.drive, &self.ledger.pending) {
             (None, Some(pending)) => Some(pending.deadline(now).max(self.own_not_before)),
             _ => None,
         };
-        flights.chain(polls).chain(drive).chain(pending).chain(self.settles_at(now)).min()
+        reads.chain(drive).chain(pending).chain(self.settles_at(now)).min()
     }
 
     /// Takes one event in and says what to do.

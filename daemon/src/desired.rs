@@ -42,13 +42,26 @@ pub fn target(
     }
     let plan: Plan = serde_json::from_value(document.clone())
         .map_err(|error| vec![format!("no plan: {error}")])?;
+    target_of(&plan, phase, installed, config)
+}
+
+/// The same for a plan of rings that was read already.
+///
+/// # Errors
+/// As for [`target`].
+pub fn target_of(
+    plan: &Plan,
+    phase: Option<&str>,
+    installed: Option<&Installed>,
+    config: &Config,
+) -> Result<Fabric, Vec<String>> {
     if let Some(phase) = phase {
         let reason = format!("a plan of rings has no phase `{phase}`: leave `--phase` out");
         return Err(vec![reason]);
     }
     let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
-    prove(&plan, installed)?;
-    paths(&plan, config)
+    prove(plan, installed)?;
+    paths(plan, config)
 }
 
 fn prove(plan: &Plan, installed: &Installed) -> Result<(), Vec<String>> {

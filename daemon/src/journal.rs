@@ -50,6 +50,24 @@ pub trait Storage {
     /// # Errors
     /// The device's.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
+    /// Writes all of it again after a failure, where what is there may not be durable.
+    ///
+    /// # Errors
+    /// The device's.
+    fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.replace(bytes)
+    }
+    /// That the disk is full and only what was set aside for that is left, if so.
+    fn short_of_space(&self) -> Option<String> {
+        None
+    }
+    /// Sets space aside again for when the disk is full.
+    ///
+    /// # Errors
+    /// The device's: it is full still.
+    fn set_aside(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl<S: Storage + ?Sized> Storage for Box<S> {
@@ -68,6 +86,15 @@ impl<S: Storage + ?Sized> Storage for Box<S> {
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         (**self).truncate(length)
     }
+    fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (**self).rewrite(bytes)
+    }
+    fn short_of_space(&self) -> Option<String> {
+        (**self).short_of_space()
+    }
+    fn set_aside(&mut self) -> io::Result<()> {
+        (**self).set_aside()
+    }
 }
 
 /// Why the journal cannot be used.
@@ -76,8 +103,11 @@ pub enum JournalError {
     /// The storage failed.
     #[error("the journal's storage: {0}")]
     Storage(#[from] io::Error),
-    /// A write or sync failed earlier: what is on the disk is not known any more.
-    #[error("the journal has failed before ({0}) and takes no more records until a restart")]
+    /// A write or sync failed earlier: what is on the disk is not known until it is
+    /// [read back](Journal::reopen).
+    #[error(
+        "the journal has failed before ({0}) and takes no more records until it is written anew"
+    )]
     Poisoned(String),
     /// A record larger than the bound.
     #[error("a record of {0} bytes is longer than a journal line may be")]
@@ -117,7 +147,11 @@ pub struct Opened<R> {
 #[derive(Debug)]
 pub struct Journal<R, S> {
     storage: S,
+    /// As it is after the last line that was written without an error.
     chain: Chain,
+    /// How many bytes end there.
+    good: usize,
+    damaged: bool,
     poisoned: Option<String>,
     kind: PhantomData<fn(R)>,
 }
@@ -269,7 +303,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
             storage.truncate(good as u64)?;
         }
         let poisoned = damage.as_ref().map(ToString::to_string);
-        let journal = Self { storage, chain, poisoned, kind: PhantomData };
+        let damaged = damage.is_some();
+        let journal = Self { storage, chain, good, damaged, poisoned, kind: PhantomData };
         Ok((journal, Opened { records, torn_bytes, damage }))
     }
 
@@ -309,9 +344,59 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
             return Err(JournalError::TooLong(body.len()));
         }
         let mut chain = Chain::new(self.chain.key.clone());
-        self.storage.replace(chain.push(&body).as_bytes())?;
-        self.chain = chain;
+        let line = chain.push(&body);
+        self.storage.replace(line.as_bytes())?;
+        (self.chain, self.good) = (chain, line.len());
         Ok(())
+    }
+
+    /// The records that were written without an error, read back and proven. Writes nothing.
+    ///
+    /// # Errors
+    /// A storage that cannot be read, or has lost some of them.
+    pub fn read_back(&mut self) -> Result<Vec<R>, JournalError> {
+        self.proven().map(|(records, _)| records)
+    }
+
+    /// Goes on after a failure: what was written without an error is read back, proven and written anew, and
+    /// what was not is gone, as it was never promised.
+    ///
+    /// # Errors
+    /// When that cannot be done yet, and never where the journal was found damaged.
+    pub fn reopen(&mut self) -> Result<Vec<R>, JournalError> {
+        if let Some(why) = self.poisoned.as_ref().filter(|_| self.damaged) {
+            return Err(JournalError::Poisoned(why.clone()));
+        }
+        let (records, bytes) = self.proven()?;
+        self.storage.rewrite(&bytes)?;
+        self.poisoned = None;
+        Ok(records)
+    }
+
+    fn proven(&mut self) -> Result<(Vec<R>, Vec<u8>), JournalError> {
+        let mut bytes = self.storage.load()?;
+        bytes.truncate(self.good);
+        let mut chain = Chain::new(self.chain.key.clone());
+        let (records, good, damage) = read(&bytes, &mut chain);
+        if damage.is_some() || good != self.good || chain.hash != self.chain.hash {
+            let lost = "lines that were written before cannot be read back";
+            return Err(JournalError::Storage(io::Error::other(lost)));
+        }
+        Ok((records, bytes))
+    }
+
+    /// That the disk is full and only what was set aside for that is left, if so.
+    #[must_use]
+    pub fn short_of_space(&self) -> Option<String> {
+        self.storage.short_of_space()
+    }
+
+    /// Sets space aside again for when the disk is full.
+    ///
+    /// # Errors
+    /// A disk that is full still.
+    pub fn set_aside(&mut self) -> Result<(), JournalError> {
+        Ok(self.storage.set_aside()?)
     }
 
     /// Why it takes no more records, if so.
@@ -331,8 +416,12 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     where
         R: 'a,
     {
+        let before = (self.chain.clone(), self.good);
         self.write(records)?;
         let synced = self.storage.sync();
+        if synced.is_err() {
+            (self.chain, self.good) = before;
+        }
         self.poison_on_error(synced)
     }
 
@@ -363,6 +452,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         let written = self.storage.append(lines.as_bytes());
         self.poison_on_error(written)?;
         self.chain = chain;
+        self.good += lines.len();
         Ok(())
     }
 

@@ -7,13 +7,15 @@
 //! ```
 //!
 //! One task owns the controller and the journal, so there is nothing to lock. When the journal
-//! fails, the controller is asked nothing any more: reads go on, changes are refused, light stays.
+//! fails, the controller [only reads](Controller::only_read): changes are refused, light stays, until the journal
+//! can be written again.
 
 pub mod contention;
 mod deaths;
 mod faults;
 mod plans;
 mod rollback;
+mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use lightloom_fabric::plan::Plan;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
+use crate::audit::Audit;
 use crate::bypass::{self, Patience};
 use crate::change::Mode;
 use crate::clock::Clock;
@@ -38,6 +41,7 @@ use crate::metrics::Metrics;
 use crate::record::{Asked, Broken, Record, TxnResult};
 use crate::state::{DeviceName, Micros, Op, Txn};
 use crate::tend::{FromDevice, NoPreview, ToDevice};
+use writing::is_new;
 
 /// A look at everything, by somebody who changes nothing.
 pub type Look = Box<dyn FnOnce(&Runtime) + Send>;
@@ -89,6 +93,12 @@ pub struct Runtime {
     pub controller: Controller,
     /// Why changes are refused, when the journal failed.
     pub failed: Option<String>,
+    /// The journal failed and cannot be read back either, so that nobody knows what was promised.
+    pub blind: bool,
+    /// Who asked for what.
+    pub audit: Audit,
+    /// When the next try is to write again what could not be written.
+    mend_at: Micros,
     /// Where the journal was found damaged, when it was opened.
     pub damage: Option<Damage>,
     /// How many records the journal holds.
@@ -146,6 +156,8 @@ pub struct Parts {
     pub first: Vec<Action>,
     /// The journal.
     pub journal: Journal<Record, Box<dyn Storage + Send>>,
+    /// The audit log.
+    pub audit: Audit,
     /// Where the journal is damaged: then changes are refused from the start.
     pub damage: Option<Damage>,
     /// The checked daemon file.
@@ -174,6 +186,9 @@ impl Runtime {
             contacts: names.collect(),
             controller: parts.controller,
             failed: parts.damage.as_ref().map(Damage::to_string),
+            blind: false,
+            audit: parts.audit,
+            mend_at: Micros::default(),
             damage: parts.damage,
             config: parts.config,
             installed: parts.installed,
@@ -244,7 +259,7 @@ impl Runtime {
 
     fn wait(&self) -> Duration {
         let now = self.clock.now();
-        let deadline = self.controller.deadline(&now).filter(|_| self.failed.is_none());
+        let deadline = self.controller.deadline(&now).filter(|_| self.damage.is_none());
         let wait = deadline.map_or(Micros::from_secs(1), |deadline| deadline - now.mono);
         // Rounded up to the timer's millisecond, and never longer than a heartbeat check.
         Duration::from_micros(wait.0).min(Duration::from_secs(1))
@@ -257,6 +272,7 @@ impl Runtime {
         if due {
             self.handle(Event::Tick);
         }
+        self.mend();
         self.notice_deaths();
         self.shorten_journal();
         let pending = self.controller.ledger().pending.as_ref();
@@ -335,6 +351,13 @@ impl Runtime {
             let _ = answer.send(Answer::Refused { reasons });
             return;
         }
+        if let Some(why) = self.short_of_space().filter(|_| is_new(&request)) {
+            let reasons = vec![format!(
+                "the disk is full ({why}), so nothing new is begun: free space, and it goes on automatically"
+            )];
+            let _ = answer.send(Answer::Refused { reasons });
+            return;
+        }
         let mut request = request;
         if let (Some(plan), Request::Apply(apply)) = (plan, &mut request) {
             let again = self.controller.ledger().requests.contains_key(&asked.request);
@@ -381,7 +404,8 @@ impl Runtime {
     }
 
     fn handle(&mut self, event: Event) {
-        if self.failed.is_some() {
+        // On a damaged journal not even reads mean anything.
+        if self.damage.is_some() {
             return;
         }
         let actions = self.controller.handle(&self.clock.now(), event);
@@ -423,23 +447,17 @@ impl Runtime {
         }
         self.records = self.journal.length();
         self.metrics.journal_records.set(i64::try_from(self.records).unwrap_or(i64::MAX));
-        if let Err(error) = result {
-            tracing::error!(%error, "the journal failed: changes are refused, light stays as it is");
-            self.metrics.journal_failed.set(1);
-            self.failed = Some(error.to_string());
-            let reasons = vec![format!("the journal has failed: {error}")];
-            for (_, answer) in std::mem::take(&mut self.answers) {
-                let _ = answer.send(Answer::Refused { reasons: reasons.clone() });
-            }
-            return false;
+        if let Err(error) = &result {
+            self.journal_failed(error);
         }
-        true
+        result.is_ok()
     }
 
     /// A journal that has grown long begins anew with what it came to, so that neither the file nor
     /// the time of a recovery grows for ever. When that fails, it goes on as it was.
     fn shorten_journal(&mut self) {
-        if self.journal.length() < self.shorten_at || self.controller.is_busy() {
+        let long = self.journal.length() >= self.shorten_at && self.failed.is_none();
+        if !long || self.controller.is_busy() {
             return;
         }
         let ledger = Box::new(self.controller.ledger().clone());

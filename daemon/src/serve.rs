@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use sha2::{Digest, Sha256};
@@ -59,33 +58,66 @@ impl Client {
     }
 }
 
+/// The most connections of one client at a time: others find a place whatever it does.
+const CONNECTIONS_OF_ONE_MAX: usize = CONNECTIONS_MAX / 2;
+
 /// The connections of one listener, so that those who say nothing cannot keep others out.
 #[derive(Debug, Default)]
-struct Places(VecDeque<(AbortHandle, Busy)>);
+struct Places(VecDeque<Place>);
 
-/// How many requests of a connection are being answered.
-type Busy = Arc<AtomicUsize>;
+#[derive(Debug)]
+struct Place {
+    task: AbortHandle,
+    busy: Busy,
+    /// Its user, or where it comes from.
+    of: String,
+}
+
+/// How many requests of a connection are being answered; one whose body is still on its way is not.
+pub type Busy = Arc<AtomicUsize>;
 
 impl Places {
-    /// Runs `serving` in a place of its own, if there is one to be had.
-    fn give(&mut self, serving: impl Future<Output = ()> + Send + 'static, busy: Busy) {
-        if self.0.len() >= CONNECTIONS_MAX {
-            self.0.retain(|(task, _)| !task.is_finished());
+    /// Runs `serving` in a place of its own, if there is one to be had. Who has many gives up one of its own.
+    fn give(&mut self, of: String, busy: Busy, serving: impl Future<Output = ()> + Send + 'static) {
+        if self.0.len() >= CONNECTIONS_OF_ONE_MAX {
+            self.0.retain(|place| !place.task.is_finished());
         }
-        if self.0.len() >= CONNECTIONS_MAX {
-            let idle = self.0.iter().position(|(_, busy)| busy.load(Ordering::Relaxed) == 0);
-            let Some((task, _)) = idle.and_then(|idle| self.0.remove(idle)) else { return };
-            task.abort();
+        if self.count(&of) >= CONNECTIONS_OF_ONE_MAX {
+            if !self.take_from(&of) {
+                return;
+            }
+        } else if self.0.len() >= CONNECTIONS_MAX && !self.take_from_most() {
+            return;
         }
-        self.0.push_back((tokio::spawn(serving).abort_handle(), busy));
+        let task = tokio::spawn(serving).abort_handle();
+        self.0.push_back(Place { task, busy, of });
+    }
+
+    /// Closes an idle connection of the client with the most of them.
+    fn take_from_most(&mut self) -> bool {
+        let idle = |place: &&Place| place.busy.load(Ordering::Relaxed) == 0;
+        let of = self.0.iter().filter(idle).map(|place| place.of.as_str());
+        let most = of.max_by_key(|of| self.count(of)).map(str::to_owned);
+        most.is_some_and(|most| self.take_from(&most))
+    }
+
+    fn count(&self, of: &str) -> usize {
+        self.0.iter().filter(|place| place.of == of).count()
+    }
+
+    /// Closes the connection of this client that has been idle longest, if one is.
+    fn take_from(&mut self, of: &str) -> bool {
+        let idle = |place: &Place| place.of == of && place.busy.load(Ordering::Relaxed) == 0;
+        let idle = self.0.iter().position(idle).and_then(|idle| self.0.remove(idle));
+        idle.map(|place| place.task.abort()).is_some()
     }
 }
 
 /// Counts a request as being answered until it is dropped.
-struct Answering(Busy);
+pub(crate) struct Answering(Busy);
 
 impl Answering {
-    fn new(busy: &Busy) -> Self {
+    pub(crate) fn new(busy: &Busy) -> Self {
         busy.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(busy))
     }
@@ -109,8 +141,9 @@ pub async fn unix(listener: UnixListener, router: Router) {
             Ok(credentials) => Client::of_user(credentials.uid()),
             Err(_) => continue,
         };
-        let (router, busy) = (router.clone(), Busy::default());
-        places.give(connection(stream, router, client, Arc::clone(&busy)), busy);
+        let (router, busy, of) = (router.clone(), Busy::default(), client.name.clone());
+        let serving = connection(stream, router, client, Arc::clone(&busy));
+        places.give(of, busy, serving);
     }
 }
 
@@ -139,7 +172,7 @@ pub async fn tls(listener: TcpListener, tls: TlsFile, config: ServerConfig, rout
             let client = client_of(certificate, &clients);
             connection(stream, router, client, answering).await;
         };
-        places.give(serving, busy);
+        places.give(address.ip().to_string(), busy, serving);
     }
 }
 
@@ -162,18 +195,10 @@ pub async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     client: Client,
-    busy: Arc<AtomicUsize>,
+    busy: Busy,
 ) {
-    let service = TowerToHyperService::new(router.layer(Extension(client)));
-    let service = service_fn(move |request| {
-        let answering = Answering::new(&busy);
-        let answer = service.call(request);
-        async move {
-            let answer = answer.await;
-            drop(answering);
-            answer
-        }
-    });
+    let router = router.layer(Extension(client)).layer(Extension(busy));
+    let service = TowerToHyperService::new(router);
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)

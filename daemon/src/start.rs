@@ -230,7 +230,7 @@ pub fn start_on(
     let (changes, changes_out) = watch::channel(0);
     let shared = Shared {
         calls: calls_in,
-        audit,
+        audit: audit.clone(),
         metrics: metrics.clone(),
         changes: changes_out,
         clock: clock.clone(),
@@ -240,6 +240,7 @@ pub fn start_on(
         controller,
         first,
         journal,
+        audit,
         damage,
         config,
         installed,

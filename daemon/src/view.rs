@@ -61,8 +61,10 @@ pub struct Status {
     pub held: Vec<String>,
     /// Records in the journal.
     pub journal_records: u64,
-    /// Why changes are refused, if they are.
+    /// Why changes are refused, if they are: the journal cannot be written, or the disk is full.
     pub journal_failure: Option<String>,
+    /// Why the audit log cannot be written, if so: changes are refused then, too.
+    pub audit_failure: Option<String>,
     /// The circuits of the plan between nodes, and whether both ends stand at them; where no plan is
     /// known, those that what we set and adopted makes.
     pub circuits: Vec<CircuitView>,
@@ -331,7 +333,8 @@ pub fn status(runtime: &Runtime) -> Status {
         owed: attention::owed(runtime),
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
-        journal_failure: runtime.failed.clone(),
+        journal_failure: runtime.failed.clone().or_else(|| full_disk(runtime)),
+        audit_failure: runtime.audit.failure(),
         dark_circuits: circuits::dark(runtime, &circuits),
         no_plan: circuits::no_plan(runtime, &circuits),
         other_fabric: circuits::other_fabric(runtime),
@@ -525,6 +528,11 @@ fn drift_of(runtime: &Runtime, name: &DeviceName) -> Vec<DriftedSlot> {
     runtime.controller.devices()[name].drift.iter().map(of).collect()
 }
 
+fn full_disk(runtime: &Runtime) -> Option<String> {
+    let why = runtime.short_of_space()?;
+    Some(format!("the disk is full ({why}): only what is on its way is brought to its end"))
+}
+
 /// Every slot that stands elsewhere, and what cannot be spoken of.
 #[must_use]
 pub fn drift(runtime: &Runtime) -> DriftReport {
@@ -533,7 +541,7 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
     DriftReport {
         slots: devices().flat_map(|name| drift_of(runtime, name)).collect(),
         crossed: devices().flat_map(|name| crossed(runtime, name)).collect(),
-        complete: unseen.is_empty() && journal_damage.is_none() && runtime.failed.is_none(),
+        complete: unseen.is_empty() && journal_damage.is_none() && !runtime.blind,
         unseen,
         journal_damage,
     }

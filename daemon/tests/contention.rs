@@ -1,7 +1,7 @@
 //! Another controller that sets the same circuits: noticed, named with the evidence, and not fought. The other
 //! one is a few lines of this test: after each change of ours it puts its own circuit back.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "a test")]
 
 mod world;
 

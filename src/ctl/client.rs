@@ -3,10 +3,12 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
+
+use crate::output;
 
 /// The longest answer.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
@@ -14,6 +16,38 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 const FIRST_BYTE_WITHIN: Duration = Duration::from_millis(900);
 /// The daemon answers long polls within a minute.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+
+/// The wait before a request is sent again that was hung up on or found no room; doubles with each.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How often one that was hung up on is sent again.
+const TIMES_HUNG_UP_ON: u32 = 4;
+/// How long room is waited for.
+const ROOM_WITHIN: Duration = Duration::from_secs(30);
+
+/// What is asked for: fields, and the bytes of a plan as they are in its file.
+pub(super) struct Asked {
+    /// The fields but for the plan.
+    pub(super) fields: Value,
+    /// The plan.
+    pub(super) plan: Option<Vec<u8>>,
+}
+
+impl From<Value> for Asked {
+    fn from(fields: Value) -> Self {
+        Self { fields, plan: None }
+    }
+}
+
+impl Asked {
+    /// The JSON in pieces: a plan is not copied.
+    fn pieces<'a>(&'a self, fields: &'a str) -> Vec<&'a [u8]> {
+        match (&self.plan, fields.strip_prefix('{')) {
+            (Some(plan), Some("}")) => vec![b"{\"plan\":", plan, b"}"],
+            (Some(plan), Some(others)) => vec![b"{\"plan\":", plan, b",", others.as_bytes()],
+            _ => vec![fields.as_bytes()],
+        }
+    }
+}
 
 /// The way to the daemon.
 #[derive(Clone)]
@@ -27,6 +61,8 @@ pub(super) struct Response {
     pub(super) code: u16,
     /// The JSON body; null when there is none.
     pub(super) body: Value,
+    /// When to ask again, where there was no room.
+    retry_after: Option<Duration>,
 }
 
 impl Response {
@@ -41,28 +77,68 @@ impl Client {
     }
 
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Response> {
-        parse(&self.raw_get(path)?)
+        self.until_room(|| parse(&self.raw_get(path)?))
     }
 
     /// The answer as it came, head and all.
     pub(super) fn raw_get(&self, path: &str) -> anyhow::Result<Vec<u8>> {
-        self.talk(
-            &format!("GET {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n"),
-            &[],
-        )
+        let head = format!("GET {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n");
+        self.talk_again(&[head.as_bytes()])
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> anyhow::Result<Response> {
-        let body = serde_json::to_vec(body)?;
+    /// Every change has a request id under which it acts once, however often it is sent.
+    pub(super) fn post(&self, path: &str, asked: &Asked) -> anyhow::Result<Response> {
+        let fields = serde_json::to_string(&asked.fields)?;
+        let body = asked.pieces(&fields);
+        let length: usize = body.iter().map(|piece| piece.len()).sum();
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            body.len()
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         );
-        parse(&self.talk(&head, &body)?)
+        let mut pieces = vec![head.as_bytes()];
+        pieces.extend(body);
+        self.until_room(|| parse(&self.talk_again(&pieces)?))
     }
 
-    fn talk(&self, head: &str, body: &[u8]) -> anyhow::Result<Vec<u8>> {
+    /// Asks again where there was no room, when the answer says so.
+    fn until_room(&self, ask: impl Fn() -> anyhow::Result<Response>) -> anyhow::Result<Response> {
+        let (until, mut wait) = (Instant::now() + ROOM_WITHIN, AGAIN_AFTER);
+        loop {
+            let response = ask()?;
+            let asked_for = response.retry_after.unwrap_or_default();
+            wait = wait.max(asked_for).min(ROOM_WITHIN);
+            if response.code != 429 || Instant::now() + wait > until {
+                return Ok(response);
+            }
+            output::note(&format!(
+                "{}; asking again in {:.1} s",
+                super::show::refusal(&response.body),
+                wait.as_secs_f64()
+            ));
+            std::thread::sleep(wait);
+            wait *= 2;
+        }
+    }
+
+    /// Sends it again where the daemon hung up before it said anything: it had no place for one more.
+    fn talk_again(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
+        let (mut wait, mut times) = (AGAIN_AFTER, 0);
+        loop {
+            let answer = self.talk(pieces);
+            let hung_up = match &answer {
+                Ok(answer) => answer.is_empty(),
+                Err(error) => error.downcast_ref::<std::io::Error>().is_some_and(is_hung_up),
+            };
+            times += 1;
+            if !hung_up || times > TIMES_HUNG_UP_ON {
+                return answer;
+            }
+            std::thread::sleep(wait);
+            wait *= 2;
+        }
+    }
+
+    fn talk(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
         let shown = self.socket.display();
         let mut stream = UnixStream::connect(&self.socket).with_context(|| {
             format!(
@@ -70,10 +146,21 @@ impl Client {
             )
         })?;
         stream.set_read_timeout(Some(FIRST_BYTE_WITHIN))?;
-        stream.write_all(head.as_bytes()).context("the daemon hung up")?;
-        stream.write_all(body).context("the daemon hung up")?;
+        let sent = pieces.iter().try_for_each(|piece| stream.write_all(piece));
+        // Who is refused before the end of a long body finds the reason in the answer.
+        let unsent = match sent {
+            Err(error) if is_hung_up(&error) => Some(error),
+            sent => {
+                sent.context("the daemon hung up")?;
+                None
+            }
+        };
         let mut first = [0];
-        let begun = match stream.read(&mut first) {
+        let begun = match (stream.read(&mut first), unsent) {
+            (Ok(0) | Err(_), Some(error)) => return Err(error).context("the daemon hung up"),
+            (begun, _) => begun,
+        };
+        let begun = match begun {
             Ok(count) => &first[..count],
             Err(error) if is_late(&error) && self.is_lightloomd() => &[],
             Err(error) if is_late(&error) => bail!("{}", self.other("it does not answer")),
@@ -116,6 +203,12 @@ impl Client {
     }
 }
 
+/// Whether the other side closed the connection.
+fn is_hung_up(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
+}
+
 fn is_late(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
 }
@@ -126,6 +219,11 @@ fn parse(answer: &[u8]) -> anyhow::Result<Response> {
     let head = String::from_utf8_lossy(&answer[..end]);
     let code = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
     let code = code.context("the answer is not HTTP")?;
+    let retry_after = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let seconds = value.trim().parse().ok();
+        seconds.filter(|_| name.eq_ignore_ascii_case("retry-after")).map(Duration::from_secs)
+    });
     let body = &answer[end + 4..];
     let body = if body.is_empty() {
         Value::Null
@@ -134,7 +232,7 @@ fn parse(answer: &[u8]) -> anyhow::Result<Response> {
         serde_json::from_slice(body)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).trim().to_owned()))
     };
-    Ok(Response { code, body })
+    Ok(Response { code, body, retry_after })
 }
 
 #[cfg(test)]
@@ -142,11 +240,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_plan_goes_out_as_it_is_in_its_file() {
+        let fields = serde_json::json!({"mode": "safe", "phase": null});
+        let asked = Asked { fields: fields.clone(), plan: Some(b"{\"ranks\": []}".to_vec()) };
+        let sent = asked.pieces(&fields.to_string()).concat();
+        let sent: Value = serde_json::from_slice(&sent).unwrap();
+        let whole = serde_json::json!({"mode": "safe", "phase": null, "plan": {"ranks": []}});
+        assert_eq!(sent, whole);
+    }
+
+    #[test]
     fn answers_are_code_and_json() {
         let response = parse(b"HTTP/1.1 409 Conflict\r\na: b\r\n\r\n{\"x\":1}").unwrap();
         assert_eq!((response.code, response.is_good()), (409, false));
         assert_eq!(response.body["x"], 1);
         assert!(parse(b"HTTP/1.1 200 OK\r\n").is_err());
+        let busy = parse(b"HTTP/1.1 429 x\r\nRetry-After: 3\r\n\r\n").unwrap();
+        assert_eq!(busy.retry_after, Some(Duration::from_secs(3)));
         assert_eq!(parse(b"HTTP/1.1 413 x\r\n\r\ntoo large").unwrap().body, "too large");
     }
 }

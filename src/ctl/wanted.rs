@@ -1,13 +1,16 @@
 //! What an apply or its preview is asked for: the plan file and the flags beside it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use lightloom_fabric::document;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use super::client::Asked;
 use super::show::Preview;
 use super::time;
 use crate::kinds;
@@ -132,25 +135,19 @@ impl Wanted {
     ///
     /// # Errors
     /// A file that cannot be read or is no plan.
-    pub(super) fn body(&self) -> anyhow::Result<Value> {
+    pub(super) fn asked(&self) -> anyhow::Result<Asked> {
         let mode = match self.mode {
             Mode::Safe => "safe",
             Mode::Update => "update",
             Mode::Overwrite => "overwrite",
         };
-        let mut body = match &self.plan {
-            None => json!({"again": true}),
-            Some(plan) => {
-                let mut document = read(plan)?;
-                match document.get_mut("target").map(Value::take) {
-                    Some(target) => json!({"target": target}),
-                    None => json!({"plan": document}),
-                }
-            }
+        let mut asked = match &self.plan {
+            None => json!({"again": true}).into(),
+            Some(plan) => read(plan)?,
         };
-        body["mode"] = json!(mode);
-        body["phase"] = json!(self.phase);
-        Ok(body)
+        asked.fields["mode"] = json!(mode);
+        asked.fields["phase"] = json!(self.phase);
+        Ok(asked)
     }
 }
 
@@ -159,9 +156,10 @@ impl Apply {
     ///
     /// # Errors
     /// A file that cannot be read or is no plan.
-    pub(super) fn body(&self) -> anyhow::Result<Value> {
-        let mut body = self.wanted.body()?;
-        confirm_within(&mut body, self.confirm_within)?;
+    pub(super) fn asked(&self) -> anyhow::Result<Asked> {
+        let mut asked = self.wanted.asked()?;
+        let body = &mut asked.fields;
+        confirm_within(body, self.confirm_within)?;
         if let Some(version) = self.version_is {
             body["expected_version"] = json!(version);
         }
@@ -171,7 +169,7 @@ impl Apply {
         if let Some(id) = &self.request_id {
             body["request_id"] = json!(id);
         }
-        Ok(body)
+        Ok(asked)
     }
 }
 
@@ -204,23 +202,29 @@ fn confirm_within(body: &mut Value, within: Option<Duration>) -> anyhow::Result<
     Ok(())
 }
 
-fn read(path: &Path) -> anyhow::Result<Value> {
+fn read(path: &Path) -> anyhow::Result<Asked> {
     let shown = path.display();
     let size = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
     if size > PLAN_BYTES_MAX {
         bail!("{shown} is larger than {PLAN_BYTES_MAX} bytes");
     }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
-    parse(&shown.to_string(), &bytes)
+    parse(&shown.to_string(), bytes)
 }
 
-fn parse(shown: &str, bytes: &[u8]) -> anyhow::Result<Value> {
-    let document = serde_json::from_slice::<Value>(bytes);
-    if let Ok(document) = &document
-        && ["target", "phases", "transceivers"].iter().any(|key| document.get(key).is_some())
-    {
-        return Ok(document.clone());
+/// What to send of a file. A plan is looked through and stays the bytes that it is: the daemon reads it.
+fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<Asked> {
+    let document = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(&bytes);
+    if let Ok(document) = &document {
+        if document.contains_key("target") {
+            let mut document: Value = serde_json::from_slice(&bytes)?;
+            return Ok(json!({"target": document["target"].take()}).into());
+        }
+        if ["phases", "transceivers"].iter().any(|key| document.contains_key(*key)) {
+            return Ok(Asked { fields: json!({}), plan: Some(bytes) });
+        }
     }
+    let bytes = &bytes;
     let belongs = "a plan belongs here, as `lightloom plan` writes it";
     let kind = kinds::of_keys(&document::top_keys(bytes)).map(|kind| kind.name);
     match (kind, document) {
@@ -243,13 +247,16 @@ mod tests {
 
     #[test]
     fn what_is_no_plan_is_called_what_it_is_with_the_way_to_a_plan() {
-        let why = |bytes: &str| parse("x", bytes.as_bytes()).unwrap_err().to_string();
+        let why = |text: &str| {
+            let Err(why) = parse("x", text.into()) else { panic!("{text} is a plan") };
+            why.to_string()
+        };
         let fabric = why("name: ring\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\n");
         let way = "`lightloom plan x -o plan.json`, then apply plan.json";
         assert!(fabric.starts_with("x is a fabric file") && fabric.ends_with(way), "{fabric}");
         assert!(why("state_dir: /tmp\npolicies: {}\n").starts_with("x is a daemon file"));
         assert!(why("gibberish").starts_with("x is no plan (expected"));
         assert!(why("{}").contains("`transceivers`"));
-        assert!(parse("x", b"{\"target\": {}}").is_ok());
+        assert!(parse("x", b"{\"target\": {}}".to_vec()).is_ok());
     }
 }

@@ -243,6 +243,13 @@ impl Rig {
         }
     }
 
+    /// The same, or nothing had to move.
+    pub(crate) async fn committed_or_done(&mut self, answer: &Answer) {
+        if !matches!(answer, Answer::Done) {
+            self.committed(answer).await;
+        }
+    }
+
     /// How long the journal took to make records durable, on this disk.
     pub(crate) fn show_journal(&self) {
         let journal = &self.shared.metrics.journal_seconds;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::document::PlanDocument;
 use super::reading::{Described, Field, Wanted};
 use crate::change::Mode;
 use crate::record::OnFailure;
@@ -19,7 +20,7 @@ pub struct ApplyBody {
     /// A plan document.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
-    pub plan: Option<serde_json::Value>,
+    pub plan: Option<PlanDocument>,
     /// Or the plan that was applied last, once more, from the daemon's own copy.
     #[serde(default)]
     pub again: bool,
@@ -120,6 +121,10 @@ impl Described for ApplyBody {
     ];
     const EXAMPLE: &'static str =
         r#"{"request_id": "mine-1", "target": {"ocs0": {"1": 25}}, "confirm_within_ms": 300000}"#;
+
+    fn may_be_long(&self) -> bool {
+        self.plan.is_some()
+    }
 }
 
 impl Described for TxnBody {

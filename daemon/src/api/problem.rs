@@ -1,11 +1,16 @@
 //! Answers and refusals as HTTP has them.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::config::Role;
 use crate::controller::Answer;
+use crate::state::Txn;
+
+/// Rides on an answer that begins a transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved(pub(super) Txn);
 
 /// Why a request got no answer from the controller.
 #[derive(Debug)]
@@ -15,6 +20,11 @@ pub(super) enum Problem {
     /// The body is not what belongs there.
     Body(StatusCode, Vec<String>),
     NotFound(String),
+    /// There is no room now, and when there may be, in seconds.
+    Busy {
+        reason: String,
+        retry_after: u64,
+    },
     Gone,
     /// The audit log cannot be written, so nothing was begun.
     Audit(String),
@@ -27,6 +37,7 @@ pub(super) enum Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let mut wait = None;
         let (code, reasons) = match self {
             Self::Forbidden(role) => (
                 StatusCode::FORBIDDEN,
@@ -34,6 +45,10 @@ impl IntoResponse for Problem {
             ),
             Self::Body(code, reasons) => (code, reasons),
             Self::Refused(reasons) => (StatusCode::UNPROCESSABLE_ENTITY, reasons),
+            Self::Busy { reason, retry_after } => {
+                wait = Some(HeaderValue::from(retry_after));
+                (StatusCode::TOO_MANY_REQUESTS, vec![reason])
+            }
             Self::NotFound(what) => (StatusCode::NOT_FOUND, vec![what]),
             Self::Gone => (StatusCode::SERVICE_UNAVAILABLE, vec!["the daemon is stopping".into()]),
             Self::Audit(why) => (
@@ -47,7 +62,11 @@ impl IntoResponse for Problem {
                 )],
             ),
         };
-        (code, Json(Answer::Refused { reasons })).into_response()
+        let mut response = (code, Json(Answer::Refused { reasons })).into_response();
+        if let Some(wait) = wait {
+            response.headers_mut().insert(header::RETRY_AFTER, wait);
+        }
+        response
     }
 }
 
@@ -59,7 +78,12 @@ impl IntoResponse for Answer {
             Self::Conflict { .. } => StatusCode::CONFLICT,
             Self::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         };
-        (code, Json(self)).into_response()
+        let moved = if let Self::Accepted { txn } = &self { Some(Moved(*txn)) } else { None };
+        let mut response = (code, Json(self)).into_response();
+        if let Some(moved) = moved {
+            response.extensions_mut().insert(moved);
+        }
+        response
     }
 }
 

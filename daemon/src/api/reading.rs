@@ -1,12 +1,19 @@
 //! Reads the bodies of requests, and says of a body that somebody wrote by hand which field is wrong, what
 //! belongs there, and what a whole one looks like.
 
-use axum::body::Bytes;
+use std::future::poll_fn;
+use std::io::{self, BufReader, Read};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body as RawBody, Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::sync::mpsc::{Receiver, channel};
 
+use super::gate::{AsItComes, PLAN_BYTES_MAX, too_slow};
 use super::problem::Problem;
 
 /// What belongs into a field.
@@ -95,12 +102,16 @@ pub(super) trait Described: DeserializeOwned {
     const FIELDS: &'static [Field];
     /// A whole one.
     const EXAMPLE: &'static str;
+    /// Whether it has what may make a body long: a plan.
+    fn may_be_long(&self) -> bool {
+        false
+    }
 }
 
 /// A body that was read.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<T: Described, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: Described + Send + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
@@ -109,6 +120,9 @@ impl<T: Described, S: Send + Sync> FromRequest<S> for Body<T> {
             let reason = "a body is JSON: say so with the header `content-type: application/json`";
             return Err(Problem::Body(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![reason.into()]));
         }
+        if request.extensions().get::<AsItComes>().is_some() {
+            return read_as_it_comes(request.into_body()).await.map(Self);
+        }
         let bytes = Bytes::from_request(request, state)
             .await
             .map_err(|error| Problem::Body(error.status(), vec![error.body_text()]))?;
@@ -116,8 +130,88 @@ impl<T: Described, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
+/// A client may be silent for so long in all while its plan is read, and longer with what has come.
+const SILENT_MAX: Duration = Duration::from_secs(5);
+/// Slower lines than this are hung up on.
+const BYTES_PER_SECOND_MIN: usize = 256 << 10;
+/// How many pieces wait for the parser.
+const PIECES_MAX: usize = 4;
+
+/// The pieces of a body as bytes to read; blocks until there are more.
+struct Pieces {
+    pieces: Receiver<Option<Bytes>>,
+    piece: Bytes,
+    ended: bool,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() && !self.ended {
+            match self.pieces.blocking_recv() {
+                Some(Some(piece)) => self.piece = piece,
+                Some(None) => self.ended = true,
+                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+        let count = buffer.len().min(self.piece.len());
+        buffer[..count].copy_from_slice(&self.piece.split_to(count));
+        Ok(count)
+    }
+}
+
+/// Parses a body while it comes, on a thread that may wait: it is never in memory as a whole.
+async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Result<T, Problem> {
+    let (sender, pieces) = channel(PIECES_MAX);
+    let parsing = tokio::task::spawn_blocking(move || {
+        let pieces = Pieces { pieces, piece: Bytes::new(), ended: false };
+        serde_json::from_reader::<_, T>(BufReader::with_capacity(64 << 10, pieces))
+    });
+    let (mut body, mut silent, mut length) = (body, Duration::ZERO, 0);
+    loop {
+        let may_be = SILENT_MAX + Duration::from_secs((length / BYTES_PER_SECOND_MIN) as u64);
+        let since = Instant::now();
+        let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+        let frame = tokio::time::timeout(may_be.saturating_sub(silent), frame).await;
+        silent += since.elapsed();
+        let piece = match frame {
+            Err(_) => return Err(too_slow()),
+            Ok(Some(Err(error))) => {
+                return Err(Problem::Body(StatusCode::BAD_REQUEST, vec![error.to_string()]));
+            }
+            Ok(Some(Ok(frame))) => frame.into_data().ok(),
+            Ok(None) => None,
+        };
+        let ended = piece.is_none();
+        length += piece.as_ref().map_or(0, Bytes::len);
+        if length > PLAN_BYTES_MAX {
+            let reason = format!("a plan has at most {} MB", PLAN_BYTES_MAX >> 20);
+            return Err(Problem::Body(StatusCode::PAYLOAD_TOO_LARGE, vec![reason]));
+        }
+        // A parser that hears no more has found a mistake.
+        if sender.send(piece).await.is_err() || ended {
+            break;
+        }
+    }
+    let parsed = parsing.await.map_err(|_| Problem::Gone)?;
+    let body = parsed.map_err(|error| {
+        let reasons = vec![error.to_string(), format!("a whole one: {}", T::EXAMPLE)];
+        Problem::Body(StatusCode::UNPROCESSABLE_ENTITY, reasons)
+    })?;
+    match body.may_be_long() {
+        true => Ok(body),
+        false => {
+            let reason = "only a body with a `plan` may be longer than 1 MB";
+            Err(Problem::Body(StatusCode::PAYLOAD_TOO_LARGE, vec![reason.into()]))
+        }
+    }
+}
+
 /// The body, or every reason why not and what a good one looks like.
 fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
+    // Only a body with a mistake is read into a tree of everything, to name all that is wrong with it.
+    if let Ok(body) = serde_json::from_slice(bytes) {
+        return Ok(body);
+    }
     let example = || format!("a whole one: {}", T::EXAMPLE);
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         (StatusCode::BAD_REQUEST, vec![format!("the body is no JSON: {error}"), example()])

@@ -97,6 +97,15 @@ impl Shared {
         result
     }
 
+    /// Puts what was refused before it was read on the record.
+    pub(super) fn write_refusal(&self, verb: &str, asked: Asked, problem: &Problem) {
+        self.metrics.requests.with_label_values(&[verb, "refused"]).inc();
+        let (now, verb) = (self.clock.now(), verb.to_owned());
+        let Asked { actor, request, digest } = asked;
+        let (unix_ms, result) = (now.wall_ms, format!("{problem:?}"));
+        self.audit.write_refusal(&now, &Entry { unix_ms, actor, verb, request, digest, result });
+    }
+
     /// Why something is refused, and when to ask again where that is for a device which does not answer.
     pub(super) async fn with_times(&self, mut reasons: Vec<String>) -> Vec<String> {
         let known = reasons.clone();
@@ -128,7 +137,9 @@ pub(super) fn asked(client: &Client, request_id: &str, body: &impl Serialize) ->
     Asked { actor: client.name.clone(), request: request_id.into(), digest: sha256(body) }
 }
 
+/// The hash of its JSON, which is never in memory as a whole.
 pub(super) fn sha256(body: &impl Serialize) -> String {
-    let bytes = serde_json::to_vec(body).unwrap_or_default();
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut hasher = Sha256::new();
+    let _ = serde_json::to_writer(&mut hasher, body);
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -125,7 +125,7 @@ impl Controller {
         self.time_out(now, actions);
         self.drive(now, actions, |drive, site| drive.tick(now.mono, site));
         self.poll(now, actions);
-        if self.drive.is_none() && now.mono >= self.own_not_before {
+        if self.drive.is_none() && !self.only_reads && now.mono >= self.own_not_before {
             self.confirm_too_late(now, actions);
             self.restore_drift(now, actions);
             self.settle(now, actions);

@@ -1,6 +1,7 @@
 //! The plans that are kept as files, by their hash, while the journal speaks of them.
 
 use std::collections::BTreeSet;
+use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use lightloom_fabric::plan::Plan;
@@ -20,19 +21,18 @@ impl Runtime {
     pub(super) fn keep_plan(&mut self, sha256: &str, plan: Plan) {
         let file = self.plan_file(sha256);
         // A file of this name holds this plan, or what a crash of the machine left of it.
-        if self.load_plan(sha256).is_none() {
-            let kept = serde_json::to_vec(&plan).map_err(std::io::Error::from);
-            if let Err(error) = kept.and_then(|bytes| std::fs::write(&file, bytes)) {
-                tracing::warn!(%error, file = %file.display(), "the plan could not be kept");
-            }
+        if self.load_plan(sha256).is_none()
+            && let Err(error) = write(&file, &plan)
+        {
+            tracing::warn!(%error, file = %file.display(), "the plan could not be kept");
         }
         self.kept_plans.insert(sha256.to_owned());
         self.plans.insert(sha256.to_owned(), plan);
     }
 
     pub(super) fn load_plan(&self, sha256: &str) -> Option<Plan> {
-        let bytes = std::fs::read(self.plan_file(sha256)).ok()?;
-        serde_json::from_slice(&bytes).ok()
+        let file = std::fs::File::open(self.plan_file(sha256)).ok()?;
+        serde_json::from_reader(BufReader::with_capacity(64 << 10, file)).ok()
     }
 
     /// After so many changes, for it takes a look at the whole history.
@@ -59,6 +59,13 @@ impl Runtime {
         }
         self.kept_plans.retain(|sha256| spoken_of.contains(sha256));
     }
+}
+
+/// A plan's JSON is never in memory as a whole.
+fn write(file: &Path, plan: &Plan) -> std::io::Result<()> {
+    let mut file = BufWriter::with_capacity(64 << 10, std::fs::File::create(file)?);
+    serde_json::to_writer(&mut file, plan)?;
+    file.flush()
 }
 
 /// The hashes of the plans whose files are in this folder.

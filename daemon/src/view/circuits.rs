@@ -116,7 +116,7 @@ fn unplanned(runtime: &Runtime) -> Vec<(Port, Port)> {
 pub(super) fn dark(runtime: &Runtime, circuits: &[CircuitView]) -> Option<DarkCircuits> {
     let (plan, ledger) = (runtime.plan.as_ref()?, runtime.controller.ledger());
     let standing = circuits.iter().filter(|circuit| circuit.stands).count();
-    if standing == circuits.len() || runtime.failed.is_some() || ledger.open.is_some() {
+    if standing == circuits.len() || runtime.damage.is_some() || ledger.open.is_some() {
         return None;
     }
     let broken = runtime.broken();
@@ -168,7 +168,7 @@ fn light_again(runtime: &Runtime, ends: &BTreeSet<Port>) -> String {
 /// That no plan is applied and no circuit is lit, as far as every device was read.
 pub(super) fn no_plan(runtime: &Runtime, circuits: &[CircuitView]) -> Option<NoPlan> {
     let ledger = runtime.controller.ledger();
-    let idle = ledger.open.is_none() && runtime.failed.is_none();
+    let idle = ledger.open.is_none() && runtime.damage.is_none();
     if !idle || !ledger.plan_sha256.is_empty() || !circuits.is_empty() {
         return None;
     }

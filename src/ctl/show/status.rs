@@ -16,6 +16,9 @@ use crate::table::Table;
 const DEVICES_LISTED: usize = 40;
 /// How many names a line holds.
 const NAMES_MAX: usize = 6;
+/// What to do where a file of the daemon cannot be written.
+const FREE_SPACE: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
+                          lightloomd goes on automatically";
 /// For how many broken parts it is said what to type.
 const REPAIRS_MAX: usize = 16;
 /// How many past transactions a status shows.
@@ -68,11 +71,13 @@ fn alarms(status: &Value) -> String {
     if let Some((about, next)) = history::damage(&status["journal_damage"]) {
         alarm("JOURNAL DAMAGED, changes are refused and no device is read", about, next);
     } else if let Some(why) = status["journal_failure"].as_str() {
+        alarm("JOURNAL CANNOT BE WRITTEN, changes are refused", why.to_owned(), FREE_SPACE.into());
+    }
+    if let Some(why) = status["audit_failure"].as_str() {
         alarm(
-            "JOURNAL FAILED, changes are refused and no device is read",
+            "AUDIT LOG CANNOT BE WRITTEN, changes are refused",
             why.to_owned(),
-            "the light stays as it is: free space or repair the disk, then restart lightloomd"
-                .into(),
+            FREE_SPACE.into(),
         );
     }
     let open = undoing(status);
@@ -106,11 +111,17 @@ fn alarms(status: &Value) -> String {
     }
     let listed = |device: &&Value| status["owed"][text(&device["name"])].is_null();
     let all: Vec<&Value> = list(&status["devices"]).iter().filter(listed).collect();
-    let troubles = troubles(&all, &status["drifted_next"]);
-    // Without a journal nothing else is accepted, and what is read is not followed up.
+    // Without a journal nothing else is accepted: what is read is shown, and nothing offered.
     if is_deaf(status) {
         return page;
     }
+    if status["journal_failure"].is_string() {
+        for (what, about, next) in troubles(&all, &Value::Null) {
+            alarm(&what, about, next);
+        }
+        return page;
+    }
+    let troubles = troubles(&all, &status["drifted_next"]);
     let last = list(&status["transactions"]).first().and_then(history::did_not_take);
     let crossed = crossed::alarm(&status["crossed"]);
     let known = crossed.into_iter().chain(last).chain(dark_circuits(status));
@@ -175,7 +186,7 @@ pub(super) type Alarm = (String, String, String);
 
 /// Whether no device is read, because the journal cannot be trusted.
 pub(in crate::ctl) fn is_deaf(status: &Value) -> bool {
-    status["journal_damage"].is_object() || status["journal_failure"].is_string()
+    status["journal_damage"].is_object()
 }
 
 /// Devices that cannot be read, or stand elsewhere than the journal says; for these what to do `next`.
