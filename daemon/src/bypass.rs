@@ -227,6 +227,7 @@ mod tests {
             plan_sha256: "next".into(),
             plan_before: String::new(),
             applied_before: String::new(),
+            plan_devices_before: None,
             wall_ms: 0,
             result,
             parts: parts.iter().map(part).collect(),

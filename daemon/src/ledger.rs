@@ -47,6 +47,9 @@ pub struct Past {
     /// The plan that had been applied last before.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub applied_before: String,
+    /// The devices that the plan before spoke of; `None` if this transaction left them as they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_devices_before: Option<BTreeSet<DeviceName>>,
     /// When, Unix time in milliseconds.
     pub wall_ms: u64,
     /// As a whole.
@@ -181,8 +184,8 @@ impl Ledger {
     ) {
         use crate::drive::Verdict;
         let Some(Open { intent, turned, .. }) = self.open.take() else { return };
-        let plan_before = self.plan_sha256.clone();
-        let applied_before = self.applied_sha256.clone();
+        let (plan_before, applied_before) = (self.plan_sha256.clone(), self.applied_sha256.clone());
+        let devices_before = self.plan_devices.clone();
         for (device, end) in parts {
             match end.verdict {
                 Verdict::Applied => {
@@ -237,6 +240,7 @@ impl Ledger {
             plan_sha256: intent.plan_sha256,
             plan_before,
             applied_before,
+            plan_devices_before: (devices_before != self.plan_devices).then_some(devices_before),
             wall_ms: intent.wall_ms,
             result,
             parts: parts.clone(),
@@ -248,7 +252,10 @@ impl Ledger {
             broken_after: self.broken.clone(),
             phase: intent.phase,
         });
-        let devices = |past: &Past| past.parts.len().max(past.stood_before.len());
+        let devices = |past: &Past| {
+            let of_plan = past.plan_devices_before.as_ref().map_or(0, BTreeSet::len);
+            past.parts.len().max(past.stood_before.len()).max(of_plan)
+        };
         let mut entries: usize = self.history.iter().map(devices).sum();
         while self.history.len() > HISTORY_MAX || (entries > ENTRIES_MAX && self.history.len() > 1)
         {
@@ -268,16 +275,51 @@ impl Ledger {
         }
     }
 
-    /// Which plan is on the devices after a commit. A change without a plan leaves it there unless
-    /// it touches a device that the plan speaks of.
+    /// Which plan is in force after a commit, and which devices it speaks of:
+    ///
+    /// | cause | plan | its devices |
+    /// | --- | --- | --- |
+    /// | apply of a plan | that plan | all that it names |
+    /// | bypass, repair | the one around | these and those before: one that is silent is left out |
+    /// | rollback, expired confirm | as before what is undone, or around what broke | as before |
+    /// | drift, deferred rollback | as it was | as they were |
+    /// | circuits on a device of the plan | none | none |
+    /// | circuits beside it | as it was | as they were |
     fn take_plan(&mut self, intent: &Intent) {
-        if !intent.plan_sha256.is_empty() {
-            self.plan_sha256.clone_from(&intent.plan_sha256);
-            self.plan_devices.extend(intent.goal.keys().cloned());
-        } else if intent.goal.keys().any(|device| self.plan_devices.contains(device)) {
-            self.plan_sha256.clear();
-            self.plan_devices.clear();
+        let named = || intent.goal.keys().cloned();
+        match intent.cause {
+            Cause::Rollback(first) | Cause::ConfirmTimeout(first) => {
+                self.plan_devices = self.plan_devices_before(first);
+                self.plan_sha256.clone_from(&intent.plan_sha256);
+                if self.plan_sha256.is_empty() {
+                    self.plan_devices.clear();
+                } else if self.plan_devices.is_empty() {
+                    // Journals that began anew before the devices were kept.
+                    self.plan_devices.extend(named());
+                }
+            }
+            Cause::Drift | Cause::Owed(_) => {}
+            Cause::Apply if !intent.plan_sha256.is_empty() => {
+                self.plan_sha256.clone_from(&intent.plan_sha256);
+                self.plan_devices = named().collect();
+            }
+            _ if !intent.plan_sha256.is_empty() => {
+                self.plan_sha256.clone_from(&intent.plan_sha256);
+                self.plan_devices.extend(named());
+            }
+            _ if intent.goal.keys().any(|device| self.plan_devices.contains(device)) => {
+                self.plan_sha256.clear();
+                self.plan_devices.clear();
+            }
+            _ => {}
         }
+    }
+
+    /// The devices that the plan spoke of before this transaction and everything after it.
+    fn plan_devices_before(&self, first: Txn) -> BTreeSet<DeviceName> {
+        let since = self.history.iter().filter(|past| past.txn >= first);
+        let mut changed = since.filter_map(|past| past.plan_devices_before.as_ref());
+        changed.next().unwrap_or(&self.plan_devices).clone()
     }
 
     /// Which plan somebody wants, after a commit.
@@ -468,6 +510,24 @@ mod tests {
         committed(&mut ledger, "", "n0/b0");
         assert_eq!(ledger.plan_sha256, "");
         assert_eq!(ledger.history.back().map(|past| &*past.plan_before), Some("plan"));
+    }
+
+    #[test]
+    fn what_is_undone_or_put_back_beside_a_plan_never_becomes_a_part_of_it() {
+        for undo in [Cause::Rollback(Txn(2)), Cause::ConfirmTimeout(Txn(2)), Cause::Drift] {
+            let mut ledger = Ledger::default();
+            committed(&mut ledger, "plan", "n0/b0");
+            committed(&mut ledger, "", "ocs0");
+            because(&mut ledger, undo.clone(), "plan", "ocs0");
+            committed(&mut ledger, "", "ocs0");
+            let known = (&*ledger.plan_sha256, &*ledger.applied_sha256);
+            assert_eq!(known, ("plan", "plan"), "{undo:?}");
+        }
+        let mut ledger = Ledger::default();
+        committed(&mut ledger, "one", "ocs0");
+        committed(&mut ledger, "two", "n0/b0");
+        committed(&mut ledger, "", "ocs0");
+        assert_eq!(ledger.plan_sha256, "two", "another plan spoke of it");
     }
 
     #[test]
