@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use lightloom_firmware_api::frame::BITS_PER_SECOND;
 use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -254,7 +255,7 @@ pub struct SerialFile {
 }
 
 fn usual_rate() -> u32 {
-    921_600
+    BITS_PER_SECOND
 }
 
 /// What must hold of a module's data paths when its light moves.
