@@ -53,6 +53,40 @@ fn a_node_without_power_is_bypassed_without_being_told() {
     });
 }
 
+/// What is down on one node is judged and moved as one: whichever neighbour is read first, it takes one change.
+#[test]
+fn both_bundles_of_a_dead_node_are_bypassed_by_one_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let rig = daemon(folder.path()).await;
+        for kill in 1..=3 {
+            // Of the first one module is in loopback, at the end of its ring: nobody misses its light.
+            let used = move |runtime: &Runtime| {
+                let plan = runtime.plan.as_ref().unwrap();
+                plan.circuits[kill - 1].a.bundle.node
+            };
+            let node = rig.look(used).await;
+            let died = Instant::now();
+            modules.fault(&format!("{node} dead"));
+            let both = move |runtime: &Runtime| {
+                let of_node = faults(runtime).into_iter().filter(|part| match part {
+                    Part::Bundle(bundle) => bundle.node == node,
+                    _ => false,
+                });
+                (of_node.count() == 2 && !runtime.controller.is_busy()).then_some(())
+            };
+            rig.find("both bundles to be bypassed", both).await;
+            println!("{node}: both bundles bypassed after {:.0?}", died.elapsed());
+            let own = |runtime: &Runtime| {
+                let history = runtime.controller.ledger().history.iter();
+                history.filter(|past| past.actor == "policy:fault").count()
+            };
+            assert_eq!(rig.look(own).await, kill, "one change for each dead node");
+        }
+    });
+}
+
 #[test]
 fn a_fibre_without_light_between_modules_that_are_well_is_bypassed() {
     let folder = tempfile::tempdir().unwrap();
@@ -615,9 +649,14 @@ fn an_end_that_is_dark_for_crossed_cables_is_told_with_that_cause() {
         let dark = rig.find("the dark end", dark).await;
         assert_eq!((&*dark.near, &*dark.far), (&*one.a.to_string(), &*one.b.to_string()));
         assert_eq!(dark.far_lit_by, Some(other.a.to_string()), "never as a fibre without light");
-        let ends: Vec<String> =
-            rig.look(view::status).await.crossed.into_iter().map(|crossed| crossed.end).collect();
-        assert!(ends.contains(&one.b.to_string()) && ends.contains(&other.a.to_string()));
+        // The other end that is lit by another is seen with its own next read.
+        let both = [one.b.to_string(), other.a.to_string()];
+        let crossed = move |runtime: &Runtime| {
+            let crossed = view::status(runtime).crossed;
+            let seen = |end: &String| crossed.iter().any(|crossed| crossed.end == *end);
+            both.iter().all(seen).then_some(())
+        };
+        rig.find("both ends to name who lights them", crossed).await;
     });
 }
 

@@ -99,7 +99,7 @@ struct Bench<D, E> {
 
 const NAME: &str = "device";
 /// As in the daemon.
-const BACKOFF: Picoseconds = Picoseconds::from_millis(50);
+const BACKOFF: Picoseconds = Picoseconds::from_millis(5);
 const HELLO_WITHIN: Picoseconds = Picoseconds::from_millis(3000);
 
 impl<D: Dialect, E: Device> Bench<D, E> {

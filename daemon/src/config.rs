@@ -24,7 +24,7 @@ use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::{Picoseconds, Text};
 
 use crate::inventory::{Device, Inventory};
-use crate::mover::Limits;
+use crate::mover::{Follows, Limits};
 use crate::state::{DeviceName, Micros, Position, Sharing, Slot};
 
 pub use file::{
@@ -175,6 +175,13 @@ impl Config {
         };
         let mut device = Device::new(sharing);
         device.limits = limits(&file.limits, sharing);
+        if let DriverFile::Ocstrx(line) = &file.driver {
+            device.follows = Some(Follows {
+                bits_per_second: line.bits_per_second,
+                reply_written: file.limits.reply_within.is_some(),
+                settle_written: file.limits.settle_within.is_some(),
+            });
+        }
         device.is_lever = matches!(file.driver, DriverFile::Linux(_));
         for lever in &file.levers {
             let to = (lever.device.as_str().into(), Slot(lever.group));
@@ -279,8 +286,11 @@ fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {
     };
     set(&mut limits.reply_within, file.reply_within);
     set(&mut limits.reconcile_within, file.reconcile_within);
+    set(&mut limits.read_within, file.reply_within);
+    set(&mut limits.switch_within, file.reply_within);
     set(&mut limits.settle_within, file.settle_within);
     set(&mut limits.late_within, file.late_within);
+    set(&mut limits.dark_within, file.settle_within);
     if let Some(dbm) = file.power_min_dbm {
         #[expect(clippy::cast_possible_truncation, reason = "clamped")]
         let mdbm = (dbm * 1000.0).clamp(-99_000.0, 99_000.0) as i32;

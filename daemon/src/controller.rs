@@ -18,6 +18,8 @@ mod devices;
 mod drift;
 mod owed;
 mod requests;
+mod shut;
+mod silence;
 mod transactions;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -28,9 +30,11 @@ use crate::change::{self, Known, Mode, Phase, PhaseChange, Wave};
 use crate::drive::Drive;
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
+use crate::mover::Promise;
 use crate::record::{Asked, Broken, Cause, OnFailure, Record, TxnResult};
 use crate::state::{
-    DeviceName, Fabric, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Slot, Txn,
+    DeviceName, Fabric, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Shut,
+    Slot, Txn,
 };
 use budget::{OwnChange, own_changes};
 use contention::Contention;
@@ -39,6 +43,7 @@ use darkness::Dark;
 pub use darkness::DarkFibre;
 pub use drift::{Crossed, end_name};
 pub use owed::Remedy;
+pub use shut::ShutEnd;
 
 /// How often the daemon changes something without being asked within [`OWN_CHANGES_WINDOW`].
 pub const OWN_CHANGES_MAX: usize = 10;
@@ -165,6 +170,8 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome,
     },
+    /// A device promises its times.
+    Promised(DeviceName, Promise),
     /// A device can be talked to.
     Up(DeviceName),
     /// A device cannot be talked to.
@@ -267,6 +274,9 @@ pub struct Seen {
     stands_since: Micros,
     /// Slots that stand where we put them and see no light though the far end should send it.
     dark: BTreeMap<Slot, Dark>,
+    /// Slots that sent no light by the device's own word when it was last read, and since when; kept while
+    /// it is down.
+    shut: BTreeMap<Slot, (Shut, Micros)>,
     in_flight: Option<Flight>,
     waiting: VecDeque<(Op, bool)>,
     next_poll: Micros,
@@ -282,6 +292,11 @@ pub struct Seen {
 struct Flight {
     ticket: Ticket,
     asked: Micros,
+    /// From then on its answer is late.
+    late_at: Micros,
+    /// That was seen, and the far ends are read.
+    is_late: bool,
+    /// It is given up then.
     deadline: Micros,
     /// Asked by the drive, or a poll.
     drives: bool,
@@ -389,7 +404,7 @@ impl Controller {
     /// When [`Event::Tick`] is to come, if nothing else happens.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
-        let flights = self.devices.values().filter_map(|d| Some(d.in_flight.as_ref()?.deadline));
+        let flights = self.devices.iter().filter_map(|(device, seen)| self.due_at(device, seen));
         let idle = |d: &&Seen| d.up && d.in_flight.is_none();
         let polls = self.devices.values().filter(idle).map(|d| d.next_poll);
         let reads = flights.chain(polls);
@@ -415,6 +430,7 @@ impl Controller {
             Event::Reply { device, ticket, outcome } => {
                 self.reply(now, &device, ticket, outcome, &mut actions);
             }
+            Event::Promised(device, promise) => self.inventory.promised(&device, &promise),
             Event::Up(device) => self.up(now, device, &mut actions),
             Event::Down(device, reason) => self.down(now, device, reason, &mut actions),
             Event::Foreign(device, what) => self.foreign(now, &device, what, &mut actions),

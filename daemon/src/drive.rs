@@ -432,6 +432,10 @@ impl Drive {
         site: &impl Site,
     ) -> BTreeSet<Slot> {
         let stands = |far: &DeviceName, slot: Slot| {
+            // A port that was shut down sends no light wherever it stands.
+            if self.seen.get(far).is_some_and(|seen| seen.is_shut(slot)) {
+                return Some(Position::DARK);
+            }
             let moved = self.waves[..=wave]
                 .iter()
                 .rev()

@@ -25,6 +25,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::controller::Foreign;
+use crate::mover::Promise;
 use crate::state::{Op, Outcome};
 use module::Module;
 
@@ -106,6 +107,10 @@ pub trait Dialect: Send {
     fn finish(&mut self, op: &Op) -> Outcome;
     /// Who the device said it is, for people.
     fn identity(&self) -> String;
+    /// What it promised of its own times; `None` if it promises nothing.
+    fn promise(&self) -> Option<Promise> {
+        None
+    }
     /// The requests that read a transceiver's own account of itself; nothing where it is none.
     fn look(&mut self) -> Option<Vec<Request>> {
         None
@@ -314,6 +319,10 @@ pub enum Idle {
 pub trait Driver: Send {
     /// Connects and finds out who is there.
     fn connect(&mut self) -> Boxed<'_, Result<String, String>>;
+    /// What the device promised of its own times when it was connected; `None` if nothing.
+    fn promise(&self) -> Option<Promise> {
+        None
+    }
     /// Performs one operation. When the future is dropped half-way, [`Driver::disconnect`] comes next.
     fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome>;
     /// Reads a transceiver's own account of itself. When the future is dropped half-way, or the outcome is

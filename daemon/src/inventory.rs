@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::change::Domains;
 use crate::drive::Site;
-use crate::mover::Limits;
+use crate::mover::{Follows, Limits, Promise};
 use crate::record::OnFailure;
 use crate::state::{DeviceName, Micros, Position, Sharing, Slot};
 
@@ -16,6 +16,8 @@ pub struct Device {
     pub sharing: Sharing,
     /// Its time limits and what counts as light.
     pub limits: Limits,
+    /// Which of these follow what it promises; `None` if it promises nothing.
+    pub follows: Option<Follows>,
     /// Failure domains of single slots; the device itself where a slot is not listed.
     pub domains: BTreeMap<Slot, String>,
     /// What takes traffic off a slot.
@@ -34,6 +36,7 @@ impl Device {
         Self {
             sharing,
             limits: Limits::default(),
+            follows: None,
             domains: BTreeMap::new(),
             levers: BTreeMap::new(),
             is_lever: false,
@@ -96,6 +99,17 @@ impl Default for Inventory {
             on_failure: OnFailure::default(),
             recovery: Recovery::default(),
             on_drift: OnDrift::default(),
+        }
+    }
+}
+
+impl Inventory {
+    /// A device promised its times: those of its limits that nobody wrote down follow them from now on.
+    pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {
+        if let Some(device) = self.devices.get_mut(device)
+            && let Some(follows) = &device.follows
+        {
+            device.limits = device.limits.clone().promised(promise, follows);
         }
     }
 }

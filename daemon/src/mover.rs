@@ -25,15 +25,26 @@ use crate::state::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// How long a device may take to answer one operation before its outcome is unknown.
+    /// How long a device may take to answer an operation that moves nothing before its outcome is unknown.
     pub reply_within: Micros,
+    /// After so long such an answer is late: the device and the far ends of its fibres are read at once, and
+    /// where its light is missing there, its outcome is unknown now.
+    pub read_within: Micros,
+    /// How long it may take to answer an operation that moves light before its outcome is unknown.
+    pub switch_within: Micros,
+    /// How long it has to be out of reach, while its light is missing, to count as dead: it has not answered
+    /// on a fresh connection either.
+    pub silent_within: Micros,
+    /// How long light has to be missing between two ends that are read to look at each other.
+    pub dark_within: Micros,
     /// The first wait after an unknown outcome; doubles up to 16 times this.
     pub backoff: Micros,
     /// How long to keep reading a device whose outcome is unknown before giving up.
     pub reconcile_within: Micros,
     /// How often a step is sent at most.
     pub attempts_max: u32,
-    /// How long light may take to settle after a switch.
+    /// How long light may take to settle after a switch. Not what one module promises: the light is that of a
+    /// far end that is moved in the same transaction.
     pub settle_within: Micros,
     /// The wait between two reads while light settles.
     pub settle_poll: Micros,
@@ -50,6 +61,10 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             reply_within: Micros::from_secs(2),
+            read_within: Micros::from_secs(2),
+            switch_within: Micros::from_secs(2),
+            silent_within: Micros(0),
+            dark_within: Micros::from_secs(1),
             backoff: Micros::from_millis(50),
             reconcile_within: Micros::from_secs(30),
             attempts_max: 3,
@@ -62,7 +77,66 @@ impl Default for Limits {
     }
 }
 
+/// What a device promises of its own times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// The most time from a fire to its outcome.
+    pub commit: Micros,
+    /// The time from light at its new path until its power is to be trusted.
+    pub settle: Micros,
+}
+
+/// Which limits of a device follow what it promises: those that nobody wrote down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Follows {
+    /// The rate of its line.
+    pub bits_per_second: u32,
+    /// `reply_within` was written down: no other limit of an answer is longer.
+    pub reply_written: bool,
+    /// `settle_within` was written down: darkness lasts as long.
+    pub settle_written: bool,
+}
+
+/// A module answers everything but a fire within this time (docs/firmware-api.md, section 1).
+pub const ANSWER: Micros = Micros::from_millis(10);
+/// An answer is late after this many times the promise.
+const LATE: u64 = 5;
+/// Darkness is no settling light after this many times the promise, and never sooner than a read takes.
+const DARK: u64 = 3;
+const DARK_LEAST: Micros = Micros::from_millis(5);
+/// The bytes of the longest operation on a line, both ways: a name, a status and the neighbours.
+const OPERATION_BYTES: u64 = 256;
+/// A connection that was lost is tried again after this time.
+pub const RECONNECT: Micros = Micros::from_millis(5);
+
 impl Limits {
+    /// The limits of a device that promises this, over the line that it has:
+    ///
+    /// | limit | promise | margin |
+    /// | --- | --- | --- |
+    /// | a read, an arm | 10 ms | five times, and the line time of 256 bytes |
+    /// | a switch | commit and 10 ms | five times, and the line time of 256 bytes |
+    /// | silence of a device without light | a hello | [`RECONNECT`] and a read |
+    /// | darkness | commit and settle | three times, at least 5 ms |
+    #[must_use]
+    pub fn promised(mut self, promise: &Promise, follows: &Follows) -> Self {
+        let bits = 10 * 1_000_000 * OPERATION_BYTES;
+        let line = Micros(bits.div_ceil(u64::from(follows.bits_per_second.max(1))));
+        let late = |promised: Micros| Micros(promised.0.saturating_mul(LATE)) + line;
+        self.read_within = late(ANSWER);
+        self.switch_within = late(promise.commit + ANSWER);
+        if follows.reply_written {
+            self.read_within = self.read_within.min(self.reply_within);
+            self.switch_within = self.switch_within.min(self.reply_within);
+        }
+        self.silent_within = RECONNECT + self.read_within;
+        if !follows.settle_written {
+            let settles = promise.commit + promise.settle;
+            self.dark_within = DARK_LEAST.max(Micros(settles.0.saturating_mul(DARK)));
+        }
+        self
+    }
+
     /// How long a device is waited for that does not answer before anything is sent to it that moves light,
     /// and after it was last heard of.
     #[must_use]

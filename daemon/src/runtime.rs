@@ -136,6 +136,8 @@ pub struct Runtime {
     said_nothing_is_ours: bool,
     /// A bypass that was not asked for waits till then after the last.
     bypass_not_before: Micros,
+    /// A module beside a dead one is read first: what is broken is judged again in a moment.
+    judges_again: bool,
     /// And longer, the more often the same parts were tried.
     patience: Patience,
     /// Why the last one was not even begun.
@@ -144,6 +146,9 @@ pub struct Runtime {
     shorten_at: u64,
     changes: watch::Sender<u64>,
 }
+
+/// The wait until what is broken is judged again, while the modules beside it are read.
+const JUDGE_AGAIN: Duration = Duration::from_millis(5);
 
 /// A journal longer than this begins anew.
 const JOURNAL_RECORDS_MAX: u64 = 10_000;
@@ -209,6 +214,7 @@ impl Runtime {
             event_at: None,
             said_nothing_is_ours: false,
             bypass_not_before: Micros::default(),
+            judges_again: false,
             patience: Patience::default(),
             refused: None,
             shorten_at: JOURNAL_RECORDS_MAX,
@@ -262,7 +268,8 @@ impl Runtime {
         let deadline = self.controller.deadline(&now).filter(|_| self.damage.is_none());
         let wait = deadline.map_or(Micros::from_secs(1), |deadline| deadline - now.mono);
         // Rounded up to the timer's millisecond, and never longer than a heartbeat check.
-        Duration::from_micros(wait.0).min(Duration::from_secs(1))
+        let longest = if self.judges_again { JUDGE_AGAIN } else { Duration::from_secs(1) };
+        Duration::from_micros(wait.0).min(longest)
     }
 
     /// Does what it is time for; whether the controller had any of it.

@@ -147,6 +147,36 @@ pub struct Observation {
     /// within [`NEIGHBOURS_EVERY`], or where a read asks for it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub neighbours: BTreeMap<Slot, String>,
+    /// Lit slots that send no light though nothing is broken, and why.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub shut: Box<[(Slot, Shut)]>,
+}
+
+impl Observation {
+    /// Whether this slot sends no light by its own word.
+    #[must_use]
+    pub fn is_shut(&self, slot: Slot) -> bool {
+        self.shut.iter().any(|(shut, _)| *shut == slot)
+    }
+}
+
+/// Why a slot that is lit sends no light: by the device's own word, and no fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shut {
+    /// Its transmitters are off, its data paths go on: an operator shut the port down.
+    TxDisabled,
+    /// Its data paths carry nothing: they were stopped, or start.
+    NotActivated,
+}
+
+impl fmt::Display for Shut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TxDisabled => "its transmitters are off (Tx disabled)",
+            Self::NotActivated => "its data paths are not activated",
+        })
+    }
 }
 
 /// One slot's change.

@@ -11,9 +11,10 @@ use tokio::time::sleep;
 use crate::controller::{Event, Foreign, Ticket};
 use crate::driver::module::Module;
 use crate::driver::{Driver, Idle};
+use crate::mover::RECONNECT;
 use crate::state::{DeviceName, Op, Outcome};
 
-const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+const BACKOFF_FIRST: Duration = Duration::from_micros(RECONNECT.0);
 /// The longest wait between two tries to connect.
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
@@ -74,6 +75,9 @@ pub async fn tend(
                 reported = None;
                 let _ = events.send(FromDevice::Identity(name.clone(), identity));
                 report(&name, driver.foreign(), &events);
+                if let Some(promise) = driver.promise() {
+                    let _ = events.send(FromDevice::Event(Event::Promised(name.clone(), promise)));
+                }
                 let _ = events.send(FromDevice::Event(Event::Up(name.clone())));
                 let ended = serve(&name, &mut *driver, &mut commands, &events, &took).await;
                 let Some(why) = ended else {

@@ -6,6 +6,7 @@ mod contention;
 mod log;
 mod module;
 mod moves;
+mod shut;
 mod silence;
 mod words;
 
@@ -32,6 +33,7 @@ pub use contention::ContendedDevice;
 pub use log::{Log, LogRecord, log};
 pub use module::{GroupView, ModuleView, module};
 pub use moves::{DeviceBytes, Diff, MoveView, OtherChange, diff};
+pub use shut::ShutPort;
 pub use silence::when_known;
 
 /// The daemon at one moment.
@@ -82,6 +84,8 @@ pub struct Status {
     /// Fibres that are known to carry no light though both ends look into them, by the end that
     /// misses it; also where the policy is not to bypass them.
     pub dark_fibres: Vec<DarkFibreView>,
+    /// Ends that send no light because their port was shut down: no fault, and nothing is moved for it.
+    pub shut: Vec<ShutPort>,
     /// Ends that are lit by others than the fabric says: cables plugged in the wrong way round.
     pub crossed: Vec<CrossedEnd>,
     /// Devices that another controller changes as well, with the evidence.
@@ -342,6 +346,7 @@ pub fn status(runtime: &Runtime) -> Status {
         broken: broken_parts.iter().map(|broken| broken.part.clone()).collect(),
         broken_parts,
         dark_fibres: dark_fibres(runtime),
+        shut: shut::all(runtime),
         crossed: runtime.controller.devices().keys().flat_map(|d| crossed(runtime, d)).collect(),
         contended: contention::all(runtime),
         bypass_budget: BypassBudget {

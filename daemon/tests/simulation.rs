@@ -15,9 +15,10 @@ use lightloom_daemon::controller::{
 use lightloom_daemon::inventory::{Device, FibreEnd, Inventory, OnDrift, Recovery};
 use lightloom_daemon::journal::{Journal, read_all};
 use lightloom_daemon::ledger::Ledger;
+use lightloom_daemon::mover::{Follows, Limits, Promise};
 use lightloom_daemon::record::{Record, TxnResult};
 use lightloom_daemon::state::{
-    DeviceName, Fabric, Micros, NEIGHBOURS_EVERY, Position, Positions, Sharing, Slot, Txn, at,
+    DeviceName, Fabric, Micros, NEIGHBOURS_EVERY, Position, Positions, Sharing, Shut, Slot, Txn, at,
 };
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -148,6 +149,18 @@ impl Drop for Replay {
     }
 }
 
+/// As real modules do over a line of the usual rate.
+fn promise_their_times(inventory: &mut Inventory) {
+    let follows = Follows { bits_per_second: 921_600, reply_written: false, settle_written: false };
+    let promise = Promise { commit: Micros(1_000), settle: Micros(30) };
+    let modules: Vec<DeviceName> =
+        inventory.devices.keys().filter(|name| name.as_str().starts_with('n')).cloned().collect();
+    for name in modules {
+        inventory.devices.get_mut(&name).unwrap().follows = Some(follows);
+        inventory.promised(&name, &promise);
+    }
+}
+
 /// Everything at once for `hours` of simulated time: clients that race, ask twice and plan against
 /// old versions, operators behind our back, device faults, dead devices, crashes, reboots.
 fn storm(seed: u64, hours: u64) -> World {
@@ -155,8 +168,16 @@ fn storm(seed: u64, hours: u64) -> World {
     let mut inventory = inventory();
     inventory.recovery =
         if rng.random_bool(0.5) { Recovery::FinishForward } else { Recovery::RollBack };
-    let mut world = World::new(seed, with_fibres(inventory), Faults::storm());
-    world.settles_within = Micros::from_millis(900);
+    let mut inventory = with_fibres(inventory);
+    if seed % 2 == 1 {
+        promise_their_times(&mut inventory);
+    }
+    let mut world = World::new(seed, inventory, Faults::storm());
+    world.settles_within = match seed % 2 {
+        0 => Micros::from_millis(900),
+        // Modules that promise their times, and keep them.
+        _ => Micros(900),
+    };
     let fibres: Vec<_> = world.inventory.fibres.keys().cloned().collect();
     world.crash_chance = 0.000_3;
     let mut last_request = 0;
@@ -224,6 +245,11 @@ fn storm(seed: u64, hours: u64) -> World {
                 let device = world.devices.values_mut().nth(index);
                 device.unwrap().reboot(until, keeps);
             }
+            16..18 => {
+                let end = &fibres[rng.random_range(0..fibres.len())];
+                world.devices.get_mut(&end.0).unwrap().shut.insert(end.1);
+            }
+            18..24 => world.devices.values_mut().for_each(|model| model.shut.clear()),
             4 => world.now.wall_ms = rng.random_range(1_600_000_000_000..1_800_000_000_000),
             _ => {}
         }
@@ -924,4 +950,61 @@ fn a_device_that_dies_before_an_apply_is_told_within_its_own_deadline() {
     world.run_for(Micros::from_millis(10));
     let refused = format!("{:?}", world.answers.last());
     assert!(refused.contains("n2/b0: cannot be talked to (no answer in time)"), "{refused}");
+}
+
+/// A port is shut down and turned on again: that is said, with where and since when, and moves nothing. A fibre
+/// that is cut afterwards is found.
+#[test]
+fn i9_a_port_that_was_shut_down_is_no_fault_and_costs_no_change() {
+    for seed in 0..20 {
+        let mut world = two_fibres(seed);
+        if seed % 2 == 1 {
+            world.kill();
+            promise_their_times(&mut world.inventory);
+            world.run_for(Micros::from_secs(3));
+        }
+        let (n0, n1) = (module(0), module(1));
+        let ends = |world: &World| world.controller().unwrap().shut_ends();
+        let spent = |world: &World| world.controller().unwrap().own_changes_spent(&world.now);
+        let switches = world.counts.switches;
+        let began = world.now.mono;
+        world.devices.get_mut(&n0).unwrap().shut.insert(Slot(1));
+        world.run_for(Micros::from_secs(30));
+        assert_eq!((world.counts.switches, spent(&world)), (switches, 0), "seed {seed}");
+        assert!(world.dark.is_empty(), "{:?}", world.dark);
+        let shut = ends(&world).remove(0);
+        assert_eq!((&shut.end.0, &shut.far.0, shut.why), (&n0, &n1, Shut::TxDisabled));
+        assert!(shut.since >= began && shut.since <= began + Micros::from_millis(200));
+        // The neighbours of a port that is shut down can be moved beside it: no light is expected of it.
+        let again = paths(&[(0, 1), (1, 2), (2, 15), (3, 15)]);
+        world.ask(Micros::default(), "alice", "beside", Request::Apply(again));
+        world.run_for(Micros::from_secs(5));
+        assert_eq!(world.ended.last().unwrap().1, TxnResult::Committed);
+
+        world.devices.get_mut(&n0).unwrap().shut.clear();
+        world.run_for(Micros::from_secs(5));
+        assert!(ends(&world).is_empty() && world.dark.is_empty());
+        world.cut(&(n0, Slot(1), Position(1)), true);
+        world.run_for(Micros::from_secs(5));
+        assert_eq!(world.counts.bypasses, 1);
+    }
+}
+
+/// The limits of a module are multiples of its promise, and never shorter than its line takes.
+#[test]
+fn limits_follow_what_a_module_promises_over_its_line() {
+    let promise = Promise { commit: Micros(1_000), settle: Micros(30) };
+    let over = |bits_per_second| {
+        let follows = Follows { bits_per_second, reply_written: false, settle_written: false };
+        Limits::default().promised(&promise, &follows)
+    };
+    let [slow, usual] = [over(115_200), over(921_600)];
+    assert_eq!((usual.read_within, usual.switch_within), (Micros(52_778), Micros(57_778)));
+    assert_eq!((slow.read_within, slow.switch_within), (Micros(72_223), Micros(77_223)));
+    assert_eq!((usual.dark_within, usual.silent_within), (Micros(5_000), Micros(57_778)));
+    assert_eq!(usual.reply_within, Limits::default().reply_within, "while its light arrives");
+    let written = Follows { bits_per_second: 921_600, reply_written: true, settle_written: true };
+    let short = Limits { reply_within: Micros(9_000), ..Limits::default() };
+    let short = short.promised(&promise, &written);
+    assert_eq!((short.read_within, short.dark_within), (Micros(9_000), Micros::from_secs(1)));
 }

@@ -65,9 +65,14 @@ impl Modules {
     }
 
     pub(crate) fn of_list(list: &str, links: &Path) -> (Self, Vec<String>) {
+        Self::of_list_in(16, list, links)
+    }
+
+    /// Devices of a ring of so many nodes.
+    pub(crate) fn of_list_in(nodes: u32, list: &str, links: &Path) -> (Self, Vec<String>) {
         std::fs::create_dir_all(links).unwrap();
         let file = format!("seed: 1\n{list}");
-        let mut read = |_: &str| Ok(fabric_file(16));
+        let mut read = |_: &str| Ok(fabric_file(nodes));
         let (devices, mistakes) = device::load_beside("devices.yaml", file.as_bytes(), &mut read);
         let devices = devices.unwrap_or_else(|| panic!("{mistakes:?}"));
         let control = links.join("control");

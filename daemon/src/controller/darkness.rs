@@ -17,10 +17,13 @@ use crate::drive::Site;
 use crate::inventory::FibreEnd;
 use crate::state::{DeviceName, Micros, Now, Observation, Position, Slot, at};
 
+/// So many reads follow each other quickly, then it takes longer: a far end may be out of reach for long.
+const QUICK_READS: u32 = 100;
+
 /// The reads in a row in which a slot saw no light.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dark {
-    reads: u32,
+    pub(super) reads: u32,
     /// When the first was answered.
     since: Micros,
     power_mdbm: i32,
@@ -68,6 +71,7 @@ impl Controller {
         }
         seen.observed = Some(read.clone());
         seen.read_at = asked;
+        self.note_shut(now, device, read);
         self.note_drift(device, actions);
         self.note_contention(now, device, read, actions);
         self.note_crossed(device, actions);
@@ -79,7 +83,9 @@ impl Controller {
     fn note_darkness(&mut self, now: &Now, device: &DeviceName) {
         let dark = self.dark_slots(device);
         let limits = self.inventory.limits(device);
-        let wait = Micros(limits.settle_within.0 / u64::from(limits.power_samples.max(1)));
+        let samples = u64::from(limits.power_samples.max(1));
+        let [quick, slow] =
+            [limits.dark_within, limits.settle_within].map(|w| Micros(w.0 / samples));
         let Some(seen) = self.devices.get_mut(device) else { return };
         seen.dark.retain(|slot, _| dark.iter().any(|(dark, ..)| dark == slot));
         for (slot, power_mdbm, far) in dark {
@@ -88,12 +94,17 @@ impl Controller {
             let first = Dark { reads: 0, since, power_mdbm };
             let dark = seen.dark.entry(slot).or_insert(first);
             (dark.reads, dark.power_mdbm) = (dark.reads.saturating_add(1), power_mdbm);
+            let (is_first, wait) =
+                (dark.reads == 1, if dark.reads > QUICK_READS { slow } else { quick });
             if self.looks_back(&far) && self.dark_fibre(device, slot).is_none() {
                 // Not sooner than that after the last read: the far end may miss light just as well, and
                 // the two would make each other look without a pause.
                 let wait = wait.max(limits.settle_poll);
                 for device in [device, &far.0] {
                     self.look_within(device, wait);
+                }
+                if is_first {
+                    self.look_around(&far.0);
                 }
                 let sees_somebody = self.sees_somebody(&far);
                 if let Some(other) = self.devices.get_mut(&far.0) {
@@ -104,7 +115,7 @@ impl Controller {
     }
 
     /// Reads a device again `wait` after its last read.
-    fn look_within(&mut self, device: &DeviceName, wait: Micros) {
+    pub(super) fn look_within(&mut self, device: &DeviceName, wait: Micros) {
         if let Some(seen) = self.devices.get_mut(device) {
             seen.next_poll = seen.next_poll.min(seen.read_at + wait);
         }
@@ -126,7 +137,9 @@ impl Controller {
             let power = *read.power_mdbm.get(&slot).filter(|_| stands)?;
             let far = self.inventory.far_end(device, slot, to)?;
             let should = self.ledger.owned.get(&far.0).is_some_and(|p| at(p, far.1) == far.2);
-            (should && power < least && at_rest(&far.0)).then(|| (slot, power, far.clone()))
+            let shut = self.is_shut(device, slot) || self.is_shut(&far.0, far.1);
+            (should && !shut && power < least && at_rest(&far.0))
+                .then(|| (slot, power, far.clone()))
         });
         dark.collect()
     }
@@ -147,7 +160,8 @@ impl Controller {
         let other = self.devices.get(&far.0)?;
         let (near_limits, far_limits) =
             (self.inventory.limits(device), self.inventory.limits(&far.0));
-        let at_rest = self.is_at_rest(device) && self.is_at_rest(&far.0);
+        let shut = self.is_shut(device, slot) || self.is_shut(&far.0, far.1);
+        let at_rest = self.is_at_rest(device) && self.is_at_rest(&far.0) && !shut;
         // A far end that cannot be talked to has to have looked back when that was last possible.
         if !at_rest
             || dark.reads < near_limits.power_samples
@@ -162,10 +176,10 @@ impl Controller {
         let since = dark.since.max(seen.stands_since).max(other.stands_since);
         let (since, until) = match other.up {
             true => (since, seen.read_at.min(far_read_at)),
-            false => (since.max(other.down_since), seen.read_at),
+            false => (since.max(other.down_since + far_limits.silent_within), seen.read_at),
         };
-        let settles_within = near_limits.settle_within.max(far_limits.settle_within);
-        (until >= since + settles_within).then(|| DarkFibre {
+        let dark_within = near_limits.dark_within.max(far_limits.dark_within);
+        (until >= since + dark_within).then(|| DarkFibre {
             near: (device.clone(), slot, to),
             far: far.clone(),
             far_is_down: !other.up,

@@ -16,7 +16,7 @@ impl Controller {
         drives: bool,
         actions: &mut Vec<Action>,
     ) {
-        let reply_within = self.inventory.limits(device).reply_within;
+        let limits = self.inventory.limits(device);
         let Some(seen) = self.devices.get_mut(device) else { return };
         if seen.in_flight.is_some() {
             seen.waiting.push_back((op, drives));
@@ -24,10 +24,16 @@ impl Controller {
         }
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        let (asked, deadline) = (now.mono, now.mono + reply_within);
-        let names = matches!(op, Op::Observe { neighbours: true, .. });
+        let asked = now.mono;
         let moves = matches!(op, Op::Switch { .. });
-        seen.in_flight = Some(Flight { ticket, asked, deadline, drives, names, moves });
+        let (late, given_up) = match moves {
+            true => (limits.switch_within, limits.switch_within),
+            false => (limits.read_within.min(limits.reply_within), limits.reply_within),
+        };
+        let (late_at, deadline) = (asked + late, asked + given_up);
+        let names = matches!(op, Op::Observe { neighbours: true, .. });
+        seen.in_flight =
+            Some(Flight { ticket, asked, late_at, is_late: false, deadline, drives, names, moves });
         actions.push(Action::Send(device.clone(), ticket, op));
     }
 
@@ -113,7 +119,11 @@ impl Controller {
             seen.silent_since = now.mono;
         }
         seen.trouble = Some(reason.clone());
-        seen.observed = None;
+        // Once, not with each try to reach it again.
+        if seen.observed.take().is_some() {
+            self.look_around(&device);
+        }
+        let Some(seen) = self.devices.get_mut(&device) else { return };
         let ticket = seen.in_flight.as_ref().map(|flight| flight.ticket);
         actions.push(Action::Note(Note::Down(device.clone(), reason.clone())));
         if let Some(ticket) = ticket {
@@ -129,20 +139,6 @@ impl Controller {
             self.confirm_too_late(now, actions);
             self.restore_drift(now, actions);
             self.settle(now, actions);
-        }
-    }
-
-    fn time_out(&mut self, now: &Now, actions: &mut Vec<Action>) {
-        let late = |seen: &Seen| seen.in_flight.clone().filter(|f| f.deadline <= now.mono);
-        let late: Vec<(DeviceName, Ticket)> = self
-            .devices
-            .iter()
-            .filter_map(|(device, seen)| Some((device.clone(), late(seen)?.ticket)))
-            .collect();
-        for (device, ticket) in late {
-            actions.push(Action::Abandon(device.clone(), ticket));
-            let outcome = Outcome::Unknown("no answer in time".into());
-            self.reply(now, &device, ticket, outcome, actions);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::drive::{Command, Drive, PartEnd, Site, Start, Verdict};
 use crate::inventory::Recovery;
 use crate::ledger::Open;
 use crate::record::{Cause, OnFailure, Pending, Record, TxnResult};
-use crate::state::{DeviceName, Fabric, Now, Op, at};
+use crate::state::{DeviceName, Fabric, Now, Observation, Op, at};
 
 impl Controller {
     pub(super) fn recover(&mut self, now: &Now, actions: &mut Vec<Action>) {
@@ -70,7 +70,13 @@ impl Controller {
         let seen =
             |far: &&DeviceName| self.devices.get(*far).filter(|seen| seen.up)?.observed.as_ref();
         let stands = opposite.iter().filter_map(|far| Some(((*far).clone(), seen(far)?)));
-        stands.map(|(far, seen)| (far, seen.positions.clone())).collect()
+        // A port that was shut down sends no light wherever it stands: none is expected of it.
+        let sends = |seen: &Observation| {
+            let mut positions = seen.positions.clone();
+            positions.retain(|slot, _| !seen.is_shut(*slot));
+            positions
+        };
+        stands.map(|(far, seen)| (far, sends(seen))).collect()
     }
 
     pub(super) fn execute(&mut self, now: &Now, commands: Vec<Command>, actions: &mut Vec<Action>) {

@@ -8,6 +8,7 @@ use super::module::Module;
 use super::{Boxed, Driver, Idle};
 use crate::config::Chances;
 use crate::controller::Foreign;
+use crate::mover::Promise;
 use crate::state::{Op, Outcome};
 
 /// The driver.
@@ -32,6 +33,10 @@ impl Chaos {
 impl Driver for Chaos {
     fn connect(&mut self) -> Boxed<'_, Result<String, String>> {
         self.inner.connect()
+    }
+
+    fn promise(&self) -> Option<Promise> {
+        self.inner.promise()
     }
 
     fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome> {

@@ -4,7 +4,8 @@
 //! module has shown. A slot is a switch group, counted from 0; a position is a path code.
 
 use lightloom_fabric::khop::Port;
-use lightloom_firmware_api::cmis::{Address, page_b0};
+use lightloom_firmware_api::cmis::state::{DataPathState, ModuleState};
+use lightloom_firmware_api::cmis::{Address, Code, page_b0};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Sequence, encode_request};
 use lightloom_firmware_api::message::{
@@ -18,7 +19,10 @@ use lightloom_units::id::{BundleId, NodeId};
 
 use super::module::{self, Module};
 use super::{Awaits, Dialect, Input, Progress, Request};
-use crate::state::{Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Slot};
+use crate::mover::Promise;
+use crate::state::{
+    Micros, Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Shut, Slot,
+};
 
 /// The transceiver dialect.
 #[derive(Clone, Debug)]
@@ -225,11 +229,13 @@ impl OcsTrx {
         let groups = usize::from(self.identity?.groups).min(GROUPS_MAX);
         let mut seen =
             Observation { generation: Some(status.generation), ..Observation::default() };
+        let mut shut_slots = Vec::new();
         for group in 0..groups {
             let path = status.active[group];
             let slot = Slot(u32::try_from(group).unwrap_or(u32::MAX));
             if path != Path::DARK {
                 seen.positions.insert(slot, Position(u32::from(path.code())));
+                shut_slots.extend(shut(&status, group, groups).map(|why| (slot, why)));
             }
             if status.busy.contains(group) {
                 seen.tuning.insert(slot);
@@ -241,6 +247,7 @@ impl OcsTrx {
                 seen.neighbours.extend(neighbour.map(|port| (slot, port.to_string())));
             }
         }
+        seen.shut = shut_slots.into();
         Some(seen)
     }
 }
@@ -318,6 +325,14 @@ impl Dialect for OcsTrx {
         Some(Module::of(&self.identity?, &self.status?, self.registers.clone()))
     }
 
+    fn promise(&self) -> Option<Promise> {
+        let identity = self.identity?;
+        Some(Promise {
+            commit: Micros(u64::from(identity.commit_max_us)),
+            settle: Micros(u64::from(identity.settle_us)),
+        })
+    }
+
     fn identity(&self) -> String {
         let Some(identity) = self.identity else { return String::new() };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -339,6 +354,25 @@ fn neighbour(seen: Neighbour) -> Option<Port> {
     let [.., bundle] = seen.name.0.to_be_bytes();
     let node = NodeId((seen.name.0 >> 8).checked_sub(1)?);
     Some(Port { bundle: BundleId { node, bundle }, path: seen.path })
+}
+
+/// Why this group sends no light, where its data paths say so. A module in fault is no port that was shut down.
+fn shut(status: &StatusReport, group: usize, groups: usize) -> Option<Shut> {
+    let lanes = status.data_paths.len() / groups.max(1);
+    let lanes = status.data_paths.get(group * lanes..(group + 1) * lanes)?;
+    let is = |states: &[DataPathState]| {
+        let is = |code: &u8| states.iter().any(|state| state.code() == *code);
+        lanes.iter().any(is)
+    };
+    let says = lanes.iter().any(|code| DataPathState::from_code(*code).is_some());
+    if !says || is(&[DataPathState::Activated]) || status.module_state == ModuleState::Fault.code()
+    {
+        return None;
+    }
+    match is(&[DataPathState::Initialized, DataPathState::TxTurnOff]) {
+        true => Some(Shut::TxDisabled),
+        false => Some(Shut::NotActivated),
+    }
 }
 
 fn worst(outcomes: &[PathOutcome]) -> Option<String> {
@@ -464,5 +498,24 @@ mod tests {
         assert_eq!(mdbm(Power(1)), -40_000);
         assert_eq!(mdbm(Power(10_000)), 0);
         assert_eq!(mdbm(Power(0)), -99_000);
+    }
+
+    #[test]
+    fn a_port_that_was_shut_down_says_so_and_one_that_is_broken_does_not() {
+        let of = |states: [u8; 8], module_state| {
+            let status = StatusReport { data_paths: states, module_state, ..Default::default() };
+            shut(&status, 0, 1)
+        };
+        assert_eq!(of([7; 8], 3), Some(Shut::TxDisabled));
+        assert_eq!(of([6; 8], 3), Some(Shut::TxDisabled));
+        assert_eq!(of([1; 8], 3), Some(Shut::NotActivated));
+        assert_eq!(of([2; 8], 3), Some(Shut::NotActivated), "it starts");
+        assert_eq!(of([4; 8], 3), None);
+        assert_eq!(of([4, 7, 7, 7, 7, 7, 7, 7], 3), None, "some light goes out");
+        assert_eq!(of([0; 8], 3), None, "it does not say");
+        assert_eq!(of([1; 8], 5), None, "a module in fault");
+        let halves = [4, 4, 4, 4, 7, 7, 7, 7];
+        let status = StatusReport { data_paths: halves, module_state: 3, ..Default::default() };
+        assert_eq!([0, 1].map(|group| shut(&status, group, 2)), [None, Some(Shut::TxDisabled)]);
     }
 }

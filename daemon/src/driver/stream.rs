@@ -10,6 +10,7 @@ use tokio_serial::{SerialPortBuilderExt, SerialStream};
 use super::module::Module;
 use super::{Boxed, Dialect, Driver, Idle, Reached, Session};
 use crate::controller::Foreign;
+use crate::mover::Promise;
 use crate::state::{Op, Outcome};
 
 /// How long a connection and a hello may take.
@@ -132,6 +133,10 @@ impl<D: Dialect + Clone> Driver for StreamDriver<D> {
             }
             result
         })
+    }
+
+    fn promise(&self) -> Option<Promise> {
+        self.session.dialect().promise()
     }
 
     fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome> {

@@ -1,6 +1,6 @@
 //! What the daemon finds broken by itself, its own bypasses, and why there is none where there is none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
@@ -13,6 +13,7 @@ use crate::bypass;
 use crate::config::{OnFault, micros};
 use crate::controller::Answer;
 use crate::desired;
+use crate::drive::Site;
 use crate::ledger::Past;
 use crate::record::{Asked, Broken, Cause, TxnResult};
 use crate::state::{DeviceName, Micros};
@@ -58,7 +59,73 @@ impl Runtime {
                 _ => {}
             }
         }
+        let known: BTreeSet<Part> = known.keys().filter_map(|name| name.parse().ok()).collect();
+        self.join_siblings(&mut broken, &known);
         broken
+    }
+
+    /// What is silent on the node of a module that is found dead, and sends no light either, is broken with it:
+    /// one bypass of both, for none of one can be made while the other refuses every change.
+    fn join_siblings(&self, broken: &mut BTreeMap<Part, String>, known: &BTreeSet<Part>) {
+        for bundle in self.found_silent(broken, known) {
+            for (sibling, device) in self.of_node(bundle) {
+                let seen = self.controller.devices().get(device);
+                let silent =
+                    seen.is_some_and(|seen| !seen.up) && !self.may_be_silent(bundle, device);
+                if silent && !self.controller.sends_light(device) {
+                    let why = format!("silent, as {bundle} of the same node is");
+                    broken.entry(Part::Bundle(sibling)).or_insert(why);
+                }
+            }
+        }
+    }
+
+    /// Modules of `broken` that cannot be talked to and were not known to be broken before.
+    fn found_silent(
+        &self,
+        broken: &BTreeMap<Part, String>,
+        known: &BTreeSet<Part>,
+    ) -> Vec<BundleId> {
+        let silent = broken.keys().filter_map(|part| match part {
+            Part::Bundle(bundle) if !known.contains(part) => Some(*bundle),
+            _ => None,
+        });
+        silent.filter(|bundle| self.down_since(*bundle).is_some()).collect()
+    }
+
+    fn down_since(&self, bundle: BundleId) -> Option<Micros> {
+        let seen = self.controller.devices().get(self.config.bundles.get(&bundle)?)?;
+        (!seen.up).then_some(seen.down_since)
+    }
+
+    /// The modules of the same node, but this one.
+    fn of_node(&self, bundle: BundleId) -> impl Iterator<Item = (BundleId, &DeviceName)> {
+        let [first, last] = [0, u8::MAX].map(|number| BundleId { bundle: number, ..bundle });
+        let of_node = self.config.bundles.range(first..=last);
+        of_node.filter(move |(other, _)| **other != bundle).map(|(other, device)| (*other, device))
+    }
+
+    /// Whether it is not known yet if `device` is dead as well as `bundle` is, and is about to be.
+    fn may_be_silent(&self, bundle: BundleId, device: &DeviceName) -> bool {
+        let Some(since) = self.down_since(bundle) else { return false };
+        let now = self.clock.now();
+        let limits = self.controller.inventory().limits(device);
+        let waits = Micros(2 * (limits.silent_within + limits.read_within).0);
+        now.mono < since + waits && self.controller.may_be_silent(device, since, &now)
+    }
+
+    /// Whether a module beside one that is found dead may be dead, too: then both are bypassed at once, a
+    /// moment later.
+    fn waits_for_siblings(&self, broken: &[(Part, String)]) -> bool {
+        let bundles = broken.iter().filter_map(|(part, _)| match part {
+            Part::Bundle(bundle) => Some(*bundle),
+            _ => None,
+        });
+        let named = |sibling: BundleId| broken.iter().any(|(p, _)| *p == Part::Bundle(sibling));
+        bundles.into_iter().any(|bundle| {
+            let mut siblings = self.of_node(bundle).filter(|(sibling, _)| !named(*sibling));
+            siblings.any(|(_, device)| self.may_be_silent(bundle, device))
+        })
     }
 
     /// What broke by itself and the plan does not go around yet.
@@ -81,6 +148,7 @@ impl Runtime {
     /// Bypasses what broke by itself, if the policy is to do so, once it is not in the plan yet.
     pub(super) fn notice_deaths(&mut self) {
         let now = self.clock.now();
+        self.judges_again = false;
         if self.config.file.policies.on_fault != OnFault::Bypass
             || self.controller.is_busy()
             || self.failed.is_some()
@@ -89,6 +157,10 @@ impl Runtime {
             return;
         }
         let broken = self.news();
+        self.judges_again = self.waits_for_siblings(&broken);
+        if self.judges_again {
+            return;
+        }
         let tried: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
         if broken.is_empty() || now.mono < self.patience.not_before(&tried) {
             return;

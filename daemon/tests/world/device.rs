@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_daemon::state::{
-    Micros, Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Sharing, Slot,
-    at,
+    Micros, Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Sharing, Shut,
+    Slot, at,
 };
 use lightloom_units::seed::Stream;
 use rand::RngExt;
@@ -81,6 +81,8 @@ pub struct ModelDevice {
     pub generation: u32,
     /// Somebody other than the daemon moved something since the last read.
     pub tampered: bool,
+    /// Ports that an operator shut down: they send no light, and say so.
+    pub shut: BTreeSet<Slot>,
     /// Where no light arrives.
     pub unlit: BTreeSet<Slot>,
     /// Who sends the light that arrives, where a fibre does.
@@ -104,6 +106,7 @@ impl ModelDevice {
             positions,
             generation,
             tampered,
+            shut: BTreeSet::new(),
             unlit,
             neighbours,
             named,
@@ -235,6 +238,7 @@ impl ModelDevice {
             generation: Some(self.generation),
             power_mdbm: self.positions.keys().map(|s| (*s, power(s))).collect::<BTreeMap<_, _>>(),
             neighbours: self.named.clone(),
+            shut: self.shut.iter().map(|slot| (*slot, Shut::TxDisabled)).collect(),
             ..Observation::default()
         }
     }

@@ -1,7 +1,7 @@
 //! A world in virtual time: the shipping controller and journal, model devices, a disk that tears,
 //! clients, operators and crashes, all from one seed. After every step the invariants I1 to I9 of
 //! docs/reliability.md are checked; a violation panics with what happened last.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::print_stderr)]
 
 pub mod device;
 pub mod disk;
@@ -17,6 +17,7 @@ use lightloom_daemon::controller::{
 use lightloom_daemon::inventory::{FibreEnd, Inventory};
 use lightloom_daemon::journal::Journal;
 use lightloom_daemon::ledger::{Ledger, Past};
+use lightloom_daemon::mover::RECONNECT;
 use lightloom_daemon::record::{Asked, Cause, Record, TxnResult};
 use lightloom_daemon::state::{
     DeviceName, Micros, Now, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
@@ -352,7 +353,7 @@ impl World {
             Happening::Down { life, device } if life == self.life => {
                 self.disconnected.insert(device.clone());
                 self.handle(Event::Down(device.clone(), "no answer in time".into()));
-                self.at(Micros::from_millis(50), Happening::Up { life, device });
+                self.at(RECONNECT, Happening::Up { life, device });
             }
             Happening::Reply { .. } | Happening::Up { .. } | Happening::Down { .. } => {}
             Happening::Client { asked, request } => {
@@ -593,6 +594,7 @@ impl World {
             let model = &self.devices[far];
             at(&model.positions, *far_slot) == *far_to
                 && !model.is_gone(now)
+                && !model.shut.contains(far_slot)
                 && self.lit_from.get(far).is_none_or(|from| *from <= now)
                 && !self.cut.contains(&end)
         };

@@ -125,7 +125,8 @@ fn alarms(status: &Value) -> String {
     let last = list(&status["transactions"]).first().and_then(history::did_not_take);
     let crossed = crossed::alarm(&status["crossed"]);
     let known = crossed.into_iter().chain(last).chain(dark_circuits(status));
-    let known = known.chain(without_light(status)).chain(around_faults(status));
+    let known = known.chain(without_light(status)).chain(shut_down(status));
+    let known = known.chain(around_faults(status));
     let contended = contention::alarms(&status["contended"]);
     for (what, about, next) in contended.chain(troubles).chain(known) {
         alarm(&what, about, next);
@@ -260,6 +261,25 @@ fn without_light(status: &Value) -> Option<Alarm> {
         format!("NO LIGHT in {}", count(dark.len(), "fibre")),
         named(dark.iter().map(one).collect(), NAMES_MAX),
         next,
+    ))
+}
+
+/// Ports that were shut down: no fault, and nothing is moved for them.
+fn shut_down(status: &Value) -> Option<Alarm> {
+    let shut = list(&status["shut"]);
+    let first = text(&shut.first()?["end"]);
+    let module = first.split_once('.').map_or(&*first, |(module, _)| module);
+    let one = |port: &Value| {
+        let since = time::clock_at(&port["since_unix_ms"]);
+        let [end, why, far] = ["end", "why", "far"].map(|key| text(&port[key]));
+        format!("{end} since {since}, {why}; {far} sees no light of it")
+    };
+    Some((
+        format!("SHUT DOWN {}", count(shut.len(), "port")),
+        named(shut.iter().map(one).collect(), NAMES_MAX),
+        format!(
+            "no fault, so nothing is moved: turn it on again, or bypass it: lightloom ctl fault {module}"
+        ),
     ))
 }
 

@@ -1,0 +1,53 @@
+//! Ports that were shut down: they send no light by their own word, which is no fault.
+
+use super::Controller;
+use crate::drive::Site;
+use crate::inventory::FibreEnd;
+use crate::state::{DeviceName, Micros, Now, Observation, Shut, Slot};
+
+/// An end of a fibre that sends no light because it was shut down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShutEnd {
+    /// Which: it stands there by the ledger.
+    pub end: FibreEnd,
+    /// Who misses its light.
+    pub far: FibreEnd,
+    /// What it says.
+    pub why: Shut,
+    /// Since when it was read to say so, on the monotonic clock.
+    pub since: Micros,
+}
+
+impl Controller {
+    pub(super) fn note_shut(&mut self, now: &Now, device: &DeviceName, read: &Observation) {
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        let was = std::mem::take(&mut seen.shut);
+        let since = |slot: &Slot, why: Shut| {
+            let known = was.get(slot).filter(|(was, _)| *was == why);
+            known.map_or(now.mono, |(_, since)| *since)
+        };
+        seen.shut =
+            read.shut.iter().map(|(slot, why)| (*slot, (*why, since(slot, *why)))).collect();
+    }
+
+    /// Whether this slot said that it sends no light when its device was last read.
+    pub(super) fn is_shut(&self, device: &DeviceName, slot: Slot) -> bool {
+        self.devices.get(device).is_some_and(|seen| seen.shut.contains_key(&slot))
+    }
+
+    /// The ends that should send light to another and were shut down, of devices that can be talked to.
+    #[must_use]
+    pub fn shut_ends(&self) -> Vec<ShutEnd> {
+        let up = self.devices.iter().filter(|(_, seen)| seen.up);
+        let shut = up.flat_map(|(device, seen)| {
+            let slots = seen.shut.iter();
+            slots.map(move |(slot, (why, since))| (device, *slot, *why, *since))
+        });
+        let ends = shut.filter_map(|(device, slot, why, since)| {
+            let to = *self.ledger.owned.get(device)?.get(&slot)?;
+            let far = self.inventory.far_end(device, slot, to)?.clone();
+            Some(ShutEnd { end: (device.clone(), slot, to), far, why, since })
+        });
+        ends.collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! Answers that are late, and devices that are silent: what is read at once to find out which it is.
+//!
+//! A late answer alone says little: a machine is busy, a byte was lost. So it is waited for as long as
+//! `reply_within` while the light of the device arrives at its neighbours. Where it does not, or another module of
+//! its node is found silent and without light, the answer is given up, and the device has to answer a hello on a
+//! fresh connection or counts as dead.
+
+use super::{Action, Controller, Seen, Ticket};
+use crate::drive::Site;
+use crate::state::{DeviceName, Micros, Now, Outcome, at};
+
+impl Controller {
+    /// When the operation on its way to a device is late, or given up.
+    pub(super) fn due_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
+        let flight = seen.in_flight.as_ref()?;
+        match flight.is_late && !self.is_witnessed(device) {
+            true => Some(flight.deadline),
+            false => Some(flight.late_at.min(flight.deadline)),
+        }
+    }
+
+    /// Gives up what is over, and reads at once what is late, with what is around it.
+    pub(super) fn time_out(&mut self, now: &Now, actions: &mut Vec<Action>) {
+        let due = |(device, seen): (&DeviceName, &Seen)| {
+            let at = self.due_at(device, seen)?;
+            let flight = seen.in_flight.as_ref().filter(|_| at <= now.mono)?;
+            let over = flight.deadline <= now.mono || (flight.is_late && self.is_witnessed(device));
+            Some((device.clone(), flight.ticket, over))
+        };
+        let due: Vec<(DeviceName, Ticket, bool)> = self.devices.iter().filter_map(due).collect();
+        for (device, ticket, over) in due {
+            if over {
+                actions.push(Action::Abandon(device.clone(), ticket));
+                let outcome = Outcome::Unknown("no answer in time".into());
+                self.reply(now, &device, ticket, outcome, actions);
+                continue;
+            }
+            let flight = self.devices.get_mut(&device).and_then(|seen| seen.in_flight.as_mut());
+            if let Some(flight) = flight {
+                flight.is_late = true;
+            }
+            self.look_around(&device);
+        }
+    }
+
+    /// The far ends of what is lit on a device.
+    fn opposite(&self, device: &DeviceName) -> Vec<DeviceName> {
+        let lit = self.ledger.owned.get(device).into_iter().flatten();
+        let far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
+        far.map(|(far, ..)| far.clone()).collect()
+    }
+
+    /// The other modules of its node: what takes one of them down often takes all.
+    fn of_same_node(&self, device: &DeviceName) -> Vec<DeviceName> {
+        let Some((node, _)) = device.as_str().split_once('/') else { return Vec::new() };
+        let first = format!("{node}/");
+        let from = self.devices.range(DeviceName::from(first.as_str())..).map(|(name, _)| name);
+        let of_node = from.take_while(|name| name.as_str().starts_with(&first));
+        of_node.filter(|name| *name != device).cloned().collect()
+    }
+
+    /// Reads at once what tells whether a device is dead: its node's other modules, and the far ends of all.
+    pub(super) fn look_around(&mut self, device: &DeviceName) {
+        let mut around = self.of_same_node(device);
+        let opposite = around.iter().chain([device]).flat_map(|device| self.opposite(device));
+        let opposite: Vec<DeviceName> = opposite.collect();
+        around.extend(opposite);
+        for device in around {
+            self.look_within(&device, Micros(0));
+        }
+    }
+
+    /// Whether something else than a late answer says that a device is dead: its light is missing, or that of
+    /// another module of its node which is out of reach. A module in loopback sends light to nobody.
+    fn is_witnessed(&self, device: &DeviceName) -> bool {
+        let is_down = |name: &DeviceName| self.devices.get(name).is_some_and(|seen| !seen.up);
+        let mut of_node = self.of_same_node(device).into_iter();
+        self.is_missed(device) || of_node.any(|name| is_down(&name) && self.is_missed(&name))
+    }
+
+    /// Whether the light of a device is missing at the far end of one of its fibres: read often enough there.
+    fn is_missed(&self, device: &DeviceName) -> bool {
+        let lit = self.ledger.owned.get(device).into_iter().flatten();
+        let mut far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
+        far.any(|(near, slot, _)| {
+            let samples = self.inventory.devices.get(near).map_or(1, |d| d.limits.power_samples);
+            let dark = self.devices.get(near).filter(|seen| seen.up);
+            dark.and_then(|seen| seen.dark.get(slot)).is_some_and(|dark| dark.reads >= samples)
+        })
+    }
+
+    /// Whether a device that is out of reach sends light all the same: a far end was read since, and sees it.
+    #[must_use]
+    pub fn sends_light(&self, device: &DeviceName) -> bool {
+        let Some(down_since) = self.devices.get(device).map(|seen| seen.down_since) else {
+            return false;
+        };
+        let lit = self.ledger.owned.get(device).into_iter().flatten();
+        let mut far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
+        far.any(|(near, slot, to)| {
+            let least = self.inventory.limits(near).power_min_mdbm;
+            let seen = self.devices.get(near).filter(|seen| seen.up && seen.read_at >= down_since);
+            seen.and_then(|seen| seen.observed.as_ref()).is_some_and(|read| {
+                at(&read.positions, *slot) == *to
+                    && read.power_mdbm.get(slot).is_some_and(|power| *power >= least)
+            })
+        })
+    }
+
+    /// Whether it is not known yet if a device is dead: one that answers has not been read since then, one that
+    /// does not may still answer on a fresh connection.
+    #[must_use]
+    pub fn may_be_silent(&self, device: &DeviceName, since: Micros, now: &Now) -> bool {
+        let silent_within = self.inventory.limits(device).silent_within;
+        self.devices.get(device).is_some_and(|seen| match seen.up {
+            true => seen.read_at < since,
+            false => now.mono < seen.down_since + silent_within && !self.sends_light(device),
+        })
+    }
+}
