@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::Observation;
-use lightloom_planner::architecture::{Architecture, Cluster, parse};
-use lightloom_planner::compare::{
-    CrossTorPoint, CrossTorQuestion, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study,
-    aligned_limit, compare, cross_tor_shares,
+use lightloom_study::architecture::{Architecture, Cluster, parse};
+use lightloom_study::compare::{
+    CrossTorQuestion, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study, aligned_limit,
+    compare, cross_tor_shares,
 };
+use lightloom_study::results::{COMPARE_SCHEMA, CompareResult, CrossTorResult};
 use lightloom_units::seed::Seed;
-use serde::Serialize;
 
 use crate::cli::{Format, FormatArgument};
 use crate::output::{self, Outcome, WrongUsage};
@@ -73,33 +73,6 @@ pub(crate) struct Arguments {
     format: FormatArgument,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    #[serde(flatten)]
-    made: Provenance,
-    gpus: u32,
-    gpus_per_node: u32,
-    faults: &'a str,
-    seed: u64,
-    samples: u64,
-    node_fault_ratio: NodeFaultRatio,
-    rows: &'a [Row],
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    cross_tor: Vec<CrossTor>,
-}
-
-/// How much traffic leaves its ToR in one design.
-#[derive(Serialize)]
-struct CrossTor {
-    arch: String,
-    tp: u32,
-    nodes_per_tor: u32,
-    job_share: f64,
-    /// Up to this share of faulty nodes nothing needs to cross, fragmentation not counted.
-    aligned_limit: f64,
-    points: Vec<CrossTorPoint>,
-}
-
 /// Shares of faulty nodes at which it is shown.
 const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
 /// Snapshots for each of them.
@@ -117,15 +90,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let study = Study { cluster, architectures: &architectures, tp, jobs, samples: &samples };
     let rows = compare(&study, &|done| progress.advance(done));
     drop(progress);
-    let document = Document {
-        made: Provenance::of("lightloom.compare/v1", inputs),
+    let document = CompareResult {
+        made: Provenance::of(COMPARE_SCHEMA, inputs),
         gpus: cluster.gpus(),
         gpus_per_node: cluster.gpus_per_node,
-        faults: &arguments.faults,
+        faults: arguments.faults.clone(),
         seed: arguments.seed,
         samples: arguments.samples,
         node_fault_ratio: NodeFaultRatio::of(&samples),
-        rows: &rows,
+        rows,
         cross_tor: cross_tor(arguments, cluster)?,
     };
     match arguments.format.format {
@@ -136,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 /// The crossing shares of every closed k-hop ring of the list, where they are asked for.
-fn cross_tor(arguments: &Arguments, cluster: Cluster) -> anyhow::Result<Vec<CrossTor>> {
+fn cross_tor(arguments: &Arguments, cluster: Cluster) -> anyhow::Result<Vec<CrossTorResult>> {
     let mut answers = Vec::new();
     if !arguments.cross_tor {
         return Ok(answers);
@@ -160,7 +133,7 @@ fn cross_tor(arguments: &Arguments, cluster: Cluster) -> anyhow::Result<Vec<Cros
                 samples: SNAPSHOTS,
                 seed: Seed(arguments.seed),
             };
-            answers.push(CrossTor {
+            answers.push(CrossTorResult {
                 arch: format!("khop:{k}"),
                 tp,
                 nodes_per_tor: arguments.nodes_per_tor,
@@ -220,7 +193,7 @@ pub(crate) fn fault_source(
     Ok(FaultSource::Trace(trace::read(&PathBuf::from(text), observation, inputs)?))
 }
 
-fn describe(document: &Document<'_>, tp: &[u32]) -> String {
+fn describe(document: &CompareResult, tp: &[u32]) -> String {
     let faults = document.node_fault_ratio;
     let mut text = format!(
         "{} GPUs in nodes of {}; faults: {}; {} samples, seed {}\n\
@@ -263,7 +236,7 @@ bound: one ideal switch over all GPUs. ±: standard deviation of the samples' me
 job: the largest that never waits; job 1%: that waits for at most 1 % of the time.
 ";
 
-fn cross_tor_text(answer: &CrossTor) -> String {
+fn cross_tor_text(answer: &CrossTorResult) -> String {
     let mut table =
         Table::new(["faulty nodes %", "orchestrated %", "greedy %", "snapshots that fit %"]);
     for point in &answer.points {

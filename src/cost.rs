@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use lightloom_fabric::provenance::{Input, Inputs, Provenance};
-use lightloom_planner::architecture::{Architecture, Cluster, NicRate, Site};
-use lightloom_planner::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
-use lightloom_planner::cost::{
+use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site};
+use lightloom_study::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
+use lightloom_study::cost::{
     Aggregate, AggregateQuestion, CostFigures, CostOutcome, CostRow, PriceList, Sensitivity,
     aggregate, cost, cost_per_usable_gpu, read_prices, sensitivity,
 };
+use lightloom_study::results::{COST_SCHEMA, CostResult, UsableCost};
 use lightloom_units::seed::Seed;
-use serde::Serialize;
 
 use crate::cli::{Format, FormatArgument};
 use crate::compare::{cluster, designs, fault_source};
@@ -101,33 +101,6 @@ impl From<Nic> for NicRate {
     }
 }
 
-/// What a design costs once the GPUs it wastes are taken off.
-#[derive(Serialize)]
-struct Usable {
-    arch: String,
-    waste_mean: f64,
-    cost_per_usable_gpu_usd: f64,
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    #[serde(flatten)]
-    made: Provenance,
-    prices: String,
-    gpus: u32,
-    gpus_per_node: u32,
-    tp: u32,
-    faults: &'a str,
-    seed: u64,
-    samples: u64,
-    rows: Vec<CostRow>,
-    usable: Vec<Usable>,
-    /// Price of a GPU that the aggregate cost takes.
-    gpu_usd: Option<f64>,
-    aggregate: Vec<Aggregate>,
-    sensitivity: Vec<Sensitivity>,
-}
-
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
     let architectures = designs(&arguments.arch)?;
@@ -138,13 +111,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let rows = cost(&architectures, &site, &prices)?;
     let gpu_usd = prices.quote("gpu").map(|quote| quote.usd.mean);
     let usable = usable(arguments, cluster, &architectures, &rows, &mut inputs)?;
-    let document = Document {
-        made: Provenance::of("lightloom.cost/v1", inputs),
+    let document = CostResult {
+        made: Provenance::of(COST_SCHEMA, inputs),
         prices: arguments.prices.as_ref().map_or("shipped".to_owned(), |p| p.display().to_string()),
         gpus: arguments.gpus,
         gpus_per_node: arguments.gpus_per_node,
         tp: arguments.tp,
-        faults: &arguments.faults,
+        faults: arguments.faults.clone(),
         seed: arguments.seed,
         samples: arguments.samples,
         usable,
@@ -197,13 +170,13 @@ fn usable(
     architectures: &[Box<dyn Architecture>],
     costs: &[CostRow],
     inputs: &mut Inputs,
-) -> anyhow::Result<Vec<Usable>> {
+) -> anyhow::Result<Vec<UsableCost>> {
     let source: FaultSource = fault_source(&arguments.faults, None, inputs)?;
     let samples = source.samples(cluster, arguments.samples, Seed(arguments.seed))?;
     let tp = &[arguments.tp];
     let study = Study { cluster, architectures, tp, jobs: &[], samples: &samples };
-    let usable = |(row, cost): (lightloom_planner::compare::Row, &CostRow)| match row.outcome {
-        RowOutcome::Held(figures) => priced(cost).map(|cost| Usable {
+    let usable = |(row, cost): (lightloom_study::compare::Row, &CostRow)| match row.outcome {
+        RowOutcome::Held(figures) => priced(cost).map(|cost| UsableCost {
             arch: row.arch,
             waste_mean: figures.waste_mean,
             cost_per_usable_gpu_usd: cost_per_usable_gpu(cost.cost_per_gpu_usd, figures.waste_mean),
@@ -220,7 +193,7 @@ fn priced(row: &CostRow) -> Option<&CostFigures> {
     }
 }
 
-fn describe(document: &Document<'_>, with_bill: bool) -> String {
+fn describe(document: &CostResult, with_bill: bool) -> String {
     let mut text = format!(
         "Interconnect for each GPU; prices: {}; waste: TP-{} on {} GPUs, faults {}, {} samples, seed {}\n\n{}",
         document.prices,
@@ -259,7 +232,7 @@ fn describe(document: &Document<'_>, with_bill: bool) -> String {
     text
 }
 
-fn summary(document: &Document<'_>) -> Table {
+fn summary(document: &CostResult) -> Table {
     let mut table = Table::new([
         "design",
         "GB/s",

@@ -12,13 +12,13 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Shape;
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::trace::{Timeline, TraceTime};
-use lightloom_planner::architecture::{Architecture, Cluster};
 use lightloom_planner::check::Verdict;
 use lightloom_planner::khop::{self, Method};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::file::RfabricInput;
 use lightloom_planner::rfabric::{self, RfabricPlan};
 use lightloom_report::page::{Form, Results, Subject, render};
+use lightloom_study::architecture::{Architecture, Cluster};
 use lightloom_units::seed::Seed;
 
 use crate::compare::{cluster, designs};
@@ -414,8 +414,8 @@ fn fault_source(inputs: &Inputs) -> String {
 
 fn prices<'a>(
     inputs: &'a Inputs,
-    shipped: &'a lightloom_planner::cost::PriceList,
-) -> (String, &'a lightloom_planner::cost::PriceList) {
+    shipped: &'a lightloom_study::cost::PriceList,
+) -> (String, &'a lightloom_study::cost::PriceList) {
     match &inputs.prices {
         Some((name, prices)) => (name.clone(), prices),
         None => ("those that ship with lightloom".to_owned(), shipped),

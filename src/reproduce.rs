@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::{FaultTrace, Observation};
-use lightloom_planner::cost::PriceList;
-use lightloom_planner::reproduce::{
+use lightloom_planner::rfabric::file::{self, RfabricInput};
+use lightloom_study::cost::PriceList;
+use lightloom_study::reproduce::{
     Claim, Inputs as ClaimInputs, Verdict, infinitehbd, mixnet, rfabric,
 };
-use lightloom_planner::rfabric::file::{self, RfabricInput};
+use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
 use lightloom_units::seed::Seed;
-use serde::Serialize;
 
 use crate::cost::prices;
 use crate::mfu::study::{self, Shown};
@@ -50,8 +50,7 @@ pub(crate) struct Arguments {
     format: Format,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Study {
     /// InfiniteHBD (arXiv 2502.03885): fault trace, GPU waste, cross-ToR traffic, cost and power.
     Infinitehbd,
@@ -63,6 +62,17 @@ enum Study {
     Mfu,
 }
 
+impl Study {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Infinitehbd => "infinitehbd",
+            Self::Mixnet => "mixnet",
+            Self::Rfabric => "rfabric",
+            Self::Mfu => "mfu",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Format {
     /// Aligned tables, for people.
@@ -72,16 +82,6 @@ enum Format {
     Json,
     /// A Markdown page, for the documentation.
     Markdown,
-}
-
-#[derive(Serialize)]
-struct Document {
-    #[serde(flatten)]
-    made: Provenance,
-    study: Study,
-    seed: u64,
-    samples: u64,
-    claims: Vec<Claim>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -100,9 +100,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         }
     };
     let all_agree = claims.iter().all(|claim| claim.verdict != Verdict::Differs);
-    let document = Document {
-        made: Provenance::of("lightloom.reproduce/v1", inputs),
-        study: arguments.study,
+    let document = ReproduceResult {
+        made: Provenance::of(REPRODUCE_SCHEMA, inputs),
+        study: arguments.study.name(),
         seed: arguments.seed,
         samples: arguments.samples,
         claims,
@@ -160,7 +160,7 @@ fn counts(claims: &[Claim]) -> String {
     )
 }
 
-fn text(document: &Document) -> String {
+fn text(document: &ReproduceResult) -> String {
     let mut text = String::new();
     for section in sections(&document.claims) {
         let mut table = Table::new(["claim", "published", "tolerance", "ours", "verdict", "label"]);
@@ -195,13 +195,8 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
     claims.iter().filter_map(|claim| Some((claim.claim.as_str(), claim.note.as_deref()?)))
 }
 
-fn markdown(document: &Document, faults: Option<&Path>) -> String {
-    let study = match document.study {
-        Study::Infinitehbd => "infinitehbd",
-        Study::Mixnet => "mixnet",
-        Study::Rfabric => "rfabric",
-        Study::Mfu => "mfu",
-    };
+fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
+    let study = document.study;
     // The name alone: where the file lies on this machine is nobody's business.
     let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
     let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));

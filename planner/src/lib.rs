@@ -1,15 +1,9 @@
-//! Pure functions from a fabric and its faults to checked plans and figures.
+//! Pure functions from a fabric and its faults to checked plans. Figures of whole designs: `lightloom-study`.
 //!
 //! * [`khop`] – plans the k-hop ring: rings of GPUs around what is broken;
 //! * [`rfabric`] – plans the reconfigurable fat-tree: circuits for each phase of a step;
-//! * [`check`] – proves a plan of the k-hop ring, and shares no code with what made it;
-//! * [`architecture`], [`compare`], [`cost`] – other designs, what they waste under faults, and what they cost;
-//! * [`reproduce`] – published claims, recomputed.
+//! * [`check`] – proves a plan of the k-hop ring, and shares no code with what made it.
 
-pub mod architecture;
 pub mod check;
-pub mod compare;
-pub mod cost;
 pub mod khop;
-pub mod reproduce;
 pub mod rfabric;

@@ -13,12 +13,9 @@
 //!
 //! [`evaluate`] says in closed form how fast a topology is, [`fluid`] and [`multi_hop`] say it in two other ways, and
 //! [`exact`] is the solver that the search of [`one_hop`] is held against. [`templates`] are further candidates, and
-//! [`rings`] spreads an all-reduce over whichever rings suit the circuits. A plan is compared with [`baselines`];
-//! [`claims`] computes what papers claim.
+//! [`rings`] spreads an all-reduce over whichever rings suit the circuits.
 
-pub mod baselines;
 pub mod check;
-pub mod claims;
 pub mod demand;
 pub mod evaluate;
 pub mod exact;

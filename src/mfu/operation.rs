@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::provenance::Inputs;
 use lightloom_fabric::trace::Timeline;
-use lightloom_planner::architecture::{Cluster, parse};
-use lightloom_planner::compare::{RowOutcome, Study, compare};
+use lightloom_study::architecture::{Cluster, parse};
+use lightloom_study::compare::{RowOutcome, Study, compare};
 use lightloom_training::goodput::{Goodput, Operation};
 use lightloom_training::model::Model;
 use lightloom_units::seed::Seed;

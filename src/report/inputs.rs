@@ -10,10 +10,11 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::file;
 use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
-use lightloom_planner::cost::{PriceList, read_prices};
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::file::RfabricInput;
 use lightloom_report::page::{Run, Source, Training};
+use lightloom_study::cost::{PriceList, read_prices};
+use lightloom_study::results::{COMPARE_SCHEMA, COST_SCHEMA, REPRODUCE_SCHEMA};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -168,7 +169,7 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<Kind> {
             match marks.schema.as_deref() {
                 Some(SCHEMA) if marks.phases.is_some() => return Ok(Kind::TreePlan),
                 Some(SCHEMA) => return Ok(Kind::Plan),
-                Some("lightloom.compare/v1" | "lightloom.cost/v1" | "lightloom.reproduce/v1") => {
+                Some(COMPARE_SCHEMA | COST_SCHEMA | REPRODUCE_SCHEMA) => {
                     bail!(
                         "{name} is a result that a report computes itself: give the fabric and the trace instead"
                     )

@@ -2,16 +2,16 @@
 
 use anyhow::Context;
 use lightloom_fabric::trace::{FaultTrace, Timeline};
-use lightloom_planner::architecture::{Architecture, Cluster, NicRate, Site};
-use lightloom_planner::compare::{
+use lightloom_report::page::{Comparison, Cost, History};
+use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site};
+use lightloom_study::compare::{
     FaultSource, NodeFaultRatio, RatioQuestion, RowOutcome, Study, against_fault_ratio, compare,
     history,
 };
-use lightloom_planner::cost::{
+use lightloom_study::cost::{
     CostOutcome, CostRow, PriceList, aggregate_of, cost, cost_per_usable_gpu, sensitivity,
 };
-use lightloom_planner::reproduce::{Claim, Inputs as ClaimInputs, infinitehbd};
-use lightloom_report::page::{Comparison, Cost, History};
+use lightloom_study::reproduce::{Claim, Inputs as ClaimInputs, infinitehbd};
 use lightloom_units::seed::Seed;
 
 /// Shares of faulty nodes at which curves have points.

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lightloom_daemon::{api, serve, start};
-use lightloom_emulator::device;
-use lightloom_emulator::device::serve::{Options, Server, Stopper};
+use lightloom_devices as device;
+use lightloom_devices::serve::{Options, Server, Stopper};
 use serde_json::Value;
 
 /// Long enough that a raw client looks in between on a busy machine.

@@ -88,12 +88,14 @@ impl Evaluator {
     }
 
     /// Number of lines: two a leaf.
-    pub(crate) fn lines(&self) -> usize {
+    #[must_use]
+    pub fn lines(&self) -> usize {
         self.lines.len()
     }
 
     /// (peer, bits) of one line, in order of peers.
-    pub(crate) fn traffic(&self, line: usize) -> &[(usize, f64)] {
+    #[must_use]
+    pub fn traffic(&self, line: usize) -> &[(usize, f64)] {
         &self.lines[line].traffic
     }
 

@@ -114,7 +114,8 @@ impl Topology {
 }
 
 /// Ports still free at each leaf while a topology is being built.
-pub(crate) struct Ports<'a> {
+#[derive(Debug)]
+pub struct Ports<'a> {
     fabric: &'a ReconfigurableFatTree,
     /// Free ports by leaf.
     pub(crate) free: Vec<u32>,
@@ -122,7 +123,8 @@ pub(crate) struct Ports<'a> {
 
 impl<'a> Ports<'a> {
     /// What `topology` leaves free.
-    pub(crate) fn new(fabric: &'a ReconfigurableFatTree, topology: &Topology) -> Self {
+    #[must_use]
+    pub fn new(fabric: &'a ReconfigurableFatTree, topology: &Topology) -> Self {
         let free = (0..fabric.leaves())
             .map(|leaf| fabric.free_ports(LeafId::from_index(leaf)) - topology.degree(leaf))
             .collect();
@@ -130,7 +132,8 @@ impl<'a> Ports<'a> {
     }
 
     /// Whether one more circuit may join the leaves.
-    pub(crate) fn allow(&self, first: usize, second: usize) -> bool {
+    #[must_use]
+    pub fn allow(&self, first: usize, second: usize) -> bool {
         self.free[first] > 0
             && self.free[second] > 0
             && LeafPair::new(LeafId::from_index(first), LeafId::from_index(second))
@@ -138,7 +141,7 @@ impl<'a> Ports<'a> {
     }
 
     /// Adds a circuit if it is allowed; says whether it did.
-    pub(crate) fn join(&mut self, topology: &mut Topology, first: usize, second: usize) -> bool {
+    pub fn join(&mut self, topology: &mut Topology, first: usize, second: usize) -> bool {
         let allowed = self.allow(first, second);
         if allowed {
             topology.add(first, second);

@@ -5,12 +5,12 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::trace::{Statistics, TraceTime};
-use lightloom_planner::architecture::Cluster;
 use lightloom_planner::check::Verdict;
-use lightloom_planner::compare::{Moment, NodeFaultRatio, RatioCurve, Row};
-use lightloom_planner::cost::{Aggregate, CostRow, Sensitivity};
-use lightloom_planner::reproduce::Claim;
 use lightloom_planner::rfabric::RfabricPlan;
+use lightloom_study::architecture::Cluster;
+use lightloom_study::compare::{Moment, NodeFaultRatio, RatioCurve, Row};
+use lightloom_study::cost::{Aggregate, CostRow, Sensitivity};
+use lightloom_study::reproduce::Claim;
 use serde::Deserialize;
 
 /// Everything that is known. What is missing is left out of the page, and named in it.

@@ -1,6 +1,6 @@
 //! What the interconnect of each design costs and draws.
 
-use lightloom_planner::cost::{CostFigures, CostOutcome, CostRow, Sensitivity};
+use lightloom_study::cost::{CostFigures, CostOutcome, CostRow, Sensitivity};
 
 use super::super::chart::{Axis, Bar, Bars, Curve, Plot, reach};
 use super::super::compose::Used;

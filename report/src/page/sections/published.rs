@@ -1,6 +1,6 @@
 //! Published figures beside ours, labelled as sure as they are.
 
-use lightloom_planner::reproduce::{Claim, Label, Published, Unit, Verdict};
+use lightloom_study::reproduce::{Claim, Label, Published, Unit, Verdict};
 
 use super::super::document::{Block, Cell, Report, Section, Table};
 use super::super::quantity::{Quantity, Unit as Shown};

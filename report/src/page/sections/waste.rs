@@ -1,6 +1,6 @@
 //! The designs under faults: waste over time, against the fault ratio, jobs and waiting.
 
-use lightloom_planner::compare::{Figures, Row, RowOutcome, share_of_time_above};
+use lightloom_study::compare::{Figures, Row, RowOutcome, share_of_time_above};
 
 use super::super::chart::{Axis, Curve, Plot, reach, steps};
 use super::super::compose::{Used, headline};

@@ -7,12 +7,12 @@ use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::BitsPerSecond;
 use serde::Serialize;
 
-use super::evaluate::Evaluator;
-use super::one_hop::Effort;
-use super::phases::{Phase, best_static, candidates, hedged};
-use super::topology::{Ports, Topology};
 use crate::architecture::NicRate;
 use crate::cost::PriceList;
+use lightloom_planner::rfabric::evaluate::Evaluator;
+use lightloom_planner::rfabric::one_hop::Effort;
+use lightloom_planner::rfabric::phases::{Phase, best_static, candidates, hedged};
+use lightloom_planner::rfabric::topology::{Ports, Topology};
 
 /// Something to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,10 +194,10 @@ fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topolo
 
 #[cfg(test)]
 mod tests {
-    use super::super::phases::{evaluators, schedule};
-    use super::super::testing::{fabric, spec};
-    use super::super::workload::shapes;
     use super::*;
+    use lightloom_planner::rfabric::phases::{evaluators, schedule};
+    use lightloom_planner::rfabric::testing::{fabric, spec};
+    use lightloom_planner::rfabric::workload::shapes;
     use lightloom_units::Picoseconds;
     use lightloom_units::seed::Seed;
 
@@ -238,8 +238,11 @@ mod tests {
             for phase in phases(leaves as usize) {
                 let evaluator = &evaluators(&fabric, std::slice::from_ref(&phase))[0];
                 let mesh = evaluator.lambda(&Topology::uniform_mesh(&fabric));
-                let planned =
-                    super::super::one_hop::plan(&fabric, &phase.demand, Effort::default());
+                let planned = lightloom_planner::rfabric::one_hop::plan(
+                    &fabric,
+                    &phase.demand,
+                    Effort::default(),
+                );
                 let times = planned.lambda / mesh;
                 assert!((2.0..=10.0).contains(&times), "{} at {leaves}: {times}", phase.name);
             }

@@ -3,15 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_planner::architecture::{Architecture, Cluster, NicRate, Site, parse};
-use lightloom_planner::compare::RatioQuestion;
-use lightloom_planner::cost::{
+use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site, parse};
+use lightloom_study::compare::RatioQuestion;
+use lightloom_study::cost::{
     AggregateQuestion, CostFigures, CostOutcome, CostRow, PriceList, aggregate, cost,
     cost_per_usable_gpu, read_prices, sensitivity,
 };
 use lightloom_units::seed::Seed;
 
-const SHIPPED: &str = include_str!("../../topologies/prices.yaml");
+const SHIPPED: &str = include_str!("../../../topologies/prices.yaml");
 
 const HBD: [&str; 7] = ["tpuv4", "nvl:36", "nvl:72", "nvl:36x2", "nvl:576", "khop:2", "khop:3"];
 

@@ -2,10 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_planner::architecture::Cluster;
-use lightloom_planner::compare::{
-    CrossTorPoint, CrossTorQuestion, aligned_limit, cross_tor_shares,
-};
+use lightloom_study::architecture::Cluster;
+use lightloom_study::compare::{CrossTorPoint, CrossTorQuestion, aligned_limit, cross_tor_shares};
 use lightloom_units::seed::Seed;
 
 /// 8,192 GPUs in nodes of four, TP-32, K = 3.

@@ -1,7 +1,7 @@
 //! How long comparisons take. One line a case: what, seconds of processor time over all threads,
 //! seconds on the clock.
 //!
-//! `cargo bench -p lightloom-planner --bench compare`
+//! `cargo bench -p lightloom-study --bench compare`
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads files and the clock")]
@@ -9,12 +9,12 @@
 use std::time::Instant;
 
 use lightloom_fabric::trace::{FaultTrace, Observation, Synthesis};
-use lightloom_planner::architecture::{Architecture, Cluster, parse};
-use lightloom_planner::compare::{FaultSource, Study, compare};
+use lightloom_study::architecture::{Architecture, Cluster, parse};
+use lightloom_study::compare::{FaultSource, Study, compare};
 use lightloom_units::seed::Seed;
 
 const PUBLIC_TRACE: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/fault_trace.json");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/fault_trace.json");
 
 fn main() {
     rayon::ThreadPoolBuilder::new().num_threads(2).build_global().expect("the first pool");

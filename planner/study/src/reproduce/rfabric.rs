@@ -3,7 +3,7 @@
 use super::claims::{Claim, Label, Published, Section, Unit, near};
 use crate::cost::PriceList;
 use crate::rfabric::claims::{RfabricClaim, Source, rfabric as acceptance_list};
-use crate::rfabric::file::RfabricInput;
+use lightloom_planner::rfabric::file::RfabricInput;
 
 /// The acceptance list on the fabric and step of `input`.
 #[must_use]

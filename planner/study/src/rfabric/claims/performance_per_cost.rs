@@ -7,8 +7,8 @@ use super::{RfabricClaim, Source};
 use crate::architecture::NicRate;
 use crate::cost::PriceList;
 use crate::rfabric::baselines::{BASELINES, Baseline, OcsPrice, Parts};
-use crate::rfabric::one_hop::Effort;
-use crate::rfabric::phases::{Phase, candidates, schedule};
+use lightloom_planner::rfabric::one_hop::Effort;
+use lightloom_planner::rfabric::phases::{Phase, candidates, schedule};
 
 /// Performance per cost of the planned fabric against a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -14,14 +14,14 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use serde::Serialize;
 
-use super::demand::Demand;
-use super::one_hop::{self, Effort};
-use super::phases::{Phase, best_static, candidates, evaluators, schedule};
-use super::topology::Topology;
-use super::workload::card::ModelCard;
-use super::workload::rl_step::{RlStep, Slack};
-use super::workload::shapes;
 use crate::cost::PriceList;
+use lightloom_planner::rfabric::demand::Demand;
+use lightloom_planner::rfabric::one_hop::{self, Effort};
+use lightloom_planner::rfabric::phases::{Phase, best_static, candidates, evaluators, schedule};
+use lightloom_planner::rfabric::topology::Topology;
+use lightloom_planner::rfabric::workload::card::ModelCard;
+use lightloom_planner::rfabric::workload::rl_step::{RlStep, Slack};
+use lightloom_planner::rfabric::workload::shapes;
 
 pub use performance_per_cost::{Comparison, sensitivity};
 
@@ -148,7 +148,7 @@ fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Picoseconds) 
     let seconds = |at: usize| {
         let evaluator = &evaluators(&fabric, std::slice::from_ref(&phases[at]))[0];
         let before = &plans[1 - at];
-        super::phases::seconds_with_change(
+        lightloom_planner::rfabric::phases::seconds_with_change(
             &phases[at],
             evaluator,
             before,

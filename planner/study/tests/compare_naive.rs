@@ -4,8 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_fabric::trace::{Timeline, TraceTime};
-use lightloom_planner::architecture::{Cluster, parse};
-use lightloom_planner::compare::{self, Figures, RowOutcome, Study, compare};
+use lightloom_study::architecture::{Cluster, parse};
+use lightloom_study::compare::{self, Figures, RowOutcome, Study, compare};
 use lightloom_units::id::NodeId;
 use proptest::prelude::*;
 

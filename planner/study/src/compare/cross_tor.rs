@@ -1,6 +1,6 @@
 //! How much data-parallel traffic leaves its ToR as nodes fail, orchestrated and greedy.
 //!
-//! The metric is that of [`crate::khop::cross_tor`] (docs/metrics.md): hops of the inner
+//! The metric is that of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md): hops of the inner
 //! data-parallel rings whose two ends stand under different ToRs, ÷ all such hops. Greedy placement
 //! takes groups along the line and does not look at ToRs.
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::snapshots;
 use crate::architecture::Cluster;
-use crate::khop::{CrossTor, Method, plan};
+use lightloom_planner::khop::{CrossTor, Method, plan};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]

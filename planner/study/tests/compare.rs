@@ -9,15 +9,15 @@
 )]
 
 use lightloom_fabric::trace::{FaultTrace, Observation, Timeline};
-use lightloom_planner::architecture::{Architecture, Cluster, parse};
-use lightloom_planner::compare::{
+use lightloom_study::architecture::{Architecture, Cluster, parse};
+use lightloom_study::compare::{
     FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study, compare,
 };
-use lightloom_planner::reproduce::{MEAN_WASTE_PERCENT, MEAN_WASTE_TP};
+use lightloom_study::reproduce::{MEAN_WASTE_PERCENT, MEAN_WASTE_TP};
 use lightloom_units::seed::Seed;
 
 const PUBLIC_TRACE: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/fault_trace.json");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/fault_trace.json");
 
 const R4: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 const R8: Cluster = Cluster { nodes: 360, gpus_per_node: 8 };

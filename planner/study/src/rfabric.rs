@@ -1,0 +1,5 @@
+//! The reconfigurable fat-tree beside other designs: [`baselines`] is what it is compared with, [`claims`] what papers
+//! claim of it.
+
+pub mod baselines;
+pub mod claims;
