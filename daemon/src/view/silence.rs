@@ -51,7 +51,15 @@ pub(super) fn when(runtime: &Runtime, silent: &BTreeSet<DeviceName>) -> Vec<Stri
     let (mut said, mut lines) = (Said::new(), Vec::new());
     for device in silent {
         match not_bypassed.get(device.as_str()) {
-            Some(broken) => lines.push(format!("{device}: {}", broken.why)),
+            Some(broken) => {
+                let next = match runtime.config.file.policies.on_fault {
+                    OnFault::Bypass => String::new(),
+                    OnFault::Report => {
+                        format!(" (`on_fault: report`); go around it: lightloom ctl fault {device}")
+                    }
+                };
+                lines.push(format!("{device}: {}{next}", broken.why));
+            }
             None => {
                 let (kind, silent_for) = kind(runtime, device);
                 said.entry(kind).or_default().push((device.clone(), silent_for));
