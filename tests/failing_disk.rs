@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use daemon_rig::{Modules, Rig, on_a_runtime};
+use lightloom_daemon::change::Mode;
 use lightloom_daemon::controller::{Answer, Apply, Request};
 use lightloom_daemon::file_storage::FileStorage;
 use lightloom_daemon::journal::Storage;
@@ -202,7 +203,10 @@ fn s2_writing_resumes_when_the_disk_is_well_again() {
                 std::fs::create_dir_all(&folder).unwrap();
                 let plan = Plan::default();
                 let mut rig = rig(&at[0], &folder, &plan).await;
-                let answer = rig.ask(change(false), None).await;
+                // The journal is new each time, and the switch stands as the last one left it.
+                let target = Fabric::from([("ocs0".into(), circuits(false))]);
+                let apply = Apply { target, mode: Mode::Update, ..Apply::default() };
+                let answer = rig.ask(Request::Apply(apply), None).await;
                 rig.committed_or_done(&answer).await;
                 *plan.lock().unwrap() = Some((fault, after));
                 let _accepted_or_refused = rig.ask(change(true), None).await;

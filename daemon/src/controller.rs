@@ -372,6 +372,18 @@ impl Controller {
         }
     }
 
+    /// These came behind a record that could not be written, so that nothing of them was sent: no answer is
+    /// waited for.
+    pub fn not_sent(&mut self, actions: &[Action]) {
+        for action in actions {
+            if let Action::Send(device, ticket, _) = action
+                && let Some(seen) = self.devices.get_mut(device)
+            {
+                seen.in_flight.take_if(|flight| flight.ticket == *ticket);
+            }
+        }
+    }
+
     /// Goes on over what the journal remembers, as after a restart but for what was read of devices since.
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
         self.only_read(ledger);

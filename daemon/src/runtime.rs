@@ -99,6 +99,8 @@ pub struct Runtime {
     pub audit: Audit,
     /// When the next try is to write again what could not be written.
     mend_at: Micros,
+    /// When it is written next how many refusals are not in the audit log one by one.
+    count_at: Micros,
     /// Where the journal was found damaged, when it was opened.
     pub damage: Option<Damage>,
     /// How many records the journal holds.
@@ -194,6 +196,7 @@ impl Runtime {
             blind: false,
             audit: parts.audit,
             mend_at: Micros::default(),
+            count_at: Micros::default(),
             damage: parts.damage,
             config: parts.config,
             installed: parts.installed,
@@ -420,10 +423,12 @@ impl Runtime {
     }
 
     fn perform(&mut self, actions: Vec<Action>) {
-        for action in actions {
+        let mut actions = actions.into_iter();
+        while let Some(action) = actions.next() {
             match action {
                 Action::Append(records) => {
                     if !self.append(&records) {
+                        self.controller.not_sent(actions.as_slice());
                         return;
                     }
                 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context, bail};
@@ -42,8 +41,6 @@ use crate::tend::tend;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The journal in the daemon's folder.
 pub const JOURNAL_FILE: &str = "journal.log";
-/// How often it is written how many refusals are not in the audit log one by one.
-const COUNT_REFUSALS_EVERY: Duration = Duration::from_secs(10);
 /// Passwords that vendors ship.
 const DEFAULT_PASSWORDS: [&str; 4] = ["", "root", "admin", "password"];
 
@@ -212,7 +209,6 @@ pub fn start_on(
     let damage = opened.damage;
     let audit = open_audit(&config)?;
     let clock = Clock::new();
-    tokio::spawn(count_refusals(audit.clone(), clock.clone()));
     let metrics = Metrics::new()?;
     let ledger = Ledger::fold(&opened.records);
     let (controller, first) = Controller::start(config.inventory.clone(), ledger, &clock.now());
@@ -251,14 +247,6 @@ pub fn start_on(
         changes,
     };
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
-}
-
-/// Writes how many refusals were only counted, now and then.
-async fn count_refusals(audit: Audit, clock: Clock) {
-    loop {
-        tokio::time::sleep(COUNT_REFUSALS_EVERY).await;
-        audit.write_counts(&clock.now());
-    }
 }
 
 fn open_audit(config: &Config) -> anyhow::Result<Audit> {

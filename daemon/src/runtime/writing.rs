@@ -11,6 +11,9 @@ use crate::state::Micros;
 /// How often it is tried to write again.
 const MEND_EVERY: Micros = Micros::from_secs(1);
 
+/// How often it is written how many refusals are not in the audit log one by one.
+const COUNT_EVERY: Micros = Micros::from_secs(10);
+
 /// Whether a request begins something that can wait for a disk with room: ways back, what is decided about a
 /// change that was made, and ways around what broke cannot.
 pub(super) fn is_new(request: &Request) -> bool {
@@ -47,6 +50,10 @@ impl Runtime {
         }
         self.mend_at = now.mono + MEND_EVERY;
         self.audit.mend();
+        if now.mono >= self.count_at {
+            self.count_at = now.mono + COUNT_EVERY;
+            self.audit.write_counts(&now);
+        }
         if self.damage.is_some() {
             return;
         }
