@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use daemon_rig::ring::{NODES, daemon, daemon_that, faults, node_in_use, plan_around, ring};
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
-use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{Answer, Apply, Request, Rollback};
-use lightloom_daemon::record::TxnResult;
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Answer, Apply, Request, Rollback};
+use lightloom_control::record::TxnResult;
+use lightloom_control::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
+use lightloom_control::{bypass, desired};
 use lightloom_daemon::runtime::Runtime;
-use lightloom_daemon::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
-use lightloom_daemon::{bypass, desired, view};
+use lightloom_daemon::view;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_units::seed::Seed;
 
@@ -165,7 +166,7 @@ fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_un
         let named = Part::Node(lightloom_units::id::NodeId((node + 5) % 12));
         let plan = bypass::next_plan(&installed(NODES), &first, &[named], &[]).unwrap();
         let apply = Apply {
-            target: desired::paths(&plan, &rig.config).unwrap(),
+            target: desired::paths(&plan, &rig.config.bundles).unwrap(),
             plan_sha256: bypass::sha256_of(&plan),
             confirm_within: Some(Micros::from_secs(15)),
             ..Apply::default()
@@ -258,7 +259,7 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
         assert!(matches!(rig.fault(&[part], &[]).await, Answer::NothingToDo { .. }));
 
         let plan = first_plan(&installed(NODES));
-        let target = desired::paths(&plan, &rig.config).unwrap();
+        let target = desired::paths(&plan, &rig.config.bundles).unwrap();
         let apply = |mode| Apply {
             target: target.clone(),
             plan_sha256: bypass::sha256_of(&plan),
@@ -388,7 +389,7 @@ fn an_undo_that_waits_for_a_silent_module_is_told_instead_of_the_confirm() {
         });
         let silent = moved.unwrap().bundle;
         let apply = Apply {
-            target: desired::paths(&plan, &rig.config).unwrap(),
+            target: desired::paths(&plan, &rig.config.bundles).unwrap(),
             plan_sha256: bypass::sha256_of(&plan),
             confirm_within: Some(Micros::from_secs(4)),
             ..Apply::default()
@@ -509,7 +510,7 @@ fn a_rollback_that_would_light_a_broken_part_is_refused() {
     on_a_runtime(async {
         let mut rig = daemon(folder.path()).await;
         let plan = first_plan(&installed(NODES));
-        let target = desired::paths(&plan, &rig.config).unwrap();
+        let target = desired::paths(&plan, &rig.config.bundles).unwrap();
         let mut one_less = target.clone();
         let part = plan.circuits[1].a.bundle;
         one_less.insert(part.to_string().as_str().into(), [(Slot(0), Position(15))].into());
@@ -563,7 +564,7 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
         let cross = format!("{} cross {} {}", one.a.bundle, one.a.path, other.a);
         modules.fault(&cross);
 
-        let target = desired::paths(&plan, &rig.config).unwrap();
+        let target = desired::paths(&plan, &rig.config.bundles).unwrap();
         let apply = |mode| Apply { target: target.clone(), mode, ..Apply::default() };
         let Answer::Accepted { txn } = rig.ask(Request::Apply(apply(Mode::Safe)), None).await
         else {

@@ -6,19 +6,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lightloom_daemon::controller::{
+use lightloom_control::controller::{
     Action, Apply, Controller, Event, Note, ReplyTo, Request, Ticket,
+};
+use lightloom_control::inventory::{Device as Installed, Inventory};
+use lightloom_control::ledger::Ledger;
+use lightloom_control::record::{Asked, TxnResult};
+use lightloom_control::state::{
+    DeviceName, Fabric, Micros, Now, Outcome, Position, Positions, Sharing, Slot,
 };
 use lightloom_daemon::driver::ocstrx::OcsTrx;
 use lightloom_daemon::driver::scpi::Scpi;
 use lightloom_daemon::driver::tl1::Tl1;
 use lightloom_daemon::driver::{Dialect, Reached, Session};
-use lightloom_daemon::inventory::{Device as Installed, Inventory};
-use lightloom_daemon::ledger::Ledger;
-use lightloom_daemon::record::{Asked, TxnResult};
-use lightloom_daemon::state::{
-    DeviceName, Fabric, Micros, Now, Outcome, Position, Positions, Sharing, Slot,
-};
 use lightloom_devices::{
     Device, Fault, FaultyLight, Line, OpticalSwitch, Output, Port, SwitchSpec, Transceiver,
     TransceiverSpec,

@@ -14,14 +14,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
-use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{Answer, Apply, Request};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Answer, Apply, Request};
+use lightloom_control::mover::Limits;
+use lightloom_control::state::{Fabric, Move, Op, Position, Positions, Slot, Txn};
+use lightloom_control::{bypass, desired};
 use lightloom_daemon::driver::preview;
 use lightloom_daemon::driver::scpi::Scpi;
-use lightloom_daemon::mover::Limits;
 use lightloom_daemon::runtime::{Call, Runtime};
-use lightloom_daemon::state::{Fabric, Move, Op, Position, Positions, Slot, Txn};
-use lightloom_daemon::{bypass, desired};
 use lightloom_fabric::fault::Part;
 use lightloom_units::id::NodeId;
 use tokio::sync::oneshot;
@@ -263,7 +263,7 @@ fn time_of_deaths(rounds: u32, baud: u32) -> Times {
             let answer = rig.fault(&[], &broken).await;
             rig.committed(&answer).await;
             // The plan of before again: each death moves light.
-            let target = desired::paths(&plan, &rig.config).unwrap();
+            let target = desired::paths(&plan, &rig.config.bundles).unwrap();
             let (plan_sha256, mode) = (bypass::sha256_of(&plan), Mode::Update);
             let apply = Apply { target, plan_sha256, mode, ..Apply::default() };
             let answer = rig.ask(Request::Apply(apply), Some(plan.clone())).await;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
+use lightloom_control::state::DeviceName;
 use lightloom_daemon::runtime::Runtime;
-use lightloom_daemon::state::DeviceName;
 use lightloom_daemon::{api, serve};
 use tokio::net::UnixListener;
 

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use daemon_rig::{Modules, Rig, on_a_runtime};
-use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{Answer, Apply, Request};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Answer, Apply, Request};
+use lightloom_control::state::{DeviceName, Fabric, Position, Positions, Slot};
 use lightloom_daemon::file_storage::FileStorage;
 use lightloom_daemon::journal::Storage;
 use lightloom_daemon::runtime::Runtime;
-use lightloom_daemon::state::{DeviceName, Fabric, Position, Positions, Slot};
 use lightloom_daemon::view;
 
 /// What fails, and how.
@@ -239,6 +239,6 @@ fn s2_writing_resumes_when_the_disk_is_well_again() {
     });
 }
 
-fn read_at(runtime: &Runtime) -> lightloom_daemon::state::Micros {
+fn read_at(runtime: &Runtime) -> lightloom_control::state::Micros {
     runtime.controller.devices()[&DeviceName::from("ocs0")].read_at
 }

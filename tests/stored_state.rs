@@ -6,10 +6,10 @@ use std::path::Path;
 
 use daemon_rig::ring::ring;
 use daemon_rig::{Rig, on_a_runtime};
-use lightloom_daemon::ledger::Past;
-use lightloom_daemon::record::{Cause, TxnResult};
+use lightloom_control::ledger::Past;
+use lightloom_control::record::{Cause, TxnResult};
+use lightloom_control::state::Txn;
 use lightloom_daemon::runtime::Runtime;
-use lightloom_daemon::state::Txn;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::{Plan, digest};
 

@@ -12,10 +12,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use daemon_rig::{Modules, Rig, on_a_runtime};
-use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{Apply, RESTORES_MAX, Request};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Apply, RESTORES_MAX, Request};
+use lightloom_control::state::{Fabric, Position, Slot};
 use lightloom_daemon::runtime::Runtime;
-use lightloom_daemon::state::{Fabric, Position, Slot};
 use lightloom_daemon::view::{self, ContendedDevice};
 
 async fn daemon(folder: &Path, at: &str) -> Rig {

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use daemon_rig::ring::{NODES, daemon_that, faults, node_in_use, plan_around, restarted, ring};
 use daemon_rig::{Rig, first_plan, installed, on_a_runtime};
-use lightloom_daemon::controller::{Answer, Request, Rollback};
-use lightloom_daemon::ledger::Past;
-use lightloom_daemon::record::{Broken, TxnResult};
+use lightloom_control::controller::{Answer, Request, Rollback};
+use lightloom_control::ledger::Past;
+use lightloom_control::record::{Broken, TxnResult};
+use lightloom_control::state::Txn;
 use lightloom_daemon::runtime::Runtime;
-use lightloom_daemon::state::Txn;
 use lightloom_daemon::{api, serve, view};
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;

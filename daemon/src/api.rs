@@ -22,22 +22,22 @@ use lightloom_fabric::plan::{self, Plan};
 use tokio::sync::oneshot;
 use utoipa::OpenApi;
 
-use crate::change::Mode;
 use crate::config::Role;
-use crate::controller::{Answer, Apply, Preview, Request, Rollback};
-use crate::desired;
-use crate::desired::fat_tree::{self, FatTree};
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
 use crate::start::JOURNAL_FILE;
-use crate::state::{DeviceName, Fabric, Micros, Op, Outcome, Position, Slot, Txn};
 use crate::tend::{NoPreview, ToDevice};
 use crate::view::{self, DeviceBytes, Diff, DriftReport, Log, ModuleView, Status, Transaction};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Apply, Preview, Request, Rollback};
+use lightloom_control::desired;
+use lightloom_control::desired::fat_tree::{self, FatTree};
+use lightloom_control::state::{DeviceName, Fabric, Micros, Op, Outcome, Position, Slot, Txn};
 
 pub use body::{ApplyBody, DevicesBody, FaultBody, Last, RollbackBody, TxnBody, Wait};
 pub use document::PlanDocument;
 use gate::{BODY_BYTES_MAX, Gate, gate};
-use problem::{Problem, Reply};
+use problem::{Answered, Problem, Reply};
 use reading::Body;
 pub use shared::Shared;
 use shared::{asked, sha256};
@@ -284,7 +284,7 @@ async fn read_apply(
             let find = move |runtime: &Runtime| -> Result<Read, Vec<String>> {
                 let (sha256, plan) = runtime.applied_last()?;
                 let installed = runtime.installed.as_ref();
-                let target = desired::target_of(&plan, None, installed, &runtime.config)?;
+                let target = desired::target_of(&plan, None, installed, &runtime.config.bundles)?;
                 Ok((target, sha256, Some(Box::new(plan))))
             };
             shared.look(find).await?.map_err(Problem::Refused)?
@@ -352,11 +352,11 @@ fn of_rings(
     let (installed, config) = (runtime.installed.as_ref(), &runtime.config);
     match document {
         PlanDocument::Ring(plan) => {
-            let target = desired::target_of(&plan, phase, installed, config)?;
+            let target = desired::target_of(&plan, phase, installed, &config.bundles)?;
             Ok((target, plan::digest(&plan), Some(plan)))
         }
         PlanDocument::Other(document) => {
-            let target = desired::target(&document, phase, installed, config)?;
+            let target = desired::target(&document, phase, installed, &config.bundles)?;
             Ok((target, plan::digest(&document), None))
         }
     }
@@ -505,7 +505,7 @@ async fn apply(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
     Body(mut body): Body<ApplyBody>,
-) -> Result<Answer, Problem> {
+) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     // The plan is looked at only for those who may apply.
     let read = match client.must_have(Role::Apply) {
@@ -532,7 +532,7 @@ async fn confirm(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
     Body(body): Body<TxnBody>,
-) -> Result<Answer, Problem> {
+) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let request = Request::Confirm(Txn(body.txn));
     let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
@@ -546,7 +546,7 @@ async fn rollback(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
     Body(body): Body<RollbackBody>,
-) -> Result<Answer, Problem> {
+) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let call = |asked, answer| {
         let confirm_within = confirm_within(body.confirm_within_ms)?;
@@ -563,7 +563,7 @@ async fn adopt(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
     Body(body): Body<DevicesBody>,
-) -> Result<Answer, Problem> {
+) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let every = |runtime: &Runtime| {
         let devices = runtime.controller.inventory().devices.iter();
@@ -593,7 +593,7 @@ async fn drain(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
     Body(body): Body<DevicesBody>,
-) -> Result<Answer, Problem> {
+) -> Result<Answered, Problem> {
     hold(&shared, &client, body, true).await
 }
 
@@ -604,7 +604,7 @@ async fn undrain(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
     Body(body): Body<DevicesBody>,
-) -> Result<Answer, Problem> {
+) -> Result<Answered, Problem> {
     hold(&shared, &client, body, false).await
 }
 
@@ -613,7 +613,7 @@ async fn hold(
     client: &Client,
     body: DevicesBody,
     drained: bool,
-) -> Result<Answer, Problem> {
+) -> Result<Answered, Problem> {
     let verb = if drained { "drain" } else { "undrain" };
     let asked = asked(client, &body.request_id, &(verb, &body));
     let names = body.devices;
@@ -632,7 +632,7 @@ async fn hold(
 
 /// All devices of a node, or else the device of this name.
 fn devices_named(runtime: &Runtime, name: &str) -> Vec<DeviceName> {
-    let devices = name.parse().map(|node| desired::devices_of_node(&runtime.config, node));
+    let devices = name.parse().map(|node| desired::devices_of_node(&runtime.config.bundles, node));
     match devices {
         Ok(devices) if !devices.is_empty() => devices,
         _ => vec![DeviceName::from(name)],
@@ -670,7 +670,7 @@ async fn fault(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
     Body(body): Body<FaultBody>,
-) -> Result<Answer, Problem> {
+) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     // Nothing is looked up for somebody who may not ask.
     let told = match client.must_have(Role::Apply) {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::file_storage::FileStorage;
 use crate::journal::{Journal, JournalError};
 use crate::rate::{Allowance, Rates};
-use crate::state::Now;
+use lightloom_control::state::Now;
 
 /// One request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,7 +190,7 @@ impl NotListed {
 mod tests {
     use super::*;
     use crate::journal::read_all;
-    use crate::state::Micros;
+    use lightloom_control::state::Micros;
 
     fn audit(folder: &std::path::Path) -> Audit {
         let storage = FileStorage::open(&folder.join("audit.log")).unwrap();

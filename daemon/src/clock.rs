@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::state::{Micros, Now};
+use lightloom_control::state::{Micros, Now};
 
 /// The clocks of this machine.
 #[derive(Clone, Debug)]

@@ -23,9 +23,9 @@ use lightloom_fabric::khop::Port;
 use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::{Picoseconds, Text};
 
-use crate::inventory::{Device, Inventory};
-use crate::mover::{Follows, Limits};
-use crate::state::{DeviceName, Micros, Position, Sharing, Slot};
+use lightloom_control::inventory::{Device, Inventory};
+use lightloom_control::mover::{Follows, Limits};
+use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 
 pub use file::{
     Chances, ClientFile, DaemonFile, DeviceFile, DriverFile, LeverFile, LimitsFile, ModulesFile,

@@ -24,9 +24,9 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::controller::Foreign;
-use crate::mover::Promise;
-use crate::state::{Op, Outcome};
+use lightloom_control::controller::Foreign;
+use lightloom_control::mover::Promise;
+use lightloom_control::state::{Op, Outcome};
 use module::Module;
 
 /// The most bytes a device may send before they make a reply: a longer one is garbage.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::state::Micros;
+use lightloom_control::state::Micros;
 
 /// More clients than so many share one allowance.
 const CLIENTS_MAX: usize = 64;

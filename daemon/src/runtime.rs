@@ -28,19 +28,19 @@ use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
 use crate::audit::Audit;
-use crate::bypass::{self, Patience};
-use crate::change::Mode;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::controller::{
-    Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request, end_name,
-};
-use crate::desired::fat_tree::FatTree;
 use crate::journal::{Damage, Journal, Storage};
 use crate::metrics::Metrics;
-use crate::record::{Asked, Broken, Record, TxnResult};
-use crate::state::{DeviceName, Micros, Op, Txn};
 use crate::tend::{FromDevice, NoPreview, ToDevice};
+use lightloom_control::bypass::{self, Patience};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{
+    Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request, end_name,
+};
+use lightloom_control::desired::fat_tree::FatTree;
+use lightloom_control::record::{Asked, Broken, Record, TxnResult};
+use lightloom_control::state::{DeviceName, Micros, Op, Txn};
 use writing::is_new;
 
 /// A look at everything, by somebody who changes nothing.

@@ -18,8 +18,6 @@ use crate::api::Shared;
 use crate::audit::{self, Audit, Entry};
 use crate::clock::Clock;
 use crate::config::{self, Chances, Config, DriverFile, Named, PathPolicy, Tl1File};
-use crate::controller::Controller;
-use crate::desired::fat_tree::FatTree;
 use crate::driver::Driver;
 use crate::driver::chaos::Chaos;
 use crate::driver::linux::Linux;
@@ -30,12 +28,14 @@ use crate::driver::stream::{Address, StreamDriver};
 use crate::driver::tl1::Tl1;
 use crate::file_storage::FileStorage;
 use crate::journal::{Journal, Storage, read_all};
-use crate::ledger::Ledger;
 use crate::metrics::Metrics;
-use crate::record::Record;
 use crate::runtime::{Parts, Runtime};
-use crate::state::DeviceName;
 use crate::tend::tend;
+use lightloom_control::controller::Controller;
+use lightloom_control::desired::fat_tree::FatTree;
+use lightloom_control::ledger::Ledger;
+use lightloom_control::record::Record;
+use lightloom_control::state::DeviceName;
 
 /// The most bytes of a daemon or fabric file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -189,7 +189,9 @@ pub fn start_on(
     let (installed, fat_tree) = match installed.into() {
         Installed::Unknown => (None, None),
         Installed::Rings(rings) => (Some(*rings), None),
-        Installed::FatTree(input) => (None, Some(Arc::new(FatTree::new(*input, &config)))),
+        Installed::FatTree(input) => {
+            (None, Some(Arc::new(FatTree::new(*input, config.fat_tree_switches()))))
+        }
     };
     if let Some(installed) = &installed {
         config.cable(installed);

@@ -8,11 +8,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::controller::{Event, Foreign, Ticket};
 use crate::driver::module::Module;
 use crate::driver::{Driver, Idle};
-use crate::mover::RECONNECT;
-use crate::state::{DeviceName, Op, Outcome};
+use lightloom_control::controller::{Event, Foreign, Ticket};
+use lightloom_control::mover::RECONNECT;
+use lightloom_control::state::{DeviceName, Op, Outcome};
 
 const BACKOFF_FIRST: Duration = Duration::from_micros(RECONNECT.0);
 /// The longest wait between two tries to connect.

@@ -16,16 +16,16 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::bypass::is_inside;
-use crate::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
-use crate::drive::Verdict;
-use crate::inventory::FibreEnd;
 use crate::journal::Damage;
-use crate::ledger::{Open, Past};
-use crate::record::{Broken, Cause, TxnResult};
 use crate::runtime::Runtime;
 use crate::start::JOURNAL_FILE;
-use crate::state::{DeviceName, Txn};
+use lightloom_control::bypass::is_inside;
+use lightloom_control::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
+use lightloom_control::drive::Verdict;
+use lightloom_control::inventory::FibreEnd;
+use lightloom_control::ledger::{Open, Past};
+use lightloom_control::record::{Broken, Cause, TxnResult};
+use lightloom_control::state::{DeviceName, Txn};
 
 pub use attention::OwedView;
 pub use circuits::{CircuitCounts, CircuitView, DarkCircuits, NoPlan};
@@ -524,7 +524,7 @@ fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {
 }
 
 fn drift_of(runtime: &Runtime, name: &DeviceName) -> Vec<DriftedSlot> {
-    let of = |drift: &crate::controller::Drift| DriftedSlot {
+    let of = |drift: &lightloom_control::controller::Drift| DriftedSlot {
         device: name.to_string(),
         slot: drift.slot.0,
         ledger: drift.wanted.0,

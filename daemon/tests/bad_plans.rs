@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use lightloom_daemon::{config, desired, start};
+use lightloom_control::desired;
+use lightloom_daemon::{config, start};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_planner::khop::{Method, plan, to_document};
@@ -32,7 +33,7 @@ fn said(document: &Value, last_node: u32) -> Result<usize, String> {
     );
     let config = config::load("daemon.yaml", file.as_bytes()).0.unwrap();
     let installed = ring(16, JOB);
-    let target = desired::target(document, None, Some(&installed), &config);
+    let target = desired::target(document, None, Some(&installed), &config.bundles);
     target.map(|target| target.len()).map_err(|reasons| reasons.join("\n"))
 }
 

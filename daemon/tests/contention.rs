@@ -5,11 +5,11 @@
 
 mod world;
 
-use lightloom_daemon::controller::{
+use lightloom_control::controller::{
     Apply, Contended, Event, Foreign, QUIET, RESTORES_MAX, Request,
 };
-use lightloom_daemon::inventory::{Device, Inventory, OnDrift};
-use lightloom_daemon::state::{DeviceName, Fabric, Micros, Position, Positions, Sharing, Slot};
+use lightloom_control::inventory::{Device, Inventory, OnDrift};
+use lightloom_control::state::{DeviceName, Fabric, Micros, Position, Positions, Sharing, Slot};
 use world::World;
 use world::device::Faults;
 
@@ -36,7 +36,7 @@ fn world(seed: u64) -> World {
 
 fn apply(world: &mut World, id: &str) {
     let target = Fabric::from([(ocs(), ours())]);
-    let mode = lightloom_daemon::change::Mode::Update;
+    let mode = lightloom_control::change::Mode::Update;
     let request = Request::Apply(Apply { target, mode, ..Apply::default() });
     world.ask(Micros::from_millis(10), "alice", id, request);
     world.run_for(Micros::from_secs(2));

@@ -1,10 +1,10 @@
 //! Journals of earlier versions still open: a copy of each format that was ever written is kept, and must
 //! be read to the same ledger for ever (S14).
 
+use lightloom_control::ledger::Ledger;
+use lightloom_control::record::Record;
+use lightloom_control::state::Txn;
 use lightloom_daemon::journal::read_all;
-use lightloom_daemon::ledger::Ledger;
-use lightloom_daemon::record::Record;
-use lightloom_daemon::state::Txn;
 
 /// Written by version 0.1.0 on 65 emulated devices: adopt, a plan with confirm, two circuits on a switch,
 /// another plan during which the daemon was killed, and its next start.

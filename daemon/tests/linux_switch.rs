@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use lightloom_control::state::{Move, Op, Outcome, Position, Slot, Txn, at};
 use lightloom_daemon::config::linux::LinuxFile;
 use lightloom_daemon::driver::Driver;
 use lightloom_daemon::driver::linux::Linux;
-use lightloom_daemon::state::{Move, Op, Outcome, Position, Slot, Txn, at};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde_json::{Value, json};

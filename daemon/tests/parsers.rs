@@ -4,14 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use lightloom_control::record::Record;
+use lightloom_control::state::{Observation, Op, Outcome, Position, Slot};
 use lightloom_daemon::driver::ocstrx::OcsTrx;
 use lightloom_daemon::driver::scpi::Scpi;
 use lightloom_daemon::driver::sonic::{ReadFrom, Sonic};
 use lightloom_daemon::driver::tl1::Tl1;
 use lightloom_daemon::driver::{Dialect, INPUT_BYTES_MAX, Reached, Session};
 use lightloom_daemon::journal::read_all;
-use lightloom_daemon::record::Record;
-use lightloom_daemon::state::{Observation, Op, Outcome, Position, Slot};
 use lightloom_firmware_api::path::Policy;
 use proptest::prelude::*;
 

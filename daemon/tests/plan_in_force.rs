@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{Action, Apply, Controller, Event, ReplyTo, Request, Rollback};
-use lightloom_daemon::inventory::{Device, Inventory, OnDrift};
-use lightloom_daemon::ledger::{Ledger, Past};
-use lightloom_daemon::record::{Asked, Cause, Record, TxnResult};
-use lightloom_daemon::state::{
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Action, Apply, Controller, Event, ReplyTo, Request, Rollback};
+use lightloom_control::inventory::{Device, Inventory, OnDrift};
+use lightloom_control::ledger::{Ledger, Past};
+use lightloom_control::record::{Asked, Cause, Record, TxnResult};
+use lightloom_control::state::{
     DeviceName, Fabric, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot, Txn,
 };
 use proptest::prelude::*;

@@ -8,18 +8,18 @@ mod world;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
-use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{
     Answer, Apply, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW, Request, Rollback,
 };
-use lightloom_daemon::inventory::{Device, FibreEnd, Inventory, OnDrift, Recovery};
-use lightloom_daemon::journal::{Journal, read_all};
-use lightloom_daemon::ledger::Ledger;
-use lightloom_daemon::mover::{Follows, Limits, Promise};
-use lightloom_daemon::record::{Record, TxnResult};
-use lightloom_daemon::state::{
+use lightloom_control::inventory::{Device, FibreEnd, Inventory, OnDrift, Recovery};
+use lightloom_control::ledger::Ledger;
+use lightloom_control::mover::{Follows, Limits, Promise};
+use lightloom_control::record::{Record, TxnResult};
+use lightloom_control::state::{
     DeviceName, Fabric, Micros, NEIGHBOURS_EVERY, Position, Positions, Sharing, Shut, Slot, Txn, at,
 };
+use lightloom_daemon::journal::{Journal, read_all};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -842,7 +842,7 @@ fn the_two_ends_of_a_change_that_got_half_way_are_no_dark_fibre() {
         let liar = Faults { lie: 1.0, ..Faults::default() };
         world.faults_of.insert(module(1), liar);
         let mut half = paths(&[(0, 15), (1, 15)]);
-        half.on_failure = Some(lightloom_daemon::record::OnFailure::Hold);
+        half.on_failure = Some(lightloom_control::record::OnFailure::Hold);
         world.ask(Micros::default(), "alice", "half", Request::Apply(half));
         world.run_for(Micros::from_secs(60));
         assert!(

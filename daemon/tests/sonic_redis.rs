@@ -9,11 +9,11 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lightloom_daemon::controller::Foreign;
+use lightloom_control::controller::Foreign;
+use lightloom_control::state::{Move, Op, Outcome, Position, Positions, Slot, Txn};
 use lightloom_daemon::driver::Driver;
 use lightloom_daemon::driver::sonic::{ReadFrom, Sonic};
 use lightloom_daemon::driver::stream::{Address, StreamDriver};
-use lightloom_daemon::state::{Move, Op, Outcome, Position, Positions, Slot, Txn};
 
 const CIRCUITS: u32 = 320;
 

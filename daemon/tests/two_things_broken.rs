@@ -5,12 +5,12 @@
 
 mod world;
 
-use lightloom_daemon::controller::{Action, Answer, Event, Remedy, ReplyTo, Request, Rollback};
-use lightloom_daemon::drive::Verdict;
-use lightloom_daemon::inventory::Recovery;
-use lightloom_daemon::ledger::Ledger;
-use lightloom_daemon::record::{Asked, TxnResult};
-use lightloom_daemon::state::{Micros, Position, Slot, Txn};
+use lightloom_control::controller::{Action, Answer, Event, Remedy, ReplyTo, Request, Rollback};
+use lightloom_control::drive::Verdict;
+use lightloom_control::inventory::Recovery;
+use lightloom_control::ledger::Ledger;
+use lightloom_control::record::{Asked, TxnResult};
+use lightloom_control::state::{Micros, Position, Slot, Txn};
 use world::device::Faults;
 use world::ring::{module, paths, two_fibres};
 use world::{CrashAt, World};

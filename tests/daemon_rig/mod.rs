@@ -15,14 +15,15 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lightloom_daemon::controller::{Answer, Apply, Request};
+use lightloom_control::controller::{Answer, Apply, Request};
+use lightloom_control::ledger::Past;
+use lightloom_control::record::{Asked, TxnResult};
+use lightloom_control::state::{DeviceName, Micros};
+use lightloom_control::{bypass, desired};
 use lightloom_daemon::file_storage::FileStorage;
 use lightloom_daemon::journal::Storage;
-use lightloom_daemon::ledger::Past;
-use lightloom_daemon::record::{Asked, TxnResult};
 use lightloom_daemon::runtime::{Call, Runtime};
-use lightloom_daemon::state::{DeviceName, Micros};
-use lightloom_daemon::{api::Shared, bypass, config, desired, start};
+use lightloom_daemon::{api::Shared, config, start};
 use lightloom_devices as device;
 use lightloom_devices::serve::{Options, Server};
 use lightloom_fabric::fabric::Fabric as Installed;
@@ -279,7 +280,7 @@ impl Rig {
     }
 
     async fn apply_plan_until(&mut self, plan: &Plan, confirm_within: Option<Micros>) {
-        let target = desired::paths(plan, &self.config).unwrap();
+        let target = desired::paths(plan, &self.config.bundles).unwrap();
         let plan_sha256 = bypass::sha256_of(plan);
         let apply = Apply { target, plan_sha256, confirm_within, ..Apply::default() };
         let answer = self.ask(Request::Apply(apply), Some(plan.clone())).await;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lightloom_daemon::bypass;
+use lightloom_control::bypass;
 use lightloom_daemon::runtime::Runtime;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;

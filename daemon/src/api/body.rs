@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 
 use super::document::PlanDocument;
 use super::reading::{Described, Field, Wanted};
-use crate::change::Mode;
-use crate::record::OnFailure;
+use lightloom_control::change::Mode;
+use lightloom_control::record::OnFailure;
 
 /// A wanted state: a plan, or positions device by device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]

@@ -27,8 +27,8 @@ use super::problem::{Moved, Problem};
 use super::shared::Shared;
 use crate::config::Role;
 use crate::rate::{Allowance, Rates};
-use crate::record::Asked;
 use crate::serve::{Answering, Busy, Client};
+use lightloom_control::record::Asked;
 
 /// The longest body that is no plan.
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;

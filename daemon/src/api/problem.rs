@@ -5,8 +5,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::config::Role;
-use crate::controller::Answer;
-use crate::state::Txn;
+use lightloom_control::controller::Answer;
+use lightloom_control::state::Txn;
 
 /// Rides on an answer that begins a transaction.
 #[derive(Clone, Copy, Debug)]
@@ -70,16 +70,20 @@ impl IntoResponse for Problem {
     }
 }
 
-impl IntoResponse for Answer {
+/// What the controller answered.
+#[derive(Debug)]
+pub(super) struct Answered(pub(super) Answer);
+
+impl IntoResponse for Answered {
     fn into_response(self) -> Response {
-        let code = match &self {
-            Self::Accepted { .. } => StatusCode::ACCEPTED,
-            Self::Done | Self::Adopted { .. } | Self::NothingToDo { .. } => StatusCode::OK,
-            Self::Conflict { .. } => StatusCode::CONFLICT,
-            Self::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        let code = match &self.0 {
+            Answer::Accepted { .. } => StatusCode::ACCEPTED,
+            Answer::Done | Answer::Adopted { .. } | Answer::NothingToDo { .. } => StatusCode::OK,
+            Answer::Conflict { .. } => StatusCode::CONFLICT,
+            Answer::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         };
-        let moved = if let Self::Accepted { txn } = &self { Some(Moved(*txn)) } else { None };
-        let mut response = (code, Json(self)).into_response();
+        let moved = if let Answer::Accepted { txn } = &self.0 { Some(Moved(*txn)) } else { None };
+        let mut response = (code, Json(self.0)).into_response();
         if let Some(moved) = moved {
             response.extensions_mut().insert(moved);
         }

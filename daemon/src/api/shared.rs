@@ -7,18 +7,18 @@ use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::problem::Problem;
+use super::problem::{Answered, Problem};
 use crate::audit::{Audit, Entry};
 use crate::clock::Clock;
 use crate::config::Role;
-use crate::controller::Answer;
 use crate::metrics::Metrics;
-use crate::record::Asked;
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
-use crate::state::DeviceName;
 use crate::tend::ToDevice;
 use crate::view;
+use lightloom_control::controller::Answer;
+use lightloom_control::record::Asked;
+use lightloom_control::state::DeviceName;
 
 /// The longest request id.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -61,7 +61,7 @@ impl Shared {
         asked: Asked,
         role: Role,
         call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<Answered, Problem> {
         let result = match self.audit.failure().filter(|_| client.must_have(role).is_ok()) {
             Some(why) => Err(Problem::Audit(why)),
             None => match self.ask(client, asked.clone(), role, call).await {
@@ -88,13 +88,13 @@ impl Shared {
         self.metrics.requests.with_label_values(&[&entry.verb, label]).inc();
         if !changed {
             self.audit.write_refusal(&now, &entry);
-            return result;
+            return result.map(Answered);
         }
         self.audit.write(&entry).map_err(|error| Problem::NotAudited {
             answer: entry.result.clone(),
             why: error.to_string(),
         })?;
-        result
+        result.map(Answered)
     }
 
     /// Puts what was refused before it was read on the record.

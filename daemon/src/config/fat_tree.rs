@@ -6,9 +6,20 @@ use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use lightloom_units::id::{BundleId, OcsId};
 
 use super::{Config, DriverFile, OnFault, codes};
-use crate::state::DeviceName;
+use lightloom_control::desired::fat_tree::Switches;
+use lightloom_control::state::DeviceName;
 
 impl Config {
+    /// The device of each switch whose ports are numbered, once the network is known.
+    #[must_use]
+    pub fn fat_tree_switches(&self) -> Switches {
+        let numbered = self
+            .switches
+            .iter()
+            .filter_map(|(ocs, device)| Some((*ocs, (device.clone(), *self.ports.get(device)?))));
+        numbered.collect()
+    }
+
     /// Takes in how each switch numbers the ports of a plan, and reports devices that no plan of this
     /// network would ever speak of.
     pub(super) fn wire(

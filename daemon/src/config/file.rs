@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linux;
-use crate::inventory::{OnDrift, Recovery};
-use crate::record::OnFailure;
+use lightloom_control::inventory::{OnDrift, Recovery};
+use lightloom_control::record::OnFailure;
 
 /// The file as people write it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

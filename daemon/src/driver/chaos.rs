@@ -7,9 +7,9 @@ use rand::RngExt;
 use super::module::Module;
 use super::{Boxed, Driver, Idle};
 use crate::config::Chances;
-use crate::controller::Foreign;
-use crate::mover::Promise;
-use crate::state::{Op, Outcome};
+use lightloom_control::controller::Foreign;
+use lightloom_control::mover::Promise;
+use lightloom_control::state::{Op, Outcome};
 
 /// The driver.
 pub struct Chaos {

@@ -14,7 +14,7 @@ use lightloom_units::{BitsPerSecond, Text};
 use super::netlink::{Body, How, Netlink, as_u32, attribute, kind};
 use super::{Boxed, Driver, Idle};
 use crate::config::linux::{GroupFile, LinkFile, LinuxFile, Nexthop, Prefix};
-use crate::state::{Move, Observation, Op, Outcome, Position, Slot};
+use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Slot};
 
 const MEMBERS_FROM: u32 = 32_768;
 const BLACKHOLE: u32 = 65_535;

@@ -5,7 +5,7 @@ use lightloom_firmware_api::cmis::state::ModuleState;
 use lightloom_firmware_api::cmis::{Address, Registers, lower, page_b0};
 use lightloom_firmware_api::message::{Identity, StatusReport};
 
-use crate::state::Position;
+use lightloom_control::state::Position;
 
 /// The first register and how many, read one after the other. Lower memory 4 to 13 is left out: its flags are
 /// cleared by reading (CMIS 5.x, clear on read).

@@ -19,8 +19,8 @@ use lightloom_units::id::{BundleId, NodeId};
 
 use super::module::{self, Module};
 use super::{Awaits, Dialect, Input, Progress, Request};
-use crate::mover::Promise;
-use crate::state::{
+use lightloom_control::mover::Promise;
+use lightloom_control::state::{
     Micros, Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Shut, Slot,
 };
 

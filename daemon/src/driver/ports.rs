@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
-use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
+use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
 
 /// The most ports a switch may say it has.
 const PORTS_MAX: u32 = 1 << 16;

@@ -11,7 +11,7 @@ use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
 use super::ports::{Ports, Task};
 use super::{Awaits, Dialect, Input, Progress, Request, take_line};
-use crate::state::{Op, Outcome};
+use lightloom_control::state::{Op, Outcome};
 
 /// Ports that one power query may name.
 const POWER_PORTS_MAX: usize = 256;

@@ -8,9 +8,9 @@
 mod claim;
 
 use super::{Awaits, Dialect, Input, Progress, Request};
-use crate::controller::Foreign;
-use crate::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
 use claim::Claim;
+use lightloom_control::controller::Foreign;
+use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
 
 const CONFIG_DB: &str = "4";
 const STATE_DB: &str = "6";

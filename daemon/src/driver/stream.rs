@@ -9,9 +9,9 @@ use tokio_serial::{SerialPortBuilderExt, SerialStream};
 
 use super::module::Module;
 use super::{Boxed, Dialect, Driver, Idle, Reached, Session};
-use crate::controller::Foreign;
-use crate::mover::Promise;
-use crate::state::{Op, Outcome};
+use lightloom_control::controller::Foreign;
+use lightloom_control::mover::Promise;
+use lightloom_control::state::{Op, Outcome};
 
 /// How long a connection and a hello may take.
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(3);

@@ -10,8 +10,8 @@ use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use super::ports::{Ports, Task};
 use super::scpi::millis;
 use super::{Awaits, Dialect, Input, Progress, Request};
-use crate::controller::Foreign;
-use crate::state::{Op, Outcome};
+use lightloom_control::controller::Foreign;
+use lightloom_control::state::{Op, Outcome};
 
 /// Reports of other sessions that are kept until they are handed on.
 const FOREIGN_MAX: usize = 16;

@@ -1,7 +1,7 @@
 //! The evidence that another controller changes a device, in words.
 
-use crate::controller::Contended;
-use crate::state::DeviceName;
+use lightloom_control::controller::Contended;
+use lightloom_control::state::DeviceName;
 
 /// What was changed, where to, how often and within which time; who holds the claim.
 #[must_use]

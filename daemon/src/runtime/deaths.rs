@@ -9,14 +9,14 @@ use tokio::sync::oneshot;
 
 use super::faults::CROSSED;
 use super::{Call, Runtime};
-use crate::bypass;
 use crate::config::{OnFault, micros};
-use crate::controller::Answer;
-use crate::desired;
-use crate::drive::Site;
-use crate::ledger::Past;
-use crate::record::{Asked, Broken, Cause, TxnResult};
-use crate::state::{DeviceName, Micros};
+use lightloom_control::bypass;
+use lightloom_control::controller::Answer;
+use lightloom_control::desired;
+use lightloom_control::drive::Site;
+use lightloom_control::ledger::Past;
+use lightloom_control::record::{Asked, Broken, Cause, TxnResult};
+use lightloom_control::state::{DeviceName, Micros};
 
 impl Runtime {
     /// Modules that are silent for longer than the heartbeat, or at once when the light of a fibre

@@ -8,13 +8,13 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 
 use super::Runtime;
-use crate::bypass::{self, is_inside};
-use crate::change::Mode;
-use crate::controller::{Answer, Apply, Crossed, end_name};
-use crate::desired;
-use crate::inventory::FibreEnd;
-use crate::record::{Asked, Broken, Cause};
-use crate::state::{DeviceName, Fabric, Position, Slot};
+use lightloom_control::bypass::{self, is_inside};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Answer, Apply, Crossed, end_name};
+use lightloom_control::desired;
+use lightloom_control::inventory::FibreEnd;
+use lightloom_control::record::{Asked, Broken, Cause};
+use lightloom_control::state::{DeviceName, Fabric, Position, Slot};
 
 /// Cables in each other's place.
 pub(super) const CROSSED: &str = "crossed cables?";
@@ -104,8 +104,8 @@ impl Runtime {
         let parts: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
         let next = bypass::next_plan(installed, plan, &parts, repaired)
             .map_err(|reasons| Answer::Refused { reasons })?;
-        let mut target =
-            desired::paths(&next, &self.config).map_err(|reasons| Answer::Refused { reasons })?;
+        let mut target = desired::paths(&next, &self.config.bundles)
+            .map_err(|reasons| Answer::Refused { reasons })?;
         self.leave_what_cannot_be_reached(&mut target);
         let cause = if broken.is_empty() { Cause::Repair } else { Cause::Bypass };
         let apply = Apply {

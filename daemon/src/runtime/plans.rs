@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lightloom_fabric::plan::Plan;
 
 use super::Runtime;
-use crate::state::Txn;
+use lightloom_control::state::Txn;
 
 const DROP_PLANS_EVERY: u32 = 64;
 

@@ -7,12 +7,12 @@ use lightloom_fabric::plan::Plan;
 use lightloom_units::id::BundleId;
 
 use super::Runtime;
-use crate::bypass;
-use crate::controller::{Answer, Apply, Rollback};
-use crate::desired;
-use crate::inventory::FibreEnd;
-use crate::record::{Asked, Broken, Cause};
-use crate::state::{DeviceName, Position, Slot};
+use lightloom_control::bypass;
+use lightloom_control::controller::{Answer, Apply, Rollback};
+use lightloom_control::desired;
+use lightloom_control::inventory::FibreEnd;
+use lightloom_control::record::{Asked, Broken, Cause};
+use lightloom_control::state::{DeviceName, Position, Slot};
 
 impl Runtime {
     /// Where a rollback goes, and the plan that is on the devices then, where one is known.
@@ -47,7 +47,7 @@ impl Runtime {
         }
         let next = bypass::next_plan(installed, &plan, &news, &[])?;
         // Modules of broken parts are in no plan: they stay where they are.
-        let mut around = desired::paths(&next, &self.config)?;
+        let mut around = desired::paths(&next, &self.config.bundles)?;
         self.leave_what_cannot_be_reached(&mut around);
         back.target.retain(|device, _| device.as_str().parse::<BundleId>().is_err());
         back.target.extend(around);

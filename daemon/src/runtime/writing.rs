@@ -2,11 +2,11 @@
 //! devices are read on, and writing is tried again until it succeeds.
 
 use super::Runtime;
-use crate::controller::{Answer, Request};
 use crate::journal::JournalError;
-use crate::ledger::Ledger;
-use crate::record::Cause;
-use crate::state::Micros;
+use lightloom_control::controller::{Answer, Request};
+use lightloom_control::ledger::Ledger;
+use lightloom_control::record::Cause;
+use lightloom_control::state::Micros;
 
 /// How often it is tried to write again.
 const MEND_EVERY: Micros = Micros::from_secs(1);

@@ -7,12 +7,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::unseen;
-use crate::change::Mode;
-use crate::controller::{Apply, Remedy};
-use crate::desired;
-use crate::record::Cause;
 use crate::runtime::Runtime;
-use crate::state::{DeviceName, Txn};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Apply, Remedy};
+use lightloom_control::desired;
+use lightloom_control::record::Cause;
+use lightloom_control::state::{DeviceName, Txn};
 
 /// With more drifted devices than so many, all are adopted.
 const DRIFTED_NAMED_MAX: usize = 6;
@@ -77,7 +77,7 @@ pub(super) fn again(runtime: &Runtime) -> Option<&'static str> {
     if !runtime.forgotten_by(&plan).is_empty() {
         return None;
     }
-    let target = desired::paths(&plan, &runtime.config).ok()?;
+    let target = desired::paths(&plan, &runtime.config.bundles).ok()?;
     let mut apply = Apply { target, plan_sha256: sha256, ..Apply::default() };
     let mut accepted = |mode| {
         apply.mode = mode;

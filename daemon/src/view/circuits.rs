@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::attention::again;
-use crate::bypass::is_inside;
-use crate::controller::Seen;
 use crate::runtime::Runtime;
-use crate::state::{DeviceName, Move, Position, Slot, at};
+use lightloom_control::bypass::is_inside;
+use lightloom_control::controller::Seen;
+use lightloom_control::state::{DeviceName, Move, Position, Slot, at};
 
 /// The position at which a transceiver looks at itself (docs/firmware-api.md).
 const LOOPBACK: Position = Position(15);

@@ -4,9 +4,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::attention;
-use crate::controller::{Contended, QUIET};
 use crate::runtime::{Runtime, contention};
-use crate::state::DeviceName;
+use lightloom_control::controller::{Contended, QUIET};
+use lightloom_control::state::DeviceName;
 
 /// A device that another controller changes as well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]

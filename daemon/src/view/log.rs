@@ -7,11 +7,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{JournalDamage, damage_of, words};
-use crate::drive::{PartEnd, Verdict};
 use crate::journal::read_all;
-use crate::ledger::Ledger;
-use crate::record::{Broken, Record};
-use crate::state::{DeviceName, Txn};
+use lightloom_control::drive::{PartEnd, Verdict};
+use lightloom_control::ledger::Ledger;
+use lightloom_control::record::{Broken, Record};
+use lightloom_control::state::{DeviceName, Txn};
 
 /// The journal's file, record by record, as far as it can be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::driver::module::Module;
-use crate::state::DeviceName;
+use lightloom_control::state::DeviceName;
 
 /// What a transceiver says about itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -10,13 +10,13 @@ use utoipa::ToSchema;
 
 use super::circuits::{self, CircuitCounts};
 use super::{BrokenPart, CrossedEnd, part, words};
-use crate::change::{self, Domains, Wave};
-use crate::controller::{Apply, Preview};
-use crate::drive::Site;
-use crate::ledger::{Ledger, Past};
-use crate::record::{Broken, Cause, TxnResult};
 use crate::runtime::Runtime;
-use crate::state::{DeviceName, Move, Position, Slot, Txn};
+use lightloom_control::change::{self, Domains, Wave};
+use lightloom_control::controller::{Apply, Preview};
+use lightloom_control::drive::Site;
+use lightloom_control::ledger::{Ledger, Past};
+use lightloom_control::record::{Broken, Cause, TxnResult};
+use lightloom_control::state::{DeviceName, Move, Position, Slot, Txn};
 
 /// Picoseconds in a microsecond.
 const PS_A_MICROSECOND: u64 = 1_000_000;

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::controller::end_name;
 use crate::runtime::Runtime;
+use lightloom_control::controller::end_name;
 
 /// An end that sends no light because its port was shut down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]

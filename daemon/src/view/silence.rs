@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{OnFault, micros};
-use crate::drive::Site;
 use crate::driver::stream::CONNECT_WITHIN;
 use crate::runtime::Runtime;
-use crate::state::{DeviceName, Micros};
 use crate::tend::BACKOFF_MAX;
+use lightloom_control::drive::Site;
+use lightloom_control::state::{DeviceName, Micros};
 
 /// How many devices a line names.
 const NAMES_MAX: usize = 6;

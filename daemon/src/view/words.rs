@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fault::Part;
 
-use crate::change::PhaseChange;
-use crate::ledger::Past;
-use crate::record::{Broken, Cause, Intent};
+use lightloom_control::change::PhaseChange;
+use lightloom_control::ledger::Past;
+use lightloom_control::record::{Broken, Cause, Intent};
 
 /// Hex digits of a plan's hash that people see.
 const HASH_SHOWN: usize = 12;
@@ -121,8 +121,8 @@ fn named(parts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::PhaseOrder;
-    use crate::state::Txn;
+    use lightloom_control::change::PhaseOrder;
+    use lightloom_control::state::Txn;
 
     fn words(cause: Cause, plan_sha256: &str, before: &[&str], after: &[&str]) -> String {
         let parts = |names: &[&str]| {

@@ -5,21 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use lightloom_control::desired;
+use lightloom_control::ledger::Ledger;
+use lightloom_control::record::Record;
+use lightloom_control::state::{Op, Outcome};
 use lightloom_daemon::api::{self, Shared};
 use lightloom_daemon::audit::Audit;
 use lightloom_daemon::clock::Clock;
+use lightloom_daemon::config;
 use lightloom_daemon::config::Role;
 use lightloom_daemon::driver::scpi::Scpi;
 use lightloom_daemon::driver::tl1::Tl1;
 use lightloom_daemon::driver::{Dialect, Reached, Session};
 use lightloom_daemon::file_storage::FileStorage;
 use lightloom_daemon::journal::{Journal, read_all};
-use lightloom_daemon::ledger::Ledger;
 use lightloom_daemon::metrics::Metrics;
-use lightloom_daemon::record::Record;
 use lightloom_daemon::serve::{Client, connection};
-use lightloom_daemon::state::{Op, Outcome};
-use lightloom_daemon::{config, desired};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Bytes as the daemon's file: it is taken, or it has a mistake that says why not.
@@ -35,7 +36,7 @@ pub(crate) fn plan(bytes: &[u8]) {
     let installed = lightloom_fabric::file::load("fabric.yaml", fabric).0;
     let file = b"state_dir: /nowhere\nmodules: [{nodes: [0, 3], bundles: 2, serial: x}]\n";
     let config = config::load("daemon.yaml", file).0.expect("the file is good");
-    match desired::target(&document, None, installed.as_ref(), &config) {
+    match desired::target(&document, None, installed.as_ref(), &config.bundles) {
         Ok(target) => assert!(target.keys().all(|device| config.drivers.contains_key(device))),
         Err(reasons) => assert!(!reasons.is_empty()),
     }

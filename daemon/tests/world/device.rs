@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_daemon::state::{
+use lightloom_control::state::{
     Micros, Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Sharing, Shut,
     Slot, at,
 };

@@ -10,18 +10,18 @@ pub mod ring;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{
     Action, Answer, Apply, Controller, DarkFibre, Event, Note, ReplyTo, Request, Ticket, end_name,
 };
-use lightloom_daemon::inventory::{FibreEnd, Inventory};
-use lightloom_daemon::journal::Journal;
-use lightloom_daemon::ledger::{Ledger, Past};
-use lightloom_daemon::mover::RECONNECT;
-use lightloom_daemon::record::{Asked, Cause, Record, TxnResult};
-use lightloom_daemon::state::{
+use lightloom_control::inventory::{FibreEnd, Inventory};
+use lightloom_control::ledger::{Ledger, Past};
+use lightloom_control::mover::RECONNECT;
+use lightloom_control::record::{Asked, Cause, Record, TxnResult};
+use lightloom_control::state::{
     DeviceName, Micros, Now, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
 };
+use lightloom_daemon::journal::Journal;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 

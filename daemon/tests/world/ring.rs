@@ -1,11 +1,11 @@
 //! Modules joined to a ring, for tests of what happens to fibres.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use lightloom_daemon::change::Mode;
-use lightloom_daemon::controller::{Apply, Request};
-use lightloom_daemon::inventory::{Device, Inventory};
-use lightloom_daemon::record::TxnResult;
-use lightloom_daemon::state::{DeviceName, Micros, Position, Sharing, Slot};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Apply, Request};
+use lightloom_control::inventory::{Device, Inventory};
+use lightloom_control::record::TxnResult;
+use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 
 use super::World;
 use super::device::Faults;

@@ -6,20 +6,26 @@
 
 pub mod fat_tree;
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::check;
+use lightloom_units::id::BundleId;
 use serde_json::Value;
 
-use crate::config::Config;
 use crate::state::{DeviceName, Fabric, Position, Slot};
+
+/// The device of each transceiver bundle.
+pub type Modules = BTreeMap<BundleId, DeviceName>;
 
 /// The most violations and missing devices that are listed.
 const REASONS_MAX: usize = 20;
 const NO_FABRIC: &str =
     "the daemon's file names no fabric, so this plan cannot be checked: add `fabric:`";
+
 /// Where every device shall stand for this plan of rings, or every reason why not. No device is asked.
 ///
 /// # Errors
@@ -29,7 +35,7 @@ pub fn target(
     document: &Value,
     phase: Option<&str>,
     installed: Option<&Installed>,
-    config: &Config,
+    modules: &Modules,
 ) -> Result<Fabric, Vec<String>> {
     if fat_tree::is_plan(document) {
         return Err(vec![fat_tree::no_fat_tree(document, installed)]);
@@ -42,7 +48,7 @@ pub fn target(
     }
     let plan: Plan = serde_json::from_value(document.clone())
         .map_err(|error| vec![format!("no plan: {error}")])?;
-    target_of(&plan, phase, installed, config)
+    target_of(&plan, phase, installed, modules)
 }
 
 /// The same for a plan of rings that was read already.
@@ -53,7 +59,7 @@ pub fn target_of(
     plan: &Plan,
     phase: Option<&str>,
     installed: Option<&Installed>,
-    config: &Config,
+    modules: &Modules,
 ) -> Result<Fabric, Vec<String>> {
     if let Some(phase) = phase {
         let reason = format!("a plan of rings has no phase `{phase}`: leave `--phase` out");
@@ -61,7 +67,7 @@ pub fn target_of(
     }
     let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
     prove(plan, installed)?;
-    paths(plan, config)
+    paths(plan, modules)
 }
 
 fn prove(plan: &Plan, installed: &Installed) -> Result<(), Vec<String>> {
@@ -119,11 +125,11 @@ fn other_fabric(plan: &Plan, installed: &Installed) -> String {
 ///
 /// # Errors
 /// Bundles of the plan that no device is configured for.
-pub fn paths(plan: &Plan, config: &Config) -> Result<Fabric, Vec<String>> {
+pub fn paths(plan: &Plan, modules: &Modules) -> Result<Fabric, Vec<String>> {
     let mut target = Fabric::new();
     let mut missing = Vec::new();
     for transceiver in &plan.transceivers {
-        match config.bundles.get(&transceiver.bundle) {
+        match modules.get(&transceiver.bundle) {
             Some(device) => {
                 let position = position(transceiver.path);
                 target.entry(device.clone()).or_default().insert(Slot(0), position);
@@ -147,7 +153,7 @@ pub fn position(path: Path) -> Position {
 
 /// The devices of one node.
 #[must_use]
-pub fn devices_of_node(config: &Config, node: lightloom_units::id::NodeId) -> Vec<DeviceName> {
-    let of_node = config.bundles.iter().filter(|(bundle, _)| bundle.node == node);
+pub fn devices_of_node(modules: &Modules, node: lightloom_units::id::NodeId) -> Vec<DeviceName> {
+    let of_node = modules.iter().filter(|(bundle, _)| bundle.node == node);
     of_node.map(|(_, device)| device.clone()).collect()
 }

@@ -87,7 +87,7 @@ pub fn is_news(hbd: &KhopRing, known: &FaultSet, part: Part) -> bool {
 
 /// Whether this part, by its name such as `n17/b0.2`, is that one or belongs to it.
 #[must_use]
-pub(crate) fn is_inside(part: &str, whole: &str) -> bool {
+pub fn is_inside(part: &str, whole: &str) -> bool {
     part.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
 
@@ -123,7 +123,7 @@ impl Patience {
 }
 
 /// How the reason begins why a suspect is gone around.
-pub(crate) const SUSPECT: &str = "suspect: ";
+pub const SUSPECT: &str = "suspect: ";
 
 /// What made the last bypasses fail: modules that did not do as they were told, or else fibres without light. They
 /// are gone around as well when it is tried again, until something is committed.

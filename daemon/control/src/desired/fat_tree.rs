@@ -19,17 +19,19 @@ use serde_json::Value;
 
 use super::{NO_FABRIC, short, some};
 use crate::change::{Mode, Moves, Phase, Way};
-use crate::config::Config;
 use crate::state::{DeviceName, Fabric, Move, Position, Positions, Slot};
 
 /// The most switches that are named.
 const SWITCHES_NAMED: usize = 6;
 
+/// The device of each optical switch, and how it numbers the ports of a plan.
+pub type Switches = BTreeMap<OcsId, (DeviceName, DevicePorts)>;
+
 /// A reconfigurable fat-tree with the step that runs on it, and the devices that are its switches.
 #[derive(Clone, Debug)]
 pub struct FatTree {
     input: RfabricInput,
-    switches: BTreeMap<OcsId, (DeviceName, DevicePorts)>,
+    switches: Switches,
 }
 
 /// What a phase of a plan wants.
@@ -68,14 +70,10 @@ pub(super) fn no_fat_tree(document: &Value, rings: Option<&Rings>) -> String {
 }
 
 impl FatTree {
-    /// What is installed, driven by the devices of `config`, which was checked against it.
+    /// What is installed, driven by the devices of `switches`, which were checked against it.
     #[must_use]
-    pub fn new(input: RfabricInput, config: &Config) -> Self {
-        let switches = config
-            .switches
-            .iter()
-            .filter_map(|(ocs, device)| Some((*ocs, (device.clone(), *config.ports.get(device)?))));
-        Self { switches: switches.collect(), input }
+    pub fn new(input: RfabricInput, switches: Switches) -> Self {
+        Self { input, switches }
     }
 
     /// Its name.

@@ -1,0 +1,25 @@
+//! The control core of `lightloomd`: the controller and every policy. Events in, actions out; no clock, no file,
+//! no socket, no thread.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`state`], [`inventory`] | what a device is, what is installed |
+//! | [`change`], [`drive`], [`mover`] | from where slots are to where they shall be: waves, ordered moves, one move |
+//! | [`record`], [`ledger`] | what is written into the journal, and what it comes to |
+//! | [`controller`] | one transaction at a time over any number of devices |
+//! | [`desired`], [`bypass`] | from a plan to the positions of devices; from a fault to the plan around it |
+//!
+//! Whoever runs it performs its actions in order and brings it answers and the time: `lightloomd` against
+//! devices, the simulation of its tests in virtual time.
+
+pub mod bypass;
+pub mod change;
+pub mod controller;
+pub mod desired;
+pub mod drive;
+pub mod inventory;
+pub mod ledger;
+pub mod mover;
+pub mod owed;
+pub mod record;
+pub mod state;
