@@ -129,9 +129,11 @@ fn of_fat_tree(
     let no_plan = || format!("{} is not the plan of a reconfigurable fat-tree", name());
     let document: Value = serde_json::from_slice(&bytes).with_context(no_plan)?;
     of.digest = digest(&document);
-    let plan: RfabricPlan = serde_json::from_value(document).with_context(no_plan)?;
+    let plan: Option<RfabricPlan> =
+        serde_json::from_value(document).ok().as_ref().and_then(RfabricPlan::of);
+    let plan = plan.with_context(no_plan)?;
     let demands: Vec<_> = input.phases.iter().map(|phase| phase.demand.clone()).collect();
-    let findings = check(input.fabric.spec(), &demands, &plan);
+    let findings = check(&input.fabric, &demands, &plan);
     if let Some(first) = findings.first() {
         anyhow::bail!("{}: the plan is not sound for {}: {first}", name(), input.name);
     }

@@ -8,7 +8,6 @@ use anyhow::Context;
 use lightloom_emulator::scenario::Neighbour;
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::file;
 use lightloom_fabric::plan;
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
@@ -105,7 +104,13 @@ pub(crate) fn fabric_in(
         Ok(bytes) if plan::is_plan(&bytes) => {
             anyhow::bail!("{} is a plan: a fabric file belongs here", name(path))
         }
-        Ok(bytes) => file::load(&name(path), &bytes),
+        Ok(bytes) => {
+            let mut text = |named: &str| {
+                let Neighbour { name, bytes } = beside(path, named)?;
+                String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
+            };
+            lightloom_planner::load(&name(path), &bytes, &mut text)
+        }
         Err(mistake) => (None, vec![*mistake]),
     };
     crate::output::diagnostics(&mistakes);

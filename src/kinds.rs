@@ -9,7 +9,6 @@ use lightloom_emulator::scenario::{self, FaultListFile, ScenarioFile};
 use lightloom_emulator::traffic::{self, TrafficFile};
 use lightloom_fabric::document::{self, Code, Diagnostic};
 use lightloom_fabric::file::{self, FabricFile};
-use lightloom_planner::rfabric::file::{self as rfabric, RfabricFile};
 use lightloom_study::cost::{self, PriceFile};
 use lightloom_training::cards::{self, Accelerator};
 use lightloom_training::model::Model;
@@ -45,8 +44,12 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "fabric",
         about: "A cluster: what is installed, how it is cabled and what shall run on it",
-        marks: &["hbd", "links"],
-        check: |file, bytes| file::load(file, bytes).1,
+        marks: &["hbd", "links", "step", "dcn", "jobs"],
+        check: |file, bytes| {
+            let path = std::path::Path::new(file);
+            let mut read = |name: &str| plan_rfabric::read_beside(path, name);
+            lightloom_planner::load(file, bytes, &mut read).1
+        },
         schema: document::schema::<FabricFile>,
         codes: file::codes::ALL,
     },
@@ -84,17 +87,6 @@ pub(crate) const KINDS: &[Kind] = &[
             of_network.unwrap_or(of_fabric)
         },
         schema: document::schema::<FaultListFile>,
-        codes: &[],
-    },
-    Kind {
-        name: "rfabric",
-        about: "A reconfigurable fat-tree and the step that runs on it",
-        marks: &["step"],
-        check: |file, bytes| {
-            let path = std::path::Path::new(file);
-            rfabric::load(file, bytes, &mut |name| plan_rfabric::read_beside(path, name)).1
-        },
-        schema: document::schema::<RfabricFile>,
         codes: &[],
     },
     Kind {

@@ -1,22 +1,31 @@
 //! `lightloom plan`: from a fabric and its faults to a proven plan.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::file::StepFile;
 use lightloom_fabric::plan::{JobPlan, Plan, digest};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::{Observation, TraceTime};
+use lightloom_planner::Options;
 use lightloom_planner::check::{Verdict, check};
-use lightloom_planner::khop::{self, Method};
+use lightloom_planner::khop::Method;
+use lightloom_planner::rfabric;
+use lightloom_planner::rfabric::phases::Phase;
+use lightloom_study::rfabric::claims::Comparison;
+use lightloom_units::Dollars;
+use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
 
 use crate::cli::{Format, FormatArgument};
+use crate::cost;
 use crate::files;
 use crate::output::{self, Outcome};
-use crate::plan_rfabric;
+use crate::plan_rfabric::{self, SOLVER_LIMITS};
 use crate::table::Table;
 use crate::trace;
 
@@ -24,6 +33,7 @@ use crate::trace;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom plan topologies/ring-2880.yaml --fault n17,n42/b1,n7/b0.2 -o plan.json
+  lightloom plan topologies/pod-2048.yaml --fault n17,ocs3
   lightloom plan topologies/ring-2880.yaml --trace topologies/traces/synthetic.json --at 75
   lightloom plan topologies/explicit-8.yaml --exact
   lightloom plan topologies/rfabric-2048.yaml --sensitivity
@@ -31,7 +41,8 @@ use crate::trace;
 pub(crate) struct Arguments {
     /// The fabric file; `-` is standard input.
     pub(crate) fabric: PathBuf,
-    /// What is broken: nodes `n17`, bundles `n17/b0`, fibres by one of their ports `n17/b0.2`.
+    /// What is broken: nodes `n17`, bundles `n17/b0`, fibres by one of their ports `n17/b0.2`, optical switches
+    /// `ocs3` and their ports `ocs3/p17`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     pub(crate) fault: Vec<Part>,
     /// Take the broken nodes from this fault trace.
@@ -63,40 +74,65 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let document = files::read_document(&arguments.fabric);
-    if let Ok(bytes) = &document
-        && plan_rfabric::is_kind(bytes)
-    {
-        return plan_rfabric::run(arguments, bytes);
-    }
-    if arguments.sensitivity || arguments.prices.is_some() {
-        let message =
-            "`--sensitivity` and `--prices` are for reconfigurable fat-trees; see `lightloom cost`";
+    let fabric = files::read_fabric(&arguments.fabric)?;
+    let network = fabric.dcn.circuits();
+    if (arguments.sensitivity || arguments.prices.is_some()) && network.is_none() {
+        let message = "`--sensitivity` and `--prices` are for networks with optical switches; see `lightloom cost`";
         return Err(output::WrongUsage(message.into()).into());
     }
-    let fabric = files::fabric_in(&arguments.fabric, document)?;
     let mut inputs = Inputs::new();
     inputs.insert("fabric".to_owned(), fabric_input(&arguments.fabric, &fabric));
+    for (name, text) in &fabric.files {
+        if let Ok(text) = text {
+            files::note_input(&mut inputs, "matrix", name, text.as_bytes());
+        }
+    }
     let seed = Seed(arguments.seed);
     let mut broken = arguments.fault.clone();
     if let (Some(path), Some(day)) = (&arguments.trace, arguments.at) {
         broken.extend(broken_on(&fabric, path, day, seed, &mut inputs)?);
     }
     let faults = fault_set(&fabric, broken)?;
-    let method = if arguments.exact { Method::Exact } else { Method::Scan };
+    // Rings and circuits are solved exactly where a fabric has them.
+    let has_rings = fabric.jobs.iter().any(Job::is_placed);
+    let method = if arguments.exact && has_rings { Method::Exact } else { Method::Scan };
+    let exact = arguments.exact.then_some(SOLVER_LIMITS);
+    let options = Options { method, exact, seed, ..Options::default() };
     let start = Instant::now();
-    let layout = khop::plan(&fabric, &faults, method)?;
-    let plan = khop::to_document(&fabric, &faults, seed, &layout);
+    let mut plan = lightloom_planner::plan(&fabric, &faults, options)?;
     let took = start.elapsed();
     let verdict = prove(&fabric, &faults, &plan)?;
+    let mut sensitivity = None;
+    if let Some(network) = network {
+        let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
+        let dollars = plan_rfabric::cost_per_gpu(network, &prices).map(Dollars);
+        let ring = plan.metrics.cost_per_gpu_usd;
+        plan.metrics.cost_per_gpu_usd = ring.or(dollars);
+        if arguments.sensitivity {
+            let phases = sending(&fabric, &plan)?;
+            sensitivity = Some(plan_rfabric::compare(network, &phases, &prices)?);
+        }
+    }
     let plan = plan.sealed(inputs);
     write(arguments.output.as_deref(), &plan)?;
     match arguments.format.format {
         Format::Json => {
             output::note(&planned_in(took));
-            output::print_json(&plan)?;
+            output::print_json(&WithSensitivity { plan: &plan, sensitivity })?;
         }
-        Format::Text => output::print(&describe(&fabric, &plan, &verdict, took))?,
+        Format::Text => {
+            output::print(&describe(&fabric, &plan, &verdict, took))?;
+            let phases = sending(&fabric, &plan)?;
+            if let Some(network) = network.filter(|_| !phases.is_empty()) {
+                let network = network.without(&faults);
+                let circuits =
+                    rfabric::Options { effort: options.effort, exact: None, floor: fabric.floor };
+                output::print(&plan_rfabric::break_even(&network, &phases, &plan, circuits))?;
+            }
+            if let Some(rows) = &sensitivity {
+                output::print(&plan_rfabric::sensitivity_text(rows))?;
+            }
+        }
     }
     Ok(Outcome::Good)
 }
@@ -111,6 +147,22 @@ pub(crate) fn planned_in(took: Duration) -> String {
     format!("planned in {:.2} ms", took.as_secs_f64() * 1e3)
 }
 
+/// A plan, with the comparisons that were asked for.
+#[derive(serde::Serialize)]
+struct WithSensitivity<'a> {
+    #[serde(flatten)]
+    plan: &'a Plan,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sensitivity: Option<Vec<Comparison>>,
+}
+
+/// The phases of a plan that send something between leaves.
+fn sending(fabric: &Fabric, plan: &Plan) -> anyhow::Result<Vec<Phase>> {
+    let mut phases = lightloom_planner::joint::phases(fabric, &plan.ranks)?;
+    phases.retain(|phase| phase.demand.total().0 > 0);
+    Ok(phases)
+}
+
 /// The broken `parts` of a fabric.
 ///
 /// # Errors
@@ -122,7 +174,7 @@ pub(crate) fn fault_set(
     let mut faults = FaultSet::none();
     let unknown: Vec<String> = parts
         .into_iter()
-        .filter_map(|part| faults.insert(&fabric.hbd, part).err())
+        .filter_map(|part| faults.insert(fabric, part).err())
         .map(|error| error.to_string())
         .collect();
     anyhow::ensure!(unknown.is_empty(), "{}", unknown.join("\n"));
@@ -177,22 +229,35 @@ pub(crate) fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
     files::write(path, &text)
 }
 
-/// A plan for people: what each job got, what is wasted and what nobody could avoid.
+/// A plan for people, on one page: what each job got and what is wasted, where its ranks are, what it sends over
+/// which circuits, what planning both together gains, and what was proven.
 pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Duration) -> String {
     let hbd = &fabric.hbd;
-    let metrics = &plan.metrics;
     let heading = format!(
-        "{}: {} nodes of {} GPUs, k = {}, {}; {}\n\n",
+        "{}: {} nodes of {} GPUs, {}; {}; {}\n\n",
         fabric.name,
         hbd.nodes(),
         hbd.gpus_per_node(),
-        hbd.k(),
-        match hbd.shape() {
-            lightloom_fabric::khop::Shape::Ring => "ring",
-            lightloom_fabric::khop::Shape::Line => "line",
-        },
+        hbd.name(),
+        fabric.dcn.name(),
         broken_parts(plan.faults.len()),
     );
+    let placed = fabric.jobs.iter().any(Job::is_placed) || fabric.jobs.is_empty();
+    let groups = if placed { groups_text(plan) } else { String::new() };
+    let network = match plan.phases.is_empty() {
+        true => String::new(),
+        false => format!(
+            "{}\n{}{}\n",
+            plan_rfabric::text(plan),
+            plan_rfabric::summary(plan),
+            gain_text(plan)
+        ),
+    };
+    format!("{heading}{groups}{}{network}{}", ranks_text(fabric, plan), proof(plan, verdict, took))
+}
+
+fn groups_text(plan: &Plan) -> String {
+    let metrics = &plan.metrics;
     let mut jobs =
         Table::new(["job", "TP", "GPUs", "wanted", "constraints", "cross-ToR", "greedy", "bound"]);
     for job in &plan.jobs {
@@ -208,19 +273,94 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Du
     line("working for jobs", metrics.gpus_used, "-".into());
     line("in spare rings", metrics.gpus_spare, "-".into());
     line("wasted", metrics.gpus_wasted, percent(metrics.waste_ratio_lower_bound));
-    let proof = format!(
-        "proven: {} rings are single cycles over {} GPUs; {} circuits selected at both ends; {} bundles set\n\
-         interconnect: {} and {} a GPU; {}\nplan {}\n",
-        verdict.rings,
-        verdict.gpus,
-        verdict.circuits,
-        verdict.bundles,
-        metrics.cost_per_gpu_usd,
-        metrics.power_per_gpu_w,
-        planned_in(took),
-        digest(plan),
-    );
-    format!("{heading}{jobs}\n{gpus}{}\n{proof}", reserve_note(plan))
+    format!("{jobs}\n{gpus}{}\n", reserve_note(plan))
+}
+
+/// Where the ranks of every job with a step are: which dimensions stay below a leaf.
+fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
+    let mut table = Table::new([
+        "ranks of",
+        "TP",
+        "PP",
+        "CP",
+        "DP",
+        "EP",
+        "DP neighbours below one leaf",
+        "PP",
+    ]);
+    let mut rows = 0;
+    for (index, job) in (0_u32..).zip(&fabric.jobs) {
+        if !matches!(job.step, Some(StepFile::Training(_))) {
+            continue;
+        }
+        let at: BTreeMap<[u32; 4], LeafId> = plan
+            .ranks
+            .iter()
+            .filter(|rank| rank.job == Some(index))
+            .map(|rank| ([rank.tp, rank.pp, rank.cp, rank.dp], fabric.dcn.leaf_of(rank.gpu)))
+            .collect();
+        let count = |axis: usize| at.keys().map(|at| at[axis] + 1).max().unwrap_or(0);
+        let together = |axis: usize| {
+            let pairs = at.iter().filter_map(|(rank, leaf)| {
+                let mut next = *rank;
+                next[axis] += 1;
+                at.get(&next).map(|other| leaf == other)
+            });
+            let (same, all) =
+                pairs.fold((0, 0), |(same, all), is_same| (same + u32::from(is_same), all + 1));
+            if all == 0 { "-".to_owned() } else { percent(f64::from(same) / f64::from(all)) }
+        };
+        let experts =
+            plan.ranks.iter().filter(|rank| rank.job == Some(index)).map(|rank| rank.ep + 1);
+        table.row([
+            job.name.clone(),
+            count(0).to_string(),
+            count(1).to_string(),
+            count(2).to_string(),
+            count(3).to_string(),
+            experts.max().unwrap_or(0).to_string(),
+            together(3),
+            together(1),
+        ]);
+        rows += 1;
+    }
+    if rows == 0 { String::new() } else { format!("{table}\n") }
+}
+
+/// What planning both halves together gains, and what nothing could gain.
+fn gain_text(plan: &Plan) -> String {
+    let metrics = &plan.metrics;
+    let Some(gain) = metrics.orchestration_gain else { return String::new() };
+    let bound = metrics.orchestration_gain_upper_bound.map_or(String::new(), |bound| {
+        format!("; no placement saves more than {}", percent(bound))
+    });
+    format!(
+        "Planning rings and network together saves {} of that time over planning each alone{bound}.\n",
+        percent(gain)
+    )
+}
+
+fn proof(plan: &Plan, verdict: &Verdict, took: Duration) -> String {
+    let metrics = &plan.metrics;
+    let mut proven = Vec::new();
+    if verdict.circuits > 0 || verdict.bundles > 0 {
+        proven.push(format!(
+            "{} rings are single cycles over {} GPUs; {} circuits selected at both ends; {} bundles set",
+            verdict.rings, verdict.gpus, verdict.circuits, verdict.bundles
+        ));
+    }
+    if verdict.phases > 0 {
+        proven.push(format!(
+            "what {} ranks send is carried as stated in {} phases by {} cross-connects",
+            verdict.ranks, verdict.phases, verdict.cross_connects
+        ));
+    }
+    let cost =
+        metrics.cost_per_gpu_usd.map_or(String::new(), |usd| match metrics.power_per_gpu_w {
+            Some(power) => format!("interconnect: {usd} and {power} a GPU; "),
+            None => format!("network and card cost {usd} a GPU; "),
+        });
+    format!("proven: {}\n{cost}{}\nplan {}\n", proven.join("; "), planned_in(took), digest(plan))
 }
 
 fn broken_parts(count: usize) -> String {

@@ -3,54 +3,27 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use lightloom_fabric::document;
 use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree, SwitchTiming};
-use lightloom_fabric::plan::{SCHEMA, digest};
-use lightloom_fabric::provenance::{Input, Inputs, VERSION};
+use lightloom_fabric::plan::Plan;
+use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_planner::rfabric::check::check;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::exact::Limits;
 use lightloom_planner::rfabric::file::{self, RfabricInput};
+use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::{self, Options, RfabricPlan};
 use lightloom_study::architecture::NicRate;
 use lightloom_study::cost::PriceList;
 use lightloom_study::rfabric::baselines::{OcsPrice, Parts};
 use lightloom_study::rfabric::claims::{self, Comparison};
 use lightloom_units::Picoseconds;
-use serde::Serialize;
 
-use crate::cli::Format;
-use crate::output::{self, Outcome, Refused};
-use crate::plan::{Arguments, planned_in};
+use crate::files;
+use crate::output::{self, Refused};
 use crate::table::Table;
-use crate::{cost, files};
-
-/// The plan as programs read it.
-#[derive(Serialize)]
-struct PlanDocument<'a> {
-    schema: &'static str,
-    version: &'static str,
-    digest: String,
-    inputs: Inputs,
-    name: &'a str,
-    fabric_sha256: &'a str,
-    seed: u64,
-    #[serde(flatten)]
-    plan: &'a RfabricPlan,
-    metrics: Metrics,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sensitivity: Option<&'a [Comparison]>,
-}
-
-#[derive(Serialize)]
-struct Metrics {
-    gpus_total: u64,
-    /// Network, cards included; null where the price file lacks a part of the GPUs' rate.
-    cost_per_gpu_usd: Option<f64>,
-}
 
 /// Whether the file describes a reconfigurable fat-tree.
 pub(crate) fn is_kind(bytes: &[u8]) -> bool {
@@ -58,74 +31,26 @@ pub(crate) fn is_kind(bytes: &[u8]) -> bool {
 }
 
 /// Solvers stop here, phase by phase.
-const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
+pub(crate) const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
 
-/// Plans the file's step and shows the plan; writes it as JSON where a file is named.
+/// What the network costs for one GPU at mean prices, its card included. `None` where the price file lacks a part
+/// of the GPUs' rate.
+pub(crate) fn cost_per_gpu(network: &ReconfigurableFatTree, prices: &PriceList) -> Option<f64> {
+    let gbps = network.spec().gpu_rate.0 / 1_000_000_000;
+    let nic = NicRate::ALL.into_iter().find(|nic| u64::from(nic.gbps()) == gbps)?;
+    Parts::of(network).dollars(prices, nic, OcsPrice::Mean)
+}
+
+/// Performance per cost of a network against every baseline.
 ///
 /// # Errors
-/// If the step cannot be planned or the plan cannot be written.
-pub(crate) fn run(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Outcome> {
-    if !arguments.fault.is_empty() || arguments.trace.is_some() {
-        let message =
-            "a reconfigurable fat-tree is planned whole; its faults are run by `lightloom emulate`";
-        return Err(output::WrongUsage(message.into()).into());
-    }
-    let mut inputs = Inputs::new();
-    let input = load(&arguments.fabric, bytes, &mut inputs)?;
-    let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
-    let start = Instant::now();
-    let exact = arguments.exact.then_some(SOLVER_LIMITS);
-    let options = Options { exact, ..input.options };
-    let plan = rfabric::plan(&input.fabric, &input.phases, &[], options)?;
-    let took = start.elapsed();
-    prove(&input, &plan)?;
-    let sensitivity = arguments.sensitivity.then(|| compare(&input, &prices)).transpose()?;
-    let spec = input.fabric.spec();
-    let mut document = PlanDocument {
-        schema: SCHEMA,
-        version: VERSION,
-        digest: String::new(),
-        inputs,
-        name: &input.name,
-        fabric_sha256: &input.sha256,
-        seed: arguments.seed,
-        plan: &plan,
-        metrics: Metrics {
-            gpus_total: u64::from(spec.leaves) * u64::from(spec.gpus_per_leaf),
-            cost_per_gpu_usd: cost_per_gpu(&input, &prices),
-        },
-        sensitivity: sensitivity.as_deref(),
-    };
-    document.digest = digest(&document);
-    if let Some(plan_file) = &arguments.output {
-        crate::files::write(plan_file, &serde_json::to_vec_pretty(&document)?)?;
-    }
-    match arguments.format.format {
-        Format::Json => {
-            output::note(&planned_in(took));
-            output::print_json(&document)?;
-        }
-        Format::Text => {
-            output::print(&text(&input, &plan, &document.metrics, took))?;
-            output::print(&break_even(&input, &plan, options))?;
-            output::print(&format!("plan {}\n", document.digest))?;
-            if let Some(rows) = &sensitivity {
-                output::print(&sensitivity_text(rows))?;
-            }
-        }
-    }
-    Ok(Outcome::Good)
-}
-
-/// What the network costs for one GPU at mean prices, its card included.
-fn cost_per_gpu(input: &RfabricInput, prices: &PriceList) -> Option<f64> {
-    let gbps = input.fabric.spec().gpu_rate.0 / 1_000_000_000;
-    let nic = NicRate::ALL.into_iter().find(|nic| u64::from(nic.gbps()) == gbps)?;
-    Parts::of(&input.fabric).dollars(prices, nic, OcsPrice::Mean)
-}
-
-fn compare(input: &RfabricInput, prices: &PriceList) -> anyhow::Result<Vec<Comparison>> {
-    claims::sensitivity(&input.fabric, &input.phases, prices)
+/// If the price file lacks a part.
+pub(crate) fn compare(
+    network: &ReconfigurableFatTree,
+    phases: &[Phase],
+    prices: &PriceList,
+) -> anyhow::Result<Vec<Comparison>> {
+    claims::sensitivity(network, phases, prices)
         .context("the price file lacks a network card, switch port, module or `ocs-port`")
 }
 
@@ -135,7 +60,7 @@ fn compare(input: &RfabricInput, prices: &PriceList) -> anyhow::Result<Vec<Compa
 /// If the checker refuses it, which is a mistake of this program.
 pub(crate) fn prove(input: &RfabricInput, plan: &RfabricPlan) -> anyhow::Result<()> {
     let demands: Vec<Demand> = input.phases.iter().map(|phase| phase.demand.clone()).collect();
-    let findings = check(input.fabric.spec(), &demands, plan);
+    let findings = check(&input.fabric, &demands, plan);
     let Some(first) = findings.first() else { return Ok(()) };
     anyhow::bail!("the plan is not sound (a mistake in the planner, please report it): {first}")
 }
@@ -162,19 +87,17 @@ pub(crate) fn read_beside(path: &Path, name: &str) -> Result<String, String> {
     fs::read_to_string(beside).map_err(|error| format!("cannot read {name}: {error}"))
 }
 
-fn text(input: &RfabricInput, plan: &RfabricPlan, metrics: &Metrics, took: Duration) -> String {
-    format!(
-        "{}{}{}\n{}\n{}",
-        heading(input),
-        phase_table(plan),
-        solver_lines(plan),
-        transition_table(plan),
-        summary(plan, metrics, took),
-    )
+/// The phases and the changes between them, for people.
+pub(crate) fn text(plan: &Plan) -> String {
+    let changes = match plan.phases.iter().any(|phase| !phase.circuits.is_empty()) {
+        true => transition_table(plan),
+        false => String::new(),
+    };
+    format!("{}{}\n{changes}", phase_table(plan), solver_lines(plan))
 }
 
 /// What a solver said of each phase, where one was asked.
-fn solver_lines(plan: &RfabricPlan) -> String {
+fn solver_lines(plan: &Plan) -> String {
     let mut lines = String::new();
     for phase in &plan.phases {
         let Some(solver) = &phase.solver else { continue };
@@ -197,7 +120,7 @@ fn solver_lines(plan: &RfabricPlan) -> String {
 }
 
 /// Performance per cost: a row for each baseline and core, shares of communication in columns.
-fn sensitivity_text(rows: &[Comparison]) -> String {
+pub(crate) fn sensitivity_text(rows: &[Comparison]) -> String {
     let mut table = Table::new([
         "baseline",
         "core",
@@ -258,26 +181,37 @@ pub(crate) fn heading(input: &RfabricInput) -> String {
     )
 }
 
-fn phase_table(plan: &RfabricPlan) -> Table {
+fn phase_table(plan: &Plan) -> Table {
     let mut table = Table::new([
-        "phase", "topology", "circuits", "bytes", "time", "lambda/s", "bound/s", "gap",
+        "phase",
+        "circuits",
+        "on rings",
+        "below leaves",
+        "between leaves",
+        "time",
+        "lambda/s",
+        "bound/s",
+        "gap",
+        "planned for",
     ]);
     for phase in &plan.phases {
         table.row([
             phase.name.clone(),
-            phase.topology.clone(),
             phase.circuits.len().to_string(),
+            phase.ring_bytes.to_string(),
+            phase.leaf_bytes.to_string(),
             phase.demand_bytes.to_string(),
-            rounded(phase.time_ps),
+            rounded(phase.duration_ps),
             format!("{:.4}", phase.lambda),
             format!("{:.4}", phase.lambda_upper_bound),
             format!("{:.1} %", 100.0 * phase.gap),
+            phase.topology.clone(),
         ]);
     }
     table
 }
 
-fn transition_table(plan: &RfabricPlan) -> String {
+fn transition_table(plan: &Plan) -> String {
     if plan.transitions.is_empty() {
         return "No transitions: one topology serves all phases.\n".into();
     }
@@ -302,39 +236,48 @@ fn transition_table(plan: &RfabricPlan) -> String {
     table.to_string()
 }
 
-fn summary(plan: &RfabricPlan, metrics: &Metrics, took: Duration) -> String {
-    let cost = metrics
-        .cost_per_gpu_usd
-        .map_or(String::new(), |dollars| format!("Network and card cost ${dollars:.0} a GPU. "));
-    format!(
-        "A step communicates for {}; with one topology for all phases {}.\n\
-         Optical ports are dark for {:.3} % of the step's communication and slack.\n\
-         {cost}Planned in {:.2} s.\n",
-        rounded(plan.step_time_ps),
-        rounded(plan.static_step_time_ps),
-        100.0 * plan.dark_port_time_share,
-        took.as_secs_f64(),
-    )
+/// What a step communicates between leaves, with changes of circuits and without.
+pub(crate) fn summary(plan: &Plan) -> String {
+    let metrics = &plan.metrics;
+    let Some(step) = metrics.step_time_ps else { return String::new() };
+    let fixed = metrics.static_step_time_ps.map(rounded);
+    let fixed = match (metrics.dark_port_time_share, fixed) {
+        (None, _) => String::new(),
+        (Some(_), None) => "; no single topology serves all phases".to_owned(),
+        (Some(_), Some(fixed)) => format!("; with one topology for all phases {fixed}"),
+    };
+    let dark = metrics.dark_port_time_share.map_or(String::new(), |share| {
+        format!(
+            "Optical ports are dark for {:.3} % of the step's communication and slack.\n",
+            100.0 * share
+        )
+    });
+    format!("A step communicates between leaves for {}{fixed}.\n{dark}", rounded(step))
 }
 
 /// Where no change of circuits pays: up to which time of one it would. Planned again with changes that take
 /// none, whose gain is shared out over them.
-fn break_even(input: &RfabricInput, plan: &RfabricPlan, options: Options) -> String {
+pub(crate) fn break_even(
+    network: &ReconfigurableFatTree,
+    phases: &[Phase],
+    plan: &Plan,
+    options: Options,
+) -> String {
     if !plan.transitions.is_empty() || plan.phases.len() < 2 {
         return String::new();
     }
     let none = Picoseconds::ZERO;
     let timing = SwitchTiming { control: none, switching: none, bring_up: none };
-    let spec = FatTreeSpec { timing, ..input.fabric.spec().clone() };
+    let spec = FatTreeSpec { timing, ..network.spec().clone() };
     let at_once = ReconfigurableFatTree::new(spec).ok();
     let options = Options { exact: None, ..options };
-    let at_once =
-        at_once.and_then(|fabric| rfabric::plan(&fabric, &input.phases, &[], options).ok());
+    let at_once = at_once.and_then(|fabric| rfabric::plan(&fabric, phases, &[], options).ok());
     let changes = at_once.as_ref().map_or(0, |plan| plan.transitions.len() as u64);
     let Some(best) = at_once.filter(|_| changes > 0) else {
         return "Even changes that took no time would not pay.\n".to_owned();
     };
-    let gain = plan.step_time_ps.saturating_sub(best.step_time_ps);
+    let step = plan.metrics.step_time_ps.unwrap_or_default();
+    let gain = step.saturating_sub(best.step_time_ps);
     format!(
         "Changing circuits does not pay: with changes that took no time a step would communicate for {}. The {changes} changes of a step break \
          even when each keeps traffic waiting for {}.\n",

@@ -9,7 +9,9 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::provenance::{Input, Inputs, VERSION};
-use lightloom_planner::khop::{self, Change, GroupChange, Method, Survey};
+use lightloom_planner::Options;
+use lightloom_planner::joint::{self, Replanned};
+use lightloom_planner::khop::{self, Change, GroupChange};
 use lightloom_units::id::NodeId;
 use serde_json::json;
 
@@ -51,32 +53,31 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut inputs = Inputs::new();
     inputs.insert("fabric".to_owned(), plan::fabric_input(&arguments.fabric, &fabric));
     let before = read_plan(&arguments.plan, &mut inputs)?;
-    let (mut layout, mut faults) = khop::from_document(&fabric, &before)
+    let (_, mut faults) = khop::from_document(&fabric, &before)
         .with_context(|| arguments.plan.display().to_string())?;
     plan::prove(&fabric, &faults, &before).context("the plan to start from")?;
     for note in change_faults(&fabric, &mut faults, arguments)? {
         output::note(&note);
     }
     let start = Instant::now();
-    let survey = Survey::new(&fabric.hbd, &faults);
-    let change = match arguments.repair.is_empty() {
-        true => khop::replan(&fabric, &survey, &mut layout),
-        false => khop::replan_after_repairs(&fabric, &survey, &mut layout),
-    };
+    let is_repair = !arguments.repair.is_empty();
+    let options = Options { compare: false, ..Options::default() };
+    let Replanned { plan: next, change, circuits_made, circuits_removed } =
+        joint::replan(&fabric, &before, &faults, is_repair, options)?;
     let took = start.elapsed();
-    let next = khop::to_document(&fabric, &faults, before.seed, &layout);
     let verdict = plan::prove(&fabric, &faults, &next)?;
     let next = next.sealed(inputs.clone());
     plan::write(arguments.output.as_deref(), &next)?;
-    let fresh = khop::plan(&fabric, &faults, Method::Scan)?;
-    let fresh = khop::to_document(&fabric, &faults, before.seed, &fresh);
+    // A job that had to shrink does not fit a plan from nothing.
+    let fresh = lightloom_planner::plan(&fabric, &faults, options).ok();
     match arguments.format.format {
         Format::Json => {
-            let fresh = &fresh.metrics;
-            let fresh = json!({
-                "gpus_used": fresh.gpus_used,
-                "waste_ratio": fresh.waste_ratio,
-                "cross_tor_share": fresh.cross_tor_share,
+            let fresh = fresh.map(|fresh| {
+                json!({
+                    "gpus_used": fresh.metrics.gpus_used,
+                    "waste_ratio": fresh.metrics.waste_ratio,
+                    "cross_tor_share": fresh.metrics.cross_tor_share,
+                })
             });
             output::note(&plan::planned_in(took));
             output::print_json(&json!({
@@ -85,13 +86,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
                 "inputs": inputs,
                 "plan": next,
                 "change": document(&change),
+                "circuits": {"made": circuits_made, "removed": circuits_removed},
                 "fresh_plan": fresh,
             }))?;
         }
         Format::Text => {
             output::print(&describe(&change, fabric.hbd.k()))?;
+            if next.phases.iter().any(|phase| !phase.circuits.is_empty()) {
+                let moved =
+                    format!("{circuits_made} cross-connects are made, {circuits_removed} go\n");
+                output::print(&moved)?;
+            }
+            output::print(&given_up(&before, &next))?;
             output::print(&plan::describe(&fabric, &next, &verdict, took))?;
-            output::print(&beside_fresh(&next, &fresh))?;
+            output::print(&fresh.map_or(String::new(), |fresh| beside_fresh(&next, &fresh)))?;
         }
     }
     Ok(Outcome::Good)
@@ -108,12 +116,12 @@ fn change_faults(
     plan::fault_set(fabric, fault.iter().chain(repair).copied())?;
     let mut notes = Vec::new();
     for part in fault {
-        if !faults.insert(&fabric.hbd, *part)? {
+        if !faults.insert(fabric, *part)? {
             notes.push(format!("{part} was broken already"));
         }
     }
     for part in repair {
-        if !faults.remove(&fabric.hbd, *part)? {
+        if !faults.remove(fabric, *part)? {
             notes.push(format!("{part} was not broken"));
         }
     }
@@ -127,13 +135,24 @@ fn change_faults(
 pub(crate) fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<Plan> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     inputs.insert("plan".to_owned(), Input::of(files::name(path), &bytes));
-    serde_json::from_slice(&bytes).with_context(|| {
+    let plan: Plan = serde_json::from_slice(&bytes).with_context(|| {
         let kind = kinds::of_keys(&documents::top_keys(&bytes));
         let is = kind.map_or("not a plan".to_owned(), |kind| {
             format!("a {} file, not a plan: the plan in force comes first, the fabric file after --fabric", kind.name)
         });
         format!("{} is {is}", path.display())
-    })
+    })?;
+    Ok(plan.upgraded())
+}
+
+/// What could not be kept, that was there before.
+fn given_up(before: &Plan, next: &Plan) -> String {
+    let new = next.given_up.iter().skip(before.given_up.len());
+    let lines = new.map(|lost| {
+        format!("given up: job {} has {} GPUs fewer: {}\n", lost.job, lost.gpus, lost.why)
+    });
+    let text: String = lines.collect();
+    if text.is_empty() { text } else { format!("{text}\n") }
 }
 
 /// What a plan from nothing would gain over the next plan, which moves as little as possible.

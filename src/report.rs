@@ -295,7 +295,7 @@ fn planned(
             arguments.fault.is_empty() && arguments.at.is_none(),
             "{name} has its own faults: leave out --fault and --at"
         );
-        let faults = FaultSet::of(&fabric.hbd, plan.faults.iter().copied())?;
+        let faults = FaultSet::of(fabric, plan.faults.iter().copied())?;
         let verdict = plan::prove(fabric, &faults, plan).with_context(|| name.clone())?;
         let faults =
             format!("The plan is that of {name}, with {} broken parts.", plan.faults.len());
@@ -303,7 +303,7 @@ fn planned(
     }
     let (mut broken, when, day) = broken(arguments, inputs, timeline)?;
     broken.extend(&arguments.fault);
-    let faults = FaultSet::of(&fabric.hbd, broken)?;
+    let faults = FaultSet::of(fabric, broken)?;
     let layout = khop::plan(fabric, &faults, Method::Scan).with_context(|| when.clone())?;
     let plan = khop::to_document(fabric, &faults, Seed(arguments.seed), &layout);
     let verdict = plan::prove(fabric, &faults, &plan)?;
@@ -438,7 +438,7 @@ fn tree_page(
         None => rfabric::plan(&tree.fabric, &tree.phases, &[], tree.options)?,
     };
     let demands: Vec<Demand> = tree.phases.iter().map(|phase| phase.demand.clone()).collect();
-    let findings = rfabric::check::check(tree.fabric.spec(), &demands, &plan);
+    let findings = rfabric::check::check(&tree.fabric, &demands, &plan);
     ensure!(
         findings.is_empty(),
         "the plan is not sound, or for another fabric: {}",

@@ -433,7 +433,7 @@ fn applying_again_never_takes_for_broken_what_was_repaired_since() {
         let installed = installed(32);
         let all = first_plan(&installed).circuits.len();
         let parts: [Part; 2] = ["n5", "n20"].map(|part| part.parse().unwrap());
-        let faults = FaultSet::of(&installed.hbd, parts).unwrap();
+        let faults = FaultSet::of(&installed, parts).unwrap();
         let plan = bypass::plan_anew(&installed, &faults, Seed(0)).unwrap();
         let mut rig = Rig::start(32, folder.path(), installed).await;
         rig.adopt_all().await;

@@ -37,8 +37,10 @@ const WEIGHTS_SCPI_OCS0: &str = "(@1,2,3,4,5,6,7,8),(@14,12,16,10,15,9,13,11)";
 /// Nothing.
 const DARK: [&str; 3] = ["", "", ""];
 
+/// Pairs of ports, by switch.
+type Pairs = [&'static [(u32, u32)]; 3];
 /// The circuits that the vectors were written from.
-const PLANNED: [(&str, [&[(u32, u32)]; 3]); 2] = [
+const PLANNED: [(&str, Pairs); 2] = [
     (
         "experts",
         [

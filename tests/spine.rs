@@ -75,7 +75,7 @@ fn a_plan_has_the_fields_of_the_contract() {
     let output =
         lightloom(Path::new("."), &["plan", &shipped("explicit-8.yaml"), "--format", "json"]);
     let plan = json(&output);
-    assert_eq!(plan["schema"], "lightloom.plan/v1");
+    assert_eq!(plan["schema"], "lightloom.plan/v2");
     for field in ["fabric_sha256", "seed", "groups", "transceivers", "circuits", "ranks", "metrics"]
     {
         assert!(!plan[field].is_null(), "{field}");
@@ -173,7 +173,7 @@ fn results_name_their_schema_their_version_and_their_inputs() {
     let scenario = shipped("scenarios/node-fault.yaml");
     lightloom(folder.path(), &["plan", &ring, "-o", "plan.json"]);
     let cases: [(&[&str], &str, &[&str]); 8] = [
-        (&["plan", &ring], "lightloom.plan/v1", &["fabric"]),
+        (&["plan", &ring], "lightloom.plan/v2", &["fabric"]),
         (
             &["replan", "plan.json", "--fabric", &ring, "--fault", "n3"],
             "lightloom.replan/v1",

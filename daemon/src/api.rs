@@ -722,6 +722,6 @@ async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told
 /// broke.
 fn not_installed(runtime: &Runtime, parts: &[Part]) -> Vec<String> {
     let Some(installed) = &runtime.installed else { return Vec::new() };
-    let errors = parts.iter().filter_map(|part| FaultSet::of(&installed.hbd, [*part]).err());
+    let errors = parts.iter().filter_map(|part| FaultSet::of(installed, [*part]).err());
     errors.map(|error| error.to_string()).collect()
 }

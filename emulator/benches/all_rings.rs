@@ -222,7 +222,7 @@ impl Run<'_> {
                 let given_up = self.rings[struck].now.take().expect("it runs");
                 given_up.cancel(&mut self.stage);
                 let mut faults = self.case.faults.clone();
-                faults.insert(&fabric.hbd, Part::Node(victim)).expect("it exists");
+                faults.insert(fabric, Part::Node(victim)).expect("it exists");
                 let mut layout = self.case.layout.clone();
                 let change = replan(fabric, &Survey::new(&fabric.hbd, &faults), &mut layout);
                 let lost = change.groups.iter().any(|g| matches!(g, GroupChange::Lost { .. }));

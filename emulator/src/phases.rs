@@ -332,15 +332,16 @@ fn scale_of(
         input.phases.iter().map(|phase| u128::from(phase.demand.total().0)).sum::<u128>()
             * u128::from(scenario.steps);
     let wanted = bytes / u128::from(scenario.transport.payload.0) / u128::from(PACKETS_MAX);
-    let shortest = plan.phases.iter().min_by_key(|phase| phase.time_ps).expect("a plan has phases");
-    let scale_max = (shortest.time_ps.0 / SHORTEST_PHASE.0).max(1);
+    let shortest =
+        plan.phases.iter().min_by_key(|phase| phase.duration_ps).expect("a plan has phases");
+    let scale_max = (shortest.duration_ps.0 / SHORTEST_PHASE.0).max(1);
     match scenario.scale {
         None => Ok(u64::try_from(wanted).unwrap_or(u64::MAX).clamp(1, scale_max)),
         Some(scale) if scale <= scale_max => Ok(scale.max(1)),
         Some(scale) => Err(PhaseRunError::TooSmall {
             scale,
             phase: shortest.name.clone(),
-            time: Picoseconds(shortest.time_ps.0 / scale),
+            time: Picoseconds(shortest.duration_ps.0 / scale),
             scale_max,
         }),
     }

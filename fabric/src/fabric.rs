@@ -1,8 +1,12 @@
 //! A fabric: what is installed, what is cabled to what, and what shall run on it.
 
+use std::collections::BTreeMap;
+
 use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
-use crate::dcn::{FatTree, Order};
+use crate::dcn::{Dcn, FatTree, Order};
+use crate::file::StepFile;
+use crate::hbd::Hbd;
 use crate::khop::KhopRing;
 
 /// A valid fabric. It is made from a fabric file, where every error is reported.
@@ -13,11 +17,11 @@ pub struct Fabric {
     /// SHA-256 of the file it was read from, in hex: plans name the fabric they are for.
     pub sha256: String,
     /// The high-bandwidth domain.
-    pub hbd: KhopRing,
+    pub hbd: Hbd,
     /// Links of the high-bandwidth domain.
     pub hbd_links: HbdLinks,
     /// The data-centre network.
-    pub dcn: FatTree,
+    pub dcn: Dcn,
     /// How the HBD line runs through the racks.
     pub order: Order,
     /// The transceivers with an optical circuit switch inside.
@@ -26,6 +30,10 @@ pub struct Fabric {
     pub jobs: Vec<Job>,
     /// Unit prices and powers of the interconnect parts.
     pub parts: Parts,
+    /// Share of the live demand's rate that no stage of a change of circuits may go below.
+    pub floor: f64,
+    /// Text of the files that steps name (matrices, models), or why it cannot be read.
+    pub files: BTreeMap<String, Result<String, String>>,
 }
 
 /// Rates and delays of the GPU ring.
@@ -51,14 +59,24 @@ pub struct Transceiver {
 }
 
 /// A job: groups of `tp` GPUs, each group one ring.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Its name in reports.
     pub name: String,
     /// How many GPUs it wants.
     pub size: JobSize,
-    /// GPUs of one tensor-parallel group.
+    /// GPUs of one tensor-parallel group. 0 where the step says itself which leaves send.
     pub tp: u32,
+    /// What it sends, again and again. `None` if only its rings are planned.
+    pub step: Option<StepFile>,
+}
+
+impl Job {
+    /// Whether its GPUs are placed: its step names ranks, not leaves.
+    #[must_use]
+    pub fn is_placed(&self) -> bool {
+        self.tp > 0
+    }
 }
 
 /// How many GPUs a job wants.
@@ -91,6 +109,37 @@ pub const MODULES_PER_BUNDLE: u32 = 8;
 const DACS_PER_EDGE: u32 = 2;
 
 impl Fabric {
+    /// A k-hop ring or line of nodes below a fat-tree, everything else by default.
+    #[must_use]
+    pub fn of_ring(
+        name: &str,
+        ring: KhopRing,
+        order: Order,
+        tree: FatTree,
+        jobs: Vec<Job>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            sha256: String::new(),
+            hbd: ring.into(),
+            hbd_links: HbdLinks::default(),
+            dcn: tree.into(),
+            order,
+            transceiver: Transceiver::default(),
+            jobs,
+            parts: Parts::default(),
+            floor: 0.75,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// The text of a file that a step names.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn neighbour(&self, name: &str) -> Result<String, String> {
+        self.files.get(name).cloned().unwrap_or_else(|| Err(format!("cannot read {name}")))
+    }
     /// Interconnect cost of one GPU: (8K/R) modules with fibre and (2(R-K)/R) cables.
     #[must_use]
     pub fn cost_per_gpu(&self) -> Dollars {
@@ -104,6 +153,9 @@ impl Fabric {
         self.parts.ocstrx_power * modules + self.parts.dac_power * cables
     }
     fn parts_per_gpu(&self) -> (f64, f64) {
+        if self.hbd.k() == 0 {
+            return (0.0, 0.0);
+        }
         let (k, r) = (f64::from(self.hbd.k()), f64::from(self.hbd.gpus_per_node()));
         (f64::from(MODULES_PER_BUNDLE) * k / r, f64::from(DACS_PER_EDGE) * (r - k) / r)
     }

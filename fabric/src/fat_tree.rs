@@ -23,7 +23,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use lightloom_units::id::{LeafId, OcsId};
+use crate::fault::FaultSet;
+use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 pub use problems::FatTreeProblem;
@@ -173,6 +174,8 @@ impl FatTreeSpec {
 pub struct ReconfigurableFatTree {
     spec: FatTreeSpec,
     closed: BTreeSet<LeafPair>,
+    /// Ports that cannot be used, always an even number of one leaf on one switch.
+    dead: BTreeSet<OcsPortId>,
 }
 
 impl ReconfigurableFatTree {
@@ -190,7 +193,43 @@ impl ReconfigurableFatTree {
         if closed.len() as u64 == pairs {
             return Err(vec![no_path_left(&spec)]);
         }
-        Ok(Self { spec, closed })
+        Ok(Self { spec, closed, dead: BTreeSet::new() })
+    }
+
+    /// What `faults` leave of it. A broken port takes its neighbour of the same leaf out, too: with an
+    /// even number of ports every set of circuits that fits the leaves' ports can be realised.
+    #[must_use]
+    pub fn without(&self, faults: &FaultSet) -> Self {
+        let mut dead = self.dead.clone();
+        for &ocs in &faults.switches {
+            let ports = self.spec.leaves * self.ports_per_leaf(ocs);
+            dead.extend((0..ports).map(|port| OcsPortId { ocs, port }));
+        }
+        for port in &faults.ocs_ports {
+            dead.extend([port.port & !1, port.port | 1].map(|at| OcsPortId { port: at, ..*port }));
+        }
+        Self { dead, ..self.clone() }
+    }
+
+    /// Whether some port cannot be used.
+    #[must_use]
+    pub fn has_dead_ports(&self) -> bool {
+        !self.dead.is_empty()
+    }
+
+    /// Ports of `ocs` that cannot be used.
+    pub fn dead_ports(&self, ocs: OcsId) -> impl Iterator<Item = u32> + '_ {
+        let port = move |port| OcsPortId { ocs, port };
+        self.dead.range(port(0)..=port(u32::MAX)).map(|dead| dead.port)
+    }
+
+    /// Ports of `leaf` on `ocs` that cannot be used: an even number.
+    #[must_use]
+    pub fn dead_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
+        let ports = self.ports_per_leaf(ocs);
+        let port = |port| OcsPortId { ocs, port };
+        let own = self.dead.range(port(leaf.0 * ports)..port((leaf.0 + 1) * ports));
+        u32::try_from(own.count()).unwrap_or(u32::MAX)
     }
 
     /// What the fabric was built from.
@@ -239,7 +278,13 @@ impl ReconfigurableFatTree {
     #[must_use]
     pub fn free_ports(&self, leaf: LeafId) -> u32 {
         let held = self.spec.held.iter().filter(|held| held.a == leaf || held.b == leaf).count();
-        self.optical_ports() - u32::try_from(held).unwrap_or(u32::MAX)
+        let dead: u32 = match self.dead.is_empty() {
+            true => 0,
+            false => (0..self.switches())
+                .map(|ocs| self.dead_ports_of(OcsId::from_index(ocs), leaf))
+                .sum(),
+        };
+        self.optical_ports() - u32::try_from(held).unwrap_or(u32::MAX) - dead
     }
 
     /// Rate that one leaf can send, and receive, through the electrical core.

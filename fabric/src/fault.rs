@@ -1,13 +1,14 @@
-//! What is broken: nodes, bundles, single fibres.
+//! What is broken: nodes, bundles, single fibres, optical switches and their ports.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use lightloom_units::id::{BundleId, NodeId};
+use lightloom_units::id::{BundleId, NodeId, OcsId, OcsPortId};
 use serde::{Deserialize, Serialize};
 
-use crate::khop::{Fibre, KhopRing, Port, Position, hop_for_port};
+use crate::fabric::Fabric;
+use crate::khop::{Fibre, Port, Position, hop_for_port};
 
 /// One broken part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +20,23 @@ pub enum Part {
     Bundle(BundleId),
     /// The fibre plugged into this port: that one link is gone, the node stays.
     Fibre(Port),
+    /// An optical switch: none of its circuits can be made.
+    Ocs(OcsId),
+    /// A port of an optical switch: its leaf has one port fewer there.
+    OcsPort(OcsPortId),
+}
+
+impl Part {
+    /// The node it belongs to. `None` for a part of the network.
+    #[must_use]
+    pub fn node(self) -> Option<NodeId> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Bundle(bundle) => Some(bundle.node),
+            Self::Fibre(port) => Some(port.bundle.node),
+            Self::Ocs(_) | Self::OcsPort(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Part {
@@ -27,6 +45,8 @@ impl fmt::Display for Part {
             Self::Node(node) => node.fmt(f),
             Self::Bundle(bundle) => bundle.fmt(f),
             Self::Fibre(port) => port.fmt(f),
+            Self::Ocs(ocs) => ocs.fmt(f),
+            Self::OcsPort(port) => port.fmt(f),
         }
     }
 }
@@ -45,7 +65,8 @@ impl PartError {
         let hint = match bundle {
             Some(bundle) => format!("a bundle has two fibres, `{bundle}.1` and `{bundle}.2`"),
             None => {
-                "write a node `n17`, a bundle `n17/b0` or a fibre by one of its ports `n17/b0.2`"
+                "write a node `n17`, a bundle `n17/b0`, a fibre by one of its ports `n17/b0.2`, an optical switch \
+                 `ocs3` or a port of one `ocs3/p17`"
                     .into()
             }
         };
@@ -61,6 +82,8 @@ impl FromStr for Part {
             .map(Self::Node)
             .or_else(|_| text.parse().map(Self::Bundle))
             .or_else(|_| text.parse().map(Self::Fibre))
+            .or_else(|_| text.parse().map(Self::Ocs))
+            .or_else(|_| text.parse().map(Self::OcsPort))
             .map_err(|_| PartError::of(text))
     }
 }
@@ -85,9 +108,9 @@ impl schemars::JsonSchema for Part {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "A node `n17`, a bundle `n17/b0`, or a fibre by one of its ports `n17/b0.2`",
-            "pattern": "^n[0-9]+(/b[0-9]+(\\.[12])?)?$",
-            "examples": ["n17", "n17/b0", "n17/b0.2"],
+            "description": "A node `n17`, a bundle `n17/b0`, a fibre by one of its ports `n17/b0.2`, an optical switch `ocs3` or a port of one `ocs3/p17`",
+            "pattern": "^(n[0-9]+(/b[0-9]+(\\.[12])?)?|ocs[0-9]+(/p[0-9]+)?)$",
+            "examples": ["n17", "n17/b0", "n17/b0.2", "ocs3", "ocs3/p17"],
         })
     }
 }
@@ -114,6 +137,25 @@ pub enum FaultError {
     /// Nothing plugged in there.
     #[error("no fibre is plugged into {0}")]
     NoFibre(Port),
+    /// A design without transceivers.
+    #[error("{0} does not exist: the fabric has no transceivers")]
+    NoTransceivers(BundleId),
+    /// No such switch.
+    #[error("{ocs} does not exist: {}", if *switches == 0 { "the fabric has no optical switches".to_owned() } else { format!("the fabric has ocs0 to ocs{}", switches - 1) })]
+    NoOcs {
+        /// The switch named.
+        ocs: OcsId,
+        /// How many there are.
+        switches: u32,
+    },
+    /// No leaf is cabled to that port.
+    #[error("{port} does not exist: leaves are cabled to p0 to p{last} of {}", port.ocs)]
+    NoOcsPort {
+        /// The port named.
+        port: OcsPortId,
+        /// The last that a leaf is cabled to.
+        last: u32,
+    },
 }
 
 /// Everything that is broken at one moment.
@@ -125,6 +167,10 @@ pub struct FaultSet {
     pub bundles: BTreeSet<BundleId>,
     /// Broken fibres.
     pub fibres: BTreeSet<Fibre>,
+    /// Broken optical switches.
+    pub switches: BTreeSet<OcsId>,
+    /// Broken ports of optical switches.
+    pub ocs_ports: BTreeSet<OcsPortId>,
 }
 
 impl FaultSet {
@@ -138,10 +184,10 @@ impl FaultSet {
     ///
     /// # Errors
     /// For the first part that this fabric does not have.
-    pub fn of(hbd: &KhopRing, parts: impl IntoIterator<Item = Part>) -> Result<Self, FaultError> {
+    pub fn of(fabric: &Fabric, parts: impl IntoIterator<Item = Part>) -> Result<Self, FaultError> {
         let mut faults = Self::none();
         for part in parts {
-            faults.insert(hbd, part)?;
+            faults.insert(fabric, part)?;
         }
         Ok(faults)
     }
@@ -150,11 +196,13 @@ impl FaultSet {
     ///
     /// # Errors
     /// If this fabric does not have it.
-    pub fn insert(&mut self, hbd: &KhopRing, part: Part) -> Result<bool, FaultError> {
-        Ok(match resolve(hbd, part)? {
+    pub fn insert(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
+        Ok(match resolve(fabric, part)? {
             Resolved::Node(node) => self.nodes.insert(node),
             Resolved::Bundle(bundle) => self.bundles.insert(bundle),
             Resolved::Fibre(fibre) => self.fibres.insert(fibre),
+            Resolved::Ocs(ocs) => self.switches.insert(ocs),
+            Resolved::OcsPort(port) => self.ocs_ports.insert(port),
         })
     }
 
@@ -162,27 +210,31 @@ impl FaultSet {
     ///
     /// # Errors
     /// If this fabric does not have it.
-    pub fn remove(&mut self, hbd: &KhopRing, part: Part) -> Result<bool, FaultError> {
-        Ok(match resolve(hbd, part)? {
+    pub fn remove(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
+        Ok(match resolve(fabric, part)? {
             Resolved::Node(node) => self.nodes.remove(&node),
             Resolved::Bundle(bundle) => self.bundles.remove(&bundle),
             Resolved::Fibre(fibre) => self.fibres.remove(&fibre),
+            Resolved::Ocs(ocs) => self.switches.remove(&ocs),
+            Resolved::OcsPort(port) => self.ocs_ports.remove(&port),
         })
     }
 
     /// All broken parts by name, nodes first; a fibre by its lower port.
     #[must_use]
-    pub fn parts(&self, hbd: &KhopRing) -> Vec<Part> {
+    pub fn parts(&self, fabric: &Fabric) -> Vec<Part> {
         let nodes = self.nodes.iter().copied().map(Part::Node);
         let bundles = self.bundles.iter().copied().map(Part::Bundle);
-        let fibres = self.fibres.iter().map(|fibre| Part::Fibre(hbd.ports(*fibre).0));
-        nodes.chain(bundles).chain(fibres).collect()
+        let fibres = self.fibres.iter().map(|fibre| Part::Fibre(fabric.hbd.ports(*fibre).0));
+        let switches = self.switches.iter().copied().map(Part::Ocs);
+        let ports = self.ocs_ports.iter().copied().map(Part::OcsPort);
+        nodes.chain(bundles).chain(fibres).chain(switches).chain(ports).collect()
     }
 
     /// Whether nothing is broken.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.bundles.is_empty() && self.fibres.is_empty()
+        self == &Self::none()
     }
 }
 
@@ -190,16 +242,19 @@ enum Resolved {
     Node(NodeId),
     Bundle(BundleId),
     Fibre(Fibre),
+    Ocs(OcsId),
+    OcsPort(OcsPortId),
 }
 
-fn resolve(hbd: &KhopRing, part: Part) -> Result<Resolved, FaultError> {
+fn resolve(fabric: &Fabric, part: Part) -> Result<Resolved, FaultError> {
+    let hbd = &fabric.hbd;
     let node_exists = |node: NodeId| {
         let last = hbd.nodes() - 1;
         if node.0 <= last { Ok(()) } else { Err(FaultError::NoNode { node, last }) }
     };
     let bundle_exists = |bundle: BundleId| {
         node_exists(bundle.node)?;
-        let last = hbd.k() - 1;
+        let last = hbd.k().checked_sub(1).ok_or(FaultError::NoTransceivers(bundle))?;
         if bundle.bundle <= last { Ok(()) } else { Err(FaultError::NoBundle { bundle, last }) }
     };
     match part {
@@ -213,35 +268,57 @@ fn resolve(hbd: &KhopRing, part: Part) -> Result<Resolved, FaultError> {
                 .map(Resolved::Fibre)
                 .ok_or(FaultError::NoFibre(port))
         }
+        Part::Ocs(ocs) => ocs_exists(fabric, ocs).map(|_| Resolved::Ocs(ocs)),
+        Part::OcsPort(port) => {
+            let ports = ocs_exists(fabric, port.ocs)?;
+            let last = ports - 1;
+            if port.port > last {
+                return Err(FaultError::NoOcsPort { port, last });
+            }
+            Ok(Resolved::OcsPort(port))
+        }
+    }
+}
+
+/// How many ports of `ocs` leaves are cabled to.
+fn ocs_exists(fabric: &Fabric, ocs: OcsId) -> Result<u32, FaultError> {
+    let network = fabric.dcn.circuits();
+    let switches =
+        network.map_or(0, |network| u32::try_from(network.switches()).unwrap_or(u32::MAX));
+    match network.filter(|_| ocs.0 < switches) {
+        Some(network) => Ok(network.spec().leaves * network.ports_per_leaf(ocs)),
+        None => Err(FaultError::NoOcs { ocs, switches }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::khop::Shape;
 
-    fn line() -> KhopRing {
-        KhopRing::new(4, 3, Shape::Line, (0..8).map(NodeId).collect()).unwrap()
+    fn line() -> Fabric {
+        let text = "name: line\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 3, shape: line}}\n\
+                    deployment: {order: sequential}\n";
+        crate::file::load("line.yaml", text.as_bytes()).0.unwrap()
     }
 
     #[test]
     fn a_fibre_is_one_fault_whichever_end_names_it() {
-        let hbd = line();
+        let fabric = line();
         let parts = ["n2/b0.1", "n3/b1.1"].map(|text| text.parse().unwrap());
-        let faults = FaultSet::of(&hbd, parts).unwrap();
+        let faults = FaultSet::of(&fabric, parts).unwrap();
         assert_eq!(faults.fibres.len(), 1);
-        assert_eq!(faults.parts(&hbd)[0].to_string(), "n2/b0.1");
+        assert_eq!(faults.parts(&fabric)[0].to_string(), "n2/b0.1");
     }
 
     #[test]
     fn parts_that_do_not_exist_are_named_with_what_does() {
-        let hbd = line();
+        let fabric = line();
         let message =
-            |text: &str| FaultSet::of(&hbd, [text.parse().unwrap()]).unwrap_err().to_string();
+            |text: &str| FaultSet::of(&fabric, [text.parse().unwrap()]).unwrap_err().to_string();
         assert_eq!(message("n8"), "n8 does not exist: the fabric has nodes n0 to n7");
         assert_eq!(message("n1/b3"), "n1/b3 does not exist: a node has bundles b0 to b2");
         assert_eq!(message("n7/b0.1"), "no fibre is plugged into n7/b0.1");
+        assert_eq!(message("ocs3"), "ocs3 does not exist: the fabric has no optical switches");
         assert!("q7".parse::<Part>().unwrap_err().to_string().contains("`n17/b0.2`"));
     }
 }

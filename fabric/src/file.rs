@@ -17,24 +17,49 @@
 pub mod codes;
 mod explicit;
 mod lower;
+mod network;
 mod raw;
+mod step;
+mod workload;
 
+pub use network::*;
 pub use raw::{
-    DcnFile, DeploymentFile, Endpoint, FabricFile, FatTreeFile, HbdFile, JobFile, JobSizeFile,
-    KhopFile, LinkFile, NodeFile, PartFile, PartsFile, TransceiverFile,
+    DcnFile, DeploymentFile, Endpoint, FabricFile, FatTreeFile, HbdFile, IslandsFile, JobFile,
+    JobSizeFile, KhopFile, KindFile, LinkFile, NodeFile, NodesFile, PartFile, PartsFile,
+    TransceiverFile,
 };
+pub use step::{
+    AllReduceFile, DemandFile, MappingFile, PhaseFile, PlanningFile, RlFile, SeedFile, ShapeFile,
+    SlackFile, StepFile,
+};
+pub use workload::*;
 
 use sha2::{Digest, Sha256};
 
-use crate::document::{self, Diagnostic};
+use crate::document::{self, Check, Diagnostic};
 use crate::fabric::Fabric;
 
-/// Reads a fabric file: the fabric, or every mistake in it.
+/// Reads a fabric file that names no other files: the fabric, or every mistake in it.
 ///
 /// `file` is what the user calls it, for messages.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<Fabric>, Vec<Diagnostic>) {
-    document::load(file, bytes, |raw: FabricFile, check| lower::lower(raw, sha256(bytes), check))
+    load_with(file, bytes, &mut |name| Err(format!("cannot read {name} from here")), |_, _| ())
+}
+
+/// Reads a fabric file: the fabric, or every mistake in it, those that `also` reports included. `read` gives
+/// the text of the files it names.
+pub fn load_with(
+    file: &str,
+    bytes: &[u8],
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+    also: impl FnOnce(&Fabric, &mut Check<'_>),
+) -> (Option<Fabric>, Vec<Diagnostic>) {
+    document::load(file, bytes, |raw: FabricFile, check| {
+        let fabric = lower::lower(raw, sha256(bytes), read, check)?;
+        also(&fabric, check);
+        Some(fabric)
+    })
 }
 
 /// The SHA-256 of a file as results name it: 64 hexadecimal digits.

@@ -11,6 +11,7 @@ pub mod fabric;
 pub mod fat_tree;
 pub mod fault;
 pub mod file;
+pub mod hbd;
 pub mod khop;
 pub mod model;
 pub mod plan;

@@ -1,19 +1,29 @@
-//! The plan document: which path every transceiver takes, which ring every group forms and which
-//! rank sits where. Written by the planner, read by the daemon, the emulator and the report.
+//! The plan document: which path every transceiver takes, which ring every group forms, which rank
+//! sits where, which circuits every phase of a step has, and how one phase's become the next one's.
+//! Written by the planner, read by the daemon, the emulator and the report.
+//!
+//! What a fabric does not have is absent: a network without optical switches has phases without
+//! circuits, a fabric without transceivers has no `transceivers`.
+
+use std::collections::BTreeMap;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::fat_tree::CrossConnect;
 use crate::fault::Part;
 use crate::khop::{Path, Port};
 use crate::provenance::{Inputs, VERSION};
 use crate::{canonical, file};
 use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 use lightloom_units::seed::Seed;
-use lightloom_units::{Dollars, Watts};
+use lightloom_units::{Bytes, Dollars, Picoseconds, Watts};
 
 /// The version of the document this crate reads and writes.
-pub const SCHEMA: &str = "lightloom.plan/v1";
+pub const SCHEMA: &str = "lightloom.plan/v2";
+
+/// The version before, which [`Plan::upgraded`] turns into this one.
+pub const EARLIER_SCHEMA: &str = "lightloom.plan/v1";
 
 /// What a plan document says of how it was made, which is not part of its identity.
 const NOT_IDENTITY: &[&[&str]] =
@@ -54,6 +64,9 @@ pub struct Plan {
     /// The files it was made from.
     #[serde(default, skip_serializing_if = "Inputs::is_empty")]
     pub inputs: Inputs,
+    /// Name of the fabric.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// SHA-256 of the fabric file it is for.
     pub fabric_sha256: String,
     /// Seed of the draws that went into it.
@@ -62,14 +75,27 @@ pub struct Plan {
     pub faults: Vec<Part>,
     /// What was asked for and what each job got, in order of placement.
     pub jobs: Vec<JobPlan>,
-    /// Every ring: those of jobs first, in rank order, then the spares.
+    /// Every group: those of jobs first, in rank order, then the spares.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
     /// The path of every working bundle of every working node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transceivers: Vec<Transceiver>,
-    /// The fibres that carry light.
+    /// The fibres of the high-bandwidth domain that carry light.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub circuits: Vec<Circuit>,
-    /// Which GPU is which rank of its group.
+    /// Which GPU is which rank.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<Rank>,
+    /// What each phase of the step sends between leaves, and over which circuits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhasePlan>,
+    /// The changes between phases that have different circuits, the last into the first included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transitions: Vec<TransitionPlan>,
+    /// What could not be kept after faults, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_up: Vec<GivenUp>,
     /// What the plan is worth.
     pub metrics: Metrics,
 }
@@ -81,6 +107,31 @@ impl Plan {
         self.inputs = inputs;
         VERSION.clone_into(&mut self.version);
         self.digest = digest(&self);
+        self
+    }
+
+    /// A plan of version 1 as one of this version: ranks know their job, and groups of a job are its replicas. Its
+    /// digest was of what it said then, so it has none. Any other plan is left as it is.
+    #[must_use]
+    pub fn upgraded(mut self) -> Self {
+        if self.schema != EARLIER_SCHEMA {
+            return self;
+        }
+        SCHEMA.clone_into(&mut self.schema);
+        self.digest.clear();
+        let mut counted: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut replica_of = BTreeMap::new();
+        for group in &self.groups {
+            let Some(job) = group.job else { continue };
+            let replicas = counted.entry(job).or_default();
+            replica_of.insert(group.id, (job, *replicas));
+            *replicas += 1;
+        }
+        for rank in &mut self.ranks {
+            if let Some(&(job, replica)) = replica_of.get(&rank.group) {
+                (rank.job, rank.dp) = (Some(job), replica);
+            }
+        }
         self
     }
 
@@ -147,7 +198,7 @@ pub struct Circuit {
     pub b: Port,
 }
 
-/// Where one rank sits.
+/// Where one rank sits. Every rank counts from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rank {
@@ -155,8 +206,114 @@ pub struct Rank {
     pub gpu: GpuId,
     /// Its group.
     pub group: GroupId,
-    /// Its rank within the group, from 0.
-    pub rank: u32,
+    /// Index into `jobs`. `None` in a spare group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<u32>,
+    /// Its rank within the group: tensor parallelism. Version 1 calls it `rank`.
+    #[serde(alias = "rank")]
+    pub tp: u32,
+    /// Its pipeline stage.
+    #[serde(default)]
+    pub pp: u32,
+    /// Its data-parallel rank.
+    #[serde(default)]
+    pub dp: u32,
+    /// Its context-parallel rank.
+    #[serde(default)]
+    pub cp: u32,
+    /// Its expert-parallel rank: the data-parallel rank modulo the expert-parallel ranks.
+    #[serde(default)]
+    pub ep: u32,
+}
+
+/// One phase of the step: what crosses the leaves, and over what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhasePlan {
+    /// Its name.
+    pub name: String,
+    /// Its place in the step, from 0.
+    pub order: u32,
+    /// What the circuits were chosen for.
+    pub topology: String,
+    /// Bytes that it sends from leaf to leaf.
+    pub demand_bytes: Bytes,
+    /// Bytes that rings, or islands of the high-bandwidth domain, carry instead.
+    #[serde(default)]
+    pub ring_bytes: Bytes,
+    /// Bytes between GPUs below one leaf, which no link between leaves sees.
+    #[serde(default)]
+    pub leaf_bytes: Bytes,
+    /// The circuits, by switch and port.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub circuits: Vec<CrossConnect>,
+    /// How often per second the demand is served.
+    pub lambda: f64,
+    /// What no choice of circuits exceeds for this demand.
+    pub lambda_upper_bound: f64,
+    /// 1 − lambda / bound.
+    pub gap: f64,
+    /// 1 / lambda, with the switching before it that no slack hides.
+    pub duration_ps: Picoseconds,
+    /// What a solver said, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub solver: Option<SolverReport>,
+}
+
+/// What integer and linear programming say about a phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SolverReport {
+    /// The rate of the best topology that the solver found; nothing where it found none in time.
+    pub lambda: Option<f64>,
+    /// What no topology exceeds: the solver's bound where it finished, else that of the closed form.
+    pub lambda_upper_bound: f64,
+    /// Whether it stopped at its time limit: then `lambda` is its incumbent, and depends on the machine.
+    pub hit_time_limit: bool,
+    /// The rate on the phase's planned circuits when traffic may pass through other leaves, on fabrics
+    /// small enough for it.
+    pub lambda_multi_hop: Option<f64>,
+}
+
+/// How the circuits of one phase become those of the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransitionPlan {
+    /// The phase that ends.
+    pub from: String,
+    /// The phase that begins.
+    pub to: String,
+    /// What to do, in order; a stage touches one failure domain.
+    pub stages: Vec<Stage>,
+    /// Circuits that keep their light throughout.
+    pub circuits_kept: usize,
+    /// From the first command to the last circuit up.
+    pub dark_time_ps: Picoseconds,
+    /// What of it the slack before the phase does not hide.
+    pub exposed_ps: Picoseconds,
+    /// The least share of the live demand's rate that is left in any stage.
+    pub floor: f64,
+}
+
+/// One stage: circuits that go, then circuits that come. All of one failure domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// Removed.
+    pub remove: Vec<CrossConnect>,
+    /// Added.
+    pub add: Vec<CrossConnect>,
+}
+
+/// What could not be kept after faults.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GivenUp {
+    /// The job.
+    pub job: String,
+    /// GPUs that it has no longer.
+    pub gpus: u64,
+    /// Why, in a sentence.
+    pub why: String,
 }
 
 /// What a plan is worth. Every metric is defined in docs/metrics.md.
@@ -180,9 +337,27 @@ pub struct Metrics {
     /// Share of inner data-parallel hops that cross ToRs, over all jobs.
     pub cross_tor_share: f64,
     /// Interconnect cost of one GPU.
-    pub cost_per_gpu_usd: Dollars,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_per_gpu_usd: Option<Dollars>,
     /// Interconnect power of one GPU.
-    pub power_per_gpu_w: Watts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_per_gpu_w: Option<Watts>,
+    /// Communication time between leaves of one step, with the switching that no slack hides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_time_ps: Option<Picoseconds>,
+    /// The same with the best single choice of circuits for all phases. `None` if none serves them all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub static_step_time_ps: Option<Picoseconds>,
+    /// Share of port-time without light over one step, slack included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dark_port_time_share: Option<f64>,
+    /// Share of the step's communication time between leaves that planning both halves together saves,
+    /// over planning each alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orchestration_gain: Option<f64>,
+    /// What no placement exceeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orchestration_gain_upper_bound: Option<f64>,
     /// Read and dropped: files of earlier versions note here how long planning took.
     #[serde(default, skip_serializing, deserialize_with = "dropped")]
     pub plan_seconds: (),

@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use lightloom_fabric::dcn::{FatTree, Order};
-use lightloom_fabric::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
+use lightloom_fabric::fabric::{Fabric, Job, JobSize};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::{KhopRing, Shape};
 use lightloom_planner::check::check;
@@ -24,19 +24,11 @@ use rand::RngExt;
 const TP: u32 = 32;
 
 fn fabric(nodes: u32, job: JobSize) -> Fabric {
-    let dcn = FatTree::default();
-    Fabric {
-        name: format!("{nodes} nodes"),
-        sha256: String::new(),
-        hbd: KhopRing::new(4, 3, Shape::Ring, Order::SubLines.line(nodes, dcn.nodes_per_tor))
-            .expect("valid"),
-        hbd_links: HbdLinks::default(),
-        dcn,
-        order: Order::SubLines,
-        transceiver: Transceiver::default(),
-        jobs: vec![Job { name: "train".into(), size: job, tp: TP }],
-        parts: Parts::default(),
-    }
+    let tree = FatTree::default();
+    let line = Order::SubLines.line(nodes, tree.nodes_per_tor);
+    let ring = KhopRing::new(4, 3, Shape::Ring, line).expect("valid");
+    let job = Job { name: "train".into(), size: job, tp: TP, step: None };
+    Fabric::of_ring(&format!("{nodes} nodes"), ring, Order::SubLines, tree, vec![job])
 }
 
 fn faults(nodes: u32, ratio: f64) -> FaultSet {

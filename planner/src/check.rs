@@ -6,6 +6,7 @@
 //! the plan does. It shares no code with the planner: a mistake there shows here.
 
 mod links;
+mod network;
 mod numbers;
 mod rings;
 
@@ -70,6 +71,18 @@ pub enum Violation {
     GroupSize { group: GroupId, gpus: usize, tp: u32 },
     #[error("{group}: its ranks do not name each of its GPUs once, counted from 0")]
     Ranks { group: GroupId },
+    #[error("{group}: {gpu} is on another island than {first}")]
+    OtherIsland { group: GroupId, gpu: GpuId, first: GpuId },
+    #[error(
+        "job {job}: {gpu} has ranks that another GPU has, too, or an expert-parallel rank that is not its own"
+    )]
+    Coordinates { job: String, gpu: GpuId },
+    #[error(
+        "job {job}: its {ranks} ranks do not fill its tensor, context, data and pipeline dimensions"
+    )]
+    Dimensions { job: String, ranks: usize },
+    #[error("{0}")]
+    Network(String),
     #[error("{name} is {stated} in the plan and {found} when counted again")]
     Metric { name: &'static str, stated: String, found: String },
 }
@@ -85,6 +98,12 @@ pub struct Verdict {
     pub circuits: usize,
     /// Bundles whose path was looked at.
     pub bundles: usize,
+    /// Ranks whose traffic was derived again.
+    pub ranks: usize,
+    /// Phases whose traffic, circuits and rate agree.
+    pub phases: usize,
+    /// Cross-connects of optical switches, over all phases.
+    pub cross_connects: usize,
 }
 
 /// Proves `plan` right for `fabric` with `faults` in it.
@@ -105,6 +124,7 @@ pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict,
     let lit = links::check(fabric, faults, plan, &mut found);
     rings::check(fabric, faults, plan, &lit, &mut found);
     numbers::check(fabric, faults, plan, &mut found);
+    network::check(fabric, faults, plan, &mut found);
     if !plan.is_as_written() {
         let (stated, found_now) = (plan.digest.clone(), digest(plan));
         found.push(Violation::Changed { stated, found: found_now });
@@ -117,5 +137,8 @@ pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict,
         gpus: plan.groups.iter().map(|group| group.ring.len()).sum(),
         circuits: plan.circuits.len(),
         bundles: plan.transceivers.len(),
+        ranks: plan.ranks.len(),
+        phases: plan.phases.len(),
+        cross_connects: plan.phases.iter().map(|phase| phase.circuits.len()).sum(),
     })
 }

@@ -16,6 +16,7 @@
 mod document;
 mod exact;
 mod grouping;
+mod islands;
 mod layout;
 mod metrics;
 mod placement;
@@ -32,6 +33,7 @@ pub use survey::Survey;
 
 use lightloom_fabric::fabric::{Fabric, Job, JobSize};
 use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Position;
 
 use placement::{Demand, Placement};
@@ -43,6 +45,8 @@ pub enum Method {
     Scan,
     /// The true maximum number of rings by integer programming; small fabrics only. Ignores ToRs.
     Exact,
+    /// The scan alone, without regard to ToRs: what placement is compared with.
+    Blind,
 }
 
 /// Why there is no plan.
@@ -80,6 +84,10 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
     let mut layout = Layout::dark(fabric);
     let mut free = survey.alive().to_vec();
     for (index, job) in (0..).zip(&fabric.jobs) {
+        if !job.is_placed() {
+            layout.add_job(fabric, job, index, &Placement::unconstrained(), Vec::new(), &mut free);
+            continue;
+        }
         let (placement, groups) = place(fabric, &survey, &free, job, method)?;
         require_fit(fabric, &survey, job, groups.len())?;
         layout.add_job(fabric, job, index, &placement, groups, &mut free);
@@ -93,7 +101,8 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
 
 /// Spare rings have the sizes that jobs use, the largest first.
 fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
-    let mut sizes: Vec<u32> = jobs.iter().map(|job| job.tp).collect();
+    let placed = jobs.iter().filter(|job| job.is_placed());
+    let mut sizes: Vec<u32> = placed.map(|job| job.tp).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     sizes.dedup();
     sizes
@@ -119,6 +128,11 @@ fn place(
         return Ok((Placement::unconstrained(), groups));
     }
     let nodes_per_group = (job.tp / per_node) as usize;
+    if fabric.hbd.grouping() != Grouping::Line || method == Method::Blind {
+        let mut groups = any_groups(fabric, survey, free, job.tp);
+        groups.truncate(wanted.unwrap_or(usize::MAX));
+        return Ok((Placement::unconstrained(), groups));
+    }
     if method == Method::Exact {
         let mut groups = most_groups(survey, free, nodes_per_group)?;
         groups.truncate(wanted.unwrap_or(usize::MAX));
@@ -139,7 +153,12 @@ fn any_groups(fabric: &Fabric, survey: &Survey<'_>, free: &[bool], tp: u32) -> V
     if tp < per_node {
         return placement::inside_nodes(fabric, survey, free, tp);
     }
-    let chains = grouping::chains_on_line(survey, free, (tp / per_node) as usize);
+    let nodes = (tp / per_node) as usize;
+    let chains = match fabric.hbd.grouping() {
+        Grouping::Line => grouping::chains_on_line(survey, free, nodes),
+        Grouping::Island { nodes: island } => islands::groups(survey, free, nodes, island),
+        Grouping::Anywhere => islands::groups(survey, free, nodes, fabric.hbd.nodes()),
+    };
     chains.into_iter().map(|chain| RingGroup::chain(&fabric.hbd, &chain)).collect()
 }
 

@@ -437,7 +437,7 @@ fn the_checker_catches_every_kind_of_damage() {
         },
         &|v| matches!(v, Violation::Ranks { .. }),
     );
-    caught(&|p| p.ranks[0].rank = 1, &|v| matches!(v, Violation::Ranks { .. }));
+    caught(&|p| p.ranks[0].tp = 1, &|v| matches!(v, Violation::Ranks { .. }));
     caught(&|p| p.metrics.waste_ratio += 0.01, &|v| {
         matches!(v, Violation::Metric { name: "waste_ratio", .. })
     });
@@ -458,7 +458,7 @@ fn one_dead_node_switches_at_most_two_k_bundles() {
         let (layout, _) = planned(&fabric, &faults);
         for hit in 0..240 {
             let mut faults = faults.clone();
-            faults.insert(&fabric.hbd, Part::Node(NodeId(hit))).unwrap();
+            faults.insert(&fabric, Part::Node(NodeId(hit))).unwrap();
             let mut next = layout.clone();
             let change = replan(&fabric, &Survey::new(&fabric.hbd, &faults), &mut next);
             assert!(change.bundles.len() <= 2 * usize::from(k), "k={k} n{hit}: {change:?}");

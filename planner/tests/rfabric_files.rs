@@ -21,7 +21,7 @@ fn load(name: &str) -> RfabricInput {
 fn checked_plan(input: &RfabricInput) -> RfabricPlan {
     let plan = plan(&input.fabric, &input.phases, &[], input.options).expect("a plan");
     let demands: Vec<Demand> = input.phases.iter().map(|phase| phase.demand.clone()).collect();
-    assert_eq!(check(input.fabric.spec(), &demands, &plan), Vec::<String>::new());
+    assert_eq!(check(&input.fabric, &demands, &plan), Vec::<String>::new());
     plan
 }
 
@@ -30,7 +30,7 @@ fn phases_get_their_own_circuits_where_switching_is_quick() {
     for name in ["rfabric-2048.yaml", "rfabric-moe.yaml", "rfabric-shapes.yaml"] {
         let plan = checked_plan(&load(name));
         assert!(!plan.transitions.is_empty(), "{name}");
-        assert!(plan.step_time_ps < plan.static_step_time_ps, "{name}");
+        assert!(Some(plan.step_time_ps) < plan.static_step_time_ps, "{name}");
     }
 }
 
@@ -38,5 +38,5 @@ fn phases_get_their_own_circuits_where_switching_is_quick() {
 fn links_that_need_seconds_keep_one_topology() {
     let plan = checked_plan(&load("rfabric-slow-links.yaml"));
     assert!(plan.transitions.is_empty());
-    assert_eq!(plan.step_time_ps, plan.static_step_time_ps);
+    assert_eq!(Some(plan.step_time_ps), plan.static_step_time_ps);
 }

@@ -44,6 +44,7 @@ pub(super) struct Inputs {
 struct Marks {
     schema: Option<String>,
     phases: Option<IgnoredAny>,
+    groups: Option<IgnoredAny>,
     events: Option<IgnoredAny>,
     packet_hops: Option<IgnoredAny>,
     mappings_tried: Option<IgnoredAny>,
@@ -113,7 +114,12 @@ impl Inputs {
             Kind::Plan => {
                 once(&mut self.plan, (name.clone(), json(&name, &bytes, kind)?), kind, &name)?
             }
-            Kind::TreePlan => once(&mut self.tree_plan, json(&name, &bytes, kind)?, kind, &name)?,
+            Kind::TreePlan => {
+                let plan: Plan = json(&name, &bytes, kind)?;
+                let plan = RfabricPlan::of(&plan)
+                    .with_context(|| format!("{name} has no circuits of optical switches"))?;
+                once(&mut self.tree_plan, plan, kind, &name)?;
+            }
             Kind::Trace => {
                 ensure!(bytes.len() <= MAX_TRACE_BYTES, "{name} is too large for a fault trace");
                 let trace = FaultTrace::read(&bytes, Observation::default())
@@ -167,7 +173,9 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<Kind> {
             let marks: Marks = serde_json::from_slice(bytes)
                 .with_context(|| format!("{name} is not whole JSON"))?;
             match marks.schema.as_deref() {
-                Some(SCHEMA) if marks.phases.is_some() => return Ok(Kind::TreePlan),
+                Some(SCHEMA) if marks.phases.is_some() && marks.groups.is_none() => {
+                    return Ok(Kind::TreePlan);
+                }
                 Some(SCHEMA) => return Ok(Kind::Plan),
                 Some(COMPARE_SCHEMA | COST_SCHEMA | REPRODUCE_SCHEMA) => {
                     bail!(
@@ -184,8 +192,8 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<Kind> {
         Some(_) => {}
     }
     match kinds::of_keys(&document::top_keys(bytes)).map(|kind| kind.name) {
+        Some("fabric") if plan_rfabric::is_kind(bytes) => Ok(Kind::Tree),
         Some("fabric") => Ok(Kind::Fabric),
-        Some("rfabric") => Ok(Kind::Tree),
         Some("prices") => Ok(Kind::Prices),
         Some("scenario") => bail!(
             "{name} is a scenario: run it with `lightloom emulate {name} --format json > run.json` and give run.json"

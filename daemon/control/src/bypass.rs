@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::khop::{KhopRing, Port};
+use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 /// The digest by which a plan is known.
 pub use lightloom_fabric::plan::digest as sha256_of;
@@ -31,10 +31,10 @@ pub fn next_plan(
     let one = |error: &dyn std::fmt::Display| vec![error.to_string()];
     let (mut layout, mut faults) = from_document(fabric, plan).map_err(|e| one(&e))?;
     for part in broken {
-        faults.insert(&fabric.hbd, *part).map_err(|e| one(&e))?;
+        faults.insert(fabric, *part).map_err(|e| one(&e))?;
     }
     for part in repaired {
-        faults.remove(&fabric.hbd, *part).map_err(|e| one(&e))?;
+        faults.remove(fabric, *part).map_err(|e| one(&e))?;
         // A node that works again has its bundles back.
         if let Part::Node(node) = part {
             faults.bundles.retain(|bundle| bundle.node != *node);
@@ -74,15 +74,16 @@ fn proven(
 
 /// Whether a plan around `known` does not go around `part` yet.
 #[must_use]
-pub fn is_news(hbd: &KhopRing, known: &FaultSet, part: Part) -> bool {
+pub fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
     let covers =
         |bundle: &BundleId| known.nodes.contains(&bundle.node) || known.bundles.contains(bundle);
     let covered = match part {
-        Part::Node(_) => false,
+        Part::Node(_) | Part::Ocs(_) => false,
+        Part::OcsPort(port) => known.switches.contains(&port.ocs),
         Part::Bundle(bundle) => covers(&bundle),
         Part::Fibre(port) => covers(&port.bundle),
     };
-    !covered && known.clone().insert(hbd, part).unwrap_or(false)
+    !covered && known.clone().insert(fabric, part).unwrap_or(false)
 }
 
 /// Whether this part, by its name such as `n17/b0.2`, is that one or belongs to it.

@@ -74,7 +74,7 @@ fn prove(plan: &Plan, installed: &Installed) -> Result<(), Vec<String>> {
     if plan.fabric_sha256 != installed.sha256 {
         return Err(vec![other_fabric(plan, installed)]);
     }
-    let faults = FaultSet::of(&installed.hbd, plan.faults.iter().copied())
+    let faults = FaultSet::of(installed, plan.faults.iter().copied())
         .map_err(|error| vec![error.to_string()])?;
     check::check(installed, &faults, plan).map(|_| ()).map_err(|violations| some(&violations))
 }

@@ -133,14 +133,14 @@ impl Runtime {
         let (Some(installed), Some(plan)) = (&self.installed, &self.plan) else {
             return Vec::new();
         };
-        let hbd = &installed.hbd;
-        let Ok(mut known) = FaultSet::of(hbd, plan.faults.iter().copied()) else {
+        let Ok(mut known) = FaultSet::of(installed, plan.faults.iter().copied()) else {
             return Vec::new();
         };
         let mut broken: Vec<(Part, String)> = self.broken_by_itself().into_iter().collect();
         // One fibre is seen to be dark from both of its ends.
         broken.retain(|(part, _)| {
-            bypass::is_news(hbd, &known, *part) && known.insert(hbd, *part).unwrap_or(false)
+            bypass::is_news(installed, &known, *part)
+                && known.insert(installed, *part).unwrap_or(false)
         });
         broken
     }
@@ -202,7 +202,7 @@ impl Runtime {
         let Some(installed) = &self.installed else { return broken };
         let faults = self.plan.iter().flat_map(|plan| plan.faults.iter().copied());
         let told = broken.iter().map(|(part, _)| *part);
-        let Ok(known) = FaultSet::of(&installed.hbd, faults.chain(told)) else { return broken };
+        let Ok(known) = FaultSet::of(installed, faults.chain(told)) else { return broken };
         let path = |sha256: &str, bundle: BundleId| {
             let plan = self.load_plan(sha256)?;
             let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
@@ -213,7 +213,7 @@ impl Runtime {
         let before = self.told.iter().map(|(name, told)| (name.parse(), told.why.clone()));
         suspects.extend(before.filter_map(|(part, why)| Some((part.ok()?, why))));
         broken.extend(suspects.into_iter().filter(|(part, _)| {
-            bypass::is_news(&installed.hbd, &known, *part) && !repaired.contains(part)
+            bypass::is_news(installed, &known, *part) && !repaired.contains(part)
         }));
         broken
     }

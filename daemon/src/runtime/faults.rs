@@ -28,8 +28,8 @@ impl Runtime {
         repaired: &[Part],
     ) -> (Vec<(Part, String)>, Vec<Part>) {
         let named = |part: &Part| {
-            let hbd = &self.installed.as_ref()?.hbd;
-            FaultSet::of(hbd, [*part]).ok()?.parts(hbd).first().copied()
+            let installed = self.installed.as_ref()?;
+            FaultSet::of(installed, [*part]).ok()?.parts(installed).first().copied()
         };
         let named = |part: &Part| named(part).unwrap_or(*part);
         let broken = broken.iter().map(|(part, why)| {
@@ -286,9 +286,8 @@ impl Runtime {
         let Some((installed, plan)) = self.installed.as_ref().zip(self.plan.as_ref()) else {
             return false;
         };
-        let hbd = &installed.hbd;
-        FaultSet::of(hbd, plan.faults.iter().copied())
-            .is_ok_and(|covered| !bypass::is_news(hbd, &covered, part))
+        FaultSet::of(installed, plan.faults.iter().copied())
+            .is_ok_and(|covered| !bypass::is_news(installed, &covered, part))
     }
 
     /// Whether every module of this part can be talked to.
@@ -304,13 +303,15 @@ impl Runtime {
     /// Why mode safe refuses this plan: it was made as if parts worked that are known to be broken.
     #[must_use]
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
-        let Some(hbd) = self.installed.as_ref().map(|installed| &installed.hbd) else {
+        let Some(installed) = self.installed.as_ref() else {
             return Vec::new();
         };
-        let Ok(covered) = FaultSet::of(hbd, plan.faults.iter().copied()) else { return Vec::new() };
+        let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
+            return Vec::new();
+        };
         let known = self.broken();
         let forgotten = known.iter().filter(|(name, _)| {
-            name.parse().is_ok_and(|part| bypass::is_news(hbd, &covered, part))
+            name.parse().is_ok_and(|part| bypass::is_news(installed, &covered, part))
         });
         let mut reasons: Vec<String> = forgotten
             .map(|(name, broken)| {

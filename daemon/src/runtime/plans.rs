@@ -32,7 +32,9 @@ impl Runtime {
 
     pub(super) fn load_plan(&self, sha256: &str) -> Option<Plan> {
         let file = std::fs::File::open(self.plan_file(sha256)).ok()?;
-        serde_json::from_reader(BufReader::with_capacity(64 << 10, file)).ok()
+        let plan: Option<Plan> =
+            serde_json::from_reader(BufReader::with_capacity(64 << 10, file)).ok();
+        plan.map(Plan::upgraded)
     }
 
     /// After so many changes, for it takes a look at the whole history.

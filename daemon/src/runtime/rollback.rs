@@ -37,11 +37,11 @@ impl Runtime {
             let reasons = self.lit_on_broken(&back);
             return if reasons.is_empty() { Ok((back, None)) } else { Err(reasons) };
         };
-        let covered = FaultSet::of(&installed.hbd, plan.faults.iter().copied())
+        let covered = FaultSet::of(installed, plan.faults.iter().copied())
             .map_err(|error| vec![error.to_string()])?;
         let known = back.broken.iter().flatten().filter_map(|(name, _)| name.parse::<Part>().ok());
         let news: Vec<Part> =
-            known.filter(|part| bypass::is_news(&installed.hbd, &covered, *part)).collect();
+            known.filter(|part| bypass::is_news(installed, &covered, *part)).collect();
         if news.is_empty() {
             return Ok((back, Some(plan)));
         }
@@ -111,8 +111,8 @@ impl Runtime {
         let Some(installed) = &self.installed else { return Ok((sha256, plan)) };
         let known = self.broken();
         let known = known.keys().filter_map(|name| name.parse::<Part>().ok());
-        let Ok(known) = FaultSet::of(&installed.hbd, known) else { return Ok((sha256, plan)) };
-        let repaired = |part: &Part| bypass::is_news(&installed.hbd, &known, *part);
+        let Ok(known) = FaultSet::of(installed, known) else { return Ok((sha256, plan)) };
+        let repaired = |part: &Part| bypass::is_news(installed, &known, *part);
         if !plan.faults.iter().any(repaired) {
             return Ok((sha256, plan));
         }
@@ -123,13 +123,15 @@ impl Runtime {
     /// Whether something is known to be broken that this plan does not go around.
     #[must_use]
     pub fn is_explained(&self, plan: &Plan) -> bool {
-        let Some(hbd) = self.installed.as_ref().map(|installed| &installed.hbd) else {
+        let Some(installed) = self.installed.as_ref() else {
             return false;
         };
-        let Ok(covered) = FaultSet::of(hbd, plan.faults.iter().copied()) else { return false };
+        let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
+            return false;
+        };
         let broken = self.broken();
         let mut parts = broken.keys().filter_map(|name| name.parse::<Part>().ok());
-        parts.any(|part| bypass::is_news(hbd, &covered, part))
+        parts.any(|part| bypass::is_news(installed, &covered, part))
     }
 
     /// Why a way back without a plan is refused: it lights slots on parts that are known to be broken.
@@ -178,5 +180,6 @@ fn touches(part: Part, port: Port) -> bool {
         Part::Node(node) => port.bundle.node == node,
         Part::Bundle(bundle) => port.bundle == bundle,
         Part::Fibre(fibre) => port == fibre,
+        Part::Ocs(_) | Part::OcsPort(_) => false,
     }
 }

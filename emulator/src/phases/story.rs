@@ -174,7 +174,7 @@ impl<'a> Story<'a> {
         self.set_timer(start, Timer::Tell);
         self.set_faults(step, start);
         self.begin_change()?;
-        let expected = self.run.shorter(self.run.plan.phases[self.phase].time_ps) + slack;
+        let expected = self.run.shorter(self.run.plan.phases[self.phase].duration_ps) + slack;
         while !self.is_over() {
             match self.engine.next_event(SimTime(u64::MAX / 2)) {
                 None => break,

@@ -77,7 +77,7 @@ fn phase_results(run: &Run<'_>, told: &Told, calm: &Told) -> Vec<PhaseResult> {
                     fluid: seconds
                         .is_finite()
                         .then(|| Picoseconds((seconds * 1e12).round() as u64)),
-                    closed_form: planned.time_ps,
+                    closed_form: planned.duration_ps,
                 },
                 transition: run.longer(phase.transition),
                 resent_bytes: phase.resent * run.scale,

@@ -229,7 +229,7 @@ impl Target {
     /// What is missing, and what there is.
     pub fn require(self, fabric: &Fabric) -> Result<(), TargetError> {
         let hbd = &fabric.hbd;
-        let part = |part| FaultSet::of(hbd, [part]).map(|_| ()).map_err(TargetError::Part);
+        let part = |part| FaultSet::of(fabric, [part]).map(|_| ()).map_err(TargetError::Part);
         match self {
             Self::Part(named) => part(named),
             Self::Gpu(gpu) | Self::Nic(gpu) => {
@@ -277,7 +277,7 @@ impl Target {
 
 /// Nodes under a ToR.
 pub(super) fn nodes_under(fabric: &Fabric, tor: TorId) -> impl Iterator<Item = NodeId> {
-    let per_tor = fabric.dcn.nodes_per_tor;
+    let per_tor = fabric.dcn.nodes_per_tor();
     let end = ((tor.0 + 1) * per_tor).min(fabric.hbd.nodes());
     (tor.0 * per_tor..end).map(NodeId)
 }

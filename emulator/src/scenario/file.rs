@@ -207,7 +207,7 @@ fn lower(
 ) -> Option<Loaded> {
     let fabric = neighbours.fabric(&raw.fabric, check);
     let transport = lower_transport(&raw.transport, check);
-    let cable = fabric.as_ref().map(|f| LinkSpec::new(f.dcn.link_rate, f.dcn.link_latency));
+    let cable = fabric.as_ref().map(|f| LinkSpec::new(f.dcn.link_rate(), f.dcn.link_latency()));
     let switches = lower_switches(&raw.switches, cable.as_ref(), transport.packet(), check);
     let collectives = lower_collectives(&raw.collectives, check);
     let workloads = lower_traffic(&raw, fabric.as_ref(), &switches, check, neighbours);
@@ -292,7 +292,7 @@ fn breaks(raw: &ScenarioFile, faults: &[Fault]) -> Breaks {
 fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     for (index, part) in broken.iter().enumerate() {
-        match FaultSet::of(&fabric.hbd, [*part]) {
+        match FaultSet::of(fabric, [*part]) {
             Ok(_) => parts.push(*part),
             Err(error) => {
                 check.error(codes::NO_SUCH_THING, &format!("/broken/{index}"), error.to_string());

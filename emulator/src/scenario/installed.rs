@@ -128,7 +128,7 @@ impl Installed {
         builder: &mut NetworkBuilder,
     ) {
         let dcn = &fabric.dcn;
-        let link = switches.on(LinkSpec::new(dcn.link_rate, dcn.link_latency)).in_plane(DCN);
+        let link = switches.on(LinkSpec::new(dcn.link_rate(), dcn.link_latency())).in_plane(DCN);
         let tors = dcn.tors(fabric.hbd.nodes());
         let tor_vertices: Vec<VertexId> = (0..tors).map(|_| builder.add(Role::Switch)).collect();
         self.tors.clone_from(&tor_vertices);
@@ -138,16 +138,16 @@ impl Installed {
             builder.connect(*gpu, tor, link);
         }
         let uplinks =
-            (dcn.nodes_per_tor * u32::from(self.gpus_per_node)).div_ceil(dcn.oversubscription);
+            (dcn.nodes_per_tor() * u32::from(self.gpus_per_node)).div_ceil(dcn.oversubscription());
         let aggregations: Vec<Vec<VertexId>> = tor_vertices
-            .chunks(dcn.tors_per_domain as usize)
+            .chunks(dcn.tors_per_domain() as usize)
             .map(|domain| aggregate(builder, domain, uplinks, link))
             .collect();
         if aggregations.len() < 2 {
             return;
         }
         for plane in 0..uplinks as usize {
-            for _ in 0..dcn.tors_per_domain {
+            for _ in 0..dcn.tors_per_domain() {
                 let core = builder.add(Role::Switch);
                 for domain in &aggregations {
                     builder.connect(domain[plane], core, link);
@@ -254,7 +254,9 @@ impl Installed {
                 .flat_map(of_node)
                 .chain(around(self.tors[tor.index()]))
                 .collect(),
-            Target::AnyNode | Target::Control => Vec::new(),
+            Target::Part(Part::Ocs(_) | Part::OcsPort(_)) | Target::AnyNode | Target::Control => {
+                Vec::new()
+            }
         }
     }
 }

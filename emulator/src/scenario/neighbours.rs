@@ -47,6 +47,15 @@ impl Neighbours<'_, '_> {
             check.error(codes::BAD_NEIGHBOUR, "/fabric", message);
         }
         self.mistakes.extend(mistakes);
+        let is_run =
+            |fabric: &Fabric| fabric.hbd.ring().is_some() && fabric.dcn.packet_tree().is_some();
+        if fabric.as_ref().is_some_and(|fabric| !is_run(fabric)) {
+            let message = format!(
+                "{name} is no k-hop ring below a fat-tree, which is what these scenarios run"
+            );
+            check.error(codes::BAD_NEIGHBOUR, "/fabric", message);
+            return None;
+        }
         fabric
     }
 

@@ -48,10 +48,10 @@ impl Start {
 /// # Errors
 /// If a part does not exist, the trace does not fit, or no group can be formed.
 pub fn plan(fabric: &Fabric, scenario: &Scenario) -> Result<Start, ScenarioError> {
-    let mut faults = FaultSet::of(&fabric.hbd, scenario.broken.iter().copied())?;
+    let mut faults = FaultSet::of(fabric, scenario.broken.iter().copied())?;
     if let Some(day) = &scenario.broken_by {
         for node in day.nodes_out(fabric, scenario.seed)? {
-            faults.insert(&fabric.hbd, Part::Node(node))?;
+            faults.insert(fabric, Part::Node(node))?;
         }
     }
     let from_start = scenario.replay.as_ref().map(|replay| replay.strikes(fabric, scenario));
@@ -62,7 +62,7 @@ pub fn plan(fabric: &Fabric, scenario: &Scenario) -> Result<Start, ScenarioError
     strikes.extend(new);
     for strike in old {
         for part in strike.parts(fabric) {
-            faults.insert(&fabric.hbd, part)?;
+            faults.insert(fabric, part)?;
         }
         strikes.push(strike);
     }

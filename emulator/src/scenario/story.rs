@@ -134,7 +134,7 @@ impl<'a> Story<'a> {
         let passing = strikes.iter().filter(|strike| strike.from_start);
         let mut for_good = faults.clone();
         for part in passing.flat_map(|strike| strike.parts(fabric)) {
-            for_good.remove(&fabric.hbd, part)?;
+            for_good.remove(fabric, part)?;
         }
         let (network, installed) = Installed::build_with(fabric, &scenario.switches)?;
         let settings = Settings {

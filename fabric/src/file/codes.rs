@@ -31,4 +31,6 @@ crate::document::codes! {
     WRONG_TOR = "LL0214", "a node stands under another ToR than stated";
     /// An explicit file for more fibres than the form is for.
     TOO_MANY_FIBRES = "LL0215", "the explicit form describes too many fibres";
+    /// Nodes without a leaf.
+    TOO_FEW_LEAVES = "LL0216", "a network with too few leaves for the nodes";
 }

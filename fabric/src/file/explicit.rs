@@ -7,7 +7,7 @@ use lightloom_units::id::{BundleId, NodeId, TorId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::codes;
-use super::raw::{Endpoint, FatTreeFile, LinkFile, NodeFile};
+use super::raw::{Endpoint, LinkFile, NodeFile};
 use crate::dcn::Order;
 use crate::document::Check;
 use crate::khop::{Fibre, Hop, KhopRing, Port, Shape, hop_for_port, port_for_hop};
@@ -18,7 +18,7 @@ const MAX_FIBRES: u64 = 1_000_000;
 /// The order of the line as listed, if the names are n0 to n(N-1), each once.
 pub(super) fn line(
     nodes: &[(NodeId, Option<NodeFile>)],
-    tree: &FatTreeFile,
+    nodes_per_tor: u32,
     check: &mut Check<'_>,
 ) -> Option<Vec<NodeId>> {
     let mut listed = vec![false; nodes.len()];
@@ -29,7 +29,7 @@ pub(super) fn line(
             None => stray = stray.or(Some(*node)),
         }
         let stated = file.as_ref().and_then(|file| file.tor);
-        check_tor(*node, stated, tree, check);
+        check_tor(*node, stated, nodes_per_tor, check);
     }
     let gap = listed.iter().position(|listed| !listed).map(NodeId::from_index);
     let Some(gap) = gap else {
@@ -43,13 +43,13 @@ pub(super) fn line(
     None
 }
 
-fn check_tor(node: NodeId, stated: Option<TorId>, tree: &FatTreeFile, check: &mut Check<'_>) {
-    let by_number = TorId(node.0 / tree.nodes_per_tor);
+fn check_tor(node: NodeId, stated: Option<TorId>, nodes_per_tor: u32, check: &mut Check<'_>) {
+    let by_number = TorId(node.0 / nodes_per_tor);
     if let Some(stated) = stated.filter(|stated| *stated != by_number) {
         let message = format!("{node} stands under {by_number}, not {stated}");
         let help = format!(
             "racks are filled in order, {} nodes a ToR: write `tor: {by_number}` or rename the node",
-            tree.nodes_per_tor
+            nodes_per_tor
         );
         check
             .error(codes::WRONG_TOR, &format!("/nodes/{node}/tor"), message)
@@ -59,9 +59,9 @@ fn check_tor(node: NodeId, stated: Option<TorId>, tree: &FatTreeFile, check: &mu
 }
 
 /// The deployment order that the listed line follows; a line of its own counts as one sub-line.
-pub(super) fn order_of(line: &[NodeId], tree: &FatTreeFile) -> Order {
+pub(super) fn order_of(line: &[NodeId], nodes_per_tor: u32) -> Order {
     let count = u32::try_from(line.len()).unwrap_or(u32::MAX);
-    if Order::SubLines.line(count, tree.nodes_per_tor) == line {
+    if Order::SubLines.line(count, nodes_per_tor) == line {
         Order::SubLines
     } else {
         Order::Sequential

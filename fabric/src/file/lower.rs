@@ -5,54 +5,205 @@ use rustc_hash::FxHashMap;
 
 use super::codes;
 use super::explicit;
+use super::network;
 use super::raw::{
-    DcnFile, FabricFile, FatTreeFile, HbdFile, JobFile, JobSizeFile, KhopFile, PartsFile,
-    TransceiverFile,
+    DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, JobFile, JobSizeFile, KhopFile,
+    PartsFile, TransceiverFile,
 };
-use crate::dcn::{FatTree, Order};
-use crate::document::{Check, quote};
+use super::step::StepFile;
+use crate::dcn::{Dcn, FatTree, Order};
+use crate::document::{self, Check, quote};
 use crate::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
+use crate::fat_tree::ReconfigurableFatTree;
+use crate::hbd::{Hbd, Islands};
 use crate::khop::{KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES};
 
 /// Makes a fabric of `raw`, or reports why it cannot be.
-pub(super) fn lower(raw: FabricFile, sha256: String, check: &mut Check<'_>) -> Option<Fabric> {
-    let HbdFile::Khop(khop) = &raw.hbd;
-    let DcnFile::FatTree(tree) = &raw.dcn;
-    check_fat_tree(tree, check);
-    check_khop(khop, check);
+pub(super) fn lower(
+    raw: FabricFile,
+    sha256: String,
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+    check: &mut Check<'_>,
+) -> Option<Fabric> {
+    let network = lower_network(&raw.dcn, check);
     let transceiver = lower_transceiver(&raw.transceiver, check);
-    let cabling = cabling(&raw, khop, tree, check);
-    let gpus = cabling.as_ref().map(|(hbd, _)| hbd.gpus());
-    let jobs = lower_jobs(&raw.jobs, khop.gpus_per_node, gpus, check);
-    let (hbd, order) = cabling?;
+    let domain = domain(&raw, check);
+    let gpus_per_node = domain.as_ref().map(|domain| domain.hbd.gpus_per_node());
+    let gpus = domain.as_ref().map(|domain| (domain.hbd.gpus(), domain.hbd.largest_group()));
+    let mut jobs = lower_jobs(&raw.jobs, gpus_per_node, gpus, check);
+    if let Some(step) = raw.step {
+        jobs.push(Job { name: raw.name.clone(), size: JobSize::Gpus(0), tp: 0, step: Some(step) });
+    }
+    let files = jobs.iter().filter_map(|job| job.step.as_ref()).flat_map(|step| step.files());
+    let files = files.map(|name| (name.to_owned(), read(name))).collect();
+    let (domain, network) = (domain?, network?);
+    let dcn = network.above(&domain.hbd, check)?;
     Some(Fabric {
         name: raw.name,
         sha256,
-        hbd,
-        hbd_links: HbdLinks {
-            edge_rate: khop.edge_rate.0,
-            inside_latency: khop.inside_latency.0,
-            fibre_latency: khop.fibre_latency.0,
-        },
-        dcn: lower_fat_tree(tree),
-        order,
+        hbd: domain.hbd,
+        hbd_links: domain.links,
+        dcn,
+        order: domain.order,
         transceiver,
         jobs,
         parts: lower_parts(&raw.parts),
+        floor: raw.planning.floor,
+        files,
     })
 }
 
+/// A high-bandwidth domain, its links and the order of its line.
+struct Domain {
+    hbd: Hbd,
+    links: HbdLinks,
+    order: Order,
+}
+
+fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
+    let islands = |name, raw: &IslandsFile, check: &mut Check<'_>| {
+        let per_node = u32::from(raw.gpus_per_node);
+        let whole = per_node > 0 && raw.gpus.is_multiple_of(per_node);
+        if !whole {
+            let message =
+                format!("an island of {} GPUs does not fill whole nodes of {per_node}", raw.gpus);
+            let path = if check.is_written("/hbd/switch") {
+                "/hbd/switch/gpus"
+            } else {
+                "/hbd/torus/gpus"
+            };
+            check
+                .error(codes::BAD_GROUP, path, message)
+                .help("write a multiple of `gpus_per_node`");
+            return None;
+        }
+        let nodes_per_island = raw.gpus / per_node;
+        let islands =
+            Islands { name, nodes: raw.nodes, gpus_per_node: raw.gpus_per_node, nodes_per_island };
+        let links = HbdLinks { edge_rate: raw.edge_rate.0, ..HbdLinks::default() };
+        Some(Domain { hbd: Hbd::Islands(islands), links, order: Order::Sequential })
+    };
+    if !matches!(raw.hbd, Some(HbdFile::Khop(_)) | None) {
+        refuse_cabling(raw, check);
+    }
+    match (&raw.hbd, &raw.dcn) {
+        (Some(HbdFile::Khop(khop)), _) => {
+            check_khop(khop, check);
+            let (ring, order) = cabling(raw, khop, check)?;
+            let links = HbdLinks {
+                edge_rate: khop.edge_rate.0,
+                inside_latency: khop.inside_latency.0,
+                fibre_latency: khop.fibre_latency.0,
+            };
+            Some(Domain { hbd: ring.into(), links, order })
+        }
+        (Some(HbdFile::Switch(raw)), _) => islands("switch domain", raw, check),
+        (Some(HbdFile::Torus(raw)), _) => islands("torus cube", raw, check),
+        (Some(HbdFile::None(nodes)), _) => Some(without(nodes.nodes, nodes.gpus_per_node)),
+        (None, DcnFile::ReconfigurableFatTree(network)) => {
+            let per_node = gcd(network.gpus_per_leaf, 8).max(1);
+            let nodes = u64::from(network.leaves) * u64::from(network.gpus_per_leaf / per_node);
+            let nodes = u32::try_from(nodes).ok().filter(|nodes| (1..=MAX_NODES).contains(nodes));
+            // What makes the number impossible is reported at `dcn`.
+            Some(without(nodes.unwrap_or(1), u8::try_from(per_node).unwrap_or(1)))
+        }
+        (None, DcnFile::FatTree(_)) => {
+            check.error(document::codes::MISSING_KEY, "", "the key `hbd` is missing").help(
+                "say which GPUs are joined: `hbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}`, or \
+                 `hbd: {none: {nodes: 256, gpus_per_node: 8}}`",
+            );
+            None
+        }
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn without(nodes: u32, gpus_per_node: u8) -> Domain {
+    let islands = Islands { name: "none", nodes, gpus_per_node, nodes_per_island: 0 };
+    Domain { hbd: Hbd::Islands(islands), links: HbdLinks::default(), order: Order::Sequential }
+}
+
+/// What describes transceivers and their fibres has no effect where there are none.
+fn refuse_cabling(raw: &FabricFile, check: &mut Check<'_>) {
+    let listed = [("/nodes", raw.nodes.is_some()), ("/links", raw.links.is_some())];
+    let written = ["/deployment", "/transceiver"].map(|path| (path, check.is_written(path)));
+    for (path, _) in listed.into_iter().chain(written).filter(|(_, is_there)| *is_there) {
+        check
+            .error(codes::WHICH_FORM, path, "this design has no transceivers to describe")
+            .help("remove it, or choose `hbd: {khop: …}`")
+            .also("/hbd", "the design is chosen here");
+    }
+}
+
+/// A network that does not yet know what is below its leaves.
+enum Network {
+    FatTree(FatTree),
+    Reconfigurable(Box<ReconfigurableFatTree>),
+}
+
+fn lower_network(raw: &DcnFile, check: &mut Check<'_>) -> Option<Network> {
+    match raw {
+        DcnFile::FatTree(tree) => {
+            check_fat_tree(tree, check);
+            Some(Network::FatTree(lower_fat_tree(tree)))
+        }
+        DcnFile::ReconfigurableFatTree(raw) => {
+            network::lower(raw, check).map(|network| Network::Reconfigurable(Box::new(network)))
+        }
+    }
+}
+
+impl Network {
+    /// The network above the nodes of `hbd`, or a report of why they do not fit.
+    fn above(self, hbd: &Hbd, check: &mut Check<'_>) -> Option<Dcn> {
+        let network = match self {
+            Self::FatTree(tree) => return Some(tree.into()),
+            Self::Reconfigurable(network) => network,
+        };
+        const LEAVES: &str = "/dcn/reconfigurable_fat_tree/leaves";
+        const GPUS: &str = "/dcn/reconfigurable_fat_tree/gpus_per_leaf";
+        let (leaves, gpus) = (network.spec().leaves, network.spec().gpus_per_leaf);
+        let per_node = u32::from(hbd.gpus_per_node());
+        if !gpus.is_multiple_of(per_node) {
+            let message = format!("{gpus} GPUs under a leaf are not whole nodes of {per_node}");
+            check
+                .error(codes::BAD_GROUP, GPUS, message)
+                .help(format!("write a multiple of {per_node}"))
+                .also("/hbd", "the GPUs of a node are set here");
+            return None;
+        }
+        let nodes_per_leaf = gpus / per_node;
+        let needed = hbd.nodes().div_ceil(nodes_per_leaf);
+        if needed > leaves {
+            let message = format!(
+                "{} nodes need {needed} leaves of {nodes_per_leaf} nodes, and there are {leaves}",
+                hbd.nodes()
+            );
+            check
+                .error(codes::TOO_FEW_LEAVES, LEAVES, message)
+                .help(format!("write at least {needed}, or put more GPUs under a leaf"))
+                .also("/hbd", "the nodes are counted here");
+            return None;
+        }
+        Some(Dcn::Reconfigurable { network, nodes_per_leaf })
+    }
+}
+
 /// The cabling in whichever form it is given, and the order in which the line runs.
-fn cabling(
-    raw: &FabricFile,
-    khop: &KhopFile,
-    tree: &FatTreeFile,
-    check: &mut Check<'_>,
-) -> Option<(KhopRing, Order)> {
+fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(KhopRing, Order)> {
+    let nodes_per_tor = match &raw.dcn {
+        DcnFile::FatTree(tree) => tree.nodes_per_tor,
+        DcnFile::ReconfigurableFatTree(network) => {
+            (network.gpus_per_leaf / u32::from(khop.gpus_per_node).max(1)).max(1)
+        }
+    };
     match (khop.nodes, &raw.nodes, &raw.links) {
         (Some(nodes), None, None) => {
             let order = raw.deployment.order;
-            let line = || order.line(nodes, tree.nodes_per_tor);
+            let line = || order.line(nodes, nodes_per_tor);
             ring(khop, nodes, line, check).map(|ring| (ring, order))
         }
         (None, Some(nodes), Some(links)) => {
@@ -62,11 +213,11 @@ fn cabling(
                     .help("remove `order`: the order of `nodes` is the order of the line")
                     .also("/nodes", "the nodes are listed here");
             }
-            let line = explicit::line(&nodes.0, tree, check);
+            let line = explicit::line(&nodes.0, nodes_per_tor, check);
             let twice = explicit::cabled_twice(links, check);
             let line = line?;
             let count = u32::try_from(line.len()).ok()?;
-            let order = explicit::order_of(&line, tree);
+            let order = explicit::order_of(&line, nodes_per_tor);
             let mut ring = ring(khop, count, || line, check)?;
             explicit::cable(&mut ring, links, &twice, check).then_some((ring, order))
         }
@@ -193,11 +344,11 @@ fn lower_parts(parts: &PartsFile) -> Parts {
 /// The jobs, checked one by one and against the GPUs there are (when that is known).
 fn lower_jobs(
     raw: &[JobFile],
-    gpus_per_node: u8,
-    gpus: Option<u64>,
+    gpus_per_node: Option<u8>,
+    gpus: Option<(u64, u64)>,
     check: &mut Check<'_>,
 ) -> Vec<Job> {
-    let mut free = gpus;
+    let (mut free, largest) = (gpus.map(|(all, _)| all), gpus.map(|(_, largest)| largest));
     let mut taker_of_all = None;
     let mut first_of_name = FxHashMap::default();
     for (index, job) in raw.iter().enumerate() {
@@ -217,12 +368,17 @@ fn lower_jobs(
                 .also(&format!("/jobs/{taker}"), "this job takes all GPUs")
                 .help("put the job that takes all GPUs last");
         }
-        check_group(job, &path, gpus_per_node, check);
+        let Some(tp) = job.tp else {
+            check_unplaced(job, &path, check);
+            continue;
+        };
+        check_group(tp, &path, gpus_per_node.unwrap_or(0), largest, check);
+        check_mapping(job, tp, &path, check);
         match job.gpus {
             JobSizeFile::All => taker_of_all = taker_of_all.or(Some(index)),
             JobSizeFile::Gpus(wanted) => {
                 let left = free.filter(|_| taker_of_all.is_none());
-                check_size(job, wanted, &path, left, check);
+                check_size(job, (wanted, tp), &path, left, check);
                 free = free.map(|free| free.saturating_sub(wanted));
             }
         }
@@ -232,27 +388,97 @@ fn lower_jobs(
 
 fn lower_job(raw: &JobFile) -> Job {
     let size = match raw.gpus {
+        _ if raw.tp.is_none() => JobSize::Gpus(0),
         JobSizeFile::All => JobSize::All,
         JobSizeFile::Gpus(gpus) => JobSize::Gpus(gpus),
     };
-    Job { name: raw.name.clone(), size, tp: raw.tp }
+    Job { name: raw.name.clone(), size, tp: raw.tp.unwrap_or(0), step: raw.step.clone() }
 }
 
-fn check_group(job: &JobFile, path: &str, gpus_per_node: u8, check: &mut Check<'_>) {
+/// A job without `tp` is one whose step says itself which leaves send.
+fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
+    if !job.step.as_ref().is_some_and(StepFile::names_leaves) {
+        check
+            .error(document::codes::MISSING_KEY, path, "the key `tp` is missing")
+            .help("write how many GPUs form one group, such as `tp: 32`");
+    }
+    if job.gpus != JobSizeFile::All {
+        check
+            .error(
+                codes::BAD_GROUP,
+                &format!("{path}/gpus"),
+                "the step says itself which leaves send",
+            )
+            .help("remove `gpus`");
+    }
+}
+
+/// The parallel dimensions of a training step against each other and the job's size.
+fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
+    let Some(step) = &job.step else { return };
+    let StepFile::Training(mapping) = step else {
+        check
+            .error(
+                codes::BAD_GROUP,
+                &format!("{path}/tp"),
+                "the step says itself which leaves send",
+            )
+            .help("remove `tp` and `gpus`, or write `step: {training: …}`");
+        return;
+    };
+    let path = format!("{path}/step/training");
+    if let Some(dp) = mapping.dp.filter(|dp| !dp.is_multiple_of(mapping.ep)) {
+        let message = format!(
+            "{dp} data-parallel ranks cannot be divided into {} experts' ranks",
+            mapping.ep
+        );
+        check
+            .error(codes::BAD_GROUP, &format!("{path}/ep"), message)
+            .help(format!("write a divisor of {dp}"));
+    }
+    let (JobSizeFile::Gpus(gpus), Some(dp)) = (job.gpus, mapping.dp) else { return };
+    let mapped = [mapping.pp, mapping.cp, dp]
+        .iter()
+        .fold(u64::from(tp), |all, ranks| all.saturating_mul(u64::from(*ranks)));
+    if mapped != gpus {
+        let message = format!("tp · pp · cp · dp are {mapped} GPUs, and the job has {gpus}");
+        check
+            .error(codes::BAD_GROUP, &path, message)
+            .help(format!("write `gpus: {mapped}`, or leave `dp` out"));
+    }
+}
+
+fn check_group(tp: u32, path: &str, gpus_per_node: u8, gpus: Option<u64>, check: &mut Check<'_>) {
     let node = u32::from(gpus_per_node);
-    if node == 0 || job.tp <= node || job.tp.is_multiple_of(node) {
+    if let Some(gpus) = gpus.filter(|gpus| u64::from(tp) > *gpus) {
+        let message =
+            format!("a group of {tp} GPUs is larger than any the domain holds: {gpus} GPUs");
+        check
+            .error(codes::JOB_TOO_LARGE, &format!("{path}/tp"), message)
+            .help(format!("write at most {gpus}"))
+            .depends_on("/hbd")
+            .depends_on("/nodes");
         return;
     }
-    let below = job.tp / node * node;
-    let message = format!("a group of {} GPUs does not fill whole nodes of {node}", job.tp);
+    if node == 0 || tp <= node || tp.is_multiple_of(node) {
+        return;
+    }
+    let below = tp / node * node;
+    let message = format!("a group of {tp} GPUs does not fill whole nodes of {node}");
     check
         .error(codes::BAD_GROUP, &format!("{path}/tp"), message)
         .help(format!("write {below} or {}", below + node))
-        .also("/hbd/khop/gpus_per_node", "the GPUs of a node are set here");
+        .also("/hbd", "the GPUs of a node are set here");
 }
 
-fn check_size(job: &JobFile, wanted: u64, path: &str, free: Option<u64>, check: &mut Check<'_>) {
-    let tp = u64::from(job.tp);
+fn check_size(
+    job: &JobFile,
+    (wanted, tp): (u64, u32),
+    path: &str,
+    free: Option<u64>,
+    check: &mut Check<'_>,
+) {
+    let tp = u64::from(tp).max(1);
     let below = wanted / tp * tp;
     if wanted != below {
         let message = format!("{wanted} GPUs cannot be divided into groups of {tp}");
@@ -272,7 +498,7 @@ fn check_size(job: &JobFile, wanted: u64, path: &str, free: Option<u64>, check: 
         check
             .error(codes::JOB_TOO_LARGE, &format!("{path}/gpus"), message)
             .help(help)
-            .depends_on("/hbd/khop")
+            .depends_on("/hbd")
             .depends_on("/nodes")
             .depends_on("/jobs");
     }

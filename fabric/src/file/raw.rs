@@ -12,6 +12,8 @@ use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::network::ReconfigurableFile;
+use super::step::{PlanningFile, StepFile};
 use crate::dcn::{FatTree, Order};
 use crate::document::InOrder;
 use crate::fabric::{HbdLinks, Parts, Transceiver};
@@ -21,11 +23,20 @@ use crate::khop::{Port, Shape};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FabricFile {
+    /// What kind of file this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<KindFile>,
+    /// Version of the kind: 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2, max = 2))]
+    pub version: Option<u32>,
     /// Its name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// The high-bandwidth domain: GPUs joined by transceivers that switch circuits.
-    pub hbd: HbdFile,
+    /// The high-bandwidth domain: which GPUs are joined by more than the data-centre network. Left out, GPUs
+    /// have only their network cards; then `dcn` says how many there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hbd: Option<HbdFile>,
     /// Explicit form: every node, in the order of the HBD line. The number in a node's name is its
     /// place in the racks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,6 +59,20 @@ pub struct FabricFile {
     /// Prices and powers of the interconnect parts.
     #[serde(default)]
     pub parts: PartsFile,
+    /// How circuits are planned.
+    #[serde(default)]
+    pub planning: PlanningFile,
+    /// Version 1: the step of the only job. Write it at the job instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepFile>,
+}
+
+/// What kind of file this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KindFile {
+    /// A fabric.
+    Fabric,
 }
 
 /// The design of the high-bandwidth domain.
@@ -56,6 +81,43 @@ pub struct FabricFile {
 pub enum HbdFile {
     /// A ring or line of nodes, each cabled to the k nearest on either side (InfiniteHBD).
     Khop(KhopFile),
+    /// Switch domains: every GPU of a domain reaches every other through switches (NVLink domains).
+    Switch(IslandsFile),
+    /// Cubes of a torus, each used as a whole.
+    Torus(IslandsFile),
+    /// None: GPUs have only their network cards.
+    None(NodesFile),
+}
+
+/// Equal islands of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(example = "{nodes: 256, gpus_per_node: 8, gpus: 64}")]
+pub struct IslandsFile {
+    /// Nodes installed.
+    #[schemars(range(min = 1, max = 4_000_000))]
+    pub nodes: u32,
+    /// GPUs in a node.
+    #[schemars(range(min = 1, max = 64))]
+    pub gpus_per_node: u8,
+    /// GPUs of one island: whole nodes.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub gpus: u32,
+    /// What one GPU can send within its island.
+    #[serde(default = "edge_rate")]
+    pub edge_rate: Text<BitsPerSecond>,
+}
+
+/// Nodes that only the data-centre network joins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodesFile {
+    /// Nodes installed.
+    #[schemars(range(min = 1, max = 4_000_000))]
+    pub nodes: u32,
+    /// GPUs in a node.
+    #[schemars(range(min = 1, max = 64))]
+    pub gpus_per_node: u8,
 }
 
 /// A ring or line of nodes, each cabled to the k nearest on either side.
@@ -184,6 +246,8 @@ impl JsonSchema for Endpoint {
 pub enum DcnFile {
     /// Nodes under ToRs, ToRs in aggregation domains.
     FatTree(FatTreeFile),
+    /// Leaves, a thin packet core and banks of optical switches between them.
+    ReconfigurableFatTree(ReconfigurableFile),
 }
 
 impl Default for DcnFile {
@@ -257,7 +321,7 @@ impl Default for TransceiverFile {
 }
 
 /// A job: groups of `tp` GPUs, each group one ring.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobFile {
     /// Its name in reports.
@@ -266,9 +330,14 @@ pub struct JobFile {
     /// GPUs it wants, a multiple of `tp`, or `all` that can be grouped.
     #[serde(default)]
     pub gpus: JobSizeFile,
-    /// GPUs of one group: whole nodes, or a part of one node.
+    /// GPUs of one group: whole nodes, or a part of one node. Left out by a job whose step says itself which
+    /// leaves send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000), example = 32)]
-    pub tp: u32,
+    pub tp: Option<u32>,
+    /// What it sends, again and again: circuits are planned for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepFile>,
 }
 
 /// How many GPUs a job wants: a number, or `all`.

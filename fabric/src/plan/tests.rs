@@ -10,22 +10,22 @@ const CANONICAL: &str = concat!(
     r#""cross_tor_share_greedy":1,"gpus":4,"gpus_wanted":null,"name":"train","tp":4}],"#,
     r#""metrics":{"cost_per_gpu_usd":1234.5,"cross_tor_share":0,"gpus_faulty":2,"gpus_spare":0,"#,
     r#""gpus_total":8,"gpus_used":4,"gpus_wasted":2,"power_per_gpu_w":1e-7,"waste_ratio":0.25,"#,
-    r#""waste_ratio_lower_bound":0.25},"ranks":[{"gpu":"n0/g0","group":"g0","rank":0}],"#,
-    r#""schema":"lightloom.plan/v1","seed":18446744073709551615,"#,
+    r#""waste_ratio_lower_bound":0.25},"ranks":[{"cp":0,"dp":0,"ep":0,"gpu":"n0/g0","group":"g0","job":0,"pp":0,"tp":0}],"#,
+    r#""schema":"lightloom.plan/v2","seed":18446744073709551615,"#,
     r#""transceivers":[{"bundle":"n0/b0","path":"external-1"}]}"#
 );
 /// What `sha256sum` says of it.
-const DIGEST: &str = "fee5dbf87cd097c8d06e0105b9500ab91905e89d95d8a80ae363d93fb2d30f7c";
+const DIGEST: &str = "1d85e03cd07113fc8f48ca3ed4f2cf945db6626fb321a627c1c93c7b2d5909b7";
 
 /// The same plan as an earlier version wrote it: its own order, its number form, the time that planning took.
 const EARLIER: &str = r#"{
-  "schema": "lightloom.plan/v1", "fabric_sha256": "f00d", "seed": 18446744073709551615, "faults": ["n3"],
+  "schema": "lightloom.plan/v2", "fabric_sha256": "f00d", "seed": 18446744073709551615, "faults": ["n3"],
   "jobs": [{"name": "train", "tp": 4, "gpus_wanted": null, "gpus": 4, "constraints_kept": 0,
     "constraints_total": 0, "cross_tor_share": 0.25, "cross_tor_share_greedy": 1.0}],
   "groups": [{"id": "g0", "job": 0, "nodes": ["n0", "n1"], "ring": ["n0/g0", "n0/g1", "n1/g1", "n1/g0"]}],
   "transceivers": [{"bundle": "n0/b0", "path": "external-1"}],
   "circuits": [{"a": "n0/b0.1", "b": "n1/b1.1"}],
-  "ranks": [{"gpu": "n0/g0", "group": "g0", "rank": 0}],
+  "ranks": [{"gpu": "n0/g0", "group": "g0", "job": 0, "tp": 0, "pp": 0, "dp": 0, "cp": 0, "ep": 0}],
   "metrics": {"gpus_total": 8, "gpus_faulty": 2, "gpus_used": 4, "gpus_spare": 0, "gpus_wasted": 2,
     "waste_ratio": 0.25, "waste_ratio_lower_bound": 0.25, "cross_tor_share": 0.0,
     "cost_per_gpu_usd": 1234.5, "power_per_gpu_w": 0.0000001, "plan_seconds": 0.00123}
@@ -65,10 +65,10 @@ fn how_a_plan_was_made_is_not_its_identity_and_what_it_sets_is() {
 
 #[test]
 fn the_plan_of_a_fat_tree_has_the_same_identity_with_and_without_its_sensitivity() {
-    let plan = r#"{"schema":"lightloom.plan/v1","phases":[],"metrics":{"gpus_total":8,"plan_seconds":0.5}"#;
+    let plan = r#"{"schema":"lightloom.plan/v2","phases":[],"metrics":{"gpus_total":8,"plan_seconds":0.5}"#;
     let of =
         |more: &str| digest(&serde_json::from_str::<Value>(&format!("{plan}{more}}}")).unwrap());
     assert_eq!(of(""), of(r#","sensitivity":[{"a":1}],"version":"9","inputs":{},"digest":"x""#));
-    let canonical = r#"{"metrics":{"gpus_total":8},"phases":[],"schema":"lightloom.plan/v1"}"#;
+    let canonical = r#"{"metrics":{"gpus_total":8},"phases":[],"schema":"lightloom.plan/v2"}"#;
     assert_eq!(of(""), file::sha256(canonical.as_bytes()));
 }

@@ -145,6 +145,34 @@ part_id! {
     BundleId { bundle, "b" }, "a bundle", "n17/b0"
 }
 
+/// A port of an optical switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OcsPortId {
+    /// The switch.
+    pub ocs: OcsId,
+    /// The port, from 0.
+    pub port: u32,
+}
+impl fmt::Display for OcsPortId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/p{}", self.ocs, self.port)
+    }
+}
+impl FromStr for OcsPortId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let parse = || {
+            let (ocs, port) = text.split_once("/p")?;
+            let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+            let port = is_number.then(|| port.parse().ok())??;
+            Some(Self { ocs: ocs.parse().ok()?, port })
+        };
+        let error =
+            || IdError { text: text.to_owned(), kind: "a port of a switch", example: "ocs3/p17" };
+        parse().ok_or_else(error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

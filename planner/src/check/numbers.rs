@@ -73,13 +73,13 @@ fn remainder(plan: &Plan, healthy: u64) -> u64 {
 fn nodes_by_rank(plan: &Plan) -> BTreeMap<GroupId, BTreeMap<u32, NodeId>> {
     let mut nodes: BTreeMap<GroupId, BTreeMap<u32, NodeId>> = BTreeMap::new();
     for rank in &plan.ranks {
-        nodes.entry(rank.group).or_default().insert(rank.rank, rank.gpu.node);
+        nodes.entry(rank.group).or_default().insert(rank.tp, rank.gpu.node);
     }
     nodes
 }
 
 fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
-    let per_tor = fabric.dcn.nodes_per_tor;
+    let per_tor = fabric.dcn.nodes_per_tor();
     let nodes = nodes_by_rank(plan);
     let (mut all_hops, mut all_crossing) = (0_u64, 0_u64);
     for (index, job) in (0_u32..).zip(&plan.jobs) {
@@ -94,7 +94,7 @@ fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
         let (hops, crossing) = inner_hops(&groups, per_tor);
         counts.near("cross_tor_share of a job", job.cross_tor_share, share(hops, crossing));
         // Small groups have fewer hops than nodes: weigh every rank as the document does, by node.
-        let per_node = u64::from(fabric.hbd.gpus_per_node()).min(u64::from(job.tp));
+        let per_node = u64::from(fabric.hbd.gpus_per_node()).min(u64::from(job.tp)).max(1);
         all_hops += hops / per_node;
         all_crossing += crossing / per_node;
     }
@@ -123,11 +123,15 @@ fn share(hops: u64, crossing: u64) -> f64 {
 
 /// Cost and power of a GPU, from parts counted over one whole node.
 fn check_parts_lists(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
+    if fabric.hbd.k() == 0 {
+        return;
+    }
     let (gpus, k) = (f64::from(fabric.hbd.gpus_per_node()), f64::from(fabric.hbd.k()));
     let (modules, cables) = (8.0 * k, 2.0 * (gpus - k));
     let parts = &fabric.parts;
     let cost = modules * (parts.ocstrx.0 + parts.fibre.0) + cables * parts.dac.0;
     let power = modules * parts.ocstrx_power.0 + cables * parts.dac_power.0;
-    counts.near("cost_per_gpu_usd", plan.metrics.cost_per_gpu_usd.0, cost / gpus);
-    counts.near("power_per_gpu_w", plan.metrics.power_per_gpu_w.0, power / gpus);
+    let (stated_cost, stated_power) = (plan.metrics.cost_per_gpu_usd, plan.metrics.power_per_gpu_w);
+    counts.near("cost_per_gpu_usd", stated_cost.map_or(f64::NAN, |usd| usd.0), cost / gpus);
+    counts.near("power_per_gpu_w", stated_power.map_or(f64::NAN, |watts| watts.0), power / gpus);
 }

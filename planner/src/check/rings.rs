@@ -16,6 +16,7 @@ use super::links::Lit;
 /// Lit edges between GPUs: inside nodes, and over circuits.
 struct GpuGraph {
     gpus_per_node: u8,
+    is_without_fibres: bool,
     neighbours: Vec<Vec<u32>>,
     parts: UnionFind<u32>,
     part_sizes: Vec<u32>,
@@ -26,6 +27,7 @@ impl GpuGraph {
         let gpus = fabric.hbd.nodes() as usize * usize::from(fabric.hbd.gpus_per_node());
         let mut graph = Self {
             gpus_per_node: fabric.hbd.gpus_per_node(),
+            is_without_fibres: fabric.hbd.k() == 0,
             neighbours: vec![Vec::with_capacity(2); gpus],
             parts: UnionFind::new(gpus),
             part_sizes: vec![0; gpus],
@@ -99,6 +101,7 @@ pub(super) fn check(
         if found.len() == before {
             claim_gpus(&graph, group, &mut group_of, found);
             check_ring(&graph, group, found);
+            check_island(fabric, group, found);
         }
     }
     check_ranks(plan, found);
@@ -157,6 +160,9 @@ fn check_ring(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
         found.push(Violation::RingIncomplete { group: group.id });
         return;
     }
+    if graph.is_without_fibres {
+        return;
+    }
     if !inside_one_node {
         check_cycle(graph, group, found);
     }
@@ -166,6 +172,15 @@ fn check_ring(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
         if !graph.are_neighbours(from, to) {
             found.push(Violation::NotNeighbours { group: group.id, from, to });
         }
+    }
+}
+
+/// GPUs of a group that no ring joins are on one island.
+fn check_island(fabric: &Fabric, group: &Group, found: &mut Vec<Violation>) {
+    let Some(&first) = group.ring.first() else { return };
+    let island = |gpu| fabric.hbd.island_of(gpu, group.id.0);
+    for &gpu in group.ring.iter().filter(|gpu| island(**gpu) != island(first)) {
+        found.push(Violation::OtherIsland { group: group.id, gpu, first });
     }
 }
 
@@ -190,7 +205,7 @@ fn check_ranks(plan: &Plan, found: &mut Vec<Violation>) {
         plan.groups.iter().map(|group| vec![None; group.ring.len()]).collect();
     for rank in &plan.ranks {
         let slot =
-            ranked.get_mut(rank.group.index()).and_then(|gpus| gpus.get_mut(rank.rank as usize));
+            ranked.get_mut(rank.group.index()).and_then(|gpus| gpus.get_mut(rank.tp as usize));
         if slot.is_none_or(|slot| slot.replace(rank.gpu).is_some()) {
             found.push(Violation::Ranks { group: rank.group });
         }

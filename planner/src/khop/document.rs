@@ -2,7 +2,8 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultError, FaultSet};
-use lightloom_fabric::khop::{Hop, KhopRing, Path, Port, hop_for_port};
+use lightloom_fabric::hbd::Hbd;
+use lightloom_fabric::khop::{Hop, Path, Port, hop_for_port};
 use lightloom_fabric::plan::{Circuit, Group, JobPlan, Metrics, Plan, Rank, SCHEMA, Transceiver};
 use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 use lightloom_units::seed::Seed;
@@ -18,9 +19,10 @@ pub fn to_document(fabric: &Fabric, faults: &FaultSet, seed: Seed, layout: &Layo
         version: String::new(),
         digest: String::new(),
         inputs: Default::default(),
+        name: fabric.name.clone(),
         fabric_sha256: fabric.sha256.clone(),
         seed,
-        faults: faults.parts(&fabric.hbd),
+        faults: faults.parts(fabric),
         jobs: (0..)
             .zip(&layout.jobs)
             .map(|(index, job)| job_plan(fabric, layout, index, job))
@@ -35,6 +37,9 @@ pub fn to_document(fabric: &Fabric, faults: &FaultSet, seed: Seed, layout: &Layo
             .zip(&layout.groups)
             .flat_map(|(id, group)| ranks(&fabric.hbd, GroupId(id), group))
             .collect(),
+        phases: Vec::new(),
+        transitions: Vec::new(),
+        given_up: Vec::new(),
         metrics: metrics(fabric, faults, layout),
     }
 }
@@ -75,7 +80,7 @@ fn working_bundles<'a>(
 
 /// Fibres selected at both ends, each once, by its lower end.
 fn circuits<'a>(
-    hbd: &'a KhopRing,
+    hbd: &'a Hbd,
     faults: &'a FaultSet,
     layout: &'a Layout,
 ) -> impl Iterator<Item = Circuit> + 'a {
@@ -98,8 +103,15 @@ pub(super) fn selected_port(bundle: BundleId, path: Path) -> Option<Port> {
     }
 }
 
-fn ranks(hbd: &KhopRing, id: GroupId, group: &RingGroup) -> Vec<Rank> {
-    let gpus: Vec<GpuId> = match group.segment {
+fn ranks(hbd: &Hbd, id: GroupId, group: &RingGroup) -> Vec<Rank> {
+    let gpus = gpus_by_rank(hbd, group);
+    let rank = |(tp, gpu)| Rank { gpu, group: id, job: group.job, tp, pp: 0, dp: 0, cp: 0, ep: 0 };
+    (0..).zip(gpus).map(rank).collect()
+}
+
+/// The GPUs of `group` in rank order.
+pub(crate) fn gpus_by_rank(hbd: &Hbd, group: &RingGroup) -> Vec<GpuId> {
+    match group.segment {
         Some(Segment { first, gpus }) => (first..first + gpus)
             .map(|gpu| GpuId { node: group.ranks[0], gpu: gpu % hbd.gpus_per_node() })
             .collect(),
@@ -108,8 +120,7 @@ fn ranks(hbd: &KhopRing, id: GroupId, group: &RingGroup) -> Vec<Rank> {
             .iter()
             .flat_map(|node| (0..hbd.gpus_per_node()).map(|gpu| GpuId { node: *node, gpu }))
             .collect(),
-    };
-    (0..).zip(gpus).map(|(rank, gpu)| Rank { gpu, group: id, rank }).collect()
+    }
 }
 
 fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
@@ -132,8 +143,13 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
         waste_ratio: wasted as f64 / total as f64,
         waste_ratio_lower_bound: unavoidable(layout, healthy) as f64 / total as f64,
         cross_tor_share: crossing.share(),
-        cost_per_gpu_usd: fabric.cost_per_gpu(),
-        power_per_gpu_w: fabric.power_per_gpu(),
+        cost_per_gpu_usd: fabric.hbd.ring().map(|_| fabric.cost_per_gpu()),
+        power_per_gpu_w: fabric.hbd.ring().map(|_| fabric.power_per_gpu()),
+        step_time_ps: None,
+        static_step_time_ps: None,
+        dark_port_time_share: None,
+        orchestration_gain: None,
+        orchestration_gain_upper_bound: None,
         plan_seconds: (),
     }
 }
@@ -205,7 +221,7 @@ pub fn from_document(fabric: &Fabric, plan: &Plan) -> Result<(Layout, FaultSet),
         let (plan, fabric) = (plan.fabric_sha256.clone(), fabric.sha256.clone());
         return Err(DocumentError::OtherFabric { plan, fabric });
     }
-    let faults = FaultSet::of(&fabric.hbd, plan.faults.iter().copied())?;
+    let faults = FaultSet::of(fabric, plan.faults.iter().copied())?;
     let mut layout = Layout::dark(fabric);
     for transceiver in &plan.transceivers {
         let bundle = transceiver.bundle;
@@ -244,7 +260,7 @@ fn nodes_by_rank(fabric: &Fabric, plan: &Plan) -> Result<Vec<Vec<NodeId>>, Docum
     for rank in &plan.ranks {
         let slot = ranked
             .get_mut(rank.group.index())
-            .and_then(|nodes| nodes.get_mut((rank.rank / per_node) as usize))
+            .and_then(|nodes| nodes.get_mut((rank.tp / per_node) as usize))
             .ok_or(DocumentError::Ranks { group: rank.group })?;
         *slot = Some(rank.gpu.node);
     }
@@ -271,7 +287,10 @@ fn read_group(
         let not_joined = DocumentError::NotJoined { group: group.id, from: pair[0], to: pair[1] };
         lit_hop(hbd, layout, pair[0], pair[1]).ok_or(not_joined)
     });
-    let hops = hops.collect::<Result<Vec<Hop>, _>>()?;
+    let hops = match hbd.k() {
+        0 => Vec::new(),
+        _ => hops.collect::<Result<Vec<Hop>, _>>()?,
+    };
     let segment = (group.ring.len() < usize::from(hbd.gpus_per_node())).then(|| Segment {
         first: group.ring.first().map_or(0, |gpu| gpu.gpu),
         gpus: u8::try_from(group.ring.len()).expect("fewer than a node's GPUs"),
@@ -280,7 +299,7 @@ fn read_group(
 }
 
 /// The hop from `from` to `to` whose fibre both ends select.
-fn lit_hop(hbd: &KhopRing, layout: &Layout, from: NodeId, to: NodeId) -> Option<Hop> {
+fn lit_hop(hbd: &Hbd, layout: &Layout, from: NodeId, to: NodeId) -> Option<Hop> {
     let ports = (0..hbd.k()).filter_map(|bundle| {
         let bundle = BundleId { node: from, bundle };
         selected_port(bundle, layout.path(bundle))

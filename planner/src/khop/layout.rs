@@ -2,7 +2,8 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fabric::{Job, JobSize};
-use lightloom_fabric::khop::{Hop, KhopRing, Path, Position};
+use lightloom_fabric::hbd::Hbd;
+use lightloom_fabric::khop::{Hop, Path, Position};
 use lightloom_units::id::{BundleId, NodeId};
 
 use super::grouping::{chains_on_line, hop_up};
@@ -26,7 +27,7 @@ pub struct RingGroup {
     pub job: Option<u32>,
     /// Its nodes in the order of the chain.
     pub nodes: Vec<NodeId>,
-    /// The hop from each node to the next: one fewer than nodes.
+    /// The hop from each node to the next: one fewer than nodes; none where no fibre joins them.
     pub hops: Vec<Hop>,
     /// Its nodes in rank order: rank = place here × R + GPU. A replacement takes the rank of what
     /// it replaces, so this need not be the order of the chain.
@@ -38,9 +39,12 @@ pub struct RingGroup {
 impl RingGroup {
     /// The ring over all GPUs of the nodes of `chain`, each place above the one before.
     #[must_use]
-    pub(crate) fn chain(hbd: &KhopRing, chain: &[Position]) -> Self {
+    pub(crate) fn chain(hbd: &Hbd, chain: &[Position]) -> Self {
         let nodes: Vec<NodeId> = chain.iter().map(|position| hbd.node_at(*position)).collect();
-        let hops = chain.windows(2).map(|pair| hop_up(pair[0], pair[1], hbd.nodes())).collect();
+        let hops = match hbd.k() {
+            0 => Vec::new(),
+            _ => chain.windows(2).map(|pair| hop_up(pair[0], pair[1], hbd.nodes())).collect(),
+        };
         Self { job: None, ranks: nodes.clone(), nodes, hops, segment: None }
     }
     /// A group of some GPUs of one node.
@@ -115,7 +119,7 @@ impl Layout {
     }
     /// Every bundle with its path, by node.
     pub fn paths(&self) -> impl Iterator<Item = (BundleId, Path)> + '_ {
-        let nodes = self.paths.chunks(usize::from(self.k)).enumerate();
+        let nodes = self.paths.chunks(usize::from(self.k).max(1)).enumerate();
         nodes.flat_map(|(node, paths)| {
             let node = NodeId::from_index(node);
             (0u8..).zip(paths).map(move |(bundle, path)| (BundleId { node, bundle }, *path))
@@ -123,7 +127,10 @@ impl Layout {
     }
 
     /// Lights the fibres between the nodes of `group` and loops every other bundle of them.
-    pub(crate) fn light(&mut self, hbd: &KhopRing, group: &RingGroup) {
+    pub(crate) fn light(&mut self, hbd: &Hbd, group: &RingGroup) {
+        if self.k == 0 {
+            return;
+        }
         for (place, node) in group.nodes.iter().enumerate() {
             let back = place.checked_sub(1).map(|before| -group.hops[before]);
             let forward = group.hops.get(place).copied();
@@ -176,6 +183,26 @@ impl Layout {
         self.add_groups(fabric, Some(index), groups, free);
     }
 
+    /// Makes spares of the groups of `job` beyond the first `kept`.
+    pub(crate) fn release(&mut self, job: u32, kept: usize) {
+        let mut number = 0;
+        for group in self.groups.iter_mut().filter(|group| group.job == Some(job)) {
+            number += 1;
+            if number > kept {
+                group.job = None;
+            }
+        }
+        self.order_by_job();
+    }
+
+    /// Puts the groups of jobs before the spares, in the order they have. Returns where each was.
+    pub(crate) fn order_by_job(&mut self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.groups.len()).collect();
+        order.sort_by_key(|place| self.groups[*place].job.is_none());
+        self.groups.sort_by_key(|group| group.job.is_none());
+        order
+    }
+
     /// The groups of one job, in rank order.
     pub fn groups_of(&self, job: u32) -> impl Iterator<Item = &RingGroup> {
         self.groups.iter().filter(move |group| group.job == Some(job))
@@ -183,7 +210,7 @@ impl Layout {
 
     /// The GPUs of `group` in ring order.
     #[must_use]
-    pub fn ring(&self, hbd: &KhopRing, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
+    pub fn ring(&self, hbd: &Hbd, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
         ring::walk(hbd, self, group)
     }
 
@@ -216,12 +243,7 @@ impl Greedy {
 }
 
 /// The path that `bundle` of `node` takes when exactly the given hops are lit there.
-pub(crate) fn bundle_path(
-    hbd: &KhopRing,
-    node: NodeId,
-    bundle: u8,
-    hops: [Option<Hop>; 2],
-) -> Path {
+pub(crate) fn bundle_path(hbd: &Hbd, node: NodeId, bundle: u8, hops: [Option<Hop>; 2]) -> Path {
     let port = |hop: Hop| hbd.port(node, hop);
     let mut lit = hops.into_iter().flatten().map(port).filter(|port| port.bundle.bundle == bundle);
     let path = lit.next().map_or(Path::Loopback, |port| port.selects());

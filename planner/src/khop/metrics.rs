@@ -1,6 +1,6 @@
 //! How much data-parallel traffic leaves its ToR.
 
-use lightloom_fabric::dcn::FatTree;
+use lightloom_fabric::dcn::Dcn;
 use lightloom_units::id::NodeId;
 
 /// Hops of the inner data-parallel rings, and how many of them cross ToRs.
@@ -35,12 +35,12 @@ impl std::iter::Sum for CrossTor {
 
 /// Counts inner hops over `groups`, each given by its nodes in rank order.
 #[must_use]
-pub fn cross_tor<'a>(dcn: &FatTree, groups: impl Iterator<Item = &'a [NodeId]>) -> CrossTor {
+pub fn cross_tor<'a>(dcn: &Dcn, groups: impl Iterator<Item = &'a [NodeId]>) -> CrossTor {
     let groups: Vec<&[NodeId]> = groups.collect();
-    groups.chunks(dcn.nodes_per_tor as usize).map(|set| in_set(dcn, set)).sum()
+    groups.chunks(dcn.nodes_per_tor() as usize).map(|set| in_set(dcn, set)).sum()
 }
 
-fn in_set(dcn: &FatTree, set: &[&[NodeId]]) -> CrossTor {
+fn in_set(dcn: &Dcn, set: &[&[NodeId]]) -> CrossTor {
     let mut count = CrossTor::default();
     if set.len() < 2 {
         return count;
@@ -57,10 +57,11 @@ fn in_set(dcn: &FatTree, set: &[&[NodeId]]) -> CrossTor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lightloom_fabric::dcn::FatTree;
 
     #[test]
     fn equal_ranks_under_one_tor_do_not_cross() {
-        let dcn = FatTree { nodes_per_tor: 2, ..FatTree::default() };
+        let dcn = FatTree { nodes_per_tor: 2, ..FatTree::default() }.into();
         let nodes = |ids: &[u32]| ids.iter().map(|id| NodeId(*id)).collect::<Vec<_>>();
         let aligned = [nodes(&[0, 2]), nodes(&[1, 3])];
         let count = |groups: &[Vec<NodeId>]| cross_tor(&dcn, groups.iter().map(Vec::as_slice));

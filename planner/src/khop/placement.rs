@@ -16,7 +16,7 @@
 //! one stretch of the line. Nodes of ToRs without any constraint are grouped along the line as they
 //! come; nodes left over stay free (they are what a later bypass draws on).
 
-use lightloom_fabric::dcn::{FatTree, Order};
+use lightloom_fabric::dcn::{Dcn, Order};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::Position;
 use lightloom_units::id::{NodeId, TorId};
@@ -62,7 +62,7 @@ pub(super) fn orchestrate(
     let m = demand.nodes_per_group;
     let greedy = Greedy::new(survey, free, m);
     let plain = chains_on_line(survey, free, m);
-    if fabric.order != Order::SubLines || fabric.dcn.nodes_per_tor < 2 {
+    if fabric.order != Order::SubLines || fabric.dcn.nodes_per_tor() < 2 {
         return Placement { chains: plain, greedy, ..Placement::default() };
     }
     let racks = Racks::new(fabric, survey, free);
@@ -96,9 +96,9 @@ impl<'a> Racks<'a> {
     fn new(fabric: &'a Fabric, survey: &'a Survey<'a>, free: &'a [bool]) -> Self {
         let dcn = &fabric.dcn;
         let tors = dcn.tors(fabric.hbd.nodes());
-        let domains = tors.div_ceil(dcn.tors_per_domain);
+        let domains = tors.div_ceil(dcn.tors_per_domain());
         let mut racks = Self { fabric, survey, free, domains, complete: Vec::new() };
-        let nodes_of = |tor: u32| tor * dcn.nodes_per_tor..(tor + 1) * dcn.nodes_per_tor;
+        let nodes_of = |tor: u32| tor * dcn.nodes_per_tor()..(tor + 1) * dcn.nodes_per_tor();
         racks.complete =
             (0..tors).map(|tor| nodes_of(tor).all(|node| racks.is_usable(node))).collect();
         racks
@@ -116,7 +116,7 @@ impl<'a> Racks<'a> {
 
     fn position(&self, tor: u64, slot: u32) -> Position {
         let tor = u32::try_from(tor).expect("a ToR index");
-        self.fabric.hbd.position_of(NodeId(tor * self.fabric.dcn.nodes_per_tor + slot))
+        self.fabric.hbd.position_of(NodeId(tor * self.fabric.dcn.nodes_per_tor() + slot))
     }
 
     /// The chains under the first `constraints` constraints: aligned sets, then the rest.
@@ -136,7 +136,7 @@ impl<'a> Racks<'a> {
     /// By position: free, and under a ToR below `end`.
     fn free_below(&self, end: u32) -> Vec<bool> {
         let mut free = self.free.to_vec();
-        for node in (end * self.fabric.dcn.nodes_per_tor..self.fabric.hbd.nodes()).map(NodeId) {
+        for node in (end * self.fabric.dcn.nodes_per_tor()..self.fabric.hbd.nodes()).map(NodeId) {
             free[self.fabric.hbd.position_of(node).index()] = false;
         }
         free
@@ -146,7 +146,7 @@ impl<'a> Racks<'a> {
     fn sets_in_step(&self, tors: std::ops::Range<u32>, m: usize) -> Vec<Chain> {
         let mut chains = Vec::new();
         let (mut start, end) = (tors.start, tors.end);
-        let slots = 0..self.fabric.dcn.nodes_per_tor;
+        let slots = 0..self.fabric.dcn.nodes_per_tor();
         while let Some(set) = slots
             .clone()
             .map(|slot| self.first_chain(slot, start..end, m))
@@ -166,7 +166,7 @@ impl<'a> Racks<'a> {
     /// The first chain of `m` usable nodes in one slot of the ToRs in `tors`.
     fn first_chain(&self, slot: u32, tors: std::ops::Range<u32>, m: usize) -> Option<Vec<u32>> {
         let mut chain: Vec<u32> = Vec::with_capacity(m);
-        for tor in tors.filter(|tor| self.is_usable(tor * self.fabric.dcn.nodes_per_tor + slot)) {
+        for tor in tors.filter(|tor| self.is_usable(tor * self.fabric.dcn.nodes_per_tor() + slot)) {
             if !self.goes_on(slot, &chain, tor) {
                 chain.clear();
             }
@@ -203,7 +203,7 @@ impl<'a> Racks<'a> {
     /// as many domains as constraints are left over for.
     fn aligned_runs(&self, constraints: u32) -> Vec<std::ops::Range<u64>> {
         let bordered = constraints.saturating_sub(2 * self.tors());
-        let size = self.fabric.dcn.tors_per_domain;
+        let size = self.fabric.dcn.tors_per_domain();
         let cuts = (1..=bordered)
             .map(|domain| domain.saturating_mul(size))
             .filter(|tor| *tor < self.tors());
@@ -215,7 +215,7 @@ impl<'a> Racks<'a> {
 
     /// Chains of complete ToRs joined by working fibres in every sub-line.
     fn tor_chains(&self, run: std::ops::Range<u64>, m: usize) -> Vec<Vec<u64>> {
-        let slots = self.fabric.dcn.nodes_per_tor;
+        let slots = self.fabric.dcn.nodes_per_tor();
         let every = |tor: u64, up: u8| {
             (0..slots).all(|slot| self.survey.has_fibre(self.position(tor, slot), up.cast_signed()))
         };
@@ -227,15 +227,15 @@ impl<'a> Racks<'a> {
     }
 
     fn aligned_set(&self, tors: &[u64]) -> impl Iterator<Item = Chain> {
-        let slots = 0..self.fabric.dcn.nodes_per_tor;
+        let slots = 0..self.fabric.dcn.nodes_per_tor();
         slots.map(move |slot| tors.iter().map(|tor| self.position(*tor, slot)).collect())
     }
 }
 
 /// Deals the ranks of neighbouring groups so that equal ranks sit under one ToR wherever the groups
 /// have nodes there: each group follows the first of its set, and what is left over fills the gaps.
-pub(super) fn deal_ranks(dcn: &FatTree, groups: &mut [RingGroup]) {
-    for set in groups.chunks_mut(dcn.nodes_per_tor as usize) {
+pub(super) fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
+    for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let Some((first, others)) = set.split_first_mut() else { continue };
         let wanted: Vec<TorId> = first.ranks.iter().map(|node| dcn.tor_of(*node)).collect();
         for group in others {

@@ -24,12 +24,13 @@ mod neighbourhood;
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Path;
 use lightloom_units::id::{BundleId, NodeId};
 
 use super::document::selected_port;
 use super::grouping::chains_on_line;
-use super::{Layout, RingGroup, Survey, any_groups, spare_sizes};
+use super::{Layout, RingGroup, Survey, any_groups, islands, spare_sizes};
 use neighbourhood::Effort;
 
 /// What became of one group.
@@ -210,6 +211,9 @@ impl<'a> Work<'a> {
         if old.segment.is_some() {
             return None;
         }
+        if self.fabric.hbd.grouping() != Grouping::Line {
+            return islands::rebuild(self.fabric, self.survey, &self.idle, old);
+        }
         neighbourhood::rebuild(self.fabric, self.survey, self.layout, &self.idle, old, effort)
     }
 
@@ -284,6 +288,11 @@ impl<'a> Work<'a> {
         let length = like.nodes.len();
         if self.idle.iter().filter(|idle| **idle).count() < length {
             return None;
+        }
+        if self.fabric.hbd.grouping() != Grouping::Line {
+            let tp = like.gpus(self.fabric.hbd.gpus_per_node());
+            let group = any_groups(self.fabric, self.survey, &self.idle, tp).into_iter().next()?;
+            return Some(RingGroup { job: like.job, ..group });
         }
         let chain = chains_on_line(self.survey, &self.idle, length).into_iter().next()?;
         Some(RingGroup { job: like.job, ..RingGroup::chain(&self.fabric.hbd, &chain) })

@@ -5,21 +5,26 @@
 //! half of one to the lower half of the other. So the ring goes out along the chain on one side of
 //! its nodes and comes back on the other.
 
-use lightloom_fabric::khop::{KhopRing, Path, Port};
+use lightloom_fabric::hbd::Hbd;
+use lightloom_fabric::khop::{Path, Port};
 use lightloom_units::id::{BundleId, GpuId, NodeId};
 
+use super::document::gpus_by_rank;
 use super::{Layout, RingGroup};
 
 /// The GPUs of `group` in ring order, from the first GPU of its first node.
 ///
 /// # Panics
 /// If the paths do not close one ring over all GPUs of the group: a layout always does.
-pub(super) fn walk(hbd: &KhopRing, layout: &Layout, group: &RingGroup) -> Vec<GpuId> {
+pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> {
     if let Some(segment) = group.segment {
         let gpus = segment.first..segment.first + segment.gpus;
         return gpus
             .map(|gpu| GpuId { node: group.nodes[0], gpu: gpu % hbd.gpus_per_node() })
             .collect();
+    }
+    if hbd.k() == 0 {
+        return gpus_by_rank(hbd, group);
     }
     let start = GpuId { node: group.nodes[0], gpu: 0 };
     let total = group.gpus(hbd.gpus_per_node()) as usize;
@@ -40,7 +45,7 @@ pub(super) fn walk(hbd: &KhopRing, layout: &Layout, group: &RingGroup) -> Vec<Gp
 }
 
 /// Leaves `gpu` by ring edge `edge`; returns where that leads and the edge to leave that GPU by.
-fn step(hbd: &KhopRing, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
+fn step(hbd: &Hbd, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
     let gpus = hbd.gpus_per_node();
     let at_lower_half = gpu.gpu == edge;
     let (node, edge, gpu) = match fibre_at(hbd, layout, gpu.node, edge) {
@@ -55,7 +60,7 @@ fn step(hbd: &KhopRing, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
 }
 
 /// The far end of the fibre that ring edge `edge` of `node` is switched to, if it is.
-fn fibre_at(hbd: &KhopRing, layout: &Layout, node: NodeId, edge: u8) -> Option<Port> {
+fn fibre_at(hbd: &Hbd, layout: &Layout, node: NodeId, edge: u8) -> Option<Port> {
     let bundle = BundleId { node, bundle: hbd.bundle_on_edge(edge)? };
     let path = match layout.path(bundle) {
         Path::Loopback => return None,

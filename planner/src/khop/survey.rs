@@ -1,13 +1,14 @@
 //! What can be used: working nodes, whole nodes and working fibres, by position in the line.
 
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::khop::{Hop, KhopRing, Port, Position, hop_for_port};
+use lightloom_fabric::hbd::Hbd;
+use lightloom_fabric::khop::{Hop, Port, Position, hop_for_port};
 use lightloom_units::id::BundleId;
 
 /// The usable part of a k-hop ring under a set of faults.
 #[derive(Clone, Debug)]
 pub struct Survey<'a> {
-    hbd: &'a KhopRing,
+    hbd: &'a Hbd,
     faults: &'a FaultSet,
     alive: Vec<bool>,
     whole: Vec<bool>,
@@ -16,7 +17,7 @@ pub struct Survey<'a> {
 impl<'a> Survey<'a> {
     /// Looks at `hbd` with `faults` in it.
     #[must_use]
-    pub fn new(hbd: &'a KhopRing, faults: &'a FaultSet) -> Self {
+    pub fn new(hbd: &'a Hbd, faults: &'a FaultSet) -> Self {
         let mut alive = vec![true; hbd.nodes() as usize];
         for node in &faults.nodes {
             alive[hbd.position_of(*node).index()] = false;
@@ -30,7 +31,7 @@ impl<'a> Survey<'a> {
 
     /// The cabling looked at.
     #[must_use]
-    pub fn hbd(&self) -> &'a KhopRing {
+    pub fn hbd(&self) -> &'a Hbd {
         self.hbd
     }
     /// The faults it was taken with.

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec};
+use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, ReconfigurableFatTree};
+use lightloom_units::id::OcsId;
 
 use super::demand::Demand;
 use super::plan::{PhasePlan, RfabricPlan, TransitionPlan};
@@ -13,20 +14,51 @@ use super::plan::{PhasePlan, RfabricPlan, TransitionPlan};
 /// How far a stated rate may be from the one found here, as a fraction.
 const RATE_TOLERANCE: f64 = 1e-6;
 
+/// Bytes of a phase from leaf to leaf.
+pub type Flows = BTreeMap<(u32, u32), f64>;
+
 /// What is wrong with a plan; nothing if it is sound. `demands` are those of the plan's phases.
 #[must_use]
-pub fn check(spec: &FatTreeSpec, demands: &[Demand], plan: &RfabricPlan) -> Vec<String> {
+pub fn check(
+    network: &ReconfigurableFatTree,
+    demands: &[Demand],
+    plan: &RfabricPlan,
+) -> Vec<String> {
+    let flows = |demand: &Demand| -> Flows {
+        demand.flows().map(|(from, to, bytes)| ((from.0, to.0), bytes.0 as f64)).collect()
+    };
+    let flows: Vec<Flows> = demands.iter().map(flows).collect();
+    check_step(network, &flows, &plan.phases, &plan.transitions)
+}
+
+/// What is wrong with the circuits of a step on what is left of `network`; nothing if they are sound.
+#[must_use]
+pub fn check_step(
+    network: &ReconfigurableFatTree,
+    demands: &[Flows],
+    phases: &[PhasePlan],
+    transitions: &[TransitionPlan],
+) -> Vec<String> {
+    let spec = network.spec();
     let mut findings = Vec::new();
-    if demands.len() != plan.phases.len() {
-        return vec![format!("{} demands for {} phases", demands.len(), plan.phases.len())];
+    if demands.len() != phases.len() {
+        return vec![format!("{} demands for {} phases", demands.len(), phases.len())];
     }
-    for (phase, demand) in plan.phases.iter().zip(demands) {
+    for (phase, demand) in phases.iter().zip(demands) {
         check_circuits(spec, phase, &mut findings);
+        check_dead_ports(network, phase, &mut findings);
+        if demand.is_empty() {
+            let idle = phase.lambda == 0.0 && phase.duration_ps.0 == 0;
+            if !idle {
+                findings.push(format!("phase {}: takes time and sends nothing", phase.name));
+            }
+            continue;
+        }
         check_rate(spec, demand, phase, &mut findings);
     }
     let circuits: BTreeMap<&str, &Vec<CrossConnect>> =
-        plan.phases.iter().map(|phase| (phase.name.as_str(), &phase.circuits)).collect();
-    for transition in &plan.transitions {
+        phases.iter().map(|phase| (phase.name.as_str(), &phase.circuits)).collect();
+    for transition in transitions {
         match (circuits.get(transition.from.as_str()), circuits.get(transition.to.as_str())) {
             (Some(from), Some(to)) => {
                 check_transition(spec, transition, from, to, &mut findings);
@@ -38,6 +70,19 @@ pub fn check(spec: &FatTreeSpec, demands: &[Demand], plan: &RfabricPlan) -> Vec<
         }
     }
     findings
+}
+
+fn check_dead_ports(
+    network: &ReconfigurableFatTree,
+    phase: &PhasePlan,
+    findings: &mut Vec<String>,
+) {
+    for circuit in &phase.circuits {
+        let is_dead = |port| network.dead_ports(OcsId(circuit.ocs.0)).any(|dead| dead == port);
+        for port in [circuit.a_port, circuit.b_port].into_iter().filter(|port| is_dead(*port)) {
+            findings.push(format!("phase {}: {} port {port} is broken", phase.name, circuit.ocs));
+        }
+    }
 }
 
 fn check_circuits(spec: &FatTreeSpec, phase: &PhasePlan, findings: &mut Vec<String>) {
@@ -110,28 +155,28 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
 /// Whether the demand can be served `lambda` times a second, straight from the definition.
 fn can_serve(
     spec: &FatTreeSpec,
-    demand: &Demand,
+    demand: &Flows,
     circuits: &BTreeMap<(u32, u32), u32>,
     lambda: f64,
 ) -> bool {
     let core = spec.electrical.rate_per_leaf.0 as f64 / spec.electrical.oversubscription;
     let mut sent = vec![0.0; spec.leaves as usize];
     let mut received = vec![0.0; spec.leaves as usize];
-    for (from, to, bytes) in demand.flows() {
-        let count = circuits.get(&(from.0.min(to.0), from.0.max(to.0))).copied().unwrap_or(0);
+    for (&(from, to), bytes) in demand {
+        let count = circuits.get(&(from.min(to), from.max(to))).copied().unwrap_or(0);
         let carried = f64::from(count) * spec.circuit_rate.0 as f64;
-        let over = lambda * bytes.0 as f64 * 8.0 - carried;
+        let over = lambda * bytes * 8.0 - carried;
         if over > 0.0 {
-            sent[from.index()] += over;
-            received[to.index()] += over;
+            sent[from as usize] += over;
+            received[to as usize] += over;
         }
     }
     let hosts = f64::from(spec.gpus_per_leaf) * spec.gpu_rate.0 as f64 * (1.0 + 1e-9);
     let mut from_hosts = vec![0.0; spec.leaves as usize];
     let mut to_hosts = vec![0.0; spec.leaves as usize];
-    for (from, to, bytes) in demand.flows() {
-        from_hosts[from.index()] += lambda * bytes.0 as f64 * 8.0;
-        to_hosts[to.index()] += lambda * bytes.0 as f64 * 8.0;
+    for (&(from, to), bytes) in demand {
+        from_hosts[from as usize] += lambda * bytes * 8.0;
+        to_hosts[to as usize] += lambda * bytes * 8.0;
     }
     if from_hosts.iter().chain(&to_hosts).any(|load| *load > hosts) {
         return false;
@@ -139,7 +184,7 @@ fn can_serve(
     sent.iter().chain(&received).all(|load| *load <= core + 1e-9 * spec.circuit_rate.0 as f64)
 }
 
-fn check_rate(spec: &FatTreeSpec, demand: &Demand, phase: &PhasePlan, findings: &mut Vec<String>) {
+fn check_rate(spec: &FatTreeSpec, demand: &Flows, phase: &PhasePlan, findings: &mut Vec<String>) {
     let mut circuits = BTreeMap::new();
     for circuit in &phase.circuits {
         *circuits.entry((circuit.a.0, circuit.b.0)).or_insert(0) += 1;
@@ -148,8 +193,7 @@ fn check_rate(spec: &FatTreeSpec, demand: &Demand, phase: &PhasePlan, findings: 
     if !can_serve(spec, demand, &circuits, phase.lambda * (1.0 - RATE_TOLERANCE)) {
         findings.push(format!("phase {name}: cannot be served {} times a second", phase.lambda));
     }
-    let total: u64 = demand.total().0;
-    if total > 0 && can_serve(spec, demand, &circuits, phase.lambda * (1.0 + RATE_TOLERANCE)) {
+    if can_serve(spec, demand, &circuits, phase.lambda * (1.0 + RATE_TOLERANCE)) {
         findings.push(format!("phase {name}: is faster than the stated {}", phase.lambda));
     }
     if phase.lambda > phase.lambda_upper_bound * (1.0 + RATE_TOLERANCE) {

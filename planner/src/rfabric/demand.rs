@@ -12,6 +12,31 @@ use lightloom_units::id::LeafId;
 pub struct Demand {
     leaves: usize,
     bytes: Vec<u64>,
+    carried: Carried,
+}
+
+/// What of a phase's traffic no link between leaves sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes within a ring or an island of the high-bandwidth domain.
+    pub rings: Bytes,
+    /// Bytes between GPUs below one leaf.
+    pub leaves: Bytes,
+}
+
+/// Where a rank is, as far as its traffic is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The leaf above its GPU.
+    pub leaf: LeafId,
+    /// The ring or island it is on: what two ranks of one exchange stays there. `None` for none.
+    pub island: Option<u32>,
+}
+
+impl From<LeafId> for Seat {
+    fn from(leaf: LeafId) -> Self {
+        Self { leaf, island: None }
+    }
 }
 
 /// Why a text is not a demand matrix.
@@ -100,7 +125,7 @@ impl Demand {
     /// No traffic among `leaves` leaves.
     #[must_use]
     pub fn none(leaves: usize) -> Self {
-        Self { leaves, bytes: vec![0; leaves * leaves] }
+        Self { leaves, bytes: vec![0; leaves * leaves], carried: Carried::default() }
     }
 
     /// Number of leaves.
@@ -129,6 +154,28 @@ impl Demand {
         }
     }
 
+    /// Adds traffic between two ranks: to what the high-bandwidth domain carries, to what stays below a leaf,
+    /// or to the matrix.
+    ///
+    /// # Panics
+    /// If a leaf does not exist.
+    pub fn send(&mut self, from: impl Into<Seat>, to: impl Into<Seat>, size: Bytes) {
+        let (from, to) = (from.into(), to.into());
+        if from.island.is_some() && from.island == to.island {
+            self.carried.rings = Bytes(self.carried.rings.0.saturating_add(size.0));
+        } else if from.leaf == to.leaf {
+            self.carried.leaves = Bytes(self.carried.leaves.0.saturating_add(size.0));
+        } else {
+            self.add(from.leaf, to.leaf, size);
+        }
+    }
+
+    /// What no link between leaves sees.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        self.carried
+    }
+
     /// Adds the traffic of `other`.
     ///
     /// # Panics
@@ -138,6 +185,9 @@ impl Demand {
         for (entry, more) in self.bytes.iter_mut().zip(&other.bytes) {
             *entry = entry.saturating_add(*more);
         }
+        let (mine, more) = (&mut self.carried, other.carried);
+        mine.rings = Bytes(mine.rings.0.saturating_add(more.rings.0));
+        mine.leaves = Bytes(mine.leaves.0.saturating_add(more.leaves.0));
     }
 
     /// The same traffic so many times.
@@ -146,6 +196,12 @@ impl Demand {
         for entry in &mut self.bytes {
             *entry = entry.saturating_mul(u64::from(times));
         }
+        let Carried { rings, leaves } = self.carried;
+        let times = u64::from(times);
+        self.carried = Carried {
+            rings: Bytes(rings.0.saturating_mul(times)),
+            leaves: Bytes(leaves.0.saturating_mul(times)),
+        };
         self
     }
 

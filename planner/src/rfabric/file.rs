@@ -19,16 +19,13 @@
 
 mod lower;
 mod lower_workload;
-mod workload;
+pub mod step;
 
-use lightloom_fabric::document::{self, Diagnostic};
+use lightloom_fabric::document::{Check, Diagnostic};
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_units::id::{LeafId, OcsId};
-use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
-pub use workload::*;
+pub use lightloom_fabric::file::*;
 
 use super::phases::Phase;
 use super::plan::Options;
@@ -55,339 +52,33 @@ pub fn load(
     bytes: &[u8],
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> (Option<RfabricInput>, Vec<Diagnostic>) {
-    let sha256 = lightloom_fabric::file::sha256(bytes);
-    document::load(file, bytes, |raw: RfabricFile, check| lower::lower(raw, sha256, read, check))
+    let mut phases = None;
+    let also = |fabric: &Fabric, check: &mut Check<'_>| phases = step::check(fabric, check);
+    let (fabric, mistakes) = lightloom_fabric::file::load_with(file, bytes, read, also);
+    let input = fabric.and_then(|fabric| {
+        Some(RfabricInput {
+            fabric: fabric.dcn.circuits()?.clone(),
+            phases: phases?,
+            options: Options { floor: fabric.floor, ..Options::default() },
+            name: fabric.name,
+            sha256: fabric.sha256,
+        })
+    });
+    (input, mistakes)
 }
 
-/// Whether a file with these top-level keys is of this kind.
+/// Whether a file with these top-level keys is a fabric without a high-bandwidth domain.
 #[must_use]
 pub fn is_kind(top_keys: &[String]) -> bool {
     let has = |key: &str| top_keys.iter().any(|there| there == key);
-    has("step") && has("dcn")
-}
-
-/// A reconfigurable fat-tree and the step that runs on it.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RfabricFile {
-    /// Its name in reports.
-    #[schemars(length(min = 1, max = 100))]
-    pub name: String,
-    /// The network.
-    pub dcn: DcnFile,
-    /// What runs on it, again and again.
-    pub step: StepFile,
-    /// How to plan it.
-    #[serde(default)]
-    pub planning: PlanningFile,
-}
-
-/// The design of the network.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum DcnFile {
-    /// Leaves, a thin electrical core and banks of optical switches.
-    ReconfigurableFatTree(FatTreeFile),
-}
-
-/// Leaves, a thin electrical core and banks of optical switches.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FatTreeFile {
-    /// ToRs or rail switches.
-    pub leaves: u32,
-    /// GPUs below one leaf.
-    pub gpus_per_leaf: u32,
-    /// Rate of one circuit, each direction.
-    pub circuit_rate: Text<BitsPerSecond>,
-    /// Rate of one GPU's network interface; that of a circuit where it is not written.
-    #[serde(default)]
-    pub gpu_rate: Option<Text<BitsPerSecond>>,
-    /// The packet network that is always there.
-    pub electrical: ElectricalFile,
-    /// One or two banks of optical switches.
-    pub banks: Vec<BankFile>,
-    /// How long a circuit takes.
-    pub timing: TimingFile,
-    /// What an optical path may lose.
-    #[serde(default)]
-    pub loss: LossFile,
-    /// Pairs of leaves that no circuit may join.
-    #[serde(default)]
-    pub forbidden: Vec<PairFile>,
-    /// Circuits of other jobs: they stay and are not ours to use.
-    #[serde(default)]
-    pub held: Vec<HeldFile>,
-    /// Power or control domains over which the switches are spread in blocks of consecutive ids.
-    #[serde(default = "one")]
-    pub failure_domains: u32,
-}
-
-fn one() -> u32 {
-    1
-}
-
-/// The packet network that is always there.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ElectricalFile {
-    /// Uplink rate of one leaf.
-    pub rate_per_leaf: Text<BitsPerSecond>,
-    /// How many times that exceeds what the core carries when all leaves send. 1 carries everything.
-    pub oversubscription: f64,
-}
-
-/// A row of equal switches, each wired alike to every leaf.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BankFile {
-    /// What the operator calls it.
-    pub name: String,
-    /// Number of switches.
-    pub switches: u32,
-    /// Ports of one switch.
-    pub ports_per_switch: u32,
-    /// Ports that each leaf has on each switch. Even.
-    pub ports_per_leaf: u32,
-    /// Loss of one pass, in dB.
-    #[serde(default)]
-    pub insertion_loss_db: f64,
-}
-
-/// How long a circuit takes from decision to traffic.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TimingFile {
-    /// Decision to command accepted.
-    #[serde(default = "at_once")]
-    pub control: Text<Picoseconds>,
-    /// Mirrors, crystals or actuators moving.
-    pub switching: Text<Picoseconds>,
-    /// Receiver lock, link training and driver. Measured with an unmodified NIC: 5.7 s.
-    #[serde(default = "at_once")]
-    pub bring_up: Text<Picoseconds>,
-}
-
-fn at_once() -> Text<Picoseconds> {
-    Text(Picoseconds::ZERO)
-}
-
-/// What an optical path may lose.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct LossFile {
-    /// The most that transmitter and receiver tolerate, in dB.
-    pub budget_db: f64,
-    /// Connectors and fibre common to every path, in dB.
-    pub path_db: f64,
-    /// What single leaves lose on top.
-    pub extra_db: Vec<ExtraLossFile>,
-}
-
-impl Default for LossFile {
-    /// 4 dB, as of 400GBASE-FR4 with its fibre, and 1 dB of connectors.
-    fn default() -> Self {
-        Self { budget_db: 4.0, path_db: 1.0, extra_db: Vec::new() }
-    }
-}
-
-/// What one leaf loses on top.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ExtraLossFile {
-    /// The leaf.
-    pub leaf: LeafId,
-    /// Its loss, in dB.
-    pub db: f64,
-}
-
-/// Two leaves.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PairFile {
-    /// One.
-    pub a: LeafId,
-    /// The other.
-    pub b: LeafId,
-}
-
-/// A cross-connect that another job holds.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HeldFile {
-    /// The switch.
-    pub ocs: OcsId,
-    /// The leaf with the smaller id.
-    pub a: LeafId,
-    /// Its port on the switch.
-    pub a_port: u32,
-    /// The leaf with the larger id.
-    pub b: LeafId,
-    /// Its port on the switch.
-    pub b_port: u32,
-}
-
-/// What runs, again and again.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum StepFile {
-    /// A step of disaggregated reinforcement learning.
-    Rl(RlFile),
-    /// Phases with a demand matrix each.
-    Phases(Vec<PhaseFile>),
-}
-
-/// A step of disaggregated reinforcement learning, trainer on the first leaves, generation after it.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RlFile {
-    /// A model that comes with lightloom, such as qwen2.5-72b, llama-3.1-405b or deepseek-v3; or a model file of
-    /// your own, relative to this file (`lightloom schema model`). Its bytes are taken in BF16.
-    pub model: String,
-    /// GPUs that train.
-    pub trainer_gpus: u32,
-    /// GPUs that generate.
-    pub generation_gpus: u32,
-    /// Tensor-parallel ranks of the trainer.
-    pub tp: u32,
-    /// Pipeline stages of the trainer.
-    pub pp: u32,
-    /// Expert-parallel ranks of the trainer.
-    #[serde(default = "one")]
-    pub ep: u32,
-    /// Spread of expert popularity: sigma of a log-normal distribution.
-    #[serde(default)]
-    #[schemars(range(min = 0.0, max = 3.0))]
-    pub expert_skew: f64,
-    /// Samples of a step.
-    pub samples: u32,
-    /// Tokens of a sample.
-    pub tokens_per_sample: u32,
-    /// GPUs of a generation replica.
-    pub replica_gpus: u32,
-    /// GPUs of a replica for the long tail; the same as `replica_gpus` where it does not switch.
-    #[serde(default)]
-    pub tail_replica_gpus: Option<u32>,
-    /// Share of a replica's cache that migrates in a step.
-    #[serde(default)]
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub migrated_share: f64,
-    /// Idle network time before each phase.
-    #[serde(default)]
-    pub slack: SlackFile,
-    /// Seed of everything drawn.
-    #[serde(default)]
-    pub seed: u64,
-}
-
-/// Idle network time before each phase.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct SlackFile {
-    /// Before the micro-batches.
-    pub train: Text<Picoseconds>,
-    /// Before the gradients.
-    pub gradients: Text<Picoseconds>,
-    /// Before the new weights.
-    pub weight_sync: Text<Picoseconds>,
-    /// Before the pool changes its parallelism.
-    pub parallelism_switch: Text<Picoseconds>,
-}
-
-impl Default for SlackFile {
-    fn default() -> Self {
-        let [train, gradients, weight_sync, parallelism_switch] = [at_once(); 4];
-        Self { train, gradients, weight_sync, parallelism_switch }
-    }
-}
-
-/// A phase with its demand.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PhaseFile {
-    /// Its name.
-    pub name: String,
-    /// How long the network is idle before it.
-    #[serde(default = "at_once")]
-    pub slack: Text<Picoseconds>,
-    /// What it sends.
-    pub demand: DemandFile,
-    /// How often it sends that: layers of a workload that describes one, say.
-    #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub times: u32,
-}
-
-/// Where a demand matrix comes from.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum DemandFile {
-    /// A file of comma-separated bytes, one row a line.
-    Csv(String),
-    /// A file with an array of rows of bytes.
-    Json(String),
-    /// The rows themselves, in bytes.
-    Matrix(Vec<Vec<f64>>),
-    /// A synthetic shape, about 1 GB a pair.
-    Shape(ShapeFile),
-    /// Traffic described by what produces it.
-    Workload(WorkloadFile),
-    /// An all-reduce whose rings the planner chooses: strides without a common divisor with the number of
-    /// leaves, as many as suit the circuits.
-    AllReduce(AllReduceFile),
-}
-
-/// An all-reduce over consecutive leaves.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AllReduceFile {
-    /// The first leaf.
-    #[serde(default)]
-    pub first_leaf: LeafId,
-    /// How many leaves take part, at least 2.
-    pub leaves: u32,
-    /// What each of them contributes.
-    pub bytes: Text<Bytes>,
-}
-
-/// A synthetic shape.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum ShapeFile {
-    /// Skewed all-to-all in groups of 8 leaves and a light ring.
-    Moe(SeedFile),
-    /// Half of the leaves send shards to the other half, and form a ring.
-    WeightSync(SeedFile),
-    /// Every leaf to every other.
-    Dense(SeedFile),
-}
-
-/// What a shape is drawn from.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct SeedFile {
-    /// Seed of the draws.
-    pub seed: u64,
-}
-
-/// How to plan.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct PlanningFile {
-    /// Share of the live demand's rate that no stage of a transition may go below.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub floor: f64,
-}
-
-impl Default for PlanningFile {
-    fn default() -> Self {
-        Self { floor: Options::default().floor }
-    }
+    has("dcn") && !has("hbd")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lightloom_fabric::document;
+    use lightloom_units::Picoseconds;
 
     const SOUND: &str = "
 name: example

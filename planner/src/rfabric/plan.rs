@@ -13,7 +13,7 @@ use super::evaluate::Evaluator;
 use super::exact::{self, Limits, SOLVER};
 use super::one_hop::Effort;
 use super::phases::{self, Candidate, Phase};
-use super::transition::Stage;
+use super::realise;
 use on_switches::Planner;
 
 /// What a planner may be told.
@@ -42,68 +42,28 @@ pub struct RfabricPlan {
     pub transitions: Vec<TransitionPlan>,
     /// Communication time of one step, with the switching that no slack hides.
     pub step_time_ps: Picoseconds,
-    /// The same with the best single topology for all phases.
-    pub static_step_time_ps: Picoseconds,
+    /// The same with the best single topology for all phases. `None` if none serves them all.
+    pub static_step_time_ps: Option<Picoseconds>,
     /// Share of port-time spent dark over one step, slack included.
     pub dark_port_time_share: f64,
 }
 
-/// The circuits of one phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PhasePlan {
-    /// Its name.
-    pub name: String,
-    /// What the topology was made for.
-    pub topology: String,
-    /// Bytes that the phase sends.
-    pub demand_bytes: Bytes,
-    /// The circuits, by switch and port.
-    pub circuits: Vec<CrossConnect>,
-    /// How often per second the demand is served.
-    pub lambda: f64,
-    /// What no topology exceeds for this phase.
-    pub lambda_upper_bound: f64,
-    /// 1 − lambda / bound.
-    pub gap: f64,
-    /// 1 / lambda, with the switching before it that no slack hides.
-    pub time_ps: Picoseconds,
-    /// What a solver said, where one was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub solver: Option<SolverReport>,
+impl RfabricPlan {
+    /// The circuits of a plan document. `None` if its network has none.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Option<Self> {
+        Some(Self {
+            phases: plan.phases.clone(),
+            transitions: plan.transitions.clone(),
+            step_time_ps: plan.metrics.step_time_ps?,
+            static_step_time_ps: plan.metrics.static_step_time_ps,
+            dark_port_time_share: plan.metrics.dark_port_time_share?,
+        })
+    }
 }
 
-/// What integer and linear programming say about a phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SolverReport {
-    /// The rate of the best topology that the solver found; nothing where it found none in time.
-    pub lambda: Option<f64>,
-    /// What no topology exceeds: the solver's bound where it finished, else that of the closed form.
-    pub lambda_upper_bound: f64,
-    /// Whether it stopped at its time limit: then `lambda` is its incumbent, and depends on the machine.
-    pub hit_time_limit: bool,
-    /// The rate on the phase's planned circuits when traffic may pass through other leaves, on fabrics
-    /// small enough for it.
-    pub lambda_multi_hop: Option<f64>,
-}
-
-/// How the circuits of one phase become those of the next.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TransitionPlan {
-    /// The phase that ends.
-    pub from: String,
-    /// The phase that begins.
-    pub to: String,
-    /// What to do, in order; a stage touches one failure domain.
-    pub stages: Vec<Stage>,
-    /// Circuits that stay lit throughout.
-    pub circuits_kept: usize,
-    /// From the first command to the last circuit up.
-    pub dark_time_ps: Picoseconds,
-    /// What of it the slack before the phase does not hide.
-    pub exposed_ps: Picoseconds,
-    /// The least share of the live demand's rate that is left in any stage.
-    pub floor: f64,
-}
+use lightloom_fabric::plan::Plan;
+pub use lightloom_fabric::plan::{PhasePlan, SolverReport, TransitionPlan};
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -156,17 +116,41 @@ pub fn plan(
     let mut candidates = phases::candidates(fabric, phases, options.effort);
     let solved = solve(fabric, phases, options.exact, &mut candidates);
     let fixed = phases::best_static(fabric, phases, &candidates);
-    if fixed.seconds == f64::INFINITY {
-        return Err(unservable(fabric, phases, &candidates[fixed.choice[0]]));
-    }
     let moving = phases::schedule(fabric, phases, &candidates);
+    if !moving.seconds.is_finite() {
+        return Err(unservable(fabric, phases, &candidates));
+    }
     let planner = Planner { fabric, phases, candidates: &candidates, solved, options };
-    let fixed = planner.realise(&fixed, existing)?;
-    let static_step_time_ps = fixed.step_time_ps;
+    // Without a packet core there may be circuits for each phase and none that serve all of them.
+    let fixed = fixed.seconds.is_finite().then(|| planner.realise(&fixed, existing)).transpose()?;
+    let static_step_time_ps = fixed.as_ref().map(|fixed| fixed.step_time_ps);
     let moving = planner.realise(&moving, existing)?;
     // The schedule was chosen on logical circuits; what the switches keep decides.
-    let best = if moving.step_time_ps < fixed.step_time_ps { moving } else { fixed };
+    let best = match fixed {
+        Some(fixed) if fixed.step_time_ps <= moving.step_time_ps => fixed,
+        _ => moving,
+    };
     Ok(RfabricPlan { static_step_time_ps, ..best })
+}
+
+/// The plan of `phases` with the circuits that they have, as far as `fabric` still has their ports: what lost a port
+/// is made again on another switch where both of its leaves have one free, and nothing else moves. `None` if a
+/// phase then cannot be served, or if there is another number of phases.
+#[must_use]
+pub fn repaired(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    before: &[Vec<CrossConnect>],
+    options: Options,
+) -> Option<RfabricPlan> {
+    if phases.len() != before.len() || refuse_bad_phases(fabric, phases).is_err() {
+        return None;
+    }
+    let circuits: Vec<Vec<CrossConnect>> =
+        before.iter().map(|circuits| realise::repaired(fabric, circuits)).collect();
+    let planner = Planner { fabric, phases, candidates: &[], solved: None, options };
+    let plan = planner.assemble(&circuits, vec!["what was there".to_owned(); phases.len()]);
+    plan.phases.iter().all(|phase| phase.lambda > 0.0).then_some(plan)
 }
 
 /// Solves every phase and offers what comes out as candidates.
@@ -220,13 +204,14 @@ fn refuse_bad_phases(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Result
 fn unservable(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
-    candidate: &Candidate,
+    candidates: &[Candidate],
 ) -> PlanError {
-    let stuck = phases
-        .iter()
-        .find(|phase| Evaluator::new(fabric, &phase.demand).lambda(&candidate.topology) <= 0.0)
-        .expect("an infinite step has a phase that is not served");
-    PlanError::Unservable(stuck.name.clone())
+    let is_stuck = |phase: &&Phase| {
+        let evaluator = Evaluator::new(fabric, &phase.demand);
+        candidates.iter().all(|candidate| evaluator.lambda(&candidate.topology) <= 0.0)
+    };
+    let stuck = phases.iter().find(is_stuck).or(phases.first());
+    PlanError::Unservable(stuck.map_or_else(String::new, |phase| phase.name.clone()))
 }
 
 #[cfg(test)]
@@ -260,9 +245,9 @@ mod tests {
             let fabric = fabric(leaves, ports);
             let phases = step(leaves as usize, Picoseconds::from_millis(50));
             let plan = plan(&fabric, &phases, &[], Options::default()).unwrap();
-            assert_eq!(check(fabric.spec(), &demands(&phases), &plan), Vec::<String>::new());
+            assert_eq!(check(&fabric, &demands(&phases), &plan), Vec::<String>::new());
             assert!(!plan.transitions.is_empty());
-            assert!(plan.step_time_ps <= plan.static_step_time_ps);
+            assert!(Some(plan.step_time_ps) <= plan.static_step_time_ps);
         }
     }
 
@@ -274,7 +259,7 @@ mod tests {
         let found = |change: &dyn Fn(&mut RfabricPlan)| {
             let mut plan = sound.clone();
             change(&mut plan);
-            check(fabric.spec(), &demands(&phases), &plan).join("\n")
+            check(&fabric, &demands(&phases), &plan).join("\n")
         };
         assert!(found(&|plan| plan.phases[0].circuits[0].a_port += 2).contains("not wired"));
         assert!(found(&|plan| plan.phases[0].circuits[0].ocs.0 = 99).contains("no such switch"));
@@ -306,7 +291,7 @@ mod tests {
         let plan = plan(&fabric, &step(16, Picoseconds::from_millis(50)), &[], Options::default())
             .unwrap();
         assert!(plan.transitions.is_empty());
-        assert_eq!(plan.step_time_ps, plan.static_step_time_ps);
+        assert_eq!(Some(plan.step_time_ps), plan.static_step_time_ps);
         assert!(plan.dark_port_time_share.abs() < 1e-12);
     }
 

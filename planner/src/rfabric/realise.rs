@@ -99,6 +99,36 @@ fn split(
     realisation
 }
 
+/// `existing` as far as its ports work; a circuit that lost one is made again on another switch where both of its
+/// leaves have a port free, if there is one.
+#[must_use]
+pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Vec<CrossConnect> {
+    let dead: Vec<BTreeSet<u32>> = (0..fabric.switches())
+        .map(|ocs| fabric.dead_ports(OcsId::from_index(ocs)).collect())
+        .collect();
+    let is_dead = |circuit: &&CrossConnect| {
+        let dead = &dead[circuit.ocs.index()];
+        dead.contains(&circuit.a_port) || dead.contains(&circuit.b_port)
+    };
+    let (lost, kept): (Vec<&CrossConnect>, Vec<&CrossConnect>) = existing.iter().partition(is_dead);
+    let mut circuits: Vec<CrossConnect> = kept.into_iter().copied().collect();
+    if lost.is_empty() {
+        return circuits;
+    }
+    let mut books: Vec<PortBook<'_>> = (0..fabric.switches())
+        .map(|ocs| PortBook::new(fabric, OcsId::from_index(ocs), &fabric.spec().held))
+        .collect();
+    for circuit in &circuits {
+        books[circuit.ocs.index()].occupy(*circuit);
+    }
+    for lost in lost {
+        let (a, b) = (lost.a.index(), lost.b.index());
+        circuits.extend(books.iter_mut().find_map(|book| book.connect(a, b)));
+    }
+    circuits.sort_unstable();
+    circuits
+}
+
 /// The circuits between leaves that a set of cross-connects makes.
 #[must_use]
 pub fn topology_of(leaves: usize, cross_connects: &[CrossConnect]) -> Topology {
@@ -154,6 +184,13 @@ impl Sides {
         {
             sides.tails[tail] -= count;
             sides.heads[head] -= count;
+        }
+        if fabric.has_dead_ports() {
+            for leaf in 0..fabric.leaves() {
+                let dead = fabric.dead_ports_of(ocs, LeafId::from_index(leaf)) / 2;
+                sides.tails[leaf] = sides.tails[leaf].saturating_sub(dead);
+                sides.heads[leaf] = sides.heads[leaf].saturating_sub(dead);
+            }
         }
         sides
     }
@@ -318,7 +355,7 @@ struct PortBook<'a> {
 
 impl<'a> PortBook<'a> {
     fn new(fabric: &'a ReconfigurableFatTree, ocs: OcsId, held: &[CrossConnect]) -> Self {
-        let mut book = Self { fabric, ocs, taken: BTreeSet::new() };
+        let mut book = Self { fabric, ocs, taken: fabric.dead_ports(ocs).collect() };
         for circuit in held.iter().filter(|circuit| circuit.ocs == ocs) {
             book.occupy(*circuit);
         }

@@ -16,20 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_units::id::OcsId;
-use serde::{Deserialize, Serialize};
 
 use super::evaluate::Evaluator;
 use super::realise::topology_of;
 use super::topology::Topology;
 
-/// Cross-connects to remove and then to add, all in one failure domain.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stage {
-    /// Removed first.
-    pub remove: Vec<CrossConnect>,
-    /// Added when the removals are done.
-    pub add: Vec<CrossConnect>,
-}
+pub use lightloom_fabric::plan::Stage;
 
 /// No order of stages keeps the floor.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -9,7 +9,7 @@
 )]
 
 use lightloom_fabric::dcn::{FatTree, Order};
-use lightloom_fabric::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
+use lightloom_fabric::fabric::{Fabric, Job, JobSize};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::{KhopRing, Shape};
 use proptest::prelude::*;
@@ -45,26 +45,20 @@ impl Default for FabricSpec {
 /// A fabric with one job that takes all GPUs.
 pub fn fabric(spec: &FabricSpec) -> Fabric {
     let line = spec.order.line(spec.nodes, spec.per_tor);
-    Fabric {
-        name: "test".into(),
-        sha256: "f".repeat(64),
-        hbd: KhopRing::new(spec.gpus_per_node, spec.k, spec.shape, line).unwrap(),
-        hbd_links: HbdLinks::default(),
-        dcn: FatTree {
-            nodes_per_tor: spec.per_tor,
-            tors_per_domain: spec.per_domain,
-            ..FatTree::default()
-        },
-        order: spec.order,
-        transceiver: Transceiver::default(),
-        jobs: vec![Job { name: "all".into(), size: JobSize::All, tp: spec.tp }],
-        parts: Parts::default(),
-    }
+    let ring = KhopRing::new(spec.gpus_per_node, spec.k, spec.shape, line).unwrap();
+    let tree = FatTree {
+        nodes_per_tor: spec.per_tor,
+        tors_per_domain: spec.per_domain,
+        ..FatTree::default()
+    };
+    let job = Job { name: "all".into(), size: JobSize::All, tp: spec.tp, step: None };
+    let fabric = Fabric::of_ring("test", ring, spec.order, tree, vec![job]);
+    Fabric { sha256: "f".repeat(64), ..fabric }
 }
 
 /// Faults by name.
 pub fn faults_of(fabric: &Fabric, names: &[&str]) -> FaultSet {
-    FaultSet::of(&fabric.hbd, names.iter().map(|name| name.parse().unwrap())).unwrap()
+    FaultSet::of(fabric, names.iter().map(|name| name.parse().unwrap())).unwrap()
 }
 
 /// A random fabric with random faults.
@@ -81,7 +75,12 @@ impl Case {
     pub fn build(&self) -> (Fabric, FaultSet) {
         let mut fabric = fabric(&self.spec);
         for tp in &self.more_jobs {
-            fabric.jobs.push(Job { name: format!("tp{tp}"), size: JobSize::All, tp: *tp });
+            fabric.jobs.push(Job {
+                name: format!("tp{tp}"),
+                size: JobSize::All,
+                tp: *tp,
+                step: None,
+            });
         }
         let mut faults = FaultSet::none();
         let nodes = fabric.hbd.nodes() as usize;

@@ -34,8 +34,8 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         dimensions.push(Dimension {
             shape: "Switch",
             npus: groups,
-            gbytes_per_s: dcn.link_rate.bytes_per_second() / 1e9,
-            latency_ns: dcn.link_latency.0 as f64 / 1e3,
+            gbytes_per_s: dcn.link_rate().bytes_per_second() / 1e9,
+            latency_ns: dcn.link_latency().0 as f64 / 1e3,
         });
     }
     let row = |cell: &dyn Fn(&Dimension) -> String| {
@@ -72,8 +72,8 @@ fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
             plan.fabric.hbd_links.inside_latency, plan.fabric.hbd_links.fibre_latency
         ));
     }
-    if plan.fabric.dcn.oversubscription > 1 {
-        lost.push(format!("the oversubscription of {}:1", plan.fabric.dcn.oversubscription));
+    if plan.fabric.dcn.oversubscription() > 1 {
+        lost.push(format!("the oversubscription of {}:1", plan.fabric.dcn.oversubscription()));
     }
     let others = plan.plan.jobs.len().saturating_sub(1);
     if others > 0 {

@@ -146,7 +146,7 @@ impl<'a> RingPlan<'a> {
     /// Aggregation domains of the data-centre network.
     #[must_use]
     pub fn domains(&self) -> u32 {
-        self.fabric.dcn.tors(self.fabric.hbd.nodes()).div_ceil(self.fabric.dcn.tors_per_domain)
+        self.fabric.dcn.tors(self.fabric.hbd.nodes()).div_ceil(self.fabric.dcn.tors_per_domain())
     }
 
     /// What a format loses that knows nodes in rings, and neither GPUs nor light.

@@ -31,7 +31,7 @@ struct Case {
 impl Case {
     fn new(text: &str, faults: &[Part], template: &str) -> Option<Self> {
         let fabric = lightloom_fabric::file::load("fabric.yaml", text.as_bytes()).0?;
-        let faults = FaultSet::of(&fabric.hbd, faults.iter().copied()).ok()?;
+        let faults = FaultSet::of(&fabric, faults.iter().copied()).ok()?;
         let layout = khop::plan(&fabric, &faults, Method::Scan).ok()?;
         let plan = khop::to_document(&fabric, &faults, Seed(1), &layout);
         let names = Names::from_template(template, fabric.hbd.nodes()).unwrap();
@@ -76,13 +76,14 @@ impl Case {
             .into_iter()
             .flat_map(|(ring, hosts)| hosts.into_iter().map(move |host| (host, ring.clone())))
             .collect();
-        let domains = hbd.nodes().div_ceil(dcn.nodes_per_tor * dcn.tors_per_domain);
+        let domains = hbd.nodes().div_ceil(dcn.nodes_per_tor() * dcn.tors_per_domain());
         (0..hbd.nodes())
             .map(lightloom_units::id::NodeId)
             .filter(|node| !self.plan.faults.contains(&Part::Node(*node)))
             .map(|node| {
-                let tor = node.0 / dcn.nodes_per_tor;
-                let mut above = vec![format!("t{tor}"), format!("d{}", tor / dcn.tors_per_domain)];
+                let tor = node.0 / dcn.nodes_per_tor();
+                let mut above =
+                    vec![format!("t{tor}"), format!("d{}", tor / dcn.tors_per_domain())];
                 above.extend((domains > 1).then(|| "core".to_owned()));
                 let name = self.name(node);
                 let ring = ring_of.get(&name).cloned();

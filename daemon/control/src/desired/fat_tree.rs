@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fabric::Fabric as Rings;
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
+use lightloom_fabric::plan::Plan;
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::check::check;
 use lightloom_planner::rfabric::demand::Demand;
@@ -54,7 +55,7 @@ struct Head {
 /// Whether a document is the plan of a reconfigurable fat-tree.
 #[must_use]
 pub fn is_plan(document: &Value) -> bool {
-    document.get("phases").is_some()
+    document.get("phases").is_some() && document.get("groups").is_none()
 }
 
 /// Why the plan of a reconfigurable fat-tree is refused where none is installed.
@@ -135,7 +136,9 @@ impl FatTree {
         }
         let no_plan = |error: serde_json::Error| vec![format!("no plan: {error}")];
         let head = Head::deserialize(document).map_err(no_plan)?;
-        let plan = RfabricPlan::deserialize(document).map_err(no_plan)?;
+        let plan = Plan::deserialize(document).map_err(no_plan)?;
+        let plan = RfabricPlan::of(&plan)
+            .ok_or_else(|| vec!["no plan: its metrics lack `step_time_ps`".to_owned()])?;
         let input = &self.input;
         if head.fabric_sha256 != input.sha256 {
             return Err(vec![format!(
@@ -155,7 +158,7 @@ impl FatTree {
             })
             .collect();
         let demands: Vec<Demand> = input.phases.iter().map(|phase| phase.demand.clone()).collect();
-        findings.extend(check(input.fabric.spec(), &demands, &plan));
+        findings.extend(check(&input.fabric, &demands, &plan));
         if findings.is_empty() { Ok(plan) } else { Err(some(&findings)) }
     }
 

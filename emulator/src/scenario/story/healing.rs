@@ -205,7 +205,7 @@ impl Story<'_> {
         for (index, strike) in self.strikes.iter().enumerate() {
             if self.control.knows[index] {
                 for part in strike.parts(self.fabric) {
-                    known.insert(&self.fabric.hbd, part)?;
+                    known.insert(self.fabric, part)?;
                 }
             }
         }

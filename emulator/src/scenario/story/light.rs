@@ -26,7 +26,7 @@ pub(super) struct Light {
 impl Story<'_> {
     /// Puts out what the first plan does not light and what is broken from the start.
     pub(super) fn light_the_plan(&mut self) {
-        for part in self.control.known.parts(&self.fabric.hbd) {
+        for part in self.control.known.parts(self.fabric) {
             let links = self.links_of(Target::Part(part));
             self.count_struck(&links, 1);
         }

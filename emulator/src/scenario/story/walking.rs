@@ -104,7 +104,7 @@ impl<'a> Story<'a> {
             return Ok(());
         }
         let ranks = self.ranks_of(&mine);
-        let sets = self.fabric.dcn.nodes_per_tor as usize;
+        let sets = self.fabric.dcn.nodes_per_tor() as usize;
         let first = self.engine.flow_count();
         let begun = collectives::start_between(self.engine.engine_mut(), collective, &ranks, sets);
         let running = match begun {

@@ -12,7 +12,8 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::khop::{Hop, KhopRing, Position, Shape, hops_are_compatible};
+use lightloom_fabric::hbd::Hbd;
+use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
 use lightloom_units::id::{BundleId, NodeId};
 
 use super::super::document::selected_port;
@@ -76,7 +77,7 @@ struct Candidate {
 }
 
 struct Search<'a> {
-    hbd: &'a KhopRing,
+    hbd: &'a Hbd,
     survey: &'a Survey<'a>,
     layout: &'a Layout,
     length: usize,
@@ -110,7 +111,7 @@ const NO_TRAIL: usize = usize::MAX;
 
 impl<'a> Search<'a> {
     fn new(
-        hbd: &'a KhopRing,
+        hbd: &'a Hbd,
         survey: &'a Survey<'a>,
         layout: &'a Layout,
         idle: &[bool],
@@ -285,7 +286,7 @@ fn keep(states: &mut BTreeMap<State, History>, state: State, history: History) {
 /// The part of the line that a chain of `length` nodes with a node of the old chain can touch:
 /// where it starts, and its width. On a ring shorter than that it is the whole ring, cut where it
 /// starts.
-fn window(hbd: &KhopRing, own: &[Position], length: usize) -> (Position, u64) {
+fn window(hbd: &Hbd, own: &[Position], length: usize) -> (Position, u64) {
     let nodes = u64::from(hbd.nodes());
     let margin = (length as u64 - 1) * u64::from(hbd.k());
     let (first, last) = (own[0], own[own.len() - 1]);

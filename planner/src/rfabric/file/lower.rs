@@ -1,10 +1,7 @@
 //! From what people wrote to a checked input, with every mistake at its place.
 
-use lightloom_fabric::document::{self, Check, Diagnostic, codes};
-use lightloom_fabric::fat_tree::{
-    CrossConnect, ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree,
-    SwitchTiming,
-};
+use lightloom_fabric::document::{self, Diagnostic};
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::model::{MODEL_FILES, read_model};
 use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
@@ -18,128 +15,16 @@ use super::super::workload::card::ModelCard;
 use super::super::workload::rl_step::{RlStep, Slack};
 use super::super::workload::shapes;
 use super::lower_workload;
-use super::{
-    AllReduceFile, BankFile, DcnFile, DemandFile, FatTreeFile, HeldFile, PhaseFile, RfabricFile,
-    RfabricInput, RlFile, ShapeFile, StepFile,
-};
+use super::{AllReduceFile, DemandFile, PhaseFile, RlFile, ShapeFile};
 
-const FAT_TREE: &str = "/dcn/reconfigurable_fat_tree";
-
-pub(super) fn lower(
-    raw: RfabricFile,
-    sha256: String,
-    read: &mut dyn FnMut(&str) -> Result<String, String>,
-    check: &mut Check<'_>,
-) -> Option<RfabricInput> {
-    let DcnFile::ReconfigurableFatTree(fat_tree) = raw.dcn;
-    let (leaves, gpus_per_leaf) = (fat_tree.leaves, fat_tree.gpus_per_leaf);
-    let fabric = lower_fabric(fat_tree, check)?;
-    let phases = match raw.step {
-        StepFile::Rl(rl) => lower_rl(rl, gpus_per_leaf, leaves as usize, read, check)?,
-        StepFile::Phases(phases) => lower_phases(phases, &fabric, read, check),
-    };
-    let options = Options { floor: raw.planning.floor, ..Options::default() };
-    (!check.has_errors()).then_some(RfabricInput {
-        name: raw.name,
-        sha256,
-        fabric,
-        phases,
-        options,
-    })
-}
-
-fn lower_fabric(raw: FatTreeFile, check: &mut Check<'_>) -> Option<ReconfigurableFatTree> {
-    let spec = FatTreeSpec {
-        leaves: raw.leaves,
-        gpus_per_leaf: raw.gpus_per_leaf,
-        gpu_rate: raw.gpu_rate.unwrap_or(raw.circuit_rate).0,
-        circuit_rate: raw.circuit_rate.0,
-        electrical: ElectricalCore {
-            rate_per_leaf: raw.electrical.rate_per_leaf.0,
-            oversubscription: raw.electrical.oversubscription,
-        },
-        banks: raw.banks.into_iter().map(bank).collect(),
-        timing: SwitchTiming {
-            control: raw.timing.control.0,
-            switching: raw.timing.switching.0,
-            bring_up: raw.timing.bring_up.0,
-        },
-        loss: LossBudget {
-            budget_db: raw.loss.budget_db,
-            path_db: raw.loss.path_db,
-            extra_db: raw.loss.extra_db.iter().map(|extra| (extra.leaf, extra.db)).collect(),
-        },
-        forbidden: raw.forbidden.iter().map(|pair| (pair.a, pair.b)).collect(),
-        held: raw.held.into_iter().map(held).collect(),
-        failure_domains: raw.failure_domains,
-    };
-    let extra = spec.loss.extra_db.clone();
-    let fabric = ReconfigurableFatTree::new(spec)
-        .map_err(|problems| {
-            for problem in problems {
-                let pointer = problem.field.replace(['.', '['], "/").replace(']', "");
-                let place = format!("{FAT_TREE}/{pointer}");
-                check.error(codes::BAD_VALUE, &place, problem.problem).help(problem.fix);
-            }
-        })
-        .ok();
-    if let Some(fabric) = &fabric {
-        warn_of_lonely_leaves(fabric, &extra, check);
-    }
-    fabric
-}
-
-/// Leaves that no circuit can reach are planned over the core alone, which is hardly meant.
-fn warn_of_lonely_leaves(
-    fabric: &ReconfigurableFatTree,
-    extra: &[(LeafId, f64)],
-    check: &mut Check<'_>,
-) {
-    for leaf in fabric.leaves_without_circuits() {
-        let lossy = extra.iter().position(|(lossy, _)| *lossy == leaf);
-        let place = lossy.map_or(format!("{FAT_TREE}/forbidden"), |index| {
-            format!("{FAT_TREE}/loss/extra_db/{index}")
-        });
-        let message = format!(
-            "no circuit can join {leaf} to any other leaf: every path loses more than {:.1} dB or is forbidden",
-            fabric.spec().loss.budget_db
-        );
-        check.warning(codes::BAD_VALUE, &place, message).help(
-            "its traffic goes over the packet core alone; allow more loss or use a better path",
-        );
-    }
-}
-
-fn bank(raw: BankFile) -> OcsBank {
-    OcsBank {
-        name: raw.name,
-        switches: raw.switches,
-        ports_per_switch: raw.ports_per_switch,
-        ports_per_leaf: raw.ports_per_leaf,
-        insertion_loss_db: raw.insertion_loss_db,
-    }
-}
-
-fn held(raw: HeldFile) -> CrossConnect {
-    CrossConnect { ocs: raw.ocs, a_port: raw.a_port, b_port: raw.b_port, a: raw.a, b: raw.b }
-}
-
-fn lower_rl(
-    raw: RlFile,
+pub(super) fn lower_rl(
+    raw: &RlFile,
     gpus_per_leaf: u32,
     leaves: usize,
     read: &mut dyn FnMut(&str) -> Result<String, String>,
-    check: &mut Check<'_>,
-) -> Option<Vec<Phase>> {
-    let card = match find_model(&raw.model, read) {
-        Ok(card) => card,
-        Err(mistakes) => {
-            for Mistake { message, fix, .. } in mistakes {
-                check.error(codes::UNKNOWN_WORD, "/step/rl/model", message).help(fix);
-            }
-            return None;
-        }
-    };
+) -> Result<Vec<Phase>, Vec<Mistake>> {
+    let card =
+        find_model(&raw.model, read).map_err(|mistakes| Mistake::within("/rl/model", mistakes))?;
     let step = RlStep {
         card,
         gpus_per_leaf,
@@ -162,12 +47,10 @@ fn lower_rl(
         },
         seed: Seed(raw.seed),
     };
-    step.phases(leaves)
-        .map_err(|error| {
-            let place = format!("/step/rl/{}", error.field());
-            check.error(codes::BAD_VALUE, &place, error.to_string());
-        })
-        .ok()
+    step.phases(leaves).map_err(|error| {
+        let place = format!("/rl/{}", error.field());
+        vec![Mistake { place, message: error.to_string(), fix: String::new() }]
+    })
 }
 
 /// A model by its name, or from a file beside this one.
@@ -217,43 +100,49 @@ const PARAMETERS_MAX: u64 = 100_000_000_000_000;
 const LAYERS_MAX: u32 = 1_000;
 const WIDTH_MAX: u32 = 131_072;
 
-fn lower_phases(
-    raw: Vec<PhaseFile>,
+pub(super) fn lower_phases(
+    raw: &[PhaseFile],
     fabric: &ReconfigurableFatTree,
     read: &mut dyn FnMut(&str) -> Result<String, String>,
-    check: &mut Check<'_>,
-) -> Vec<Phase> {
+) -> Result<Vec<Phase>, Vec<Mistake>> {
+    let mut mistakes = Vec::new();
+    let mut mistake = |place: String, message: String, fix: String| {
+        mistakes.push(Mistake { place, message, fix });
+    };
     if raw.is_empty() {
-        check.error(codes::WRONG_LENGTH, "/step/phases", "the step has no phases");
+        mistake("/phases".into(), "the step has no phases".into(), "write at least one".into());
     }
     let mut phases: Vec<Phase> = Vec::new();
-    for (at, phase) in raw.into_iter().enumerate() {
-        let place = format!("/step/phases/{at}");
+    for (at, phase) in raw.iter().enumerate() {
+        let place = format!("/phases/{at}");
         if phases.iter().any(|other| other.name == phase.name) {
             let message = format!("two phases are called `{}`", phase.name);
-            check.error(codes::BAD_VALUE, &format!("{place}/name"), message);
+            mistake(format!("{place}/name"), message, String::new());
         }
-        match lower_demand(phase.demand, phase.times, fabric, read) {
+        match lower_demand(phase.demand.clone(), phase.times, fabric, read) {
             Ok((demand, idle)) => {
                 let slack = phase.slack.0 + idle;
-                phases.push(Phase { name: phase.name, demand, slack });
+                phases.push(Phase { name: phase.name.clone(), demand, slack });
             }
-            Err(mistakes) => {
-                for Mistake { place: within, message, fix } in mistakes {
-                    let place = format!("{place}/demand{within}");
-                    check.error(codes::BAD_VALUE, &place, message).help(fix);
+            Err(within) => {
+                for Mistake { place: within, message, fix } in within {
+                    mistake(format!("{place}/demand{within}"), message, fix);
                 }
             }
         }
     }
-    phases
+    if mistakes.is_empty() { Ok(phases) } else { Err(mistakes) }
 }
 
-/// What is wrong with a demand, where within it, and what to write.
-pub(super) struct Mistake {
-    pub(super) place: String,
-    pub(super) message: String,
-    pub(super) fix: String,
+/// What is wrong with a step or a demand, where within it, and what to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where within it, as a JSON pointer.
+    pub place: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead; empty where the message says so.
+    pub fix: String,
 }
 
 impl Mistake {

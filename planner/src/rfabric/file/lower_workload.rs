@@ -23,7 +23,7 @@ use super::super::workload::{
     aryl, pipeweaver, prefill_decode, qsync, step3, streamrl, tokenlake, weight_sync,
 };
 use super::lower::{Mistake, find_model};
-use super::workload::{
+use super::{
     AttentionFile, CoreAttentionFile, ElasticJoinFile, PipelineFile, PlaceFile, PrefillDecodeFile,
     RanksFile, SampleMigrationFile, ShardingFile, SparseAttentionFile, StragglersFile,
     TrainingFile, TrainingPart, WeightsFile, WorkloadFile,
@@ -71,7 +71,7 @@ pub(super) fn lower(
                 lower.leaf(&format!("hits/{at}/request"), hit.request)?;
                 lower.leaf(&format!("hits/{at}/segment"), hit.segment)?;
             }
-            let hit = |raw: &super::workload::HitFile| Hit {
+            let hit = |raw: &super::HitFile| Hit {
                 request: raw.request,
                 segment: raw.segment,
                 query_tokens: raw.query_tokens,
@@ -185,7 +185,8 @@ impl Lower<'_> {
         divides("ep", "data-parallel ranks by ep", dp, raw.ep)?;
         let training = Training {
             card: self.model(&raw.model)?,
-            place,
+            seats: place.into(),
+            cp: 1,
             tp: raw.tp,
             pp: raw.pp,
             dp,
@@ -260,8 +261,7 @@ impl Lower<'_> {
             return refuse(&format!("prompts/{at}/gpu"), message, fix);
         }
         let card = self.model(&raw.model)?;
-        let prompt =
-            |raw: &super::workload::PromptFile| Prompt { gpu: raw.gpu, tokens: raw.tokens };
+        let prompt = |raw: &super::PromptFile| Prompt { gpu: raw.gpu, tokens: raw.tokens };
         let prompts: Vec<Prompt> = raw.prompts.iter().map(prompt).collect();
         Ok(prefill_decode::pull(self.leaves(), &card, &prefill, &decode, &prompts, raw.room.0).0)
     }
@@ -285,7 +285,7 @@ impl Lower<'_> {
                 return refuse(&format!("boundaries/{at}/modality"), message, fix);
             }
         }
-        let boundary = |raw: &super::workload::BoundaryFile| Boundary {
+        let boundary = |raw: &super::BoundaryFile| Boundary {
             before: raw.before,
             after: raw.after,
             modality: raw.modality as usize,

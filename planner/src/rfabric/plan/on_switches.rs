@@ -31,6 +31,16 @@ impl Planner<'_> {
         existing: &[CrossConnect],
     ) -> Result<RfabricPlan, PlanError> {
         let circuits = self.place(schedule, existing)?;
+        let names = schedule.choice.iter().map(|choice| self.candidates[*choice].name.clone());
+        Ok(self.assemble(&circuits, names.collect()))
+    }
+
+    /// The plan of a step whose circuits are given, phase by phase.
+    pub(super) fn assemble(
+        &self,
+        circuits: &[Vec<CrossConnect>],
+        names: Vec<String>,
+    ) -> RfabricPlan {
         let mut transitions = Vec::new();
         let mut phases = Vec::new();
         for (at, phase) in self.phases.iter().enumerate() {
@@ -40,7 +50,7 @@ impl Planner<'_> {
             let lambda = evaluator.lambda(&topology);
             let mut seconds = 1.0 / lambda;
             if circuits[before] != circuits[at] {
-                let change = self.transition(before, at, &circuits, &evaluator);
+                let change = self.transition(before, at, circuits, &evaluator);
                 seconds = self.seconds_of(&change, at, &circuits[before], &evaluator, lambda);
                 transitions.push(change);
             }
@@ -51,26 +61,23 @@ impl Planner<'_> {
                 .max(lambda);
             phases.push(PhasePlan {
                 name: phase.name.clone(),
-                topology: self.candidates[schedule.choice[at]].name.clone(),
+                order: u32::try_from(at).unwrap_or(u32::MAX),
+                topology: names[at].clone(),
                 demand_bytes: phase.demand.total(),
+                ring_bytes: phase.demand.carried().rings,
+                leaf_bytes: phase.demand.carried().leaves,
                 circuits: circuits[at].clone(),
                 lambda,
                 lambda_upper_bound,
                 gap: one_hop::gap(lambda, lambda_upper_bound),
-                time_ps: picoseconds(seconds),
+                duration_ps: picoseconds(seconds),
                 solver,
             });
         }
-        let step_time_ps: Picoseconds = phases.iter().map(|phase| phase.time_ps).sum();
+        let step_time_ps: Picoseconds = phases.iter().map(|phase| phase.duration_ps).sum();
         let dark_port_time_share = self.dark_share(&transitions, step_time_ps);
-        let static_step_time_ps = step_time_ps;
-        Ok(RfabricPlan {
-            phases,
-            transitions,
-            step_time_ps,
-            static_step_time_ps,
-            dark_port_time_share,
-        })
+        let static_step_time_ps = None;
+        RfabricPlan { phases, transitions, step_time_ps, static_step_time_ps, dark_port_time_share }
     }
 
     /// What the solver said of a phase, and what free routes reach on the circuits it gets.
@@ -107,7 +114,9 @@ impl Planner<'_> {
 
     fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
         let Realisation { cross_connects, unplaced, .. } = realisation;
-        if unplaced.is_empty() {
+        // Broken ports can leave leaves with unequal ports on a switch: a circuit that then finds none is done
+        // without, and the rates are those of the circuits that are there.
+        if unplaced.is_empty() || self.fabric.has_dead_ports() {
             return Ok(cross_connects);
         }
         Err(PlanError::Unplaced { phase: self.phases[at].name.clone(), unplaced })

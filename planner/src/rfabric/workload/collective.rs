@@ -1,40 +1,49 @@
-//! What collectives put on the fabric. `ranks` are the leaves of the members in rank order; ranks under
-//! one leaf exchange nothing that the fabric sees.
+//! What collectives put on the fabric. `ranks` are the leaves of the members, or their seats, in rank order;
+//! ranks under one leaf, or on one ring, exchange nothing that links between leaves see.
 
 use lightloom_units::Bytes;
-use lightloom_units::id::LeafId;
 
-use super::super::demand::Demand;
+use super::super::demand::{Demand, Seat};
 
 /// Ring all-reduce of `size` per rank: each rank sends 2(g−1)/g·size to the next.
-pub fn all_reduce(demand: &mut Demand, ranks: &[LeafId], size: Bytes) {
+pub fn all_reduce<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes) {
     ring(demand, ranks, share(size, 2 * (ranks.len() as u64 - 1), ranks.len() as u64));
 }
 
 /// Ring all-gather or reduce-scatter where the whole is `size`: each rank sends (g−1)/g·size to the
 /// next.
-pub fn all_gather(demand: &mut Demand, ranks: &[LeafId], size: Bytes) {
+pub fn all_gather<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes) {
     ring(demand, ranks, share(size, ranks.len() as u64 - 1, ranks.len() as u64));
 }
 
 /// All-to-all in which each rank sends `size` in total, itself included, divided among the ranks by
 /// `weights`; the combine sends the same back.
-pub fn dispatch_and_combine(demand: &mut Demand, ranks: &[LeafId], size: Bytes, weights: &[f64]) {
+pub fn dispatch_and_combine<R: Into<Seat> + Copy>(
+    demand: &mut Demand,
+    ranks: &[R],
+    size: Bytes,
+    weights: &[f64],
+) {
     assert_eq!(ranks.len(), weights.len(), "a weight for each rank");
     let sum: f64 = weights.iter().sum();
-    for from in ranks {
-        for (to, weight) in ranks.iter().zip(weights) {
+    for (at, from) in ranks.iter().enumerate() {
+        for (to, weight) in
+            ranks.iter().zip(weights).enumerate().filter(|(to, _)| *to != at).map(|(_, to)| to)
+        {
             let part = Bytes((size.0 as f64 * weight / sum) as u64);
-            demand.add(*from, *to, part);
-            demand.add(*to, *from, part);
+            demand.send(*from, *to, part);
+            demand.send(*to, *from, part);
         }
     }
 }
 
 /// Each rank sends `size` to the next, the last to the first.
-pub fn ring(demand: &mut Demand, ranks: &[LeafId], size: Bytes) {
+pub fn ring<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes) {
+    if ranks.len() < 2 {
+        return;
+    }
     for (at, from) in ranks.iter().enumerate() {
-        demand.add(*from, ranks[(at + 1) % ranks.len()], size);
+        demand.send(*from, ranks[(at + 1) % ranks.len()], size);
     }
 }
 
@@ -48,6 +57,7 @@ pub fn share(size: Bytes, numerator: u64, denominator: u64) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lightloom_units::id::LeafId;
 
     fn leaves(count: u32) -> Vec<LeafId> {
         (0..count).map(LeafId).collect()

@@ -2,6 +2,8 @@
 
 use lightloom_units::id::LeafId;
 
+use super::super::demand::Seat;
+
 /// GPUs numbered from 0, filling leaf after leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -39,5 +41,15 @@ impl Place {
         assert!(first.is_multiple_of(self.gpus_per_leaf), "a part begins with a leaf");
         assert!(first + gpus <= self.gpus, "a part lies within the job");
         Self { first_leaf: self.first_leaf + first / self.gpus_per_leaf, gpus, ..*self }
+    }
+}
+
+/// Where each rank of a job is, in rank order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seats(pub Vec<Seat>);
+
+impl From<Place> for Seats {
+    fn from(place: Place) -> Self {
+        Self((0..place.gpus).map(|gpu| place.leaf(gpu).into()).collect())
     }
 }

@@ -129,9 +129,9 @@ impl RlStep {
         let mut train = trainer.micro_batch_traffic(leaves);
         train.add_all(&pool.traffic(leaves));
         let samples = u64::from(self.samples) * u64::from(self.tokens_per_sample);
-        train.add_all(&streamrl::samples(leaves, &pool.place, &trainer.place, samples));
+        train.add_all(&streamrl::samples(leaves, &pool.place, &self.trainer_place(), samples));
         let fan_out = FanOut::Tree(2);
-        let sync = weight_sync::traffic(leaves, &self.card, &trainer.place, &pool, fan_out);
+        let sync = weight_sync::traffic(leaves, &self.card, &self.trainer_place(), &pool, fan_out);
         let switch = parallelism_switch::traffic(
             leaves,
             &self.card,
@@ -185,12 +185,15 @@ impl RlStep {
         self.trainer_gpus / (self.tp * self.pp)
     }
 
+    fn trainer_place(&self) -> Place {
+        Place { first_leaf: 0, gpus_per_leaf: self.gpus_per_leaf, gpus: self.trainer_gpus }
+    }
+
     fn training(&self) -> Training {
-        let place =
-            Place { first_leaf: 0, gpus_per_leaf: self.gpus_per_leaf, gpus: self.trainer_gpus };
         Training {
             card: self.card.clone(),
-            place,
+            seats: self.trainer_place().into(),
+            cp: 1,
             tp: self.tp,
             pp: self.pp,
             dp: self.dp(),

@@ -1,36 +1,39 @@
 //! One training step with tensor, pipeline, data and expert parallelism.
 //!
-//! Rank order: tensor fastest, then data (expert groups are runs of it), then pipeline. Bytes, with
-//! t = tokens of a micro-batch, h·b = bytes of a token, m micro-batches a step:
+//! Rank order: tensor fastest, then context, then data (expert groups are runs of it), then pipeline. Bytes,
+//! with t = tokens of a micro-batch on one context-parallel rank, h·b = bytes of a token, m micro-batches a step:
 //!
 //! - tensor: 4 all-reduces of t·h·b a layer and micro-batch (2 forward, 2 backward);
 //! - expert: 4 all-to-alls of t/tp·top_k·h·b a mixture layer and micro-batch, dispatch and combine,
 //!   forward and backward. One matrix and its transpose (MixNet, arXiv 2501.03905);
 //! - pipeline: t·h·b/tp each way a boundary and micro-batch;
-//! - data: an all-reduce of the gradients of a rank, params·b/(tp·pp); sharded (FSDP): two all-gathers
-//!   and a reduce-scatter of the same size.
+//! - context: keys and values of t tokens go round the ring of c ranks, (c−1) times forward; backward they go
+//!   round again with their gradients: 3(c−1)·t·kv·b/tp a rank, layer and micro-batch (ring attention);
+//! - data: an all-reduce over data and context ranks of the gradients of a rank, params·b/(tp·pp); sharded
+//!   (FSDP): two all-gathers and a reduce-scatter of the same size.
 
 use lightloom_units::Bytes;
-use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
 
-use super::super::demand::Demand;
+use super::super::demand::{Demand, Seat};
 use super::card::ModelCard;
-use super::collective::{all_gather, all_reduce, dispatch_and_combine, share};
-use super::place::Place;
+use super::collective::{all_gather, all_reduce, dispatch_and_combine, ring, share};
+use super::place::Seats;
 use super::shapes::log_normal;
 
-/// How a model is spread over GPUs. tp·pp·dp GPUs; ep divides dp.
+/// How a model is spread over GPUs. tp·cp·dp·pp ranks; ep divides dp.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
     /// The model.
     pub card: ModelCard,
-    /// Where the GPUs sit.
-    pub place: Place,
+    /// Where the ranks are.
+    pub seats: Seats,
     /// Tensor-parallel ranks.
     pub tp: u32,
     /// Pipeline stages.
     pub pp: u32,
+    /// Context-parallel ranks.
+    pub cp: u32,
     /// Data-parallel ranks.
     pub dp: u32,
     /// Expert-parallel ranks, within the data-parallel ones.
@@ -39,7 +42,7 @@ pub struct Training {
     pub sharding: Sharding,
     /// Micro-batches of a step.
     pub micro_batches: u32,
-    /// Tokens of one micro-batch on one pipeline.
+    /// Tokens of one micro-batch on one pipeline, over its context-parallel ranks.
     pub tokens: u32,
     /// Spread of expert popularity: sigma of a log-normal distribution, 0 for balanced.
     pub expert_skew: f64,
@@ -57,12 +60,14 @@ pub enum Sharding {
 }
 
 impl Training {
-    fn gpu(&self, tensor: u32, data: u32, stage: u32) -> LeafId {
-        self.place.leaf(tensor + self.tp * (data + self.dp * stage))
+    fn seat(&self, tensor: u32, context: u32, data: u32, stage: u32) -> Seat {
+        let rank = tensor + self.tp * (context + self.cp * (data + self.dp * stage));
+        self.seats.0[rank as usize]
     }
 
+    /// Residual stream of one context-parallel rank's share of a micro-batch.
     fn micro_batch_bytes(&self) -> Bytes {
-        self.card.token_bytes() * u64::from(self.tokens)
+        share(self.card.token_bytes() * u64::from(self.tokens), 1, u64::from(self.cp))
     }
 
     /// Everything of a step except the gradients: what repeats with every micro-batch.
@@ -70,6 +75,7 @@ impl Training {
     pub fn micro_batch_traffic(&self, leaves: usize) -> Demand {
         let mut demand = Demand::none(leaves);
         self.add_tensor(&mut demand);
+        self.add_context(&mut demand);
         self.add_expert(&mut demand);
         self.add_pipeline(&mut demand);
         demand
@@ -82,8 +88,10 @@ impl Training {
         let size = share(self.card.weight_bytes(), 1, u64::from(self.tp) * u64::from(self.pp));
         for stage in 0..self.pp {
             for tensor in 0..self.tp {
-                let ranks: Vec<LeafId> =
-                    (0..self.dp).map(|data| self.gpu(tensor, data, stage)).collect();
+                let ranks: Vec<Seat> = self
+                    .replicas()
+                    .map(|(context, data)| self.seat(tensor, context, data, stage))
+                    .collect();
                 match self.sharding {
                     Sharding::Replicated => all_reduce(&mut demand, &ranks, size),
                     Sharding::Sharded => all_gather(&mut demand, &ranks, size * 3),
@@ -97,10 +105,38 @@ impl Training {
         let layers = u64::from(self.card.layers / self.pp);
         let size = self.micro_batch_bytes() * (4 * layers * u64::from(self.micro_batches));
         for stage in 0..self.pp {
-            for data in 0..self.dp {
-                let ranks: Vec<LeafId> =
-                    (0..self.tp).map(|tensor| self.gpu(tensor, data, stage)).collect();
+            for (context, data) in self.replicas() {
+                let ranks: Vec<Seat> =
+                    (0..self.tp).map(|tensor| self.seat(tensor, context, data, stage)).collect();
                 all_reduce(demand, &ranks, size);
+            }
+        }
+    }
+
+    /// (context, data) of every rank that holds the same weights, in ring order.
+    fn replicas(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let (cp, dp) = (self.cp, self.dp);
+        (0..dp).flat_map(move |data| (0..cp).map(move |context| (context, data)))
+    }
+
+    fn add_context(&self, demand: &mut Demand) {
+        if self.cp < 2 {
+            return;
+        }
+        let layers = u64::from(self.card.layers / self.pp);
+        let token =
+            u64::from(self.card.cache_elements_per_layer) * u64::from(self.card.element_bytes);
+        let all =
+            Bytes(token * u64::from(self.tokens)) * (3 * layers * u64::from(self.micro_batches));
+        let size = share(all, u64::from(self.cp - 1), u64::from(self.cp) * u64::from(self.tp));
+        for stage in 0..self.pp {
+            for data in 0..self.dp {
+                for tensor in 0..self.tp {
+                    let ranks: Vec<Seat> = (0..self.cp)
+                        .map(|context| self.seat(tensor, context, data, stage))
+                        .collect();
+                    ring(demand, &ranks, size);
+                }
             }
         }
     }
@@ -116,9 +152,9 @@ impl Training {
             for group in 0..self.dp / self.ep {
                 let index = u64::from(stage * self.dp + group);
                 let weights = self.popularity(index);
-                for tensor in 0..self.tp {
-                    let ranks: Vec<LeafId> = (0..self.ep)
-                        .map(|rank| self.gpu(tensor, group * self.ep + rank, stage))
+                for (tensor, context) in self.columns() {
+                    let ranks: Vec<Seat> = (0..self.ep)
+                        .map(|rank| self.seat(tensor, context, group * self.ep + rank, stage))
                         .collect();
                     dispatch_and_combine(demand, &ranks, size, &weights);
                 }
@@ -131,16 +167,22 @@ impl Training {
         (0..self.ep).map(|_| log_normal(&mut stream, self.expert_skew)).collect()
     }
 
+    /// (tensor, context) of every rank that works on the same layers and samples.
+    fn columns(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let (tp, cp) = (self.tp, self.cp);
+        (0..cp).flat_map(move |context| (0..tp).map(move |tensor| (tensor, context)))
+    }
+
     fn add_pipeline(&self, demand: &mut Demand) {
         let all = self.micro_batch_bytes() * u64::from(self.micro_batches);
         let size = share(all, 1, u64::from(self.tp));
         for stage in 1..self.pp {
             for data in 0..self.dp {
-                for tensor in 0..self.tp {
-                    let (before, after) =
-                        (self.gpu(tensor, data, stage - 1), self.gpu(tensor, data, stage));
-                    demand.add(before, after, size);
-                    demand.add(after, before, size);
+                for (tensor, context) in self.columns() {
+                    let before = self.seat(tensor, context, data, stage - 1);
+                    let after = self.seat(tensor, context, data, stage);
+                    demand.send(before, after, size);
+                    demand.send(after, before, size);
                 }
             }
         }
@@ -149,7 +191,9 @@ impl Training {
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Place;
     use super::*;
+    use lightloom_units::id::LeafId;
 
     fn training() -> Training {
         Training {
@@ -157,7 +201,8 @@ mod tests {
                 parameters: 671_000_000_000,
                 ..ModelCard::named("deepseek-v3").unwrap()
             },
-            place: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 64 },
+            seats: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 64 }.into(),
+            cp: 1,
             tp: 1,
             pp: 2,
             dp: 32,

@@ -5,7 +5,7 @@
 //! takes groups along the line and does not look at ToRs.
 
 use lightloom_fabric::dcn::{FatTree, Order};
-use lightloom_fabric::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
+use lightloom_fabric::fabric::{Fabric, Job, JobSize};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::{KhopError, KhopRing, Shape};
 use lightloom_units::seed::Seed;
@@ -73,18 +73,11 @@ fn fabric(question: &CrossTorQuestion<'_>) -> Result<Fabric, KhopError> {
     let line = order.line(cluster.nodes, nodes_per_tor);
     let gpus_per_node = u8::try_from(cluster.gpus_per_node).unwrap_or(u8::MAX);
     let groups = (f64::from(cluster.gpus()) * job_share / f64::from(tp)).floor() as u64;
-    let job = Job { name: "job".to_owned(), size: JobSize::Gpus(groups * u64::from(tp)), tp };
-    Ok(Fabric {
-        name: "comparison".to_owned(),
-        sha256: String::new(),
-        hbd: KhopRing::new(gpus_per_node, k, Shape::Ring, line)?,
-        hbd_links: HbdLinks::default(),
-        dcn: FatTree { nodes_per_tor, ..FatTree::default() },
-        order,
-        transceiver: Transceiver::default(),
-        jobs: vec![job],
-        parts: Parts::default(),
-    })
+    let job =
+        Job { name: "job".to_owned(), size: JobSize::Gpus(groups * u64::from(tp)), tp, step: None };
+    let ring = KhopRing::new(gpus_per_node, k, Shape::Ring, line)?;
+    let tree = FatTree { nodes_per_tor, ..FatTree::default() };
+    Ok(Fabric::of_ring("comparison", ring, order, tree, vec![job]))
 }
 
 fn point(question: &CrossTorQuestion<'_>, fabric: &Fabric, ratio: f64) -> CrossTorPoint {

@@ -251,7 +251,7 @@ impl Ring<'_> {
         let dcn = &self.line.fabric.dcn;
         let (name, length) = match self.line.fabric.order {
             Order::SubLines => ("slot", dcn.tors(nodes)),
-            Order::Sequential => ("domain", dcn.nodes_per_tor * dcn.tors_per_domain),
+            Order::Sequential => ("domain", dcn.nodes_per_tor() * dcn.tors_per_domain()),
         };
         let count = nodes.div_ceil(length.max(1));
         if nodes <= MOST_LABELLED || count > 24 {

@@ -89,14 +89,14 @@ fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
     headline(
         report,
         "interconnect",
-        (metrics.cost_per_gpu_usd.0, Unit::Usd),
+        (metrics.cost_per_gpu_usd.unwrap_or_default().0, Unit::Usd),
         "for each GPU, prices of the fabric file".to_owned(),
         "cost_per_gpu_usd",
     );
     headline(
         report,
         "interconnect power",
-        (metrics.power_per_gpu_w.0, Unit::Watts),
+        (metrics.power_per_gpu_w.unwrap_or_default().0, Unit::Watts),
         "for each GPU".to_owned(),
         "power_per_gpu_w",
     );
@@ -318,7 +318,11 @@ fn seconds(time: lightloom_units::Picoseconds) -> f64 {
 
 fn tree_headlines(report: &mut Report, used: &mut Used, plan: &RfabricPlan) {
     let gap = plan.phases.iter().map(|phase| phase.gap).fold(0.0, f64::max);
-    let fixed_step = Quantity::new(seconds(plan.static_step_time_ps), Unit::Seconds).show();
+    let fixed_step = Quantity::new(
+        seconds(plan.static_step_time_ps.unwrap_or(plan.step_time_ps)),
+        Unit::Seconds,
+    )
+    .show();
     headline(
         report,
         "communication a step",
@@ -352,13 +356,17 @@ fn tree_headlines(report: &mut Report, used: &mut Used, plan: &RfabricPlan) {
 }
 
 fn tree_section(fabric: &ReconfigurableFatTree, plan: &RfabricPlan) -> Section {
-    let faster =
-        seconds(plan.static_step_time_ps) / seconds(plan.step_time_ps).max(f64::MIN_POSITIVE);
+    let faster = seconds(plan.static_step_time_ps.unwrap_or(plan.step_time_ps))
+        / seconds(plan.step_time_ps).max(f64::MIN_POSITIVE);
     let conclusion = format!(
         "Circuits that follow the {} phases of a step let it communicate in {}; the best single topology takes {}: {} as long.",
         plan.phases.len(),
         Quantity::new(seconds(plan.step_time_ps), Unit::Seconds).show(),
-        Quantity::new(seconds(plan.static_step_time_ps), Unit::Seconds).show(),
+        Quantity::new(
+            seconds(plan.static_step_time_ps.unwrap_or(plan.step_time_ps)),
+            Unit::Seconds
+        )
+        .show(),
         Quantity::new(faster, Unit::Times).show(),
     );
     let mut section = Section::new("fabric", "The fabric and its plan", conclusion);
@@ -410,7 +418,7 @@ fn phases(plan: &RfabricPlan) -> Table {
             Cell::text(&phase.topology),
             Cell::number(phase.circuits.len() as f64, Unit::Count),
             Cell::number(phase.demand_bytes.0 as f64, Unit::Bytes),
-            Cell::number(seconds(phase.time_ps), Unit::Seconds),
+            Cell::number(seconds(phase.duration_ps), Unit::Seconds),
             rate(phase.lambda),
             rate(phase.lambda_upper_bound),
             Cell::share(phase.gap),

@@ -1,13 +1,15 @@
-//! Traffic described by what produces it, as the file writes it: one entry a generator of
-//! [`workload`](super::super::workload), where the byte formulas and their sources stand.
+//! Traffic described by what produces it, as the file writes it: one entry a generator of the planner,
+//! where the byte formulas and their sources are.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::step::one;
 use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, Picoseconds, Text};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Traffic described by what produces it.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum WorkloadFile {
     /// A training step: tensor, pipeline, expert and data parallelism over consecutive GPUs.
@@ -39,6 +41,19 @@ pub enum WorkloadFile {
 }
 
 impl WorkloadFile {
+    /// The model it names, if any.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        match self {
+            Self::Training(raw) => Some(&raw.model),
+            Self::Weights(raw) => Some(&raw.model),
+            Self::SampleMigration(raw) => Some(&raw.model),
+            Self::PrefillDecode(raw) => Some(&raw.model),
+            Self::ElasticJoin(raw) => Some(&raw.model),
+            _ => None,
+        }
+    }
+
     /// Its key in the file.
     #[must_use]
     pub fn key(&self) -> &'static str {
@@ -61,7 +76,7 @@ impl WorkloadFile {
 }
 
 /// Consecutive GPUs that fill leaf after leaf.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlaceFile {
     /// The leaf of the first.
@@ -73,7 +88,7 @@ pub struct PlaceFile {
 }
 
 /// Consecutive leaves, one rank each.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RanksFile {
     /// The first.
@@ -85,7 +100,7 @@ pub struct RanksFile {
 }
 
 /// A training step.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingFile {
     /// A shipped model or a model file.
@@ -99,7 +114,7 @@ pub struct TrainingFile {
     #[schemars(range(min = 1, max = 8192))]
     pub pp: u32,
     /// Expert-parallel ranks, within the data-parallel ones.
-    #[serde(default = "super::one")]
+    #[serde(default = "one")]
     #[schemars(range(min = 1, max = 8192))]
     pub ep: u32,
     /// Whether weights are replicated (DP) or sharded (FSDP) over the data-parallel ranks.
@@ -108,7 +123,7 @@ pub struct TrainingFile {
     /// Which part of the step.
     pub part: TrainingPart,
     /// Micro-batches of the step.
-    #[serde(default = "super::one")]
+    #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
     pub micro_batches: u32,
     /// Tokens of a micro-batch on one pipeline.
@@ -124,7 +139,7 @@ pub struct TrainingFile {
 }
 
 /// What data-parallel ranks keep.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ShardingFile {
     /// Everything: gradients are all-reduced.
@@ -135,7 +150,7 @@ pub enum ShardingFile {
 }
 
 /// A part of a training step.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrainingPart {
     /// All micro-batches: tensor, pipeline and expert parallelism.
@@ -145,7 +160,7 @@ pub enum TrainingPart {
 }
 
 /// New weights for a pool.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WeightsFile {
     /// A shipped model or a model file.
@@ -167,7 +182,7 @@ fn two() -> u32 {
 }
 
 /// Samples on their way to the trainer.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SamplesFile {
     /// Who generates.
@@ -180,7 +195,7 @@ pub struct SamplesFile {
 }
 
 /// The long tail of a generation phase.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SampleMigrationFile {
     /// A shipped model or a model file.
@@ -204,7 +219,7 @@ pub struct SampleMigrationFile {
 }
 
 /// A layer of sparse attention.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SparseAttentionFile {
     /// Where the sequence is.
@@ -230,7 +245,7 @@ pub struct SparseAttentionFile {
 }
 
 /// The shapes of an attention layer, in BF16.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionFile {
     /// Query heads.
@@ -245,7 +260,7 @@ pub struct AttentionFile {
 }
 
 /// Attention tasks of one layer.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoreAttentionFile {
     /// The first leaf of the GPUs.
@@ -259,7 +274,7 @@ pub struct CoreAttentionFile {
 }
 
 /// One decode step of disaggregated attention and feed-forward.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionFeedForwardFile {
     /// Who attends.
@@ -278,7 +293,7 @@ pub struct AttentionFeedForwardFile {
 }
 
 /// Caches that decode GPUs pull.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrefillDecodeFile {
     /// A shipped model or a model file.
@@ -295,7 +310,7 @@ pub struct PrefillDecodeFile {
 }
 
 /// A prompt.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromptFile {
     /// The prefill GPU that has its cache, from 0.
@@ -306,7 +321,7 @@ pub struct PromptFile {
 }
 
 /// Hits in a pool of prefix caches.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrefixPoolFile {
     /// The layer.
@@ -317,7 +332,7 @@ pub struct PrefixPoolFile {
 }
 
 /// A request that needs a cached segment.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HitFile {
     /// Where the request runs.
@@ -333,7 +348,7 @@ pub struct HitFile {
 }
 
 /// A pipeline whose messages change.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineFile {
     /// Its GPUs.
@@ -347,7 +362,7 @@ pub struct PipelineFile {
 }
 
 /// A boundary between two stages.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BoundaryFile {
     /// GPU of the stage before, from 0.
@@ -362,7 +377,7 @@ pub struct BoundaryFile {
 }
 
 /// Gradients that may be compressed.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompressedGradientsFile {
     /// Who exchanges them.
@@ -375,7 +390,7 @@ pub struct CompressedGradientsFile {
 }
 
 /// Gradients of ranks of unequal speed.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StragglersFile {
     /// The first leaf; each rank has one.
@@ -394,7 +409,7 @@ pub struct StragglersFile {
 }
 
 /// Ranks that join a job.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElasticJoinFile {
     /// A shipped model or a model file.

@@ -1,0 +1,274 @@
+//! The traffic between leaves and the circuits that carry it, derived again from the ranks of the plan.
+//!
+//! For every rank of every job that trains it is written down what the rank sends to whom, by the textbook
+//! formulas, in floating point. Nothing is shared with the generators that the planner uses but the model's
+//! dimensions. A step that names leaves itself is input, not a decision: its matrices are taken as read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fabric::{Fabric, Job};
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
+use lightloom_fabric::plan::{PhasePlan, Plan, Rank};
+use lightloom_units::id::LeafId;
+
+use super::Violation;
+use crate::rfabric::check::{Flows, check_step};
+use crate::rfabric::file::step;
+use crate::rfabric::workload::card::ModelCard;
+
+/// How far stated bytes may be from those found here, as a fraction.
+const TOLERANCE: f64 = 1e-6;
+
+/// Bytes of one phase, by who carries them.
+#[derive(Clone, Debug, Default)]
+struct Sent {
+    between: BTreeMap<(u32, u32), f64>,
+    rings: f64,
+    below: f64,
+}
+
+/// Where a rank is.
+#[derive(Clone, Copy)]
+struct Place {
+    leaf: LeafId,
+    island: Option<u32>,
+}
+
+impl Sent {
+    fn send(&mut self, from: Place, to: Place, bytes: f64) {
+        if from.island.is_some() && from.island == to.island {
+            self.rings += bytes;
+        } else if from.leaf == to.leaf {
+            self.below += bytes;
+        } else {
+            *self.between.entry((from.leaf.0, to.leaf.0)).or_default() += bytes;
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.rings += other.rings;
+        self.below += other.below;
+        for (pair, bytes) in &other.between {
+            *self.between.entry(*pair).or_default() += bytes;
+        }
+    }
+
+    fn total_between(&self) -> f64 {
+        self.between.values().sum()
+    }
+}
+
+pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut Vec<Violation>) {
+    let Some(phases) = expected(fabric, plan, found) else { return };
+    if phases.len() != plan.phases.len() {
+        let (stated, found_here) = (plan.phases.len().to_string(), phases.len().to_string());
+        found.push(Violation::Metric { name: "phases", stated, found: found_here });
+        return;
+    }
+    for (stated, (name, sent)) in plan.phases.iter().zip(&phases) {
+        if stated.name != *name {
+            found.push(Violation::Network(format!(
+                "phase {} is called {name} in the fabric file",
+                stated.name
+            )));
+        }
+        compare(stated, sent, found);
+    }
+    let flows: Vec<Flows> = phases.into_iter().map(|(_, sent)| sent.between).collect();
+    match fabric.dcn.circuits() {
+        Some(network) => {
+            let network = network.without(faults);
+            let findings = check_step(&network, &flows, &plan.phases, &plan.transitions);
+            found.extend(findings.into_iter().map(Violation::Network));
+        }
+        None => check_packets(fabric, plan, &flows, found),
+    }
+    let step = plan.phases.iter().map(|phase| phase.duration_ps).sum();
+    if !plan.phases.is_empty() && plan.metrics.step_time_ps != Some(step) {
+        let stated = plan.metrics.step_time_ps.map_or("absent".to_owned(), |time| time.to_string());
+        found.push(Violation::Metric { name: "step_time_ps", stated, found: step.to_string() });
+    }
+}
+
+fn compare(stated: &PhasePlan, sent: &Sent, found: &mut Vec<Violation>) {
+    let mut near = |name, stated: u64, expected: f64| {
+        if (stated as f64 - expected).abs() > TOLERANCE * expected.max(1e6) {
+            found.push(Violation::Metric {
+                name,
+                stated: stated.to_string(),
+                found: expected.to_string(),
+            });
+        }
+    };
+    near("demand_bytes", stated.demand_bytes.0, sent.total_between());
+    near("ring_bytes", stated.ring_bytes.0, sent.rings);
+    near("leaf_bytes", stated.leaf_bytes.0, sent.below);
+}
+
+/// Every phase that the fabric file asks for, by name, from where the plan has the ranks.
+fn expected(
+    fabric: &Fabric,
+    plan: &Plan,
+    found: &mut Vec<Violation>,
+) -> Option<Vec<(String, Sent)>> {
+    let mut by_job: Vec<Vec<(String, Sent)>> = Vec::new();
+    for (index, job) in (0_u32..).zip(&fabric.jobs) {
+        let phases = match &job.step {
+            None => continue,
+            Some(StepFile::Training(raw)) => {
+                let card = step::model(fabric, job).ok()??;
+                training(fabric, plan, (index, job), (raw, &card), found)?
+            }
+            Some(_) => as_read(fabric, job)?,
+        };
+        by_job.push(phases);
+    }
+    if by_job.len() < 2 {
+        return Some(by_job.pop().unwrap_or_default());
+    }
+    let mut all = Sent::default();
+    for (_, sent) in by_job.iter().flatten() {
+        all.add(sent);
+    }
+    Some(vec![("all jobs".to_owned(), all)])
+}
+
+fn as_read(fabric: &Fabric, job: &Job) -> Option<Vec<(String, Sent)>> {
+    let phases = step::phases(fabric, job).ok()?;
+    let sent = |demand: &crate::rfabric::demand::Demand| Sent {
+        between: demand.flows().map(|(from, to, bytes)| ((from.0, to.0), bytes.0 as f64)).collect(),
+        rings: demand.carried().rings.0 as f64,
+        below: demand.carried().leaves.0 as f64,
+    };
+    Some(phases.iter().map(|phase| (phase.name.clone(), sent(&phase.demand))).collect())
+}
+
+/// The places of a job's ranks by (tensor, context, data, pipeline).
+type Grid = BTreeMap<[u32; 4], Place>;
+
+fn training(
+    fabric: &Fabric,
+    plan: &Plan,
+    (index, job): (u32, &Job),
+    (raw, card): (&MappingFile, &ModelCard),
+    found: &mut Vec<Violation>,
+) -> Option<Vec<(String, Sent)>> {
+    let mut grid = Grid::new();
+    for rank in plan.ranks.iter().filter(|rank| rank.job == Some(index)) {
+        let Rank { gpu, group, tp, pp, dp, cp, ep, .. } = *rank;
+        let place =
+            Place { leaf: fabric.dcn.leaf_of(gpu), island: fabric.hbd.island_of(gpu, group.0) };
+        let twice = grid.insert([tp, cp, dp, pp], place).is_some();
+        if twice || ep != dp % raw.ep {
+            found.push(Violation::Coordinates { job: job.name.clone(), gpu });
+            return None;
+        }
+    }
+    let data = u32::try_from(grid.len()).ok()? / (job.tp * raw.cp * raw.pp).max(1);
+    let sizes = [job.tp, raw.cp, data, raw.pp];
+    let whole = grid.keys().all(|at| at.iter().zip(&sizes).all(|(rank, size)| rank < size));
+    let all: u64 = sizes.iter().map(|size| u64::from(*size)).product();
+    let fits = whole && all == grid.len() as u64 && raw.dp.is_none_or(|dp| dp == data);
+    if !fits && plan.given_up.is_empty() {
+        found.push(Violation::Dimensions { job: job.name.clone(), ranks: grid.len() });
+        return None;
+    }
+    let step = Step { grid: &grid, sizes, raw, card };
+    let phases = [("micro-batches", step.micro_batches()), ("gradients", step.gradients())];
+    Some(phases.map(|(name, sent)| (name.to_owned(), sent)).to_vec())
+}
+
+/// What each rank of a training step sends.
+struct Step<'a> {
+    grid: &'a Grid,
+    sizes: [u32; 4],
+    raw: &'a MappingFile,
+    card: &'a ModelCard,
+}
+
+impl Step<'_> {
+    fn micro_batches(&self) -> Sent {
+        let [tp, cp, dp, pp] = self.sizes;
+        let layers = f64::from(self.card.layers / pp) * f64::from(self.raw.micro_batches);
+        let tokens = f64::from(self.raw.tokens) / f64::from(cp);
+        let residual = self.card.token_bytes().0 as f64 * tokens;
+        let cache =
+            f64::from(self.card.cache_elements_per_layer * self.card.element_bytes) * tokens;
+        let [tensor_ranks, context_ranks] = [tp, cp].map(f64::from);
+        let mut sent = Sent::default();
+        for (at, place) in self.grid {
+            let [tensor, context, data, stage] = *at;
+            let to = |at: [u32; 4]| self.grid[&at];
+            if tp > 1 {
+                let bytes = 8.0 * (tensor_ranks - 1.0) / tensor_ranks * residual * layers;
+                sent.send(*place, to([(tensor + 1) % tp, context, data, stage]), bytes);
+            }
+            if cp > 1 {
+                let bytes = 3.0 * (context_ranks - 1.0) * cache * layers / tensor_ranks;
+                sent.send(*place, to([tensor, (context + 1) % cp, data, stage]), bytes);
+            }
+            let message = residual * f64::from(self.raw.micro_batches) / tensor_ranks;
+            if stage + 1 < pp {
+                sent.send(*place, to([tensor, context, data, stage + 1]), message);
+            }
+            if stage > 0 {
+                sent.send(*place, to([tensor, context, data, stage - 1]), message);
+            }
+            self.send_to_experts(&mut sent, *at, *place, residual / tensor_ranks);
+        }
+        debug_assert!(dp > 0);
+        sent
+    }
+
+    /// Four all-to-alls a mixture layer: tokens to their experts and back, forward and backward.
+    fn send_to_experts(&self, sent: &mut Sent, at: [u32; 4], place: Place, residual: f64) {
+        let (Some(experts), ranks @ 2..) = (self.card.experts, self.raw.ep) else { return };
+        let [tensor, context, data, stage] = at;
+        let layers = f64::from(experts.layers / self.sizes[3]) * f64::from(self.raw.micro_batches);
+        let to_each = 4.0 * residual * f64::from(experts.top_k) * layers / f64::from(ranks);
+        let first = data / ranks * ranks;
+        for peer in (first..first + ranks).filter(|peer| *peer != data) {
+            sent.send(place, self.grid[&[tensor, context, peer, stage]], to_each);
+        }
+    }
+
+    fn gradients(&self) -> Sent {
+        let [tp, cp, dp, pp] = self.sizes;
+        let replicas = cp * dp;
+        let mut sent = Sent::default();
+        if replicas < 2 {
+            return sent;
+        }
+        let passes = match self.raw.sharding {
+            ShardingFile::Replicated => 2.0,
+            ShardingFile::Sharded => 3.0,
+        };
+        let weights = self.card.weight_bytes().0 as f64 / f64::from(tp) / f64::from(pp);
+        let bytes = passes * f64::from(replicas - 1) / f64::from(replicas) * weights;
+        for (&[tensor, context, data, stage], place) in self.grid {
+            let next = (data * cp + context + 1) % replicas;
+            sent.send(*place, self.grid[&[tensor, next % cp, next / cp, stage]], bytes);
+        }
+        sent
+    }
+}
+
+fn check_packets(fabric: &Fabric, plan: &Plan, flows: &[Flows], found: &mut Vec<Violation>) {
+    let rate = fabric.dcn.packet_rate_of_leaf(fabric.hbd.gpus_per_node());
+    for (phase, flows) in plan.phases.iter().zip(flows) {
+        let leaves: BTreeSet<u32> = flows.keys().flat_map(|(from, to)| [*from, *to]).collect();
+        let bits = |own: &dyn Fn(&(u32, u32)) -> bool| -> f64 {
+            flows.iter().filter(|(pair, _)| own(pair)).map(|(_, bytes)| bytes * 8.0).sum()
+        };
+        let busiest = leaves.iter().fold(0.0, |most: f64, leaf| {
+            most.max(bits(&|pair| pair.0 == *leaf)).max(bits(&|pair| pair.1 == *leaf))
+        });
+        let seconds = busiest / rate;
+        let stated = phase.duration_ps.as_secs_f64();
+        if (seconds - stated).abs() > TOLERANCE * seconds.max(1e-6) || !phase.circuits.is_empty() {
+            let (stated, seconds) = (stated.to_string(), seconds.to_string());
+            found.push(Violation::Metric { name: "duration of a phase", stated, found: seconds });
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! One plan for a whole fabric: rings, ranks, the traffic that is left between leaves, and circuits for it.
+//!
+//! ```text
+//!   Fabric + FaultSet ──▶ khop      groups of GPUs, so that equal ranks can share a leaf
+//!                          │ mapping   which group is which pipeline stage and data-parallel rank
+//!                          │ traffic   what rings carry, what stays below a leaf, what is left
+//!                          │ network   circuits for what is left, phase by phase
+//!                          │ bound     what no placement can beat
+//!                          ▼
+//!                        Plan ──▶ check
+//! ```
+//!
+//! The two halves meet in the mapping: of all orders of the parallel dimensions over the placed groups, the one
+//! is taken whose traffic between leaves takes the least time. Groups that follow one another share leaves,
+//! so the dimension that changes fastest stays below them.
+
+mod bound;
+mod mapping;
+mod network;
+mod replan;
+mod traffic;
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::plan::{Metrics, Plan};
+use lightloom_units::Picoseconds;
+use lightloom_units::seed::Seed;
+
+use crate::khop::{self, Layout, Method};
+use crate::rfabric::exact::Limits;
+use crate::rfabric::file::step::Mistake;
+pub use crate::rfabric::file::step::load;
+use crate::rfabric::one_hop::Effort;
+
+pub use mapping::{Dimension, Mapping, MappingError};
+pub use replan::{ReplanError, Replanned, replan};
+pub use traffic::phases;
+
+/// How to plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// How groups are found.
+    pub method: Method,
+    /// How hard to try for each choice of circuits.
+    pub effort: Effort,
+    /// Solve every phase by integer programming as well, within these limits.
+    pub exact: Option<Limits>,
+    /// Plan each half alone, too, to say what planning both together gains.
+    pub compare: bool,
+    /// Named in the plan; nothing is drawn from it.
+    pub seed: Seed,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let effort = Effort::default();
+        Self { method: Method::Scan, effort, exact: None, compare: true, seed: Seed(1) }
+    }
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// A job finds no GPUs.
+    #[error(transparent)]
+    Groups(#[from] khop::PlanError),
+    /// A job's parallel dimensions do not fit what it got.
+    #[error(transparent)]
+    Mapping(#[from] MappingError),
+    /// A step that makes no sense on this fabric.
+    #[error("job `{job}`: {}", mistakes.iter().map(|mistake| mistake.message.as_str()).collect::<Vec<_>>().join("; "))]
+    Step {
+        /// The job.
+        job: String,
+        /// What is wrong with its step.
+        mistakes: Vec<Mistake>,
+    },
+    /// The network cannot carry a phase.
+    #[error(transparent)]
+    Network(#[from] crate::rfabric::plan::PlanError),
+}
+
+/// Plans every job of `fabric` around `faults`.
+///
+/// # Errors
+/// If a job does not fit, or the network cannot carry what it sends.
+pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
+    let layout = khop::plan(fabric, faults, options.method)?;
+    complete(fabric, faults, layout, options)
+}
+
+/// The plan of a fabric whose groups are placed: ranks, traffic and circuits.
+fn complete(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    mut layout: Layout,
+    options: Options,
+) -> Result<Plan, PlanError> {
+    let mappings = mapping::mappings(fabric, &mut layout)?;
+    let mut plan = khop::to_document(fabric, faults, options.seed, &layout);
+    mapping::rank_in_best_order(fabric, faults, &mut plan.ranks, &layout, &mappings)?;
+    let sent = phases(fabric, &plan.ranks)?;
+    let carried = network::carry(fabric, faults, &sent, options)?;
+    let step = carried.step_time;
+    carried.write_into(&mut plan);
+    if let Some(step) = step.filter(|_| options.compare && !mappings.is_empty()) {
+        let alone = alone(fabric, faults, options)?;
+        let least = bound::least_seconds(fabric, faults, &mappings);
+        state_gain(&mut plan.metrics, step, alone, least);
+    }
+    Ok(plan)
+}
+
+/// Communication time of a step when each half is planned alone: groups along the line without regard to
+/// leaves, ranks in the order in which frameworks count them, circuits for what then comes out.
+fn alone(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Picoseconds, PlanError> {
+    let mut layout = khop::plan(fabric, faults, Method::Blind)?;
+    let mappings = mapping::mappings(fabric, &mut layout)?;
+    let mut ranks = khop::to_document(fabric, faults, options.seed, &layout).ranks;
+    mapping::rank(&mut ranks, &layout, &mappings);
+    let sent = phases(fabric, &ranks)?;
+    let options = Options { exact: None, ..options };
+    let carried = network::carry(fabric, faults, &sent, options)?;
+    Ok(carried.step_time.unwrap_or(Picoseconds::ZERO))
+}
+
+fn state_gain(metrics: &mut Metrics, step: Picoseconds, alone: Picoseconds, least: Option<f64>) {
+    let alone = alone.as_secs_f64();
+    if alone <= 0.0 {
+        return;
+    }
+    metrics.orchestration_gain = Some(1.0 - step.as_secs_f64() / alone);
+    metrics.orchestration_gain_upper_bound = least.map(|least| 1.0 - least / alone);
+}

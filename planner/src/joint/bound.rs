@@ -1,0 +1,185 @@
+//! What no placement can beat: the least time that a training step's traffic spends between leaves.
+//!
+//! Below a leaf are at most p nodes, and a node works for one group, where its GPUs have different
+//! tensor-parallel ranks. So of one tensor-parallel rank a leaf has a set S of at most p groups. S is a set of points
+//! in the grid of context, data and pipeline ranks. A line of the grid (a data-parallel ring, a pipeline) of
+//! which S has some points and not all sends at least one message's bytes out of the leaf. How few such lines
+//! S can touch for its size follows from the inequality of Loomis and Whitney: |S|² ≤ product of the lines that
+//! it touches in each direction. The least bytes a point, times all points, over the rate of all leaves, is
+//! a time that no placement and no choice of circuits goes below.
+//!
+//! It is attained where one dimension alone leaves the leaves and its ranks divide evenly; it is loose where leaves
+//! are unequally loaded, or where circuits come in whole numbers that do not fit the traffic.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
+use lightloom_fabric::hbd::Grouping;
+
+use super::mapping::Mapping;
+use super::network::leaf_rates;
+use crate::rfabric::file::step;
+use crate::rfabric::workload::card::ModelCard;
+
+/// Lines in one direction of the grid.
+#[derive(Clone, Copy, Debug)]
+struct Direction {
+    /// Ranks of a line.
+    size: u32,
+    /// Bytes that a line of which a leaf has a part sends out of it, at least.
+    bytes: f64,
+}
+
+/// Seconds that a step of all `mappings` spends between leaves at least. `None` where islands are larger than
+/// groups, so that they carry traffic between groups.
+pub(super) fn least_seconds(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    mappings: &[Mapping],
+) -> Option<f64> {
+    if matches!(fabric.hbd.grouping(), Grouping::Island { .. }) {
+        return None;
+    }
+    let rate: f64 = leaf_rates(fabric, faults).iter().sum();
+    let bytes: Option<f64> = mappings.iter().map(|mapping| least_bytes(fabric, mapping)).sum();
+    Some(bytes? * 8.0 / rate)
+}
+
+fn least_bytes(fabric: &Fabric, mapping: &Mapping) -> Option<f64> {
+    let job = &fabric.jobs[mapping.job as usize];
+    let Some(StepFile::Training(raw)) = &job.step else { return None };
+    let card = step::model(fabric, job).ok()??;
+    let per_node = u32::from(fabric.hbd.gpus_per_node());
+    let together = fabric.dcn.nodes_per_tor() * (per_node / job.tp).max(1);
+    let points = mapping.groups() as f64 * f64::from(job.tp);
+    Some(least_bytes_a_point(&directions(mapping, raw, &card, job.tp), together) * points)
+}
+
+/// What a part of a line sends out of its leaf, by the formulas of a training step.
+fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -> [Direction; 3] {
+    let [tp, cp, pp] = [tp, mapping.cp, mapping.pp].map(f64::from);
+    let layers = f64::from(card.layers / mapping.pp);
+    let batches = f64::from(raw.micro_batches);
+    let tokens = f64::from(raw.tokens);
+    let kv = f64::from(card.cache_elements_per_layer) * f64::from(card.element_bytes);
+    let context = 3.0 * (cp - 1.0) / cp * tokens * kv * layers * batches / tp;
+    let stage = card.token_bytes().0 as f64 * tokens / cp * batches / tp;
+    let passes = match raw.sharding {
+        ShardingFile::Replicated => 2.0,
+        ShardingFile::Sharded => 3.0,
+    };
+    // One ring joins the context and data ranks of a stage; a part of its context ranks need not be cut.
+    let replicas = cp * f64::from(mapping.dp);
+    let gradients = passes * (replicas - 1.0) / replicas * card.weight_bytes().0 as f64 / (tp * pp);
+    let data = if mapping.cp == 1 { gradients } else { 0.0 };
+    [
+        Direction { size: mapping.cp, bytes: context },
+        Direction { size: mapping.dp, bytes: data },
+        Direction { size: mapping.pp, bytes: stage },
+    ]
+}
+
+/// The least, over all sets of up to `together` points, of the bytes a point that leave the set.
+fn least_bytes_a_point(directions: &[Direction; 3], together: u32) -> f64 {
+    let mut least = f64::INFINITY;
+    for points in 1..=together {
+        let touched = directions.map(|direction| touchable(direction.size, points));
+        for a in touched[0].clone() {
+            for b in touched[1].clone() {
+                // The third direction touches at least what Loomis and Whitney demand.
+                let needed =
+                    (u64::from(points) * u64::from(points)).div_ceil(u64::from(a) * u64::from(b));
+                let third = touched[2].clone();
+                let from = u32::try_from(needed).unwrap_or(u32::MAX).max(*third.start());
+                for c in from..=*third.end() {
+                    let bytes: f64 = directions
+                        .iter()
+                        .zip([a, b, c])
+                        .map(|(direction, lines)| {
+                            f64::from(cut(direction.size, lines, points)) * direction.bytes
+                        })
+                        .sum();
+                    least = least.min(bytes / f64::from(points));
+                }
+            }
+        }
+    }
+    least
+}
+
+/// How many lines of `size` ranks `points` points can touch.
+fn touchable(size: u32, points: u32) -> std::ops::RangeInclusive<u32> {
+    points.div_ceil(size)..=points
+}
+
+/// The fewest of `lines` touched lines of which `points` points leave some rank out.
+fn cut(size: u32, lines: u32, points: u32) -> u32 {
+    if size == 1 {
+        return 0;
+    }
+    (0..=lines)
+        .find(|cut| {
+            let whole = (lines - cut) * size;
+            whole <= points && (*cut..=cut * (size - 1)).contains(&(points - whole))
+        })
+        .unwrap_or(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(size: u32, bytes: f64) -> Direction {
+        Direction { size, bytes }
+    }
+
+    #[test]
+    fn one_ring_that_leaves_the_leaf_once_attains_it() {
+        let one = [line(1, 0.0), line(64, 10.0), line(1, 0.0)];
+        assert!((least_bytes_a_point(&one, 8) - 10.0 / 8.0).abs() < 1e-12);
+        let inside = [line(1, 0.0), line(8, 10.0), line(1, 0.0)];
+        assert!(
+            least_bytes_a_point(&inside, 8).abs() < 1e-12,
+            "a ring of eight stays below the leaf"
+        );
+    }
+
+    /// Every subset of a small grid, one by one.
+    #[test]
+    fn no_subset_of_a_grid_sends_less() {
+        for (sizes, bytes) in [([2, 3, 2], [5.0, 3.0, 2.0]), ([1, 4, 3], [0.0, 1.0, 7.0])] {
+            let directions = [0, 1, 2].map(|at| line(sizes[at], bytes[at]));
+            let points: Vec<[u32; 3]> = (0..sizes[0])
+                .flat_map(|a| {
+                    (0..sizes[1]).flat_map(move |b| (0..sizes[2]).map(move |c| [a, b, c]))
+                })
+                .collect();
+            for most in 1..=4_u32 {
+                let mut least = f64::INFINITY;
+                for subset in 1_u32..1 << points.len() {
+                    let chosen: Vec<[u32; 3]> = (0..points.len())
+                        .filter(|at| subset >> at & 1 == 1)
+                        .map(|at| points[at])
+                        .collect();
+                    if chosen.len() as u32 > most {
+                        continue;
+                    }
+                    let mut sent = 0.0;
+                    for axis in 0..3 {
+                        let mut lines = std::collections::BTreeMap::new();
+                        for point in &chosen {
+                            let mut key = *point;
+                            key[axis] = 0;
+                            *lines.entry(key).or_insert(0) += 1;
+                        }
+                        let cut = lines.values().filter(|count| **count < sizes[axis]).count();
+                        sent += cut as f64 * bytes[axis];
+                    }
+                    least = least.min(sent / chosen.len() as f64);
+                }
+                let bound = least_bytes_a_point(&directions, most);
+                assert!(bound <= least + 1e-9, "{bound} {least} {sizes:?} {most}");
+            }
+        }
+    }
+}

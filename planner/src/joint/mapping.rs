@@ -1,0 +1,238 @@
+//! Which group of a job is which pipeline stage, context- and data-parallel rank.
+//!
+//! Groups of a job are counted in the order in which they were placed, sets of neighbours under one leaf
+//! together. A mapping counts through its dimensions in some order; whichever changes fastest is the one
+//! whose ranks share leaves.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::file::{MappingFile, StepFile};
+use lightloom_fabric::plan::Rank;
+
+use super::PlanError;
+use super::network;
+use super::traffic::phases;
+use crate::khop::Layout;
+
+/// A parallel dimension between groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// Context parallelism.
+    Context,
+    /// Data parallelism.
+    Data,
+    /// Pipeline parallelism.
+    Pipeline,
+}
+
+/// How one job's groups are its ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mapping {
+    /// Index of the job.
+    pub job: u32,
+    /// Pipeline stages.
+    pub pp: u32,
+    /// Context-parallel ranks.
+    pub cp: u32,
+    /// Data-parallel ranks.
+    pub dp: u32,
+    /// Expert-parallel ranks, within the data-parallel ones.
+    pub ep: u32,
+    /// Which dimension changes fastest from group to group, which next, and so on.
+    pub order: [Dimension; 3],
+}
+
+/// The coordinates of a group: every rank counts from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coordinates {
+    /// Pipeline stage.
+    pub pp: u32,
+    /// Context-parallel rank.
+    pub cp: u32,
+    /// Data-parallel rank.
+    pub dp: u32,
+}
+
+/// Why a job's dimensions do not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "job `{job}` needs {needed} groups of {tp} GPUs for pp {pp} · cp {cp} · dp {dp}, and {got} fit: write a smaller \
+     `dp`, or leave it out"
+)]
+pub struct MappingError {
+    /// The job.
+    pub job: String,
+    /// GPUs of a group.
+    pub tp: u32,
+    /// Pipeline stages.
+    pub pp: u32,
+    /// Context-parallel ranks.
+    pub cp: u32,
+    /// Data-parallel ranks.
+    pub dp: u32,
+    /// Groups needed.
+    pub needed: u64,
+    /// Groups that fit.
+    pub got: u64,
+}
+
+/// Orders in which frameworks and planners count: context, data, pipeline is the first.
+const ORDERS: [[Dimension; 3]; 6] = {
+    use Dimension::{Context, Data, Pipeline};
+    [
+        [Context, Data, Pipeline],
+        [Data, Context, Pipeline],
+        [Context, Pipeline, Data],
+        [Pipeline, Context, Data],
+        [Data, Pipeline, Context],
+        [Pipeline, Data, Context],
+    ]
+};
+
+impl Mapping {
+    /// Groups that it uses.
+    #[must_use]
+    pub fn groups(&self) -> u64 {
+        u64::from(self.pp) * u64::from(self.cp) * u64::from(self.dp)
+    }
+
+    fn size(&self, dimension: Dimension) -> u32 {
+        match dimension {
+            Dimension::Context => self.cp,
+            Dimension::Data => self.dp,
+            Dimension::Pipeline => self.pp,
+        }
+    }
+
+    /// The coordinates of the job's group number `group`.
+    #[must_use]
+    pub fn coordinates(&self, group: u32) -> Coordinates {
+        let mut rest = group;
+        let mut at = Coordinates::default();
+        for dimension in self.order {
+            let size = self.size(dimension);
+            let rank = rest % size;
+            rest /= size;
+            match dimension {
+                Dimension::Context => at.cp = rank,
+                Dimension::Data => at.dp = rank,
+                Dimension::Pipeline => at.pp = rank,
+            }
+        }
+        at
+    }
+}
+
+/// The mapping of every job that trains, in the first order. Groups that a mapping leaves over become spares.
+pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mapping>, MappingError> {
+    let mut mappings = Vec::new();
+    for (job, installed) in (0..).zip(&fabric.jobs) {
+        let Some(StepFile::Training(raw)) = &installed.step else { continue };
+        let got = layout.groups_of(job).count() as u64;
+        let mapping = mapping(job, raw, got);
+        let needed = mapping.groups();
+        if needed > got || mapping.dp == 0 {
+            let MappingFile { pp, cp, .. } = *raw;
+            let (dp, needed) = (mapping.dp.max(1), needed.max(u64::from(pp) * u64::from(cp)));
+            let (job, tp) = (installed.name.clone(), installed.tp);
+            return Err(MappingError { job, tp, pp, cp, dp, needed, got });
+        }
+        layout.release(job, usize::try_from(needed).unwrap_or(usize::MAX));
+        mappings.push(mapping);
+    }
+    Ok(mappings)
+}
+
+fn mapping(job: u32, raw: &MappingFile, groups: u64) -> Mapping {
+    let MappingFile { pp, cp, ep, dp, .. } = *raw;
+    let most = u32::try_from(groups / (u64::from(pp) * u64::from(cp))).unwrap_or(u32::MAX);
+    let dp = dp.unwrap_or(most / ep * ep);
+    Mapping { job, pp, cp, dp, ep, order: ORDERS[0] }
+}
+
+/// Numbers the ranks of every job in the order that loads the links between leaves least, one job after the
+/// other.
+pub(super) fn rank_in_best_order(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    ranks: &mut [Rank],
+    layout: &Layout,
+    mappings: &[Mapping],
+) -> Result<(), PlanError> {
+    let mut mappings = mappings.to_vec();
+    rank(ranks, layout, &mappings);
+    for at in 0..mappings.len() {
+        let orders = distinct_orders(&mappings[at]);
+        let mut best = (f64::INFINITY, mappings[at].order);
+        for order in orders.iter().copied().filter(|_| orders.len() > 1) {
+            mappings[at].order = order;
+            rank(ranks, layout, &mappings);
+            let seconds = network::estimate(fabric, faults, &phases(fabric, ranks)?);
+            if seconds < best.0 {
+                best = (seconds, order);
+            }
+        }
+        mappings[at].order = best.1;
+        rank(ranks, layout, &mappings);
+    }
+    Ok(())
+}
+
+/// Orders that differ in a dimension of more than one rank.
+fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
+    let real = |order: &[Dimension; 3]| -> Vec<Dimension> {
+        order.iter().copied().filter(|dimension| mapping.size(*dimension) > 1).collect()
+    };
+    let mut orders: Vec<[Dimension; 3]> = Vec::new();
+    for order in ORDERS {
+        if orders.iter().all(|other| real(other) != real(&order)) {
+            orders.push(order);
+        }
+    }
+    orders
+}
+
+/// Writes every mapped group's coordinates into its ranks.
+pub(super) fn rank(ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
+    let mut coordinates = vec![None; layout.groups.len()];
+    let mut counted = vec![0_u32; layout.jobs.len()];
+    for (place, group) in layout.groups.iter().enumerate() {
+        let Some(job) = group.job else { continue };
+        let number = counted[job as usize];
+        counted[job as usize] += 1;
+        let mapping = mappings.iter().find(|mapping| mapping.job == job);
+        // Without a step all that is known is that groups are replicas.
+        let at = mapping.map_or(Coordinates { dp: number, ..Coordinates::default() }, |mapping| {
+            mapping.coordinates(number)
+        });
+        coordinates[place] = Some((at, mapping.map_or(1, |mapping| mapping.ep)));
+    }
+    for rank in ranks {
+        let Some((at, ep)) = coordinates[rank.group.index()] else { continue };
+        (rank.pp, rank.cp, rank.dp, rank.ep) = (at.pp, at.cp, at.dp, at.dp % ep.max(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_counts_every_rank_once() {
+        for order in ORDERS {
+            let mapping = Mapping { job: 0, pp: 3, cp: 2, dp: 4, ep: 1, order };
+            let mut seen: Vec<(u32, u32, u32)> = (0..24)
+                .map(|group| mapping.coordinates(group))
+                .map(|at| (at.pp, at.cp, at.dp))
+                .collect();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), 24, "{order:?}");
+        }
+        assert_eq!(
+            distinct_orders(&Mapping { job: 0, pp: 3, cp: 1, dp: 4, ep: 1, order: ORDERS[0] })
+                .len(),
+            2
+        );
+    }
+}

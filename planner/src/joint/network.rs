@@ -1,0 +1,228 @@
+//! How the network carries the phases: over planned circuits where there are optical switches, else over its
+//! packet switches alone.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::plan::{PhasePlan, Plan, TransitionPlan};
+use lightloom_units::id::LeafId;
+use lightloom_units::{Bytes, Picoseconds};
+
+use super::{Options, PlanError};
+use crate::rfabric::demand::Demand;
+use crate::rfabric::phases::Phase;
+use crate::rfabric::plan::Options as CircuitOptions;
+use crate::rfabric::{self, RfabricPlan};
+
+/// The phases as the network carries them.
+pub(super) struct Carried {
+    pub(super) phases: Vec<PhasePlan>,
+    pub(super) transitions: Vec<TransitionPlan>,
+    /// `None` without phases.
+    pub(super) step_time: Option<Picoseconds>,
+    pub(super) static_step_time: Option<Picoseconds>,
+    pub(super) dark_port_time_share: Option<f64>,
+}
+
+/// Plans how the network carries `phases`.
+///
+/// # Errors
+/// If it cannot carry one.
+pub(super) fn carry(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    phases: &[Phase],
+    options: Options,
+) -> Result<Carried, PlanError> {
+    let sending = sending(phases);
+    let mut carried = match fabric.dcn.circuits() {
+        _ if sending.is_empty() => Carried::nothing(),
+        Some(network) => {
+            let options = circuit_options(fabric, options);
+            rfabric::plan(&network.without(faults), &sending, &[], options)?.into()
+        }
+        None => over_packets(fabric, &sending),
+    };
+    carried.add_silent(phases);
+    Ok(carried)
+}
+
+/// As [`carry`], on circuits that exist, one list a phase, wherever these serve well enough.
+///
+/// # Errors
+/// If the network cannot carry a phase.
+pub(super) fn carry_on(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    phases: &[Phase],
+    existing: &[Vec<CrossConnect>],
+    options: Options,
+) -> Result<Carried, PlanError> {
+    let Some(network) = fabric.dcn.circuits() else {
+        return carry(fabric, faults, phases, options);
+    };
+    let sends = |at: &usize| phases[*at].demand.total() > Bytes::ZERO;
+    let used: Vec<Vec<CrossConnect>> =
+        (0..phases.len()).filter(sends).filter_map(|at| existing.get(at).cloned()).collect();
+    let network = network.without(faults);
+    let sending = sending(phases);
+    let circuits = circuit_options(fabric, options);
+    let repaired = rfabric::plan::repaired(&network, &sending, &used, circuits);
+    let serves = |plan: &RfabricPlan| plan.phases.iter().all(|phase| phase.gap < WORTH_A_CHANGE);
+    let mut carried = match repaired.filter(serves) {
+        Some(plan) => plan.into(),
+        None if sending.is_empty() => Carried::nothing(),
+        None => {
+            let before = used.first().map_or(&[][..], Vec::as_slice);
+            rfabric::plan(&network, &sending, before, circuits)?.into()
+        }
+    };
+    carried.add_silent(phases);
+    Ok(carried)
+}
+
+/// How far below its bound a phase may be served before new circuits are planned for it, as a fraction.
+const WORTH_A_CHANGE: f64 = 0.25;
+
+fn sending(phases: &[Phase]) -> Vec<Phase> {
+    phases.iter().filter(|phase| phase.demand.total() > Bytes::ZERO).cloned().collect()
+}
+
+fn circuit_options(fabric: &Fabric, options: Options) -> CircuitOptions {
+    let Options { effort, exact, .. } = options;
+    CircuitOptions { effort, exact, floor: fabric.floor }
+}
+
+impl From<RfabricPlan> for Carried {
+    fn from(plan: RfabricPlan) -> Self {
+        Self {
+            phases: plan.phases,
+            transitions: plan.transitions,
+            step_time: Some(plan.step_time_ps),
+            static_step_time: plan.static_step_time_ps,
+            dark_port_time_share: Some(plan.dark_port_time_share),
+        }
+    }
+}
+
+impl Carried {
+    fn nothing() -> Self {
+        Self {
+            phases: Vec::new(),
+            transitions: Vec::new(),
+            step_time: None,
+            static_step_time: None,
+            dark_port_time_share: None,
+        }
+    }
+
+    /// Writes the phases into a plan whose ranks they were derived from.
+    pub(super) fn write_into(self, plan: &mut Plan) {
+        plan.phases = self.phases;
+        plan.transitions = self.transitions;
+        plan.metrics.step_time_ps = self.step_time;
+        plan.metrics.static_step_time_ps = self.static_step_time;
+        plan.metrics.dark_port_time_share = self.dark_port_time_share;
+    }
+
+    /// Phases that send nothing between leaves take no time there; what rings carry of them is stated.
+    fn add_silent(&mut self, phases: &[Phase]) {
+        let mut planned = std::mem::take(&mut self.phases).into_iter().peekable();
+        for (order, phase) in (0..).zip(phases) {
+            let own = planned.next_if(|planned| planned.name == phase.name);
+            self.phases.push(PhasePlan { order, ..own.unwrap_or_else(|| silent(phase)) });
+        }
+        if !phases.is_empty() {
+            self.step_time.get_or_insert(Picoseconds::ZERO);
+        }
+    }
+}
+
+/// More often a second than any phase is served: nothing is sent.
+const AT_ONCE: f64 = 0.0;
+
+fn silent(phase: &Phase) -> PhasePlan {
+    PhasePlan {
+        name: phase.name.clone(),
+        order: 0,
+        topology: "nothing between leaves".to_owned(),
+        demand_bytes: Bytes::ZERO,
+        ring_bytes: phase.demand.carried().rings,
+        leaf_bytes: phase.demand.carried().leaves,
+        circuits: Vec::new(),
+        lambda: AT_ONCE,
+        lambda_upper_bound: AT_ONCE,
+        gap: 0.0,
+        duration_ps: Picoseconds::ZERO,
+        solver: None,
+    }
+}
+
+fn over_packets(fabric: &Fabric, phases: &[Phase]) -> Carried {
+    let rate = fabric.dcn.packet_rate_of_leaf(fabric.hbd.gpus_per_node());
+    let planned: Vec<PhasePlan> = phases
+        .iter()
+        .map(|phase| {
+            let seconds = busiest_bits(&phase.demand) / rate;
+            let lambda = 1.0 / seconds;
+            PhasePlan {
+                topology: "packets".to_owned(),
+                demand_bytes: phase.demand.total(),
+                lambda,
+                lambda_upper_bound: lambda,
+                duration_ps: Picoseconds((seconds * 1e12).round() as u64),
+                ..silent(phase)
+            }
+        })
+        .collect();
+    let step_time: Picoseconds = planned.iter().map(|phase| phase.duration_ps).sum();
+    Carried { phases: planned, step_time: Some(step_time), ..Carried::nothing() }
+}
+
+/// Bits of the leaf that sends, or receives, most.
+fn busiest_bits(demand: &Demand) -> f64 {
+    by_leaf(demand)
+        .into_iter()
+        .fold(0.0, |most: f64, (sent, received)| most.max(sent).max(received))
+}
+
+/// Bits that each leaf sends and receives.
+fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
+    let mut bits = vec![(0.0, 0.0); demand.leaves()];
+    for (from, to, bytes) in demand.flows() {
+        bits[from.index()].0 += bytes.0 as f64 * 8.0;
+        bits[to.index()].1 += bytes.0 as f64 * 8.0;
+    }
+    bits
+}
+
+/// The least time in which any circuits could carry `phases`, leaf by leaf: what orders of ranks are compared by.
+pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> f64 {
+    let rates = leaf_rates(fabric, faults);
+    phases
+        .iter()
+        .map(|phase| {
+            let leaves = by_leaf(&phase.demand).into_iter().zip(&rates);
+            leaves.fold(0.0, |most: f64, ((sent, received), rate)| {
+                most.max(sent.max(received) / rate)
+            })
+        })
+        .sum()
+}
+
+/// What each leaf can send at most with all its ports, in bit/s.
+pub(super) fn leaf_rates(fabric: &Fabric, faults: &FaultSet) -> Vec<f64> {
+    let packets = fabric.dcn.packet_rate_of_leaf(fabric.hbd.gpus_per_node());
+    match fabric.dcn.circuits() {
+        None => vec![packets; fabric.dcn.leaves(fabric.hbd.nodes()) as usize],
+        Some(network) => {
+            let network = network.without(faults);
+            let circuit = network.spec().circuit_rate.0 as f64;
+            (0..network.leaves())
+                .map(|leaf| {
+                    packets + f64::from(network.free_ports(LeafId::from_index(leaf))) * circuit
+                })
+                .collect()
+        }
+    }
+}

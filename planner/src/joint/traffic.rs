@@ -1,0 +1,99 @@
+//! What the jobs of a fabric send between leaves, from where their ranks are.
+//!
+//! A training step has two phases: its micro-batches (tensor, context, expert and pipeline parallelism) and its
+//! gradients. What two ranks of one ring or island exchange is counted, and is no demand; neither is what
+//! stays below one leaf.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
+use lightloom_fabric::plan::Rank;
+use lightloom_units::Picoseconds;
+use lightloom_units::id::LeafId;
+use lightloom_units::seed::Seed;
+
+use super::PlanError;
+use crate::rfabric::demand::{Demand, Seat};
+use crate::rfabric::file::step;
+use crate::rfabric::phases::Phase;
+use crate::rfabric::workload::card::ModelCard;
+use crate::rfabric::workload::place::Seats;
+use crate::rfabric::workload::training::{Sharding, Training};
+
+/// The phases of the step of `fabric` with its ranks where `ranks` has them: of its only job with a step, or, where
+/// several jobs have one, a single phase with all they send, since nothing keeps them in step with one another.
+///
+/// # Errors
+/// If a step makes no sense on this fabric.
+pub fn phases(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> {
+    let mut by_job = Vec::new();
+    for (index, job) in (0_u32..).zip(&fabric.jobs) {
+        let refuse = |mistakes| PlanError::Step { job: job.name.clone(), mistakes };
+        let phases = match &job.step {
+            Some(StepFile::Training(raw)) => match step::model(fabric, job).map_err(refuse)? {
+                Some(card) => training(fabric, ranks, (index, job.tp), raw, card),
+                None => Vec::new(),
+            },
+            Some(_) => step::phases(fabric, job).map_err(refuse)?,
+            None => Vec::new(),
+        };
+        if !phases.is_empty() {
+            by_job.push(phases);
+        }
+    }
+    Ok(merged(by_job))
+}
+
+fn merged(mut by_job: Vec<Vec<Phase>>) -> Vec<Phase> {
+    if by_job.len() < 2 {
+        return by_job.pop().unwrap_or_default();
+    }
+    let leaves = by_job[0][0].demand.leaves();
+    let mut demand = Demand::none(leaves);
+    for phase in by_job.iter().flatten() {
+        demand.add_all(&phase.demand);
+    }
+    vec![Phase { name: "all jobs".to_owned(), demand, slack: Picoseconds::ZERO }]
+}
+
+fn training(
+    fabric: &Fabric,
+    ranks: &[Rank],
+    (index, tp): (u32, u32),
+    raw: &MappingFile,
+    card: ModelCard,
+) -> Vec<Phase> {
+    let own = || ranks.iter().filter(|rank| rank.job == Some(index));
+    let count = |of: fn(&Rank) -> u32| own().map(of).max().map_or(0, |last| last + 1);
+    let (pp, cp, dp) = (count(|rank| rank.pp), count(|rank| rank.cp), count(|rank| rank.dp));
+    let nowhere = Seat { leaf: LeafId(0), island: None };
+    let all = [tp, cp, dp, pp].iter().map(|ranks| *ranks as usize).product();
+    let mut seats = vec![nowhere; all];
+    for rank in own() {
+        let island = fabric.hbd.island_of(rank.gpu, rank.group.0);
+        let at = rank.tp + tp * (rank.cp + cp * (rank.dp + dp * rank.pp));
+        seats[at as usize] = Seat { leaf: fabric.dcn.leaf_of(rank.gpu), island };
+    }
+    let leaves = fabric.dcn.leaves(fabric.hbd.nodes()) as usize;
+    let training = Training {
+        card,
+        seats: Seats(seats),
+        tp,
+        pp,
+        cp,
+        dp,
+        ep: raw.ep,
+        sharding: match raw.sharding {
+            ShardingFile::Replicated => Sharding::Replicated,
+            ShardingFile::Sharded => Sharding::Sharded,
+        },
+        micro_batches: raw.micro_batches,
+        tokens: raw.tokens,
+        expert_skew: 0.0,
+        seed: Seed(0),
+    };
+    let phases = [
+        ("micro-batches", training.micro_batch_traffic(leaves), raw.micro_batch_slack.0),
+        ("gradients", training.data_parallel_traffic(leaves), raw.gradient_slack.0),
+    ];
+    phases.map(|(name, demand, slack)| Phase { name: name.to_owned(), demand, slack }).to_vec()
+}

@@ -1,0 +1,55 @@
+//! Groups of nodes where every GPU of an island reaches every other: no fibre limits which nodes join.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::hbd::Grouping;
+use lightloom_fabric::khop::Position;
+
+use super::{Chain, RingGroup, Survey};
+
+/// Groups of `m` free, working nodes, each within one island of `island` nodes, the nearest together.
+pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) -> Vec<Chain> {
+    let usable = |position: &Position| free[position.index()] && survey.is_whole(*position);
+    let nodes = survey.hbd().nodes();
+    (0..nodes)
+        .step_by(island.max(1) as usize)
+        .flat_map(|first| {
+            let end = first.saturating_add(island).min(nodes);
+            let here: Vec<Position> = (first..end).map(Position).filter(usable).collect();
+            here.chunks_exact(m.max(1)).map(<[Position]>::to_vec).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// `old` with idle nodes of its island in the place, and the ranks, of those that broke. `None` if there are too
+/// few.
+pub(super) fn rebuild(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    idle: &[bool],
+    old: &RingGroup,
+) -> Option<RingGroup> {
+    let works = |position: Position| survey.is_whole(position);
+    let island = match fabric.hbd.grouping() {
+        Grouping::Island { nodes } => nodes,
+        Grouping::Line | Grouping::Anywhere => fabric.hbd.nodes(),
+    };
+    let first = old.nodes.first()?.0 / island * island;
+    let mut replacements = (first..first.saturating_add(island).min(fabric.hbd.nodes()))
+        .map(Position)
+        .filter(|position| idle[position.index()] && works(*position))
+        .map(|position| fabric.hbd.node_at(position))
+        .filter(|node| !old.nodes.contains(node));
+    let mut new = old.clone();
+    for place in 0..old.ranks.len() {
+        let broken = old.ranks[place];
+        if works(fabric.hbd.position_of(broken)) {
+            continue;
+        }
+        let replacement = replacements.next()?;
+        new.ranks[place] = replacement;
+        for node in new.nodes.iter_mut().filter(|node| **node == broken) {
+            *node = replacement;
+        }
+    }
+    Some(new)
+}

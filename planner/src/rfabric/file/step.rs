@@ -1,0 +1,86 @@
+//! What a step that names leaves sends, phase by phase.
+
+use lightloom_fabric::document::{Check, Diagnostic, codes};
+use lightloom_fabric::fabric::{Fabric, Job};
+use lightloom_fabric::file::StepFile;
+
+pub use super::lower::Mistake;
+use super::lower::{find_model, lower_phases, lower_rl};
+use crate::rfabric::phases::Phase;
+use crate::rfabric::workload::card::ModelCard;
+
+/// The phases of a job whose step names leaves; none for a job without such a step.
+///
+/// # Errors
+/// Everything that is wrong with the step.
+pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
+    let mut read = |name: &str| fabric.neighbour(name);
+    let Some(step) = &job.step else { return Ok(Vec::new()) };
+    let Some(network) = fabric.dcn.circuits() else {
+        let message = "a step that names leaves needs optical switches between them".to_owned();
+        let fix = "write `dcn: {reconfigurable_fat_tree: …}`, or `step: {training: …}`".to_owned();
+        return match step.names_leaves() {
+            true => Err(vec![Mistake { place: String::new(), message, fix }]),
+            false => Ok(Vec::new()),
+        };
+    };
+    match step {
+        StepFile::Training(_) => Ok(Vec::new()),
+        StepFile::Rl(rl) => lower_rl(rl, network.spec().gpus_per_leaf, network.leaves(), &mut read),
+        StepFile::Phases(phases) => lower_phases(phases, network, &mut read),
+    }
+}
+
+/// The model that a job trains. `None` if it trains none.
+///
+/// # Errors
+/// Why there is no such model.
+pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistake>> {
+    let Some(StepFile::Training(training)) = &job.step else { return Ok(None) };
+    find_model(&training.model, &mut |name| fabric.neighbour(name)).map(Some).map_err(|mistakes| {
+        let place = "/training/model".to_owned();
+        mistakes.into_iter().map(|mistake| Mistake { place: place.clone(), ..mistake }).collect()
+    })
+}
+
+/// Reads a fabric file: the fabric, or every mistake in it and in its steps. `file` is what the user calls it;
+/// `read` gives the text of the matrix and model files it names.
+pub fn load(
+    file: &str,
+    bytes: &[u8],
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> (Option<Fabric>, Vec<Diagnostic>) {
+    let also = |fabric: &Fabric, found: &mut Check<'_>| {
+        let _ = check(fabric, found);
+    };
+    lightloom_fabric::file::load_with(file, bytes, read, also)
+}
+
+/// Reports everything that is wrong with the steps of a fabric file. Returns the phases of its steps that
+/// name leaves.
+pub fn check(fabric: &Fabric, check: &mut Check<'_>) -> Option<Vec<Phase>> {
+    let mut all = Some(Vec::new());
+    for (at, job) in fabric.jobs.iter().enumerate() {
+        let path = format!("/jobs/{at}/step");
+        let path = if check.is_written(&path) { path } else { "/step".to_owned() };
+        let found = phases(fabric, job).and_then(|phases| model(fabric, job).map(|_| phases));
+        match found {
+            Ok(phases) => all = all.map(|all: Vec<Phase>| all.into_iter().chain(phases).collect()),
+            Err(mistakes) => {
+                all = None;
+                for Mistake { place, message, fix } in mistakes {
+                    let code = if place.ends_with("/model") {
+                        codes::UNKNOWN_WORD
+                    } else {
+                        codes::BAD_VALUE
+                    };
+                    let report = check.error(code, &format!("{path}{place}"), message);
+                    if !fix.is_empty() {
+                        report.help(fix);
+                    }
+                }
+            }
+        }
+    }
+    all
+}

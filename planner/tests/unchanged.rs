@@ -1,0 +1,58 @@
+//! Files of version 1 give the plans that they gave before rings and circuits were planned together: the paths of
+//! transceivers, the fibres with light and the cross-connects of every phase, by their SHA-256. The digests were
+//! taken with the last release that read version 1.
+
+#![expect(clippy::disallowed_methods, reason = "the test reads files that ship")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use lightloom_fabric::document::{Style, render};
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::file::sha256;
+use lightloom_fabric::plan::Plan;
+use lightloom_planner::check::check;
+use lightloom_planner::{Options, load, plan};
+
+/// What switches and transceivers are set to, one line each.
+fn settings(plan: &Plan) -> String {
+    let mut text = String::new();
+    for set in &plan.transceivers {
+        let path = serde_json::to_value(set.path).expect("a path is text");
+        let _ = writeln!(text, "{} {}", set.bundle, path.as_str().expect("a path is text"));
+    }
+    for circuit in &plan.circuits {
+        let _ = writeln!(text, "{} {}", circuit.a, circuit.b);
+    }
+    for phase in &plan.phases {
+        let _ = writeln!(text, "{}", phase.name);
+        for at in &phase.circuits {
+            let _ = writeln!(text, "{} {} {}", at.ocs, at.a_port, at.b_port);
+        }
+    }
+    text
+}
+
+#[test]
+fn files_of_version_1_give_the_plans_that_they_gave() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let known = std::fs::read_to_string(folder.join("tests/data/plans-of-version-1.json")).unwrap();
+    let known: BTreeMap<String, String> = serde_json::from_str(&known).unwrap();
+    let topologies = folder.join("../topologies");
+    for (case, digest) in known {
+        let (name, broken) = case.split_once(' ').unwrap_or((&case, ""));
+        let bytes = std::fs::read(topologies.join(name)).unwrap();
+        let mut read = |file: &str| {
+            std::fs::read_to_string(topologies.join(file)).map_err(|error| error.to_string())
+        };
+        let (fabric, mistakes) = load(name, &bytes, &mut read);
+        let fabric = fabric.unwrap_or_else(|| panic!("{}", render(&mistakes, Style::Plain)));
+        let parts = broken.split(',').filter(|part| !part.is_empty());
+        let faults = FaultSet::of(&fabric, parts.map(|part| part.parse().unwrap())).unwrap();
+        let options = Options { compare: false, ..Options::default() };
+        let plan = plan(&fabric, &faults, options).unwrap();
+        assert_eq!(check(&fabric, &faults, &plan).map(|_| ()), Ok(()), "{case}");
+        assert_eq!(sha256(settings(&plan).as_bytes()), digest, "{case}");
+    }
+}
