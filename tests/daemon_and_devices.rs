@@ -39,7 +39,13 @@ fn a_node_without_power_is_bypassed_without_being_told() {
         assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
         // Its neighbours go on without drift: nobody looks at it any more.
         let drifted = |runtime: &Runtime| {
-            runtime.controller.devices().values().filter(|d| d.up && !d.drift.is_empty()).count()
+            runtime
+                .control
+                .controller()
+                .devices()
+                .values()
+                .filter(|d| d.up && !d.drift.is_empty())
+                .count()
         };
         assert_eq!(rig.look(drifted).await, 0);
         // It does not work again before it answers, whoever says so.
@@ -64,7 +70,7 @@ fn both_bundles_of_a_dead_node_are_bypassed_by_one_change() {
         for kill in 1..=3 {
             // Of the first one module is in loopback, at the end of its ring: nobody misses its light.
             let used = move |runtime: &Runtime| {
-                let plan = runtime.plan.as_ref().unwrap();
+                let plan = runtime.control.plan().unwrap();
                 plan.circuits[kill - 1].a.bundle.node
             };
             let node = rig.look(used).await;
@@ -75,12 +81,12 @@ fn both_bundles_of_a_dead_node_are_bypassed_by_one_change() {
                     Part::Bundle(bundle) => bundle.node == node,
                     _ => false,
                 });
-                (of_node.count() == 2 && !runtime.controller.is_busy()).then_some(())
+                (of_node.count() == 2 && !runtime.control.controller().is_busy()).then_some(())
             };
             rig.find("both bundles to be bypassed", both).await;
             println!("{node}: both bundles bypassed after {:.0?}", died.elapsed());
             let own = |runtime: &Runtime| {
-                let history = runtime.controller.ledger().history.iter();
+                let history = runtime.control.controller().ledger().history.iter();
                 history.filter(|past| past.actor == "policy:fault").count()
             };
             assert_eq!(rig.look(own).await, kill, "one change for each dead node");
@@ -146,7 +152,7 @@ fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_told_again() {
         let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
         rig.committed(&answer).await;
         let seen = |runtime: &Runtime| {
-            let dark = !runtime.controller.dark_fibres().is_empty();
+            let dark = !runtime.control.controller().dark_fibres().is_empty();
             dark.then(|| view::status(runtime))
         };
         let status = rig.find("the near end to miss it again", seen).await;
@@ -176,10 +182,10 @@ fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_un
         modules.fault(&format!("n{node} dead"));
         let past = rig.bypass_of_its_own().await;
         assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
-        let pending = |runtime: &Runtime| runtime.controller.ledger().pending.is_some();
+        let pending = |runtime: &Runtime| runtime.control.controller().ledger().pending.is_some();
         assert!(rig.look(pending).await, "the plan goes on to wait");
         let undone = |runtime: &Runtime| {
-            let mut history = runtime.controller.ledger().history.iter();
+            let mut history = runtime.control.controller().ledger().history.iter();
             history.find(|past| past.actor == "policy:confirm-timeout").cloned()
         };
         let undone = rig.find("it to be undone", undone).await;
@@ -253,7 +259,7 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
         let part = Part::Node(lightloom_units::id::NodeId(node_in_use()));
         let answer = rig.fault(&[part], &[]).await;
         rig.committed(&answer).await;
-        let known = rig.look(|runtime: &Runtime| runtime.broken()).await;
+        let known = rig.look(|runtime: &Runtime| runtime.control.broken()).await;
         let broken = &known[&part.to_string()];
         assert!(broken.why == "told by test" && broken.wall_ms > 0, "{known:?}");
         assert!(matches!(rig.fault(&[part], &[]).await, Answer::NothingToDo { .. }));
@@ -273,7 +279,7 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
         let answer = rig.ask(Request::Apply(apply(Mode::Update)), Some(plan.clone())).await;
         rig.committed(&answer).await;
         assert!(
-            rig.look(|runtime: &Runtime| runtime.broken()).await.is_empty(),
+            rig.look(|runtime: &Runtime| runtime.control.broken()).await.is_empty(),
             "forgotten, as asked"
         );
         let never = rig.fault(&[], &[part]).await;
@@ -284,7 +290,7 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
         let undo = Request::Rollback(Rollback { txn: Txn(3), ..Rollback::default() });
         let answer = rig.ask(undo, None).await;
         rig.committed(&answer).await;
-        assert_eq!(rig.look(|runtime: &Runtime| runtime.broken()).await, known);
+        assert_eq!(rig.look(|runtime: &Runtime| runtime.control.broken()).await, known);
     });
 }
 
@@ -320,7 +326,7 @@ fn after_repairs_the_circuits_that_are_missing_from_the_applied_plan_are_told() 
         let applied = status.applied.unwrap();
         assert!(!applied.explained && applied.circuits == plan.circuits.len(), "{applied:?}");
 
-        let (sha256, again) = rig.look(|r: &Runtime| r.applied_last()).await.unwrap();
+        let (sha256, again) = rig.look(|r: &Runtime| r.control.applied_last()).await.unwrap();
         assert_eq!((&sha256, &again.circuits), (&bypass::sha256_of(&plan), &plan.circuits));
         rig.apply_plan(&again).await;
         let status = rig.look(view::status).await;
@@ -342,7 +348,7 @@ fn a_circuit_of_the_plan_that_was_adopted_away_is_told_and_lit_again() {
         let of = device.clone();
         modules.fault(&format!("{device} reboot"));
         let lost = move |runtime: &Runtime| {
-            let seen = &runtime.controller.devices()[&of];
+            let seen = &runtime.control.controller().devices()[&of];
             (seen.up && !seen.drift.is_empty()).then_some(())
         };
         rig.find("it to stand elsewhere", lost).await;
@@ -438,7 +444,7 @@ fn applying_again_never_takes_for_broken_what_was_repaired_since() {
         let mut rig = Rig::start(32, folder.path(), installed).await;
         rig.adopt_all().await;
         rig.apply_plan(&plan).await;
-        let (sha256, _) = rig.look(|r: &Runtime| r.applied_last()).await.unwrap();
+        let (sha256, _) = rig.look(|r: &Runtime| r.control.applied_last()).await.unwrap();
         assert_eq!(sha256, bypass::sha256_of(&plan), "nothing was repaired yet");
         for part in parts {
             let answer = rig.fault(&[], &[part]).await;
@@ -448,7 +454,7 @@ fn applying_again_never_takes_for_broken_what_was_repaired_since() {
         assert!(status.circuits.len() < all && status.broken.is_empty(), "{:?}", status.broken);
         let applied = status.applied.unwrap();
         assert!(!applied.explained && applied.circuits == all, "{applied:?}");
-        let (_, again) = rig.look(|r: &Runtime| r.applied_last()).await.unwrap();
+        let (_, again) = rig.look(|r: &Runtime| r.control.applied_last()).await.unwrap();
         assert!(again.faults.is_empty(), "{:?}", again.faults);
         rig.apply_plan(&again).await;
         let status = rig.look(view::status).await;
@@ -474,7 +480,7 @@ fn a_rollback_goes_around_what_was_found_broken_since() {
         let (apply, plan) = rig
             .look({
                 let back = back.clone();
-                move |r: &Runtime| r.way_back(&back)
+                move |r: &Runtime| r.control.way_back(&back)
             })
             .await
             .unwrap();
@@ -571,7 +577,7 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
             panic!("not accepted")
         };
         let past = move |runtime: &Runtime| {
-            let mut history = runtime.controller.ledger().history.iter();
+            let mut history = runtime.control.controller().ledger().history.iter();
             history.find(|past| past.txn == txn).cloned()
         };
         let past = rig.find("the end", past).await;
@@ -618,7 +624,7 @@ fn cables_crossed_at_rest_are_told_and_nothing_is_blamed() {
         // The same plan once more moves nothing, and does not pass over it.
         rig.apply_plan(&plan).await;
         let last = |runtime: &Runtime| {
-            let past = runtime.controller.ledger().history.back().unwrap();
+            let past = runtime.control.controller().ledger().history.back().unwrap();
             view::transaction(runtime, past)
         };
         assert_eq!(rig.look(last).await.crossed, crossed);
@@ -669,7 +675,7 @@ fn garbage_on_a_line_is_counted_and_survived() {
         let mut rig = daemon(folder.path()).await;
         modules.fault("n3/b0 garble 3%");
         let down = |runtime: &Runtime| {
-            let up = |d: &str| runtime.controller.devices()[&DeviceName::from(d)].up;
+            let up = |d: &str| runtime.control.controller().devices()[&DeviceName::from(d)].up;
             (!up("n3/b0") && up("n4/b0")).then_some(())
         };
         rig.find("the garbled module to be given up, and no other", down).await;
@@ -677,7 +683,7 @@ fn garbage_on_a_line_is_counted_and_survived() {
         rig.find("the garbage to be counted", move |_| (noise.get() > 0.0).then_some(())).await;
         modules.fault("n3/b0 clear");
         let back = |runtime: &Runtime| {
-            let seen = &runtime.controller.devices()[&DeviceName::from("n3/b0")];
+            let seen = &runtime.control.controller().devices()[&DeviceName::from("n3/b0")];
             (seen.up && seen.observed.is_some() && seen.drift.is_empty()).then_some(())
         };
         rig.find("it to be seen again, as it stood", back).await;
@@ -717,7 +723,7 @@ fn a_circuit_that_somebody_else_makes_is_seen_within_one_poll() {
         }
         let moved = Instant::now();
         let drift = |runtime: &Runtime| {
-            let drift = &runtime.controller.devices()[&DeviceName::from("ocs0")].drift;
+            let drift = &runtime.control.controller().devices()[&DeviceName::from("ocs0")].drift;
             (!drift.is_empty()).then(|| drift.clone())
         };
         let drift = rig.find("the drift", drift).await;
@@ -761,7 +767,8 @@ fn plans_are_kept_as_files_while_the_journal_speaks_of_them() {
         assert!(!old.exists(), "no record speaks of it");
         rig.adopt_all().await;
         rig.apply_plan(&first_plan(&installed)).await;
-        let plan = rig.look(|runtime| runtime.controller.ledger().plan_sha256.clone()).await;
+        let plan =
+            rig.look(|runtime| runtime.control.controller().ledger().plan_sha256.clone()).await;
         assert!(state.join(format!("plan-{plan}.json")).exists());
     });
 }

@@ -225,7 +225,7 @@ impl<D: Dialect, E: Device> Bench<D, E> {
                     }
                 }
                 Action::Note(Note::Ended(_, result)) => self.note_end(result),
-                Action::Append(_) | Action::Answer(..) | Action::Note(_) => {}
+                Action::Append(_) | Action::Answer(..) | Action::Reported(_) | Action::Note(_) => {}
             }
         }
     }

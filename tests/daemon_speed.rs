@@ -245,18 +245,19 @@ fn time_of_deaths(rounds: u32, baud: u32) -> Times {
             let died = Instant::now();
             modules.fault(&format!("{node} dead"));
             let of_node = move |runtime: &Runtime| -> Vec<Part> {
-                let faults = runtime.plan.iter().flat_map(|plan| plan.faults.iter().copied());
+                let faults =
+                    runtime.control.plan().into_iter().flat_map(|plan| plan.faults.iter().copied());
                 faults.filter(|part| matches!(part, Part::Bundle(b) if b.node == node)).collect()
             };
             let both = move |runtime: &Runtime| {
                 let found = of_node(runtime);
-                (found.len() == 2 && !runtime.controller.is_busy()).then_some(found)
+                (found.len() == 2 && !runtime.control.controller().is_busy()).then_some(found)
             };
             let broken = rig.find("both bundles to be bypassed", both).await;
             took.0.push(died.elapsed().as_secs_f64() * 1e3);
             modules.fault(&format!("{node} clear"));
             let up = move |runtime: &Runtime| {
-                let devices = runtime.controller.devices();
+                let devices = runtime.control.controller().devices();
                 devices.values().all(|seen| seen.up && seen.observed.is_some()).then_some(())
             };
             rig.find("the node to answer again", up).await;
@@ -272,7 +273,7 @@ fn time_of_deaths(rounds: u32, baud: u32) -> Times {
             }
         }
         let own = |runtime: &Runtime| {
-            let history = runtime.controller.ledger().history.iter();
+            let history = runtime.control.controller().ledger().history.iter();
             history.filter(|past| past.actor == "policy:fault").count()
         };
         let own = rig.look(own).await;

@@ -99,7 +99,7 @@ fn change(crosswise: bool) -> Request {
 }
 
 fn stands(runtime: &Runtime) -> Positions {
-    let seen = &runtime.controller.devices()[&DeviceName::from("ocs0")];
+    let seen = &runtime.control.controller().devices()[&DeviceName::from("ocs0")];
     seen.observed.as_ref().map(|read| read.positions.clone()).unwrap_or_default()
 }
 
@@ -112,11 +112,13 @@ async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Opt
     *plan.lock().unwrap() = Some((fault, after));
     let _accepted_or_refused = first.ask(change(true), None).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let failed = first.look(|runtime: &Runtime| runtime.failed.clone()).await;
+    let failed = first.look(|runtime: &Runtime| runtime.control.failed().map(str::to_owned)).await;
     if failed.is_some() {
         let status = first.look(view::status).await;
         assert_eq!(status.journal_failure, failed, "who looks is answered");
-        let open = first.look(|runtime: &Runtime| runtime.controller.ledger().open.is_some()).await;
+        let open = first
+            .look(|runtime: &Runtime| runtime.control.controller().ledger().open.is_some())
+            .await;
         let report = first.look(view::drift).await;
         assert!(report.complete && (open || report.slots.is_empty()), "reads go on: {report:?}");
         let stood = first.look(stands).await;
@@ -136,7 +138,7 @@ async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Opt
     tokio::time::sleep(Duration::from_millis(100)).await;
     *plan.lock().unwrap() = None;
     let mut next = Rig { requests, ..rig(switch, folder, &plan).await };
-    let over = |runtime: &Runtime| (!runtime.controller.is_busy()).then_some(());
+    let over = |runtime: &Runtime| (!runtime.control.controller().is_busy()).then_some(());
     next.find("what was open to end", over).await;
     tokio::time::sleep(Duration::from_millis(150)).await;
     let (stood, drifted) =
@@ -211,16 +213,17 @@ fn s2_writing_resumes_when_the_disk_is_well_again() {
                 *plan.lock().unwrap() = Some((fault, after));
                 let _accepted_or_refused = rig.ask(change(true), None).await;
                 tokio::time::sleep(Duration::from_millis(300)).await;
-                if rig.look(|runtime: &Runtime| runtime.failed.is_none()).await {
+                if rig.look(|runtime: &Runtime| runtime.control.failed().is_none()).await {
                     continue;
                 }
                 let polled = rig.look(read_at).await;
                 tokio::time::sleep(Duration::from_millis(1500)).await;
                 assert!(rig.look(read_at).await > polled, "devices are read on");
-                assert!(rig.look(|runtime: &Runtime| runtime.failed.is_some()).await);
+                assert!(rig.look(|runtime: &Runtime| runtime.control.failed().is_some()).await);
                 *plan.lock().unwrap() = None;
                 let well = |runtime: &Runtime| {
-                    let well = runtime.failed.is_none() && !runtime.controller.is_busy();
+                    let well = runtime.control.failed().is_none()
+                        && !runtime.control.controller().is_busy();
                     well.then_some(())
                 };
                 rig.find("writing again", well).await;
@@ -240,5 +243,5 @@ fn s2_writing_resumes_when_the_disk_is_well_again() {
 }
 
 fn read_at(runtime: &Runtime) -> lightloom_control::state::Micros {
-    runtime.controller.devices()[&DeviceName::from("ocs0")].read_at
+    runtime.control.controller().devices()[&DeviceName::from("ocs0")].read_at
 }

@@ -50,10 +50,15 @@ fn a_state_folder_of_0_1_0_opens_and_a_node_that_dies_is_bypassed() {
     on_a_runtime(async {
         let rig = Rig::of_devices(&devices, folder.path(), Some(installed)).await;
         let opened = |runtime: &Runtime| {
-            let ledger = runtime.controller.ledger();
+            let ledger = runtime.control.controller().ledger();
             let plans: Vec<String> =
                 ledger.history.iter().map(|past| past.plan_sha256.clone()).collect();
-            (plans, ledger.plan_sha256.clone(), runtime.plan.clone(), ledger.attention.is_empty())
+            (
+                plans,
+                ledger.plan_sha256.clone(),
+                runtime.control.plan().cloned(),
+                ledger.attention.is_empty(),
+            )
         };
         let (plans, now, plan, well) = rig.look(opened).await;
         assert_eq!(plans, NAMES, "the journal");
@@ -63,9 +68,9 @@ fn a_state_folder_of_0_1_0_opens_and_a_node_that_dies_is_bypassed() {
         assert!(!plan.circuits.is_empty() && plan.faults.is_empty());
         // The modules were switched on anew: they are led back to where the journal has them.
         let as_intended = |runtime: &Runtime| {
-            let mut devices = runtime.controller.devices().values();
+            let mut devices = runtime.control.controller().devices().values();
             (devices.all(|device| device.up && device.drift.is_empty())
-                && runtime.controller.ledger().open.is_none())
+                && runtime.control.controller().ledger().open.is_none())
             .then_some(())
         };
         rig.find("every module where the journal has it", as_intended).await;
@@ -73,7 +78,7 @@ fn a_state_folder_of_0_1_0_opens_and_a_node_that_dies_is_bypassed() {
         let node = plan.circuits[0].a.bundle.node;
         modules.fault(&format!("{node} dead"));
         let of_now = |runtime: &Runtime| {
-            let mut history = runtime.controller.ledger().history.iter().rev();
+            let mut history = runtime.control.controller().ledger().history.iter().rev();
             let is_it = |past: &&Past| {
                 past.txn > LAST && past.cause == Cause::Bypass && past.result != TxnResult::Aborted
             };

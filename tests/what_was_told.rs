@@ -41,7 +41,7 @@ fn moved() -> BundleId {
 async fn end(rig: &Rig, answer: &Answer) -> Past {
     let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
     let over = move |runtime: &Runtime| {
-        let mut history = runtime.controller.ledger().history.iter();
+        let mut history = runtime.control.controller().ledger().history.iter();
         history.find(|past| past.txn == txn).cloned()
     };
     rig.find("its end", over).await
@@ -86,7 +86,7 @@ fn what_was_told_is_kept_when_its_bypass_cannot_be_made_yet() {
         let answer = rig.fault(&[told], &[]).await;
         let Answer::Accepted { txn } = answer else { panic!("{answer:?}") };
         let over = move |runtime: &Runtime| {
-            let mut history = runtime.controller.ledger().history.iter();
+            let mut history = runtime.control.controller().ledger().history.iter();
             history.find(|past| past.txn == txn).cloned()
         };
         let past = rig.find("its end", over).await;
@@ -138,9 +138,9 @@ fn what_was_told_survives_the_daemon_and_a_torn_file_costs_nothing_else() {
         tell_in_vain(&mut rig, &modules).await;
         modules.fault(&format!("{} clear", moved()));
         let rig = restarted(rig, "report", folder.path()).await;
-        let broken = rig.look(|runtime: &Runtime| runtime.broken()).await;
+        let broken = rig.look(|runtime: &Runtime| runtime.control.broken()).await;
         assert_eq!(broken[&told().to_string()].why, "told by test", "{broken:?}");
-        assert!(!rig.look(|runtime: &Runtime| runtime.goes_around(told())).await);
+        assert!(!rig.look(|runtime: &Runtime| runtime.control.goes_around(told())).await);
 
         let whole = std::fs::read(file(folder.path())).unwrap();
         let mut rig = rig;
@@ -192,7 +192,7 @@ fn what_a_plan_named_and_a_person_told_stays_broken_when_the_plan_is_undone() {
         // It works again, and nothing remembers otherwise.
         let answer = rig.fault(&[], &[told()]).await;
         rig.committed(&answer).await;
-        assert!(rig.look(|runtime: &Runtime| runtime.broken()).await.is_empty());
+        assert!(rig.look(|runtime: &Runtime| runtime.control.broken()).await.is_empty());
         assert!(written(folder.path()).is_empty());
     });
 }
@@ -210,7 +210,7 @@ fn an_undoing_at_the_deadline_goes_around_what_a_person_told_meanwhile() {
         let known = rig.fault(&[told()], &[]).await;
         assert!(matches!(known, Answer::NothingToDo { .. }), "{known:?}");
         let undone = |runtime: &Runtime| {
-            let past = runtime.controller.ledger().history.back()?;
+            let past = runtime.control.controller().ledger().history.back()?;
             (past.actor == "policy:confirm-timeout").then_some(past.result)
         };
         assert_eq!(rig.find("it to be undone", undone).await, TxnResult::Committed);

@@ -130,7 +130,9 @@ pub fn router(shared: Shared) -> Router {
 // ---- looking -----------------------------------------------------------------------------------
 
 async fn healthz(State(shared): State<Shared>) -> Response {
-    let why = |runtime: &Runtime| runtime.failed.clone().or_else(|| runtime.audit.failure());
+    let why = |runtime: &Runtime| {
+        runtime.control.failed().map(str::to_owned).or_else(|| runtime.audit.failure())
+    };
     match shared.look(why).await {
         Ok(None) => "ok\n".into_response(),
         Ok(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
@@ -190,7 +192,7 @@ async fn transaction(
     let until = tokio::time::Instant::now() + Duration::from_millis(wait.wait_ms).min(WAIT_MAX);
     loop {
         let find = move |runtime: &Runtime| {
-            let history = &runtime.controller.ledger().history;
+            let history = &runtime.control.controller().ledger().history;
             let past = history.iter().find(|past| past.txn == Txn(txn));
             past.map(|past| view::transaction(runtime, past))
         };
@@ -212,7 +214,7 @@ async fn journal(
 ) -> Reply<Vec<Transaction>> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let all = |runtime: &Runtime| {
-        let history = runtime.controller.ledger().history.iter().rev();
+        let history = runtime.control.controller().ledger().history.iter().rev();
         history.map(|past| view::transaction(runtime, past)).collect()
     };
     shared.look(all).await.map(Json)
@@ -282,15 +284,15 @@ async fn read_apply(
     let (target, plan_sha256, plan) = match (body.plan.take(), &body.target, body.again) {
         (None, None, true) => {
             let find = move |runtime: &Runtime| -> Result<Read, Vec<String>> {
-                let (sha256, plan) = runtime.applied_last()?;
-                let installed = runtime.installed.as_ref();
+                let (sha256, plan) = runtime.control.applied_last()?;
+                let installed = runtime.control.installed();
                 let target = desired::target_of(&plan, None, installed, &runtime.config.bundles)?;
                 Ok((target, sha256, Some(Box::new(plan))))
             };
             shared.look(find).await?.map_err(Problem::Refused)?
         }
         (Some(document), None, false) => {
-            let fat_tree = shared.look(|runtime| runtime.fat_tree.clone()).await?;
+            let fat_tree = shared.look(|runtime| runtime.control.setup().fat_tree.clone()).await?;
             match fat_tree {
                 Some(tree) => {
                     let (wanted, sha256) = wanted(tree, document, body).await?;
@@ -349,7 +351,7 @@ fn of_rings(
     document: PlanDocument,
     phase: Option<&str>,
 ) -> Result<Read, Vec<String>> {
-    let (installed, config) = (runtime.installed.as_ref(), &runtime.config);
+    let (installed, config) = (runtime.control.installed(), &runtime.config);
     match document {
         PlanDocument::Ring(plan) => {
             let target = desired::target_of(&plan, phase, installed, &config.bundles)?;
@@ -401,11 +403,13 @@ async fn diff(
     let find = move |runtime: &Runtime| {
         let mut apply = apply;
         let reasons =
-            plan.as_deref().map_or_else(Vec::new, |plan| runtime.objections(&apply, plan));
+            plan.as_deref().map_or_else(Vec::new, |plan| runtime.control.objections(&apply, plan));
         if !reasons.is_empty() {
             return Err(reasons);
         }
-        apply.broken = plan.as_deref().map(|plan| runtime.broken_with(plan, |_| String::new()));
+        apply.broken = plan
+            .as_deref()
+            .map(|plan| runtime.control.broken_with(plan, &runtime.clock.now(), |_| String::new()));
         Ok((apply, plan.map(|plan| *plan)))
     };
     previewed(&shared, find).await
@@ -421,7 +425,7 @@ async fn rollback_diff(
 ) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let rollback = Rollback { txn: Txn(body.txn), ..Rollback::default() };
-    previewed(&shared, move |runtime: &Runtime| runtime.way_back(&rollback)).await
+    previewed(&shared, move |runtime: &Runtime| runtime.control.way_back(&rollback)).await
 }
 
 /// What the apply that `find` finds would do.
@@ -431,8 +435,8 @@ async fn previewed(
 ) -> Reply<Diff> {
     let look = move |runtime: &Runtime| {
         let (apply, plan) = find(runtime)?;
-        let next = Txn(runtime.controller.ledger().last_txn.0 + 1);
-        let preview = runtime.controller.preview(&apply)?;
+        let next = Txn(runtime.control.controller().ledger().last_txn.0 + 1);
+        let preview = runtime.control.controller().preview(&apply)?;
         let diff = view::diff(runtime, &preview, &apply, plan.as_ref(), confirmation(&apply));
         Ok((preview, next, diff))
     };
@@ -566,7 +570,7 @@ async fn adopt(
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let every = |runtime: &Runtime| {
-        let devices = runtime.controller.inventory().devices.iter();
+        let devices = runtime.control.controller().inventory().devices.iter();
         devices.filter(|(_, d)| !d.is_lever).map(|(name, _)| name.clone()).collect()
     };
     let devices: Vec<DeviceName> = match &body.devices[..] {
@@ -641,7 +645,7 @@ fn devices_named(runtime: &Runtime, name: &str) -> Vec<DeviceName> {
 
 /// The slots with levers of these devices and nodes, or every name that has none.
 fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slot)>, Vec<String>> {
-    let inventory = &runtime.controller.inventory().devices;
+    let inventory = &runtime.control.controller().inventory().devices;
     let (mut slots, mut reasons) = (Vec::new(), Vec::new());
     for name in names {
         let devices = devices_named(runtime, name);
@@ -694,7 +698,10 @@ async fn fault_diff(
 ) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let (broken, repaired) = told(&shared, &client, &body).await?;
-    previewed(&shared, move |runtime: &Runtime| runtime.way_around(&broken, &repaired)).await
+    previewed(&shared, move |runtime: &Runtime| {
+        runtime.control.way_around(&runtime.clock.now(), &broken, &repaired)
+    })
+    .await
 }
 
 /// What broke and who says so, and what works again.
@@ -721,7 +728,7 @@ async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told
 /// What is said of parts that the fabric does not have: that is another mistake than to name one that never
 /// broke.
 fn not_installed(runtime: &Runtime, parts: &[Part]) -> Vec<String> {
-    let Some(installed) = &runtime.installed else { return Vec::new() };
+    let Some(installed) = runtime.control.installed() else { return Vec::new() };
     let errors = parts.iter().filter_map(|part| FaultSet::of(installed, [*part]).err());
     errors.map(|error| error.to_string()).collect()
 }

@@ -29,7 +29,7 @@ use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 
 pub use file::{
     Chances, ClientFile, DaemonFile, DeviceFile, DriverFile, LeverFile, LimitsFile, ModulesFile,
-    OnFault, PathPolicy, PoliciesFile, Role, ScpiFile, SerialFile, SonicFile, Tl1File, TlsFile,
+    PathPolicy, PoliciesFile, Role, ScpiFile, SerialFile, SonicFile, Tl1File, TlsFile,
 };
 
 /// What can be wrong with a daemon file beyond its shape.

@@ -11,17 +11,12 @@
 //! can be written again.
 
 pub mod contention;
-mod deaths;
-mod faults;
-mod plans;
-mod rollback;
+pub mod plans;
 mod writing;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender};
@@ -33,15 +28,10 @@ use crate::config::Config;
 use crate::journal::{Damage, Journal, Storage};
 use crate::metrics::Metrics;
 use crate::tend::{FromDevice, NoPreview, ToDevice};
-use lightloom_control::bypass::{self, Patience};
-use lightloom_control::change::Mode;
-use lightloom_control::controller::{
-    Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request, end_name,
-};
-use lightloom_control::desired::fat_tree::FatTree;
-use lightloom_control::record::{Asked, Broken, Record, TxnResult};
+use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request, end_name};
+use lightloom_control::policy::{Control, NoJournal};
+use lightloom_control::record::{Asked, Record, TxnResult};
 use lightloom_control::state::{DeviceName, Micros, Op, Txn};
-use writing::is_new;
 
 /// A look at everything, by somebody who changes nothing.
 pub type Look = Box<dyn FnOnce(&Runtime) + Send>;
@@ -89,10 +79,8 @@ pub struct Contact {
 
 /// Everything that runs.
 pub struct Runtime {
-    /// The controller.
-    pub controller: Controller,
-    /// Why changes are refused, when the journal failed.
-    pub failed: Option<String>,
+    /// The controller and every policy.
+    pub control: Control,
     /// The journal failed and cannot be read back either, so that nobody knows what was promised.
     pub blind: bool,
     /// Who asked for what.
@@ -109,19 +97,6 @@ pub struct Runtime {
     pub contacts: BTreeMap<DeviceName, Contact>,
     /// The checked daemon file.
     pub config: Config,
-    /// What is installed, where the file names it.
-    pub installed: Option<Installed>,
-    /// The reconfigurable fat-tree that is installed, where the file names one.
-    pub fat_tree: Option<Arc<FatTree>>,
-    /// The plan that is on the devices, where it is known.
-    pub plan: Option<Plan>,
-    /// The plan that somebody applied last, where it is another and is known.
-    pub applied: Option<Plan>,
-    /// What a person told to be broken and no change in the journal keeps: the plan does not go around it yet,
-    /// or went around it before.
-    told: BTreeMap<String, Broken>,
-    /// As it stands in its file.
-    told_written: BTreeMap<String, Broken>,
     /// The clocks.
     pub clock: Clock,
     journal: Journal<Record, Box<dyn Storage + Send>>,
@@ -129,37 +104,22 @@ pub struct Runtime {
     devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
     answers: BTreeMap<u64, oneshot::Sender<Answer>>,
     last_reply_to: u64,
-    /// Plans of transactions on their way, by hash.
-    plans: BTreeMap<String, Plan>,
-    /// The hashes of the plans that are kept as files.
-    kept_plans: BTreeSet<String>,
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
     said_nothing_is_ours: bool,
-    /// A bypass that was not asked for waits till then after the last.
-    bypass_not_before: Micros,
-    /// A module beside a dead one is read first: what is broken is judged again in a moment.
-    judges_again: bool,
-    /// And longer, the more often the same parts were tried.
-    patience: Patience,
-    /// Why the last one was not even begun.
-    refused: Option<String>,
     /// The journal begins anew at this length.
     shorten_at: u64,
     changes: watch::Sender<u64>,
 }
-
-/// The wait until what is broken is judged again, while the modules beside it are read.
-const JUDGE_AGAIN: Duration = Duration::from_millis(5);
 
 /// A journal longer than this begins anew.
 const JOURNAL_RECORDS_MAX: u64 = 10_000;
 
 /// What a runtime is made of.
 pub struct Parts {
-    /// The controller, over what the journal remembers.
-    pub controller: Controller,
-    /// What it wants done first.
+    /// The controller and every policy, over what the journal remembers.
+    pub control: Control,
+    /// What it does first.
     pub first: Vec<Action>,
     /// The journal.
     pub journal: Journal<Record, Box<dyn Storage + Send>>,
@@ -169,10 +129,6 @@ pub struct Parts {
     pub damage: Option<Damage>,
     /// The checked daemon file.
     pub config: Config,
-    /// What is installed.
-    pub installed: Option<Installed>,
-    /// The reconfigurable fat-tree that is installed, where the file names one.
-    pub fat_tree: Option<Arc<FatTree>>,
     /// The clocks.
     pub clock: Clock,
     /// The metrics.
@@ -191,46 +147,31 @@ impl Runtime {
         let mut runtime = Self {
             records: parts.journal.length(),
             contacts: names.collect(),
-            controller: parts.controller,
-            failed: parts.damage.as_ref().map(Damage::to_string),
+            control: parts.control,
             blind: false,
             audit: parts.audit,
             mend_at: Micros::default(),
             count_at: Micros::default(),
             damage: parts.damage,
             config: parts.config,
-            installed: parts.installed,
-            fat_tree: parts.fat_tree,
-            plan: None,
-            applied: None,
-            told: BTreeMap::new(),
-            told_written: BTreeMap::new(),
             clock: parts.clock,
             journal: parts.journal,
             metrics: parts.metrics,
             devices: parts.devices,
             answers: BTreeMap::new(),
             last_reply_to: 0,
-            plans: BTreeMap::new(),
-            kept_plans: BTreeSet::new(),
             began: None,
             event_at: None,
             said_nothing_is_ours: false,
-            bypass_not_before: Micros::default(),
-            judges_again: false,
-            patience: Patience::default(),
-            refused: None,
             shorten_at: JOURNAL_RECORDS_MAX,
             changes: parts.changes,
         };
-        runtime.kept_plans = plans::kept_in(&runtime.config.file.state_dir);
-        runtime.drop_old_plans();
-        runtime.plan = runtime.load_plan(&runtime.controller.ledger().plan_sha256);
-        runtime.told_written = runtime.load_told();
-        runtime.told = runtime.told_written.clone();
-        runtime.told_and_on_its_way();
-        runtime.applied = runtime.load_applied();
-        runtime.lead_back();
+        if let Some(damage) = &runtime.damage {
+            let why = NoJournal::Damaged(damage.to_string());
+            let ledger = runtime.control.controller().ledger().clone();
+            let reported = plans::load_reported(&runtime.config.file.state_dir);
+            runtime.control.only_read(ledger, reported, why);
+        }
         runtime.perform(parts.first);
         runtime
     }
@@ -268,27 +209,34 @@ impl Runtime {
 
     fn wait(&self) -> Duration {
         let now = self.clock.now();
-        let deadline = self.controller.deadline(&now).filter(|_| self.damage.is_none());
+        let deadline = self.control.deadline(&now).filter(|_| self.damage.is_none());
         let wait = deadline.map_or(Micros::from_secs(1), |deadline| deadline - now.mono);
         // Rounded up to the timer's millisecond, and never longer than a heartbeat check.
-        let longest = if self.judges_again { JUDGE_AGAIN } else { Duration::from_secs(1) };
-        Duration::from_micros(wait.0).min(longest)
+        Duration::from_micros(wait.0).min(Duration::from_secs(1))
     }
 
     /// Does what it is time for; whether the controller had any of it.
     fn tick(&mut self) -> bool {
         let now = self.clock.now();
-        let due = self.controller.deadline(&now).is_some_and(|deadline| deadline <= now.mono);
-        if due {
-            self.handle(Event::Tick);
+        let actions = match self.damage {
+            // On a damaged journal not even reads mean anything.
+            Some(_) => Vec::new(),
+            None => self.control.tick(&now),
+        };
+        let acted = !actions.is_empty();
+        let bypasses = |action: &Action| {
+            matches!(action, Action::Note(Note::Bypassing(..) | Note::TooMany(_)))
+        };
+        if actions.iter().any(bypasses) {
+            self.event_at = Some(Instant::now());
         }
+        self.perform(actions);
         self.mend();
-        self.notice_deaths();
         self.shorten_journal();
-        let pending = self.controller.ledger().pending.as_ref();
+        let pending = self.control.controller().ledger().pending.as_ref();
         let left = pending.map_or(Micros(0), |pending| pending.deadline(&now) - now.mono);
         self.metrics.confirm_pending_seconds.set(left.as_secs_f64());
-        due
+        acted
     }
 
     fn take_events(&mut self, first: FromDevice, more: &mut UnboundedReceiver<FromDevice>) {
@@ -317,24 +265,10 @@ impl Runtime {
             Call::Ask { asked, request, plan, answer } => self.ask(asked, request, plan, answer),
             Call::Fault { asked, broken, repaired, answer } => {
                 self.event_at = Some(Instant::now());
-                let (broken, repaired) = self.as_planned(&broken, &repaired);
-                let (actor, request) = (asked.actor.clone(), asked.request.clone());
-                let result = self.bypass(asked, &broken, &repaired);
-                if !matches!(result, Err(Answer::Refused { .. })) {
-                    self.keep_told(&actor, &broken);
-                }
-                match result {
-                    Ok((asked, apply, plan)) => {
-                        self.ask(asked, Request::Apply(apply), Some(Box::new(plan)), answer);
-                        self.take_back_told(&request, &repaired);
-                    }
-                    Err(reply) => {
-                        // What is known already may be told by a person only now.
-                        self.lead_back();
-                        let _ = answer.send(reply);
-                    }
-                }
-                self.write_told();
+                let reply_to = self.answer_to(answer);
+                let now = self.clock.now();
+                let actions = self.control.fault(&now, asked, &broken, &repaired, reply_to);
+                self.perform(actions);
             }
             Call::Preview(device, ops, answer) => {
                 let _ = match self.devices.get(&device) {
@@ -355,62 +289,22 @@ impl Runtime {
         plan: Option<Box<Plan>>,
         answer: oneshot::Sender<Answer>,
     ) {
-        if let Some(why) = &self.failed {
-            let how = if self.damage.is_some() { "is damaged" } else { "has failed" };
-            let reasons = vec![format!("the journal {how}, so nothing is changed: {why}")];
-            let _ = answer.send(Answer::Refused { reasons });
-            return;
-        }
-        if let Some(why) = self.short_of_space().filter(|_| is_new(&request)) {
+        if let Some(why) = self.short_of_space().filter(|_| request.can_wait_for_room()) {
             let reasons = vec![format!(
                 "the disk is full ({why}), so nothing new is begun: free space, and it goes on automatically"
             )];
             let _ = answer.send(Answer::Refused { reasons });
             return;
         }
-        let mut request = request;
-        if let (Some(plan), Request::Apply(apply)) = (plan, &mut request) {
-            let again = self.controller.ledger().requests.contains_key(&asked.request);
-            let reasons = self.objections(apply, &plan);
-            if !reasons.is_empty() && !again {
-                let _ = answer.send(Answer::Refused { reasons });
-                return;
-            }
-            if apply.cause.is_none() {
-                let why = format!("named by the plan that {} applied", asked.actor);
-                apply.broken = Some(self.broken_with(&plan, |_| why.clone()));
-            }
-            self.keep_plan(&apply.plan_sha256, *plan);
-        }
-        if let Request::Rollback(rollback) = &mut request {
-            let again = self.controller.ledger().requests.contains_key(&asked.request);
-            match self.way_back(rollback) {
-                Ok((back, plan)) => {
-                    if let Some(plan) = plan {
-                        self.keep_plan(&back.plan_sha256, plan);
-                    }
-                    rollback.around = Some(Box::new(back));
-                }
-                Err(_) if again => {}
-                Err(reasons) => {
-                    let _ = answer.send(Answer::Refused { reasons });
-                    return;
-                }
-            }
-        }
-        self.last_reply_to += 1;
-        self.answers.insert(self.last_reply_to, answer);
-        let reply_to = ReplyTo(self.last_reply_to);
-        self.handle(Event::Request { asked, request, reply_to });
+        let reply_to = self.answer_to(answer);
+        let actions = self.control.ask(&self.clock.now(), asked, request, plan, reply_to);
+        self.perform(actions);
     }
 
-    /// Why a client's plan is refused for what is known to be broken.
-    #[must_use]
-    pub fn objections(&self, apply: &Apply, plan: &Plan) -> Vec<String> {
-        match (apply.mode, &apply.cause) {
-            (Mode::Safe, None) => self.forgotten_by(plan),
-            _ => Vec::new(),
-        }
+    fn answer_to(&mut self, answer: oneshot::Sender<Answer>) -> ReplyTo {
+        self.last_reply_to += 1;
+        self.answers.insert(self.last_reply_to, answer);
+        ReplyTo(self.last_reply_to)
     }
 
     fn handle(&mut self, event: Event) {
@@ -418,7 +312,7 @@ impl Runtime {
         if self.damage.is_some() {
             return;
         }
-        let actions = self.controller.handle(&self.clock.now(), event);
+        let actions = self.control.handle(&self.clock.now(), event);
         self.perform(actions);
     }
 
@@ -428,7 +322,7 @@ impl Runtime {
             match action {
                 Action::Append(records) => {
                     if !self.append(&records) {
-                        self.controller.not_sent(actions.as_slice());
+                        self.control.not_sent(actions.as_slice());
                         return;
                     }
                 }
@@ -438,6 +332,9 @@ impl Runtime {
                     if let Some(sender) = self.answers.remove(&reply_to) {
                         let _ = sender.send(answer);
                     }
+                }
+                Action::Reported(reported) => {
+                    plans::keep_reported(&self.config.file.state_dir, &reported);
                 }
                 Action::Note(note) => self.note(note),
             }
@@ -468,11 +365,11 @@ impl Runtime {
     /// A journal that has grown long begins anew with what it came to, so that neither the file nor
     /// the time of a recovery grows for ever. When that fails, it goes on as it was.
     fn shorten_journal(&mut self) {
-        let long = self.journal.length() >= self.shorten_at && self.failed.is_none();
-        if !long || self.controller.is_busy() {
+        let long = self.journal.length() >= self.shorten_at && self.control.failed().is_none();
+        if !long || self.control.controller().is_busy() {
             return;
         }
-        let ledger = Box::new(self.controller.ledger().clone());
+        let ledger = Box::new(self.control.controller().ledger().clone());
         let first = Record::Snapshot { after: self.journal.head().to_owned(), ledger };
         match self.journal.restart(&first) {
             Ok(()) => tracing::info!("the journal begins anew; the old one is beside it"),
@@ -502,7 +399,7 @@ impl Runtime {
                 #[expect(clippy::cast_precision_loss, reason = "a metric")]
                 let slots = drift.len() as f64;
                 self.metrics.drifted_slots.with_label_values(&[device.as_str()]).set(slots);
-                if self.controller.ledger().version == 0 {
+                if self.control.controller().ledger().version == 0 {
                     self.nothing_is_ours();
                 } else if drift.is_empty() {
                     tracing::info!(%device, "no drift any more");
@@ -533,6 +430,14 @@ impl Runtime {
                     }
                 }
             }
+            Note::Bypassing(parts, again_in) => {
+                let (parts, again_in_s) = (named(&parts), again_in.0 / 1_000_000);
+                tracing::warn!(parts, again_in_s, "broken: bypassing");
+            }
+            Note::TooMany(parts) => tracing::error!(
+                parts = named(&parts),
+                "broken, but too much was changed without being asked: `ctl fault`"
+            ),
             Note::Fired(txn) => {
                 if let Some(event_at) = self.event_at.take() {
                     let passed = event_at.elapsed().as_secs_f64();
@@ -573,24 +478,10 @@ impl Runtime {
         if let Some((_, began)) = self.began.take() {
             self.metrics.transaction_seconds.observe(began.elapsed().as_secs_f64());
         }
-        let sha = self.controller.ledger().plan_sha256.clone();
-        // What was undone but for some devices leaves another plan, other halves leave the one that was.
-        // Earlier versions named plans by another hash, under which the journal still has them.
-        let is_it =
-            |plan| bypass::sha256_of(plan) == sha || self.load_plan(&sha).as_ref() == Some(plan);
-        let other = || !self.plan.as_ref().is_some_and(is_it);
-        if result == TxnResult::Committed || (result == TxnResult::Partial && other()) {
-            self.plan = self.plans.remove(&sha).or_else(|| self.load_plan(&sha));
-            self.forget_told();
-            self.applied = self.load_applied();
-            self.plans.clear();
-        }
-        self.write_told();
-        self.drop_old_plans_after(txn);
-        let last = self.controller.ledger().history.back();
-        if result == TxnResult::Committed && last.is_some_and(|past| past.cause.goes_on_top()) {
-            self.patience.forget();
-        }
-        self.lead_back();
     }
+}
+
+/// Parts, each with what says so.
+fn named(parts: &[(Part, String)]) -> String {
+    parts.iter().map(|(part, why)| format!("{part} ({why})")).collect::<Vec<_>>().join(", ")
 }

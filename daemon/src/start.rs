@@ -29,11 +29,12 @@ use crate::driver::tl1::Tl1;
 use crate::file_storage::FileStorage;
 use crate::journal::{Journal, Storage, read_all};
 use crate::metrics::Metrics;
+use crate::runtime::plans::{PlanFiles, load_reported};
 use crate::runtime::{Parts, Runtime};
 use crate::tend::tend;
-use lightloom_control::controller::Controller;
 use lightloom_control::desired::fat_tree::FatTree;
 use lightloom_control::ledger::Ledger;
+use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::Record;
 use lightloom_control::state::DeviceName;
 
@@ -213,7 +214,17 @@ pub fn start_on(
     let clock = Clock::new();
     let metrics = Metrics::new()?;
     let ledger = Ledger::fold(&opened.records);
-    let (controller, first) = Controller::start(config.inventory.clone(), ledger, &clock.now());
+    let setup = Setup {
+        installed,
+        fat_tree,
+        modules: config.bundles.clone(),
+        on_fault: config.file.policies.on_fault,
+        heartbeat: config::micros(config.file.policies.heartbeat),
+    };
+    let (reported, plans) =
+        (load_reported(&folder), Box::new(PlanFiles::in_folder(&folder)) as Box<_>);
+    let inventory = config.inventory.clone();
+    let (control, first) = Control::start(inventory, setup, ledger, reported, plans, &clock.now());
     // On a damaged journal nothing is begun, not even what was left open.
     let first = if damage.is_some() { Vec::new() } else { first };
     let (events_in, events) = mpsc::unbounded_channel();
@@ -234,20 +245,8 @@ pub fn start_on(
         clock: clock.clone(),
         devices: devices.clone(),
     };
-    let parts = Parts {
-        controller,
-        first,
-        journal,
-        audit,
-        damage,
-        config,
-        installed,
-        fat_tree,
-        clock,
-        metrics,
-        devices,
-        changes,
-    };
+    let parts =
+        Parts { control, first, journal, audit, damage, config, clock, metrics, devices, changes };
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
 }
 

@@ -315,19 +315,19 @@ const TRANSACTIONS_SHOWN: usize = 20;
 /// The whole status.
 #[must_use]
 pub fn status(runtime: &Runtime) -> Status {
-    let ledger = runtime.controller.ledger();
+    let ledger = runtime.control.controller().ledger();
     let broken_parts = broken_parts(runtime);
     let circuits = circuits::all(runtime);
     let devices: Vec<DeviceStatus> =
-        runtime.controller.devices().keys().map(|name| device(runtime, name)).collect();
+        runtime.control.controller().devices().keys().map(|name| device(runtime, name)).collect();
     Status {
         daemon: env!("CARGO_PKG_VERSION").into(),
         version: ledger.version,
         plan_sha256: ledger.plan_sha256.clone(),
-        applied: runtime.applied.as_ref().map(|plan| AppliedPlan {
+        applied: runtime.control.applied().map(|plan| AppliedPlan {
             plan_sha256: ledger.applied_sha256.clone(),
             circuits: plan.circuits.len(),
-            explained: runtime.is_explained(plan),
+            explained: runtime.control.is_explained(plan),
         }),
         transaction: ledger.open.as_ref().map(|open| open_transaction(runtime, open)),
         pending: pending(runtime),
@@ -337,7 +337,7 @@ pub fn status(runtime: &Runtime) -> Status {
         owed: attention::owed(runtime),
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
-        journal_failure: runtime.failed.clone().or_else(|| full_disk(runtime)),
+        journal_failure: runtime.control.failed().map(str::to_owned).or_else(|| full_disk(runtime)),
         audit_failure: runtime.audit.failure(),
         dark_circuits: circuits::dark(runtime, &circuits),
         no_plan: circuits::no_plan(runtime, &circuits),
@@ -347,10 +347,16 @@ pub fn status(runtime: &Runtime) -> Status {
         broken_parts,
         dark_fibres: dark_fibres(runtime),
         shut: shut::all(runtime),
-        crossed: runtime.controller.devices().keys().flat_map(|d| crossed(runtime, d)).collect(),
+        crossed: runtime
+            .control
+            .controller()
+            .devices()
+            .keys()
+            .flat_map(|d| crossed(runtime, d))
+            .collect(),
         contended: contention::all(runtime),
         bypass_budget: BypassBudget {
-            used: runtime.controller.own_changes_spent(&runtime.clock.now()),
+            used: runtime.control.controller().own_changes_spent(&runtime.clock.now()),
             per_hour: OWN_CHANGES_MAX,
         },
         unseen: unseen(runtime),
@@ -379,12 +385,12 @@ pub fn circuits_dark(runtime: &Runtime) -> usize {
 }
 
 fn open_transaction(runtime: &Runtime, open: &Open) -> OpenTransaction {
-    let waits_for = runtime.controller.waits_for(&runtime.clock.now()).into_iter();
+    let waits_for = runtime.control.controller().waits_for(&runtime.clock.now()).into_iter();
     OpenTransaction {
         txn: open.intent.txn.0,
         actor: open.intent.asked.actor.clone(),
         cause: cause_text(&open.intent.cause),
-        summary: words::of_intent(&open.intent, &runtime.controller.ledger().broken),
+        summary: words::of_intent(&open.intent, &runtime.control.controller().ledger().broken),
         undoes: undone_by(open).map(|txn| txn.0),
         going_back: open.turned.is_some(),
         devices: open.intent.after.len(),
@@ -404,7 +410,7 @@ fn undone_by(open: &Open) -> Option<Txn> {
 
 /// The confirm that is waited for; none any more once its undo is on its way, for then it would be refused.
 fn pending(runtime: &Runtime) -> Option<PendingConfirm> {
-    let ledger = runtime.controller.ledger();
+    let ledger = runtime.control.controller().ledger();
     let pending = ledger.pending.as_ref().filter(|pending| {
         let undone = ledger.open.as_ref().and_then(undone_by);
         undone.is_none_or(|first| first > pending.txn)
@@ -420,14 +426,14 @@ fn pending(runtime: &Runtime) -> Option<PendingConfirm> {
 }
 
 fn broken_parts(runtime: &Runtime) -> Vec<BrokenPart> {
-    let mut broken = runtime.broken();
-    broken.extend(runtime.not_bypassed());
+    let mut broken = runtime.control.broken();
+    broken.extend(runtime.control.not_bypassed(&runtime.clock.now()));
     broken.into_iter().map(|broken| part(runtime, broken)).collect()
 }
 
 fn part(runtime: &Runtime, (part, broken): (String, Broken)) -> BrokenPart {
     BrokenPart {
-        bypassed: part.parse().is_ok_and(|part| runtime.goes_around(part)),
+        bypassed: part.parse().is_ok_and(|part| runtime.control.goes_around(part)),
         part,
         since_unix_ms: Some(broken.wall_ms).filter(|ms| *ms > 0),
         why: broken.why,
@@ -435,12 +441,12 @@ fn part(runtime: &Runtime, (part, broken): (String, Broken)) -> BrokenPart {
 }
 
 fn dark_fibres(runtime: &Runtime) -> Vec<DarkFibreView> {
-    let broken = runtime.broken();
+    let broken = runtime.control.broken();
     let known = |end: &FibreEnd| {
         let inside = |part: &String| is_inside(&end_name(end), part);
         broken.keys().any(inside)
     };
-    let dark = runtime.controller.dark_fibres().into_iter();
+    let dark = runtime.control.controller().dark_fibres().into_iter();
     let dark = dark.filter(|dark| !known(&dark.near) && !known(&dark.far));
     let of = |dark: DarkFibre| DarkFibreView {
         near: end_name(&dark.near),
@@ -458,13 +464,13 @@ fn crossed(runtime: &Runtime, device: &DeviceName) -> Vec<CrossedEnd> {
         lit_by: crossed.lit_by,
         should_be: end_name(&crossed.should_be),
     };
-    runtime.controller.crossed(device).into_iter().map(of).collect()
+    runtime.control.controller().crossed(device).into_iter().map(of).collect()
 }
 
 /// Devices of which it is not known where they stand.
 #[must_use]
 pub fn unseen(runtime: &Runtime) -> Vec<String> {
-    let devices = runtime.controller.devices().iter();
+    let devices = runtime.control.controller().devices().iter();
     let unseen = devices.filter(|(_, seen)| !seen.up || seen.observed.is_none());
     unseen.map(|(name, _)| name.to_string()).collect()
 }
@@ -488,10 +494,10 @@ pub fn damage_of(damage: &Damage, file: &Path) -> JournalDamage {
 }
 
 fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {
-    let seen = &runtime.controller.devices()[name];
+    let seen = &runtime.control.controller().devices()[name];
     let contact = runtime.contacts.get(name).cloned().unwrap_or_default();
     let observed = seen.observed.clone().unwrap_or_default();
-    let ledger = runtime.controller.ledger();
+    let ledger = runtime.control.controller().ledger();
     let moving = ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(name));
     let state = match () {
         () if !seen.up || seen.observed.is_none() => "unseen",
@@ -499,7 +505,7 @@ fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {
         () if !observed.tuning.is_empty() => "tuning",
         () if ledger.attention.contains_key(name) => "attention",
         () if !seen.drift.is_empty() => "drifted",
-        () if !runtime.controller.crossed(name).is_empty() => "crossed",
+        () if !runtime.control.controller().crossed(name).is_empty() => "crossed",
         () => "as-wanted",
     };
     DeviceStatus {
@@ -530,7 +536,7 @@ fn drift_of(runtime: &Runtime, name: &DeviceName) -> Vec<DriftedSlot> {
         ledger: drift.wanted.0,
         device_says: drift.observed.0,
     };
-    runtime.controller.devices()[name].drift.iter().map(of).collect()
+    runtime.control.controller().devices()[name].drift.iter().map(of).collect()
 }
 
 fn full_disk(runtime: &Runtime) -> Option<String> {
@@ -541,7 +547,7 @@ fn full_disk(runtime: &Runtime) -> Option<String> {
 /// Every slot that stands elsewhere, and what cannot be spoken of.
 #[must_use]
 pub fn drift(runtime: &Runtime) -> DriftReport {
-    let devices = || runtime.controller.devices().keys();
+    let devices = || runtime.control.controller().devices().keys();
     let (unseen, journal_damage) = (unseen(runtime), journal_damage(runtime));
     DriftReport {
         slots: devices().flat_map(|name| drift_of(runtime, name)).collect(),
@@ -556,7 +562,7 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
 #[must_use]
 pub fn transaction(runtime: &Runtime, past: &Past) -> Transaction {
     let mut shown = self::past(past);
-    if runtime.controller.ledger().last_txn == past.txn {
+    if runtime.control.controller().ledger().last_txn == past.txn {
         shown.crossed = past.parts.keys().flat_map(|name| crossed(runtime, name)).collect();
         if past.result == TxnResult::Aborted {
             let unknown = past.parts.iter().filter(|(_, part)| part.verdict == Verdict::Unknown);

@@ -103,7 +103,10 @@ impl Bench {
                     let outcome = self.execute(&device, &op);
                     self.events.push_back(Event::Reply { device, ticket, outcome });
                 }
-                Action::Abandon(..) | Action::Answer(..) | Action::Note(_) => {}
+                Action::Abandon(..)
+                | Action::Answer(..)
+                | Action::Reported(_)
+                | Action::Note(_) => {}
             }
         }
     }

@@ -161,7 +161,7 @@ impl Rig {
         tokio::spawn(daemon.runtime.run(daemon.calls, daemon.events));
         let rig = Self { shared: daemon.shared, config, requests: 0 };
         let all = |runtime: &Runtime| {
-            runtime.controller.devices().values().all(|d| d.up && d.observed.is_some())
+            runtime.control.controller().devices().values().all(|d| d.up && d.observed.is_some())
         };
         let until = Instant::now() + Duration::from_secs(60);
         while !rig.look(all).await {
@@ -190,7 +190,7 @@ impl Rig {
     /// The last transaction that the policy began by itself and that is over.
     pub(crate) async fn bypass_of_its_own(&self) -> Past {
         let own = |runtime: &Runtime| {
-            let mut history = runtime.controller.ledger().history.iter().rev();
+            let mut history = runtime.control.controller().ledger().history.iter().rev();
             // On a busy machine modules that are well answer too late for a first bypass, which then moves
             // nothing and is tried again.
             let ended = |past: &&Past| past.result != TxnResult::Aborted;
@@ -238,7 +238,7 @@ impl Rig {
         loop {
             self.shared.changes.mark_unchanged();
             let find = move |runtime: &Runtime| {
-                let history = &runtime.controller.ledger().history;
+                let history = &runtime.control.controller().ledger().history;
                 history.iter().find(|past| past.txn == txn).cloned()
             };
             if let Some(past) = self.look(find).await {

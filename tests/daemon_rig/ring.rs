@@ -61,7 +61,7 @@ pub(crate) fn plan_around(parts: &[Part]) -> Plan {
 }
 
 pub(crate) fn faults(runtime: &Runtime) -> Vec<Part> {
-    runtime.plan.as_ref().map(|plan| plan.faults.clone()).unwrap_or_default()
+    runtime.control.plan().map(|plan| plan.faults.clone()).unwrap_or_default()
 }
 
 /// A node of a ring that the plan uses.

@@ -95,11 +95,11 @@ pub fn is_inside(part: &str, whole: &str) -> bool {
 /// When a bypass that did not succeed is tried again: ever later, each set of parts on its own, so that one that
 /// cannot succeed holds up no other.
 #[derive(Clone, Debug, Default)]
-pub struct Patience {
+pub struct Backoff {
     tried: BTreeMap<Vec<Part>, (u32, Micros)>,
 }
 
-impl Patience {
+impl Backoff {
     const FIRST: Micros = Micros::from_secs(1);
     const LAST: Micros = Micros::from_secs(1_800);
 
@@ -115,6 +115,11 @@ impl Patience {
         let wait = Self::FIRST.0.saturating_mul(8u64.saturating_pow(*tries));
         *at = now + Micros(wait.min(Self::LAST.0));
         *tries += 1;
+    }
+
+    /// When each set of parts is tried again.
+    pub fn due(&self) -> impl Iterator<Item = Micros> {
+        self.tried.values().map(|(_, at)| *at)
     }
 
     /// A bypass succeeded: what breaks from now on is news.
@@ -172,18 +177,18 @@ mod tests {
     #[test]
     fn what_does_not_succeed_is_tried_ever_later_and_holds_up_nothing_else() {
         let [one, other]: [Part; 2] = ["n5", "n9/b0"].map(|part| part.parse().expect(part));
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         let mut now = Micros::default();
         let waits = [(); 7].map(|()| {
-            patience.tried(&[one], now);
-            let wait = patience.not_before(&[one]) - now;
+            backoff.tried(&[one], now);
+            let wait = backoff.not_before(&[one]) - now;
             now = now + wait;
             wait.0 / 1_000_000
         });
         assert_eq!(waits, [1, 8, 64, 512, 1_800, 1_800, 1_800]);
-        assert_eq!(patience.not_before(&[one, other]).0, 0, "something else has broken");
-        patience.forget();
-        assert_eq!(patience.not_before(&[one]).0, 0);
+        assert_eq!(backoff.not_before(&[one, other]).0, 0, "something else has broken");
+        backoff.forget();
+        assert_eq!(backoff.not_before(&[one]).0, 0);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod transactions;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use lightloom_fabric::fault::Part;
 use serde::{Deserialize, Serialize};
 
 use crate::change::{self, Known, Mode, Phase, PhaseChange, Wave};
@@ -41,6 +42,7 @@ use contention::Contention;
 pub use contention::{Contended, Foreign, QUIET, RESTORES_MAX};
 use darkness::Dark;
 pub use darkness::DarkFibre;
+pub(crate) use drift::own;
 pub use drift::{Crossed, end_name};
 pub use owed::Remedy;
 pub use shut::ShutEnd;
@@ -194,6 +196,8 @@ pub enum Action {
     Abandon(DeviceName, Ticket),
     /// Tell a client.
     Answer(ReplyTo, Answer),
+    /// Write down what was reported to be broken and no record keeps; no light waits for it.
+    Reported(BTreeMap<String, Broken>),
     /// For logs, metrics and whoever watches.
     Note(Note),
 }
@@ -211,6 +215,10 @@ pub enum Note {
     Crossed(DeviceName, Vec<Crossed>),
     /// Another controller changes a device; `None` once an operator has decided about it.
     Contended(DeviceName, Option<Contended>),
+    /// These parts are broken and are bypassed now; if that fails, it is tried again after this time.
+    Bypassing(Vec<(Part, String)>, Micros),
+    /// These parts are broken, and too much was changed without being asked.
+    TooMany(Vec<(Part, String)>),
     /// A transaction is about to move light.
     Fired(Txn),
     /// A transaction is over.

@@ -7,6 +7,7 @@
 //! | [`change`], [`drive`], [`mover`] | from where slots are to where they shall be: waves, ordered moves, one move |
 //! | [`record`], [`ledger`] | what is written into the journal, and what it comes to |
 //! | [`controller`] | one transaction at a time over any number of devices |
+//! | [`policy`] | what is broken, when it is bypassed, which plan is on the devices, where undone changes go |
 //! | [`desired`], [`bypass`] | from a plan to the positions of devices; from a fault to the plan around it |
 //!
 //! Whoever runs it performs its actions in order and brings it answers and the time: `lightloomd` against
@@ -21,5 +22,6 @@ pub mod inventory;
 pub mod ledger;
 pub mod mover;
 pub mod owed;
+pub mod policy;
 pub mod record;
 pub mod state;

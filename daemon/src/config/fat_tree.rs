@@ -5,8 +5,9 @@ use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use lightloom_units::id::{BundleId, OcsId};
 
-use super::{Config, DriverFile, OnFault, codes};
+use super::{Config, DriverFile, codes};
 use lightloom_control::desired::fat_tree::Switches;
+use lightloom_control::policy::OnFault;
 use lightloom_control::state::DeviceName;
 
 impl Config {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::linux;
 use lightloom_control::inventory::{OnDrift, Recovery};
+use lightloom_control::policy::OnFault;
 use lightloom_control::record::OnFailure;
 
 /// The file as people write it.
@@ -104,6 +105,7 @@ pub struct PoliciesFile {
     #[schemars(with = "OnDriftFile")]
     pub on_drift: OnDrift,
     /// When a node or module dies.
+    #[schemars(with = "OnFaultFile")]
     pub on_fault: OnFault,
     /// How long a module may be silent before it counts as dead.
     pub heartbeat: Text<Picoseconds>,
@@ -127,18 +129,18 @@ impl Default for PoliciesFile {
     }
 }
 
+// The schema twins of policies that live with the pure core.
 /// When a node or module dies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum OnFault {
+#[expect(dead_code, reason = "schema only")]
+enum OnFaultFile {
     /// Say so.
-    #[default]
     Report,
     /// Replan around it and apply the bypass.
     Bypass,
 }
 
-// The schema twins of policies that live with the pure core.
 #[derive(JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[expect(dead_code, reason = "schema only")]

@@ -1,11 +1,11 @@
 //! When the journal or the audit log cannot be written: what is on its way is left as a crash would leave it,
 //! devices are read on, and writing is tried again until it succeeds.
 
-use super::Runtime;
+use super::{Runtime, plans};
 use crate::journal::JournalError;
-use lightloom_control::controller::{Answer, Request};
+use lightloom_control::controller::Answer;
 use lightloom_control::ledger::Ledger;
-use lightloom_control::record::Cause;
+use lightloom_control::policy::NoJournal;
 use lightloom_control::state::Micros;
 
 /// How often it is tried to write again.
@@ -14,22 +14,11 @@ const MEND_EVERY: Micros = Micros::from_secs(1);
 /// How often it is written how many refusals are not in the audit log one by one.
 const COUNT_EVERY: Micros = Micros::from_secs(10);
 
-/// Whether a request begins something that can wait for a disk with room: ways back, what is decided about a
-/// change that was made, and ways around what broke cannot.
-pub(super) fn is_new(request: &Request) -> bool {
-    match request {
-        Request::Apply(apply) => !apply.cause.as_ref().is_some_and(Cause::goes_on_top),
-        Request::Confirm(_) | Request::Rollback(_) => false,
-        Request::Adopt(_) | Request::Hold { .. } => true,
-    }
-}
-
 impl Runtime {
     /// Refuses changes from now on, and reads on over what the journal holds.
     pub(super) fn journal_failed(&mut self, error: &JournalError) {
         tracing::error!(%error, "the journal failed: changes are refused, light stays as it is");
         self.metrics.journal_failed.set(1);
-        self.failed = Some(error.to_string());
         self.mend_at = self.clock.now().mono + MEND_EVERY;
         let reasons = vec![format!("the journal has failed: {error}")];
         for (_, answer) in std::mem::take(&mut self.answers) {
@@ -37,9 +26,8 @@ impl Runtime {
         }
         let ledger = self.journal.read_back().map(|records| Ledger::fold(&records));
         self.blind = ledger.is_err();
-        let ledger = ledger.unwrap_or_else(|_| self.controller.ledger().clone());
-        self.controller.only_read(ledger);
-        self.plans_of_the_ledger();
+        let ledger = ledger.unwrap_or_else(|_| self.control.controller().ledger().clone());
+        self.only_read(ledger, &error.to_string());
     }
 
     /// Now and then tries to write again what could not be written.
@@ -57,10 +45,10 @@ impl Runtime {
         if self.damage.is_some() {
             return;
         }
-        if self.failed.is_some() {
+        if self.control.failed().is_some() {
             self.try_again();
         }
-        let short = self.failed.is_none() && self.journal.short_of_space().is_some();
+        let short = self.control.failed().is_none() && self.journal.short_of_space().is_some();
         if short && self.journal.set_aside().is_ok() {
             tracing::info!("the disk has room again: changes are accepted");
         }
@@ -76,7 +64,8 @@ impl Runtime {
         let records = match self.journal.reopen() {
             Ok(records) => records,
             Err(error) => {
-                self.failed = Some(error.to_string());
+                let ledger = self.control.controller().ledger().clone();
+                self.only_read(ledger, &error.to_string());
                 return;
             }
         };
@@ -84,17 +73,17 @@ impl Runtime {
             "the journal can be written again: what was left open is brought to its end"
         );
         self.metrics.journal_failed.set(0);
-        (self.failed, self.blind) = (None, false);
-        let first = self.controller.go_on(Ledger::fold(&records), &self.clock.now());
-        self.plans_of_the_ledger();
-        self.perform(first);
-        self.lead_back();
-    }
-
-    fn plans_of_the_ledger(&mut self) {
+        self.blind = false;
         self.records = self.journal.length();
         self.began = None;
-        self.plan = self.load_plan(&self.controller.ledger().plan_sha256);
-        self.applied = self.load_applied();
+        let first = self.control.go_on(Ledger::fold(&records), &self.clock.now());
+        self.perform(first);
+    }
+
+    fn only_read(&mut self, ledger: Ledger, why: &str) {
+        self.records = self.journal.length();
+        self.began = None;
+        let reported = plans::load_reported(&self.config.file.state_dir);
+        self.control.only_read(ledger, reported, NoJournal::Failed(why.to_owned()));
     }
 }

@@ -30,21 +30,21 @@ pub struct OwedView {
 
 /// Devices in attention for whom the daemon does not go on by itself, and why.
 pub(super) fn reasons(runtime: &Runtime) -> BTreeMap<String, String> {
-    let all = runtime.controller.ledger().attention.iter();
+    let all = runtime.control.controller().ledger().attention.iter();
     let left = all.filter(|(device, _)| !is_owed(runtime, device));
     left.map(|(device, why)| (device.to_string(), why.clone())).collect()
 }
 
 /// What to do about each of them.
 pub(super) fn nexts(runtime: &Runtime) -> BTreeMap<String, String> {
-    let all = runtime.controller.ledger().attention.keys();
+    let all = runtime.control.controller().ledger().attention.keys();
     let left = all.filter(|device| !is_owed(runtime, device));
     left.map(|device| (device.to_string(), next(runtime, device))).collect()
 }
 
 /// Devices in attention that are given what they are owed without a person.
 pub(super) fn owed(runtime: &Runtime) -> BTreeMap<String, OwedView> {
-    let ledger = runtime.controller.ledger();
+    let ledger = runtime.control.controller().ledger();
     let all = ledger.attention.iter().filter(|(device, _)| is_owed(runtime, device));
     all.map(|(device, why)| {
         let txn = ledger.owed.get(device).map(|owed| owed.txn).unwrap_or_default();
@@ -56,12 +56,12 @@ pub(super) fn owed(runtime: &Runtime) -> BTreeMap<String, OwedView> {
 }
 
 fn is_owed(runtime: &Runtime, device: &DeviceName) -> bool {
-    runtime.failed.is_none() && runtime.controller.is_brought_back(device)
+    runtime.control.failed().is_none() && runtime.control.controller().is_brought_back(device)
 }
 
 /// What a device missed in this transaction.
 fn missed(runtime: &Runtime, txn: Txn) -> String {
-    let mut history = runtime.controller.ledger().history.iter();
+    let mut history = runtime.control.controller().ledger().history.iter();
     match history.find(|past| past.txn == txn).map(|past| &past.cause) {
         Some(Cause::Rollback(undone) | Cause::ConfirmTimeout(undone)) => {
             format!("the undoing of {undone}")
@@ -73,15 +73,15 @@ fn missed(runtime: &Runtime, txn: Txn) -> String {
 /// The command that applies the plan once more, where it would be accepted now and forgets nothing that is
 /// known to be broken.
 pub(super) fn again(runtime: &Runtime) -> Option<&'static str> {
-    let (sha256, plan) = runtime.applied_last().ok()?;
-    if !runtime.forgotten_by(&plan).is_empty() {
+    let (sha256, plan) = runtime.control.applied_last().ok()?;
+    if !runtime.control.forgotten_by(&plan).is_empty() {
         return None;
     }
     let target = desired::paths(&plan, &runtime.config.bundles).ok()?;
     let mut apply = Apply { target, plan_sha256: sha256, ..Apply::default() };
     let mut accepted = |mode| {
         apply.mode = mode;
-        runtime.controller.preview(&apply).is_ok()
+        runtime.control.controller().preview(&apply).is_ok()
     };
     match () {
         () if accepted(Mode::Safe) => Some("lightloom ctl apply --again"),
@@ -92,10 +92,10 @@ pub(super) fn again(runtime: &Runtime) -> Option<&'static str> {
 
 /// What to do, in words and commands.
 fn next(runtime: &Runtime, device: &DeviceName) -> String {
-    if runtime.failed.is_some() {
+    if runtime.control.failed().is_some() {
         return "nothing can be done before the journal is mended".into();
     }
-    match runtime.controller.remedy(device) {
+    match runtime.control.controller().remedy(device) {
         Remedy::Over(txn) => format!("transaction {txn} comes first: lightloom ctl watch"),
         Remedy::Answer { owed } => {
             let then = match owed {
@@ -125,7 +125,7 @@ fn next(runtime: &Runtime, device: &DeviceName) -> String {
 /// What to do about devices that stand elsewhere than the journal says.
 pub(super) fn drifted_next(runtime: &Runtime, drifted: &[DeviceName]) -> Option<String> {
     drifted.first()?;
-    let ledger = runtime.controller.ledger();
+    let ledger = runtime.control.controller().ledger();
     if let Some(open) = &ledger.open {
         return Some(format!("transaction {} comes first: lightloom ctl watch", open.intent.txn));
     }
@@ -155,8 +155,8 @@ fn put_back(runtime: &Runtime, drifted: &[DeviceName], silent: &[String]) -> Str
     }
     let dead: Vec<(Part, String)> =
         silent.iter().filter_map(|name| Some((name.parse().ok()?, String::new()))).collect();
-    let around = runtime.way_around(&dead, &[]).ok();
-    let moves = around.and_then(|(apply, _)| runtime.controller.preview(&apply).ok());
+    let around = runtime.control.way_around(&runtime.clock.now(), &dead, &[]).ok();
+    let moves = around.and_then(|(apply, _)| runtime.control.controller().preview(&apply).ok());
     let names = named(silent);
     match moves.is_some_and(|p| drifted.iter().all(|device| p.changes.contains_key(device))) {
         true => format!(
@@ -178,8 +178,8 @@ fn named(names: &[String]) -> String {
 /// How to lead rings around a silent module meanwhile, where the plan does not do so.
 fn around(runtime: &Runtime, device: &DeviceName) -> String {
     let part = device.as_str();
-    let known = runtime.broken();
-    let in_plan = runtime.plan.as_ref().is_some_and(|plan| {
+    let known = runtime.control.broken();
+    let in_plan = runtime.control.plan().is_some_and(|plan| {
         plan.transceivers.iter().any(|transceiver| transceiver.bundle.to_string() == part)
     });
     match in_plan && !known.contains_key(part) {

@@ -55,7 +55,7 @@ pub(super) fn all(runtime: &Runtime) -> Vec<CircuitView> {
         b: b.to_string(),
         stands: [a, b].into_iter().all(|port| stands(runtime, port) == Some(true)),
     };
-    match &runtime.plan {
+    match runtime.control.plan() {
         Some(plan) => plan.circuits.iter().map(|c| of((c.a, c.b))).collect(),
         None => unplanned(runtime).into_iter().map(of).collect(),
     }
@@ -64,7 +64,7 @@ pub(super) fn all(runtime: &Runtime) -> Vec<CircuitView> {
 /// Whether the device of this end looks into its fibre; nothing where that is not known.
 fn stands(runtime: &Runtime, port: Port) -> Option<bool> {
     let device = runtime.config.bundles.get(&port.bundle)?;
-    let seen = runtime.controller.devices().get(device)?;
+    let seen = runtime.control.controller().devices().get(device)?;
     let observed = seen.observed.as_ref().filter(|_| seen.up)?;
     Some(at(&observed.positions, Slot(0)) == Position(u32::from(port.path)))
 }
@@ -83,7 +83,7 @@ pub(super) fn counted(
     runtime: &Runtime,
     changes: &BTreeMap<DeviceName, Vec<Move>>,
 ) -> Option<CircuitCounts> {
-    let installed = runtime.installed.as_ref()?;
+    let installed = runtime.control.installed()?;
     let stood = |port: &Port| stands(runtime, *port) == Some(true);
     let will_stand = |port: &Port| {
         let moves = runtime.config.bundles.get(&port.bundle).and_then(|d| changes.get(d));
@@ -100,8 +100,8 @@ pub(super) fn counted(
 
 /// Fibres that both ends should look into, each once.
 fn unplanned(runtime: &Runtime) -> Vec<(Port, Port)> {
-    let Some(installed) = &runtime.installed else { return Vec::new() };
-    let owned = &runtime.controller.ledger().owned;
+    let Some(installed) = runtime.control.installed() else { return Vec::new() };
+    let owned = &runtime.control.controller().ledger().owned;
     let looks = |port: &Port| {
         let device = runtime.config.bundles.get(&port.bundle);
         let owned = device.and_then(|device| owned.get(device));
@@ -114,15 +114,15 @@ fn unplanned(runtime: &Runtime) -> Vec<(Port, Port)> {
 /// Ends of the plan's circuits that stand elsewhere though their devices are as the ledger has them: they
 /// were adopted so, or moved one by one.
 pub(super) fn dark(runtime: &Runtime, circuits: &[CircuitView]) -> Option<DarkCircuits> {
-    let (plan, ledger) = (runtime.plan.as_ref()?, runtime.controller.ledger());
+    let (plan, ledger) = (runtime.control.plan()?, runtime.control.controller().ledger());
     let standing = circuits.iter().filter(|circuit| circuit.stands).count();
     if standing == circuits.len() || runtime.damage.is_some() || ledger.open.is_some() {
         return None;
     }
-    let broken = runtime.broken();
+    let broken = runtime.control.broken();
     let explained = |port: &Port| {
         let drifts = |device: &DeviceName| {
-            let seen = runtime.controller.devices().get(device);
+            let seen = runtime.control.controller().devices().get(device);
             seen.is_none_or(|seen| !seen.drift.is_empty()) || ledger.attention.contains_key(device)
         };
         let device = runtime.config.bundles.get(&port.bundle);
@@ -141,7 +141,7 @@ pub(super) fn dark(runtime: &Runtime, circuits: &[CircuitView]) -> Option<DarkCi
 
 /// What lights them again: the plan once more, or where that is refused now what comes first.
 fn light_again(runtime: &Runtime, ends: &BTreeSet<Port>) -> String {
-    if let Some(pending) = &runtime.controller.ledger().pending {
+    if let Some(pending) = &runtime.control.controller().ledger().pending {
         let txn = pending.txn;
         return format!(
             "decide first: lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}"
@@ -153,8 +153,8 @@ fn light_again(runtime: &Runtime, ends: &BTreeSet<Port>) -> String {
     let bundles: BTreeSet<BundleId> = ends.iter().map(|port| port.bundle).collect();
     let parts: Vec<(Part, String)> =
         bundles.iter().map(|bundle| (Part::Bundle(*bundle), String::new())).collect();
-    let around = runtime.way_around(&parts, &[]).ok();
-    match around.is_some_and(|(apply, _)| runtime.controller.preview(&apply).is_ok()) {
+    let around = runtime.control.way_around(&runtime.clock.now(), &parts, &[]).ok();
+    match around.is_some_and(|(apply, _)| runtime.control.controller().preview(&apply).is_ok()) {
         true => {
             let names: Vec<String> = bundles.iter().map(ToString::to_string).collect();
             format!("go around them: lightloom ctl fault {}", names.join(" "))
@@ -167,12 +167,12 @@ fn light_again(runtime: &Runtime, ends: &BTreeSet<Port>) -> String {
 
 /// That no plan is applied and no circuit is lit, as far as every device was read.
 pub(super) fn no_plan(runtime: &Runtime, circuits: &[CircuitView]) -> Option<NoPlan> {
-    let ledger = runtime.controller.ledger();
+    let ledger = runtime.control.controller().ledger();
     let idle = ledger.open.is_none() && runtime.damage.is_none();
     if !idle || !ledger.plan_sha256.is_empty() || !circuits.is_empty() {
         return None;
     }
-    let devices = runtime.controller.devices().iter();
+    let devices = runtime.control.controller().devices().iter();
     let mut devices = devices.filter(|(name, _)| !is_lever(runtime, name)).peekable();
     devices.peek()?;
     let adopt = match ledger.version {
@@ -192,7 +192,7 @@ pub(super) fn no_plan(runtime: &Runtime, circuits: &[CircuitView]) -> Option<NoP
 
 /// What to do about a plan that was made from another fabric file than the one which the daemon has read.
 pub(super) fn other_fabric(runtime: &Runtime) -> Option<String> {
-    let (plan, installed) = (runtime.plan.as_ref()?, runtime.installed.as_ref()?);
+    let (plan, installed) = (runtime.control.plan()?, runtime.control.installed()?);
     let file = runtime.config.file.fabric.as_ref();
     let file = file.map_or_else(|| "FABRIC".into(), |file| file.display().to_string());
     (plan.fabric_sha256 != installed.sha256).then(|| {
@@ -204,7 +204,7 @@ pub(super) fn other_fabric(runtime: &Runtime) -> Option<String> {
 }
 
 fn is_lever(runtime: &Runtime, device: &DeviceName) -> bool {
-    let inventory = runtime.controller.inventory();
+    let inventory = runtime.control.controller().inventory();
     inventory.devices.get(device).is_some_and(|device| device.is_lever)
 }
 

@@ -30,8 +30,8 @@ pub struct ContendedDevice {
 /// All of them.
 pub(super) fn all(runtime: &Runtime) -> Vec<ContendedDevice> {
     let now = runtime.clock.now();
-    let contended = runtime.controller.devices().keys().filter_map(|device| {
-        let contended = runtime.controller.contended(device, &now)?;
+    let contended = runtime.control.controller().devices().keys().filter_map(|device| {
+        let contended = runtime.control.controller().contended(device, &now)?;
         Some(ContendedDevice {
             device: device.to_string(),
             evidence: contention::evidence(device, &contended),

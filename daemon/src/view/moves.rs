@@ -113,12 +113,12 @@ pub fn diff(
     next: Option<&Plan>,
     confirmation: String,
 ) -> Diff {
-    let known = runtime.broken();
+    let known = runtime.control.broken();
     let after = apply.broken.clone().unwrap_or_else(|| known.clone());
     let forgotten = known.into_iter().filter(|(part, _)| !after.contains_key(part)).collect();
     let parts = |broken: BTreeMap<String, Broken>| broken.into_iter().map(|b| part(runtime, b));
     let moves = preview.changes.iter();
-    let ledger = runtime.controller.ledger();
+    let ledger = runtime.control.controller().ledger();
     let plan_after = plan_after(ledger, apply);
     let of = |(device, moves): (&DeviceName, &Vec<Move>)| {
         let view = |m| move_view(runtime, preview, next, device, m);
@@ -148,7 +148,7 @@ pub fn diff(
 }
 
 fn dark_links_max(runtime: &Runtime, preview: &Preview) -> usize {
-    let inventory = runtime.controller.inventory();
+    let inventory = runtime.control.controller().inventory();
     preview.waves.iter().map(|wave| change::dark_links(wave, inventory)).max().unwrap_or(0)
 }
 
@@ -169,7 +169,7 @@ fn others(
     apply: &Apply,
 ) -> Vec<OtherChange> {
     let Some(Cause::Rollback(first)) = apply.cause else { return Vec::new() };
-    let history = runtime.controller.ledger().history.iter().rev();
+    let history = runtime.control.controller().ledger().history.iter().rev();
     let changed = |past: &&Past| matches!(past.result, TxnResult::Committed | TxnResult::Partial);
     let spoken_of = history.filter(changed).filter(|past| spoken_of(first, past));
     let of = |past: &Past| OtherChange {
@@ -187,7 +187,7 @@ fn moved_and_crossed(runtime: &Runtime, preview: &Preview, apply: &Apply) -> Vec
         apply.target.contains_key(&device) || preview.changes.contains_key(&device)
     };
     let inside = |end: &str| end.split_once('.').is_some_and(|(device, _)| named(device));
-    let devices = runtime.controller.devices().keys();
+    let devices = runtime.control.controller().devices().keys();
     let ends = devices.flat_map(|device| super::crossed(runtime, device));
     ends.filter(|end| inside(&end.end) || inside(&end.should_be)).collect()
 }
@@ -199,7 +199,7 @@ fn move_view(
     device: &DeviceName,
     m: &Move,
 ) -> MoveView {
-    let inventory = runtime.controller.inventory();
+    let inventory = runtime.control.controller().inventory();
     let names = |wave: &Wave| wave.get(device).is_some_and(|step| step.end().contains_key(&m.slot));
     MoveView {
         device: device.to_string(),
@@ -208,7 +208,7 @@ fn move_view(
         to: m.to.0,
         wave: preview.waves.iter().position(names).map_or(0, |wave| wave + 1),
         domain: inventory.domain(device, m.slot),
-        goes_dark: circuit(runtime.plan.as_ref(), device, m.slot, m.from),
+        goes_dark: circuit(runtime.control.plan(), device, m.slot, m.from),
         comes_up: circuit(next, device, m.slot, m.to),
         answer_within_ps: inventory.limits(device).reply_within.0.saturating_mul(PS_A_MICROSECOND),
     }

@@ -21,7 +21,7 @@ pub struct ShutPort {
 
 pub(super) fn all(runtime: &Runtime) -> Vec<ShutPort> {
     let now = runtime.clock.now();
-    let ends = runtime.controller.shut_ends().into_iter().map(|shut| ShutPort {
+    let ends = runtime.control.controller().shut_ends().into_iter().map(|shut| ShutPort {
         end: end_name(&shut.end),
         far: end_name(&shut.far),
         why: shut.why.to_string(),

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::{OnFault, micros};
+use crate::config::micros;
 use crate::driver::stream::CONNECT_WITHIN;
 use crate::runtime::Runtime;
 use crate::tend::BACKOFF_MAX;
 use lightloom_control::drive::Site;
+use lightloom_control::policy::OnFault;
 use lightloom_control::state::{DeviceName, Micros};
 
 /// How many devices a line names.
@@ -38,7 +39,8 @@ pub fn when_known(runtime: &Runtime, reasons: &[String]) -> Vec<String> {
         reasons.iter().any(|reason| reason.starts_with(&begins))
     };
     let silent = runtime
-        .controller
+        .control
+        .controller()
         .devices()
         .iter()
         .filter(|(device, seen)| named(device) && (!seen.up || seen.observed.is_none()));
@@ -47,7 +49,7 @@ pub fn when_known(runtime: &Runtime, reasons: &[String]) -> Vec<String> {
 
 /// The same of these devices, which have missed an answer.
 pub(super) fn when(runtime: &Runtime, silent: &BTreeSet<DeviceName>) -> Vec<String> {
-    let not_bypassed = runtime.not_bypassed();
+    let not_bypassed = runtime.control.not_bypassed(&runtime.clock.now());
     let (mut said, mut lines) = (Said::new(), Vec::new());
     for device in silent {
         match not_bypassed.get(device.as_str()) {
@@ -74,7 +76,7 @@ pub(super) fn when(runtime: &Runtime, silent: &BTreeSet<DeviceName>) -> Vec<Stri
 fn kind(runtime: &Runtime, device: &DeviceName) -> (Kind, Micros) {
     let now = runtime.clock.now().mono;
     let since = runtime.contacts.get(device).and_then(|contact| contact.down_since);
-    let seen = runtime.controller.devices().get(device);
+    let seen = runtime.control.controller().devices().get(device);
     let since = match seen {
         _ if since.is_some() => since.unwrap_or(now),
         Some(seen) if seen.up && seen.observed.is_none() => return (Kind::Reading, Micros(0)),
@@ -82,7 +84,7 @@ fn kind(runtime: &Runtime, device: &DeviceName) -> (Kind, Micros) {
         Some(seen) if seen.up => now,
         _ => return (Kind::Unread, Micros(0)),
     };
-    let in_plan = runtime.plan.as_ref().is_some_and(|plan| {
+    let in_plan = runtime.control.plan().is_some_and(|plan| {
         plan.transceivers.iter().any(|t| t.bundle.to_string() == device.as_str())
     });
     let kind = match runtime.config.file.policies.on_fault {
@@ -99,8 +101,8 @@ fn line(runtime: &Runtime, kind: Kind, devices: &[(DeviceName, Micros)]) -> Stri
     let silent = devices.iter().map(|(_, silent)| *silent).min().unwrap_or_default();
     let seconds = |time: Micros| time.0.div_ceil(1_000_000);
     let replies = devices.iter();
-    let replies =
-        replies.map(|(device, _)| runtime.controller.inventory().limits(device).reply_within);
+    let replies = replies
+        .map(|(device, _)| runtime.control.controller().inventory().limits(device).reply_within);
     let fault = format!("lightloom ctl fault {}", names.join(" "));
     match kind {
         Kind::Unread => {

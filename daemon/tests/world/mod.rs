@@ -492,6 +492,7 @@ impl World {
                     }
                     self.answer(reply_to, answer);
                 }
+                Action::Reported(_) => {}
                 Action::Note(note) => self.take_note(note),
             }
         }

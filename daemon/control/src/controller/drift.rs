@@ -106,7 +106,7 @@ pub fn end_name((device, _, position): &FibreEnd) -> String {
 }
 
 /// Who asks when the daemon itself does.
-pub(super) fn own(actor: &str, request: String) -> Asked {
+pub(crate) fn own(actor: &str, request: String) -> Asked {
     Asked { actor: actor.into(), digest: request.clone(), request }
 }
 

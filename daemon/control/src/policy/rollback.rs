@@ -6,15 +6,15 @@ use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::id::BundleId;
 
-use super::Runtime;
-use lightloom_control::bypass;
-use lightloom_control::controller::{Answer, Apply, Rollback};
-use lightloom_control::desired;
-use lightloom_control::inventory::FibreEnd;
-use lightloom_control::record::{Asked, Broken, Cause};
-use lightloom_control::state::{DeviceName, Position, Slot};
+use super::Control;
+use crate::bypass;
+use crate::controller::{Answer, Apply, Rollback};
+use crate::desired;
+use crate::inventory::FibreEnd;
+use crate::record::{Broken, Cause};
+use crate::state::{DeviceName, Now, Position, Slot};
 
-impl Runtime {
+impl Control {
     /// Where a rollback goes, and the plan that is on the devices then, where one is known.
     ///
     /// # Errors
@@ -28,11 +28,11 @@ impl Runtime {
         let mut back = self.controller.way_back(txn, Cause::Rollback(txn))?;
         back.confirm_within = rollback.confirm_within;
         // What a person told is a fact, too, where no change in the journal keeps it.
-        for (name, broken) in &self.told {
+        for (name, broken) in &self.reported {
             let known = back.broken.get_or_insert_default();
             known.entry(name.clone()).or_insert_with(|| broken.clone());
         }
-        let (Some(plan), Some(installed)) = (self.load_plan(&back.plan_sha256), &self.installed)
+        let (Some(plan), Some(installed)) = (self.store.load(&back.plan_sha256), self.installed())
         else {
             let reasons = self.lit_on_broken(&back);
             return if reasons.is_empty() { Ok((back, None)) } else { Err(reasons) };
@@ -47,7 +47,7 @@ impl Runtime {
         }
         let next = bypass::next_plan(installed, &plan, &news, &[])?;
         // Modules of broken parts are in no plan: they stay where they are.
-        let mut around = desired::paths(&next, &self.config.bundles)?;
+        let mut around = desired::paths(&next, &self.setup.modules)?;
         self.leave_what_cannot_be_reached(&mut around);
         back.target.retain(|device, _| device.as_str().parse::<BundleId>().is_err());
         back.target.extend(around);
@@ -61,13 +61,13 @@ impl Runtime {
     /// Why there is nothing to do, or no way.
     pub fn way_around(
         &self,
+        now: &Now,
         broken: &[(Part, String)],
         repaired: &[Part],
     ) -> Result<(Apply, Option<Plan>), Vec<String>> {
-        let nobody = Asked { actor: String::new(), digest: String::new(), request: String::new() };
         let (broken, repaired) = self.as_planned(broken, repaired);
-        match self.bypass(nobody, &broken, &repaired) {
-            Ok((_, apply, plan)) => Ok((apply, Some(plan))),
+        match self.bypass(now, "", &broken, &repaired) {
+            Ok((apply, plan)) => Ok((apply, Some(plan))),
             Err(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => Err(reasons),
             Err(Answer::Conflict { reason }) => Err(vec![reason]),
             Err(_) => Err(Vec::new()),
@@ -80,7 +80,7 @@ impl Runtime {
         let Some(txn) = self.controller.ledger().pending.as_ref().map(|pending| pending.txn) else {
             return;
         };
-        if self.told.is_empty() && self.controller.ledger().found_since(txn).is_empty() {
+        if self.reported.is_empty() && self.controller.ledger().found_since(txn).is_empty() {
             return;
         }
         let rollback = Rollback { txn, ..Rollback::default() };
@@ -105,10 +105,10 @@ impl Runtime {
     /// None was, or its file is gone; there is no plan around what is broken now.
     pub fn applied_last(&self) -> Result<(String, Plan), Vec<String>> {
         let sha256 = self.controller.ledger().applied_sha256.clone();
-        let Some(plan) = self.load_plan(&sha256) else {
+        let Some(plan) = self.store.load(&sha256) else {
             return Err(vec!["no plan is known to have been applied: name its file".into()]);
         };
-        let Some(installed) = &self.installed else { return Ok((sha256, plan)) };
+        let Some(installed) = self.installed() else { return Ok((sha256, plan)) };
         let known = self.broken();
         let known = known.keys().filter_map(|name| name.parse::<Part>().ok());
         let Ok(known) = FaultSet::of(installed, known) else { return Ok((sha256, plan)) };
@@ -123,9 +123,7 @@ impl Runtime {
     /// Whether something is known to be broken that this plan does not go around.
     #[must_use]
     pub fn is_explained(&self, plan: &Plan) -> bool {
-        let Some(installed) = self.installed.as_ref() else {
-            return false;
-        };
+        let Some(installed) = self.installed() else { return false };
         let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
             return false;
         };

@@ -1,25 +1,23 @@
 //! Which plan is on the devices, what is known to be broken, and the bypass around it.
 
 use std::collections::BTreeMap;
-use std::io::{Error, ErrorKind, Write};
-use std::path::{Path, PathBuf};
 
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 
-use super::Runtime;
-use lightloom_control::bypass::{self, is_inside};
-use lightloom_control::change::Mode;
-use lightloom_control::controller::{Answer, Apply, Crossed, end_name};
-use lightloom_control::desired;
-use lightloom_control::inventory::FibreEnd;
-use lightloom_control::record::{Asked, Broken, Cause};
-use lightloom_control::state::{DeviceName, Fabric, Position, Slot};
+use super::Control;
+use crate::bypass::{self, is_inside};
+use crate::change::Mode;
+use crate::controller::{Action, Answer, Apply, Crossed, ReplyTo, Request, end_name};
+use crate::desired;
+use crate::inventory::FibreEnd;
+use crate::record::{Asked, Broken, Cause};
+use crate::state::{DeviceName, Fabric, Now, Position, Slot};
 
 /// Cables in each other's place.
 pub(super) const CROSSED: &str = "crossed cables?";
 
-impl Runtime {
+impl Control {
     /// These parts as plans name them: a fibre has a port at each end, and plans say the lower. Of a fibre
     /// between crossed cables that is said as well, for nobody sees it any more once it is bypassed.
     pub(super) fn as_planned(
@@ -28,7 +26,7 @@ impl Runtime {
         repaired: &[Part],
     ) -> (Vec<(Part, String)>, Vec<Part>) {
         let named = |part: &Part| {
-            let installed = self.installed.as_ref()?;
+            let installed = self.installed()?;
             FaultSet::of(installed, [*part]).ok()?.parts(installed).first().copied()
         };
         let named = |part: &Part| named(part).unwrap_or(*part);
@@ -44,7 +42,7 @@ impl Runtime {
     fn crossed_at(&self, part: Part) -> Option<String> {
         let Part::Fibre(port) = part else { return None };
         let near = (
-            self.config.bundles.get(&port.bundle)?.clone(),
+            self.setup.modules.get(&port.bundle)?.clone(),
             Slot(0),
             Position(u32::from(port.path)),
         );
@@ -60,7 +58,7 @@ impl Runtime {
 
     /// Why nothing can be bypassed without a fabric of rings.
     fn no_rings(&self) -> String {
-        match &self.fat_tree {
+        match &self.setup.fat_tree {
             Some(tree) => format!(
                 "the fabric `{}` is a reconfigurable fat-tree: bypasses are made on rings of transceivers",
                 tree.name()
@@ -69,19 +67,52 @@ impl Runtime {
         }
     }
 
-    pub(super) fn bypass(
-        &self,
+    /// Parts broke, or work again, as `asked` says: the plan goes around the first and takes back the second.
+    pub fn fault(
+        &mut self,
+        now: &Now,
         asked: Asked,
         broken: &[(Part, String)],
         repaired: &[Part],
-    ) -> Result<(Asked, Apply, Plan), Answer> {
+        reply_to: ReplyTo,
+    ) -> Vec<Action> {
+        let (broken, repaired) = self.as_planned(broken, repaired);
+        let result = self.bypass(now, &asked.request, &broken, &repaired);
+        if !matches!(result, Err(Answer::Refused { .. })) {
+            self.keep_reported(now, &asked.actor, &broken);
+        }
+        let mut actions = match result {
+            Ok((apply, plan)) => {
+                let request = asked.request.clone();
+                let apply = Request::Apply(apply);
+                let actions = self.ask(now, asked, apply, Some(Box::new(plan)), reply_to);
+                self.take_back_reported(&request, &repaired);
+                actions
+            }
+            Err(answer) => {
+                // What is known already may be reported by an operator only now.
+                self.lead_back();
+                vec![Action::Answer(reply_to, answer)]
+            }
+        };
+        self.write_reported(&mut actions);
+        actions
+    }
+
+    pub(super) fn bypass(
+        &self,
+        now: &Now,
+        request: &str,
+        broken: &[(Part, String)],
+        repaired: &[Part],
+    ) -> Result<(Apply, Plan), Answer> {
         let refused = |why: String| Answer::Refused { reasons: vec![why] };
-        let installed = self.installed.as_ref().ok_or_else(|| refused(self.no_rings()))?;
+        let installed = self.installed().ok_or_else(|| refused(self.no_rings()))?;
         let plan = self
             .plan
             .as_ref()
             .ok_or_else(|| refused("no plan is known to be on the devices: apply one".into()))?;
-        let again = self.controller.ledger().requests.contains_key(&asked.request);
+        let again = self.controller.ledger().requests.contains_key(request);
         if let Some(reasons) = self.no_news(broken, repaired).filter(|_| !again) {
             // What is broken already is as asked; what was never broken is another part than was meant.
             return Err(match broken.is_empty() {
@@ -104,7 +135,7 @@ impl Runtime {
         let parts: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
         let next = bypass::next_plan(installed, plan, &parts, repaired)
             .map_err(|reasons| Answer::Refused { reasons })?;
-        let mut target = desired::paths(&next, &self.config.bundles)
+        let mut target = desired::paths(&next, &self.setup.modules)
             .map_err(|reasons| Answer::Refused { reasons })?;
         self.leave_what_cannot_be_reached(&mut target);
         let cause = if broken.is_empty() { Cause::Repair } else { Cause::Bypass };
@@ -113,13 +144,13 @@ impl Runtime {
             plan_sha256: bypass::sha256_of(&next),
             mode: Mode::Update,
             cause: Some(cause),
-            broken: Some(self.broken_with(&next, |part| {
+            broken: Some(self.broken_with(&next, now, |part| {
                 let told = broken.iter().find(|(told, _)| told == part);
                 told.map_or_else(String::new, |(_, why)| why.clone())
             })),
             ..Apply::default()
         };
-        Ok((asked, apply, next))
+        Ok((apply, next))
     }
 
     /// What cannot be reached and need not move is left for when it is back.
@@ -130,34 +161,14 @@ impl Runtime {
     }
 
     /// What was told or found to be broken, also where the bypass around it has not succeeded yet.
-    pub(super) fn told_or_found(&self) -> BTreeMap<String, Broken> {
-        let mut broken = self.told.clone();
+    pub(super) fn reported_or_found(&self) -> BTreeMap<String, Broken> {
+        let mut broken = self.reported.clone();
         broken.extend(self.controller.ledger().broken.clone());
         broken
     }
 
-    fn told_file(&self) -> PathBuf {
-        self.config.file.state_dir.join("told.json")
-    }
-
-    /// What was told and the journal does not keep, when the daemon ended. A file that cannot be read costs
-    /// that and nothing else.
-    pub(super) fn load_told(&self) -> BTreeMap<String, Broken> {
-        let file = self.told_file();
-        let read = match std::fs::read(&file) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return BTreeMap::new(),
-            Err(error) => Err(error),
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(Error::from),
-        };
-        read.unwrap_or_else(|error| {
-            let file = file.display();
-            tracing::warn!(%error, %file, "what was told to be broken cannot be read: tell it again");
-            BTreeMap::new()
-        })
-    }
-
     /// What a former life was told and had not written down yet: its bypass is on its way.
-    pub(super) fn told_and_on_its_way(&mut self) {
+    pub(super) fn reported_and_on_its_way(&mut self) {
         let ledger = self.controller.ledger();
         let told = ledger.open.as_ref().map(|open| &open.intent).filter(|intent| {
             intent.cause == Cause::Bypass && !intent.asked.actor.starts_with("policy:")
@@ -166,20 +177,20 @@ impl Runtime {
         let news = broken.filter(|(name, broken)| {
             !ledger.broken.contains_key(*name) && !broken.why.starts_with(bypass::SUSPECT)
         });
-        self.told.extend(news.map(|(name, broken)| (name.clone(), broken.clone())));
+        self.reported.extend(news.map(|(name, broken)| (name.clone(), broken.clone())));
     }
 
     /// What a person tells is kept until a bypass of it is in the journal, so that one that cannot be made
     /// now is made later; and what a plan named before is still broken when that plan is undone.
-    pub(super) fn keep_told(&mut self, actor: &str, broken: &[(Part, String)]) {
+    pub(super) fn keep_reported(&mut self, now: &Now, actor: &str, broken: &[(Part, String)]) {
         if actor.starts_with("policy:") {
             return;
         }
-        let wall_ms = self.clock.now().wall_ms;
+        let wall_ms = now.wall_ms;
         for (part, why) in broken {
             if !self.goes_around(*part) || !self.is_found(*part) {
                 let told = Broken { wall_ms, why: why.clone() };
-                self.told.entry(part.to_string()).or_insert(told);
+                self.reported.entry(part.to_string()).or_insert(told);
             }
         }
     }
@@ -192,15 +203,15 @@ impl Runtime {
     }
 
     /// Parts that somebody says work again, once that request was taken.
-    pub(super) fn take_back_told(&mut self, request: &str, repaired: &[Part]) {
+    pub(super) fn take_back_reported(&mut self, request: &str, repaired: &[Part]) {
         if self.controller.ledger().requests.contains_key(request) {
-            self.told.retain(|told, _| !repaired.iter().any(|part| is_of(told, part)));
+            self.reported.retain(|told, _| !repaired.iter().any(|part| is_of(told, part)));
         }
     }
 
     /// After a change: what it bypassed the journal keeps from now on, what it repaired works again, and so
     /// does what somebody's plan does not go around.
-    pub(super) fn forget_told(&mut self) {
+    pub(super) fn forget_reported(&mut self) {
         let Some(past) = self.controller.ledger().history.back() else { return };
         let settled = |name: &str| {
             let goes_around = name.parse().is_ok_and(|part| self.goes_around(part));
@@ -212,28 +223,24 @@ impl Runtime {
                 _ => false,
             }
         };
-        let told = self.told.iter().filter(|(name, _)| !settled(name));
-        self.told = told.map(|(name, broken)| (name.clone(), broken.clone())).collect();
+        let told = self.reported.iter().filter(|(name, _)| !settled(name));
+        self.reported = told.map(|(name, broken)| (name.clone(), broken.clone())).collect();
     }
 
-    /// Writes down what is left of what was told, unless a change is on its way: its intent tells as much
+    /// Writes down what is left of what was reported, unless a change is on its way: its intent says as much
     /// after a crash, and no light waits for another file.
-    pub(super) fn write_told(&mut self) {
-        if self.told == self.told_written || self.controller.ledger().open.is_some() {
+    pub(super) fn write_reported(&mut self, actions: &mut Vec<Action>) {
+        if self.reported == self.reported_written || self.controller.ledger().open.is_some() {
             return;
         }
-        self.told_written = self.told.clone();
-        let file = self.told_file();
-        let kept = serde_json::to_vec(&self.told).map_err(Error::from);
-        if let Err(error) = kept.and_then(|bytes| replace(&file, &bytes)) {
-            tracing::warn!(%error, file = %file.display(), "what was told could not be kept");
-        }
+        self.reported_written = self.reported.clone();
+        actions.push(Action::Reported(self.reported.clone()));
     }
 
     /// The parts that are known to be broken, since when and why.
     #[must_use]
     pub fn broken(&self) -> BTreeMap<String, Broken> {
-        let mut broken = self.told_or_found();
+        let mut broken = self.reported_or_found();
         for part in self.plan.iter().flat_map(|plan| &plan.faults) {
             broken.entry(part.to_string()).or_default();
         }
@@ -241,12 +248,13 @@ impl Runtime {
     }
 
     /// What is known to be broken once `plan` is on the devices; `why` speaks of what is new.
-    pub(crate) fn broken_with(
+    pub fn broken_with(
         &self,
         plan: &Plan,
+        now: &Now,
         why: impl Fn(&Part) -> String,
     ) -> BTreeMap<String, Broken> {
-        let (known, wall_ms) = (self.broken(), self.clock.now().wall_ms);
+        let (known, wall_ms) = (self.broken(), now.wall_ms);
         let of = |part: &Part| {
             let news = || Broken { wall_ms, why: why(part) };
             let name = part.to_string();
@@ -283,7 +291,7 @@ impl Runtime {
     /// Whether the plan on the devices goes around this part.
     #[must_use]
     pub fn goes_around(&self, part: Part) -> bool {
-        let Some((installed, plan)) = self.installed.as_ref().zip(self.plan.as_ref()) else {
+        let Some((installed, plan)) = self.installed().zip(self.plan.as_ref()) else {
             return false;
         };
         FaultSet::of(installed, plan.faults.iter().copied())
@@ -292,7 +300,7 @@ impl Runtime {
 
     /// Whether every module of this part can be talked to.
     fn answers(&self, part: &str) -> bool {
-        let touched = self.config.bundles.iter().filter(|(bundle, _)| {
+        let touched = self.setup.modules.iter().filter(|(bundle, _)| {
             let bundle = bundle.to_string();
             is_inside(&bundle, part) || is_inside(part, &bundle)
         });
@@ -303,9 +311,7 @@ impl Runtime {
     /// Why mode safe refuses this plan: it was made as if parts worked that are known to be broken.
     #[must_use]
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
-        let Some(installed) = self.installed.as_ref() else {
-            return Vec::new();
-        };
+        let Some(installed) = self.installed() else { return Vec::new() };
         let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
             return Vec::new();
         };
@@ -334,15 +340,6 @@ impl Runtime {
         }
         reasons
     }
-}
-
-/// Writes the file so that a crash leaves the old one or the new one.
-fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let new = file.with_extension("json.new");
-    let mut written = std::fs::File::create(&new)?;
-    written.write_all(bytes)?;
-    written.sync_data()?;
-    std::fs::rename(&new, file)
 }
 
 /// Whether a repair of `part` brings this one back: a repaired node has its bundles back, also those that

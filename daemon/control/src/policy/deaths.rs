@@ -2,38 +2,37 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::faults::CROSSED;
+use super::{Control, OWN, OnFault};
+use crate::bypass;
+use crate::controller::{Action, Answer, Note, own};
+use crate::desired;
+use crate::drive::Site;
+use crate::ledger::Past;
+use crate::record::{Broken, Cause, TxnResult};
+use crate::state::{DeviceName, Micros, Now};
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_units::id::BundleId;
-use tokio::sync::oneshot;
 
-use super::faults::CROSSED;
-use super::{Call, Runtime};
-use crate::config::{OnFault, micros};
-use lightloom_control::bypass;
-use lightloom_control::controller::Answer;
-use lightloom_control::desired;
-use lightloom_control::drive::Site;
-use lightloom_control::ledger::Past;
-use lightloom_control::record::{Asked, Broken, Cause, TxnResult};
-use lightloom_control::state::{DeviceName, Micros};
+/// At most one bypass that was not asked for begins within this time.
+const BYPASS_EVERY: Micros = Micros::from_secs(1);
 
-impl Runtime {
+impl Control {
     /// Modules that are silent for longer than the heartbeat, or at once when the light of a fibre
     /// of theirs is gone too; and fibres without light between modules that are well. With the reason.
-    fn broken_by_itself(&self) -> BTreeMap<Part, String> {
-        let (now, heartbeat) = (self.clock.now().mono, micros(self.config.file.policies.heartbeat));
+    fn detected(&self, now: &Now) -> BTreeMap<Part, String> {
+        let heartbeat = self.setup.heartbeat;
         let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
         // Also what is known to be broken and was brought back by undoing a change.
-        let known = self.told_or_found();
+        let known = self.reported_or_found();
         let mut broken: BTreeMap<Part, String> = known
             .iter()
             .filter_map(|(name, broken)| Some((name.parse().ok()?, broken.why.clone())))
             .collect();
-        for (&bundle, device) in &self.config.bundles {
-            let contact = self.contacts.get(device);
-            let down = contact.and_then(|c| Some((c.down_since?, c.trouble.as_deref()?)));
-            if let Some((_, why)) = down.filter(|(since, _)| *since + heartbeat <= now) {
+        for (&bundle, device) in &self.setup.modules {
+            let down = self.unreachable(device);
+            if let Some((_, why)) = down.filter(|(since, _)| *since + heartbeat <= now.mono) {
                 let silent =
                     format!("silent for longer than {:.1} s: {why}", heartbeat.as_secs_f64());
                 broken.insert(Part::Bundle(bundle), silent);
@@ -60,18 +59,23 @@ impl Runtime {
             }
         }
         let known: BTreeSet<Part> = known.keys().filter_map(|name| name.parse().ok()).collect();
-        self.join_siblings(&mut broken, &known);
+        self.join_siblings(now, &mut broken, &known);
         broken
     }
 
     /// What is silent on the node of a module that is found dead, and sends no light either, is broken with it:
     /// one bypass of both, for none of one can be made while the other refuses every change.
-    fn join_siblings(&self, broken: &mut BTreeMap<Part, String>, known: &BTreeSet<Part>) {
+    fn join_siblings(
+        &self,
+        now: &Now,
+        broken: &mut BTreeMap<Part, String>,
+        known: &BTreeSet<Part>,
+    ) {
         for bundle in self.found_silent(broken, known) {
             for (sibling, device) in self.of_node(bundle) {
                 let seen = self.controller.devices().get(device);
                 let silent =
-                    seen.is_some_and(|seen| !seen.up) && !self.may_be_silent(bundle, device);
+                    seen.is_some_and(|seen| !seen.up) && !self.may_be_silent(now, bundle, device);
                 if silent && !self.controller.sends_light(device) {
                     let why = format!("silent, as {bundle} of the same node is");
                     broken.entry(Part::Bundle(sibling)).or_insert(why);
@@ -94,29 +98,28 @@ impl Runtime {
     }
 
     fn down_since(&self, bundle: BundleId) -> Option<Micros> {
-        let seen = self.controller.devices().get(self.config.bundles.get(&bundle)?)?;
+        let seen = self.controller.devices().get(self.setup.modules.get(&bundle)?)?;
         (!seen.up).then_some(seen.down_since)
     }
 
     /// The modules of the same node, but this one.
     fn of_node(&self, bundle: BundleId) -> impl Iterator<Item = (BundleId, &DeviceName)> {
         let [first, last] = [0, u8::MAX].map(|number| BundleId { bundle: number, ..bundle });
-        let of_node = self.config.bundles.range(first..=last);
+        let of_node = self.setup.modules.range(first..=last);
         of_node.filter(move |(other, _)| **other != bundle).map(|(other, device)| (*other, device))
     }
 
     /// Whether it is not known yet if `device` is dead as well as `bundle` is, and is about to be.
-    fn may_be_silent(&self, bundle: BundleId, device: &DeviceName) -> bool {
+    fn may_be_silent(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         let Some(since) = self.down_since(bundle) else { return false };
-        let now = self.clock.now();
         let limits = self.controller.inventory().limits(device);
         let waits = Micros(2 * (limits.silent_within + limits.read_within).0);
-        now.mono < since + waits && self.controller.may_be_silent(device, since, &now)
+        now.mono < since + waits && self.controller.may_be_silent(device, since, now)
     }
 
     /// Whether a module beside one that is found dead may be dead, too: then both are bypassed at once, a
     /// moment later.
-    fn waits_for_siblings(&self, broken: &[(Part, String)]) -> bool {
+    fn waits_for_siblings(&self, now: &Now, broken: &[(Part, String)]) -> bool {
         let bundles = broken.iter().filter_map(|(part, _)| match part {
             Part::Bundle(bundle) => Some(*bundle),
             _ => None,
@@ -124,19 +127,19 @@ impl Runtime {
         let named = |sibling: BundleId| broken.iter().any(|(p, _)| *p == Part::Bundle(sibling));
         bundles.into_iter().any(|bundle| {
             let mut siblings = self.of_node(bundle).filter(|(sibling, _)| !named(*sibling));
-            siblings.any(|(_, device)| self.may_be_silent(bundle, device))
+            siblings.any(|(_, device)| self.may_be_silent(now, bundle, device))
         })
     }
 
     /// What broke by itself and the plan does not go around yet.
-    fn news(&self) -> Vec<(Part, String)> {
-        let (Some(installed), Some(plan)) = (&self.installed, &self.plan) else {
+    fn news(&self, now: &Now) -> Vec<(Part, String)> {
+        let (Some(installed), Some(plan)) = (self.installed(), &self.plan) else {
             return Vec::new();
         };
         let Ok(mut known) = FaultSet::of(installed, plan.faults.iter().copied()) else {
             return Vec::new();
         };
-        let mut broken: Vec<(Part, String)> = self.broken_by_itself().into_iter().collect();
+        let mut broken: Vec<(Part, String)> = self.detected(now).into_iter().collect();
         // One fibre is seen to be dark from both of its ends.
         broken.retain(|(part, _)| {
             bypass::is_news(installed, &known, *part)
@@ -145,72 +148,77 @@ impl Runtime {
         broken
     }
 
-    /// Bypasses what broke by itself, if the policy is to do so, once it is not in the plan yet.
-    pub(super) fn notice_deaths(&mut self) {
-        let now = self.clock.now();
+    /// When a bypass that failed or waited is tried again.
+    pub(super) fn bypass_due(&self, now: &Now) -> Option<Micros> {
+        let idle = self.setup.on_fault == OnFault::Bypass
+            && self.failed.is_none()
+            && !self.controller.is_busy();
+        let down = || self.unreachable.values().map(|(since, _)| *since + self.setup.heartbeat);
+        let due = |at: &Micros| *at > now.mono;
+        let tries = || down().chain([self.bypass_not_before]).chain(self.backoff.due()).filter(due);
+        if idle { tries().min() } else { None }
+    }
+
+    /// Bypasses what is detected, if the policy is to do so, once it is not in the plan yet.
+    pub(super) fn notice_deaths(&mut self, now: &Now, actions: &mut Vec<Action>) {
         self.judges_again = false;
-        if self.config.file.policies.on_fault != OnFault::Bypass
+        if self.setup.on_fault != OnFault::Bypass
             || self.controller.is_busy()
             || self.failed.is_some()
             || now.mono < self.bypass_not_before
         {
             return;
         }
-        let broken = self.news();
-        self.judges_again = self.waits_for_siblings(&broken);
+        let broken = self.news(now);
+        self.judges_again = self.waits_for_siblings(now, &broken);
         if self.judges_again {
             return;
         }
         let tried: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
-        if broken.is_empty() || now.mono < self.patience.not_before(&tried) {
+        if broken.is_empty() || now.mono < self.backoff.not_before(&tried) {
             return;
         }
-        self.bypass_not_before = now.mono + Micros::from_secs(1);
-        self.patience.tried(&tried, now.mono);
-        let parts: Vec<String> =
-            broken.iter().map(|(part, why)| format!("{part} ({why})")).collect();
-        let parts = parts.join(", ");
-        if !self.controller.may_act_alone(&now) {
-            tracing::error!(
-                parts,
-                "broken, but too much was changed without being asked: `ctl fault`"
-            );
+        self.bypass_not_before = now.mono + BYPASS_EVERY;
+        self.backoff.tried(&tried, now.mono);
+        if !self.controller.may_act_alone(now) {
+            actions.push(Action::Note(Note::TooMany(broken)));
             return;
         }
-        let again_in = self.patience.not_before(&tried) - now.mono;
-        tracing::warn!(parts, again_in_s = again_in.0 / 1_000_000, "broken: bypassing");
+        let again_in = self.backoff.not_before(&tried) - now.mono;
+        actions.push(Action::Note(Note::Bypassing(broken.clone(), again_in)));
         let request = format!("policy-{}-{}", now.wall_ms, self.controller.ledger().last_txn.0 + 1);
-        let actor = "policy:fault".to_owned();
-        let asked = Asked { actor, digest: request.clone(), request };
-        let (answer, mut answered) = oneshot::channel();
-        self.take_call(Call::Fault { asked, broken, repaired: Vec::new(), answer });
-        self.refused = match answered.try_recv() {
-            Ok(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => {
-                Some(reasons.join("; "))
-            }
-            Ok(Answer::Conflict { reason }) => Some(reason),
+        let asked = own("policy:fault", request);
+        let mut begun = self.fault(now, asked, &broken, &[], OWN);
+        let own = begun.iter().position(|a| matches!(a, Action::Answer(OWN, _)));
+        self.refused = match own.map(|index| begun.remove(index)) {
+            Some(Action::Answer(
+                _,
+                Answer::Refused { reasons } | Answer::NothingToDo { reasons },
+            )) => Some(reasons.join("; ")),
+            Some(Action::Answer(_, Answer::Conflict { reason })) => Some(reason),
             _ => None,
         };
+        actions.append(&mut begun);
     }
 
-    /// What the last bypasses failed at is gone around as well, and what was told before.
+    /// What the last bypasses failed at is gone around as well, and what was reported before.
     pub(super) fn with_suspects(
         &self,
         mut broken: Vec<(Part, String)>,
         repaired: &[Part],
     ) -> Vec<(Part, String)> {
-        let Some(installed) = &self.installed else { return broken };
+        let Some(installed) = self.installed() else { return broken };
         let faults = self.plan.iter().flat_map(|plan| plan.faults.iter().copied());
         let told = broken.iter().map(|(part, _)| *part);
         let Ok(known) = FaultSet::of(installed, faults.chain(told)) else { return broken };
         let path = |sha256: &str, bundle: BundleId| {
-            let plan = self.load_plan(sha256)?;
+            let plan = self.store.load(sha256)?;
             let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
             u8::try_from(desired::position(found.path).0).ok()
         };
         let history = self.controller.ledger().history.iter().rev();
         let mut suspects = bypass::suspects(history, path);
-        let before = self.told.iter().map(|(name, told)| (name.parse(), told.why.clone()));
+        let before = self.reported.iter().map(|(name, told)| (name.parse(), told.why.clone()));
         suspects.extend(before.filter_map(|(part, why)| Some((part.ok()?, why))));
         broken.extend(suspects.into_iter().filter(|(part, _)| {
             bypass::is_news(installed, &known, *part) && !repaired.contains(part)
@@ -220,21 +228,20 @@ impl Runtime {
 
     /// The parts that are found broken and not bypassed yet, since when, and why not.
     #[must_use]
-    pub fn not_bypassed(&self) -> BTreeMap<String, Broken> {
-        let now = self.clock.now();
-        let news = self.news();
+    pub fn not_bypassed(&self, now: &Now) -> BTreeMap<String, Broken> {
+        let news = self.news(now);
         let parts: Vec<Part> = news.iter().map(|(part, _)| *part).collect();
-        let known = &self.told_or_found();
+        let known = &self.reported_or_found();
         // A fibre without light is listed as such until it is bypassed.
         let silent = news.iter().filter(|(part, _)| {
             matches!(part, Part::Bundle(_)) || known.contains_key(&part.to_string())
         });
         let since = |part: &Part| {
             let device = DeviceName::from(part.to_string().as_str());
-            let down_since = self.contacts.get(&device).and_then(|contact| contact.down_since);
+            let down_since = self.unreachable(&device).map(|(since, _)| since);
             down_since.map_or(0, |since| now.wall_ms.saturating_sub((now.mono - since).0 / 1000))
         };
-        let reason = self.why_not_bypassed(&parts);
+        let reason = self.why_not_bypassed(now, &parts);
         let of = |(part, why): &(Part, String)| {
             let name = part.to_string();
             let wall_ms = known.get(&name).map_or_else(|| since(part), |broken| broken.wall_ms);
@@ -244,20 +251,19 @@ impl Runtime {
         silent.map(of).collect()
     }
 
-    fn why_not_bypassed(&self, parts: &[Part]) -> String {
-        let now = self.clock.now();
+    fn why_not_bypassed(&self, now: &Now, parts: &[Part]) -> String {
         if self.failed.is_some() {
             return "the journal has failed".into();
         }
-        if self.config.file.policies.on_fault != OnFault::Bypass {
+        if self.setup.on_fault != OnFault::Bypass {
             return "the policy is to report".into();
         }
         if let Some(open) = &self.controller.ledger().open {
             return format!("transaction {} is on its way", open.intent.txn);
         }
-        let left = (self.patience.not_before(parts).max(self.bypass_not_before) - now.mono).0;
+        let left = (self.backoff.not_before(parts).max(self.bypass_not_before) - now.mono).0;
         let again = match left.div_ceil(1_000_000) {
-            _ if !self.controller.may_act_alone(&now) => {
+            _ if !self.controller.may_act_alone(now) => {
                 "too much was changed without being asked within an hour".to_owned()
             }
             0 => "tried now".to_owned(),

@@ -1,0 +1,396 @@
+//! Every policy around the [controller](crate::controller): what is broken and what is done about it, which plan
+//! is on the devices, where an undone change goes back to.
+//!
+//! ```text
+//!   requests, faults ─▶ plans: what is asked, around what is broken ─┐
+//!   devices, time ─▶ deaths: what is found broken ─▶ faults: bypass ─┼─▶ controller ─▶ actions
+//!   ends of changes ─▶ plan in force, reports settled, way back ─────┘
+//! ```
+//!
+//! | file | which rules |
+//! | --- | --- |
+//! | `policy/deaths.rs` | what counts as broken, when a bypass waits, when it is tried again |
+//! | `policy/faults.rs` | what a bypass is, what is refused, what is remembered of reports |
+//! | `policy/rollback.rs` | where a change that is undone goes back to |
+//!
+//! Pure: plans are kept behind [`PlanStore`], the journal and everything else is an [`Action`].
+
+mod deaths;
+mod faults;
+mod rollback;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lightloom_fabric::fabric::Fabric as Installed;
+use lightloom_fabric::plan::Plan;
+use serde::{Deserialize, Serialize};
+
+use crate::bypass::{self, Backoff};
+use crate::change::Mode;
+use crate::controller::{Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request};
+use crate::desired::Modules;
+use crate::desired::fat_tree::FatTree;
+use crate::inventory::Inventory;
+use crate::ledger::Ledger;
+use crate::record::{Asked, Broken, Cause, TxnResult};
+use crate::state::{DeviceName, Micros, Now, Txn};
+
+/// Plans that nothing speaks of are dropped after so many changes, for it takes reading the whole history.
+const DROP_PLANS_EVERY: u32 = 64;
+/// The wait until what is broken is judged again, while the modules beside it are read.
+const JUDGE_AGAIN: Micros = Micros::from_millis(5);
+/// What the policy asks for is answered to itself; edges begin at 1.
+const OWN: ReplyTo = ReplyTo(0);
+
+/// When a node or module dies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFault {
+    /// Say so.
+    #[default]
+    Report,
+    /// Replan around it and apply the bypass.
+    Bypass,
+}
+
+/// Why nothing can be written down.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoJournal {
+    /// It is damaged.
+    #[error("the journal is damaged, so nothing is changed: {0}")]
+    Damaged(String),
+    /// It could not be written.
+    #[error("the journal has failed, so nothing is changed: {0}")]
+    Failed(String),
+}
+
+/// What is installed, and what is to be done when it breaks.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// The fabric of rings; `None` if no file names one.
+    pub installed: Option<Installed>,
+    /// The reconfigurable fat-tree; `None` if no file names one.
+    pub fat_tree: Option<Arc<FatTree>>,
+    /// The device of each transceiver bundle.
+    pub modules: Modules,
+    /// When a node or module dies.
+    pub on_fault: OnFault,
+    /// How long a module may be silent before it counts as dead.
+    pub heartbeat: Micros,
+}
+
+/// Where plans are kept, by their digest, so that a bypass can start from what has light, also after a restart.
+pub trait PlanStore {
+    /// The plan of this digest; `None` if none is kept or it cannot be read.
+    fn load(&self, sha256: &str) -> Option<Plan>;
+    /// Keeps a plan. Where it cannot be kept, that is all it costs.
+    fn keep(&mut self, sha256: &str, plan: &Plan);
+    /// Drops every plan but these.
+    fn retain(&mut self, spoken_of: &BTreeSet<String>);
+}
+
+/// The controller and every policy: events in, actions out.
+pub struct Control {
+    controller: Controller,
+    setup: Setup,
+    store: Box<dyn PlanStore + Send>,
+    /// Why nothing can be written down, and so nothing is changed.
+    failed: Option<NoJournal>,
+    plan: Option<Plan>,
+    applied: Option<Plan>,
+    /// What was reported to be broken and no change in the journal keeps: the plan does not go around it yet,
+    /// or went around it before.
+    reported: BTreeMap<String, Broken>,
+    /// As it was last written down.
+    reported_written: BTreeMap<String, Broken>,
+    /// Plans of transactions on their way, by digest.
+    plans: BTreeMap<String, Plan>,
+    /// Devices that cannot be reached: since when, and why.
+    unreachable: BTreeMap<DeviceName, (Micros, String)>,
+    /// A bypass that was not asked for waits till then after the last.
+    bypass_not_before: Micros,
+    /// A module beside a dead one is read first: what is broken is judged again in a moment.
+    judges_again: bool,
+    /// And longer, the more often the same parts were tried.
+    backoff: Backoff,
+    /// Why the last one was not even begun.
+    refused: Option<String>,
+}
+
+impl Control {
+    /// Control over what the journal remembers and what was [reported](Action::Reported) and written down, and
+    /// what it does first.
+    #[must_use]
+    pub fn start(
+        inventory: Inventory,
+        setup: Setup,
+        ledger: Ledger,
+        reported: BTreeMap<String, Broken>,
+        store: Box<dyn PlanStore + Send>,
+        now: &Now,
+    ) -> (Self, Vec<Action>) {
+        let (controller, mut actions) = Controller::start(inventory, ledger, now);
+        let mut control = Self {
+            controller,
+            setup,
+            store,
+            failed: None,
+            plan: None,
+            applied: None,
+            reported_written: reported.clone(),
+            reported,
+            plans: BTreeMap::new(),
+            unreachable: BTreeMap::new(),
+            bypass_not_before: Micros::default(),
+            judges_again: false,
+            backoff: Backoff::default(),
+            refused: None,
+        };
+        control.drop_old_plans();
+        control.reported_and_on_its_way();
+        control.plans_of_the_ledger();
+        control.lead_back();
+        control.follow(now, &mut actions);
+        (control, actions)
+    }
+
+    /// Reads devices on and changes nothing: nothing can be written down, for the reason `why`. `ledger` and
+    /// `reported` are what can be read back.
+    pub fn only_read(
+        &mut self,
+        ledger: Ledger,
+        reported: BTreeMap<String, Broken>,
+        why: NoJournal,
+    ) {
+        self.failed = Some(why);
+        self.controller.only_read(ledger);
+        self.reported.extend(reported.clone());
+        self.reported_written = reported;
+        self.plans_of_the_ledger();
+    }
+
+    /// Goes on over what the journal remembers, once it can be written again.
+    pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
+        self.failed = None;
+        let mut actions = self.controller.go_on(ledger, now);
+        self.plans_of_the_ledger();
+        self.follow(now, &mut actions);
+        self.lead_back();
+        actions
+    }
+
+    /// The controller.
+    #[must_use]
+    pub fn controller(&self) -> &Controller {
+        &self.controller
+    }
+    /// What is installed.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+    /// The fabric of rings that is installed, if one is.
+    #[must_use]
+    pub fn installed(&self) -> Option<&Installed> {
+        self.setup.installed.as_ref()
+    }
+    /// The plan that is on the devices, where it is known.
+    #[must_use]
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+    /// The plan that somebody applied last, where it is another and is known.
+    #[must_use]
+    pub fn applied(&self) -> Option<&Plan> {
+        self.applied.as_ref()
+    }
+    /// Why nothing is changed; `None` if what is done can be written down.
+    #[must_use]
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_ref().map(|failed| match failed {
+            NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),
+        })
+    }
+    /// Since when a device cannot be reached, and why.
+    #[must_use]
+    pub fn unreachable(&self, device: &DeviceName) -> Option<(Micros, &str)> {
+        self.unreachable.get(device).map(|(since, why)| (*since, why.as_str()))
+    }
+
+    /// When [`tick`](Self::tick) is to come, if nothing else happens.
+    #[must_use]
+    pub fn deadline(&self, now: &Now) -> Option<Micros> {
+        let again = self.judges_again.then(|| now.mono + JUDGE_AGAIN);
+        let bypass = self.bypass_due(now);
+        self.controller.deadline(now).into_iter().chain(again).chain(bypass).min()
+    }
+
+    /// Takes one event in and says what to do.
+    pub fn handle(&mut self, now: &Now, event: Event) -> Vec<Action> {
+        let mut actions = self.controller.handle(now, event);
+        self.follow(now, &mut actions);
+        actions
+    }
+
+    /// Does what it is time for. To be called after every event as well.
+    pub fn tick(&mut self, now: &Now) -> Vec<Action> {
+        let due = self.controller.deadline(now).is_some_and(|deadline| deadline <= now.mono);
+        let mut actions = if due { self.handle(now, Event::Tick) } else { Vec::new() };
+        self.notice_deaths(now, &mut actions);
+        actions
+    }
+
+    /// These actions were not performed, because a record before them could not be written.
+    pub fn not_sent(&mut self, actions: &[Action]) {
+        self.controller.not_sent(actions);
+    }
+
+    /// A client asks. `plan` is the one that an apply comes from.
+    pub fn ask(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        request: Request,
+        plan: Option<Box<Plan>>,
+        reply_to: ReplyTo,
+    ) -> Vec<Action> {
+        match self.prepared(now, &asked, request, plan) {
+            Err(reasons) => vec![Action::Answer(reply_to, Answer::Refused { reasons })],
+            Ok(request) => self.handle(now, Event::Request { asked, request, reply_to }),
+        }
+    }
+
+    /// The request as the controller takes it: with what is known to be broken, and the way around it.
+    fn prepared(
+        &mut self,
+        now: &Now,
+        asked: &Asked,
+        request: Request,
+        plan: Option<Box<Plan>>,
+    ) -> Result<Request, Vec<String>> {
+        if let Some(why) = &self.failed {
+            return Err(vec![why.to_string()]);
+        }
+        let again = self.controller.ledger().requests.contains_key(&asked.request);
+        match (request, plan) {
+            (Request::Apply(mut apply), Some(plan)) => {
+                let reasons = self.objections(&apply, &plan);
+                if !reasons.is_empty() && !again {
+                    return Err(reasons);
+                }
+                if apply.cause.is_none() {
+                    let why = format!("named by the plan that {} applied", asked.actor);
+                    apply.broken = Some(self.broken_with(&plan, now, |_| why.clone()));
+                }
+                self.keep_plan(&apply.plan_sha256, *plan);
+                Ok(Request::Apply(apply))
+            }
+            (Request::Rollback(mut rollback), _) => {
+                match self.way_back(&rollback) {
+                    Ok((back, plan)) => {
+                        if let Some(plan) = plan {
+                            self.keep_plan(&back.plan_sha256, plan);
+                        }
+                        rollback.around = Some(Box::new(back));
+                    }
+                    Err(_) if again => {}
+                    Err(reasons) => return Err(reasons),
+                }
+                Ok(Request::Rollback(rollback))
+            }
+            (request, _) => Ok(request),
+        }
+    }
+
+    /// Why a client's plan is refused for what is known to be broken.
+    #[must_use]
+    pub fn objections(&self, apply: &Apply, plan: &Plan) -> Vec<String> {
+        match (apply.mode, &apply.cause) {
+            (Mode::Safe, None) => self.forgotten_by(plan),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the controller did changes what the policies know.
+    fn follow(&mut self, now: &Now, actions: &mut Vec<Action>) {
+        let mut ended = Vec::new();
+        for action in actions.iter() {
+            match action {
+                Action::Note(Note::Up(device)) => {
+                    self.unreachable.remove(device);
+                }
+                Action::Note(Note::Down(device, why)) => {
+                    let known = self.unreachable.entry(device.clone());
+                    known.or_insert_with(|| (now.mono, String::new())).1.clone_from(why);
+                }
+                Action::Note(Note::Ended(txn, result)) => ended.push((*txn, *result)),
+                _ => {}
+            }
+        }
+        for (txn, result) in ended {
+            self.ended(txn, result, actions);
+        }
+    }
+
+    fn ended(&mut self, txn: Txn, result: TxnResult, actions: &mut Vec<Action>) {
+        let sha = self.controller.ledger().plan_sha256.clone();
+        // What was undone but for some devices leaves another plan, other halves leave the one that was.
+        // Earlier versions named plans by another digest, under which the journal still has them.
+        let is_it =
+            |plan| bypass::sha256_of(plan) == sha || self.store.load(&sha).as_ref() == Some(plan);
+        let other = || !self.plan.as_ref().is_some_and(is_it);
+        if result == TxnResult::Committed || (result == TxnResult::Partial && other()) {
+            self.plan = self.plans.remove(&sha).or_else(|| self.store.load(&sha));
+            self.forget_reported();
+            self.applied = self.load_applied();
+            self.plans.clear();
+        }
+        self.write_reported(actions);
+        if txn.0.is_multiple_of(DROP_PLANS_EVERY) {
+            self.drop_old_plans();
+        }
+        let last = self.controller.ledger().history.back();
+        if result == TxnResult::Committed && last.is_some_and(|past| past.cause.goes_on_top()) {
+            self.backoff.forget();
+        }
+        self.lead_back();
+    }
+
+    fn keep_plan(&mut self, sha256: &str, plan: Plan) {
+        self.store.keep(sha256, &plan);
+        self.plans.insert(sha256.to_owned(), plan);
+    }
+
+    fn plans_of_the_ledger(&mut self) {
+        self.plan = self.store.load(&self.controller.ledger().plan_sha256);
+        self.applied = self.load_applied();
+    }
+
+    /// Drops the plans that nothing in the journal speaks of any more, and nothing on its way.
+    fn drop_old_plans(&mut self) {
+        let ledger = self.controller.ledger();
+        let of_history = ledger
+            .history
+            .iter()
+            .flat_map(|past| [&past.plan_sha256, &past.plan_before, &past.applied_before]);
+        let now = [&ledger.plan_sha256, &ledger.applied_sha256];
+        let open = ledger.open.as_ref().map(|open| &open.intent.plan_sha256);
+        let spoken_of: BTreeSet<String> =
+            of_history.chain(now).chain(open).chain(self.plans.keys()).cloned().collect();
+        self.store.retain(&spoken_of);
+    }
+}
+
+impl Request {
+    /// Whether it begins something that can wait for a disk with room: ways back, what is decided about a
+    /// change that was made, and ways around what broke cannot.
+    #[must_use]
+    pub fn can_wait_for_room(&self) -> bool {
+        match self {
+            Self::Apply(apply) => !apply.cause.as_ref().is_some_and(Cause::goes_on_top),
+            Self::Confirm(_) | Self::Rollback(_) => false,
+            Self::Adopt(_) | Self::Hold { .. } => true,
+        }
+    }
+}
