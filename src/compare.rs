@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     jobs: Vec<u32>,
     /// Also show the share of data-parallel traffic that leaves its ToR, against faulty nodes, for
-    /// each `khop:K` (closed) of the list, orchestrated and greedy.
+    /// each `khop:K` (closed) of the list, and its lower bound.
     #[arg(long)]
     cross_tor: bool,
     /// For --cross-tor: nodes under a ToR.
@@ -238,10 +238,10 @@ job: the largest that never waits; job 1%: that waits for at most 1 % of the tim
 
 fn cross_tor_text(answer: &CrossTorResult) -> String {
     let mut table =
-        Table::new(["faulty nodes %", "orchestrated %", "greedy %", "snapshots that fit %"]);
+        Table::new(["faulty nodes %", "orchestrated %", "lower bound %", "snapshots that fit %"]);
     for point in &answer.points {
         table.row(
-            [point.node_fault_ratio, point.orchestrated_mean, point.greedy_mean, point.fits]
+            [point.node_fault_ratio, point.orchestrated_mean, point.bound_mean, point.fits]
                 .map(|ratio| format!("{:.2}", 100.0 * ratio)),
         );
     }

@@ -258,8 +258,7 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Du
 
 fn groups_text(plan: &Plan) -> String {
     let metrics = &plan.metrics;
-    let mut jobs =
-        Table::new(["job", "TP", "GPUs", "wanted", "constraints", "cross-ToR", "greedy", "bound"]);
+    let mut jobs = Table::new(["job", "TP", "GPUs", "wanted", "cross-ToR", "lower bound"]);
     for job in &plan.jobs {
         jobs.row(job_row(job));
     }
@@ -376,24 +375,22 @@ fn reserve_note(plan: &Plan) -> &'static str {
     if plan.jobs.is_empty() {
         return "(the fabric has no `jobs`, so no GPU works for one: add `jobs: [{name: train, gpus: all, tp: 32}]`)\n";
     }
-    let constrained = plan.jobs.iter().any(|job| job.constraints_kept > 0);
-    if constrained && plan.metrics.waste_ratio > plan.metrics.waste_ratio_lower_bound {
+    let sized = plan.jobs.iter().any(|job| job.gpus_wanted.is_some());
+    if sized && plan.metrics.waste_ratio > plan.metrics.waste_ratio_lower_bound {
         "(keeping equal ranks under one ToR leaves working nodes idle; bypasses draw on them)\n"
     } else {
         ""
     }
 }
 
-fn job_row(job: &JobPlan) -> [String; 8] {
+fn job_row(job: &JobPlan) -> [String; 6] {
     [
         job.name.clone(),
         job.tp.to_string(),
         job.gpus.to_string(),
         job.gpus_wanted.map_or("all".to_owned(), |gpus| gpus.to_string()),
-        format!("{} of {}", job.constraints_kept, job.constraints_total),
         percent(job.cross_tor_share),
-        percent(job.cross_tor_share_greedy),
-        percent(0.0),
+        job.cross_tor_share_lower_bound.map_or("–".to_owned(), percent),
     ]
 }
 

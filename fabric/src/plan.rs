@@ -154,14 +154,20 @@ pub struct JobPlan {
     pub gpus_wanted: Option<u64>,
     /// GPUs it got.
     pub gpus: u64,
-    /// Placement constraints that were kept, of `constraints_total`.
-    pub constraints_kept: u32,
-    /// Placement constraints in all: step and alignment for every ToR, a border for every domain.
-    pub constraints_total: u32,
     /// Share of its inner data-parallel hops that cross ToRs (docs/metrics.md).
     pub cross_tor_share: f64,
-    /// The same for the greedy placement of the same job.
-    pub cross_tor_share_greedy: f64,
+    /// A share that no placement of as many rings goes below (docs/khop.md); `None` after a replan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_tor_share_lower_bound: Option<f64>,
+    /// Placement constraints kept, in files of earlier versions: part of their identity, otherwise unused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraints_kept: Option<u32>,
+    /// As `constraints_kept`: how many there were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraints_total: Option<u32>,
+    /// As `constraints_kept`: what a placement along the line alone would cross.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_tor_share_greedy: Option<f64>,
 }
 
 /// One ring of GPUs.

@@ -13,15 +13,19 @@
 //! Structure after InfiniteHBD (arXiv 2502.03885); its listings were not available, and every
 //! choice made here is named in docs/khop.md.
 
+mod bound;
+mod columns;
 mod document;
 mod exact;
 mod grouping;
 mod islands;
 mod layout;
 mod metrics;
+mod packing;
 mod placement;
 mod replan;
 mod ring;
+mod sliding;
 mod survey;
 
 pub use document::{DocumentError, from_document, to_document};
@@ -35,8 +39,6 @@ use lightloom_fabric::fabric::{Fabric, Job, JobSize};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Position;
-
-use placement::{Demand, Placement};
 
 /// How rings are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,14 +85,17 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
     let survey = Survey::new(&fabric.hbd, faults);
     let mut layout = Layout::dark(fabric);
     let mut free = survey.alive().to_vec();
-    for (index, job) in (0..).zip(&fabric.jobs) {
-        if !job.is_placed() {
-            layout.add_job(fabric, job, index, &Placement::unconstrained(), Vec::new(), &mut free);
-            continue;
+    let placed = if method == Method::Scan && fabric.hbd.grouping() == Grouping::Line {
+        together(fabric, &survey, &mut free)
+    } else {
+        in_turn(fabric, &survey, &mut free, method)?
+    };
+    for (index, (job, groups)) in (0..).zip(fabric.jobs.iter().zip(placed)) {
+        if job.is_placed() {
+            require_fit(fabric, &survey, job, groups.len())?;
         }
-        let (placement, groups) = place(fabric, &survey, &free, job, method)?;
-        require_fit(fabric, &survey, job, groups.len())?;
-        layout.add_job(fabric, job, index, &placement, groups, &mut free);
+        let bound = cross_tor_bound(fabric, &survey, job, groups.len());
+        layout.add_job(fabric, job, index, bound, groups, &mut free);
     }
     for tp in spare_sizes(&fabric.jobs) {
         let groups = any_groups(fabric, &survey, &free, tp);
@@ -108,44 +113,109 @@ fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
     sizes
 }
 
-fn place(
+/// Groups for every job: those with a size together, then those that take all there is, each in turn.
+fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<RingGroup>> {
+    let per_node = u32::from(fabric.hbd.gpus_per_node());
+    let mut placed: Vec<Vec<RingGroup>> = vec![Vec::new(); fabric.jobs.len()];
+    let sized = |job: &Job| groups_wanted(job).is_some();
+    let of_nodes = |job: &Job| job.tp >= per_node;
+    let pick = |fits: &dyn Fn(&Job) -> bool| -> Vec<usize> {
+        let placed = |job: &usize| fabric.jobs[*job].is_placed() && fits(&fabric.jobs[*job]);
+        (0..fabric.jobs.len()).filter(placed).collect()
+    };
+    let first = pick(&|job| sized(job) && of_nodes(job));
+    let small = pick(&|job| sized(job) && !of_nodes(job));
+    let rest = pick(&|job| !sized(job));
+    let turns = std::iter::once(first).chain(small.into_iter().chain(rest).map(|job| vec![job]));
+    for jobs in turns.filter(|jobs| !jobs.is_empty()) {
+        let groups = groups_of(fabric, survey, free, &jobs);
+        for node in groups.iter().flatten().flat_map(|group| &group.nodes) {
+            free[fabric.hbd.position_of(*node).index()] = false;
+        }
+        for (job, groups) in jobs.into_iter().zip(groups) {
+            placed[job] = groups;
+        }
+    }
+    placed
+}
+
+/// Groups for `jobs`, which are all of rings larger than a node, or one alone.
+fn groups_of(
     fabric: &Fabric,
     survey: &Survey<'_>,
     free: &[bool],
-    job: &Job,
-    method: Method,
-) -> Result<(Placement, Vec<RingGroup>), PlanError> {
+    jobs: &[usize],
+) -> Vec<Vec<RingGroup>> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
-    let wanted = match job.size {
+    let first = &fabric.jobs[jobs[0]];
+    if first.tp < per_node {
+        let mut groups = placement::inside_nodes(fabric, survey, free, first.tp);
+        groups.truncate(groups_wanted(first).unwrap_or(usize::MAX));
+        return vec![groups];
+    }
+    let need = |job: &usize| {
+        let length = (fabric.jobs[*job].tp / per_node) as usize;
+        let most = || grouping::chains_on_line(survey, free, length).len();
+        (length, groups_wanted(&fabric.jobs[*job]).unwrap_or_else(most))
+    };
+    let needs: Vec<(usize, usize)> = jobs.iter().map(need).collect();
+    let to_groups = |chains: Vec<Chain>| {
+        let mut groups: Vec<RingGroup> =
+            chains.into_iter().map(|chain| RingGroup::chain(&fabric.hbd, &chain)).collect();
+        placement::deal_ranks(&fabric.dcn, &mut groups);
+        groups
+    };
+    placement::orchestrate(fabric, survey, free, &needs).into_iter().map(to_groups).collect()
+}
+
+/// Groups that a job wants; nothing for as many as possible.
+fn groups_wanted(job: &Job) -> Option<usize> {
+    match job.size {
         JobSize::All => None,
         JobSize::Gpus(gpus) => {
-            Some(usize::try_from(gpus.div_ceil(u64::from(job.tp))).unwrap_or(usize::MAX))
+            Some(usize::try_from(gpus.div_ceil(u64::from(job.tp.max(1)))).unwrap_or(usize::MAX))
         }
-    };
-    if job.tp < per_node {
-        let mut groups = placement::inside_nodes(fabric, survey, free, job.tp);
-        groups.truncate(wanted.unwrap_or(usize::MAX));
-        return Ok((Placement::unconstrained(), groups));
     }
-    let nodes_per_group = (job.tp / per_node) as usize;
-    if fabric.hbd.grouping() != Grouping::Line || method == Method::Blind {
-        let mut groups = any_groups(fabric, survey, free, job.tp);
-        groups.truncate(wanted.unwrap_or(usize::MAX));
-        return Ok((Placement::unconstrained(), groups));
+}
+
+/// The most groups for every job in the order of the file, each of what the ones before it leave.
+fn in_turn(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    free: &mut [bool],
+    method: Method,
+) -> Result<Vec<Vec<RingGroup>>, ExactError> {
+    let per_node = u32::from(fabric.hbd.gpus_per_node());
+    let mut placed = Vec::new();
+    let line = fabric.hbd.grouping() == Grouping::Line;
+    for job in &fabric.jobs {
+        let mut groups = if !job.is_placed() {
+            Vec::new()
+        } else if method == Method::Exact && line && job.tp >= per_node {
+            most_groups(survey, free, (job.tp / per_node) as usize)?
+        } else {
+            any_groups(fabric, survey, free, job.tp)
+        };
+        groups.truncate(groups_wanted(job).unwrap_or(usize::MAX));
+        for node in groups.iter().flat_map(|group| &group.nodes) {
+            free[fabric.hbd.position_of(*node).index()] = false;
+        }
+        placed.push(groups);
     }
-    if method == Method::Exact {
-        let mut groups = most_groups(survey, free, nodes_per_group)?;
-        groups.truncate(wanted.unwrap_or(usize::MAX));
-        return Ok((Placement::unconstrained(), groups));
+    Ok(placed)
+}
+
+/// A lower bound of the share of inner hops of `groups` groups that cross ToRs.
+fn cross_tor_bound(fabric: &Fabric, survey: &Survey<'_>, job: &Job, groups: usize) -> f64 {
+    let per_node = u32::from(fabric.hbd.gpus_per_node());
+    if job.tp < per_node || fabric.hbd.grouping() != Grouping::Line {
+        return 0.0;
     }
-    let demand = Demand { nodes_per_group, groups: wanted };
-    let mut placement = placement::orchestrate(fabric, survey, free, demand);
-    let mut chains = std::mem::take(&mut placement.chains);
-    chains.truncate(wanted.unwrap_or(usize::MAX));
-    let mut groups: Vec<RingGroup> =
-        chains.into_iter().map(|chain| RingGroup::chain(&fabric.hbd, &chain)).collect();
-    placement::deal_ranks(&fabric.dcn, &mut groups);
-    Ok((placement, groups))
+    let length = (job.tp / per_node) as usize;
+    let alone = usize::from(groups % fabric.dcn.nodes_per_tor().max(1) as usize == 1);
+    let hops = (groups - alone.min(groups)) * length;
+    let crossing = bound::least_crossing(fabric, survey, length, groups);
+    CrossTor { hops: hops as u64, crossing }.share()
 }
 
 fn any_groups(fabric: &Fabric, survey: &Survey<'_>, free: &[bool], tp: u32) -> Vec<RingGroup> {

@@ -336,7 +336,6 @@ fn aligned_jobs_keep_equal_ranks_under_one_tor() {
     let faults = faults_of(&fabric, &["n17", "n102", "n203"]);
     let (_, document) = planned(&fabric, &faults);
     assert_eq!(document.metrics.cross_tor_share, 0.0);
-    assert!(document.jobs[0].cross_tor_share_greedy > 0.5, "{:?}", document.jobs[0]);
 }
 
 /// Near zero where the job share leaves room for alignment, (1 - f)^p above it, and gentle beyond.
@@ -364,7 +363,6 @@ fn cross_tor_traffic_is_near_zero_where_alignment_is_possible() {
             let nodes = (0..2048).filter(|_| draws.random_bool(ratio)).map(NodeId).collect();
             let faults = FaultSet { nodes, ..FaultSet::none() };
             let (_, document) = planned(&fabric, &faults);
-            assert!(document.jobs[0].cross_tor_share_greedy > 0.9);
             document.metrics.cross_tor_share
         };
         let mean = (0..10).map(share).sum::<f64>() / 10.0;

@@ -1,6 +1,7 @@
 //! Files of version 1 give the plans that they gave before rings and circuits were planned together: the paths of
 //! transceivers, the fibres with light and the cross-connects of every phase, by their SHA-256. The digests were
-//! taken with the last release that read version 1.
+//! taken with the last release that read version 1; those of jobs on several sub-lines anew when jobs came to be placed
+//! together, without regard to the borders of aggregation domains.
 
 #![expect(clippy::disallowed_methods, reason = "the test reads files that ship")]
 
@@ -40,8 +41,9 @@ fn files_of_version_1_give_the_plans_that_they_gave() {
     let known = std::fs::read_to_string(folder.join("tests/data/plans-of-version-1.json")).unwrap();
     let known: BTreeMap<String, String> = serde_json::from_str(&known).unwrap();
     let topologies = folder.join("../topologies");
-    for (case, digest) in known {
-        let (name, broken) = case.split_once(' ').unwrap_or((&case, ""));
+    let mut found = BTreeMap::new();
+    for case in known.keys() {
+        let (name, broken) = case.split_once(' ').unwrap_or((case, ""));
         let bytes = std::fs::read(topologies.join(name)).unwrap();
         let mut read = |file: &str| {
             std::fs::read_to_string(topologies.join(file)).map_err(|error| error.to_string())
@@ -53,6 +55,7 @@ fn files_of_version_1_give_the_plans_that_they_gave() {
         let options = Options { compare: false, ..Options::default() };
         let plan = plan(&fabric, &faults, options).unwrap();
         assert_eq!(check(&fabric, &faults, &plan).map(|_| ()), Ok(()), "{case}");
-        assert_eq!(sha256(settings(&plan).as_bytes()), digest, "{case}");
+        found.insert(case.clone(), sha256(settings(&plan).as_bytes()));
     }
+    assert_eq!(found, known);
 }

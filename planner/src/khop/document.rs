@@ -50,10 +50,11 @@ fn job_plan(fabric: &Fabric, layout: &Layout, index: u32, job: &JobOutcome) -> J
         tp: job.tp,
         gpus_wanted: job.gpus_wanted,
         gpus: layout.groups_of(index).count() as u64 * u64::from(job.tp),
-        constraints_kept: job.constraints_kept,
-        constraints_total: job.constraints_total,
         cross_tor_share: layout.cross_tor(fabric, index).share(),
-        cross_tor_share_greedy: job.greedy.share(),
+        cross_tor_share_lower_bound: job.cross_tor_bound,
+        constraints_kept: None,
+        constraints_total: None,
+        cross_tor_share_greedy: None,
     }
 }
 
@@ -240,15 +241,11 @@ pub fn from_document(fabric: &Fabric, plan: &Plan) -> Result<(Layout, FaultSet),
 }
 
 fn outcome(job: &JobPlan) -> JobOutcome {
-    // The counts behind the greedy share are not in the document; the share itself is kept.
-    let crossing = (job.cross_tor_share_greedy * 1e9).round() as u64;
     JobOutcome {
         name: job.name.clone(),
         tp: job.tp,
         gpus_wanted: job.gpus_wanted,
-        constraints_kept: job.constraints_kept,
-        constraints_total: job.constraints_total,
-        greedy: CrossTor { hops: 1_000_000_000, crossing },
+        cross_tor_bound: job.cross_tor_share_lower_bound,
     }
 }
 

@@ -6,10 +6,9 @@ use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Path, Position};
 use lightloom_units::id::{BundleId, NodeId};
 
-use super::grouping::{chains_on_line, hop_up};
+use super::grouping::hop_up;
 use super::metrics::{CrossTor, cross_tor};
-use super::placement::Placement;
-use super::{Survey, ring};
+use super::ring;
 
 /// Some GPUs of one node that form a group by themselves: neighbours in the node's GPU ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,12 +76,8 @@ pub struct JobOutcome {
     pub tp: u32,
     /// GPUs it asked for; nothing where it asked for all.
     pub gpus_wanted: Option<u64>,
-    /// Placement constraints kept.
-    pub constraints_kept: u32,
-    /// Placement constraints in all.
-    pub constraints_total: u32,
-    /// What the greedy placement of this job would cross.
-    pub greedy: CrossTor,
+    /// A lower bound of its crossing share; `None` if the layout was changed since it was planned.
+    pub cross_tor_bound: Option<f64>,
 }
 
 /// Groups, and the path of every bundle: all that a plan decides.
@@ -159,13 +154,13 @@ impl Layout {
         }
     }
 
-    /// Takes in the groups of one job, and what a greedy placement would have given it.
+    /// Takes in the groups of one job, and the lower bound of its crossing share.
     pub(crate) fn add_job(
         &mut self,
         fabric: &Fabric,
         job: &Job,
         index: u32,
-        placement: &Placement,
+        cross_tor_bound: f64,
         groups: Vec<RingGroup>,
         free: &mut [bool],
     ) {
@@ -176,9 +171,7 @@ impl Layout {
                 JobSize::All => None,
                 JobSize::Gpus(gpus) => Some(gpus),
             },
-            constraints_kept: placement.constraints_kept,
-            constraints_total: placement.constraints_total,
-            greedy: placement.greedy.first(fabric, groups.len()),
+            cross_tor_bound: Some(cross_tor_bound),
         });
         self.add_groups(fabric, Some(index), groups, free);
     }
@@ -218,27 +211,6 @@ impl Layout {
     #[must_use]
     pub fn cross_tor(&self, fabric: &Fabric, job: u32) -> CrossTor {
         cross_tor(&fabric.dcn, self.groups_of(job).map(|group| group.ranks.as_slice()))
-    }
-}
-
-/// What the greedy placement, along the line without regard to ToRs, would use.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Greedy {
-    chains: Vec<super::Chain>,
-}
-
-impl Greedy {
-    pub(crate) fn new(survey: &Survey<'_>, free: &[bool], nodes_per_group: usize) -> Self {
-        Self { chains: chains_on_line(survey, free, nodes_per_group) }
-    }
-    fn first(&self, fabric: &Fabric, groups: usize) -> CrossTor {
-        let nodes: Vec<Vec<NodeId>> = self
-            .chains
-            .iter()
-            .take(groups)
-            .map(|chain| chain.iter().map(|position| fabric.hbd.node_at(*position)).collect())
-            .collect();
-        cross_tor(&fabric.dcn, nodes.iter().map(Vec::as_slice))
     }
 }
 

@@ -1,255 +1,160 @@
-//! Which chains a job gets, so that equal ranks of neighbouring groups share a ToR.
+//! Which chains the jobs get, so that equal ranks of neighbouring groups share a ToR.
 //!
-//! With the sub-line deployment, slot i of every ToR forms sub-line i. Where the same ToRs are used
-//! in every sub-line, the g-th chain of all p sub-lines is an *aligned set*: equal ranks sit under
-//! one ToR, and the inner data-parallel ring never leaves it. Constraints are imposed one by one, as
-//! many as leave the job enough GPUs (found by bisection):
+//! With the sub-line deployment, slot i of every ToR forms sub-line i. The groups of a job come in
+//! sets of p, one from every sub-line; where all of a set use a ToR, their equal ranks sit under it and the
+//! inner data-parallel ring does not leave it. Jobs of rings larger than a node are placed together:
 //!
-//! 1. *step*: the p chains of a set begin at the same ToR, and each leads around its own broken nodes.
-//!    Ranks are then dealt by ToR, so that a broken node costs one misplaced rank and not a shift of
-//!    all that follow;
-//! 2. *alignment*: a ToR with a node that cannot be used is used in no sub-line, so that the chains of a
-//!    set use the same ToRs throughout;
-//! 3. *border* of an aggregation domain: no group crosses it.
-//!
-//! Step and alignment are imposed ToR by ToR from the last to the first, so that ToRs without them stay
-//! one stretch of the line. Nodes of ToRs without any constraint are grouped along the line as they
-//! come; nodes left over stay free (they are what a later bypass draws on).
+//! 1. `sliding` finds sets for all jobs in turn, at one price of columns for all, as cheap as the nodes allow;
+//! 2. where not all sets exist, as many of them are kept as leave room for the other groups along the
+//!    line, without regard to ToRs (`packing`). With none kept that is the placement blind to ToRs, so no
+//!    set of jobs is refused that fits without alignment.
 
-use lightloom_fabric::dcn::{Dcn, Order};
+use lightloom_fabric::dcn::Dcn;
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::khop::Position;
 use lightloom_units::id::{NodeId, TorId};
 
-use super::grouping::{Track, chains_on_line};
-use super::layout::{Greedy, RingGroup, Segment};
+use super::columns::Columns;
+use super::layout::{RingGroup, Segment};
+use super::packing::{Need, pack};
+use super::sliding::{Found, Wanted};
 use super::{Chain, Survey};
 
-/// What a job needs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Demand {
-    /// m: nodes of one group.
-    pub nodes_per_group: usize,
-    /// Groups wanted; nothing for as many as possible.
-    pub groups: Option<usize>,
-}
-
-/// The chains found, best ones first, and the constraints they keep.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Placement {
-    pub(crate) chains: Vec<Chain>,
-    pub(crate) constraints_kept: u32,
-    pub(crate) constraints_total: u32,
-    pub(crate) greedy: Greedy,
-}
-
-impl Placement {
-    pub(crate) fn unconstrained() -> Self {
-        Self::default()
-    }
-}
-
-/// Places a job on the `free` nodes under as many constraints as leave it enough groups.
-///
-/// Capacity is taken to fall as constraints are added, as published; flooring can break that by
-/// a group, in which case fewer constraints than possible may be kept, never too few groups.
+/// Chains for every need on the `free` nodes, in rank order; fewer where not all fit.
 pub(super) fn orchestrate(
     fabric: &Fabric,
     survey: &Survey<'_>,
     free: &[bool],
-    demand: Demand,
-) -> Placement {
-    let m = demand.nodes_per_group;
-    let greedy = Greedy::new(survey, free, m);
-    let plain = chains_on_line(survey, free, m);
-    if fabric.order != Order::SubLines || fabric.dcn.nodes_per_tor() < 2 {
-        return Placement { chains: plain, greedy, ..Placement::default() };
+    needs: &[Need],
+) -> Vec<Vec<Chain>> {
+    let blind = || pack(survey, free, needs);
+    let Some(columns) = Columns::new(fabric, survey, free) else { return blind() };
+    let per_set = fabric.dcn.nodes_per_tor() as usize;
+    let mut order: Vec<usize> = (0..needs.len()).collect();
+    order.sort_by_key(|need| std::cmp::Reverse(needs[*need].0));
+    let wanted: Vec<Wanted> = order
+        .iter()
+        .map(|need| needs[*need])
+        .map(|(length, groups)| Wanted { length, sets: groups / per_set, rest: groups % per_set })
+        .collect();
+    let aligned = columns.aligned_sets(&wanted);
+    let columns = if aligned.is_none() { columns.turned(free) } else { columns };
+    let found = aligned.unwrap_or_else(|| columns.sets(&wanted));
+    let work = Keeping { survey, columns: &columns, free, needs, order: &order, found: &found };
+    if found.iter().all(|found| found.complete) {
+        return work.first(usize::MAX).chains;
     }
-    let racks = Racks::new(fabric, survey, free);
-    let total = 2 * racks.tors() + racks.domains;
-    let enough = demand.groups.unwrap_or(plain.len());
-    let mut best = plain;
-    let (mut low, mut high) = (0, total);
+    let most = found.iter().map(|found| found.sets.len()).sum();
+    let (mut low, mut high): (usize, usize) = (0, most);
+    let mut best = None;
     while low < high {
-        let kept = (low + high).div_ceil(2);
-        let chains = racks.place(kept, m);
-        if chains.len() >= enough {
-            (low, best) = (kept, chains);
-        } else {
-            high = kept - 1;
+        let keep = (low + high).div_ceil(2);
+        match work.completed(fabric, keep) {
+            Some(chains) => (low, best) = (keep, Some(chains)),
+            None => high = keep - 1,
         }
     }
-    Placement { chains: best, constraints_kept: low, constraints_total: total, greedy }
+    best.or_else(|| work.completed(fabric, 0)).unwrap_or_else(blind)
 }
 
-/// The nodes seen by ToR.
-struct Racks<'a> {
-    fabric: &'a Fabric,
+/// Sets of which only the first are kept.
+struct Keeping<'a> {
     survey: &'a Survey<'a>,
+    columns: &'a Columns<'a>,
     free: &'a [bool],
-    domains: u32,
-    /// By ToR: all its nodes are there and usable.
-    complete: Vec<bool>,
+    needs: &'a [Need],
+    /// The needs in the order of `found`.
+    order: &'a [usize],
+    found: &'a [Found],
 }
 
-impl<'a> Racks<'a> {
-    fn new(fabric: &'a Fabric, survey: &'a Survey<'a>, free: &'a [bool]) -> Self {
-        let dcn = &fabric.dcn;
-        let tors = dcn.tors(fabric.hbd.nodes());
-        let domains = tors.div_ceil(dcn.tors_per_domain());
-        let mut racks = Self { fabric, survey, free, domains, complete: Vec::new() };
-        let nodes_of = |tor: u32| tor * dcn.nodes_per_tor()..(tor + 1) * dcn.nodes_per_tor();
-        racks.complete =
-            (0..tors).map(|tor| nodes_of(tor).all(|node| racks.is_usable(node))).collect();
-        racks
-    }
+/// The chains of the sets that are kept, by need, and the nodes they leave.
+struct Kept {
+    chains: Vec<Vec<Chain>>,
+    free: Vec<bool>,
+}
 
-    fn tors(&self) -> u32 {
-        u32::try_from(self.complete.len()).expect("bounded by the nodes")
-    }
-
-    /// Under the first `constraints` constraints: the first ToR in step, and the first aligned one.
-    fn stretches(&self, constraints: u32) -> (u32, u32) {
-        let tors = self.tors();
-        (tors.saturating_sub(constraints), (2 * tors).saturating_sub(constraints).min(tors))
-    }
-
-    fn position(&self, tor: u64, slot: u32) -> Position {
-        let tor = u32::try_from(tor).expect("a ToR index");
-        self.fabric.hbd.position_of(NodeId(tor * self.fabric.dcn.nodes_per_tor() + slot))
-    }
-
-    /// The chains under the first `constraints` constraints: aligned sets, then the rest.
-    fn place(&self, constraints: u32, m: usize) -> Vec<Chain> {
-        let mut chains = Vec::new();
-        for run in self.aligned_runs(constraints) {
-            for tors in self.tor_chains(run, m) {
-                chains.extend(self.aligned_set(&tors));
+impl Keeping<'_> {
+    fn first(&self, mut keep: usize) -> Kept {
+        let mut kept =
+            Kept { chains: vec![Vec::new(); self.needs.len()], free: self.free.to_vec() };
+        for (need, found) in self.order.iter().zip(self.found) {
+            for set in found.sets.iter().take(keep) {
+                kept.chains[*need].extend(self.columns.chains(set));
             }
+            keep = keep.saturating_sub(found.sets.len());
         }
-        let (in_step, aligned) = self.stretches(constraints);
-        chains.extend(self.sets_in_step(in_step..aligned, m));
-        chains.extend(chains_on_line(self.survey, &self.free_below(in_step), m));
-        chains
+        for position in kept.chains.iter().flatten().flatten() {
+            kept.free[position.index()] = false;
+        }
+        kept
     }
 
-    /// By position: free, and under a ToR below `end`.
-    fn free_below(&self, end: u32) -> Vec<bool> {
-        let mut free = self.free.to_vec();
-        for node in (end * self.fabric.dcn.nodes_per_tor()..self.fabric.hbd.nodes()).map(NodeId) {
-            free[self.fabric.hbd.position_of(node).index()] = false;
-        }
-        free
-    }
-
-    /// Sets of chains under `tors`, the chains of a set beginning at the same ToR.
-    fn sets_in_step(&self, tors: std::ops::Range<u32>, m: usize) -> Vec<Chain> {
-        let mut chains = Vec::new();
-        let (mut start, end) = (tors.start, tors.end);
-        let slots = 0..self.fabric.dcn.nodes_per_tor();
-        while let Some(set) = slots
-            .clone()
-            .map(|slot| self.first_chain(slot, start..end, m))
-            .collect::<Option<Vec<_>>>()
-        {
-            let last = set.iter().filter_map(|tors| tors.last()).max();
-            start = last.expect("a chain has a node") + 1;
-            for (slot, tors) in slots.clone().zip(set) {
-                chains.push(
-                    tors.into_iter().map(|tor| self.position(u64::from(tor), slot)).collect(),
-                );
+    /// The first `keep` sets, and what is missing along the line; nothing where that does not fit.
+    fn completed(&self, fabric: &Fabric, keep: usize) -> Option<Vec<Vec<Chain>>> {
+        let Kept { mut chains, free } = self.first(keep);
+        let missing: Vec<Need> = self
+            .needs
+            .iter()
+            .zip(&chains)
+            .map(|(need, chains)| (need.0, need.1.saturating_sub(chains.len())))
+            .collect();
+        let packed = pack(self.survey, &free, &missing);
+        for ((chains, mut more), missing) in chains.iter_mut().zip(packed).zip(&missing) {
+            if more.len() < missing.1 {
+                return None;
             }
+            // Chains that begin under near ToRs make a set.
+            let tor = |chain: &Chain| {
+                chain.first().map(|first| fabric.dcn.tor_of(fabric.hbd.node_at(*first)))
+            };
+            more.sort_by_key(tor);
+            chains.extend(more);
         }
-        chains
-    }
-
-    /// The first chain of `m` usable nodes in one slot of the ToRs in `tors`.
-    fn first_chain(&self, slot: u32, tors: std::ops::Range<u32>, m: usize) -> Option<Vec<u32>> {
-        let mut chain: Vec<u32> = Vec::with_capacity(m);
-        for tor in tors.filter(|tor| self.is_usable(tor * self.fabric.dcn.nodes_per_tor() + slot)) {
-            if !self.goes_on(slot, &chain, tor) {
-                chain.clear();
-            }
-            chain.push(tor);
-            if chain.len() == m {
-                return Some(chain);
-            }
-        }
-        None
-    }
-
-    /// Whether a chain in `slot` can be led on to `tor`.
-    fn goes_on(&self, slot: u32, chain: &[u32], tor: u32) -> bool {
-        let Some(&last) = chain.last() else { return true };
-        let k = u32::from(self.fabric.hbd.k());
-        let before = chain.len().checked_sub(2).map(|place| last - chain[place]);
-        let excluded = k % 2 == 1 && tor - last == k && before == Some(k);
-        tor - last <= k
-            && !excluded
-            && self.survey.has_fibre(
-                self.position(u64::from(last), slot),
-                i8::try_from(tor - last).expect("at most K"),
-            )
-    }
-
-    fn is_usable(&self, node: u32) -> bool {
-        node < self.fabric.hbd.nodes() && {
-            let position = self.fabric.hbd.position_of(NodeId(node));
-            self.free[position.index()] && self.survey.is_whole(position)
-        }
-    }
-
-    /// Ranges of ToRs in which chains are aligned: from the first aligned one, cut at the borders of
-    /// as many domains as constraints are left over for.
-    fn aligned_runs(&self, constraints: u32) -> Vec<std::ops::Range<u64>> {
-        let bordered = constraints.saturating_sub(2 * self.tors());
-        let size = self.fabric.dcn.tors_per_domain();
-        let cuts = (1..=bordered)
-            .map(|domain| domain.saturating_mul(size))
-            .filter(|tor| *tor < self.tors());
-        let ends = cuts.chain([self.tors()]).map(u64::from);
-        let mut start = u64::from(self.stretches(constraints).1);
-        let run = |end| std::mem::replace(&mut start, end)..end;
-        ends.map(run).collect()
-    }
-
-    /// Chains of complete ToRs joined by working fibres in every sub-line.
-    fn tor_chains(&self, run: std::ops::Range<u64>, m: usize) -> Vec<Vec<u64>> {
-        let slots = self.fabric.dcn.nodes_per_tor();
-        let every = |tor: u64, up: u8| {
-            (0..slots).all(|slot| self.survey.has_fibre(self.position(tor, slot), up.cast_signed()))
-        };
-        let perfect = |_: u64, _: u8| true;
-        let joined: &dyn Fn(u64, u8) -> bool =
-            if self.survey.all_fibres_work() { &perfect } else { &every };
-        let places = run.filter(|tor| self.complete[*tor as usize]).collect();
-        Track { places, reach: self.fabric.hbd.k(), joined }.chains(m)
-    }
-
-    fn aligned_set(&self, tors: &[u64]) -> impl Iterator<Item = Chain> {
-        let slots = 0..self.fabric.dcn.nodes_per_tor();
-        slots.map(move |slot| tors.iter().map(|tor| self.position(*tor, slot)).collect())
+        Some(chains)
     }
 }
 
 /// Deals the ranks of neighbouring groups so that equal ranks sit under one ToR wherever the groups
-/// have nodes there: each group follows the first of its set, and what is left over fills the gaps.
+/// have nodes there: each group follows the one before it, and what is left takes the rank it has in the
+/// first, or any. Tried from every group of a set.
 pub(super) fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
-        let Some((first, others)) = set.split_first_mut() else { continue };
-        let wanted: Vec<TorId> = first.ranks.iter().map(|node| dcn.tor_of(*node)).collect();
-        for group in others {
-            let mut left = group.nodes.clone();
-            let mut take = |tor: TorId| {
-                let place = left.iter().position(|node| dcn.tor_of(*node) == tor)?;
-                Some(left.remove(place))
-            };
-            let dealt: Vec<Option<NodeId>> = wanted.iter().map(|tor| take(*tor)).collect();
-            let mut left = left.into_iter();
-            let fill = |rank: Option<NodeId>| rank.or_else(|| left.next());
-            group.ranks = dealt.into_iter().filter_map(fill).collect();
+        let crossing = |ranks: &Vec<Vec<NodeId>>| {
+            super::cross_tor(dcn, ranks.iter().map(Vec::as_slice)).crossing
+        };
+        let origins = 0..set.len().min(MOST_ORIGINS);
+        let best = origins.map(|origin| dealt_from(dcn, set, origin)).min_by_key(crossing);
+        for (group, ranks) in set.iter_mut().zip(best.into_iter().flatten()) {
+            group.ranks = ranks;
         }
     }
+}
+
+/// From how many groups of a set the ranks are dealt to find the best.
+const MOST_ORIGINS: usize = 8;
+
+/// The ranks of every group when those of group `origin` are as they are.
+fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
+    let mut dealt: Vec<Vec<NodeId>> = vec![Vec::new(); set.len()];
+    let tors =
+        |ranks: &[NodeId]| ranks.iter().map(|node| dcn.tor_of(*node)).collect::<Vec<TorId>>();
+    dealt[origin].clone_from(&set[origin].nodes);
+    let first = tors(&dealt[origin]);
+    let mut before = first.clone();
+    for place in (1..set.len()).map(|step| (origin + step) % set.len()) {
+        let mut left = set[place].nodes.clone();
+        let mut ranks: Vec<Option<NodeId>> = vec![None; left.len()];
+        for wanted in [&before, &first] {
+            for (rank, tor) in ranks.iter_mut().zip(wanted).filter(|(rank, _)| rank.is_none()) {
+                let node = left.iter().position(|node| dcn.tor_of(*node) == *tor);
+                *rank = node.map(|node| left.remove(node));
+            }
+        }
+        let mut left = left.into_iter();
+        dealt[place] = ranks.into_iter().filter_map(|rank| rank.or_else(|| left.next())).collect();
+        before = tors(&dealt[place]);
+    }
+    dealt
 }
 
 /// Groups of `tp` GPUs, fewer than a node has: runs of the node's GPU ring that no broken bundle

@@ -1,8 +1,7 @@
-//! How much data-parallel traffic leaves its ToR as nodes fail, orchestrated and greedy.
+//! How much data-parallel traffic leaves its ToR as nodes fail, and what no placement goes below.
 //!
 //! The metric is that of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md): hops of the inner
-//! data-parallel rings whose two ends stand under different ToRs, ÷ all such hops. Greedy placement
-//! takes groups along the line and does not look at ToRs.
+//! data-parallel rings whose two ends stand under different ToRs, ÷ all such hops.
 
 use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::{Fabric, Job, JobSize};
@@ -46,8 +45,8 @@ pub struct CrossTorPoint {
     pub fits: f64,
     /// Mean crossing share of the orchestrated placement.
     pub orchestrated_mean: f64,
-    /// Mean crossing share of the greedy placement.
-    pub greedy_mean: f64,
+    /// Mean lower bound of the crossing share (docs/khop.md).
+    pub bound_mean: f64,
 }
 
 /// The node fault ratio up to which placement without any crossing can be had, fragmentation not
@@ -82,17 +81,17 @@ fn fabric(question: &CrossTorQuestion<'_>) -> Result<Fabric, KhopError> {
 
 fn point(question: &CrossTorQuestion<'_>, fabric: &Fabric, ratio: f64) -> CrossTorPoint {
     let snapshots = snapshots(question.cluster, ratio, question.samples, question.seed);
-    let shares: Vec<Option<(CrossTor, CrossTor)>> = snapshots
+    let shares: Vec<Option<(CrossTor, f64)>> = snapshots
         .par_iter()
         .map(|snapshot| {
             let nodes = snapshot.changes().iter().map(|change| change.node).collect();
             let faults = FaultSet { nodes, ..FaultSet::none() };
             let layout = plan(fabric, &faults, Method::Scan).ok()?;
-            Some((layout.cross_tor(fabric, 0), layout.jobs[0].greedy))
+            Some((layout.cross_tor(fabric, 0), layout.jobs[0].cross_tor_bound.unwrap_or(0.0)))
         })
         .collect();
-    let fitting: Vec<(CrossTor, CrossTor)> = shares.iter().flatten().copied().collect();
-    let mean = |of: &dyn Fn(&(CrossTor, CrossTor)) -> f64| {
+    let fitting: Vec<(CrossTor, f64)> = shares.iter().flatten().copied().collect();
+    let mean = |of: &dyn Fn(&(CrossTor, f64)) -> f64| {
         if fitting.is_empty() {
             0.0
         } else {
@@ -103,6 +102,6 @@ fn point(question: &CrossTorQuestion<'_>, fabric: &Fabric, ratio: f64) -> CrossT
         node_fault_ratio: ratio,
         fits: fitting.len() as f64 / shares.len().max(1) as f64,
         orchestrated_mean: mean(&|(orchestrated, _)| orchestrated.share()),
-        greedy_mean: mean(&|(_, greedy)| greedy.share()),
+        bound_mean: mean(&|(_, bound)| *bound),
     }
 }

@@ -146,7 +146,7 @@ fn parts(used: &mut Used, fabric: &Fabric) {
 fn keeps_reserve(plan: &Plan) -> bool {
     let metrics = &plan.metrics;
     metrics.waste_ratio > metrics.waste_ratio_lower_bound
-        && plan.jobs.iter().any(|job| job.constraints_kept > 0)
+        && plan.jobs.iter().any(|job| job.gpus_wanted.is_some())
 }
 
 fn plan_conclusion(plan: &Plan) -> String {
@@ -288,10 +288,8 @@ fn jobs(plan: &Plan) -> Table {
         .numbers("TP")
         .numbers("GPUs")
         .numbers("rings")
-        .words("constraints kept")
         .defined("crosses ToRs", "cross_tor_share")
-        .numbers("placed greedily")
-        .numbers("bound");
+        .numbers("lower bound");
     for (index, job) in (0..).zip(&plan.jobs) {
         let rings = plan.groups.iter().filter(|group| group.job == Some(index)).count();
         table.row([
@@ -299,14 +297,8 @@ fn jobs(plan: &Plan) -> Table {
             Cell::number(f64::from(job.tp), Unit::Count),
             Cell::number(job.gpus as f64, Unit::Gpus),
             Cell::number(rings as f64, Unit::Count),
-            Cell::text(format!(
-                "{} of {}",
-                fixed(f64::from(job.constraints_kept), 0),
-                fixed(f64::from(job.constraints_total), 0)
-            )),
             Cell::share(job.cross_tor_share),
-            Cell::share(job.cross_tor_share_greedy),
-            Cell::share(0.0),
+            job.cross_tor_share_lower_bound.map_or_else(|| Cell::text("–"), Cell::share),
         ]);
     }
     table

@@ -1,0 +1,170 @@
+//! A lower bound of the traffic that crosses ToRs.
+//!
+//! A ToR with an unusable node is used by at most p − 1 groups of a set, so at least one hop of the rank
+//! there crosses. A set with d ranks that lie not wholly under one ToR has p·d nodes in such places and
+//! so crosses at least ⌈p·d / (p − 1)⌉ times. Every chain of the set has d nodes or fewer under
+//! incomplete ToRs; a chain with d of them is charged the p-th part of that. What is left is the cheapest way to cut
+//! the wanted number of chains from one line, found by a dynamic program with a price for a chain: the
+//! dual value is a lower bound at every price.
+//!
+//! It holds for all rings that follow each other up the line. A pair of rings that interleave could cross
+//! less, by the second term's convexity; where p is 2, or the cost is linear, it holds for these as well.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::khop::Shape;
+
+use super::Survey;
+use super::grouping::chains_on_line;
+
+/// Steps of the program for one line: more are not worth the time.
+const MOST_STEPS: usize = 400_000_000;
+
+/// The least inner hops that cross ToRs when `groups` chains of `length` nodes are cut from the usable nodes.
+pub(super) fn least_crossing(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    length: usize,
+    groups: usize,
+) -> u64 {
+    let per_set = fabric.dcn.nodes_per_tor() as usize;
+    let whole_sets = groups / per_set * per_set;
+    if per_set < 2 || whole_sets == 0 {
+        return 0;
+    }
+    let line = Line::new(fabric, survey);
+    let reach = usize::from(fabric.hbd.k());
+    let steps = line.places.len() * length * length * reach * reach;
+    if steps > MOST_STEPS {
+        return by_counting(&line, length * whole_sets, per_set);
+    }
+    let charge = |incomplete: usize| (per_set * incomplete).div_ceil(per_set - 1) as u32;
+    let ends = line.cheapest_chains(length, reach, charge);
+    let wanted = whole_sets - usize::from(line.is_closed);
+    let charged = dual(&ends, wanted);
+    // Charges are p-th parts of a hop.
+    (charged / per_set as f64 - 1e-6).ceil().max(0.0) as u64
+}
+
+/// Nodes that do not fit under complete ToRs are under others, p - 1 at most for each crossing hop.
+fn by_counting(line: &Line, nodes: usize, per_set: usize) -> u64 {
+    let complete = line.places.iter().filter(|place| place.1 == 0).count();
+    nodes.saturating_sub(complete).div_ceil(per_set - 1) as u64
+}
+
+/// The usable nodes along the line: how far up, and 1 under an incomplete ToR.
+struct Line {
+    places: Vec<(u64, usize)>,
+    /// A chain may lie across the place where the line was cut open.
+    is_closed: bool,
+}
+
+impl Line {
+    fn new(fabric: &Fabric, survey: &Survey<'_>) -> Self {
+        let hbd = &fabric.hbd;
+        let usable: Vec<u64> = chains_on_line(survey, survey.alive(), 1)
+            .into_iter()
+            .flatten()
+            .map(|position| u64::from(position.0))
+            .collect();
+        let per_tor = fabric.dcn.nodes_per_tor();
+        let mut missing = vec![per_tor; fabric.dcn.tors(hbd.nodes()) as usize];
+        let tor_of = |place: u64| {
+            let position = u32::try_from(place).expect("a position");
+            fabric.dcn.tor_of(hbd.node_at(lightloom_fabric::khop::Position(position))).index()
+        };
+        for place in &usable {
+            missing[tor_of(*place)] -= 1;
+        }
+        let mark = |place: u64| usize::from(missing[tor_of(place)] > 0);
+        let (first, nodes) = (usable.first().copied().unwrap_or(0), u64::from(hbd.nodes()));
+        let places: Vec<(u64, usize)> =
+            usable.iter().map(|place| ((place + nodes - first) % nodes, mark(*place))).collect();
+        let last = places.last().map_or(0, |place| place.0);
+        let is_closed = hbd.shape() == Shape::Ring && nodes - last <= u64::from(hbd.k());
+        Self { places, is_closed }
+    }
+
+    /// For every node, where a chain that begins there can end and what it is charged: the cheapest first ends.
+    fn cheapest_chains(
+        &self,
+        length: usize,
+        reach: usize,
+        charge: impl Fn(usize) -> u32,
+    ) -> Vec<Vec<(u32, u32)>> {
+        const NEVER: usize = usize::MAX;
+        let span = (length - 1) * reach + 1;
+        let mut fewest = vec![NEVER; span * length];
+        let from = |start: usize| {
+            let near = self.places[start..].iter().take(span);
+            let near: Vec<(u64, usize)> = near.copied().collect();
+            fewest.fill(NEVER);
+            fewest[0] = near[0].1;
+            let (mut ends, mut best) = (Vec::new(), NEVER);
+            for (to, (place, mark)) in near.iter().enumerate().skip(1) {
+                for back in 1..=reach.min(to) {
+                    if place - near[to - back].0 > reach as u64 {
+                        break;
+                    }
+                    for placed in 1..length {
+                        let before = fewest[(to - back) * length + placed - 1];
+                        let slot = &mut fewest[to * length + placed];
+                        *slot = (*slot).min(before.saturating_add(*mark));
+                    }
+                }
+                let complete = fewest[to * length + length - 1];
+                if complete < best {
+                    best = complete;
+                    ends.push((u32::try_from(start + to + 1).expect("a place"), charge(complete)));
+                }
+                if best == 0 {
+                    break;
+                }
+            }
+            if length == 1 {
+                ends.push((u32::try_from(start + 1).expect("a place"), charge(near[0].1)));
+            }
+            ends
+        };
+        (0..self.places.len()).map(from).collect()
+    }
+}
+
+/// The greatest dual value over prices of a chain: never more than the cheapest `wanted` chains cost.
+fn dual(ends: &[Vec<(u32, u32)>], wanted: usize) -> f64 {
+    let (mut low, mut high) = (0.0_f64, 1.0_f64);
+    let mut best = 0.0_f64;
+    let mut value = vec![(0.0_f64, 0_usize); ends.len() + 1];
+    let mut at = |price: f64| {
+        value.fill((f64::INFINITY, 0));
+        value[0] = (0.0, 0);
+        for (start, ends) in ends.iter().enumerate() {
+            let (cost, count) = value[start];
+            if cost < value[start + 1].0 {
+                value[start + 1] = (cost, count);
+            }
+            for (end, charge) in ends {
+                let cost = cost + f64::from(*charge) - price;
+                if cost < value[*end as usize].0 {
+                    value[*end as usize] = (cost, count + 1);
+                }
+            }
+        }
+        let (cost, count) = value[value.len() - 1];
+        (cost + price * wanted as f64, count)
+    };
+    for _ in 0..12 {
+        let (bound, count) = at(high);
+        best = best.max(bound);
+        if count >= wanted {
+            break;
+        }
+        (low, high) = (high, high * 2.0);
+    }
+    for _ in 0..16 {
+        let price = (low + high) / 2.0;
+        let (bound, count) = at(price);
+        best = best.max(bound);
+        if count >= wanted { high = price } else { low = price }
+    }
+    best
+}

@@ -1,0 +1,233 @@
+//! The nodes by ToR and slot: what the sets of the placement are made of.
+
+use lightloom_fabric::dcn::Order;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::khop::{Position, Shape};
+use lightloom_units::id::NodeId;
+use rayon::prelude::*;
+
+use super::sliding::{Found, Grid, Price, Search, Wanted};
+use super::{Chain, Survey};
+
+/// Most slots and longest chain that the program takes; beyond them chains follow the line alone.
+const MOST_SLOTS: u32 = 64;
+const LONGEST: usize = 1_024;
+
+/// Columns times states kept at each: bounds the time of one run of the program.
+const EFFORT: usize = 500_000;
+
+/// Free nodes by column and slot. On a closed line the columns may begin anywhere, and a chain goes on from
+/// the end of one sub-line to the start of the next.
+pub(super) struct Columns<'a> {
+    fabric: &'a Fabric,
+    survey: &'a Survey<'a>,
+    first: usize,
+    slots: usize,
+    perfect: bool,
+    usable: Vec<u64>,
+}
+
+impl<'a> Columns<'a> {
+    /// The columns of `free` nodes; nothing where the line does not run in sub-lines.
+    pub(super) fn new(fabric: &'a Fabric, survey: &'a Survey<'a>, free: &[bool]) -> Option<Self> {
+        let per_tor = fabric.dcn.nodes_per_tor();
+        let fits = (2..=MOST_SLOTS).contains(&per_tor) && fabric.hbd.nodes() >= per_tor;
+        if fabric.order != Order::SubLines || !fits {
+            return None;
+        }
+        let tors = fabric.dcn.tors(fabric.hbd.nodes()) as usize;
+        let (slots, perfect) = (per_tor as usize, survey.all_fibres_work());
+        let mut columns = Self { fabric, survey, first: 0, slots, perfect, usable: Vec::new() };
+        columns.read(tors, free);
+        Some(columns)
+    }
+
+    fn read(&mut self, tors: usize, free: &[bool]) {
+        let usable = |column: usize| {
+            let is_free = |slot: &usize| {
+                self.position(column, *slot).is_some_and(|position| {
+                    free[position.index()] && self.survey.is_whole(position)
+                })
+            };
+            (0..self.slots).filter(is_free).fold(0_u64, |bits, slot| bits | 1 << slot)
+        };
+        self.usable = (0..tors).map(usable).collect();
+    }
+
+    /// The same columns from another one on, where the line is closed.
+    pub(super) fn turned(mut self, free: &[bool]) -> Self {
+        let nodes = self.fabric.hbd.nodes() as usize;
+        let closed = self.fabric.hbd.shape() == Shape::Ring && nodes.is_multiple_of(self.slots);
+        if closed {
+            self.first = self.after_longest_gap();
+            self.read(self.count(), free);
+        }
+        self
+    }
+
+    /// The first complete column after the longest stretch without one.
+    fn after_longest_gap(&self) -> usize {
+        let full = u64::MAX >> (64 - self.slots);
+        let complete: Vec<usize> =
+            (0..self.count()).filter(|column| self.usable[*column] == full).collect();
+        let pairs = complete.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
+        pairs
+            .max_by_key(|(gap, column)| (*gap, usize::MAX - column))
+            .map_or(0, |(gap, column)| if gap > 1 { column } else { 0 })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.usable.len()
+    }
+
+    /// The position of a slot of a column, counted from the first.
+    fn position(&self, column: usize, slot: usize) -> Option<Position> {
+        let tors = self.fabric.dcn.tors(self.fabric.hbd.nodes()) as usize;
+        let tor = self.first + column;
+        let (tor, slot) =
+            if tor < tors { (tor, slot) } else { (tor - tors, (slot + 1) % self.slots) };
+        let node = tor * self.slots + slot;
+        (node < self.fabric.hbd.nodes() as usize)
+            .then(|| self.fabric.hbd.position_of(NodeId::from_index(node)))
+    }
+
+    /// The chains of a set.
+    pub(super) fn chains(&self, set: &[(usize, Vec<usize>)]) -> Vec<Chain> {
+        let chain = |(slot, columns): &(usize, Vec<usize>)| {
+            columns.iter().filter_map(|column| self.position(*column, *slot)).collect()
+        };
+        set.iter().map(chain).collect()
+    }
+
+    /// Sets for every demand in turn that nothing crosses; nothing where these do not fit.
+    pub(super) fn aligned_sets(&self, wanted: &[Wanted]) -> Option<Vec<Found>> {
+        let found = self.attempt(wanted, Price::even(0.01), self.widths().0);
+        (is_complete(&found) && cost(&found) == 0).then_some(found)
+    }
+
+    /// Sets for every demand in turn, with as little crossing as the program finds; where the demands do not fit,
+    /// as many sets as it finds.
+    pub(super) fn sets(&self, wanted: &[Wanted]) -> Vec<Found> {
+        let (coarse, fine) = self.widths();
+        let cheap = self.attempt(wanted, Price::even(0.01), coarse);
+        if is_complete(&cheap) && cost(&cheap) == 0 {
+            return cheap;
+        }
+        let ladder: Vec<f32> = (0..11).map(|step| 0.25 * 2_f32.powi(step)).collect();
+        let tries = self.attempts(wanted, ladder.iter().map(|price| Price::even(*price)), coarse);
+        let Some(high) = tries.iter().position(|found| is_complete(found)) else {
+            return best(tries, cheap);
+        };
+        let low = if high == 0 { 0.01 } else { ladder[high - 1] };
+        self.refine(wanted, low, ladder[high], fine, best(tries, cheap))
+    }
+
+    /// Prices between one that is too low and one that is enough, then both on a part of the columns each.
+    fn refine(
+        &self,
+        wanted: &[Wanted],
+        mut low: f32,
+        mut high: f32,
+        width: usize,
+        mut found: Vec<Found>,
+    ) -> Vec<Found> {
+        for parts in [4_i16, 4] {
+            let ratio = high / low;
+            let between: Vec<f32> = (1..=parts)
+                .map(|part| low * ratio.powf(f32::from(part) / f32::from(parts)))
+                .collect();
+            let tries =
+                self.attempts(wanted, between.iter().map(|price| Price::even(*price)), width);
+            if let Some(enough) = tries.iter().position(|found| is_complete(found)) {
+                high = between[enough];
+                low = if enough == 0 { low } else { between[enough - 1] };
+            } else {
+                (low, high) = (high, high * 1.5);
+            }
+            found = best(tries, found);
+        }
+        let until = (1..=4).map(|part| self.count() * part / 5);
+        let prices = until.map(|until| Price { before: high, until, after: low });
+        best(self.attempts(wanted, prices, width), found)
+    }
+
+    /// States kept at a column while prices are searched, and afterwards.
+    fn widths(&self) -> (usize, usize) {
+        let fine = (EFFORT / self.count().max(1)).clamp(48, 300);
+        (fine / 3, fine)
+    }
+
+    fn attempts(
+        &self,
+        wanted: &[Wanted],
+        prices: impl Iterator<Item = Price>,
+        width: usize,
+    ) -> Vec<Vec<Found>> {
+        let prices: Vec<Price> = prices.collect();
+        prices.par_iter().map(|price| self.attempt(wanted, *price, width)).collect()
+    }
+
+    fn attempt(&self, wanted: &[Wanted], price: Price, width: usize) -> Vec<Found> {
+        if wanted.iter().any(|wanted| wanted.length > LONGEST) {
+            return wanted.iter().map(|_| Found::default()).collect();
+        }
+        match self.slots {
+            0..=4 => self.attempt_with::<4>(wanted, price, width),
+            5..=8 => self.attempt_with::<8>(wanted, price, width),
+            9..=16 => self.attempt_with::<16>(wanted, price, width),
+            _ => self.attempt_with::<64>(wanted, price, width),
+        }
+    }
+
+    fn attempt_with<const P: usize>(
+        &self,
+        wanted: &[Wanted],
+        price: Price,
+        width: usize,
+    ) -> Vec<Found> {
+        let search = Search::<_, P> { grid: self, slots: self.slots, price, width };
+        let mut start = 0;
+        let next = |wanted: &Wanted| {
+            let found = search.run(start..self.count(), *wanted);
+            start = found.end.max(start);
+            found
+        };
+        wanted.iter().map(next).collect()
+    }
+}
+
+impl Grid for Columns<'_> {
+    fn reach(&self) -> usize {
+        usize::from(self.fabric.hbd.k())
+    }
+    fn usable(&self, column: usize) -> u64 {
+        self.usable[column]
+    }
+    fn joined(&self, column: usize, slot: usize, back: usize) -> bool {
+        self.perfect
+            || self.position(column - back, slot).is_some_and(|position| {
+                i8::try_from(back).is_ok_and(|hop| self.survey.has_fibre(position, hop))
+            })
+    }
+}
+
+fn is_complete(found: &[Found]) -> bool {
+    found.iter().all(|found| found.complete)
+}
+
+fn cost(found: &[Found]) -> u32 {
+    found.iter().map(|found| found.cost).sum()
+}
+
+fn sets(found: &[Found]) -> usize {
+    found.iter().map(|found| found.sets.len()).sum()
+}
+
+/// The cheapest that is complete, or else the one with the most sets.
+fn best(tries: Vec<Vec<Found>>, known: Vec<Found>) -> Vec<Found> {
+    let rank = |found: &Vec<Found>| {
+        let complete = is_complete(found);
+        (!complete, if complete { 0 } else { usize::MAX - sets(found) }, cost(found))
+    };
+    std::iter::once(known).chain(tries).min_by_key(rank).expect("one is known")
+}

@@ -1,0 +1,204 @@
+//! Whether several jobs fit together, ToRs aside: chains of several lengths along one line.
+//!
+//! The usable nodes fall into runs. Where no fibre is missing, a run of L nodes holds any chains of L
+//! nodes in all, and a dynamic program over the runs finds a division that gives every job its chains, if there
+//! is one. Where fibres are missing the longest chains are laid first.
+
+use lightloom_fabric::khop::Position;
+
+use super::grouping::chains_on_line;
+use super::{Chain, Survey};
+
+/// Chains wanted: how many nodes each, and how many.
+pub(super) type Need = (usize, usize);
+
+/// The most combinations of counts that the exact division looks at, over all runs.
+const MOST_STEPS: usize = 2_000_000;
+
+/// Chains for every need, as many as fit where not all do: the longest first.
+pub(super) fn pack(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Vec<Vec<Chain>> {
+    let laid = lay(survey, free, needs, &by_length(needs));
+    if is_enough(&laid, needs) {
+        return laid;
+    }
+    let exact = divide(survey, free, needs).filter(|chains| is_enough(chains, needs));
+    exact.unwrap_or_else(|| {
+        let mut order: Vec<usize> = by_length(needs);
+        order.reverse();
+        let other = lay(survey, free, needs, &order);
+        if is_enough(&other, needs) { other } else { laid }
+    })
+}
+
+fn is_enough(chains: &[Vec<Chain>], needs: &[Need]) -> bool {
+    chains.iter().zip(needs).all(|(chains, need)| chains.len() >= need.1)
+}
+
+fn by_length(needs: &[Need]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..needs.len()).collect();
+    order.sort_by_key(|need| std::cmp::Reverse(needs[*need].0));
+    order
+}
+
+/// One need after the other, each along the line.
+fn lay(survey: &Survey<'_>, free: &[bool], needs: &[Need], order: &[usize]) -> Vec<Vec<Chain>> {
+    let mut free = free.to_vec();
+    let mut laid = vec![Vec::new(); needs.len()];
+    for need in order {
+        let (length, count) = needs[*need];
+        if count == 0 {
+            continue;
+        }
+        let mut chains = chains_on_line(survey, &free, length);
+        chains.truncate(count);
+        for position in chains.iter().flatten() {
+            free[position.index()] = false;
+        }
+        laid[*need] = chains;
+    }
+    laid
+}
+
+/// The exact division of the runs; nothing where there is none, or too many to look at.
+fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<Chain>>> {
+    if !survey.all_fibres_work() {
+        return None;
+    }
+    let runs = runs(survey, free);
+    let lengths: Vec<usize> = {
+        let mut lengths: Vec<usize> = needs.iter().map(|need| need.0).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        lengths
+    };
+    let count = |length: usize| -> usize {
+        needs.iter().filter(|need| need.0 == length).map(|need| need.1).sum()
+    };
+    let counts: Vec<usize> = lengths.iter().map(|length| count(*length)).collect();
+    let (last, tracked) = counts.split_last()?;
+    let states: usize = tracked.iter().map(|count| count + 1).product();
+    if states.saturating_mul(states).saturating_mul(runs.len()) > MOST_STEPS {
+        return None;
+    }
+    let shares = Division { lengths: &lengths, counts: tracked }.solve(&runs, *last)?;
+    let dealt = deal(&runs, &lengths, &shares, needs);
+    dealt.iter().flatten().all(|chain| is_possible(survey, chain)).then_some(dealt)
+}
+
+/// Whether no node of the chain needs two hops that an odd K rules out.
+fn is_possible(survey: &Survey<'_>, chain: &Chain) -> bool {
+    let (nodes, k) = (survey.hbd().nodes(), survey.hbd().k());
+    let long = |pair: &[Position]| (pair[1].0 + nodes - pair[0].0) % nodes == u32::from(k);
+    k.is_multiple_of(2) || !chain.windows(3).any(|three| long(&three[..2]) && long(&three[1..]))
+}
+
+/// Usable positions that reach each other.
+fn runs(survey: &Survey<'_>, free: &[bool]) -> Vec<Chain> {
+    let single = chains_on_line(survey, free, 1);
+    let nodes = survey.hbd().nodes();
+    let reach = u32::from(survey.hbd().k());
+    let mut runs: Vec<Chain> = Vec::new();
+    for position in single.into_iter().flatten() {
+        let near = runs.last().and_then(|run| run.last()).is_some_and(|last| {
+            (position.0 + nodes - last.0) % nodes <= reach && position != *last
+        });
+        match runs.last_mut() {
+            Some(run) if near => run.push(position),
+            _ => runs.push(vec![position]),
+        }
+    }
+    runs
+}
+
+struct Division<'a> {
+    /// Lengths in rising order; of the last the most are sought for every count of the others.
+    lengths: &'a [usize],
+    counts: &'a [usize],
+}
+
+impl Division<'_> {
+    /// For every run, how many chains of every length it holds.
+    fn solve(&self, runs: &[Chain], last: usize) -> Option<Vec<Vec<usize>>> {
+        let states: usize = self.counts.iter().map(|count| count + 1).product();
+        let mut most: Vec<Vec<Option<usize>>> = vec![vec![None; states]];
+        most[0][0] = Some(0);
+        for run in runs {
+            let before = most.last().expect("the empty start");
+            let mut after = vec![None; states];
+            for (state, longest) in before.iter().enumerate() {
+                let Some(longest) = longest else { continue };
+                for more in 0..states {
+                    if let Some((to, fit)) = self.step(state, more, run.len()) {
+                        after[to] = after[to].max(Some(longest + fit));
+                    }
+                }
+            }
+            most.push(after);
+        }
+        let mut state = states - 1;
+        if most.last()?.get(state).copied().flatten()? < last {
+            return None;
+        }
+        let mut shares = Vec::new();
+        for (index, run) in runs.iter().enumerate().rev() {
+            let target = most[index + 1][state]?;
+            let (from, more, fit) = (0..states)
+                .flat_map(|from| (0..states).map(move |more| (from, more)))
+                .find_map(|(from, more)| {
+                    let (to, fit) = self.step(from, more, run.len())?;
+                    (to == state && most[index][from]? + fit == target).then_some((from, more, fit))
+                })?;
+            let mut share = self.digits(more);
+            share.push(fit);
+            shares.push(share);
+            state = from;
+        }
+        shares.reverse();
+        Some(shares)
+    }
+
+    /// The counts that a state stands for.
+    fn digits(&self, mut state: usize) -> Vec<usize> {
+        let digit = |count: &usize| {
+            let digit = state % (count + 1);
+            state /= count + 1;
+            digit
+        };
+        self.counts.iter().map(digit).collect()
+    }
+
+    /// The state when a run of `nodes` adds the chains of `more`, and how many of the last length still fit in it.
+    fn step(&self, state: usize, more: usize, nodes: usize) -> Option<(usize, usize)> {
+        let (have, add) = (self.digits(state), self.digits(more));
+        let taken: usize = add.iter().zip(self.lengths).map(|(count, length)| count * length).sum();
+        let fits = have.iter().zip(&add).zip(self.counts).all(|((a, b), most)| a + b <= *most);
+        let room = nodes.checked_sub(taken).filter(|_| fits)?;
+        Some((state + more, room / self.lengths.last()?))
+    }
+}
+
+/// The chains of every need, cut from the runs as `shares` say.
+fn deal(
+    runs: &[Chain],
+    lengths: &[usize],
+    shares: &[Vec<usize>],
+    needs: &[Need],
+) -> Vec<Vec<Chain>> {
+    let mut pools: Vec<Vec<Chain>> = vec![Vec::new(); lengths.len()];
+    for (run, share) in runs.iter().zip(shares) {
+        let mut rest = run.as_slice();
+        for ((length, count), pool) in lengths.iter().zip(share).zip(&mut pools) {
+            for _ in 0..*count {
+                let (chain, after) = rest.split_at(*length);
+                pool.push(chain.to_vec());
+                rest = after;
+            }
+        }
+    }
+    let take = |need: &Need| {
+        let place = lengths.iter().position(|length| *length == need.0).expect("a known length");
+        let pool = &mut pools[place];
+        pool.drain(..need.1.min(pool.len())).collect()
+    };
+    needs.iter().map(take).collect()
+}
