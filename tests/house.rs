@@ -1,0 +1,279 @@
+//! The house keeps its shape: which crate may use which, what pure crates may not do, how long a file may
+//! get, and which words the code does not use. docs/ARCHITECTURE.md says why.
+//!
+//! A rule that is not yet kept everywhere has a list of the places that still break it. The lists only
+//! shrink: a place that has been mended and is still listed fails the test, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A crate, its folder and the crates of ours that it may use.
+struct Room {
+    name: &'static str,
+    folder: &'static str,
+    may_use: &'static [&'static str],
+    is_pure: bool,
+}
+
+const fn pure(name: &'static str, folder: &'static str, may_use: &'static [&'static str]) -> Room {
+    Room { name, folder, may_use, is_pure: true }
+}
+
+const fn edge(name: &'static str, folder: &'static str, may_use: &'static [&'static str]) -> Room {
+    Room { name, folder, may_use, is_pure: false }
+}
+
+/// The table of docs/ARCHITECTURE.md.
+const ROOMS: &[Room] = &[
+    pure("units", "fabric/units", &[]),
+    pure("fabric", "fabric", &["units"]),
+    pure("firmware-api", "firmware-api", &[]),
+    pure("collective", "emulator/collective", &["units"]),
+    pure("engine", "emulator/engine", &["units", "collective"]),
+    pure("training", "emulator/training", &["units", "fabric", "collective"]),
+    pure("planner", "planner", &["units", "fabric"]),
+    pure(
+        "emulator",
+        "emulator",
+        &["units", "fabric", "collective", "engine", "training", "planner"],
+    ),
+    pure("devices", "emulator/devices", &["units", "fabric", "firmware-api"]),
+    pure("control", "daemon/control", &["units", "fabric", "planner"]),
+    edge("daemon", "daemon", &["units", "fabric", "planner", "control", "firmware-api"]),
+    pure("study", "planner/study", &["units", "fabric", "planner"]),
+    edge("report", "report", &["units", "fabric", "planner", "study"]),
+    edge(
+        ".",
+        ".",
+        &[
+            "units", "fabric", "planner", "study", "daemon", "emulator", "engine", "devices",
+            "training", "report",
+        ],
+    ),
+];
+
+/// What the `clippy.toml` of a pure crate bans.
+const BANS: &[&str] = &[
+    "std::time::Instant::now",
+    "std::time::SystemTime::now",
+    "std::thread::spawn",
+    "std::fs::read",
+    "std::fs::read_to_string",
+    "std::fs::write",
+    "std::fs::File::open",
+    "std::fs::File::create",
+    "std::net::TcpStream::connect",
+    "std::collections::HashMap",
+    "std::collections::HashSet",
+];
+
+/// No source file is longer.
+const LINES_MAX: usize = 600;
+
+/// Words that stand for something the field has a term for.
+const WORDS: &[&str] =
+    &["told", "felt", "owed", "story", "strike", "struck", "spot", "door", "lever"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The crates of ours that a manifest names under `[dependencies]`.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut inside = false;
+    let mut found = BTreeSet::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line == "[dependencies]" || line.ends_with(".dependencies]");
+            inside &= !line.contains("workspace");
+        }
+        let name = line.split(['.', ' ', '=']).next().and_then(|n| n.strip_prefix("lightloom-"));
+        if let (true, Some(name)) = (inside, name) {
+            found.insert(name.to_owned());
+        }
+    }
+    found
+}
+
+/// Every source file of ours, relative to the root.
+fn sources() -> Vec<String> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("a folder of ours").flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            let is_ours = name != "target" && !name.to_string_lossy().starts_with('.');
+            if is_ours && path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root(), &mut found);
+    let relative = |path: PathBuf| {
+        let path = path.strip_prefix(root()).expect("it is below the root").to_owned();
+        path.to_string_lossy().into_owned()
+    };
+    let mut names: Vec<String> = found.into_iter().map(relative).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn crates_use_only_what_stands_above_them_in_the_table() {
+    for room in ROOMS {
+        let manifest = text(&root().join(room.folder).join("Cargo.toml"));
+        let allowed: BTreeSet<String> = room.may_use.iter().map(|name| (*name).into()).collect();
+        let used = dependencies(&manifest);
+        let more: Vec<_> = used.difference(&allowed).collect();
+        assert!(more.is_empty(), "{} uses {more:?}, which the table does not allow", room.folder);
+        let unused: Vec<_> = allowed.difference(&used).collect();
+        assert!(
+            unused.is_empty() || room.folder == ".",
+            "{} does not use {unused:?}: take it out of the table",
+            room.folder
+        );
+    }
+}
+
+#[test]
+fn every_crate_of_the_workspace_stands_in_the_table() {
+    let manifest = text(&root().join("Cargo.toml"));
+    let members = manifest.split("members = [").nth(1).expect("the workspace lists its members");
+    let members = members.split(']').next().expect("the list ends");
+    let members: BTreeSet<&str> = members
+        .split(',')
+        .map(|member| member.trim().trim_matches('"'))
+        .filter(|member| !member.is_empty())
+        .collect();
+    let table: BTreeSet<&str> =
+        ROOMS.iter().map(|room| room.folder).filter(|folder| *folder != ".").collect();
+    assert_eq!(members, table);
+}
+
+#[test]
+fn pure_crates_ban_clocks_files_sockets_and_threads() {
+    for room in ROOMS.iter().filter(|room| room.is_pure) {
+        let bans = text(&root().join(room.folder).join("clippy.toml"));
+        for ban in BANS {
+            assert!(
+                bans.contains(&format!("path = \"{ban}\"")),
+                "clippy.toml of {} does not ban {ban}",
+                room.name
+            );
+        }
+    }
+}
+
+#[test]
+fn the_lints_of_the_workspace_hold_in_every_crate() {
+    for room in ROOMS {
+        let manifest = text(&root().join(room.folder).join("Cargo.toml"));
+        let inherits = manifest.contains("[lints]\nworkspace = true");
+        assert!(inherits, "{} does not take the lints of the workspace", room.folder);
+    }
+    let manifest = text(&root().join("Cargo.toml"));
+    for lint in ["missing_docs", "unreachable_pub", "unsafe_code", "unwrap_used"] {
+        assert!(manifest.contains(lint), "the workspace does not set {lint}");
+    }
+}
+
+/// Files that still hold more than one idea.
+const TOO_LONG: &[&str] = &[
+    "daemon/src/api.rs",
+    "daemon/src/journal.rs",
+    "daemon/src/view.rs",
+    "daemon/tests/end_to_end.rs",
+    "daemon/tests/simulation.rs",
+    "daemon/tests/world/mod.rs",
+    "tests/ctl.rs",
+    "tests/daemon_and_devices.rs",
+];
+
+#[test]
+fn no_file_is_too_long_to_hold_one_idea() {
+    let long: BTreeSet<String> = sources()
+        .into_iter()
+        .filter(|name| text(&root().join(name)).lines().count() > LINES_MAX)
+        .collect();
+    let listed: BTreeSet<String> = TOO_LONG.iter().map(|name| (*name).into()).collect();
+    let new: Vec<_> = long.difference(&listed).collect();
+    assert!(new.is_empty(), "more than {LINES_MAX} lines, split them: {new:?}");
+    let mended: Vec<_> = listed.difference(&long).collect();
+    assert!(mended.is_empty(), "short enough now, take them off the list: {mended:?}");
+}
+
+/// The words of an identifier or a sentence, in lower case: `faultTold`, `FaultTold` and `fault_told` are two.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before_is_lower = false;
+    for letter in line.chars() {
+        let begins =
+            !letter.is_ascii_alphabetic() || (letter.is_ascii_uppercase() && before_is_lower);
+        if begins {
+            words.push(String::new());
+        }
+        if letter.is_ascii_alphabetic() {
+            words.last_mut().expect("there is one").push(letter.to_ascii_lowercase());
+        }
+        before_is_lower = letter.is_ascii_lowercase();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// The field's own uses of these words, as they stand in a line.
+const FIELD_USES: &[&str] = &["spot price", "clever"];
+
+#[test]
+fn identifiers_and_sentences_use_the_words_of_the_field() {
+    let refused: BTreeSet<&str> = WORDS.iter().copied().collect();
+    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
+    for name in sources() {
+        if name == "tests/house.rs" {
+            continue;
+        }
+        let in_line = |line: &str| {
+            let line = FIELD_USES.iter().fold(line.to_owned(), |line, own| line.replace(own, ""));
+            words(&line).iter().filter(|word| refused.contains(word.as_str())).count()
+        };
+        let count: usize = text(&root().join(&name)).lines().map(in_line).sum();
+        if count > 0 {
+            uses.insert(name, count);
+        }
+    }
+    let list = root().join("tests/house/words.txt");
+    if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
+        let rows = uses.iter().map(|(name, count)| format!("{count} {name}\n")).collect::<String>();
+        let head = "# How often a file still uses a word that the glossary replaces. The counts only fall.\n";
+        fs::write(&list, head.to_owned() + &rows).expect("the list can be written");
+    }
+    let listed: BTreeMap<String, usize> = text(&list)
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(' '))
+        .map(|(count, name)| (name.to_owned(), count.parse().expect("a count stands first")))
+        .collect();
+    let more: Vec<_> = uses
+        .iter()
+        .filter(|(name, count)| listed.get(*name).copied().unwrap_or(0) < **count)
+        .collect();
+    assert!(
+        more.is_empty(),
+        "words that docs/glossary.md replaces, or more of them than before: {more:?}"
+    );
+    let fewer: Vec<_> = listed
+        .iter()
+        .filter(|(name, count)| uses.get(*name).copied().unwrap_or(0) < **count)
+        .collect();
+    assert!(
+        fewer.is_empty(),
+        "fewer than tests/house/words.txt says, run with LIGHTLOOM_BLESS=1: {fewer:?}"
+    );
+}
