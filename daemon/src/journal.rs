@@ -322,7 +322,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
 
     /// Takes no more records, for this reason.
     pub fn distrust(&mut self, reason: String) {
-        self.poisoned = Some(reason);
+        (self.poisoned, self.damaged) = (Some(reason), true);
     }
 
     /// The hash of its last line.

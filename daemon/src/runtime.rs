@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One task owns the controller and the journal, so there is nothing to lock. When the journal
-//! fails, the controller [only reads](Controller::only_read): changes are refused, light stays, until the journal
+//! fails, the controller only reads (`Controller::only_read`): changes are refused, light stays, until the journal
 //! can be written again.
 
 pub mod contention;

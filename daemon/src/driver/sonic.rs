@@ -2,7 +2,7 @@
 //!
 //! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the wanted state; one change is one
 //! `MULTI … EXEC`. What is lit is read from STATE_DB, or from CONFIG_DB where nothing fills it.
-//! A [claim](claim) keeps other controllers and sessions that were given up from changing circuits.
+//! A claim (`sonic/claim.rs`) keeps other controllers and sessions that were given up from changing circuits.
 //! Slot n is the A side of port n, position m the B side of port m.
 
 mod claim;
