@@ -388,7 +388,7 @@ fn open_transaction(runtime: &Runtime, open: &Open) -> OpenTransaction {
     let waits_for = runtime.control.controller().waits_for(&runtime.clock.now()).into_iter();
     OpenTransaction {
         txn: open.intent.txn.0,
-        actor: open.intent.asked.actor.clone(),
+        actor: open.intent.asked.actor.to_string(),
         cause: cause_text(&open.intent.cause),
         summary: words::of_intent(&open.intent, &runtime.control.controller().ledger().broken),
         undoes: undone_by(open).map(|txn| txn.0),
@@ -597,7 +597,7 @@ pub fn past(past: &Past) -> Transaction {
     };
     Transaction {
         txn: past.txn.0,
-        actor: past.actor.clone(),
+        actor: past.actor.to_string(),
         cause: cause_text(&past.cause),
         summary: words::of_past(past),
         plan_sha256: past.plan_sha256.clone(),

@@ -389,24 +389,36 @@ struct Redis {
 }
 
 impl Redis {
+    /// Another program may take the free port before Redis has it: then it ends, and takes another.
     fn start() -> Option<Self> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args(["--port", &port.to_string()])
-            .stdout(Stdio::null())
-            .spawn();
-        let Ok(child) = child else {
-            eprintln!("skipped: no redis-server");
-            return None;
-        };
-        let redis = Self { child, address: format!("127.0.0.1:{port}") };
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(&redis.address).is_err() {
-            assert!(Instant::now() < deadline, "redis-server does not listen");
-            std::thread::sleep(Duration::from_millis(20));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < deadline {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let child = Command::new("redis-server")
+                .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+                .args(["--port", &port.to_string()])
+                .stdout(Stdio::piped())
+                .spawn();
+            let Ok(child) = child else {
+                eprintln!("skipped: no redis-server");
+                return None;
+            };
+            let mut redis = Self { child, address: format!("127.0.0.1:{port}") };
+            if redis.is_ready() {
+                return Some(redis);
+            }
         }
-        Some(redis)
+        panic!("redis-server does not listen")
+    }
+
+    /// Whether this very server listens, by its own word: a connection could reach another.
+    fn is_ready(&mut self) -> bool {
+        let said = BufReader::new(self.child.stdout.take().unwrap());
+        let mut lines = said.lines().map_while(Result::ok);
+        let ready = lines.any(|line| line.contains("Ready to accept connections"));
+        // What it says later is read and dropped, so that it never waits for a reader.
+        std::thread::spawn(move || lines.count());
+        ready
     }
 }
 

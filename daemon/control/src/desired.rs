@@ -147,7 +147,7 @@ pub fn position(path: Path) -> Position {
     match path {
         Path::External1 => Position(1),
         Path::External2 => Position(2),
-        Path::Loopback => Position(15),
+        Path::Loopback => Position::LOOPBACK,
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use crate::actor::Actor;
 use crate::change::PhaseChange;
 use crate::drive::PartEnd;
 use crate::owed::Owed;
@@ -36,7 +37,7 @@ pub struct Past {
     /// Its number.
     pub txn: Txn,
     /// Who wanted it.
-    pub actor: String,
+    pub actor: Actor,
     /// Why.
     pub cause: Cause,
     /// Which plan.

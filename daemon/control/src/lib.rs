@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`state`], [`inventory`] | what a device is, what is installed |
 //! | [`change`], [`drive`], [`mover`] | from where slots are to where they shall be: waves, ordered moves, one move |
+//! | [`actor`] | who asks: a client, or a policy |
 //! | [`record`], [`ledger`] | what is written into the journal, and what it comes to |
 //! | [`controller`] | one transaction at a time over any number of devices |
 //! | [`policy`] | what is broken, when it is bypassed, which plan is on the devices, where undone changes go |
@@ -13,6 +14,7 @@
 //! Whoever runs it performs its actions in order and brings it answers and the time: `lightloomd` against
 //! devices, the simulation of its tests in virtual time.
 
+pub mod actor;
 pub mod bypass;
 pub mod change;
 pub mod controller;

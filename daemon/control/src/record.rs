@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::actor::Actor;
 use crate::change::{Mode, PhaseChange, Wave};
 use crate::drive::PartEnd;
 use crate::ledger::Ledger;
@@ -12,8 +13,8 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 /// Who asked, and the id under which asking again acts once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asked {
-    /// The client, as its certificate or its Unix user says; `policy:…` for the daemon itself.
-    pub actor: String,
+    /// The client, or a policy of the daemon itself.
+    pub actor: Actor,
     /// Chosen by the client.
     pub request: String,
     /// SHA-256 of what was asked, so that one id cannot mean two things.

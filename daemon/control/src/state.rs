@@ -33,6 +33,8 @@ pub struct Position(pub u32);
 impl Position {
     /// No circuit, no path, drained.
     pub const DARK: Self = Self(0);
+    /// The path of a transceiver that leads back into its node (docs/firmware-api.md).
+    pub const LOOPBACK: Self = Self(15);
 
     /// Whether no light passes.
     #[must_use]
@@ -79,12 +81,12 @@ impl DeviceName {
     #[must_use]
     pub fn place(&self, position: Position) -> String {
         let module = self.0.parse::<BundleId>().is_ok();
-        match position.0 {
-            0 => "dark".into(),
-            15 if module => "loopback".into(),
-            path if module => format!("external-{path}"),
-            port if self.0.parse::<OcsId>().is_ok() => format!("port {port}"),
-            other => format!("position {other}"),
+        match position {
+            Position::DARK => "dark".into(),
+            Position::LOOPBACK if module => "loopback".into(),
+            Position(path) if module => format!("external-{path}"),
+            Position(port) if self.0.parse::<OcsId>().is_ok() => format!("port {port}"),
+            Position(other) => format!("position {other}"),
         }
     }
 }

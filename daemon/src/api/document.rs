@@ -200,8 +200,8 @@ mod tests {
             change(&mut document);
             serde_json::from_value::<PlanDocument>(document).unwrap_err().to_string()
         };
-        let missing = why(&|plan| drop(plan.as_object_mut().unwrap().remove("ranks")));
-        assert!(missing.contains("no plan: missing field `ranks`"), "{missing}");
+        let missing = why(&|plan| drop(plan.as_object_mut().unwrap().remove("metrics")));
+        assert!(missing.contains("no plan: missing field `metrics`"), "{missing}");
         let wrong = why(&|plan| plan["transceivers"][3]["path"] = "up".into());
         assert!(wrong.starts_with("no plan: ") && wrong.contains("up"), "{wrong}");
         let unknown = why(&|plan| plan["colour"] = "red".into());

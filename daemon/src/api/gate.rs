@@ -212,7 +212,7 @@ impl Gate {
     /// What was asked without the right or the room is on the record, too.
     fn write_refusal(&self, client: &Client, rule: Rule, problem: &Problem) {
         let (request, digest) = (String::new(), String::new());
-        let asked = Asked { actor: client.name.clone(), request, digest };
+        let asked = Asked { actor: client.name.as_str().into(), request, digest };
         self.shared.write_refusal(rule.verb, asked, problem);
     }
 }

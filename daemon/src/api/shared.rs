@@ -77,6 +77,7 @@ impl Shared {
         };
         let now = self.clock.now();
         let Asked { actor, request, digest } = asked;
+        let actor = actor.to_string();
         let (verb, unix_ms) = (verb.to_owned(), now.wall_ms);
         let entry = Entry { unix_ms, actor, verb, request, digest, result: text };
         let (label, changed) = match &result {
@@ -102,6 +103,7 @@ impl Shared {
         self.metrics.requests.with_label_values(&[verb, "refused"]).inc();
         let (now, verb) = (self.clock.now(), verb.to_owned());
         let Asked { actor, request, digest } = asked;
+        let actor = actor.to_string();
         let (unix_ms, result) = (now.wall_ms, format!("{problem:?}"));
         self.audit.write_refusal(&now, &Entry { unix_ms, actor, verb, request, digest, result });
     }
@@ -134,7 +136,7 @@ impl Shared {
 }
 
 pub(super) fn asked(client: &Client, request_id: &str, body: &impl Serialize) -> Asked {
-    Asked { actor: client.name.clone(), request: request_id.into(), digest: sha256(body) }
+    Asked { actor: client.name.as_str().into(), request: request_id.into(), digest: sha256(body) }
 }
 
 /// The hash of its JSON, which is never in memory as a whole.

@@ -14,9 +14,6 @@ use lightloom_control::bypass::is_inside;
 use lightloom_control::controller::Seen;
 use lightloom_control::state::{DeviceName, Move, Position, Slot, at};
 
-/// The position at which a transceiver looks at itself (docs/firmware-api.md).
-const LOOPBACK: Position = Position(15);
-
 /// A circuit of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CircuitView {
@@ -212,6 +209,6 @@ fn is_lever(runtime: &Runtime, device: &DeviceName) -> bool {
 fn is_dark(device: &DeviceName, seen: &Seen) -> bool {
     let module = device.as_str().parse::<BundleId>().is_ok();
     seen.observed.as_ref().filter(|_| seen.up).is_some_and(|read| {
-        read.positions.values().all(|p| p.is_dark() || (module && *p == LOOPBACK))
+        read.positions.values().all(|p| p.is_dark() || (module && *p == Position::LOOPBACK))
     })
 }

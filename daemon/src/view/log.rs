@@ -151,7 +151,7 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
         unix_ms: Some(wall_ms).filter(|ms| *ms > 0),
         what: what.into(),
         txn: txn.map(|txn| txn.0),
-        actor: asked.map(|asked| asked.actor.clone()),
+        actor: asked.map(|asked| asked.actor.to_string()),
         detail,
         parts,
     }

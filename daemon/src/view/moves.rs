@@ -20,8 +20,6 @@ use lightloom_control::state::{DeviceName, Move, Position, Slot, Txn};
 
 /// Picoseconds in a microsecond.
 const PS_A_MICROSECOND: u64 = 1_000_000;
-/// The position at which a transceiver looks at itself (docs/firmware-api.md).
-const LOOPBACK: Position = Position(15);
 
 /// What an apply would do.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -174,7 +172,7 @@ fn others(
     let spoken_of = history.filter(changed).filter(|past| spoken_of(first, past));
     let of = |past: &Past| OtherChange {
         txn: past.txn.0,
-        actor: past.actor.clone(),
+        actor: past.actor.to_string(),
         summary: words::of_past(past),
     };
     spoken_of.map(of).collect()
@@ -223,7 +221,7 @@ fn circuit(plan: Option<&Plan>, device: &DeviceName, slot: Slot, at: Position) -
     let Ok(bundle) = device.as_str().parse::<BundleId>() else {
         return Some(format!("{slot} - {at}"));
     };
-    if at == LOOPBACK {
+    if at == Position::LOOPBACK {
         return None;
     }
     let port = Port { bundle, path: u8::try_from(at.0).ok()? };

@@ -28,9 +28,6 @@ use rand::RngExt;
 use device::{Faults, ModelDevice};
 use disk::Disk;
 
-/// The path of a module that leads back to itself.
-const LOOPBACK: Position = Position(15);
-
 /// What comes to pass at a point in time.
 #[derive(Debug)]
 enum Happening {
@@ -630,7 +627,9 @@ impl World {
                 if controller.devices()[&device].up {
                     let owned = || controller.ledger().owned.get(&device).cloned();
                     let positions = target.entry(device.clone());
-                    positions.or_insert_with(|| owned().unwrap_or_default()).insert(slot, LOOPBACK);
+                    positions
+                        .or_insert_with(|| owned().unwrap_or_default())
+                        .insert(slot, Position::LOOPBACK);
                 }
             }
         }
@@ -660,7 +659,7 @@ impl World {
             if let Some(stood) = slots.and_then(|slots| slots.get_mut(slot))
                 && *stood == *position
             {
-                *stood = LOOPBACK;
+                *stood = Position::LOOPBACK;
             }
         }
         controller.lead_back_around(txn, back);
@@ -861,7 +860,7 @@ impl World {
     fn check_record(&mut self, record: &Record) {
         match record {
             Record::Intent(intent) => {
-                if intent.asked.actor.is_empty() {
+                if intent.asked.actor.as_str().is_empty() {
                     self.violated("I8", &format!("{} has no actor", intent.txn));
                 }
                 let count = self.intents.entry(intent.asked.request.clone()).or_default();

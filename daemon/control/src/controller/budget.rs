@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Controller, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW};
+use crate::actor::Actor;
 use crate::drive::PartEnd;
 use crate::ledger::{Ledger, Past};
 use crate::record::{Cause, TxnResult};
@@ -66,8 +67,8 @@ impl Controller {
 }
 
 /// Whether the daemon makes this change without being asked, and not to undo something.
-fn is_own_change(actor: &str, cause: &Cause) -> bool {
-    matches!(cause, Cause::Bypass | Cause::Drift) && actor.starts_with("policy:")
+fn is_own_change(actor: &Actor, cause: &Cause) -> bool {
+    matches!(cause, Cause::Bypass | Cause::Drift) && actor.is_policy()
 }
 
 /// What a former life of the daemon last changed without being asked, on the monotonic clock of `now`; never

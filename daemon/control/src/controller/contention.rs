@@ -193,7 +193,7 @@ impl Controller {
     /// anew.
     pub(super) fn count_restore(&mut self, now: &Now, open: &Open, actions: &mut Vec<Action>) {
         let intent = &open.intent;
-        if !intent.asked.actor.starts_with("policy:") {
+        if !intent.asked.actor.is_policy() {
             let devices: Vec<DeviceName> = intent.goal.keys().cloned().collect();
             return self.forget_contention(now, &devices, actions);
         }
@@ -260,7 +260,7 @@ fn restores(ledger: &Ledger, now: &Now) -> BTreeMap<DeviceName, Contention> {
     let mut known = BTreeMap::<DeviceName, Contention>::new();
     for past in &ledger.history {
         let devices = past.parts.keys().chain(past.stood_before.keys());
-        if !past.actor.starts_with("policy:") {
+        if !past.actor.is_policy() {
             devices.for_each(|device| drop(known.remove(device)));
         } else if past.cause == Cause::Drift && past.result != TxnResult::Aborted {
             for device in past.parts.keys() {

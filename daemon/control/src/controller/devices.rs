@@ -2,6 +2,7 @@
 
 use super::drift::own;
 use super::{Action, Controller, Flight, Note, Seen, Ticket};
+use crate::actor::Policy;
 use crate::drive::{Command, Drive, Site};
 use crate::inventory::Inventory;
 use crate::record::Cause;
@@ -161,7 +162,7 @@ impl Controller {
         }
         self.own_not_before = now.mono + Micros::from_secs(1);
         let request = format!("confirm-timeout-{}", pending.txn);
-        let asked = own("policy:confirm-timeout", request);
+        let asked = own(Policy::ConfirmTimeout, request);
         let cause = Cause::ConfirmTimeout(pending.txn);
         if let Ok(back) = self.led_back(pending.txn, cause) {
             self.undo(now, asked, back, actions);

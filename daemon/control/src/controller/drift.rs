@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{Action, Apply, Controller, Drift, Note, Seen};
+use crate::actor::Policy;
 use crate::change::Mode;
 use crate::drive::Site;
 use crate::inventory::{FibreEnd, OnDrift};
@@ -91,7 +92,7 @@ impl Controller {
         }
         self.own_not_before = now.mono + Micros::from_secs(1);
         let request = format!("drift-{}", self.ledger.last_txn.0 + 1);
-        let asked = own("policy:drift", request);
+        let asked = own(Policy::Drift, request);
         let plan_sha256 = self.ledger.plan_sha256.clone();
         let (mode, cause) = (Mode::Update, Some(Cause::Drift));
         let apply = Apply { target, mode, cause, plan_sha256, ..Default::default() };
@@ -106,8 +107,8 @@ pub fn end_name((device, _, position): &FibreEnd) -> String {
 }
 
 /// Who asks when the daemon itself does.
-pub(crate) fn own(actor: &str, request: String) -> Asked {
-    Asked { actor: actor.into(), digest: request.clone(), request }
+pub(crate) fn own(policy: Policy, request: String) -> Asked {
+    Asked { actor: policy.into(), digest: request.clone(), request }
 }
 
 fn drift(owned: &Positions, observed: &Positions) -> Vec<Drift> {

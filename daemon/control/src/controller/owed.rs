@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::drift::own;
 use super::{Action, Apply, Controller};
+use crate::actor::Policy;
 use crate::change::{self, Known, Mode};
 use crate::drive::Site;
 use crate::inventory::OnDrift;
@@ -194,7 +195,7 @@ impl Controller {
         };
         if let Ok(changes) = self.changes_back(&mut apply) {
             let request = format!("owed-{}", self.ledger.last_txn.0 + 1);
-            self.begin(now, own("policy:undo", request), apply, changes, actions);
+            self.begin(now, own(Policy::Undo, request), apply, changes, actions);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::faults::CROSSED;
 use super::{Control, OWN, OnFault};
+use crate::actor::Policy;
 use crate::bypass;
 use crate::controller::{Action, Answer, Note, own};
 use crate::desired;
@@ -187,7 +188,7 @@ impl Control {
         let again_in = self.backoff.not_before(&tried) - now.mono;
         actions.push(Action::Note(Note::Bypassing(broken.clone(), again_in)));
         let request = format!("policy-{}-{}", now.wall_ms, self.controller.ledger().last_txn.0 + 1);
-        let asked = own("policy:fault", request);
+        let asked = own(Policy::Fault, request);
         let mut begun = self.fault(now, asked, &broken, &[], OWN);
         let own = begun.iter().position(|a| matches!(a, Action::Answer(OWN, _)));
         self.refused = match own.map(|index| begun.remove(index)) {

@@ -6,6 +6,7 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 
 use super::Control;
+use crate::actor::Actor;
 use crate::bypass::{self, is_inside};
 use crate::change::Mode;
 use crate::controller::{Action, Answer, Apply, Crossed, ReplyTo, Request, end_name};
@@ -170,9 +171,11 @@ impl Control {
     /// What a former life was told and had not written down yet: its bypass is on its way.
     pub(super) fn reported_and_on_its_way(&mut self) {
         let ledger = self.controller.ledger();
-        let told = ledger.open.as_ref().map(|open| &open.intent).filter(|intent| {
-            intent.cause == Cause::Bypass && !intent.asked.actor.starts_with("policy:")
-        });
+        let told = ledger
+            .open
+            .as_ref()
+            .map(|open| &open.intent)
+            .filter(|intent| intent.cause == Cause::Bypass && !intent.asked.actor.is_policy());
         let broken = told.iter().flat_map(|intent| intent.broken.iter().flatten());
         let news = broken.filter(|(name, broken)| {
             !ledger.broken.contains_key(*name) && !broken.why.starts_with(bypass::SUSPECT)
@@ -182,8 +185,8 @@ impl Control {
 
     /// What a person tells is kept until a bypass of it is in the journal, so that one that cannot be made
     /// now is made later; and what a plan named before is still broken when that plan is undone.
-    pub(super) fn keep_reported(&mut self, now: &Now, actor: &str, broken: &[(Part, String)]) {
-        if actor.starts_with("policy:") {
+    pub(super) fn keep_reported(&mut self, now: &Now, actor: &Actor, broken: &[(Part, String)]) {
+        if actor.is_policy() {
             return;
         }
         let wall_ms = now.wall_ms;
