@@ -18,7 +18,10 @@ use lightloom_control::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 use lightloom_control::{bypass, desired};
 use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::view;
+use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::plan::Plan;
+use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 
 #[test]
@@ -430,6 +433,25 @@ fn an_undo_that_waits_for_a_silent_module_is_told_instead_of_the_confirm() {
     });
 }
 
+/// Two nodes, and the plan made around them, whose repair one after the other brings back fewer circuits than
+/// a plan of the whole ring has.
+fn a_pair_whose_repair_leaves_fewer_circuits(
+    installed: &Installed,
+    all: usize,
+) -> ([Part; 2], Plan) {
+    let pairs = (0..32).flat_map(|a| (a + 1..32).map(move |b| [a, b]));
+    let fewer = |pair: [u32; 2]| {
+        let parts = pair.map(|node| Part::Node(NodeId(node)));
+        let faults = FaultSet::of(installed, parts).unwrap();
+        let plan = bypass::plan_anew(installed, &faults, Seed(0)).ok()?;
+        let repaired = parts.iter().try_fold(plan.clone(), |plan, part| {
+            bypass::next_plan(installed, &plan, &[], &[*part]).ok()
+        })?;
+        (repaired.circuits.len() < all).then_some((parts, plan))
+    };
+    pairs.into_iter().find_map(fewer).expect("some repair leaves fewer circuits")
+}
+
 /// A plan made around parts that are repaired later is no plan to go back to.
 #[test]
 fn applying_again_never_takes_for_broken_what_was_repaired_since() {
@@ -438,9 +460,7 @@ fn applying_again_never_takes_for_broken_what_was_repaired_since() {
     on_a_runtime(async {
         let installed = installed(32);
         let all = first_plan(&installed).circuits.len();
-        let parts: [Part; 2] = ["n5", "n20"].map(|part| part.parse().unwrap());
-        let faults = FaultSet::of(&installed, parts).unwrap();
-        let plan = bypass::plan_anew(&installed, &faults, Seed(0)).unwrap();
+        let (parts, plan) = a_pair_whose_repair_leaves_fewer_circuits(&installed, all);
         let mut rig = Rig::start(32, folder.path(), installed).await;
         rig.adopt_all().await;
         rig.apply_plan(&plan).await;
@@ -519,7 +539,7 @@ fn a_rollback_that_would_light_a_broken_part_is_refused() {
         let target = desired::paths(&plan, &rig.config.bundles).unwrap();
         let mut one_less = target.clone();
         let part = plan.circuits[1].a.bundle;
-        one_less.insert(part.to_string().as_str().into(), [(Slot(0), Position(15))].into());
+        one_less.insert(part.to_string().as_str().into(), [(Slot(0), Position::LOOPBACK)].into());
         for target in [one_less, target] {
             let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
             rig.committed(&answer).await;
@@ -562,7 +582,10 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
         let plan = first_plan(&installed(NODES));
         let (one, other) = (plan.circuits[1], plan.circuits[3]);
         let dark = Fabric::from_iter([one.a, one.b, other.a, other.b].map(|port| {
-            (DeviceName::from(port.bundle.to_string().as_str()), [(Slot(0), Position(15))].into())
+            (
+                DeviceName::from(port.bundle.to_string().as_str()),
+                [(Slot(0), Position::LOOPBACK)].into(),
+            )
         }));
         let answer =
             rig.ask(Request::Apply(Apply { target: dark, ..Apply::default() }), None).await;
@@ -648,7 +671,8 @@ fn an_end_that_is_dark_for_crossed_cables_is_told_with_that_cause() {
         let plan = first_plan(&installed(NODES));
         let (one, other) = (plan.circuits[1], plan.circuits[3]);
         let aside = other.b.bundle.to_string();
-        let target = Fabric::from([(aside.as_str().into(), [(Slot(0), Position(15))].into())]);
+        let target =
+            Fabric::from([(aside.as_str().into(), [(Slot(0), Position::LOOPBACK)].into())]);
         let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
         rig.committed(&answer).await;
         modules.fault(&format!("{} cross {} {}", one.a.bundle, one.a.path, other.a));

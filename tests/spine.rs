@@ -67,7 +67,11 @@ fn a_plan_is_made_proven_written_and_replanned() {
 
     let back =
         lightloom(folder.path(), &["replan", "next.json", "--fabric", &fabric, "--repair", "n200"]);
-    assert!(text(&back.stdout).contains("nothing moves"), "{}", text(&back.stdout));
+    // Idle nodes may form a spare ring again; what runs stays where it is.
+    let shown = text(&back.stdout);
+    let change = shown.split("bundle ").next().unwrap_or_default();
+    let moves = ["bypassed", "moved", "lost"].iter().any(|what| change.contains(what));
+    assert!(back.status.success() && !moves, "{shown}");
 }
 
 #[test]
@@ -93,7 +97,7 @@ fn a_plan_has_the_fields_of_the_contract() {
     ] {
         assert!(plan["metrics"][field].is_number(), "{field}");
     }
-    assert_eq!(plan["ranks"][0]["rank"], 0);
+    assert_eq!(plan["ranks"][0]["tp"], 0);
     assert!(plan["transceivers"][0]["bundle"].as_str().unwrap().starts_with("n0/b"));
 }
 

@@ -135,24 +135,32 @@ fn a_stuck_transceiver_is_found_when_it_is_commanded_and_not_before() {
     let quiet = with("{part: n4/b0, at: 0us, effect: stuck}");
     assert!(moved(&quiet).is_empty() && quiet.faults[0].detected.is_none());
 
-    // Whichever bundle the healing of n4 commands, it may be the stuck one.
-    let (mut found, mut felt) = (0, 0);
-    for node in (0..12).filter(|node| *node != 4) {
-        for bundle in 0..3 {
-            let stuck = format!("{{part: n{node}/b{bundle}, at: 0us, effect: stuck}}");
-            let outcome = with(&format!("{{part: n4, at: 50us}}, {stuck}"));
-            assert!(all_done(&outcome), "{stuck}: a second plan goes without it");
-            let Some(detected) = outcome.faults[1].detected else { continue };
-            found += 1;
-            assert!(detected.0 > outcome.faults[0].replanned.unwrap().0, "{stuck}");
-            assert!(outcome.faults[1].restored.is_some(), "{stuck}");
-            let [first, second] = [0, 1].map(|fault| &outcome.faults[fault].groups_affected);
-            assert!(second.iter().all(|group| first.contains(group)), "{stuck}: {second:?}");
-            felt += second.len();
+    // Whichever bundle the bypass of a dead node commands, it may be the stuck one.
+    let mut found = 0;
+    // Of a node that a running ring uses.
+    let is_used = |dead: &u32| {
+        let outcome = with(&format!("{{part: n{dead}, at: 50us}}"));
+        !outcome.faults[0].groups_affected.is_empty()
+    };
+    for dead in (0..24).filter(is_used) {
+        for stuck in (0..24).filter(|node| *node != dead) {
+            if found >= 2 {
+                break;
+            }
+            for bundle in 0..3 {
+                let stuck = format!("{{part: n{stuck}/b{bundle}, at: 0us, effect: stuck}}");
+                let outcome = with(&format!("{{part: n{dead}, at: 50us}}, {stuck}"));
+                assert!(all_done(&outcome), "{stuck}: a second plan goes without it");
+                let Some(detected) = outcome.faults[1].detected else { continue };
+                found += 1;
+                assert!(detected.0 > outcome.faults[0].replanned.unwrap().0, "{stuck}");
+                assert!(outcome.faults[1].restored.is_some(), "{stuck}");
+                let [first, second] = [0, 1].map(|fault| &outcome.faults[fault].groups_affected);
+                assert!(second.iter().all(|group| first.contains(group)), "{stuck}: {second:?}");
+            }
         }
     }
-    assert!(found >= 2, "healing n4 commands some bundles of others: {found}");
-    assert!(felt >= 1, "the ring that is healed around it waits a second time");
+    assert!(found >= 2, "a bypass commands some bundles of others: {found}");
 }
 
 #[test]
