@@ -5,70 +5,22 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 
-use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod redis_server;
+
+use std::net::TcpStream;
 
 use lightloom_control::controller::Foreign;
 use lightloom_control::state::{Move, Op, Outcome, Position, Positions, Slot, Txn};
 use lightloom_daemon::driver::Driver;
 use lightloom_daemon::driver::sonic::{ReadFrom, Sonic};
 use lightloom_daemon::driver::stream::{Address, StreamDriver};
+use redis_server::Redis;
 
 const CIRCUITS: u32 = 320;
 
-/// A Redis of our own, ended with the test.
-struct Redis {
-    child: Child,
-    address: String,
-}
-
-impl Redis {
-    /// Another program may take the free port before Redis has it: then it ends, and takes another.
-    fn start(more: &[&str]) -> Option<Self> {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < deadline {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let child = Command::new("redis-server")
-                .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-                .args(["--port", &port.to_string()])
-                .args(more)
-                .stdout(Stdio::piped())
-                .spawn();
-            let Ok(child) = child else {
-                eprintln!("skipped: no redis-server");
-                return None;
-            };
-            let mut redis = Self { child, address: format!("127.0.0.1:{port}") };
-            if redis.is_ready() {
-                return Some(redis);
-            }
-        }
-        panic!("redis-server does not listen")
-    }
-
-    /// Whether this very server listens, by its own word: a connection could reach another.
-    fn is_ready(&mut self) -> bool {
-        let said = BufReader::new(self.child.stdout.take().unwrap());
-        let mut lines = said.lines().map_while(Result::ok);
-        let ready = lines.any(|line| line.contains("Ready to accept connections"));
-        // What it says later is read and dropped, so that it never waits for a reader.
-        std::thread::spawn(move || lines.count());
-        ready
-    }
-
-    fn driver(&self, password: Option<&str>) -> StreamDriver<Sonic> {
-        let dialect = Sonic::new(ReadFrom::Config, password.map(str::to_owned));
-        StreamDriver::new(Address::Tcp(self.address.clone()), dialect)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn driver(redis: &Redis, password: Option<&str>) -> StreamDriver<Sonic> {
+    let dialect = Sonic::new(ReadFrom::Config, password.map(str::to_owned));
+    StreamDriver::new(Address::Tcp(redis.address.clone()), dialect)
 }
 
 async fn positions(driver: &mut StreamDriver<Sonic>) -> Positions {
@@ -92,7 +44,7 @@ fn moves(before: impl Fn(u32) -> u32, after: impl Fn(u32) -> u32) -> Vec<Move> {
 #[tokio::test]
 async fn three_hundred_and_twenty_circuits_are_one_transaction_of_redis() {
     let Some(redis) = Redis::start(&[]) else { return };
-    let mut driver = redis.driver(None);
+    let mut driver = driver(&redis, None);
     assert_eq!(driver.connect().await, Ok("SONiC database".into()));
     assert!(positions(&mut driver).await.is_empty());
 
@@ -175,11 +127,11 @@ async fn what_redis_refuses_changes_nothing() {
     else {
         return;
     };
-    let wrong = redis.driver(Some("dark")).connect().await;
+    let wrong = driver(&redis, Some("dark")).connect().await;
     assert!(wrong.is_err(), "{wrong:?}");
 
     // Without the replica that it is told to want, this Redis takes no writes.
-    let mut driver = redis.driver(Some("light"));
+    let mut driver = driver(&redis, Some("light"));
     assert!(driver.connect().await.is_ok());
     let refused = switch(&mut driver, moves(|_| 0, |slot| slot)).await;
     assert!(matches!(&refused, Outcome::Refused(why) if why.contains("NOREPLICAS")), "{refused:?}");

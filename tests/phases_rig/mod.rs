@@ -1,9 +1,12 @@
 //! Three optical switches, the daemon that drives them, and raw clients that read what is lit.
 
+#[path = "../../daemon/tests/redis_server/mod.rs"]
+mod redis_server;
+
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,6 +14,7 @@ use std::time::{Duration, Instant};
 use lightloom_daemon::{api, serve, start};
 use lightloom_devices as device;
 use lightloom_devices::serve::{Options, Server, Stopper};
+use redis_server::Redis;
 use serde_json::Value;
 
 /// Long enough that a raw client looks in between on a busy machine.
@@ -96,7 +100,7 @@ impl Rig {
     /// Nothing where the third switch needs a Redis that is not installed.
     pub(crate) fn start(third: Third) -> Option<Self> {
         let redis = match third {
-            Third::Sonic => Some(Redis::start()?),
+            Third::Sonic => Some(Redis::start(&[])?),
             Third::Tl1 | Third::OtherSize => None,
         };
         let folder = tempfile::tempdir().unwrap();
@@ -379,52 +383,5 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         drop(self.stop.take());
         let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
-
-/// A Redis of our own, ended with the test.
-struct Redis {
-    child: Child,
-    address: String,
-}
-
-impl Redis {
-    /// Another program may take the free port before Redis has it: then it ends, and takes another.
-    fn start() -> Option<Self> {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < deadline {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let child = Command::new("redis-server")
-                .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-                .args(["--port", &port.to_string()])
-                .stdout(Stdio::piped())
-                .spawn();
-            let Ok(child) = child else {
-                eprintln!("skipped: no redis-server");
-                return None;
-            };
-            let mut redis = Self { child, address: format!("127.0.0.1:{port}") };
-            if redis.is_ready() {
-                return Some(redis);
-            }
-        }
-        panic!("redis-server does not listen")
-    }
-
-    /// Whether this very server listens, by its own word: a connection could reach another.
-    fn is_ready(&mut self) -> bool {
-        let said = BufReader::new(self.child.stdout.take().unwrap());
-        let mut lines = said.lines().map_while(Result::ok);
-        let ready = lines.any(|line| line.contains("Ready to accept connections"));
-        // What it says later is read and dropped, so that it never waits for a reader.
-        std::thread::spawn(move || lines.count());
-        ready
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

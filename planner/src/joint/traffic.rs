@@ -5,7 +5,7 @@
 //! stays below one leaf.
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
+use lightloom_fabric::file::{MappingFile, StepFile};
 use lightloom_fabric::plan::Rank;
 use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
@@ -17,7 +17,7 @@ use crate::rfabric::file::step;
 use crate::rfabric::phases::Phase;
 use crate::rfabric::workload::card::ModelCard;
 use crate::rfabric::workload::place::Seats;
-use crate::rfabric::workload::training::{Sharding, Training};
+use crate::rfabric::workload::training::Training;
 
 /// The phases of the step of `fabric` with its ranks where `ranks` has them: of its only job with a step, or, where
 /// several jobs have one, a single phase with all they send, since nothing keeps them in step with one another.
@@ -82,10 +82,7 @@ fn training(
         cp,
         dp,
         ep: raw.ep,
-        sharding: match raw.sharding {
-            ShardingFile::Replicated => Sharding::Replicated,
-            ShardingFile::Sharded => Sharding::Sharded,
-        },
+        sharding: raw.sharding.into(),
         micro_batches: raw.micro_batches,
         tokens: raw.tokens,
         expert_skew: 0.0,

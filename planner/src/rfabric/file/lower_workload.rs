@@ -17,7 +17,7 @@ use super::super::workload::place::Place;
 use super::super::workload::prefill_decode::Prompt;
 use super::super::workload::rlhfuse::Tail;
 use super::super::workload::tokenlake::Hit;
-use super::super::workload::training::{Sharding, Training};
+use super::super::workload::training::Training;
 use super::super::workload::weight_sync::FanOut;
 use super::super::workload::{
     aryl, pipeweaver, prefill_decode, qsync, step3, streamrl, tokenlake, weight_sync,
@@ -25,8 +25,8 @@ use super::super::workload::{
 use super::lower::{Mistake, find_model};
 use super::{
     AttentionFile, CoreAttentionFile, ElasticJoinFile, PipelineFile, PlaceFile, PrefillDecodeFile,
-    RanksFile, SampleMigrationFile, ShardingFile, SparseAttentionFile, StragglersFile,
-    TrainingFile, TrainingPart, WeightsFile, WorkloadFile,
+    RanksFile, SampleMigrationFile, SparseAttentionFile, StragglersFile, TrainingFile,
+    TrainingPart, WeightsFile, WorkloadFile,
 };
 
 type Refused<T> = Result<T, Vec<Mistake>>;
@@ -191,10 +191,7 @@ impl Lower<'_> {
             pp: raw.pp,
             dp,
             ep: raw.ep,
-            sharding: match raw.sharding {
-                ShardingFile::Replicated => Sharding::Replicated,
-                ShardingFile::Sharded => Sharding::Sharded,
-            },
+            sharding: raw.sharding.into(),
             micro_batches: raw.micro_batches,
             tokens: raw.tokens,
             expert_skew: raw.expert_skew,

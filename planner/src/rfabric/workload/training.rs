@@ -12,6 +12,7 @@
 //! - data: an all-reduce over data and context ranks of the gradients of a rank, params·b/(tp·pp); sharded
 //!   (FSDP): two all-gathers and a reduce-scatter of the same size.
 
+use lightloom_fabric::file::ShardingFile;
 use lightloom_units::Bytes;
 use lightloom_units::seed::Seed;
 
@@ -57,6 +58,15 @@ pub enum Sharding {
     Replicated,
     /// A shard (FSDP): weights are gathered twice, gradients scattered once.
     Sharded,
+}
+
+impl From<ShardingFile> for Sharding {
+    fn from(written: ShardingFile) -> Self {
+        match written {
+            ShardingFile::Replicated => Self::Replicated,
+            ShardingFile::Sharded => Self::Sharded,
+        }
+    }
 }
 
 impl Training {
