@@ -10,17 +10,16 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use lightloom_emulator::training::packets::PacketStep;
 use lightloom_fabric::document::Diagnostic;
-use lightloom_fabric::provenance::{Input, Inputs, Provenance};
-use lightloom_training::architecture::architecture;
-use lightloom_training::calibration::{Calibration, Precision, Software};
+use lightloom_fabric::provenance::{Input, Inputs};
+use lightloom_training::architecture::{UnknownArchitecture, with_rates};
+use lightloom_training::calibration::Precision;
 use lightloom_training::cards::{self, Accelerator};
-use lightloom_training::goodput::Goodput;
 use lightloom_training::mapping::Batch;
 use lightloom_training::mfu::Convention;
 use lightloom_training::model::Model;
 use lightloom_training::network::Network;
+use lightloom_training::request::{Prepared, Report, Request, Row};
 use lightloom_training::search::{Found, Outcome as SearchOutcome, Search};
-use serde::Serialize;
 
 use limits::LimitArguments;
 use operation::{Faults, OperationArguments};
@@ -31,9 +30,6 @@ use crate::files;
 use crate::output::{self, Outcome};
 use crate::progress::Progress;
 use crate::table::Table;
-
-/// The version of the document that is printed.
-const SCHEMA: &str = "lightloom.mfu/v1";
 
 /// Computes training-step time and MFU, and finds the best mapping.
 #[derive(Debug, Args)]
@@ -51,8 +47,8 @@ pub(crate) struct Arguments {
     /// GPUs of the job; several for a sweep.
     #[arg(long, value_delimiter = ',', required = true, value_name = "N")]
     gpus: Vec<u64>,
-    /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch.
-    #[arg(long, value_delimiter = ',', default_value = "khop:3", value_name = "ARCH")]
+    /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: the domain the accelerator is sold with].
+    #[arg(long, value_delimiter = ',', value_name = "ARCH")]
     arch: Vec<String>,
     /// Sequences of a step.
     #[arg(long, default_value_t = 2048, value_name = "N")]
@@ -63,6 +59,10 @@ pub(crate) struct Arguments {
     /// An accelerator that comes with lightloom, or a YAML file of its figures.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
+    /// Software whose constants are used, or chip and software, such as h100/nemo-25.02; a wrong name lists all
+    /// [default: what the accelerator is mostly used with].
+    #[arg(long, value_name = "NAME")]
+    constants: Option<String>,
     /// Multi-token-prediction depths [default: the model's].
     #[arg(long, value_name = "N")]
     prediction_depths: Option<u32>,
@@ -93,8 +93,12 @@ enum PrecisionArgument {
     /// Sixteen bits.
     #[default]
     Bf16,
-    /// Eight bits.
+    /// Eight bits, a scale for each tensor.
     Fp8,
+    /// Eight bits, a scale for each block.
+    Mxfp8,
+    /// Four bits.
+    Nvfp4,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -110,55 +114,6 @@ enum ConventionArgument {
     HfuCausal,
 }
 
-/// One row of the result.
-#[derive(Debug, Serialize)]
-struct Row {
-    arch: String,
-    gpus: u64,
-    tp: u32,
-    pp: u32,
-    dp: u32,
-    cp: u32,
-    ep: u32,
-    micro_batch: u32,
-    virtual_stages: u32,
-    recompute: &'static str,
-    schedule: &'static str,
-    step_seconds: f64,
-    mfu: f64,
-    mfu_convention: &'static str,
-    memory_bytes: u64,
-    compute_seconds: f64,
-    tp_exposed_seconds: f64,
-    cp_exposed_seconds: f64,
-    ep_exposed_seconds: f64,
-    dp_exposed_seconds: f64,
-    pp_bubble_seconds: f64,
-    pp_transfer_seconds: f64,
-    optimizer_seconds: f64,
-    jitter_seconds: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    packets: Option<PacketStep>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    goodput: Option<Goodput>,
-}
-
-#[derive(Debug, Serialize)]
-struct Report {
-    #[serde(flatten)]
-    made: Provenance,
-    model: String,
-    accelerator: String,
-    precision: Precision,
-    constants: &'static str,
-    constants_fitted_on_this_accelerator: bool,
-    software: Software,
-    batch_sequences: u64,
-    sequence_tokens: u64,
-    mappings_tried: usize,
-    rows: Vec<Row>,
-}
-
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut inputs = Inputs::new();
     let mut model =
@@ -166,9 +121,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     model.prediction_depths = arguments.prediction_depths.unwrap_or(model.prediction_depths);
     let accelerator = ("accelerator", &*arguments.accelerator);
     let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
-    let networks: Vec<Network> =
-        arguments.arch.iter().map(|name| architecture(name)).collect::<Result<_, _>>()?;
-    let job = JobArguments::new(arguments, &model, &card)?;
+    let networks = networks(arguments, &card)?;
+    anyhow::ensure!(!arguments.gpus.contains(&0), "--batch, --seq and --gpus are at least 1");
+    let job = request(arguments, model, card).prepare()?;
     let progress = Progress::new("searches", (networks.len() * arguments.gpus.len()) as u64);
     let (mut found, mut tried, mut is_good) = (Vec::new(), 0, true);
     for network in &networks {
@@ -188,27 +143,31 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     found.sort_by(|a, b| {
         a.0.cmp(&b.0).then(a.2.step.step_seconds.total_cmp(&b.2.step.step_seconds))
     });
-    let mut rows: Vec<Row> = found
+    let mut rows: Vec<Row<PacketStep>> = found
         .iter()
         .map(|(gpus, network, found)| job.row(&job.search(*gpus, network), found))
         .collect();
     if arguments.packets.packets {
-        is_good &= add_packets(&mut rows, &found, &job)?;
+        is_good &= add_packets(&mut rows, &found, &job, &arguments.packets)?;
     }
     if let Some(faults) = arguments.operation.faults(&mut inputs)? {
-        add_goodput(&mut rows, &model, faults)?;
+        add_goodput(&mut rows, &job.request().model, faults)?;
     }
-    job.show(rows, tried, inputs, arguments.format.format)?;
+    let report = job.report(rows, tried, inputs);
+    match arguments.format.format {
+        Format::Json => output::print_json(&report)?,
+        Format::Text => output::print(&text(&report, job.request().convention))?,
+    }
     Ok(if is_good { Outcome::Good } else { Outcome::Bad })
 }
 
 /// Runs the step of each row packet by packet; whether all could be run.
 fn add_packets(
-    rows: &mut [Row],
+    rows: &mut [Row<PacketStep>],
     found: &[(u64, &Network, Found)],
-    job: &JobArguments<'_>,
+    job: &Prepared,
+    packets: &PacketArguments,
 ) -> anyhow::Result<bool> {
-    let packets = &job.arguments.packets;
     for (place, (row, (gpus, network, found))) in rows.iter_mut().zip(found).enumerate() {
         let search = job.search(*gpus, network);
         let ran = search.with_job(found.mapping, |job| packets.run(job, &network.name));
@@ -220,7 +179,11 @@ fn add_packets(
     Ok(rows.iter().all(|row| row.packets.is_some()))
 }
 
-fn add_goodput(rows: &mut [Row], model: &Model, mut faults: Faults<'_>) -> anyhow::Result<()> {
+fn add_goodput(
+    rows: &mut [Row<PacketStep>],
+    model: &Model,
+    mut faults: Faults<'_>,
+) -> anyhow::Result<()> {
     for row in rows {
         row.goodput = faults.goodput(model, &row.arch, row.tp, row.gpus, row.mfu)?;
     }
@@ -252,140 +215,46 @@ fn card<T, E: std::error::Error + Send + Sync + 'static>(
     card.ok_or(output::Refused.into())
 }
 
-/// What all searches of a command have in common.
-struct JobArguments<'a> {
-    arguments: &'a Arguments,
-    model: &'a Model,
-    card: &'a Accelerator,
-    compute: lightloom_training::step::Compute,
-    calibration: Calibration,
-    precision: Precision,
-    convention: Convention,
-    batch: Batch,
+/// The architectures that are asked for, or the domain the card is sold with. Rates are the card's own where an
+/// architecture does not fix them.
+fn networks(
+    arguments: &Arguments,
+    card: &Accelerator,
+) -> Result<Vec<Network>, UnknownArchitecture> {
+    let own = card.network();
+    if arguments.arch.is_empty() {
+        return Ok(vec![own]);
+    }
+    let rates = [own.domain_rate, own.scale_out_rate];
+    arguments.arch.iter().map(|name| with_rates(name, rates)).collect()
 }
 
-impl<'a> JobArguments<'a> {
-    fn new(
-        arguments: &'a Arguments,
-        model: &'a Model,
-        card: &'a Accelerator,
-    ) -> anyhow::Result<Self> {
-        let precision = match arguments.precision {
+/// What the flags ask.
+fn request(arguments: &Arguments, model: Model, card: Accelerator) -> Request {
+    Request {
+        model,
+        card,
+        batch: Batch { sequences: arguments.batch, tokens: arguments.seq },
+        precision: match arguments.precision {
             PrecisionArgument::Bf16 => Precision::Bf16,
             PrecisionArgument::Fp8 => Precision::Fp8,
-        };
-        anyhow::ensure!(
-            card.peak_flops(precision).is_some(),
-            "{} has no fp8: leave out --precision",
-            card.name
-        );
-        anyhow::ensure!(
-            arguments.batch > 0 && arguments.seq > 0 && !arguments.gpus.contains(&0),
-            "--batch, --seq and --gpus are at least 1"
-        );
-        anyhow::ensure!(
-            (0.0..=100.0).contains(&arguments.imbalance),
-            "--imbalance is a share of at least 0, such as 0.2"
-        );
-        Ok(Self {
-            arguments,
-            model,
-            card,
-            compute: card.compute(),
-            calibration: arguments.limits.software(card.calibration()),
-            precision,
-            convention: match arguments.convention {
-                ConventionArgument::MfuFull => Convention::MfuFull,
-                ConventionArgument::MfuCausal => Convention::MfuCausal,
-                ConventionArgument::HfuFull => Convention::HfuFull,
-                ConventionArgument::HfuCausal => Convention::HfuCausal,
-            },
-            batch: Batch { sequences: arguments.batch, tokens: arguments.seq },
-        })
-    }
-
-    fn search<'s>(&'s self, gpus: u64, network: &'s Network) -> Search<'s> {
-        Search {
-            model: self.model,
-            batch: self.batch,
-            gpus,
-            compute: &self.compute,
-            network,
-            calibration: &self.calibration,
-            precision: self.precision,
-            expert_imbalance: self.arguments.imbalance,
-            limits: self.arguments.limits.limits(),
-        }
-    }
-
-    fn row(&self, search: &Search<'_>, found: &Found) -> Row {
-        let (mapping, step) = (&found.mapping, &found.step);
-        let peak = self.card.peak_flops(self.precision).unwrap_or(self.compute.peak_flops);
-        Row {
-            arch: search.network.name.clone(),
-            gpus: search.gpus,
-            tp: mapping.tensor,
-            pp: mapping.pipeline,
-            dp: mapping.data,
-            cp: mapping.context,
-            ep: mapping.expert,
-            micro_batch: mapping.micro_batch,
-            virtual_stages: mapping.virtual_stages,
-            recompute: mapping.recompute.label(),
-            schedule: mapping.schedule.label(),
-            step_seconds: step.step_seconds,
-            mfu: self.convention.utilisation(
-                self.model,
-                self.batch,
-                mapping.recompute,
-                search.gpus,
-                peak,
-                step.step_seconds,
-            ),
-            mfu_convention: self.convention.label(),
-            memory_bytes: found.memory.total_bytes() as u64,
-            compute_seconds: step.compute_seconds,
-            tp_exposed_seconds: step.tensor_seconds,
-            cp_exposed_seconds: step.context_seconds,
-            ep_exposed_seconds: step.expert_seconds,
-            dp_exposed_seconds: step.data_seconds,
-            pp_bubble_seconds: step.bubble_seconds,
-            pp_transfer_seconds: step.transfer_seconds,
-            optimizer_seconds: step.optimizer_seconds,
-            jitter_seconds: step.jitter_seconds,
-            packets: None,
-            goodput: None,
-        }
-    }
-
-    fn show(
-        &self,
-        rows: Vec<Row>,
-        tried: usize,
-        inputs: Inputs,
-        format: Format,
-    ) -> anyhow::Result<()> {
-        let report = Report {
-            made: Provenance::of(SCHEMA, inputs),
-            model: self.model.name.clone(),
-            accelerator: self.card.name.clone(),
-            precision: self.precision,
-            constants: self.calibration.name,
-            constants_fitted_on_this_accelerator: self.card.name == "h100",
-            software: self.calibration.software.clone(),
-            batch_sequences: self.batch.sequences,
-            sequence_tokens: self.batch.tokens,
-            mappings_tried: tried,
-            rows,
-        };
-        match format {
-            Format::Json => output::print_json(&report),
-            Format::Text => output::print(&text(&report, self.convention)),
-        }
+            PrecisionArgument::Mxfp8 => Precision::Mxfp8,
+            PrecisionArgument::Nvfp4 => Precision::Nvfp4,
+        },
+        expert_imbalance: arguments.imbalance,
+        convention: match arguments.convention {
+            ConventionArgument::MfuFull => Convention::MfuFull,
+            ConventionArgument::MfuCausal => Convention::MfuCausal,
+            ConventionArgument::HfuFull => Convention::HfuFull,
+            ConventionArgument::HfuCausal => Convention::HfuCausal,
+        },
+        limits: arguments.limits.limits(),
+        constants: arguments.constants.clone(),
+        changes: arguments.limits.changes(),
     }
 }
 
-fn text(report: &Report, convention: Convention) -> String {
+fn text(report: &Report<PacketStep>, convention: Convention) -> String {
     let mut table = Table::new([
         "arch",
         "GPUs",
@@ -443,7 +312,7 @@ fn text(report: &Report, convention: Convention) -> String {
     let fitted = if report.constants_fitted_on_this_accelerator {
         "fitted on this accelerator"
     } else {
-        "not fitted on this accelerator: shares of peak scaled from H100"
+        "not fitted on this accelerator: the chip's shares of peak are scaled"
     };
     let mut left = report
         .rows
@@ -458,12 +327,13 @@ fn text(report: &Report, convention: Convention) -> String {
         .peekable();
     let run = if run.peek().is_some() { packets::table(run) } else { String::new() };
     format!(
-        "{} on {}, {} sequences of {} tokens a step\nconstants {} ({fitted}); {} mappings tried\n\n{table}{run}{left}",
+        "{} on {}, {} sequences of {} tokens a step\nconstants {}, from {} ({fitted}); {} mappings tried\n\n{table}{run}{left}",
         report.model,
         report.accelerator,
         report.batch_sequences,
         report.sequence_tokens,
         report.constants,
+        report.constants_origin,
         report.mappings_tried,
     )
 }

@@ -58,11 +58,11 @@ fn a_mapping_that_cannot_be_names_the_constraint_and_the_nearest_that_works() {
     let text = complaint("--model llama-3.1-70b --gpus 1024 --tp 7");
     assert!(text.contains("remainder 2") && text.contains("nearest that works: TP 8"), "{text}");
 
-    let text = complaint("--model llama-3.1-405b --gpus 1024 --tp 8 --pp 1 --cp 1");
+    let text = complaint("--model llama-3.1-405b --gpus 1024 --tp 8 --pp 1 --cp 1 --arch khop:3");
     let expected = "\
 1024 GPUs on khop:3: no mapping works
-  TP 8 CP 1 PP 1 DP 128 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b: needs 314.0 GB on the fullest GPU, 238.8 GB more than the 75.2 GB of its memory that a job may fill
-  nearest that works: TP 8 CP 1 PP 8 DP 16 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b
+  TP 8 CP 1 PP 1 DP 128 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b: needs 212.5 GB on the fullest GPU, 131.8 GB more than the 80.7 GB of its memory that a job may fill
+  nearest that works: TP 8 CP 1 PP 4 DP 32 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b
 ";
     assert!(text.contains(expected), "{text}");
 }
@@ -88,8 +88,8 @@ fn every_constraint_has_its_message() {
             "32 attention heads cannot be divided by TP 64 (remainder 32): the nearest TP that divides it is 32",
         ),
         (
-            "--model llama-3.1-8b --gpus 8 --virtual-stages 3 --pp 4",
-            "32 layers cannot be divided by PP×virtual stages 12 (remainder 8): the nearest PP×virtual stages that divides it is 8",
+            "--model llama-3.1-8b --gpus 8 --virtual-stages 9 --pp 4",
+            "32 layers cannot be divided by PP×virtual stages 36 (remainder 32): the nearest PP×virtual stages that divides it is 32",
         ),
         (
             "--model llama-3.1-8b --gpus 8 --pp 2 --schedule zero-bubble --virtual-stages 2",
@@ -98,7 +98,7 @@ fn every_constraint_has_its_message() {
         ("--model llama-3.1-8b --gpus 8 --tp 0", "TP×CP×PP is 0: every degree is at least 1"),
         (
             "--model deepseek-v3 --gpus 8",
-            "on the fullest GPU, 1436.1 GB more than the 75.2 GB of its memory that a job may fill\n  nearest that works: 256 GPUs, TP",
+            "on the fullest GPU, 1262.8 GB more than the 80.7 GB of its memory that a job may fill\n  nearest that works: 256 GPUs, TP",
         ),
         (
             "--model llama-3.1-8b --gpus 8 --arch nvl:7",
@@ -116,7 +116,7 @@ fn every_constraint_has_its_message() {
 
 #[test]
 fn an_unknown_name_is_answered_with_the_nearest() {
-    let text = complaint("--model llama-405b --gpus 1024");
+    let text = complaint("--model llama-3.1-405 --gpus 1024");
     assert!(text.contains("did you mean `llama-3.1-405b`?"), "{text}");
 }
 
@@ -150,7 +150,7 @@ fn the_training_study_prints_every_claim_with_its_verdict() {
 fn both_modes_stand_side_by_side_with_their_proof() {
     let output = mfu(&words(
         "--model llama-3.1-8b --gpus 16 --batch 16 --seq 256 --tp 4 --pp 2 --cp 1 --virtual-stages 1 \
-         --micro-batch 1 --recompute none --packets --prove --format json",
+         --micro-batch 1 --recompute none --arch khop:3 --packets --prove --format json",
     ));
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
@@ -186,4 +186,59 @@ fn other_schedules_and_software_change_the_step() {
     assert!(seconds(&depth, "step_seconds") > seconds(&plain, "step_seconds"));
     let gathered = step("--cp-exchange all-gather");
     assert!(seconds(&gathered, "cp_exposed_seconds") > seconds(&plain, "cp_exposed_seconds"));
+}
+
+/// Step seconds of the fastest mapping.
+fn seconds_of(line: &str) -> f64 {
+    let output = mfu(&words(&format!("{line} --format json")));
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    report["rows"][0]["step_seconds"].as_f64().expect("seconds")
+}
+
+#[test]
+fn the_cards_own_link_rates_change_the_step() {
+    let line = "--model llama-3.1-70b --gpus 256 --batch 256 --tp 8 --cp 1 --pp 4 --recompute full";
+    let h100 = seconds_of(&format!("{line} --accelerator h100 --constants nemo-25.02"));
+    let h800 = seconds_of(&format!("{line} --accelerator h800 --constants nemo-25.02"));
+    assert!(h800 > 1.01 * h100, "H800 has half the links: {h800} against {h100}");
+    let on_dgx = seconds_of(&format!("{line} --accelerator h800 --arch dgx"));
+    assert!(on_dgx > 1.01 * h100, "{on_dgx} against {h100}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slow.yaml");
+    let card = include_str!("../topologies/accelerators/h100.yaml")
+        .replace("450GB/s", "1GB/s")
+        .replace("50GB/s", "1GB/s")
+        .replace("domain_gpus: 8", "domain_gpus: 1");
+    std::fs::write(&path, card).unwrap();
+    let slow = seconds_of(&format!("{line} --accelerator {}", path.display()));
+    assert!(slow > 3.0 * h100, "a card of 1 GB/s links: {slow} against {h100}");
+}
+
+#[test]
+fn every_set_of_constants_can_be_chosen_and_says_where_it_comes_from() {
+    let line = "--model llama-3.1-8b --gpus 8 --batch 64 --tp 2 --cp 1 --recompute full";
+    let text = complaint(&format!("{line} --constants nemo-1.0"));
+    assert!(text.contains("no constants are called `nemo-1.0`"), "{text}");
+    for name in ["megatron-deepspeed", "megatron-lm-2022", "nemo-25.02", "llama-3"] {
+        assert!(text.contains(name), "{text}");
+        let output = mfu(&words(&format!("{line} --constants {name}")));
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(shown.contains(&format!("constants h100/{name}, from ")), "{shown}");
+    }
+    let other =
+        mfu(&words(&format!("{line} --constants a100/megatron-deepspeed --accelerator a100")));
+    let shown = String::from_utf8_lossy(&other.stdout).into_owned();
+    assert!(shown.contains("constants a100/megatron-deepspeed, from the vTrain"), "{shown}");
+}
+
+#[test]
+fn tensor_parallelism_across_network_cards_is_not_recommended() {
+    let output =
+        mfu(&words("--model llama-3.1-405b --gpus 16384 --arch dgx --top 4 --format json"));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    for row in report["rows"].as_array().expect("rows") {
+        assert!(row["tp"].as_u64().expect("TP") <= 8, "{row}");
+    }
 }

@@ -47,8 +47,9 @@ fn bare() -> Calibration {
     calibration.software.sharding = Sharding::Replicated;
     calibration.software.data_overlap = false;
     Calibration {
-        name: "bare",
         tensor_exposed: 1.0,
+        expert_exposed: 1.0,
+        expert_exposed_across: 1.0,
         pipeline_exposed: 0.0,
         jitter_per_doubling: 0.0,
         network: Efficiency {

@@ -1,8 +1,9 @@
 //! The flags of `lightloom mfu` that say which mappings are tried and how the training software works.
 
 use clap::ValueEnum;
-use lightloom_training::calibration::{Calibration, ContextExchange, Sharding};
+use lightloom_training::calibration::{ContextExchange, Sharding};
 use lightloom_training::mapping::Recompute;
+use lightloom_training::request::Changes;
 use lightloom_training::schedule::Schedule;
 use lightloom_training::search::Limits;
 
@@ -107,23 +108,21 @@ impl LimitArguments {
         }
     }
 
-    /// `constants` with the software that the flags ask for.
-    pub(crate) fn software(&self, mut constants: Calibration) -> Calibration {
-        let software = &mut constants.software;
-        software.sharding = match self.zero {
-            None => software.sharding,
-            Some(0) => Sharding::Replicated,
-            Some(1) => Sharding::Optimizer,
-            Some(2) => Sharding::Gradients,
-            Some(_) => Sharding::Everything,
-        };
-        software.context_exchange = match self.cp_exchange {
-            None => software.context_exchange,
-            Some(ContextArgument::Ring) => ContextExchange::Ring,
-            Some(ContextArgument::AllGather) => ContextExchange::AllGather,
-            Some(ContextArgument::Ulysses) => ContextExchange::AllToAll,
-        };
-        software.sequence_parallel = self.sequence_parallel.unwrap_or(software.sequence_parallel);
-        constants
+    /// What the software does other than its constants say.
+    pub(crate) fn changes(&self) -> Changes {
+        Changes {
+            sharding: self.zero.map(|stage| match stage {
+                0 => Sharding::Replicated,
+                1 => Sharding::Optimizer,
+                2 => Sharding::Gradients,
+                _ => Sharding::Everything,
+            }),
+            context_exchange: self.cp_exchange.map(|exchange| match exchange {
+                ContextArgument::Ring => ContextExchange::Ring,
+                ContextArgument::AllGather => ContextExchange::AllGather,
+                ContextArgument::Ulysses => ContextExchange::AllToAll,
+            }),
+            sequence_parallel: self.sequence_parallel,
+        }
     }
 }

@@ -335,13 +335,19 @@ fn gcd(a: u32, b: u32) -> u32 {
 fn bare(calibration: &Calibration) -> Calibration {
     let mut bare = Calibration {
         tensor_exposed: 1.0,
+        tensor_exposed_across: 1.0,
         expert_exposed: 1.0,
+        expert_exposed_across: 1.0,
         pipeline_exposed: 0.0,
         jitter_per_doubling: 0.0,
         launch_seconds: 0.0,
-        ..calibration.clone()
+        expert_launch_seconds: 0.0,
+        ..*calibration
     };
     bare.software.data_overlap = false;
+    // The graph cuts experts by TP and sends them what comes back.
+    bare.software.folded_experts = false;
+    bare.software.dispatch_bytes = 2.0;
     bare
 }
 

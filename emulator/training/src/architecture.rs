@@ -7,24 +7,37 @@ use super::network::{Network, Shape};
 
 /// The scale-out network that every architecture stands on: one 400 Gb/s card a GPU.
 const SCALE_OUT_RATE: f64 = 50e9;
+/// What an H100 sends into its domain.
+const H100_DOMAIN_RATE: f64 = 450e9;
 
 /// An architecture by name, or a message that lists the names.
 ///
 /// * `khop:2`, `khop:3`: ring of any size through the transceivers, 800 GB/s [recalled cost table of InfiniteHBD].
 /// * `nvl:36`, `nvl:72`, `nvl:576`: switched domain, 900 GB/s [GB200 data sheet].
-/// * `dgx`: switched domain of 8, 450 GB/s [H100 data sheet].
+/// * `dgx`: switched domain of 8 at the card's own rate (H100: 450 GB/s).
 /// * `tpuv4`: torus of up to 4,096, six links of 45 GB/s [scaling book].
 /// * `big-switch`: one switch for all, 800 GB/s: what no cabling can beat at that rate.
 ///
 /// # Errors
 /// If no architecture is called so.
 pub fn architecture(name: &str) -> Result<Network, UnknownArchitecture> {
+    with_rates(name, [H100_DOMAIN_RATE, SCALE_OUT_RATE])
+}
+
+/// The same with what a card sends into its domain, where the architecture leaves that to it, and into the network.
+///
+/// # Errors
+/// If no architecture is called so.
+pub fn with_rates(
+    name: &str,
+    [domain, scale_out]: [f64; 2],
+) -> Result<Network, UnknownArchitecture> {
     let (shape, domain_gpus, domain_rate) = match name {
         "khop:2" | "khop:3" | "khop:4" => (Shape::Ring, u32::MAX, 800e9),
         "nvl:36" => (Shape::Switch, 36, 900e9),
         "nvl:72" => (Shape::Switch, 72, 900e9),
         "nvl:576" => (Shape::Switch, 576, 900e9),
-        "dgx" => (Shape::Switch, 8, 450e9),
+        "dgx" => (Shape::Switch, 8, domain),
         "tpuv4" => (Shape::Torus, 4096, 270e9),
         "big-switch" => (Shape::Switch, u32::MAX, 800e9),
         _ => return Err(UnknownArchitecture { name: name.to_owned() }),
@@ -34,7 +47,7 @@ pub fn architecture(name: &str) -> Result<Network, UnknownArchitecture> {
         shape,
         domain_gpus,
         domain_rate,
-        scale_out_rate: SCALE_OUT_RATE,
+        scale_out_rate: scale_out,
     })
 }
 

@@ -7,6 +7,7 @@
 
 use serde::Serialize;
 
+use super::calibrated::FRAMEWORKS;
 use super::network::Efficiency;
 
 /// Number format of the matrix products.
@@ -15,8 +16,35 @@ use super::network::Efficiency;
 pub enum Precision {
     /// Sixteen bits (bf16 or fp16).
     Bf16,
-    /// Eight bits in the linear layers, sixteen in attention and output layer.
+    /// Eight bits in the linear layers with a scale for each tensor, sixteen in attention and output layer.
     Fp8,
+    /// Eight bits in the linear layers with a scale for each block of 32 values.
+    Mxfp8,
+    /// Four bits in the linear layers, sixteen in attention and output layer.
+    Nvfp4,
+}
+
+impl Precision {
+    /// The word for it, on the command line and in results.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+            Self::Mxfp8 => "mxfp8",
+            Self::Nvfp4 => "nvfp4",
+        }
+    }
+
+    /// Bytes of an operand of a linear layer.
+    #[must_use]
+    pub fn operand_bytes(self) -> f64 {
+        match self {
+            Self::Bf16 => 2.0,
+            Self::Fp8 | Self::Mxfp8 => 1.0,
+            Self::Nvfp4 => 0.5,
+        }
+    }
 }
 
 /// What each replica holds of the training state (ZeRO stages).
@@ -46,7 +74,7 @@ pub enum ContextExchange {
 }
 
 /// Which tricks the training software uses.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Software {
     /// TP splits the sequence outside the matrix products (all-gather and reduce-scatter instead of all-reduce).
     pub sequence_parallel: bool,
@@ -64,6 +92,10 @@ pub struct Software {
     pub context_exchange: ContextExchange,
     /// Bytes of a gradient on the wire.
     pub gradient_bytes: f64,
+    /// Experts are cut by EP alone, which may span TP groups (expert-TP folding), and not by TP as well.
+    pub folded_experts: bool,
+    /// Bytes of a token's value on its way to an expert.
+    pub dispatch_bytes: f64,
 }
 
 impl Software {
@@ -71,31 +103,36 @@ impl Software {
     #[must_use]
     pub fn state_bytes(&self, replicas: f64) -> f64 {
         match self.sharding {
-            Sharding::Replicated => 18.0,
-            Sharding::Optimizer => 6.0 + 12.0 / replicas,
-            Sharding::Gradients => 2.0 + 16.0 / replicas,
-            Sharding::Everything => 18.0 / replicas,
+            Sharding::Replicated => 14.0 + self.gradient_bytes,
+            Sharding::Optimizer => 2.0 + self.gradient_bytes + 12.0 / replicas,
+            Sharding::Gradients => 2.0 + (12.0 + self.gradient_bytes) / replicas,
+            Sharding::Everything => (14.0 + self.gradient_bytes) / replicas,
         }
     }
 }
 
 /// The constants of one accelerator and software generation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Calibration {
-    /// Name: `h100/nemo-25.02`.
-    pub name: &'static str,
+    /// The accelerator that the shares of peak come from, and the software.
+    #[serde(serialize_with = "name")]
+    pub name: Name,
     /// Which tricks it uses.
     pub software: Software,
     /// Share of peak that large matrix products reach in sixteen bits.
     pub gemm_efficiency: f64,
     /// Share of the eight-bit peak that large matrix products reach in eight bits.
     pub gemm_efficiency_fp8: f64,
+    /// The same with a scale for each block.
+    pub gemm_efficiency_mxfp8: f64,
+    /// Share of the four-bit peak that large matrix products reach in four bits.
+    pub gemm_efficiency_fp4: f64,
     /// Floating-point operations that a matrix product loses to its start and end.
     pub gemm_lost_flops: f64,
     /// Share of that efficiency that the products of experts reach in sixteen bits: they are grouped, padded,
     /// and wait for the fullest expert.
     pub expert_efficiency: f64,
-    /// The same in eight bits.
+    /// The same in eight bits and fewer.
     pub expert_efficiency_fp8: f64,
     /// Share of peak that the attention core reaches on what it computes.
     pub attention_efficiency: f64,
@@ -103,14 +140,22 @@ pub struct Calibration {
     pub memory_efficiency: f64,
     /// Seconds that a layer's forward pass takes at least, to launch its kernels.
     pub launch_seconds: f64,
-    /// Share of TP exchange that is not hidden.
+    /// The same for a layer with experts.
+    pub expert_launch_seconds: f64,
+    /// Share of TP exchange inside a domain that is not hidden.
     pub tensor_exposed: f64,
-    /// Share of EP exchange that is not hidden.
+    /// Share of TP exchange through network cards that is not hidden.
+    pub tensor_exposed_across: f64,
+    /// Share of EP exchange inside a domain that is not hidden.
     pub expert_exposed: f64,
+    /// Share of EP exchange through network cards that is not hidden.
+    pub expert_exposed_across: f64,
     /// Share of steady pipeline transfers that is not hidden.
     pub pipeline_exposed: f64,
     /// Share of DP exchange that slows the step although it overlaps.
     pub data_exposed: f64,
+    /// The same of the exchange of every micro-batch with fully sharded states.
+    pub gather_exposed: f64,
     /// Growth of the step with each doubling of the number of eight-GPU nodes (stragglers, congestion).
     pub jitter_per_doubling: f64,
     /// Seconds of a step that are none of the above.
@@ -119,15 +164,32 @@ pub struct Calibration {
     pub network: Efficiency,
 }
 
-impl Calibration {
-    /// These constants for a chip whose best matrix products were measured at `best` of its peaks in sixteen and
-    /// eight bits, when the constants' own chip was measured at `own`: the shares of peak scale alike.
+/// What a set of constants belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The accelerator.
+    pub chip: &'static str,
+    /// The software and its version.
+    pub software: &'static str,
+}
+
+impl Name {
+    /// The runs that the software's constants come from.
     #[must_use]
-    pub fn adapted(&self, own: [f64; 2], best: [f64; 2]) -> Self {
-        Self {
-            gemm_efficiency: self.gemm_efficiency / own[0] * best[0],
-            gemm_efficiency_fp8: self.gemm_efficiency_fp8 / own[1] * best[1],
-            ..self.clone()
-        }
+    pub fn origin(&self) -> &'static str {
+        FRAMEWORKS
+            .iter()
+            .find(|framework| framework.name == self.software)
+            .map_or("", |framework| framework.origin)
     }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.chip, self.software)
+    }
+}
+
+fn name<S: serde::Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(name)
 }

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use lightloom_units::{BitsPerSecond, Bytes, Text};
 
-use super::calibrated::H100_NEMO_25_02;
+use super::calibrated::{CHIPS, Chip, FRAMEWORKS, Framework, compose};
 use super::calibration::{Calibration, Precision};
 use super::model::Model;
+use super::network::{Network, Shape};
 use super::step::Compute;
 
 pub use lightloom_fabric::model::{MODEL_FILES, read_model};
@@ -38,6 +39,22 @@ pub struct Accelerator {
     pub scale_out_rate: Text<BitsPerSecond>,
     /// GPUs of the high-bandwidth domain it is sold with.
     pub domain_gpus: u32,
+    /// What joins them.
+    #[serde(default)]
+    pub domain_shape: DomainShape,
+}
+
+/// What joins the GPUs of a domain, as files write it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum DomainShape {
+    /// Any GPU reaches any other at full rate.
+    #[default]
+    Switch,
+    /// A three-dimensional torus.
+    Torus,
 }
 
 /// A number format, as files write it.
@@ -50,6 +67,8 @@ pub enum Format {
     Bf16,
     /// Eight bits.
     Fp8,
+    /// Four bits.
+    Fp4,
 }
 
 impl Format {
@@ -57,6 +76,7 @@ impl Format {
         match self {
             Self::Bf16 => "bf16",
             Self::Fp8 => "fp8",
+            Self::Fp4 => "fp4",
         }
     }
 }
@@ -67,22 +87,81 @@ impl Accelerator {
     pub fn peak_flops(&self, precision: Precision) -> Option<f64> {
         let format = match precision {
             Precision::Bf16 => Format::Bf16,
-            Precision::Fp8 => Format::Fp8,
+            Precision::Fp8 | Precision::Mxfp8 => Format::Fp8,
+            Precision::Nvfp4 => Format::Fp4,
         };
         self.peak_tflops.get(&format).map(|tera| tera * 1e12)
     }
 
-    /// Constants for a step on it: those of H100 with NeMo 25.02, their shares of peak scaled by the chips'
-    /// best-shape measurements. Only for H100 itself are they fitted.
+    /// Constants for a step on it with the software that most runs on it were published with.
     #[must_use]
     pub fn calibration(&self) -> Calibration {
+        compose(&self.chip(), self.usual_framework())
+    }
+
+    /// Constants of the software called `name` on it; `h100/nemo-25.02` takes the chip's from there, too.
+    ///
+    /// # Errors
+    /// If no constants are called so, with those that there are.
+    pub fn calibration_with(&self, name: &str) -> Result<Calibration, UnknownConstants> {
+        let (chip, software) = match name.split_once('/') {
+            Some((chip, software)) => {
+                (CHIPS.iter().find(|known| known.name == chip).copied(), software)
+            }
+            None => (Some(self.chip()), name),
+        };
+        let framework = FRAMEWORKS.iter().find(|known| known.name == software);
+        match (chip, framework) {
+            (Some(chip), Some(framework)) => Ok(compose(&chip, framework)),
+            _ => Err(UnknownConstants { name: name.to_owned() }),
+        }
+    }
+
+    /// Its own chip, or H100 with the shares of peak scaled by the chips' best-shape measurements.
+    fn chip(&self) -> Chip {
+        // An A100 with less memory computes like one with more.
+        let own = |chip: &&Chip| {
+            chip.name == self.name || self.name == "a100-40gb" && chip.name == "a100"
+        };
+        if let Some(chip) = CHIPS.iter().find(own) {
+            return *chip;
+        }
         let best = |card: &Self| {
             let of = |format| card.best_gemm_efficiency.get(&format).copied();
             let bf16 = of(Format::Bf16).unwrap_or(1.0);
             [bf16, of(Format::Fp8).unwrap_or(bf16)]
         };
         let own = accelerator("h100").expect("h100 is shipped");
-        H100_NEMO_25_02.adapted(best(&own), best(self))
+        let h100 = CHIPS.iter().find(|chip| chip.name == "h100").expect("h100 is fitted");
+        h100.adapted(best(&own), best(self))
+    }
+
+    fn usual_framework(&self) -> &'static Framework {
+        let name = match &self.name[..] {
+            "b200" | "b300" | "gb200" | "gb300" => "megatron-bridge-26.02.01",
+            name if name.starts_with("tpu") => "maxtext",
+            name if name.starts_with("a100") => "megatron-lm-2022",
+            _ => "nemo-25.02",
+        };
+        FRAMEWORKS.iter().find(|known| known.name == name).unwrap_or(&FRAMEWORKS[0])
+    }
+
+    /// The domain and the cards it is sold with. Named as the architecture of the same shape and size, if there is one.
+    #[must_use]
+    pub fn network(&self) -> Network {
+        let (shape, name) = match (self.domain_shape, self.domain_gpus) {
+            (DomainShape::Switch, 8) => (Shape::Switch, "dgx".to_owned()),
+            (DomainShape::Switch, size @ (36 | 72 | 576)) => (Shape::Switch, format!("nvl:{size}")),
+            (DomainShape::Switch, _) => (Shape::Switch, format!("{}:own", self.name)),
+            (DomainShape::Torus, _) => (Shape::Torus, format!("{}:own", self.name)),
+        };
+        Network {
+            name,
+            shape,
+            domain_gpus: self.domain_gpus,
+            domain_rate: self.scale_up_rate.0.bytes_per_second(),
+            scale_out_rate: self.scale_out_rate.0.bytes_per_second(),
+        }
     }
 
     /// What the step needs of it.
@@ -92,6 +171,7 @@ impl Accelerator {
         Compute {
             peak_flops: bf16,
             peak_flops_fp8: self.peak_flops(Precision::Fp8).unwrap_or(bf16),
+            peak_flops_fp4: self.peak_flops(Precision::Nvfp4).unwrap_or(bf16),
             memory_rate: self.memory_rate.0.bytes_per_second(),
             memory_bytes: self.memory.0.get() as f64,
         }
@@ -105,8 +185,10 @@ macro_rules! files {
 }
 
 /// Name and text of every accelerator file that comes with lightloom.
-const ACCELERATOR_FILES: &[(&str, &str)] =
-    files!("accelerators": "a100", "b200", "gb200", "h100", "h200", "h800", "tpuv4");
+const ACCELERATOR_FILES: &[(&str, &str)] = files!(
+    "accelerators": "a100", "a100-40gb", "b200", "b300", "gb200", "gb300", "h100", "h100-96gb", "h20", "h200", "h800",
+    "tpuv4", "tpuv5e", "tpuv5p", "tpuv6e"
+);
 
 /// No card has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +198,21 @@ pub struct UnknownName {
     name: String,
     nearest: &'static str,
     all: String,
+}
+
+/// No constants have this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no constants are called `{name}` (there are: {}; or those of a chip and a software, such as `h100/{}`)",
+    names(FRAMEWORKS.iter().map(|known| known.name)),
+    FRAMEWORKS[0].name
+)]
+pub struct UnknownConstants {
+    name: String,
+}
+
+fn names<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The model called `name`.

@@ -29,12 +29,12 @@ pub mod memory;
 pub mod mfu;
 pub mod network;
 pub mod recorded;
+pub mod request;
+pub mod runs;
 pub mod schedule;
 pub mod search;
 pub mod simai;
 pub mod step;
 pub mod step_graph;
-pub mod validation;
-pub mod validation_page;
 
 pub use lightloom_fabric::model;

@@ -225,11 +225,17 @@ impl Mapping {
         if let Some(experts) = &model.feed_forward.experts {
             divide("experts", experts.count.into(), "EP", self.expert.into());
         }
-        divide("DP×CP", data * u64::from(self.context), "EP", self.expert.into());
-        // Embedding and output layer may stand for a layer each.
+        // Experts that TP does not cut may be shared by the ranks of TP groups, too.
+        let ranks = data * u64::from(self.context);
+        let (ranks, what) = if u64::from(self.expert) > ranks && tensor > 1 {
+            (ranks * tensor, "TP×CP×DP")
+        } else {
+            (ranks, "DP×CP")
+        };
+        divide(what, ranks, "EP", self.expert.into());
+        // Embedding and output layer may stand for a layer each; pieces may be uneven.
         let layers = u64::from(model.layers);
-        let is_even = layers.is_multiple_of(pieces) || (layers + 2).is_multiple_of(pieces);
-        if pieces > layers + 2 || (self.virtual_stages > 1 && !is_even) {
+        if pieces > layers + 2 {
             divide("layers", layers, "PP×virtual stages", pieces);
         }
         if self.is_zero_bubble() && self.virtual_stages > 1 {

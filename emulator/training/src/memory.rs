@@ -3,7 +3,7 @@
 //! States per weight and activations per layer follow Megatron-LM's `theoretical_memory_usage`; the
 //! fullest rank is the first stage, which holds an embedding and keeps the most micro-batches in flight.
 
-use super::calibration::Software;
+use super::calibration::{Precision, Software};
 use super::mapping::{Batch, Mapping, Recompute};
 use super::model::{Activation, Model};
 
@@ -24,10 +24,39 @@ impl Memory {
     }
 }
 
+/// How the experts of a stage lie on its ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertLayout {
+    /// Whether TP cuts each expert. Otherwise a rank holds whole experts, and EP may span TP groups.
+    pub is_cut: bool,
+    /// Distance of the ranks that share experts.
+    pub stride: u64,
+    /// Ranks that hold the same experts.
+    pub replicas: u64,
+}
+
+impl ExpertLayout {
+    /// How `software` lays them out; whole experts as well where EP is too large for anything else.
+    #[must_use]
+    pub fn of(mapping: &Mapping, software: &Software) -> Self {
+        let replicas = u64::from(mapping.data) * u64::from(mapping.context);
+        let (tensor, expert) = (u64::from(mapping.tensor), u64::from(mapping.expert.max(1)));
+        let is_cut = !software.folded_experts && replicas.is_multiple_of(expert);
+        let (stride, ranks) = if is_cut { (tensor, replicas) } else { (1, replicas * tensor) };
+        Self { is_cut, stride, replicas: (ranks / expert).max(1) }
+    }
+
+    /// Parts that an expert is cut into.
+    #[must_use]
+    pub fn cut(&self, mapping: &Mapping) -> f64 {
+        if self.is_cut { f64::from(mapping.tensor) } else { 1.0 }
+    }
+}
+
 /// Weights on the fullest rank: those that every replica holds alike, and the experts, which EP divides. Layers for
 /// multi-token prediction are the last stage's, on top of what any stage holds.
 #[must_use]
-pub fn weights_per_gpu(model: &Model, mapping: &Mapping) -> (f64, f64) {
+pub fn weights_per_gpu(model: &Model, mapping: &Mapping, software: &Software) -> (f64, f64) {
     let tensor = f64::from(mapping.tensor);
     let pipeline = f64::from(mapping.pipeline);
     let (layers, expert_layers) = (f64::from(model.layers), f64::from(model.expert_layers()));
@@ -46,7 +75,7 @@ pub fn weights_per_gpu(model: &Model, mapping: &Mapping) -> (f64, f64) {
         let own = expert_layers / pipeline + if is_expert { depths } else { 0.0 };
         own * f64::from(experts.count) / f64::from(mapping.expert) * model.expert_parameters()
     });
-    (dense / tensor, experts / tensor)
+    (dense / tensor, experts / ExpertLayout::of(mapping, software).cut(mapping))
 }
 
 /// Bytes of activations that one layer keeps for one micro-batch, the fullest rank of EP getting `expert_imbalance` more
@@ -55,7 +84,7 @@ fn activations_per_layer(
     model: &Model,
     mapping: &Mapping,
     batch: Batch,
-    software: &Software,
+    (software, precision): (&Software, Precision),
     expert_imbalance: f64,
 ) -> f64 {
     let (h, t) = (f64::from(model.hidden), f64::from(mapping.tensor));
@@ -82,8 +111,14 @@ fn activations_per_layer(
     let drops_outputs = is_selective && software.flash_attention;
     let (norm_outputs, per_width) =
         if drops_outputs { (0.0, kept_width) } else { (4.0, per_width) };
+    // Inputs of the linear layers are kept as they are multiplied: what norms gave, what the attention core gave, and
+    // one of the values of each unit of the feed-forward width.
+    let saved = 2.0 - precision.operand_bytes();
+    let norm_outputs = norm_outputs * (1.0 - saved / 2.0);
+    let per_width = if drops_outputs { per_width } else { per_width - saved };
     let attention = model.attention.core_width() + model.attention.key_value_width();
-    let split = tokens * (2.0 * attention + per_width * feed_forward) / t;
+    let core_output = saved * model.attention.core_width() / 2.0;
+    let split = tokens * (2.0 * attention - core_output + per_width * feed_forward) / t;
     let whole = tokens * h * (4.0 + norm_outputs + masks)
         / if software.sequence_parallel { t } else { 1.0 };
     let scores = if software.flash_attention || is_selective {
@@ -94,18 +129,19 @@ fn activations_per_layer(
     split + whole + scores
 }
 
-/// What the fullest GPU holds, the fullest rank of EP getting `expert_imbalance` more than its share of tokens.
+/// What the fullest GPU holds with linear layers in `precision`, the fullest rank of EP getting `expert_imbalance` more than its share of tokens.
 #[must_use]
 pub fn memory(
     model: &Model,
     mapping: &Mapping,
     batch: Batch,
     software: &Software,
+    precision: Precision,
     expert_imbalance: f64,
 ) -> Memory {
-    let (dense, experts) = weights_per_gpu(model, mapping);
+    let (dense, experts) = weights_per_gpu(model, mapping, software);
     let replicas = f64::from(mapping.data) * f64::from(mapping.context);
-    let expert_replicas = (replicas / f64::from(mapping.expert)).max(1.0);
+    let expert_replicas = ExpertLayout::of(mapping, software).replicas as f64;
     let states_bytes =
         dense * software.state_bytes(replicas) + experts * software.state_bytes(expert_replicas);
     let (p, v) = (f64::from(mapping.pipeline), f64::from(mapping.virtual_stages));
@@ -114,7 +150,7 @@ pub fn memory(
     let in_flight = m.min(p) * interleaving;
     let layers = (f64::from(model.layers) / p).ceil();
     let mut activations_bytes =
-        activations_per_layer(model, mapping, batch, software, expert_imbalance)
+        activations_per_layer(model, mapping, batch, (software, precision), expert_imbalance)
             * layers
             * in_flight;
     if mapping.pipeline == 1 {
@@ -145,11 +181,11 @@ mod tests {
         };
         let batch = Batch { sequences: 64, tokens: 2048 };
         let software = &A100_MEGATRON_LM_2022.software;
-        let kept = activations_per_layer(&model, &mapping, batch, software, 0.0);
+        let kept = activations_per_layer(&model, &mapping, batch, (software, Precision::Bf16), 0.0);
         assert!((kept / (34.0 * 2048.0 * 12288.0 / 8.0) - 1.0).abs() < 1e-12);
         // Calculon gives 54.1 GiB for the whole of it.
-        let total =
-            memory(&model, &mapping, batch, software, 0.0).total_bytes() / f64::from(1 << 30);
+        let total = memory(&model, &mapping, batch, software, Precision::Bf16, 0.0).total_bytes()
+            / f64::from(1 << 30);
         assert!((total / 54.1 - 1.0).abs() < 0.1, "{total} GiB");
     }
 }

@@ -74,6 +74,12 @@ impl Network {
     /// Seconds of a ring all-gather (or reduce-scatter) of an array of `bytes` in all.
     #[must_use]
     pub fn all_gather(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> f64 {
+        self.all_gather_parts(group, bytes, efficiency).iter().sum()
+    }
+
+    /// The same: inside the domain, and through network cards.
+    #[must_use]
+    pub fn all_gather_parts(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> [f64; 2] {
         let inside = self.inside(group) as f64;
         let outside = group.size as f64 / inside;
         let within = (inside - 1.0) * efficiency.domain_step_seconds
@@ -82,7 +88,7 @@ impl Network {
             + (outside - 1.0) / outside * bytes
                 / inside
                 / (self.scale_out_rate * efficiency.scale_out);
-        within + across
+        [within, across]
     }
 
     /// Seconds of an all-reduce of an array of `bytes`: reduce-scatter, then all-gather.
@@ -94,6 +100,12 @@ impl Network {
     /// Seconds of an all-to-all in which each rank holds `bytes` and keeps `1/n` of it.
     #[must_use]
     pub fn all_to_all(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> f64 {
+        self.all_to_all_parts(group, bytes, efficiency).iter().sum()
+    }
+
+    /// The same: inside the domain, and through network cards.
+    #[must_use]
+    pub fn all_to_all_parts(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> [f64; 2] {
         let inside = self.inside(group) as f64;
         let n = group.size as f64;
         let detour = match self.shape {
@@ -108,7 +120,7 @@ impl Network {
         let across =
             if inside < n { efficiency.scale_out_step_seconds * (n / inside - 1.0) } else { 0.0 }
                 + (n - inside) / n * bytes / (self.scale_out_rate * efficiency.scale_out);
-        within + across
+        [within, across]
     }
 
     /// Seconds for `bytes` from one rank to the next of `group`.

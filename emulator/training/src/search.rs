@@ -175,8 +175,12 @@ impl Search<'_> {
             return vec![1];
         }
         let layers = self.model.layers;
-        or_all(&self.limits.virtual_stages, 1..=(layers + 2) / pipeline)
-            .into_iter()
+        if !self.limits.virtual_stages.is_empty() {
+            let given = self.limits.virtual_stages.iter().copied();
+            return given.filter(|stages| stages * pipeline <= layers + 2).collect();
+        }
+        // Uneven pieces are possible and seldom the fastest: they are tried when they are asked for.
+        (1..=(layers + 2) / pipeline)
             .filter(|virtual_stages| {
                 let pieces = pipeline * virtual_stages;
                 *virtual_stages == 1
@@ -188,7 +192,7 @@ impl Search<'_> {
 
     /// Shows `look` the job that `mapping` makes of this search.
     pub fn with_job<T>(&self, mapping: Mapping, look: impl FnOnce(&Job<'_>) -> T) -> T {
-        let mut calibration = self.calibration.clone();
+        let mut calibration = *self.calibration;
         // Where layers do not divide and two more would, the ends hold a layer less each.
         let pieces = mapping.pipeline * mapping.virtual_stages;
         calibration.software.balanced_ends = !self.model.layers.is_multiple_of(pieces)
@@ -216,6 +220,7 @@ impl Search<'_> {
                 &mapping,
                 self.batch,
                 &job.calibration.software,
+                self.precision,
                 self.expert_imbalance,
             ),
         })

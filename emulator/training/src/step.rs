@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::calibration::{Calibration, Precision, Sharding};
 use super::mapping::{Batch, Mapping};
-use super::memory::weights_per_gpu;
+use super::memory::{ExpertLayout, weights_per_gpu};
 use super::model::Model;
 use super::network::Network;
 use super::schedule::{PipelineTime, pipeline_time};
@@ -32,6 +32,8 @@ pub struct Compute {
     pub peak_flops: f64,
     /// Peak operations per second in eight bits.
     pub peak_flops_fp8: f64,
+    /// Peak operations per second in four bits.
+    pub peak_flops_fp4: f64,
     /// Bytes per second of its memory.
     pub memory_rate: f64,
     /// Bytes of its memory.
@@ -154,13 +156,17 @@ impl Job<'_> {
 
     /// Seconds of the optimizer: it reads gradient, master weight and moments, and writes them and the weight.
     fn optimizer(&self) -> f64 {
-        let (dense, experts) = weights_per_gpu(self.model, &self.mapping);
+        let (dense, experts) =
+            weights_per_gpu(self.model, &self.mapping, &self.calibration.software);
         let replicas = f64::from(self.mapping.data) * f64::from(self.mapping.context);
         let shared = match self.calibration.software.sharding {
             Sharding::Replicated => 1.0,
             _ => replicas,
         };
-        let expert_shared = (shared / f64::from(self.mapping.expert)).max(1.0);
+        let expert_shared = match self.calibration.software.sharding {
+            Sharding::Replicated => 1.0,
+            _ => self.expert_layout().replicas as f64,
+        };
         self.memory_seconds(30.0 * (dense / shared + experts / expert_shared))
             + self.calibration.step_seconds
     }
@@ -173,6 +179,12 @@ impl Job<'_> {
     fn tokens(&self) -> f64 {
         f64::from(self.mapping.micro_batch) * self.batch.tokens as f64
             / f64::from(self.mapping.context)
+    }
+
+    /// How experts lie on the ranks of a stage.
+    #[must_use]
+    pub fn expert_layout(&self) -> ExpertLayout {
+        ExpertLayout::of(&self.mapping, &self.calibration.software)
     }
 
     fn tensor(&self) -> f64 {

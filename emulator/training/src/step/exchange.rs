@@ -12,22 +12,36 @@ impl Job<'_> {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
 
-    /// Exchange of one forward pass over a layer: all of TP's, what is exposed of EP's.
-    pub(super) fn exchange(&self, is_expert: bool) -> (f64, f64) {
+    /// Exchange of one forward pass over a layer: of TP what is exposed inside a domain, what is exposed through
+    /// network cards, and all of it; of EP what is exposed.
+    pub(super) fn exchange(&self, is_expert: bool) -> ([f64; 3], f64) {
         let (mapping, calibration) = (&self.mapping, self.calibration);
         let links = &calibration.network;
         let tensor_group = Group { size: mapping.tensor.into(), stride: 1 };
         let bytes = self.activation_bytes();
-        // Four all-gathers or reduce-scatters, or two all-reduces: the same bytes.
-        let tensor = 4.0 * self.network.all_gather(tensor_group, bytes, links);
+        // Four all-gathers or reduce-scatters, or two all-reduces: the same bytes. Experts that are not cut by TP need
+        // none of the two round the feed-forward part.
+        let count = if is_expert && !self.expert_layout().is_cut { 2.0 } else { 4.0 };
+        let tensor = self.network.all_gather_parts(tensor_group, bytes, links);
+        let [inside, across] = tensor.map(|seconds| count * seconds);
+        let tensor = [
+            inside * calibration.tensor_exposed,
+            across * calibration.tensor_exposed_across,
+            inside + across,
+        ];
         let expert = if is_expert && mapping.expert > 1 {
-            let group = Group { size: mapping.expert.into(), stride: mapping.tensor.into() };
+            let layout = self.expert_layout();
+            let group = Group { size: mapping.expert.into(), stride: layout.stride };
             let bytes = self.dispatch_bytes() * (1.0 + self.expert_imbalance);
-            2.0 * self.network.all_to_all(group, bytes, links)
+            let [inside, across] = self.network.all_to_all_parts(group, bytes, links);
+            // What goes to experts may be narrower than what comes back.
+            let ways = 1.0 + calibration.software.dispatch_bytes / 2.0;
+            ways * (inside * calibration.expert_exposed
+                + across * calibration.expert_exposed_across)
         } else {
             0.0
         };
-        (tensor, expert * calibration.expert_exposed)
+        (tensor, expert)
     }
 
     /// Bytes that a rank has for the experts of all ranks.
@@ -104,13 +118,12 @@ impl Job<'_> {
     pub(super) fn data_exchange(&self, micro_batches: f64) -> f64 {
         let (mapping, software) = (&self.mapping, &self.calibration.software);
         let links = &self.calibration.network;
-        let (dense, experts) = weights_per_gpu(self.model, mapping);
+        let (dense, experts) = weights_per_gpu(self.model, mapping, software);
         let replicas = u64::from(mapping.data) * u64::from(mapping.context);
         let all = Group { size: replicas, stride: mapping.tensor.into() };
-        let expert_replicas = Group {
-            size: replicas / u64::from(mapping.expert),
-            stride: u64::from(mapping.tensor) * u64::from(mapping.expert),
-        };
+        let layout = self.expert_layout();
+        let expert_replicas =
+            Group { size: layout.replicas, stride: layout.stride * u64::from(mapping.expert) };
         let gather = |bytes: f64| {
             self.network.all_gather(all, dense * bytes, links)
                 + self.network.all_gather(expert_replicas, experts * bytes, links)
@@ -132,8 +145,12 @@ impl Job<'_> {
         if !software.data_overlap {
             return exchange;
         }
-        let passes = if software.sharding == Sharding::Everything { micro_batches } else { 1.0 };
+        let (passes, exposed) = if software.sharding == Sharding::Everything {
+            (micro_batches, self.calibration.gather_exposed)
+        } else {
+            (1.0, self.calibration.data_exposed)
+        };
         let window = stage.total() * passes;
-        (exchange - window).max(exchange * self.calibration.data_exposed)
+        (exchange - window).max(exchange * exposed)
     }
 }

@@ -13,12 +13,15 @@ impl Job<'_> {
         let gemms = self.projection_gemms() + self.feed_forward_gemms(is_expert);
         let (core, core_backward) = self.attention_core();
         let elements = self.memory_seconds(self.element_bytes(is_expert));
-        let (all_tensor, expert) = self.exchange(is_expert);
+        let ([exposed, across, all_tensor], expert) = self.exchange(is_expert);
         let [context, context_backward] = self.context_exchange();
         // TP exchange hides behind the matrix products, never more of it than they last.
-        let exposed = all_tensor * self.calibration.tensor_exposed;
-        let tensor = exposed.max(all_tensor - gemms);
-        let launch = self.calibration.launch_seconds;
+        let tensor = (exposed + across).max(all_tensor - gemms);
+        let launch = if is_expert {
+            self.calibration.expert_launch_seconds
+        } else {
+            self.calibration.launch_seconds
+        };
         let forward = Spent { compute: gemms + core + elements, tensor, context, expert };
         let accumulate = self.memory_seconds(
             2.0 * self.calibration.software.gradient_bytes * self.layer_weights(is_expert),
@@ -93,12 +96,14 @@ impl Job<'_> {
         };
         let grouped = match self.precision {
             Precision::Bf16 => self.calibration.expert_efficiency,
-            Precision::Fp8 => self.calibration.expert_efficiency_fp8,
+            _ => self.calibration.expert_efficiency_fp8,
         };
         let local = f64::from(experts.count) / f64::from(self.mapping.expert);
         let fullest = if self.mapping.expert > 1 { 1.0 + self.expert_imbalance } else { 1.0 };
-        let rows = tokens * f64::from(experts.top_k) / local * fullest;
-        let routed = local * self.feed_forward_products(rows, experts.width.into()) / grouped;
+        // A rank that holds whole experts gets the tokens of its share of the sequence, not those of its TP group.
+        let cut = self.expert_layout().cut(&self.mapping);
+        let rows = tokens * f64::from(experts.top_k) / local * fullest * cut / self.tensor();
+        let routed = local * self.products(rows, f64::from(experts.width) / cut) / grouped;
         if experts.shared_width == 0 {
             return routed;
         }
@@ -107,8 +112,12 @@ impl Job<'_> {
 
     /// Seconds of the products of a feed-forward part of `width` that `rows` tokens pass.
     fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
+        self.products(rows, width / self.tensor())
+    }
+
+    /// The same of a part whose width on this rank is `width`.
+    fn products(&self, rows: f64, width: f64) -> f64 {
         let h = f64::from(self.model.hidden);
-        let width = width / self.tensor();
         let gates = self.model.feed_forward.activation.matrices() - 1.0;
         self.gemm(rows, h, gates * width, self.precision)
             + self.gemm(rows, width, h, self.precision)
@@ -117,13 +126,15 @@ impl Job<'_> {
     /// Seconds of the product of a `rows×inner` and an `inner×columns` matrix: its operations, what it loses
     /// at start and end, and its operands and result on their way to and from memory.
     fn gemm(&self, rows: f64, inner: f64, columns: f64, precision: Precision) -> f64 {
-        let (rate, operand_bytes) = match precision {
-            Precision::Bf16 => (self.compute.peak_flops * self.calibration.gemm_efficiency, 2.0),
-            Precision::Fp8 => {
-                (self.compute.peak_flops_fp8 * self.calibration.gemm_efficiency_fp8, 1.0)
-            }
+        let (compute, shares) = (self.compute, self.calibration);
+        let rate = match precision {
+            Precision::Bf16 => compute.peak_flops * shares.gemm_efficiency,
+            Precision::Fp8 => compute.peak_flops_fp8 * shares.gemm_efficiency_fp8,
+            Precision::Mxfp8 => compute.peak_flops_fp8 * shares.gemm_efficiency_mxfp8,
+            Precision::Nvfp4 => compute.peak_flops_fp4 * shares.gemm_efficiency_fp4,
         };
-        let bytes = operand_bytes * (rows * inner + inner * columns) + 2.0 * rows * columns;
+        let bytes =
+            precision.operand_bytes() * (rows * inner + inner * columns) + 2.0 * rows * columns;
         (2.0 * rows * inner * columns + self.calibration.gemm_lost_flops) / rate
             + self.memory_seconds(bytes)
     }
@@ -169,7 +180,7 @@ impl Job<'_> {
         // Inputs of the products are read, and written twice as eight bits: as they are and turned over.
         let cast = match self.precision {
             Precision::Bf16 => 0.0,
-            Precision::Fp8 => 2.0 * (3.0 * h + width) / self.tensor(),
+            _ => 2.0 * (3.0 * h + width) / self.tensor(),
         };
         2.0 * tokens * (residual + routed + cast + per_width * width / self.tensor())
     }
@@ -178,8 +189,9 @@ impl Job<'_> {
     fn layer_weights(&self, is_expert: bool) -> f64 {
         let feed_forward = match (&self.model.feed_forward.experts, is_expert) {
             (Some(experts), true) => {
-                f64::from(experts.count) / f64::from(self.mapping.expert)
-                    * self.model.expert_parameters()
+                let held = f64::from(experts.count) / f64::from(self.mapping.expert);
+                let cut = self.expert_layout().cut(&self.mapping);
+                held * self.model.expert_parameters() / cut * self.tensor()
                     + self.model.shared_parameters()
             }
             _ => self.model.dense_parameters(),

@@ -81,7 +81,7 @@ impl Job<'_> {
             context_turn_bytes: self.context_turns(),
             expert_bytes: self.dispatch_bytes(),
             transfer_bytes: self.transfer_bytes(),
-            weights: weights_per_gpu(self.model, &self.mapping),
+            weights: weights_per_gpu(self.model, &self.mapping, &self.calibration.software),
             optimizer_seconds: self.optimizer(),
         }
     }

@@ -1,0 +1,303 @@
+//! What a user asks of `lightloom mfu`, and what is answered: the one way from a model, a card and a fabric to figures,
+//! for the command line and for whoever judges it by published runs.
+
+use serde::Serialize;
+
+use lightloom_fabric::provenance::{Inputs, Provenance};
+
+use super::calibration::{Calibration, ContextExchange, Precision, Sharding, Software};
+use super::cards::{Accelerator, UnknownConstants};
+use super::goodput::Goodput;
+use super::mapping::Batch;
+use super::mfu::Convention;
+use super::model::Model;
+use super::network::Network;
+use super::search::{Found, Limits, Search};
+use super::step::Compute;
+
+/// The version of the document.
+pub const SCHEMA: &str = "lightloom.mfu/v1";
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What is trained.
+    pub model: Model,
+    /// On what.
+    pub card: Accelerator,
+    /// The work of a step.
+    pub batch: Batch,
+    /// Number format of the linear layers.
+    pub precision: Precision,
+    /// How much more than its share the fullest expert rank gets.
+    pub expert_imbalance: f64,
+    /// What counts as useful work.
+    pub convention: Convention,
+    /// Which mappings are tried.
+    pub limits: Limits,
+    /// Whose constants; those of the software that the card is mostly used with, if `None`.
+    pub constants: Option<String>,
+    /// What the software does other than its constants say.
+    pub changes: Changes,
+}
+
+/// What the training software does other than the constants say; `None` if as they say.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// What replicas hold.
+    pub sharding: Option<Sharding>,
+    /// How keys and values travel.
+    pub context_exchange: Option<ContextExchange>,
+    /// Whether TP splits the sequence.
+    pub sequence_parallel: Option<bool>,
+}
+
+/// Why a request cannot be computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RequestError {
+    /// The chip lacks the number format.
+    #[error("{card} has no {}: it has no peak for it; leave out --precision", precision.label())]
+    NoFormat {
+        /// Name of the card.
+        card: String,
+        /// The format.
+        precision: Precision,
+    },
+    /// Nothing to do in a step.
+    #[error("--batch, --seq and --gpus are at least 1")]
+    Nothing,
+    /// No share.
+    #[error("--imbalance is a share of at least 0, such as 0.2")]
+    Imbalance,
+    /// No such constants.
+    #[error(transparent)]
+    Constants(#[from] UnknownConstants),
+}
+
+/// A request that can be computed.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    request: Request,
+    compute: Compute,
+    calibration: Calibration,
+}
+
+impl Request {
+    /// Checks it and looks up its constants.
+    ///
+    /// # Errors
+    /// If it cannot be computed: why.
+    pub fn prepare(self) -> Result<Prepared, RequestError> {
+        if self.card.peak_flops(self.precision).is_none() {
+            let (card, precision) = (self.card.name.clone(), self.precision);
+            return Err(RequestError::NoFormat { card, precision });
+        }
+        if self.batch.sequences == 0 || self.batch.tokens == 0 {
+            return Err(RequestError::Nothing);
+        }
+        if !(0.0..=100.0).contains(&self.expert_imbalance) {
+            return Err(RequestError::Imbalance);
+        }
+        let mut calibration = match &self.constants {
+            Some(name) => self.card.calibration_with(name)?,
+            None => self.card.calibration(),
+        };
+        let software = &mut calibration.software;
+        software.sharding = self.changes.sharding.unwrap_or(software.sharding);
+        software.context_exchange =
+            self.changes.context_exchange.unwrap_or(software.context_exchange);
+        software.sequence_parallel =
+            self.changes.sequence_parallel.unwrap_or(software.sequence_parallel);
+        Ok(Prepared { compute: self.card.compute(), calibration, request: self })
+    }
+}
+
+impl Prepared {
+    /// What was asked.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The constants in use.
+    #[must_use]
+    pub fn calibration(&self) -> &Calibration {
+        &self.calibration
+    }
+
+    /// The same with other constants.
+    #[must_use]
+    pub fn with_calibration(mut self, calibration: Calibration) -> Self {
+        let software = self.calibration.software;
+        self.calibration = Calibration { software, ..calibration };
+        self
+    }
+
+    /// The search for mappings of `gpus` on `network`.
+    #[must_use]
+    pub fn search<'s>(&'s self, gpus: u64, network: &'s Network) -> Search<'s> {
+        let request = &self.request;
+        Search {
+            model: &request.model,
+            batch: request.batch,
+            gpus,
+            compute: &self.compute,
+            network,
+            calibration: &self.calibration,
+            precision: request.precision,
+            expert_imbalance: request.expert_imbalance,
+            limits: request.limits.clone(),
+        }
+    }
+
+    /// The figures of a mapping that `search` found.
+    #[must_use]
+    pub fn row<P>(&self, search: &Search<'_>, found: &Found) -> Row<P> {
+        let (mapping, step, request) = (&found.mapping, &found.step, &self.request);
+        let peak = request.card.peak_flops(request.precision).unwrap_or(self.compute.peak_flops);
+        Row {
+            arch: search.network.name.clone(),
+            gpus: search.gpus,
+            tp: mapping.tensor,
+            pp: mapping.pipeline,
+            dp: mapping.data,
+            cp: mapping.context,
+            ep: mapping.expert,
+            micro_batch: mapping.micro_batch,
+            virtual_stages: mapping.virtual_stages,
+            recompute: mapping.recompute.label(),
+            schedule: mapping.schedule.label(),
+            step_seconds: step.step_seconds,
+            mfu: request.convention.utilisation(
+                &request.model,
+                request.batch,
+                mapping.recompute,
+                search.gpus,
+                peak,
+                step.step_seconds,
+            ),
+            mfu_convention: request.convention.label(),
+            memory_bytes: found.memory.total_bytes() as u64,
+            compute_seconds: step.compute_seconds,
+            tp_exposed_seconds: step.tensor_seconds,
+            cp_exposed_seconds: step.context_seconds,
+            ep_exposed_seconds: step.expert_seconds,
+            dp_exposed_seconds: step.data_seconds,
+            pp_bubble_seconds: step.bubble_seconds,
+            pp_transfer_seconds: step.transfer_seconds,
+            optimizer_seconds: step.optimizer_seconds,
+            jitter_seconds: step.jitter_seconds,
+            packets: None,
+            goodput: None,
+        }
+    }
+
+    /// The document.
+    #[must_use]
+    pub fn report<P>(&self, rows: Vec<Row<P>>, mappings_tried: usize, inputs: Inputs) -> Report<P> {
+        let request = &self.request;
+        Report {
+            made: Provenance::of(SCHEMA, inputs),
+            model: request.model.name.clone(),
+            accelerator: request.card.name.clone(),
+            precision: request.precision,
+            constants: self.calibration.name.to_string(),
+            constants_origin: self.calibration.name.origin(),
+            constants_fitted_on_this_accelerator: self.calibration.name.chip == request.card.name,
+            software: self.calibration.software,
+            batch_sequences: request.batch.sequences,
+            sequence_tokens: request.batch.tokens,
+            mappings_tried,
+            rows,
+        }
+    }
+}
+
+/// One mapping and its figures; `P` is what a run packet by packet gave.
+#[derive(Debug, Serialize)]
+pub struct Row<P> {
+    /// Architecture or fabric.
+    pub arch: String,
+    /// GPUs.
+    pub gpus: u64,
+    /// TP.
+    pub tp: u32,
+    /// PP.
+    pub pp: u32,
+    /// DP.
+    pub dp: u32,
+    /// CP.
+    pub cp: u32,
+    /// EP.
+    pub ep: u32,
+    /// Sequences of a micro-batch.
+    pub micro_batch: u32,
+    /// Virtual stages.
+    pub virtual_stages: u32,
+    /// What is computed again.
+    pub recompute: &'static str,
+    /// Order of passes.
+    pub schedule: &'static str,
+    /// The step.
+    pub step_seconds: f64,
+    /// Utilisation, as a share.
+    pub mfu: f64,
+    /// What counts in it.
+    pub mfu_convention: &'static str,
+    /// On the fullest GPU.
+    pub memory_bytes: u64,
+    /// Computing on the slowest stage.
+    pub compute_seconds: f64,
+    /// TP exchange that is not hidden.
+    pub tp_exposed_seconds: f64,
+    /// CP exchange that is not hidden.
+    pub cp_exposed_seconds: f64,
+    /// EP exchange that is not hidden.
+    pub ep_exposed_seconds: f64,
+    /// DP exchange that is not hidden.
+    pub dp_exposed_seconds: f64,
+    /// Waiting in the pipeline.
+    pub pp_bubble_seconds: f64,
+    /// Pipeline transfers that are not hidden.
+    pub pp_transfer_seconds: f64,
+    /// Optimizer and what belongs to no micro-batch.
+    pub optimizer_seconds: f64,
+    /// Stragglers and congestion.
+    pub jitter_seconds: f64,
+    /// The same step packet by packet; `None` if that was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<P>,
+    /// What faults leave; `None` if that was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput: Option<Goodput>,
+}
+
+/// The document that `lightloom mfu` writes.
+#[derive(Debug, Serialize)]
+pub struct Report<P> {
+    /// What it was made from.
+    #[serde(flatten)]
+    pub made: Provenance,
+    /// Name of the model.
+    pub model: String,
+    /// Name of the card.
+    pub accelerator: String,
+    /// Number format.
+    pub precision: Precision,
+    /// Chip and software whose constants are in use.
+    pub constants: String,
+    /// The runs that the software's constants come from.
+    pub constants_origin: &'static str,
+    /// Whether the chip's constants are the card's own.
+    pub constants_fitted_on_this_accelerator: bool,
+    /// What the software does.
+    pub software: Software,
+    /// Sequences of a step.
+    pub batch_sequences: u64,
+    /// Tokens of a sequence.
+    pub sequence_tokens: u64,
+    /// Mappings that were tried.
+    pub mappings_tried: usize,
+    /// Fastest first for each number of GPUs.
+    pub rows: Vec<Row<P>>,
+}

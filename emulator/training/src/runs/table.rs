@@ -1,0 +1,438 @@
+//! The rows of a table of runs, as comma-separated values with a header.
+
+use lightloom_units::{BitsPerSecond, Text};
+
+use super::Run;
+use crate::calibration::{Precision, Sharding};
+use crate::cards::{self, Accelerator};
+use crate::mapping::{Batch, Recompute};
+use crate::mfu::Convention;
+use crate::model::{Activation, Attention, Experts, FeedForward, Model};
+use crate::request::{Changes, Request};
+use crate::search::Limits;
+
+/// A part of a source's name, and the software whose constants its rows are computed with.
+const SOFTWARE: &[(&str, &str)] = &[
+    ("Megatron-LM README", "megatron-lm-2021"),
+    ("vTrain", "megatron-deepspeed"),
+    ("Korthikanti", "megatron-lm-2022"),
+    ("dgxc-benchmarking", "nemo-25.02"),
+    ("Llama 3 paper", "llama-3"),
+    ("MosaicML", "llm-foundry"),
+    ("container 25.09", "megatron-bridge-25.09"),
+    ("container 25.11", "megatron-bridge-25.11"),
+    ("container 26.02.01", "megatron-bridge-26.02.01"),
+    ("container 26.02", "megatron-bridge-26.02"),
+    ("torchtitan", "torchtitan"),
+    ("nanotron", "nanotron"),
+    ("MaxText", "maxtext"),
+    ("DeepSeek-V3", "hai-llm"),
+];
+
+/// Other names of accelerators and models.
+const NAMES: &[(&str, &str)] = &[
+    ("a100-80gb", "a100"),
+    ("h100-sxm", "h100"),
+    ("h100-96gb-500w", "h100-96gb"),
+    ("llama2-70b", "llama-2-70b"),
+    ("llama3-8b", "llama-3.1-8b"),
+    ("llama3-70b", "llama-3.1-70b"),
+    ("llama3.1-405b", "llama-3.1-405b"),
+    ("deepseek-v3-671b", "deepseek-v3"),
+    ("kimi_k2", "kimi-k2"),
+];
+
+/// MaxText's sequences an accelerator, TP and recomputation, from its configuration scripts; the tables do not print
+/// them. Family of accelerators, model, sequences, TP, recomputation.
+const MAXTEXT: &[(&str, &str, u64, u32, Recompute)] = &[
+    ("TPUv4", "MaxText-52B", 10, 1, Recompute::Full),
+    ("TPUv5e", "MaxText-16B", 6, 1, Recompute::Full),
+    ("TPUv5e", "MaxText-32B", 4, 1, Recompute::Full),
+    ("TPUv5e", "MaxText-64B", 2, 1, Recompute::Full),
+    ("TPUv5e", "MaxText-128B", 1, 16, Recompute::Full),
+    ("TPUv5p", "MaxText-32B", 8, 4, Recompute::Selective),
+    ("TPUv5p", "MaxText-64B", 4, 4, Recompute::Selective),
+    ("TPUv5p", "MaxText-128B", 2, 8, Recompute::Selective),
+    ("TPUv5p", "MaxText-256B", 2, 8, Recompute::Selective),
+    ("TPUv5p", "MaxText-512B", 1, 8, Recompute::Selective),
+    ("TPUv5p", "MaxText-1024B", 1, 16, Recompute::Full),
+];
+
+pub(super) struct Row {
+    header: std::rc::Rc<Vec<String>>,
+    cells: Vec<String>,
+}
+
+/// The rows of a table.
+pub(super) fn rows(table: &str) -> Vec<Row> {
+    let mut lines = table.lines().filter(|line| !line.trim().is_empty());
+    let header = std::rc::Rc::new(cells(lines.next().unwrap_or_default()));
+    lines.map(|line| Row { header: header.clone(), cells: cells(line) }).collect()
+}
+
+/// The cells of a line of comma-separated values, quotes taken off.
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut is_quoted = false;
+    for character in line.chars() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => cells.push(String::new()),
+            _ => cells.last_mut().expect("there is always a last cell").push(character),
+        }
+    }
+    cells
+}
+
+fn known(name: &str) -> String {
+    let lower = name.to_lowercase();
+    NAMES.iter().find(|(other, _)| *other == lower).map_or(lower, |(_, known)| (*known).to_owned())
+}
+
+impl Row {
+    pub(super) fn text(&self, column: &str) -> &str {
+        let index = self.header.iter().position(|name| name == column);
+        index.and_then(|index| self.cells.get(index)).map_or("", String::as_str)
+    }
+
+    fn number<T: std::str::FromStr>(&self, column: &str) -> Option<T> {
+        self.text(column).parse().ok()
+    }
+
+    fn needed<T: std::str::FromStr>(&self, column: &str) -> Result<T, String> {
+        self.number(column).ok_or_else(|| format!("column `{column}` has no number: write one"))
+    }
+
+    pub(super) fn run(&self) -> Result<Run, String> {
+        let mut assumed = Vec::new();
+        let (model, card, gpus) = (self.model()?, self.card()?, self.needed("num_accel")?);
+        let maxtext = self.maxtext();
+        let batch = self.batch(gpus, maxtext.map(|(sequences, ..)| sequences), &mut assumed)?;
+        let recompute = self.recompute(maxtext.map(|(.., recompute)| recompute));
+        let limits = self.limits(gpus, batch, maxtext.map(|(_, tensor, _)| tensor), recompute);
+        let software = self.software()?;
+        let precision = self.precision()?;
+        let convention = self.convention();
+        let peak = card.peak_flops(precision).unwrap_or_else(|| card.compute().peak_flops);
+        let seconds = self.seconds(&model, batch, (gpus, peak), (convention, recompute))?;
+        Ok(Run {
+            id: self.text("id").to_owned(),
+            source: self.text("source").to_owned(),
+            model: self.text("model").to_owned(),
+            accelerator: self.text("accelerator").to_owned(),
+            gpus,
+            measured_seconds: seconds,
+            request: Request {
+                model,
+                card,
+                batch,
+                precision,
+                expert_imbalance: 0.0,
+                convention,
+                limits,
+                constants: Some(software.clone()),
+                changes: Changes { sharding: self.sharding(), ..Changes::default() },
+            },
+            software,
+            assumed,
+        })
+    }
+
+    /// A column `software`, or what the source ran.
+    fn software(&self) -> Result<String, String> {
+        let given = self.text("software");
+        if !given.is_empty() {
+            return Ok(given.to_owned());
+        }
+        let source = self.text("source");
+        let found = SOFTWARE.iter().find(|(part, _)| source.contains(part));
+        found.map(|(_, software)| (*software).to_owned()).ok_or_else(|| {
+            "column `software` is empty: name the constants nearest to what ran".to_owned()
+        })
+    }
+
+    fn card(&self) -> Result<Accelerator, String> {
+        let name = self.text("accelerator");
+        let mut card = cards::accelerator(&known(name)).map_err(|error| error.to_string())?;
+        if self.text("source").contains("vTrain") {
+            // The repository's configurations give 800 Gb/s to a node of eight.
+            card.scale_out_rate = Text(BitsPerSecond(100_000_000_000));
+        }
+        Ok(card)
+    }
+
+    fn precision(&self) -> Result<Precision, String> {
+        let text = self.text("precision");
+        let starts = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
+        if starts(&["bf16", "fp16"]) {
+            Ok(Precision::Bf16)
+        } else if starts(&["mxfp8", "fp8-mx"]) {
+            Ok(Precision::Mxfp8)
+        } else if starts(&["fp8"]) {
+            Ok(Precision::Fp8)
+        } else if starts(&["nvfp4"]) {
+            Ok(Precision::Nvfp4)
+        } else {
+            Err(format!("column `precision` has `{text}`: write bf16, fp8, mxfp8 or nvfp4"))
+        }
+    }
+
+    fn convention(&self) -> Convention {
+        let text = self.text("mfu_convention");
+        if text.starts_with("HFU") {
+            Convention::HfuFull
+        } else if text.contains("causal") && !text.contains("non-causal")
+            || self.text("source").contains("Llama 3 paper")
+        {
+            Convention::MfuCausal
+        } else {
+            Convention::MfuFull
+        }
+    }
+
+    fn recompute(&self, otherwise: Option<Recompute>) -> Option<Recompute> {
+        let text = self.text("recompute");
+        if text.starts_with("full") {
+            Some(Recompute::Full)
+        } else if text.starts_with("selective") {
+            Some(Recompute::Selective)
+        } else if text.starts_with("none") {
+            Some(Recompute::None)
+        } else {
+            otherwise
+        }
+    }
+
+    fn sharding(&self) -> Option<Sharding> {
+        let text = self.text("fsdp");
+        let shards = text.split(' ').next().and_then(|word| word.parse::<u32>().ok());
+        match text {
+            "ZeRO-0" => Some(Sharding::Replicated),
+            "ZeRO-1" => Some(Sharding::Optimizer),
+            "SHARD_GRAD_OP" => Some(Sharding::Gradients),
+            "FULL_SHARD" => Some(Sharding::Everything),
+            text if text.starts_with("FSDP") => Some(Sharding::Everything),
+            _ => shards.filter(|shards| *shards > 1).map(|_| Sharding::Everything),
+        }
+    }
+
+    fn maxtext(&self) -> Option<(u64, u32, Recompute)> {
+        MAXTEXT
+            .iter()
+            .find(|(family, model, ..)| {
+                self.text("accelerator") == *family && self.text("model") == *model
+            })
+            .map(|(_, _, sequences, tensor, recompute)| (*sequences, *tensor, *recompute))
+    }
+
+    fn batch(
+        &self,
+        gpus: u64,
+        each: Option<u64>,
+        assumed: &mut Vec<String>,
+    ) -> Result<Batch, String> {
+        let is_maxtext = self.text("source").contains("MaxText");
+        let tokens = match self.number("seq") {
+            Some(tokens) => tokens,
+            None if is_maxtext => 2048,
+            None => self.needed("seq")?,
+        };
+        let sequences = match (self.number("gbs_seqs"), each) {
+            (Some(sequences), _) => sequences,
+            (None, Some(each)) => each * gpus,
+            (None, None) if is_maxtext => {
+                assumed.push("four sequences an accelerator".to_owned());
+                4 * gpus
+            }
+            (None, None) => {
+                let one = |column| self.number::<u64>(column).unwrap_or(1);
+                assumed.push("a micro-batch for each stage of each replica".to_owned());
+                let replicas = gpus / (one("tp") * one("pp") * one("cp"));
+                replicas * one("pp") * one("mbs")
+            }
+        };
+        Ok(Batch { sequences, tokens })
+    }
+
+    /// The degrees of the row. What it does not print is searched for, but parallelism that no column mentions.
+    fn limits(
+        &self,
+        gpus: u64,
+        batch: Batch,
+        tensor: Option<u32>,
+        recompute: Option<Recompute>,
+    ) -> Limits {
+        let one = |column| vec![self.number(column).unwrap_or(1)];
+        let open = |column| self.number(column).into_iter().collect::<Vec<u32>>();
+        let has_free_stages = ["Llama 3 paper", "torchtitan", "Megatron-LM README", "DeepSeek-V3"]
+            .iter()
+            .any(|part| self.text("source").contains(part));
+        let tensor = self.number("tp").or(tensor).unwrap_or(1);
+        let micro_batch = if self.text("source").contains("MaxText") {
+            // There is one micro-batch.
+            vec![(batch.sequences * u64::from(tensor) / gpus.max(1)) as u32]
+        } else {
+            open("mbs")
+        };
+        Limits {
+            tensor: vec![tensor],
+            context: one("cp"),
+            pipeline: one("pp"),
+            expert: one("ep"),
+            micro_batch,
+            virtual_stages: if has_free_stages { open("vpp") } else { one("vpp") },
+            recompute: recompute.into_iter().collect(),
+            schedule: Vec::new(),
+        }
+    }
+
+    /// Seconds of a step: printed, or from tokens a second, operations a second or utilisation.
+    fn seconds(
+        &self,
+        model: &Model,
+        batch: Batch,
+        (gpus, peak): (u64, f64),
+        (convention, recompute): (Convention, Option<Recompute>),
+    ) -> Result<f64, String> {
+        let flops = || convention.step_flops(model, batch, recompute.unwrap_or(Recompute::None));
+        let gpus = gpus as f64;
+        if let Some(seconds) = self.number::<f64>("step_time_s") {
+            Ok(seconds)
+        } else if let Some(rate) = self.number::<f64>("tokens_s_per_accel") {
+            Ok(batch.total_tokens() / (rate * gpus))
+        } else if let Some(rate) = self.number::<f64>("tflops_per_accel") {
+            Ok(flops() / (rate * 1e12 * gpus))
+        } else if let Some(share) = self.number::<f64>("mfu_pct") {
+            Ok(flops() / (share / 100.0 * peak * gpus))
+        } else {
+            Err("no measurement: write `step_time_s` or `tokens_s_per_accel`".to_owned())
+        }
+    }
+
+    fn model(&self) -> Result<Model, String> {
+        let name = self.text("model");
+        if let Some(billions) = name.strip_prefix("Llama-like ") {
+            return self.llama_like(billions);
+        }
+        if let Some(billions) = name.strip_prefix("MaxText-") {
+            return self.maxtext_model(billions);
+        }
+        if let Ok(mut model) = cards::model(&known(name)) {
+            model.layers = self.number("layers").unwrap_or(model.layers);
+            model.vocabulary = self.number("vocab").unwrap_or(model.vocabulary);
+            self.predict(&mut model);
+            return Ok(model);
+        }
+        if self.number::<u32>("layers").is_none() {
+            return Err(format!(
+                "no model is called `{name}`, and the row has no `layers`, `hidden`, `heads` and `ffn`: write its dimensions"
+            ));
+        }
+        self.by_dimensions()
+    }
+
+    /// Multi-token prediction, where the printed operations a token are nearer to one depth than to none.
+    fn predict(&self, model: &mut Model) {
+        let (Some(tera), Some(tokens), Some(sequence)) = (
+            self.number::<f64>("tflops_per_accel"),
+            self.number::<f64>("tokens_s_per_accel"),
+            self.number::<u64>("seq"),
+        ) else {
+            return;
+        };
+        if !model.name.starts_with("deepseek") || self.text("source").contains("DeepSeek-V3") {
+            return;
+        }
+        let printed = tera * 1e12 / tokens;
+        let of = |depths| {
+            let model = Model { prediction_depths: depths, ..model.clone() };
+            crate::flops::step_per_token(&model, sequence, crate::flops::Mask::Causal)
+        };
+        model.prediction_depths =
+            u32::from((printed / of(1) - 1.0).abs() < (printed / of(0) - 1.0).abs());
+    }
+
+    fn by_dimensions(&self) -> Result<Model, String> {
+        let name = self.text("model").to_owned();
+        let is_swiglu = name.starts_with("llama") || name.starts_with("grok");
+        let heads: u32 = self.needed("heads")?;
+        let hidden: u32 = self.needed("hidden")?;
+        let experts = match self.number("experts") {
+            None => None,
+            Some(count) => Some(Experts {
+                count,
+                top_k: self.needed("topk")?,
+                width: self.needed("moe_ffn")?,
+                shared_width: 0,
+                dense_layers: 0,
+            }),
+        };
+        Ok(Model {
+            source: self.text("source").to_owned(),
+            layers: self.needed("layers")?,
+            hidden,
+            vocabulary: self.needed("vocab")?,
+            attention: grouped(heads, self.number("kv_heads").unwrap_or(heads), hidden / heads),
+            feed_forward: FeedForward {
+                width: self.number("ffn").or(self.number("moe_ffn")).unwrap_or(4 * hidden),
+                activation: if is_swiglu { Activation::Swiglu } else { Activation::Gelu },
+                experts,
+            },
+            prediction_depths: 0,
+            name,
+        })
+    }
+
+    /// The models of nanotron's benchmark: dimensions that give the printed numbers of weights.
+    fn llama_like(&self, billions: &str) -> Result<Model, String> {
+        let (layers, hidden, heads, width) = match billions {
+            "1.34B" => (16, 2048, 32, 8192),
+            "3.57B" => (28, 3072, 24, 8192),
+            "8.86B" => (32, 4096, 32, 14336),
+            "80B" => (80, 8192, 64, 28672),
+            _ => return Err(format!("the dimensions of `Llama-like {billions}` are not known")),
+        };
+        let attention = grouped(heads, heads, hidden / heads);
+        Ok(self.plain([layers, hidden, 131_072, width], attention, Activation::Swiglu))
+    }
+
+    /// MaxText's `global_parameter_scale`: the base model's widths and layers, doubled in turn.
+    fn maxtext_model(&self, billions: &str) -> Result<Model, String> {
+        if billions == "52B" {
+            let attention = grouped(32, 32, 256);
+            return Ok(self.plain([32, 12288, 32_768, 49_152], attention, Activation::Gelu));
+        }
+        let scale: u32 = billions.trim_end_matches('B').parse().unwrap_or(0);
+        if !scale.is_power_of_two() {
+            return Err(format!("the dimensions of `MaxText-{billions}` are not known"));
+        }
+        let (base, rest) = (scale.ilog2() / 3, scale.ilog2() % 3);
+        let heads = 16 << (base + u32::from(rest > 0));
+        let width = 7168 << (base + u32::from(rest > 0));
+        let hidden = 2048 << (base + u32::from(rest > 1));
+        let attention = grouped(heads, heads, 128);
+        Ok(self.plain([16 << base, hidden, 32_768, width], attention, Activation::Swiglu))
+    }
+
+    fn plain(
+        &self,
+        [layers, hidden, vocabulary, width]: [u32; 4],
+        attention: Attention,
+        activation: Activation,
+    ) -> Model {
+        Model {
+            name: self.text("model").to_owned(),
+            source: self.text("source").to_owned(),
+            layers,
+            hidden,
+            vocabulary,
+            attention,
+            feed_forward: FeedForward { width, activation, experts: None },
+            prediction_depths: 0,
+        }
+    }
+}
+
+fn grouped(query_heads: u32, key_value_heads: u32, head_size: u32) -> Attention {
+    Attention::Grouped { query_heads, key_value_heads, head_size, query_rank: None }
+}
