@@ -15,17 +15,19 @@ use lightloom_control::controller::{
 use lightloom_control::inventory::{Device, FibreEnd, Inventory, OnDrift, Recovery};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::mover::{Follows, Limits, Promise};
+use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::{Record, TxnResult};
 use lightloom_control::state::{
     DeviceName, Fabric, Micros, NEIGHBOURS_EVERY, Position, Positions, Sharing, Shut, Slot, Txn, at,
 };
 use lightloom_daemon::journal::{Journal, read_all};
-use lightloom_units::seed::Seed;
+use lightloom_fabric::fault::Part;
+use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use world::device::Faults;
 use world::disk::Disk;
-use world::ring::{module, paths, two_fibres, with_fibres};
+use world::ring::{SLOT, module, paths, plan_around, ring, stand, two_fibres};
 use world::{CrashAt, Reboot, World};
 
 const PORTS: u32 = 8;
@@ -39,9 +41,9 @@ fn inventory() -> Inventory {
     lever.is_lever = true;
     inventory.devices.insert("switch0".into(), lever);
     for node in 0..3 {
-        let mut module = Device::new(Sharing::Independent);
-        module.levers.insert(Slot(1), ("switch0".into(), Slot(node)));
-        inventory.devices.insert(DeviceName::from(format!("n{node}/b0").as_str()), module);
+        let mut device = Device::new(Sharing::Independent);
+        device.levers.insert(SLOT, ("switch0".into(), Slot(node)));
+        inventory.devices.insert(module(node), device);
     }
     inventory.dark_links_max = 5;
     inventory
@@ -60,17 +62,9 @@ fn target(seed: u64) -> Fabric {
     }
     for node in 0..3 {
         let path = Position([1, 2, 15][rng.random_range(0..3)]);
-        target.insert(format!("n{node}/b0").as_str().into(), Positions::from([(Slot(1), path)]));
+        target.insert(module(node), Positions::from([(SLOT, path)]));
     }
     target
-}
-
-/// Lets module `node` and the next look at each other.
-fn lit_pair(target: &mut Fabric, node: u32) {
-    for (node, path) in [(node, 1), ((node + 1) % 3, 2)] {
-        let device = DeviceName::from(format!("n{node}/b0").as_str());
-        target.insert(device, [(Slot(1), Position(path))].into());
-    }
 }
 
 fn apply(seed: u64) -> Apply {
@@ -161,18 +155,137 @@ fn promise_their_times(inventory: &mut Inventory) {
     }
 }
 
+/// Two switches, and a ring of eight nodes whose first three have levers.
+fn switches_and_ring() -> (Inventory, Setup) {
+    let (mut inventory, setup) = ring(8, 2);
+    for name in ["ocs0", "ocs1"] {
+        inventory.devices.insert(name.into(), Device::new(Sharing::Exclusive));
+    }
+    let mut lever = Device::new(Sharing::Independent);
+    lever.is_lever = true;
+    inventory.devices.insert("switch0".into(), lever);
+    for node in 0..3 {
+        let device = inventory.devices.get_mut(&module(node)).unwrap();
+        device.levers.insert(SLOT, ("switch0".into(), Slot(node)));
+    }
+    inventory.dark_links_max = 5;
+    (inventory, setup)
+}
+
+/// A part of the ring.
+fn any_part(rng: &mut Stream) -> Part {
+    let (node, bundle, path) =
+        (rng.random_range(0..8), rng.random_range(0..2), rng.random_range(1..3));
+    let name = match rng.random_range(0..4) {
+        0 => format!("n{node}"),
+        1 => format!("n{node}/b{bundle}"),
+        _ => format!("n{node}/b{bundle}.{path}"),
+    };
+    name.parse().unwrap()
+}
+
+/// Circuits, plans and phases that clients ask for: mostly around what is known to be broken, sometimes not.
+fn storm_of_clients(world: &mut World, rng: &mut Stream, id: &str) {
+    let version = world.controller().map(|c| c.ledger().version);
+    let mode = [Mode::Safe, Mode::Update, Mode::Overwrite][rng.random_range(0..3)];
+    let confirm_within = rng.random_bool(0.3).then(|| Micros::from_secs(90));
+    let version = version.filter(|_| rng.random_bool(0.5));
+    let bob = rng.random_bool(0.3).then(|| Micros(rng.random_range(0..3000)));
+    if rng.random_bool(0.5) {
+        let mut apply = Apply { mode, confirm_within, version, ..apply(rng.random_range(0..50)) };
+        apply.plan_sha256.clear();
+        apply.target.retain(|device, _| device.as_str().starts_with("ocs"));
+        world.ask(Micros::default(), "alice", id, Request::Apply(apply.clone()));
+        if let Some(after) = bob {
+            world.ask(after, "bob", &format!("s{id}"), Request::Apply(apply));
+        }
+        return;
+    }
+    let known = world.control().map(Control::broken).unwrap_or_default();
+    let mut around: Vec<Part> = known.keys().filter_map(|name| name.parse().ok()).collect();
+    if rng.random_bool(0.3) {
+        around.push(any_part(rng));
+    } else if rng.random_bool(0.2) {
+        around.clear();
+    }
+    let Some(plan) = plan_around(world.installed(), &around) else { return };
+    let mut apply = Apply { mode, version, ..world.apply_of(&plan, confirm_within) };
+    if mode == Mode::Overwrite {
+        apply.mode = Mode::Update;
+    }
+    world.ask_plan(Micros::default(), "alice", id, apply.clone(), plan.clone());
+    if let Some(after) = bob {
+        world.ask_plan(after, "bob", &format!("s{id}"), apply, plan);
+    }
+}
+
+/// What operators do and what breaks in a minute.
+fn storm_of_faults(world: &mut World, rng: &mut Stream, fibres: &[FibreEnd], id: &str) {
+    let last = world.controller().map_or(Txn(0), |c| c.ledger().last_txn);
+    match rng.random_range(0..100) {
+        0 => world.operator_moves(Micros::default()),
+        1 => {
+            let devices = world.devices.keys().filter(|d| d.as_str() != "switch0");
+            let request = Request::Adopt(devices.cloned().collect());
+            world.ask(Micros::default(), "carol", &format!("a{id}"), request);
+        }
+        2 if last > Txn(2) => {
+            let txn = Txn(last.0 - 1);
+            let request = Request::Rollback(Rollback { txn, ..Rollback::default() });
+            world.ask(Micros::default(), "carol", &format!("b{id}"), request);
+        }
+        3 if rng.random_bool(0.3) => {
+            world.kill();
+            world.reboot_machine();
+        }
+        4 => world.now.wall_ms = rng.random_range(1_600_000_000_000..1_800_000_000_000),
+        10..13 => {
+            let faces =
+                |(device, slot, to): &FibreEnd| at(&world.devices[device].positions, *slot) == *to;
+            let lit = |end: &&FibreEnd| faces(end) && faces(&world.inventory.fibres[*end]);
+            let lit: Vec<FibreEnd> = fibres.iter().filter(lit).cloned().collect();
+            if !lit.is_empty() {
+                let end = lit[rng.random_range(0..lit.len())].clone();
+                match rng.random_bool(0.5) {
+                    true => world.cut(&end, true),
+                    false => world.cut_towards(&end),
+                }
+            }
+        }
+        6..10 => fibres.iter().for_each(|end| world.cut(end, false)),
+        5 | 13..16 => {
+            let index = rng.random_range(0..world.devices.len());
+            let until = world.now.mono + Micros::from_secs(rng.random_range(5..300));
+            let keeps = rng.random_bool(0.8);
+            let device = world.devices.values_mut().nth(index);
+            device.unwrap().reboot(until, keeps);
+        }
+        16..18 => {
+            let end = &fibres[rng.random_range(0..fibres.len())];
+            world.devices.get_mut(&end.0).unwrap().shut.insert(end.1);
+        }
+        18..24 => world.devices.values_mut().for_each(|model| model.shut.clear()),
+        24 => world.say("dave", &format!("d{id}"), vec![any_part(rng)], Vec::new()),
+        25..32 => {
+            let known = world.control().map(Control::broken).unwrap_or_default();
+            let repaired = known.keys().filter_map(|name| name.parse().ok()).collect();
+            world.say("dave", &format!("e{id}"), Vec::new(), repaired);
+        }
+        _ => {}
+    }
+}
+
 /// Everything at once for `hours` of simulated time: clients that race, ask twice and plan against
 /// old versions, operators behind our back, device faults, dead devices, crashes, reboots.
 fn storm(seed: u64, hours: u64) -> World {
     let mut rng = Seed(seed).stream("storm", 0);
-    let mut inventory = inventory();
+    let (mut inventory, setup) = switches_and_ring();
     inventory.recovery =
         if rng.random_bool(0.5) { Recovery::FinishForward } else { Recovery::RollBack };
-    let mut inventory = with_fibres(inventory);
     if seed % 2 == 1 {
         promise_their_times(&mut inventory);
     }
-    let mut world = World::new(seed, inventory, Faults::storm());
+    let mut world = World::with(seed, inventory, setup, Faults::storm());
     world.settles_within = match seed % 2 {
         0 => Micros::from_millis(900),
         // Modules that promise their times, and keep them.
@@ -180,79 +293,19 @@ fn storm(seed: u64, hours: u64) -> World {
     };
     let fibres: Vec<_> = world.inventory.fibres.keys().cloned().collect();
     world.crash_chance = 0.000_3;
-    let mut last_request = 0;
     for minute in 0..hours * 60 {
+        let id = format!("{seed}-{minute}");
         if rng.random_bool(0.2) {
-            last_request += u64::from(rng.random_bool(0.9));
-            let mut apply = apply(rng.random_range(0..50));
-            if rng.random_bool(0.7) {
-                lit_pair(&mut apply.target, rng.random_range(0..3));
-            }
-            apply.mode = [Mode::Safe, Mode::Update, Mode::Overwrite][rng.random_range(0..3)];
-            let ledger = world.controller().map(|c| c.ledger().clone()).unwrap_or_default();
-            apply.version = rng.random_bool(0.5).then_some(ledger.version);
-            apply.confirm_within = rng.random_bool(0.3).then(|| Micros::from_secs(90));
-            let id = format!("r{seed}-{last_request}");
-            world.ask(Micros::default(), "alice", &id, Request::Apply(apply.clone()));
-            if rng.random_bool(0.3) {
-                let id = format!("s{seed}-{last_request}-{minute}");
-                let after = Micros(rng.random_range(0..3000));
-                world.ask(after, "bob", &id, Request::Apply(apply));
-            }
+            // A request is sent again now and then.
+            let again =
+                if rng.random_bool(0.1) { format!("{seed}-{}", minute / 2) } else { id.clone() };
+            storm_of_clients(&mut world, &mut rng, &format!("r{again}"));
         }
-        let ledger = world.controller().map(|c| c.ledger().clone()).unwrap_or_default();
-        if let Some(pending) = &ledger.pending
-            && rng.random_bool(0.5)
-        {
-            let request = Request::Confirm(pending.txn);
-            world.ask(Micros::default(), "alice", &format!("c{seed}-{minute}"), request);
+        let pending = world.controller().and_then(|c| c.ledger().pending.as_ref().map(|p| p.txn));
+        if let Some(txn) = pending.filter(|_| rng.random_bool(0.5)) {
+            world.ask(Micros::default(), "alice", &format!("c{id}"), Request::Confirm(txn));
         }
-        match rng.random_range(0..100) {
-            0 => world.operator_moves(Micros::default()),
-            1 => {
-                let devices = world.devices.keys().filter(|d| d.as_str() != "switch0");
-                let request = Request::Adopt(devices.cloned().collect());
-                world.ask(Micros::default(), "carol", &format!("a{seed}-{minute}"), request);
-            }
-            2 if ledger.last_txn > Txn(2) => {
-                let txn = Txn(ledger.last_txn.0 - 1);
-                let request = Request::Rollback(Rollback { txn, ..Rollback::default() });
-                world.ask(Micros::default(), "carol", &format!("b{seed}-{minute}"), request);
-            }
-            3 if rng.random_bool(0.3) => {
-                world.kill();
-                world.reboot_machine();
-            }
-            10..13 => {
-                let faces = |(device, slot, to): &FibreEnd| {
-                    at(&world.devices[device].positions, *slot) == *to
-                };
-                let lit = |end: &&FibreEnd| faces(end) && faces(&world.inventory.fibres[*end]);
-                let lit: Vec<FibreEnd> = fibres.iter().filter(lit).cloned().collect();
-                if !lit.is_empty() {
-                    let end = lit[rng.random_range(0..lit.len())].clone();
-                    match rng.random_bool(0.5) {
-                        true => world.cut(&end, true),
-                        false => world.cut_towards(&end),
-                    }
-                }
-            }
-            6..10 => fibres.iter().for_each(|end| world.cut(end, false)),
-            5 | 13..16 => {
-                let index = rng.random_range(0..world.devices.len());
-                let until = world.now.mono + Micros::from_secs(rng.random_range(5..300));
-                let keeps = rng.random_bool(0.8);
-                let device = world.devices.values_mut().nth(index);
-                device.unwrap().reboot(until, keeps);
-            }
-            16..18 => {
-                let end = &fibres[rng.random_range(0..fibres.len())];
-                world.devices.get_mut(&end.0).unwrap().shut.insert(end.1);
-            }
-            18..24 => world.devices.values_mut().for_each(|model| model.shut.clear()),
-            4 => world.now.wall_ms = rng.random_range(1_600_000_000_000..1_800_000_000_000),
-            _ => {}
-        }
+        storm_of_faults(&mut world, &mut rng, &fibres, &id);
         world.run_for(Micros::from_secs(60));
     }
     world.faults = Faults::default();
@@ -266,17 +319,23 @@ fn storm(seed: u64, hours: u64) -> World {
 #[test]
 fn s16_hours_of_storm() {
     let (mut total, mut hours) = (world::Counts::default(), 0);
-    for seed in seeds(5) {
+    let storm = |seed| {
         let _replay = Replay("s16", seed);
-        let world = storm(seed, 20);
-        hours += 20;
-        total.add(&world.counts);
+        storm(seed, 20).counts
+    };
+    for seeds in seeds(5).chunks(4) {
+        std::thread::scope(|scope| {
+            let runs: Vec<_> = seeds.iter().map(|seed| scope.spawn(move || storm(*seed))).collect();
+            runs.into_iter().for_each(|run| total.add(&run.join().unwrap()));
+        });
+        hours += 20 * seeds.len();
     }
     println!("S16: {hours} simulated hours, {total:?}, 0 violations");
     assert!(total.committed > 0 && total.rolled_back > 0 && total.partial > 0);
     assert!(total.on_top > 0, "fibres break while a confirm is waited for: {total:?}");
     assert!(total.settled > 0, "dead devices are brought back when they answer: {total:?}");
-    assert!(total.cuts > 0 && total.bypasses > 0, "fibres break and are bypassed: {total:?}");
+    assert!(total.cuts > 0 && total.bypassed > 0, "fibres break and are bypassed: {total:?}");
+    assert!(total.plans > 0 && total.suspects > 0, "plans change, bypasses fail: {total:?}");
     assert!(
         total.shortened > 0
             && total.crashes > 0
@@ -367,7 +426,7 @@ fn s2_every_bit_flip_of_a_journal_is_found() {
 #[test]
 fn s4_a_device_that_restarts_at_any_operation_is_resumed_or_rolled_back() {
     let mut ends = BTreeMap::<&str, u32>::new();
-    for (device, keeps) in [("ocs0", true), ("ocs0", false), ("n1/b0", true), ("n1/b0", false)] {
+    for (device, keeps) in [("ocs0", true), ("ocs0", false), ("n1/b1", true), ("n1/b1", false)] {
         for operation in 1..=20 {
             let mut world = World::new(operation, inventory(), Faults::default());
             world.ask(Micros::from_millis(10), "alice", "first", Request::Apply(apply(1)));
@@ -566,9 +625,9 @@ fn s4_a_lever_that_restarts_is_read_before_it_is_pulled_again() {
         world.reboots = Some(Reboot { device: "switch0".into(), operation, keeps: true, boot });
         let mut second = apply(2);
         for node in 0..3 {
-            let path = world.devices[&module(node)].positions[&Slot(1)].0;
+            let path = world.devices[&module(node)].positions[&SLOT].0;
             let other = Position(if path == 15 { 1 } else { 15 });
-            second.target.insert(module(node), [(Slot(1), other)].into());
+            second.target.insert(module(node), [(SLOT, other)].into());
         }
         world.ask(Micros::default(), "alice", "second", Request::Apply(second));
         world.run_for(Micros::from_secs(300));
@@ -767,15 +826,14 @@ fn s15_a_machine_that_sleeps_undoes_nothing_early_and_blames_nobody() {
         let mut world = two_fibres(seed);
         let mut away = paths(&[(0, 15), (1, 15), (2, 15), (3, 15)]);
         away.confirm_within = Some(Micros::from_secs(60));
-        world.ask(Micros::default(), "alice", "away", Request::Apply(away.clone()));
+        world.ask_paths("away", away);
         world.run_for(Micros::from_secs(5) + Micros(seed * 7_919));
         world.suspend(Micros::from_secs(40));
         world.run_for(Micros::from_secs(5));
-        assert_eq!(lit(&world), away.target, "seed {seed}: undone too early");
+        assert_eq!(stand(&world), [15; 4], "seed {seed}: undone too early");
         world.suspend(Micros::from_secs(7_200));
         world.run_for(Micros::from_secs(5));
-        let back = paths(&[(0, 1), (1, 2), (2, 1), (3, 2)]).target;
-        assert_eq!(lit(&world), back, "seed {seed}: not undone when it woke");
+        assert_eq!(stand(&world), [1; 4], "seed {seed}: not undone when it woke");
         for _ in 0..5 {
             world.run_for(Micros::from_millis(730));
             world.suspend(Micros::from_secs(600));
@@ -862,7 +920,7 @@ fn a_far_end_that_looked_elsewhere_for_a_while_is_no_dark_fibre() {
         let mut world = two_fibres(seed);
         let path = |world: &mut World, path: u32| {
             let model = world.devices.get_mut(&module(0)).unwrap();
-            model.positions.insert(Slot(1), Position(path));
+            model.positions.insert(SLOT, Position(path));
         };
         path(&mut world, 2);
         world.run_for(Micros(seed * 50_000));
@@ -878,7 +936,7 @@ fn a_far_end_that_looked_elsewhere_for_a_while_is_no_dark_fibre() {
 fn a_cut_fibre_and_a_silent_far_end_are_bypassed() {
     for seed in 0..100 {
         let mut world = two_fibres(seed);
-        let end = (module(0), Slot(1), Position(1));
+        let end = (module(0), SLOT, Position(1));
         match seed % 2 {
             0 => world.cut(&end, true),
             _ => world.cut_towards(&end),
@@ -887,7 +945,7 @@ fn a_cut_fibre_and_a_silent_far_end_are_bypassed() {
         world.run_for(Micros::from_millis(1_700));
         // Both ends miss their light, and do not make each other look without a pause.
         let done = world.counts.points - before;
-        assert!(done < 150, "seed {seed}: {done} sends and writes in 1.7 s of four devices");
+        assert!(done < 300, "seed {seed}: {done} sends and writes in 1.7 s of eight devices");
         assert!(!world.dark.is_empty(), "seed {seed}: not seen within 1.7 s");
         assert!(world.dark.iter().all(|(near, far)| *near == end || *far == end));
         assert!(seed % 2 == 0 || world.dark.iter().all(|(near, _)| *near == end));
@@ -911,7 +969,7 @@ fn crossed_cables_are_told_and_forgotten_with_the_first_read_that_sees_them_righ
         let mut world = two_fibres(seed);
         let poll = world.inventory.poll_every;
         world.run_for(Micros(seed * 37_000));
-        let [one, other] = [0, 2].map(|node| (module(node), Slot(1), Position(1)));
+        let [one, other] = [0, 2].map(|node| (module(node), SLOT, Position(1)));
         let told = |world: &World| {
             let controller = world.controller().unwrap();
             controller
@@ -968,7 +1026,7 @@ fn i9_a_port_that_was_shut_down_is_no_fault_and_costs_no_change() {
         let spent = |world: &World| world.controller().unwrap().own_changes_spent(&world.now);
         let switches = world.counts.switches;
         let began = world.now.mono;
-        world.devices.get_mut(&n0).unwrap().shut.insert(Slot(1));
+        world.devices.get_mut(&n0).unwrap().shut.insert(SLOT);
         world.run_for(Micros::from_secs(30));
         assert_eq!((world.counts.switches, spent(&world)), (switches, 0), "seed {seed}");
         assert!(world.dark.is_empty(), "{:?}", world.dark);
@@ -976,15 +1034,15 @@ fn i9_a_port_that_was_shut_down_is_no_fault_and_costs_no_change() {
         assert_eq!((&shut.end.0, &shut.far.0, shut.why), (&n0, &n1, Shut::TxDisabled));
         assert!(shut.since >= began && shut.since <= began + Micros::from_millis(200));
         // The neighbours of a port that is shut down can be moved beside it: no light is expected of it.
-        let again = paths(&[(0, 1), (1, 2), (2, 15), (3, 15)]);
-        world.ask(Micros::default(), "alice", "beside", Request::Apply(again));
+        let again = world.plan_without("n2/b0.1");
+        world.apply_plan("beside", again, None);
         world.run_for(Micros::from_secs(5));
         assert_eq!(world.ended.last().unwrap().1, TxnResult::Committed);
 
         world.devices.get_mut(&n0).unwrap().shut.clear();
         world.run_for(Micros::from_secs(5));
         assert!(ends(&world).is_empty() && world.dark.is_empty());
-        world.cut(&(n0, Slot(1), Position(1)), true);
+        world.cut(&(n0, SLOT, Position(1)), true);
         world.run_for(Micros::from_secs(5));
         assert_eq!(world.counts.bypasses, 1);
     }

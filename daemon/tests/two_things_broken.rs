@@ -10,18 +10,13 @@ use lightloom_control::drive::Verdict;
 use lightloom_control::inventory::Recovery;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Asked, TxnResult};
-use lightloom_control::state::{Micros, Position, Slot, Txn};
+use lightloom_control::state::{Micros, Position, Txn};
 use world::device::Faults;
-use world::ring::{module, paths, two_fibres};
+use world::ring::{SLOT, module, paths, stand, two_fibres, two_fibres_reported};
 use world::{CrashAt, World};
 
 fn ledger(world: &World) -> &Ledger {
     world.controller().unwrap().ledger()
-}
-
-/// Where each module stands.
-fn stand(world: &World) -> [u32; 4] {
-    [0, 1, 2, 3].map(|node| world.devices[&module(node)].positions[&Slot(1)].0)
 }
 
 fn die(world: &mut World, node: u32, for_s: u64) {
@@ -35,7 +30,7 @@ fn seconds(count: u64) -> Micros {
 
 /// All four modules are turned to themselves, to be confirmed within a minute; then n2 dies.
 fn unconfirmed(seed: u64, dead_for_s: u64) -> World {
-    let mut world = two_fibres(seed);
+    let mut world = two_fibres_reported(seed);
     let mut away = paths(&[(0, 15), (1, 15), (2, 15), (3, 15)]);
     away.confirm_within = Some(seconds(60));
     world.ask(Micros::default(), "alice", "away", Request::Apply(away));
@@ -51,7 +46,7 @@ fn an_unconfirmed_change_is_undone_but_for_a_dead_device_which_follows_when_it_i
     for seed in 0..20 {
         let mut world = unconfirmed(seed, 120);
         world.run_for(seconds(70));
-        assert_eq!(stand(&world), [1, 2, 15, 2], "undone but for n2");
+        assert_eq!(stand(&world), [1, 1, 15, 1], "undone but for n2");
         assert_eq!(world.ended.last().unwrap().1, TxnResult::Partial);
         let past = ledger(&world).history.back().unwrap();
         let end = &past.parts[&module(2)];
@@ -69,7 +64,7 @@ fn an_unconfirmed_change_is_undone_but_for_a_dead_device_which_follows_when_it_i
         // What it is owed survives the daemon; it is read before anything is sent to it.
         world.kill();
         world.run_for(seconds(120));
-        assert_eq!(stand(&world), [1, 2, 1, 2]);
+        assert_eq!(stand(&world), [1; 4]);
         let ledger = ledger(&world);
         assert!(ledger.attention.is_empty() && ledger.owed.is_empty(), "{:?}", ledger.attention);
         assert_eq!(ledger.history.back().unwrap().actor, "policy:undo");
@@ -82,23 +77,23 @@ fn a_dead_device_that_comes_back_elsewhere_is_left_to_a_person() {
     let mut world = unconfirmed(1, 120);
     world.run_for(seconds(70));
     let model = world.devices.get_mut(&module(2)).unwrap();
-    model.positions.insert(Slot(1), Position(2));
+    model.positions.insert(SLOT, Position(2));
     let switches = world.counts.switches;
     world.run_for(seconds(200));
-    assert_eq!(stand(&world), [1, 2, 2, 2]);
+    assert_eq!(stand(&world), [1, 1, 2, 1]);
     assert_eq!(world.counts.switches, switches, "nobody knows who moved it");
     assert!(ledger(&world).attention.contains_key(&module(2)));
     let adopt = Request::Adopt(vec![module(2)]);
     world.ask(Micros::default(), "bob", "adopt", adopt);
     world.run_for(seconds(30));
     assert!(ledger(&world).attention.is_empty() && ledger(&world).owed.is_empty());
-    assert_eq!(stand(&world), [1, 2, 2, 2]);
+    assert_eq!(stand(&world), [1, 1, 2, 1]);
     world.check_at_rest();
 }
 
 #[test]
 fn a_rollback_does_what_it_can_without_a_dead_device() {
-    let mut world = two_fibres(3);
+    let mut world = two_fibres_reported(3);
     let away = paths(&[(0, 15), (1, 15), (2, 15), (3, 15)]);
     world.ask(Micros::default(), "alice", "away", Request::Apply(away));
     world.run_for(seconds(2));
@@ -106,28 +101,41 @@ fn a_rollback_does_what_it_can_without_a_dead_device() {
     world.run_for(seconds(15));
     world.ask(Micros::default(), "bob", "back", rollback(2));
     world.run_for(Micros::from_millis(500));
-    assert_eq!(stand(&world), [1, 2, 15, 2], "a device long silent is not waited for");
+    assert_eq!(stand(&world), [1, 1, 15, 1], "a device long silent is not waited for");
     assert_eq!(world.ended.last().unwrap().1, TxnResult::Partial);
     world.run_for(seconds(120));
-    assert_eq!(stand(&world), [1, 2, 1, 2]);
+    assert_eq!(stand(&world), [1; 4]);
     assert!(ledger(&world).attention.is_empty());
     world.check_at_rest();
 }
 
-/// n0 and n1 are lit to each other; n2 and n3 are turned to themselves, to be confirmed within a minute.
-/// Then the fibre between n0 and n1 is cut.
+/// n0 and n1 are lit to each other; a plan that leaves the fibre between n2 and n3 dark is to be confirmed within
+/// a minute. Then the fibre between n0 and n1 is cut.
 fn cut_while_unconfirmed(seed: u64) -> World {
     let mut world = two_fibres(seed);
-    let mut away = paths(&[(2, 15), (3, 15)]);
-    away.confirm_within = Some(seconds(60));
-    world.ask(Micros::default(), "alice", "away", Request::Apply(away));
+    let away = world.plan_without("n2/b0.1");
+    world.apply_plan("away", away, Some(seconds(60)));
     world.run_for(seconds(5));
-    world.cut(&(module(0), Slot(1), Position(1)), true);
+    assert_eq!(stand(&world), [1, 1, 15, 15]);
+    world.cut(&(module(0), SLOT, Position(1)), true);
     world.run_for(seconds(10));
-    assert_eq!(stand(&world), [15; 4], "bypassed on top of what is unconfirmed");
+    let goes_around = |part: &str| world.control().unwrap().goes_around(part.parse().unwrap());
+    assert!(goes_around("n0/b0.1") && goes_around("n2/b0.1"), "on top of what is unconfirmed");
+    assert_eq!(dark(&world), ["n0/b0.1", "n2/b0.1"]);
     assert_eq!(world.counts.on_top, 1);
     assert_eq!(ledger(&world).pending.as_ref().map(|pending| pending.txn), Some(Txn(2)));
     world
+}
+
+/// Which of the two fibres nobody looks into, by the modules themselves.
+fn dark(world: &World) -> Vec<&'static str> {
+    let lit = |node| world.devices[&module(node)].positions[&SLOT] == Position(1);
+    let fibres = [("n0/b0.1", [0, 1]), ("n2/b0.1", [2, 3])];
+    fibres
+        .iter()
+        .filter(|(_, ends)| !ends.iter().all(|end| lit(*end)))
+        .map(|(name, _)| *name)
+        .collect()
 }
 
 #[test]
@@ -138,9 +146,9 @@ fn a_fault_is_bypassed_while_a_change_waits_and_stays_bypassed_when_that_is_undo
             world.kill();
         }
         world.run_for(seconds(35));
-        assert_eq!(stand(&world), [15; 4], "not before its time");
+        assert_eq!(dark(&world), ["n0/b0.1", "n2/b0.1"], "not before its time");
         world.run_for(seconds(20));
-        assert_eq!(stand(&world), [15, 15, 1, 2], "undone, around the fibre that is cut");
+        assert_eq!(dark(&world), ["n0/b0.1"], "undone, around the fibre that is cut");
         assert_eq!(world.ended.last().unwrap().1, TxnResult::Committed);
         assert_eq!(ledger(&world).history[1].undone_by, Some(Txn(4)));
         assert_eq!(world.counts.bypasses, 1);
@@ -168,7 +176,7 @@ fn a_confirm_after_a_bypass_confirms_what_waited_and_nothing_else() {
     assert_eq!(said[1], "Done");
     assert!(said[0].contains("nothing waits for a confirm"), "{said:?}");
     world.run_for(seconds(120));
-    assert_eq!(stand(&world), [15; 4], "kept, the bypass on top");
+    assert_eq!(dark(&world), ["n0/b0.1", "n2/b0.1"], "kept, the bypass on top");
     world.check_at_rest();
 }
 
@@ -177,19 +185,20 @@ fn a_confirm_after_a_bypass_confirms_what_waited_and_nothing_else() {
 #[test]
 fn a_bypass_that_is_rolled_back_counts_once_among_the_changes_of_an_hour() {
     let mut world = two_fibres(1);
-    world.faults_of.insert(module(1), Faults { lie: 1.0, ..Faults::default() });
-    world.cut(&(module(0), Slot(1), Position(1)), true);
-    world.run_for(seconds(40));
+    // Its light is weak wherever it is moved to, so no other path of its is better.
+    world.faults_of.insert(module(1), Faults { weak: 1.0, ..Faults::default() });
+    world.cut(&(module(0), SLOT, Position(1)), true);
+    world.run_for(seconds(100));
     let ends = |world: &World, result| world.ended.iter().filter(|end| end.1 == result).count();
-    assert!(ends(&world, TxnResult::RolledBack) > 10, "{:?}", world.ended);
+    assert!(ends(&world, TxnResult::RolledBack) >= 3, "{:?}", world.ended);
     let spent = |world: &World| world.controller().unwrap().own_changes_spent(&world.now);
     assert_eq!(spent(&world), 1);
     world.kill();
     world.run_for(seconds(5));
     assert_eq!(spent(&world), 1);
     world.faults_of.clear();
-    world.run_for(seconds(20));
-    assert_eq!(stand(&world), [15, 15, 1, 2]);
+    world.run_for(seconds(600));
+    assert_eq!(dark(&world), ["n0/b0.1"]);
     assert_eq!(spent(&world), 2);
 }
 
@@ -215,7 +224,7 @@ fn only_what_would_be_accepted_is_suggested() {
     assert!(!adopts(&mut world, "silent"));
     // It comes back elsewhere, and another change waits for its confirm.
     let model = world.devices.get_mut(&module(2)).unwrap();
-    model.positions.insert(Slot(1), Position(2));
+    model.positions.insert(SLOT, Position(2));
     let mut other = paths(&[(0, 15), (1, 15)]);
     other.confirm_within = Some(seconds(120));
     world.ask(Micros::default(), "alice", "other", Request::Apply(other));
@@ -233,7 +242,7 @@ fn rollback(txn: u32) -> Request {
 
 /// Kills the daemon in the middle of a change of all four modules while one of them dies.
 fn killed_beside_a_dead_device(recovery: Recovery, point: u64) -> World {
-    let mut world = two_fibres(point);
+    let mut world = two_fibres_reported(point);
     world.inventory.recovery = recovery;
     world.kill();
     world.run_for(seconds(3));
@@ -297,4 +306,31 @@ fn a_recovery_beside_a_dead_device_is_over_within_twice_its_deadline() {
     }
     println!("S1 with a dead device: {interrupted} recoveries, the longest {longest} ms");
     assert!(interrupted > 10);
+}
+
+/// One lost answer is no death, also beside a module of the same node that has been dead for a while and could not
+/// be bypassed yet.
+#[test]
+fn a_module_that_misses_one_answer_beside_a_dead_one_is_not_bypassed() {
+    for seed in 0..40 {
+        let mut world = two_fibres(seed);
+        world.faults_of.insert(module(1), Faults { refuse: 1.0, ..Faults::default() });
+        let until = world.now.mono + seconds(200);
+        world.devices.get_mut(&module(0)).unwrap().reboot(until, true);
+        world.run_for(seconds(4) + Micros::from_millis(seed * 10));
+        assert!(world.counts.bypasses > 0 && world.counts.bypassed == 0, "seed {seed}");
+        let unknown = world.counts.unknown;
+        world.faults_of.insert("n0/b1".into(), Faults { lose_request: 1.0, ..Faults::default() });
+        world.run_for(Micros::from_millis(110));
+        world.faults_of.remove(&"n0/b1".into());
+        world.run_for(seconds(10));
+        assert!(world.counts.unknown > unknown, "seed {seed}");
+        world.faults_of.clear();
+        world.run_for(seconds(100));
+        let control = world.control().unwrap();
+        let goes_around = |part: &str| control.goes_around(part.parse().unwrap());
+        assert!(goes_around("n0/b0"), "seed {seed}");
+        assert!(!goes_around("n0/b1"), "seed {seed}: {:?}", control.broken());
+        world.check_at_rest();
+    }
 }

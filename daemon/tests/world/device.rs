@@ -91,6 +91,8 @@ pub struct ModelDevice {
     named: BTreeMap<Slot, String>,
     /// Reads so far.
     reads: u8,
+    /// It did something else than it was asked for, or badly.
+    pub erred: bool,
     weak: BTreeSet<Slot>,
     gone_until: Micros,
 }
@@ -111,6 +113,7 @@ impl ModelDevice {
             neighbours,
             named,
             reads,
+            erred: false,
             weak,
             gone_until,
         }
@@ -151,7 +154,10 @@ impl ModelDevice {
                 self.ask_neighbours(*neighbours);
                 Outcome::Done(Some(self.observe()))
             }
-            Op::Arm { .. } if rng.random_bool(faults.refuse) => Outcome::Refused("SARB".into()),
+            Op::Arm { .. } if rng.random_bool(faults.refuse) => {
+                self.erred = true;
+                Outcome::Refused("SARB".into())
+            }
             Op::Arm { .. } => {
                 self.named.clear();
                 Outcome::Done(Some(self.observe()))
@@ -173,9 +179,11 @@ impl ModelDevice {
 
     fn switch(&mut self, moves: &[Move], faults: &Faults, rng: &mut Stream) -> Outcome {
         if rng.random_bool(faults.refuse) {
+            self.erred = true;
             return Outcome::Refused("IISP".into());
         }
         if rng.random_bool(faults.lie) {
+            self.erred = true;
             return Outcome::Done(None);
         }
         let some = rng.random_bool(faults.fail).then(|| rng.random_range(0..=moves.len()));
@@ -185,11 +193,14 @@ impl ModelDevice {
             }
             self.weak.remove(&m.slot);
             if rng.random_bool(faults.weak) {
+                self.erred = true;
                 self.weak.insert(m.slot);
             }
         }
         self.generation += 1;
+        self.erred |= some.is_some();
         if rng.random_bool(faults.stray) {
+            self.erred = true;
             self.moved_by_operator(rng);
         }
         match some {
@@ -218,6 +229,11 @@ impl ModelDevice {
 
     pub fn moved_by_operator(&mut self, rng: &mut Stream) {
         self.tampered = true;
+        if self.sharing == Sharing::Independent {
+            let to = [1, 2, 15][rng.random_range(0..3)];
+            self.positions.insert(super::ring::SLOT, Position(to));
+            return;
+        }
         let lit: Vec<Slot> = self.positions.keys().copied().collect();
         if !lit.is_empty() && rng.random_bool(0.7) {
             self.positions.remove(&lit[rng.random_range(0..lit.len())]);

@@ -1,32 +1,45 @@
-//! A world in virtual time: the shipping controller and journal, model devices, a disk that tears,
+//! A world in virtual time: the shipping control core and journal, model devices, a disk that tears,
 //! clients, operators and crashes, all from one seed. After every step the invariants I1 to I9 of
 //! docs/reliability.md are checked; a violation panics with what happened last.
+//!
+//! The policy is the shipping one ([`Control`]); `judge` knows what is really broken and derives nothing from it.
 #![allow(dead_code, unreachable_pub, clippy::print_stderr)]
 
 pub mod device;
 pub mod disk;
+mod judge;
 pub mod ring;
+pub mod store;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use lightloom_control::change::Mode;
 use lightloom_control::controller::{
-    Action, Answer, Apply, Controller, DarkFibre, Event, Note, ReplyTo, Request, Ticket, end_name,
+    Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request, Ticket, end_name,
 };
 use lightloom_control::inventory::{FibreEnd, Inventory};
-use lightloom_control::ledger::{Ledger, Past};
+use lightloom_control::ledger::Ledger;
 use lightloom_control::mover::RECONNECT;
-use lightloom_control::record::{Asked, Cause, Record, TxnResult};
-use lightloom_control::state::{
-    DeviceName, Micros, Now, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
-};
+use lightloom_control::policy::{Control, Setup};
+use lightloom_control::record::{Asked, Broken, Cause, Record, TxnResult};
+use lightloom_control::state::{DeviceName, Micros, Now, Op, Outcome, Position, Slot, Txn, at};
 use lightloom_daemon::journal::Journal;
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::plan::Plan;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
 use device::{Faults, ModelDevice};
 use disk::Disk;
+use store::Store;
+
+/// What a client wants.
+#[derive(Debug)]
+enum Wish {
+    Request(Request, Option<Box<Plan>>),
+    /// These parts are broken, these work again.
+    Fault(Vec<Part>, Vec<Part>),
+}
 
 /// What comes to pass at a point in time.
 #[derive(Debug)]
@@ -56,7 +69,7 @@ enum Happening {
     },
     Client {
         asked: Asked,
-        request: Request,
+        wish: Wish,
     },
     Restart,
     OperatorMoves,
@@ -115,7 +128,13 @@ pub struct Counts {
     pub drifts: u64,
     pub shortened: u64,
     pub cuts: u64,
+    /// Bypasses of the policy's own that were begun.
     pub bypasses: u64,
+    /// Those that were committed, and changes of plans that clients asked for.
+    pub bypassed: u64,
+    pub plans: u64,
+    /// Parts that were bypassed because a bypass before had failed at them.
+    pub suspects: u64,
     /// Devices that were dead when a change was undone, and brought back afterwards.
     pub settled: u64,
     /// Bypasses while a change waited for its confirm.
@@ -138,6 +157,9 @@ impl Counts {
         self.shortened += other.shortened;
         self.cuts += other.cuts;
         self.bypasses += other.bypasses;
+        self.bypassed += other.bypassed;
+        self.plans += other.plans;
+        self.suspects += other.suspects;
         self.settled += other.settled;
         self.on_top += other.on_top;
     }
@@ -164,9 +186,12 @@ pub struct World {
     disconnected: BTreeSet<DeviceName>,
     /// What the daemon took for a dark fibre, once each.
     pub dark: BTreeSet<(FibreEnd, FibreEnd)>,
-    /// Fibres that were bypassed while a change waited for its confirm.
-    on_top: Vec<(FibreEnd, FibreEnd)>,
-    bypass_not_before: Micros,
+    /// Parts that were bypassed while a change waited for its confirm.
+    on_top: BTreeSet<Part>,
+    /// When each device last did something else than it was asked for, and answered nothing.
+    erred: BTreeMap<DeviceName, Micros>,
+    /// What operators said to be broken and did not say to be repaired since.
+    said_broken: BTreeSet<Part>,
     /// When each device last did a switch.
     pub switched_at: BTreeMap<DeviceName, Micros>,
     /// When outcomes were given up as unknown.
@@ -185,7 +210,11 @@ pub struct World {
     unsynced: Vec<Record>,
     pub log: VecDeque<String>,
     keep_log: bool,
-    controller: Option<Controller>,
+    setup: Setup,
+    /// The daemon's files beside its journal.
+    store: Store,
+    reported: BTreeMap<String, Broken>,
+    control: Option<Control>,
     journal: Option<Journal<Record, Disk>>,
     life: u32,
     seq: u64,
@@ -199,7 +228,12 @@ pub struct World {
 }
 
 impl World {
+    /// A world without a fabric of rings: the policy has nothing to plan.
     pub fn new(seed: u64, inventory: Inventory, faults: Faults) -> Self {
+        Self::with(seed, inventory, Setup::default(), faults)
+    }
+
+    pub fn with(seed: u64, inventory: Inventory, setup: Setup, faults: Faults) -> Self {
         let devices = inventory
             .devices
             .iter()
@@ -221,8 +255,9 @@ impl World {
             lit_from: BTreeMap::new(),
             disconnected: BTreeSet::new(),
             dark: BTreeSet::new(),
-            on_top: Vec::new(),
-            bypass_not_before: Micros::default(),
+            on_top: BTreeSet::new(),
+            erred: BTreeMap::new(),
+            said_broken: BTreeSet::new(),
             switched_at: BTreeMap::new(),
             unknown_at: Vec::new(),
             counts: Counts::default(),
@@ -235,7 +270,10 @@ impl World {
             unsynced: Vec::new(),
             log: VecDeque::new(),
             keep_log: std::env::var_os("LIGHTLOOM_SEED").is_some(),
-            controller: None,
+            setup,
+            store: Store::default(),
+            reported: BTreeMap::new(),
+            control: None,
             journal: None,
             life: 0,
             seq: 0,
@@ -251,7 +289,11 @@ impl World {
     }
 
     pub fn controller(&self) -> Option<&Controller> {
-        self.controller.as_ref()
+        self.control.as_ref().map(Control::controller)
+    }
+
+    pub fn control(&self) -> Option<&Control> {
+        self.control.as_ref()
     }
 
     pub fn journal_length(&self) -> u64 {
@@ -259,9 +301,31 @@ impl World {
     }
 
     pub fn ask(&mut self, after: Micros, actor: &str, request_id: &str, request: Request) {
-        let digest = format!("{request:?}");
+        self.wish(after, actor, request_id, Wish::Request(request, None));
+    }
+
+    /// An apply of a plan of the ring.
+    pub fn ask_plan(
+        &mut self,
+        after: Micros,
+        actor: &str,
+        request_id: &str,
+        apply: Apply,
+        plan: Plan,
+    ) {
+        let wish = Wish::Request(Request::Apply(apply), Some(Box::new(plan)));
+        self.wish(after, actor, request_id, wish);
+    }
+
+    /// An operator says that these parts are broken, and that these work again.
+    pub fn say(&mut self, actor: &str, request_id: &str, broken: Vec<Part>, repaired: Vec<Part>) {
+        self.wish(Micros::default(), actor, request_id, Wish::Fault(broken, repaired));
+    }
+
+    fn wish(&mut self, after: Micros, actor: &str, request_id: &str, wish: Wish) {
+        let digest = format!("{wish:?}");
         let asked = Asked { actor: actor.into(), request: request_id.into(), digest };
-        self.at(after, Happening::Client { asked, request });
+        self.at(after, Happening::Client { asked, wish });
     }
 
     /// The machine sleeps: the clocks go on, and nothing happens.
@@ -290,8 +354,8 @@ impl World {
         // What is kept of the old clock: light has settled, and what was mended was so just now.
         self.lit_from.clear();
         self.mended.values_mut().for_each(|at| *at = self.now.mono);
-        self.bypass_not_before = Micros::default();
-        assert!(self.controller.is_none(), "only a dead daemon's machine reboots here");
+        self.erred.values_mut().for_each(|at| *at = self.now.mono);
+        assert!(self.control.is_none(), "only a dead daemon's machine reboots here");
         self.queue.clear();
         self.at(Micros::default(), Happening::Restart);
     }
@@ -305,25 +369,32 @@ impl World {
     pub fn run_until(&mut self, end: Micros) {
         loop {
             let next = self.queue.peek().map(|Reverse(entry)| entry.0);
-            let deadline = self.controller.as_ref().and_then(|c| c.deadline(&self.now));
+            let deadline = self.control.as_ref().and_then(|c| c.deadline(&self.now));
             let tick_first = deadline.is_some_and(|d| next.is_none_or(|n| d < n));
             let Some(time) = (if tick_first { deadline } else { next }) else { break };
             if time > end {
                 break;
             }
             self.advance(time);
-            if tick_first {
-                self.handle(Event::Tick);
-            } else if let Some(Reverse(Entry(_, _, happening))) = self.queue.pop() {
+            if !tick_first && let Some(Reverse(Entry(_, _, happening))) = self.queue.pop() {
                 self.happen(happening);
             }
-            self.bypass();
+            self.tick();
         }
         self.advance(end);
     }
 
     pub fn run_for(&mut self, time: Micros) {
         self.run_until(self.now.mono + time);
+    }
+
+    /// As the real runtime does after each event.
+    fn tick(&mut self) {
+        self.judge_darkness();
+        let Some(control) = &mut self.control else { return };
+        let actions = control.tick(&self.now);
+        self.perform(actions);
+        self.shorten_journal();
     }
 
     fn advance(&mut self, time: Micros) {
@@ -353,14 +424,7 @@ impl World {
                 self.at(RECONNECT, Happening::Up { life, device });
             }
             Happening::Reply { .. } | Happening::Up { .. } | Happening::Down { .. } => {}
-            Happening::Client { asked, request } => {
-                if self.controller.is_some() {
-                    self.seq += 1;
-                    let reply_to = ReplyTo(self.seq);
-                    self.waiting.insert(self.seq, asked.clone());
-                    self.handle(Event::Request { asked, request, reply_to });
-                }
-            }
+            Happening::Client { asked, wish } => self.client(asked, wish),
             Happening::Restart => self.start(),
             Happening::OperatorMoves => {
                 let index = self.rng.random_range(0..self.devices.len());
@@ -371,10 +435,27 @@ impl World {
         }
     }
 
+    fn client(&mut self, asked: Asked, wish: Wish) {
+        let Some(control) = &mut self.control else { return };
+        self.seq += 1;
+        let reply_to = ReplyTo(self.seq);
+        self.waiting.insert(self.seq, asked.clone());
+        let actions = match wish {
+            Wish::Request(request, plan) => control.ask(&self.now, asked, request, plan, reply_to),
+            Wish::Fault(broken, repaired) => {
+                self.said_broken.extend(&broken);
+                let why = |part: &Part| (*part, format!("{} said so", asked.actor));
+                let broken: Vec<(Part, String)> = broken.iter().map(why).collect();
+                control.fault(&self.now, asked, &broken, &repaired, reply_to)
+            }
+        };
+        self.perform(actions);
+    }
+
     // ---- the daemon's life ---------------------------------------------------------------------
 
     fn start(&mut self) {
-        if self.controller.is_some() {
+        if self.control.is_some() {
             return;
         }
         self.life += 1;
@@ -395,11 +476,17 @@ impl World {
         self.durable = ledger.clone();
         self.journal = Some(journal);
         let was_open = ledger.open.is_some();
-        let (controller, actions) = Controller::start(self.inventory.clone(), ledger, &self.now);
+        let (control, actions) = Control::start(
+            self.inventory.clone(),
+            self.setup.clone(),
+            ledger,
+            self.reported.clone(),
+            Box::new(self.store.clone()),
+            &self.now,
+        );
         let life = self.life;
         self.note(|| format!("daemon starts, life {life}, open transaction: {was_open}"));
-        self.controller = Some(controller);
-        self.lead_back();
+        self.control = Some(control);
         self.perform(actions);
         let names: Vec<DeviceName> = self.devices.keys().cloned().collect();
         for device in names {
@@ -411,7 +498,7 @@ impl World {
     fn crash(&mut self, why: &str) {
         self.note(|| format!("daemon dies: {why}"));
         self.counts.crashes += 1;
-        self.controller = None;
+        self.control = None;
         self.journal = None;
         self.waiting.clear();
         self.unsynced.clear();
@@ -424,7 +511,7 @@ impl World {
 
     /// Whether the daemon dies here.
     fn point(&mut self, what: &str) -> bool {
-        if self.controller.is_none() {
+        if self.control.is_none() {
             return true;
         }
         self.counts.points += 1;
@@ -437,19 +524,18 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
-        let Some(controller) = &mut self.controller else { return };
-        let actions = controller.handle(&self.now, event);
+        let Some(control) = &mut self.control else { return };
+        let actions = control.handle(&self.now, event);
         self.perform(actions);
-        self.lead_back();
-        self.shorten_journal();
     }
 
     /// As the real runtime does, only sooner: a crash may come before it or after it.
     fn shorten_journal(&mut self) {
         const RECORDS_MAX: u64 = 100;
-        let (Some(journal), Some(controller)) = (&mut self.journal, &self.controller) else {
+        let (Some(journal), Some(control)) = (&mut self.journal, &self.control) else {
             return;
         };
+        let controller = control.controller();
         if journal.length() < RECORDS_MAX || controller.is_busy() {
             return;
         }
@@ -489,7 +575,12 @@ impl World {
                     }
                     self.answer(reply_to, answer);
                 }
-                Action::Reported(_) => {}
+                Action::Reported(reported) => {
+                    if self.point("before what was reported is written") {
+                        return;
+                    }
+                    self.reported = reported;
+                }
                 Action::Note(note) => self.take_note(note),
             }
         }
@@ -535,7 +626,12 @@ impl World {
     fn up(&mut self, device: DeviceName) {
         if self.devices[&device].is_gone(self.now.mono) {
             let life = self.life;
-            return self.at(Micros::from_secs(1), Happening::Up { life, device });
+            self.at(Micros::from_secs(1), Happening::Up { life, device: device.clone() });
+            // A device task says so once.
+            if self.disconnected.insert(device.clone()) {
+                self.handle(Event::Down(device, "no answer to a hello".into()));
+            }
+            return;
         }
         self.disconnected.remove(&device);
         self.handle(Event::Up(device));
@@ -600,103 +696,6 @@ impl World {
         positions.filter(|(slot, to)| !arrives(**slot, **to)).map(|(slot, _)| *slot).collect()
     }
 
-    /// Bypasses what the daemon takes for dark fibres, as the real runtime does, and judges it.
-    fn bypass(&mut self) {
-        let Some(controller) = &self.controller else { return };
-        if controller.is_busy() {
-            return;
-        }
-        let waits = controller.ledger().pending.is_some();
-        let dark = controller.dark_fibres();
-        if dark.is_empty() {
-            return;
-        }
-        dark.iter().for_each(|dark| self.check_bypass(dark));
-        self.dark.extend(dark.iter().map(|dark| (dark.near.clone(), dark.far.clone())));
-        if self.now.mono < self.bypass_not_before || !controller.may_act_alone(&self.now) {
-            return;
-        }
-        self.bypass_not_before = self.now.mono + Micros::from_secs(1);
-        if waits {
-            self.counts.on_top += 1;
-            self.on_top.extend(dark.iter().map(|dark| (dark.near.clone(), dark.far.clone())));
-        }
-        let mut target = BTreeMap::<DeviceName, Positions>::new();
-        for dark in dark {
-            for (device, slot, _) in [dark.near, dark.far] {
-                if controller.devices()[&device].up {
-                    let owned = || controller.ledger().owned.get(&device).cloned();
-                    let positions = target.entry(device.clone());
-                    positions
-                        .or_insert_with(|| owned().unwrap_or_default())
-                        .insert(slot, Position::LOOPBACK);
-                }
-            }
-        }
-        self.seq += 1;
-        self.counts.bypasses += 1;
-        let request = format!("policy-{}-{}", self.life, self.seq);
-        let asked = Asked { actor: "policy:fault".into(), digest: request.clone(), request };
-        let (mode, cause) = (Mode::Update, Some(Cause::Bypass));
-        let apply = Apply { target, mode, cause, ..Apply::default() };
-        let (request, reply_to) = (Request::Apply(apply), ReplyTo(self.seq));
-        self.handle(Event::Request { asked, request, reply_to });
-    }
-
-    /// What is undone is led around what was bypassed since, as the real runtime does with its plans.
-    fn lead_back(&mut self) {
-        let Some(controller) = &mut self.controller else { return };
-        let Some(txn) = controller.ledger().pending.as_ref().map(|pending| pending.txn) else {
-            return self.on_top.clear();
-        };
-        if self.on_top.is_empty() {
-            return;
-        }
-        let mut back =
-            controller.way_back(txn, Cause::Rollback(txn)).expect("it is in the history");
-        for (device, slot, position) in self.on_top.iter().flat_map(|(near, far)| [near, far]) {
-            let slots = back.target.get_mut(device);
-            if let Some(stood) = slots.and_then(|slots| slots.get_mut(slot))
-                && *stood == *position
-            {
-                *stood = Position::LOOPBACK;
-            }
-        }
-        controller.lead_back_around(txn, back);
-    }
-
-    /// A change that was not confirmed is undone without lighting again what was bypassed since.
-    fn check_undone(&self) {
-        let ledger = self.controller().expect("it runs").ledger();
-        let late = |past: &Past| matches!(past.cause, Cause::ConfirmTimeout(_));
-        if !ledger.history.back().is_some_and(late) {
-            return;
-        }
-        let looks = |(device, slot, position): &FibreEnd| {
-            ledger.owned.get(device).is_some_and(|slots| at(slots, *slot) == *position)
-        };
-        for (near, far) in &self.on_top {
-            if looks(near) && looks(far) {
-                self.violated("undone around faults", &format!("{near:?} and {far:?} are lit"));
-            }
-        }
-    }
-
-    /// I9: no bypass takes out a fibre without a fault, unless an end of it is in attention.
-    fn check_bypass(&self, dark: &DarkFibre) {
-        let lately = |at: Micros| at + Micros::from_secs(30) > self.now.mono;
-        let cut = self.cut.contains(&dark.near)
-            || self.mended.get(&dark.near).is_some_and(|at| lately(*at));
-        let crossed = self.cables[&dark.near] != self.inventory.fibres[&dark.near];
-        let weak = self.devices[&dark.near.0].is_weak(dark.near.1);
-        let gone = self.devices[&dark.far.0].was_gone(self.now.mono - Micros::from_secs(2));
-        let attention = &self.controller().expect("it runs").ledger().attention;
-        let listed = [&dark.near.0, &dark.far.0].iter().any(|end| attention.contains_key(*end));
-        if !cut && !crossed && !weak && !gone && !listed {
-            self.violated("I9", &format!("a fibre without a fault is taken for dark: {dark:?}"));
-        }
-    }
-
     fn send(&mut self, device: DeviceName, ticket: Ticket, op: Op) {
         self.check_send(&device, &op);
         let life = self.life;
@@ -705,6 +704,9 @@ impl World {
         self.last_op.insert((device.clone(), ticket), op.clone());
         if matches!(op, Op::Switch { .. }) {
             self.counts.switches += 1;
+        }
+        if !fate.reply {
+            self.erred.insert(device.clone(), self.now.mono);
         }
         self.note(|| format!("send {device} {op:?} fate {fate:?}"));
         if self.disconnected.contains(&device) {
@@ -737,6 +739,9 @@ impl World {
         let faults = *self.faults_of.get(&device).unwrap_or(&self.faults);
         (model.unlit, model.neighbours) = (unlit, neighbours);
         let outcome = model.execute(op, &faults, &mut self.rng);
+        if std::mem::take(&mut model.erred) {
+            self.erred.insert(device.clone(), self.now.mono);
+        }
         if matches!(op, Op::Switch { .. }) && self.settles_within > Micros::default() {
             let settled = Micros(self.rng.random_range(0..self.settles_within.0));
             self.lit_from.insert(device.clone(), self.now.mono + settled);
@@ -788,6 +793,10 @@ impl World {
                     }
                 }
             }
+            Note::Bypassing(parts, _) => {
+                self.counts.bypasses += 1;
+                self.judge_found(&parts);
+            }
             Note::Drift(_, drift) if !drift.is_empty() => self.counts.drifts += 1,
             Note::Ended(txn, result) => {
                 match result {
@@ -796,10 +805,17 @@ impl World {
                     TxnResult::Aborted => self.counts.aborted += 1,
                     TxnResult::Partial => self.counts.partial += 1,
                 }
-                let last = self.controller.as_ref().and_then(|c| c.ledger().history.back());
-                let owed = last.is_some_and(|past| matches!(past.cause, Cause::Owed(_)));
-                self.check_undone();
-                self.counts.settled += u64::from(owed && result == TxnResult::Committed);
+                let last = self.controller().and_then(|c| c.ledger().history.back());
+                let is = |cause: fn(&Cause) -> bool| last.is_some_and(|past| cause(&past.cause));
+                let committed = result == TxnResult::Committed;
+                let settled = is(|cause| matches!(cause, Cause::Owed(_))) && committed;
+                let bypassed = is(|cause| *cause == Cause::Bypass) && committed;
+                let plan = is(|cause| *cause == Cause::Apply)
+                    && last.is_some_and(|past| !past.plan_sha256.is_empty());
+                self.counts.settled += u64::from(settled);
+                self.counts.bypassed += u64::from(bypassed);
+                self.counts.plans += u64::from(plan && committed);
+                self.judge_end();
                 self.ended.push((txn, result));
             }
             _ => {}
@@ -816,113 +832,5 @@ impl World {
         }
         let line = format!("{:>12} {}", self.now.mono.0, line());
         self.log.push_back(line);
-    }
-
-    // ---- invariants ----------------------------------------------------------------------------
-
-    #[track_caller]
-    fn violated(&self, invariant: &str, what: &str) -> ! {
-        for line in &self.log {
-            eprintln!("{line}");
-        }
-        panic!("{invariant} violated: {what}");
-    }
-
-    /// Write-ahead, I1 on the wire, I4, I5, and no blind retry.
-    fn check_send(&self, device: &DeviceName, op: &Op) {
-        let Op::Switch { txn, moves } = op else { return };
-        let is_lever = self.inventory.devices[device].is_lever;
-        if self.unread.contains(device) {
-            self.violated("unknown is never retried blindly", &format!("{device} {op:?}"));
-        }
-        if is_lever {
-            return;
-        }
-        let Some(open) = &self.durable.open else {
-            self.violated("I5", &format!("{device} moves without a transaction: {op:?}"));
-        };
-        if open.intent.txn != *txn || !open.intent.after.contains_key(device) {
-            self.violated("write-ahead", &format!("{device} not journalled: {op:?}"));
-        }
-        let named = &open.intent.after[device];
-        if let Some(m) = moves.iter().find(|m| !named.contains_key(&m.slot)) {
-            self.violated("I4", &format!("{device} slot {} is not named in the change", m.slot));
-        }
-        let mut wanted = BTreeSet::new();
-        for m in moves.iter().filter(|m| !m.to.is_dark()) {
-            if self.inventory.devices[device].sharing == Sharing::Exclusive && !wanted.insert(m.to)
-            {
-                self.violated("I1", &format!("{device} is asked for {} twice", m.to));
-            }
-        }
-    }
-
-    fn check_record(&mut self, record: &Record) {
-        match record {
-            Record::Intent(intent) => {
-                if intent.asked.actor.as_str().is_empty() {
-                    self.violated("I8", &format!("{} has no actor", intent.txn));
-                }
-                let count = self.intents.entry(intent.asked.request.clone()).or_default();
-                *count += 1;
-                if *count > 1 && !intent.asked.request.starts_with("confirm-timeout") {
-                    let what = format!("request {} acted twice", intent.asked.request);
-                    self.violated("I6", &what);
-                }
-            }
-            Record::End { result: TxnResult::Committed, .. } => {
-                let open = self.durable.open.as_ref().expect("an end has a beginning");
-                for (device, goal) in &open.intent.after {
-                    let model = &self.devices[device];
-                    let wrong = goal.iter().find(|(s, p)| at(&model.positions, **s) != **p);
-                    let excused = model.tampered;
-                    if let Some((slot, position)) = wrong.filter(|_| !excused) {
-                        let what = format!("{device} slot {slot} is not at {position}");
-                        self.violated("I3", &what);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// I3: what was acknowledged as durable is still there after a crash.
-    fn check_durable(&self, read: &Ledger) {
-        let kept = read.version >= self.durable.version && read.last_txn >= self.durable.last_txn;
-        if !kept {
-            self.violated("I3", "an acknowledged record is gone after the crash");
-        }
-    }
-
-    /// I1 and I2 on devices and ledger, for a world at rest: the state is what the ledger says,
-    /// or the device is on a list for people.
-    pub fn check_at_rest(&self) {
-        let Some(controller) = &self.controller else {
-            self.violated("rest", "the daemon is not running");
-        };
-        if controller.is_busy() {
-            self.violated("I7", "a transaction does not come to an end");
-        }
-        let ledger = controller.ledger();
-        for (name, model) in &self.devices {
-            let nothing = Positions::new();
-            let owned = ledger.owned.get(name).unwrap_or(&nothing);
-            if model.sharing == Sharing::Exclusive {
-                let held: BTreeSet<_> = owned.values().collect();
-                if held.len() != owned.len() {
-                    self.violated("I1", &format!("{name}: the ledger holds a position twice"));
-                }
-            }
-            if self.inventory.devices[name].is_lever {
-                continue;
-            }
-            let listed = ledger.attention.contains_key(name)
-                || controller.devices()[name].drift.iter().any(|_| true)
-                || !controller.devices()[name].up;
-            if model.positions != *owned && !listed {
-                let what = format!("{name} stands at {:?}, reported {owned:?}", model.positions);
-                self.violated("I2", &what);
-            }
-        }
     }
 }

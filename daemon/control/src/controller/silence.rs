@@ -9,6 +9,9 @@ use super::{Action, Controller, Seen, Ticket};
 use crate::drive::Site;
 use crate::state::{DeviceName, Micros, Now, Outcome, at};
 
+/// A device that promised no times has as long to answer a hello on a fresh connection.
+const HELLO_WITHIN: Micros = Micros::from_millis(50);
+
 impl Controller {
     /// When the operation on its way to a device is late, or given up.
     pub(super) fn due_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
@@ -111,7 +114,7 @@ impl Controller {
     /// does not may still answer on a fresh connection.
     #[must_use]
     pub fn may_be_silent(&self, device: &DeviceName, since: Micros, now: &Now) -> bool {
-        let silent_within = self.inventory.limits(device).silent_within;
+        let silent_within = self.inventory.limits(device).silent_within.max(HELLO_WITHIN);
         self.devices.get(device).is_some_and(|seen| match seen.up {
             true => seen.read_at < since,
             false => now.mono < seen.down_since + silent_within && !self.sends_light(device),

@@ -110,9 +110,12 @@ impl Control {
         of_node.filter(move |(other, _)| **other != bundle).map(|(other, device)| (*other, device))
     }
 
-    /// Whether it is not known yet if `device` is dead as well as `bundle` is, and is about to be.
+    /// Whether it is not known yet if `device` is dead as well as `bundle` is, and is about to be. One that fell
+    /// silent later has as long: `bundle` may have been dead for minutes, and one lost answer is no death.
     fn may_be_silent(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         let Some(since) = self.down_since(bundle) else { return false };
+        let seen = self.controller.devices().get(device).filter(|seen| !seen.up);
+        let since = seen.map_or(since, |seen| since.max(seen.down_since));
         let limits = self.controller.inventory().limits(device);
         let waits = Micros(2 * (limits.silent_within + limits.read_within).0);
         now.mono < since + waits && self.controller.may_be_silent(device, since, now)
