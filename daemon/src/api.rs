@@ -5,6 +5,7 @@ mod document;
 mod gate;
 mod problem;
 mod reading;
+mod responses;
 mod shared;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub use document::PlanDocument;
 use gate::{BODY_BYTES_MAX, Gate, gate};
 use problem::{Answered, Problem, Reply};
 use reading::Body;
+use responses::InCommon;
 pub use shared::Shared;
 use shared::{asked, sha256};
 
@@ -53,6 +55,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
 #[derive(OpenApi)]
 #[openapi(
     info(title = "lightloomd", description = "Drives transceivers and optical switches."),
+    modifiers(&InCommon),
     paths(
         status,
         drift,

@@ -1,0 +1,103 @@
+//! What every operation of the API has in common, added to the OpenAPI document: what its status codes mean, the
+//! answer that a body holds, and who may ask.
+
+use serde_json::json;
+use utoipa::Modify;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{Components, Content, OpenApi, Ref, RefOr, Response, Schema, Server};
+
+const ANSWER: &str = "Answer";
+const CERTIFICATE: &str = "client_certificate";
+
+/// Status codes that any operation may answer with, whatever it is.
+const ALWAYS: [&str; 2] = ["403", "503"];
+/// Those of an operation with a body.
+const WITH_BODY: [&str; 3] = ["400", "413", "429"];
+
+pub(super) struct InCommon;
+
+impl Modify for InCommon {
+    fn modify(&self, document: &mut OpenApi) {
+        let mut server = Server::new("/");
+        server.description = Some("The daemon that served this document".into());
+        document.servers = Some(vec![server]);
+        // Over the local socket the operating system says who asks; over the network a certificate does.
+        document.security = Some(vec![
+            SecurityRequirement::default(),
+            SecurityRequirement::new(CERTIFICATE, Vec::<String>::new()),
+        ]);
+        let components = document.components.get_or_insert_with(Components::default);
+        let scheme = SecurityScheme::MutualTls {
+            description: Some("A client certificate; its roles stand in the daemon's file".into()),
+            deprecated: None,
+            extensions: None,
+        };
+        components.security_schemes.insert(CERTIFICATE.into(), scheme.into());
+        if let Some(schema) = answer_schema() {
+            components.schemas.insert(ANSWER.into(), schema);
+        }
+        for item in document.paths.paths.values_mut() {
+            item.get.iter_mut().chain(&mut item.post).for_each(complete);
+        }
+    }
+}
+
+fn complete(operation: &mut Operation) {
+    let with_body = operation.request_body.is_some();
+    let more = ALWAYS.iter().chain(WITH_BODY.iter().filter(|_| with_body));
+    let responses = &mut operation.responses.responses;
+    for code in more {
+        responses.entry((*code).into()).or_insert_with(|| RefOr::T(Response::new("")));
+    }
+    for (code, response) in responses {
+        let RefOr::T(response) = response else { continue };
+        if response.description.is_empty() {
+            response.description = meaning(code).into();
+        }
+        if response.content.is_empty() {
+            let content = Content::new(Some(Ref::from_schema_name(ANSWER)));
+            response.content.insert("application/json".into(), RefOr::T(content));
+        }
+    }
+}
+
+fn meaning(code: &str) -> &'static str {
+    match code {
+        "200" => "Done: the body is the answer",
+        "202" => "Journalled and begun: ask for the transaction of this number",
+        "400" => "The body is not JSON, or was not sent whole",
+        "403" => "The client lacks the role that this operation needs",
+        "404" => "There is no such transaction or device",
+        "409" => "Another change is in the way: read the state and decide again",
+        "413" => "The body is too long",
+        "422" => "It cannot be done as asked, with every reason; no device was touched",
+        "429" => "There is no room now; `Retry-After` says when to ask again",
+        _ => "The daemon stops, or its audit log cannot be written: the body says what was done",
+    }
+}
+
+/// What the controller answers, as it is written: a tag and what belongs to it.
+fn answer_schema() -> Option<RefOr<Schema>> {
+    let reasons = json!({"type": "array", "items": {"type": "string"}});
+    let one = |tag: &str, about: &str, more: serde_json::Value| {
+        let mut properties = json!({"answer": {"type": "string", "enum": [tag]}});
+        let mut required = vec!["answer".to_owned()];
+        if let (Some(all), Some(more)) = (properties.as_object_mut(), more.as_object()) {
+            required.extend(more.keys().cloned());
+            all.extend(more.clone());
+        }
+        json!({"type": "object", "description": about, "properties": properties, "required": required})
+    };
+    let number = json!({"type": "integer", "minimum": 0});
+    let variants = [
+        one("accepted", "Journalled and begun", json!({"txn": number})),
+        one("done", "Done, or nothing has to move", json!({})),
+        one("adopted", "What has light is ours now", json!({"devices": number, "slots": number})),
+        one("nothing-to-do", "Nothing to do, and why", json!({"reasons": reasons})),
+        one("conflict", "Another change was first", json!({"reason": {"type": "string"}})),
+        one("refused", "No device was touched", json!({"reasons": reasons})),
+    ];
+    serde_json::from_value(json!({"description": "What the controller answers", "oneOf": variants}))
+        .ok()
+}
