@@ -1,5 +1,7 @@
-//! Slurm's `topology.yaml`: the rings of a plan as blocks, or as rings of up to 16 nodes.
+//! Slurm's `topology.yaml`: the rings of a plan as blocks, and beside them as rings of up to 16 nodes.
 //!
+//! A job of Slurm's ring topology never spans two rings, so a cluster whose default it is refuses every job above
+//! one ring. Blocks are therefore always written and the default; a partition takes the rings with `Topology=`.
 //! Source: topology.yaml(5) of Slurm 25.05 (block) and `src/plugins/topology/ring/ring_record.c`
 //! (ring: 26.05). Slurm's own rules, kept here: names are unique, a block has at least as many
 //! nodes as the base block size, a ring has at most 16 nodes.
@@ -27,7 +29,7 @@ pub(super) const BLOCK: Format = Format {
 
 pub(super) const RING: Format = Format {
     name: "slurm-ring",
-    about: "Slurm topology.yaml (26.05 or later): each ring a ring; blocks above 16 nodes",
+    about: "Slurm topology.yaml (26.05 or later): each ring a block, and beside it a ring of up to 16 nodes",
     ring: Ok(|plan| export(plan, &RING)),
     fat_tree: Err(NO_HOSTS),
 };
@@ -55,20 +57,25 @@ fn export(plan: &RingPlan<'_>, format: &Format) -> Result<Export, ExportError> {
     for (index, (tp, units)) in topologies.iter().enumerate() {
         let default = Some(index) == largest;
         let nodes = units.iter().map(|unit| unit.nodes.len()).max().unwrap_or(0);
-        let is_ring = as_rings && (2..=RING_NODES_MAX).contains(&nodes);
         if as_rings && nodes > RING_NODES_MAX {
             lost.push(format!(
                 "which nodes of a TP-{tp} ring are neighbours: a Slurm ring has at most \
                  {RING_NODES_MAX} nodes and these have {nodes}, so they are written as blocks"
             ));
         }
-        if is_ring {
+        write_topology(&mut text, plan, &format!("tp{tp}"), Kind::Block { default }, units);
+        if as_rings && (2..=RING_NODES_MAX).contains(&nodes) {
+            let name = format!("tp{tp}-ring");
             lost.push(format!(
                 "that a TP-{tp} ring is a line of nodes closed at both ends: Slurm may lay a \
                  smaller job over its last and first node, which are no neighbours"
             ));
+            lost.push(format!(
+                "jobs of more than one ring in a partition with Topology={name}: Slurm refuses \
+                 them there ({nodes} nodes at most); the blocks tp{tp} beside it take them"
+            ));
+            write_topology(&mut text, plan, &name, Kind::Ring, units);
         }
-        write_topology(&mut text, plan, *tp, default, units, is_ring);
     }
     if !as_rings && topologies.iter().any(|(_, units)| units.iter().any(|u| u.nodes.len() > 1)) {
         lost.push("which nodes of a ring are neighbours: a block has no order".to_owned());
@@ -96,25 +103,29 @@ fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<Unit>)> {
     by_tp.into_iter().map(|(tp, units)| (tp, units.into_values().collect())).collect()
 }
 
-fn write_topology(
-    text: &mut String,
-    plan: &RingPlan<'_>,
-    tp: usize,
-    default: bool,
-    units: &[Unit],
-    is_ring: bool,
-) {
+/// What a topology of Slurm is made of.
+#[derive(Clone, Copy)]
+enum Kind {
+    Block { default: bool },
+    Ring,
+}
+
+fn write_topology(text: &mut String, plan: &RingPlan<'_>, name: &str, kind: Kind, units: &[Unit]) {
     let put = |text: &mut String, line: std::fmt::Arguments<'_>| {
         text.write_fmt(line).expect("a string takes any text");
     };
-    put(text, format_args!("- topology: tp{tp}\n  cluster_default: {default}\n"));
-    let key = if is_ring {
-        put(text, format_args!("  ring:\n    rings:\n"));
-        "ring"
-    } else {
-        let base = units.iter().map(|unit| unit.nodes.len()).min().unwrap_or(1);
-        put(text, format_args!("  block:\n    block_sizes:\n      - {base}\n    blocks:\n"));
-        "block"
+    let default = matches!(kind, Kind::Block { default: true });
+    put(text, format_args!("- topology: {name}\n  cluster_default: {default}\n"));
+    let key = match kind {
+        Kind::Ring => {
+            put(text, format_args!("  ring:\n    rings:\n"));
+            "ring"
+        }
+        Kind::Block { .. } => {
+            let base = units.iter().map(|unit| unit.nodes.len()).min().unwrap_or(1);
+            put(text, format_args!("  block:\n    block_sizes:\n      - {base}\n    blocks:\n"));
+            "block"
+        }
     };
     for unit in units {
         let nodes = host_list(unit.nodes.iter().map(|node| plan.name(*node)));

@@ -141,13 +141,17 @@ proptest! {
             prop_assert_eq!(topologies.iter().filter(|t| t.cluster_default).count(), 1);
             let mut read = Rings::new();
             for topology in &topologies {
-                let tp: usize = topology.topology.strip_prefix("tp").unwrap().parse().unwrap();
+                let name = topology.topology.strip_prefix("tp").unwrap();
+                let blocks = name.strip_suffix("-ring");
+                prop_assert!(blocks.is_none() || !topology.cluster_default);
+                prop_assert_eq!(blocks.is_some(), topology.units_are_rings());
+                let tp: usize = blocks.unwrap_or(name).parse().unwrap();
                 let small = tp < usize::from(case.fabric.hbd.gpus_per_node());
                 for (name, hosts) in topology.units() {
                     if small {
                         prop_assert_eq!(hosts.len(), 1, "rings inside a node are one block");
-                    } else {
-                        read.insert(name, hosts);
+                    } else if let Some(same) = read.insert(name, hosts.clone()) {
+                        prop_assert_eq!(same, hosts, "a ring's hosts are those of its block");
                     }
                 }
             }
@@ -272,15 +276,29 @@ fn what_is_written_stays_as_it_is() {
 const RING: &str = "name: ring\nhbd: {khop: {nodes: 48, gpus_per_node: 4, k: 2}}\njobs: [";
 
 #[test]
+fn slurm_rings_stand_beside_the_blocks_that_take_jobs_of_several_rings() {
+    let text = format!("{RING}{{name: a, gpus: all, tp: 32}}]\n");
+    let case = Case::new(&text, &[], "n{}").unwrap();
+    let [blocks, rings] = &slurm(&case, "slurm-ring").unwrap()[..] else { panic!("two") };
+    // Slurm refuses a job of more than one ring of `rings`: the plan's own job, of six, has to fit the default.
+    assert!(blocks.block.is_some() && blocks.cluster_default);
+    assert!(rings.ring.is_some() && !rings.cluster_default);
+    assert_eq!(blocks.units(), rings.units());
+    let lost = case.export("slurm-ring").unwrap().lost.join("\n");
+    assert!(lost.contains("Slurm refuses them there (8 nodes at most)"), "{lost}");
+}
+
+#[test]
 fn a_slurm_ring_has_at_most_16_nodes_and_what_is_larger_says_what_it_lost() {
     let small = format!("{RING}{{name: a, gpus: all, tp: 64}}]\n");
     let large = format!("{RING}{{name: a, gpus: all, tp: 96}}]\n");
     let case = Case::new(&small, &[], "n{}").unwrap();
     let topologies = slurm(&case, "slurm-ring").unwrap();
-    assert!(topologies[0].ring.as_ref().is_some_and(|ring| ring.rings.len() == 3));
+    assert!(topologies[1].ring.as_ref().is_some_and(|ring| ring.rings.len() == 3));
     let case = Case::new(&large, &[], "n{}").unwrap();
     let topologies = slurm(&case, "slurm-ring").unwrap();
     assert!(topologies[0].block.as_ref().is_some_and(|block| block.block_sizes == [24]));
+    assert_eq!(topologies.len(), 1);
     let lost = case.export("slurm-ring").unwrap().lost.join("\n");
     assert!(lost.contains("at most 16 nodes and these have 24"), "{lost}");
     assert!(lost.contains("neighbours"), "{lost}");

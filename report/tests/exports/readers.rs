@@ -77,6 +77,10 @@ pub(crate) struct SlurmRing {
 }
 
 impl SlurmTopology {
+    pub(crate) fn units_are_rings(&self) -> bool {
+        self.ring.is_some()
+    }
+
     /// The blocks or rings, after checking what slurmctld dies of.
     pub(crate) fn units(&self) -> Rings {
         let pairs: Vec<(&String, &String)> = match (&self.block, &self.ring) {
