@@ -70,6 +70,27 @@ fn tshark_reads_addresses_sizes_marks_and_times() {
     assert!(arrivals.iter().any(|arrival| arrival.marked));
 }
 
+/// Wireshark 4 took records shorter than the packet on the wire for broken packets, and acknowledgements without an
+/// acknowledge header.
+#[test]
+fn tshark_finds_no_packet_malformed() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        println!("skipped: no tshark (Debian package tshark)");
+        return;
+    }
+    let (engine, arrivals) = run();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    write_pcapng(&mut file, &engine, &arrivals).unwrap();
+    file.flush().unwrap();
+    let output = Command::new("tshark").arg("-r").arg(file.path()).arg("-V").output().unwrap();
+    let dissected = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(dissected.matches("Base Transport Header").count(), arrivals.len(), "{dissected}");
+    assert_eq!(dissected.matches("ACK Extended Transport Header").count(), arrivals.len() / 2);
+    for wrong in ["Malformed", "Invalid Packet Length"] {
+        assert!(!dissected.contains(wrong), "{dissected}");
+    }
+}
+
 #[test]
 fn the_timeline_shows_flows_and_busy_links() {
     let (engine, arrivals) = run();

@@ -1,8 +1,10 @@
 //! Packets as a pcapng file (IETF draft-ietf-opsawg-pcapng), one interface for each watched link.
 //!
 //! Packets look like RoCEv2: Ethernet, IPv4 (`10.0.0.0/8`, the lower 24 bits are the vertex), UDP port
-//! 4791, base transport header with the packet's number. Congestion marks are in the ECN bits. Only the
-//! headers are written; the length on the wire is in each record. Times are nanoseconds, rounded down.
+//! 4791, base transport header with the packet's number, and after it, in an acknowledgement, the acknowledge
+//! header; the invariant checksum is written as zero. Congestion marks are in the ECN bits. Of the payload, which is
+//! zeros, as much is written as the length on the wire says: a dissector takes a shorter record for a broken packet.
+//! Times are nanoseconds, rounded down.
 
 use std::io::{self, Write};
 
@@ -17,6 +19,8 @@ const OPTION_NAME: u16 = 2;
 const OPTION_TIME_RESOLUTION: u16 = 9;
 const ROCE_PORT: u16 = 4_791;
 const HEADERS: usize = 14 + 20 + 8 + 12;
+/// Acknowledge header and invariant checksum.
+const TRAILERS: usize = 4 + 4;
 /// Opcodes of the reliable connection service: send only, acknowledge.
 const SEND_ONLY: u8 = 0x04;
 const ACKNOWLEDGE: u8 = 0x11;
@@ -69,16 +73,17 @@ fn write_packet<P: Probe>(
     } else {
         (record.source, record.destination)
     };
-    let wire_bytes = u32::from(arrival.wire_bytes).max(HEADERS as u32);
-    let headers = headers(arrival, (from, to), flow.0, wire_bytes);
+    let wire_bytes = u32::from(arrival.wire_bytes).max((HEADERS + TRAILERS) as u32);
+    let mut packet = headers(arrival, (from, to), flow.0, wire_bytes);
+    packet.resize(wire_bytes as usize, 0);
     let time = nanoseconds(arrival.at);
     write_block(out, ENHANCED_PACKET, |body| {
         body.extend(interface.to_le_bytes());
         body.extend(((time >> 32) as u32).to_le_bytes());
         body.extend((time as u32).to_le_bytes());
-        body.extend((headers.len() as u32).to_le_bytes());
         body.extend(wire_bytes.to_le_bytes());
-        body.extend(&headers);
+        body.extend(wire_bytes.to_le_bytes());
+        body.extend(&packet);
     })
 }
 
