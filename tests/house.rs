@@ -125,6 +125,28 @@ fn sources() -> Vec<String> {
     names
 }
 
+/// `cargo package` takes a crate as its folder: a dependency of ours has a version there, and no source reads a file
+/// beside the folder.
+#[test]
+fn every_crate_can_be_packaged() {
+    let manifest = text(&root().join("Cargo.toml"));
+    for line in manifest.lines().filter(|line| line.contains("{ path = \"")) {
+        assert!(line.contains("version = "), "without a version it cannot be packaged: {line}");
+    }
+    for source in sources().iter().filter(|source| source.contains("src/")) {
+        let (package, below) = source.split_at(source.find("src/").unwrap_or(0));
+        for (number, line) in text(&root().join(source)).lines().enumerate() {
+            let Some((_, included)) = line.split_once("include_str!(") else { continue };
+            let depth = below.matches('/').count();
+            assert!(
+                included.matches("../").count() <= depth,
+                "{source}:{}: the file is outside the package {package:?}",
+                number + 1
+            );
+        }
+    }
+}
+
 #[test]
 fn crates_use_only_what_stands_above_them_in_the_table() {
     for room in ROOMS {

@@ -275,7 +275,7 @@ impl Model {
 
 macro_rules! files {
     ($($name:literal),+ $(,)?) => {
-        &[$(($name, include_str!(concat!("../../topologies/models/", $name, ".yaml")))),+]
+        &[$(($name, include_str!(concat!("../models/", $name, ".yaml")))),+]
     };
 }
 

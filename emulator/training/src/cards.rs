@@ -180,7 +180,7 @@ impl Accelerator {
 
 macro_rules! files {
     ($folder:literal: $($name:literal),+ $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../topologies/", $folder, "/", $name, ".yaml")))),+]
+        &[$(($name, include_str!(concat!("../", $folder, "/", $name, ".yaml")))),+]
     };
 }
 

@@ -4,9 +4,9 @@ use super::document::{Cell, Table};
 
 /// The pages, and where they stand for a reader.
 const PAGES: [(&str, &str); 3] = [
-    ("docs/metrics.md", include_str!("../../../docs/metrics.md")),
-    ("docs/compare.md", include_str!("../../../docs/compare.md")),
-    ("docs/cost.md", include_str!("../../../docs/cost.md")),
+    ("docs/metrics.md", include_str!("../../defined/metrics.md")),
+    ("docs/compare.md", include_str!("../../defined/compare.md")),
+    ("docs/cost.md", include_str!("../../defined/cost.md")),
 ];
 
 /// What defines a metric.
