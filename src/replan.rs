@@ -172,7 +172,7 @@ fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
 }
 
 /// What happened to a group, from where and to where.
-fn told(change: &GroupChange) -> (&'static str, String, Vec<NodeId>, Vec<NodeId>) {
+fn words_of(change: &GroupChange) -> (&'static str, String, Vec<NodeId>, Vec<NodeId>) {
     match change {
         GroupChange::Bypassed { group, out, into } => {
             ("bypassed", format!("g{group}"), out.clone(), into.clone())
@@ -201,7 +201,7 @@ fn document(change: &Change) -> serde_json::Value {
         .iter()
         .map(|(bundle, from, to)| json!({"bundle": bundle, "from": from, "to": to}));
     let groups = change.groups.iter().map(|change| {
-        let (what, group, out, into) = told(change);
+        let (what, group, out, into) = words_of(change);
         json!({"what": what, "group": group, "out": out, "in": into})
     });
     json!({"bundles": bundles.collect::<Vec<_>>(), "groups": groups.collect::<Vec<_>>()})
@@ -216,7 +216,7 @@ fn describe(change: &Change, k: u8) -> String {
         let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
         if names.is_empty() { "-".to_owned() } else { names.join(" ") }
     };
-    for (what, group, out, into) in change.groups.iter().map(told) {
+    for (what, group, out, into) in change.groups.iter().map(words_of) {
         groups.row([group, what.to_owned(), list(out), list(into)]);
     }
     let mut bundles = Table::new(["bundle", "from", "to"]);

@@ -253,7 +253,7 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     );
     lacks(
         inputs.runs.is_empty(),
-        "A run (`lightloom emulate SCENARIO --format json`) would add collectives, and who felt which fault.",
+        "A run (`lightloom emulate SCENARIO --format json`) would add collectives, and which groups a fault affected.",
     );
     lacks(
         inputs.training.is_empty(),

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// The files; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What the files are [default: told by their keys].
+    /// What the files are [default: recognised by their keys].
     #[arg(long, value_name = "KIND", value_parser = KindName)]
     kind: Option<String>,
     /// Hold files of faults against this scenario: whether its fabric or network has their parts, and whether they can

@@ -39,7 +39,7 @@ pub(super) struct Inputs {
     pub(super) sources: Vec<Source>,
 }
 
-/// Keys by which results are told apart. Their values are not looked at, whatever they are.
+/// Keys by which results are distinguished. Their values are not looked at, whatever they are.
 #[derive(Deserialize)]
 struct Marks {
     schema: Option<String>,

@@ -15,7 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! How it works and what it leaves out is told in `docs/engine.md`.
+//! How it works and what it leaves out stands in `docs/engine.md`.
 
 mod control;
 mod deadlock;

@@ -124,7 +124,7 @@ pub struct Waiting {
 }
 
 /// Replays all samples against all designs and group sizes. Rows come by group size, then in the
-/// order of the designs. `replayed` is told of progress, in (design, group size, sample) triples.
+/// order of the designs. `replayed` is called with progress, in (design, group size, sample) triples.
 #[must_use]
 pub fn compare(study: &Study<'_>, replayed: &(dyn Fn(u64) + Sync)) -> Vec<Row> {
     let bound = parse("big-switch").expect("the ideal switch is in the registry");

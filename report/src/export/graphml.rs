@@ -1,6 +1,6 @@
 //! GraphML: everything that is cabled, and which of it carries light. For graph tools.
 //!
-//! Source: GraphML Primer, "GraphML-Attributes" (graphml.graphdrawing.org). Keys are told apart by
+//! Source: GraphML Primer, "GraphML-Attributes" (graphml.graphdrawing.org). Keys are distinguished by
 //! `attr.name`; the graph is undirected and may have parallel edges.
 
 use std::fmt::Write;

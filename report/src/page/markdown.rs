@@ -1,4 +1,4 @@
-//! The report as Markdown: the same sections, conclusions and tables. Drawings are told by their
+//! The report as Markdown: the same sections, conclusions and tables. Drawings stand for their
 //! captions; the numbers they show stand in the CSV, and here where they are few.
 
 use std::fmt::Write;

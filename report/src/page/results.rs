@@ -218,7 +218,7 @@ pub struct EmulatedFault {
     pub replanned_ps: Option<u64>,
     /// When everything was lit again.
     pub restored_ps: Option<u64>,
-    /// Groups that felt it.
+    /// Affected groups.
     pub groups_affected: Vec<String>,
     /// Their GPUs.
     pub gpus_affected: u64,

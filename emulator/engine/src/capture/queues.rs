@@ -7,7 +7,7 @@ use lightloom_units::Bytes;
 
 use crate::engine::LinkId;
 
-/// Largest backlog that is told apart, in bytes; larger ones count as this.
+/// Largest backlog that is kept apart, in bytes; larger ones count as this.
 const MOST_BYTES: u64 = 1 << 32;
 /// Digits that are kept of a backlog.
 const DIGITS: u8 = 3;
@@ -30,7 +30,7 @@ impl Queues {
         Self { classes: classes.into(), empty: vec![0; count], waiting: vec![None; count] }
     }
 
-    /// The class of a link; 0 where nothing is told apart.
+    /// The class of a link; 0 where nothing is kept apart.
     pub(crate) fn class(&self, link: LinkId) -> u8 {
         self.classes.get(link.index()).copied().unwrap_or_default()
     }

@@ -9,7 +9,7 @@ use lightloom_units::{BitsPerSecond, SimTime};
 use super::flow::BatchId;
 use super::network::LinkId;
 
-/// What the caller is told, and when it may act.
+/// What is reported to the caller, and when it may act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A timer set with [`Engine::set_timer`](super::Engine::set_timer) ran out.
@@ -19,7 +19,7 @@ pub enum Event {
         /// The number it was set with.
         token: u64,
     },
-    /// Every flow of a batch has arrived. News travels: it is told one shortest link delay after
+    /// Every flow of a batch has arrived. News travels: it is reported one shortest link delay after
     /// the last byte arrived, at [`Engine::now`](super::Engine::now).
     BatchDone {
         /// The batch.
@@ -45,7 +45,7 @@ pub enum LinkChange {
     /// It sends at the rate it was built for, without errors.
     Healthy,
     /// Its far end keeps asking it to pause these priorities, one bit each, as an interface in a pause
-    /// storm does; none: it lets go. Felt at switches with real queues alone.
+    /// storm does; none: it lets go. Has an effect at switches with real queues alone.
     Paused(u8),
 }
 

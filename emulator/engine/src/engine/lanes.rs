@@ -1,5 +1,5 @@
 //! A port where nothing but control packets overtakes, and no queue can come to a bound in this window: what is
-//! sent when can be told from the two lists of arrivals, without a queue for each packet to go through.
+//! sent when follows from the two lists of arrivals, without a queue for each packet to go through.
 //!
 //! ```text
 //!   control  ──c1─────c2──▶ ┐

@@ -1,7 +1,7 @@
 //! The graph packets travel on: hosts and switches joined by cables of two directed links.
 //!
 //! Every link is one output queue at its sending end followed by a wire. A host's own output queue
-//! is its memory: it never drops and never marks. Hosts do not forward, unless told to, so a
+//! is its memory: it never drops and never marks. Hosts do not forward, unless set to, so a
 //! shortest path runs over switches only.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};

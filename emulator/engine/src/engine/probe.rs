@@ -41,7 +41,7 @@ pub trait Probe: Clone + Send {
     #[inline(always)]
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 
-    /// Whether it can be told of packets without being shown them.
+    /// Whether it can count packets without being shown them.
     fn may_leap(&self) -> bool {
         false
     }

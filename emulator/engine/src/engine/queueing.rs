@@ -1,4 +1,4 @@
-//! What switches with real queues are told: priorities, one buffer for all ports, pauses, trimming.
+//! What switches with real queues are set to: priorities, one buffer for all ports, pauses, trimming.
 //!
 //! Without it a switch has one first-in first-out queue a port, whose departures are known on
 //! arrival (see `port`), which is faster.

@@ -62,7 +62,7 @@ pub(crate) struct FlowName {
 pub struct Choice {
     /// The vertex that chooses.
     pub at: VertexId,
-    /// What it chooses from. Equal backlogs are told apart by the number of the packet: the `n`th begins to look
+    /// What it chooses from. Equal backlogs are ordered by the number of the packet: the `n`th begins to look
     /// at place `n` modulo their number.
     pub links: Vec<LinkId>,
 }

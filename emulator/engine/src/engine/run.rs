@@ -127,7 +127,7 @@ impl<P: Probe> Engine<P> {
     pub fn transport(&self) -> &Transport {
         &self.settings.transport
     }
-    /// What the engine was told besides the network.
+    /// What the engine was given besides the network.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -172,7 +172,7 @@ impl<P: Probe> Engine<P> {
         (next != u64::MAX).then(|| SimTime(next).max(self.now))
     }
 
-    /// When something happens next besides packets: a link changes, an event is told.
+    /// When something happens next besides packets: a link changes, an event is reported.
     pub(crate) fn control_due(&self) -> Option<SimTime> {
         let due = self.control.next_due();
         (due != u64::MAX).then_some(SimTime(due))
@@ -289,8 +289,8 @@ impl<P: Probe> Engine<P> {
         batch.open -= 1;
         batch.latest = batch.latest.max(at);
         if batch.open == 0 {
-            let told = batch.latest + self.network.shortest_delay();
-            self.control.plan(told, Act::BatchDone(id, batch.latest));
+            let reported = batch.latest + self.network.shortest_delay();
+            self.control.plan(reported, Act::BatchDone(id, batch.latest));
         }
     }
 }

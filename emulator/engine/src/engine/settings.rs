@@ -1,4 +1,4 @@
-//! What an engine is told besides the network, and why it refuses something.
+//! What an engine is given besides the network, and why it refuses something.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
@@ -13,7 +13,7 @@ use crate::transport::Transport;
 
 const LARGEST_PACKET: Bytes = Bytes(65_535);
 
-/// What an engine is told besides the network.
+/// What an engine is given besides the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Packet sizes, windows and recovery of all flows.

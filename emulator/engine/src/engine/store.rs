@@ -132,7 +132,7 @@ impl Store {
         Some((packet.trimmed(header), u64::from(header)))
     }
 
-    /// Whether a packet of `size` goes into its queue, told without asking what ports share: that has been
+    /// Whether a packet of `size` goes into its queue, decided without asking what ports share: that has been
     /// found to hold whatever comes in this window ([`holds`](Self::holds)). If not, it may still.
     #[inline(always)]
     pub(super) fn surely_holds(&self, queues: &Queues, priority: u8, size: u64) -> bool {

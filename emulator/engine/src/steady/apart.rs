@@ -36,7 +36,7 @@ pub(super) struct Batch {
     pub(super) flows: Vec<FlowId>,
     /// The island and the batch of it.
     pub(super) place: Option<(u32, BatchId)>,
-    /// Its end came by cancelling, and is told by us and not by an engine.
+    /// Its end came by cancelling, and is reported by us and not by an engine.
     pub(super) given_up: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Island {
 
 /// A cable as part of an island: the link of the island that the cable's even link is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(super) struct LinkCopy {
     pub(super) island: u32,
     pub(super) link: LinkId,
 }
@@ -85,7 +85,7 @@ pub(super) struct Apart<P> {
     pub(super) islands: Vec<Island>,
     pub(super) classes: Vec<Class<P>>,
     /// By cable: the islands it was part of, the last of which may still hold it.
-    pub(super) spots: FxHashMap<u32, Vec<Spot>>,
+    pub(super) copies: FxHashMap<u32, Vec<LinkCopy>>,
     pub(super) asked: Vec<Asked>,
     pub(super) now: SimTime,
     /// What happens now has happened, and not only what was before.
@@ -107,7 +107,7 @@ impl<P: LocalProbe> Apart<P> {
             batches: Vec::new(),
             islands: Vec::new(),
             classes: Vec::new(),
-            spots: FxHashMap::default(),
+            copies: FxHashMap::default(),
             asked: Vec::new(),
             now: SimTime::START,
             through: false,
@@ -309,12 +309,12 @@ impl<P: LocalProbe> Apart<P> {
             if !self.batches[batch.index()].given_up {
                 class.untold += 1;
                 let last = island.flows[news.last.index()];
-                self.queue.plan_end(news.told, news.at, last, batch);
+                self.queue.plan_end(news.reported, news.at, last, batch);
             }
         }
     }
 
-    /// The end of a batch is told.
+    /// The end of a batch is reported.
     fn release(&mut self, batch: BatchId) {
         let (island, _) = self.batches[batch.index()].place.expect("its flows have run");
         let class = self.islands[island as usize].class;
@@ -331,17 +331,17 @@ impl<P: LocalProbe> Apart<P> {
             LinkChange::BitErrors(errors) if errors != BitErrors(0) => return Err(Entangled),
             LinkChange::BitErrors(_) | LinkChange::Paused(_) => {}
         }
-        if self.spot(link).is_some() {
+        if self.copy_of(link).is_some() {
             self.asked.push(Asked::Change(link, change));
         }
         Ok(())
     }
 
     /// The island that holds a link, and what the link is called there.
-    pub(super) fn spot(&self, link: LinkId) -> Option<Spot> {
-        let spot = self.spots.get(&(link.0 >> 1))?.last()?;
-        let held = !self.islands[spot.island as usize].retired;
-        held.then_some(Spot { link: LinkId(spot.link.0 ^ (link.0 & 1)), ..*spot })
+    pub(super) fn copy_of(&self, link: LinkId) -> Option<LinkCopy> {
+        let copy = self.copies.get(&(link.0 >> 1))?.last()?;
+        let held = !self.islands[copy.island as usize].retired;
+        held.then_some(LinkCopy { link: LinkId(copy.link.0 ^ (link.0 & 1)), ..*copy })
     }
 
     pub(super) fn next_due(&self) -> Option<SimTime> {
@@ -376,9 +376,9 @@ impl<P: LocalProbe> Apart<P> {
 
     pub(super) fn port_count(&self, link: LinkId) -> PortCount {
         let mut count = PortCount::default();
-        for spot in self.spots.get(&(link.0 >> 1)).into_iter().flatten() {
-            let class = self.islands[spot.island as usize].class;
-            let local = LinkId(spot.link.0 ^ (link.0 & 1));
+        for copy in self.copies.get(&(link.0 >> 1)).into_iter().flatten() {
+            let class = self.islands[copy.island as usize].class;
+            let local = LinkId(copy.link.0 ^ (link.0 & 1));
             count.add(self.classes[class as usize].engine.port_count(local));
         }
         count
@@ -387,9 +387,9 @@ impl<P: LocalProbe> Apart<P> {
     /// The sum over all arrivals on a link.
     pub(super) fn arrival_sum(&self, link: LinkId) -> u64 {
         let mut sum = 0_u64;
-        for spot in self.spots.get(&(link.0 >> 1)).into_iter().flatten() {
-            let class = self.islands[spot.island as usize].class;
-            let local = LinkId(spot.link.0 ^ (link.0 & 1));
+        for copy in self.copies.get(&(link.0 >> 1)).into_iter().flatten() {
+            let class = self.islands[copy.island as usize].class;
+            let local = LinkId(copy.link.0 ^ (link.0 & 1));
             for probe in self.classes[class as usize].engine.probes() {
                 sum = sum.wrapping_add(probe.sum(local));
             }

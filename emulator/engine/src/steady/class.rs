@@ -11,8 +11,8 @@ pub(super) struct News {
     pub(super) batch: BatchId,
     /// When its last byte arrived.
     pub(super) at: SimTime,
-    /// When that is told.
-    pub(super) told: SimTime,
+    /// When that is reported.
+    pub(super) reported: SimTime,
     /// The flow that came last.
     pub(super) last: FlowId,
 }
@@ -27,11 +27,11 @@ pub(super) struct Class<P> {
     flows: u32,
     /// Nothing happens before this.
     pub(super) due: u64,
-    /// When the next event is told.
+    /// When the next event is reported.
     control: Option<SimTime>,
     /// Everything before this has happened.
     pub(super) until: u64,
-    /// It stands still at an event that some of the members have not been told yet.
+    /// It stands still at an event that some of the members have not been given yet.
     pub(super) untold: u32,
 }
 
@@ -112,9 +112,9 @@ impl<P: Probe> Class<P> {
 
     fn news(&self, event: Event) -> Option<News> {
         let Event::BatchDone { batch, at } = event else { return None };
-        let told = self.engine.now();
+        let reported = self.engine.now();
         let ended = |flow: &&FlowId| self.engine.record(**flow).end == Some(at);
         let last = self.batches[batch.index()].iter().filter(ended).max();
-        Some(News { batch, at, told, last: last.copied().unwrap_or_default() })
+        Some(News { batch, at, reported, last: last.copied().unwrap_or_default() })
     }
 }

@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::apart::{Apart, Asked, FlowPlace, Island, Spot};
+use super::apart::{Apart, Asked, FlowPlace, Island, LinkCopy};
 use super::class::Class;
 use super::description::{Act, Description, Names};
 use super::{Entangled, LocalProbe};
@@ -67,8 +67,8 @@ impl<P: LocalProbe> Apart<P> {
         let mut going_on: Vec<(u32, Asked)> = Vec::new();
         for asked in asked {
             let home = match asked {
-                Asked::Change(link, _) => match self.spot(link) {
-                    Some(spot) => Some(spot.island),
+                Asked::Change(link, _) => match self.copy_of(link) {
+                    Some(copy) => Some(copy.island),
                     // Its island has been retired since.
                     None => continue,
                 },
@@ -123,9 +123,11 @@ impl<P: LocalProbe> Apart<P> {
         });
         for flow in new {
             for place in 0..self.flows[flow.index()].path.len() {
-                let Some(spot) = self.spot(self.flows[flow.index()].path[place]) else { continue };
-                if looked_at.insert(spot.island) {
-                    let island = &mut self.islands[spot.island as usize];
+                let Some(copy) = self.copy_of(self.flows[flow.index()].path[place]) else {
+                    continue;
+                };
+                if looked_at.insert(copy.island) {
+                    let island = &mut self.islands[copy.island as usize];
                     let class = &self.classes[island.class as usize];
                     island.retired = class.until <= present && class.engine.is_quiet();
                 }
@@ -145,8 +147,8 @@ impl<P: LocalProbe> Apart<P> {
                 Asked::Flow(id) => {
                     let flow = &self.flows[id.index()];
                     for link in &flow.path {
-                        let cable = match self.spot(*link) {
-                            Some(spot) => Tie::Island(spot.island),
+                        let cable = match self.copy_of(*link) {
+                            Some(copy) => Tie::Island(copy.island),
                             None => Tie::Cable(link.0 >> 1),
                         };
                         knots.tie(Tie::Flow(*id), cable);
@@ -253,9 +255,9 @@ impl<P: LocalProbe> Apart<P> {
     fn act_on(&mut self, island: u32, asked: Asked) -> Act {
         match asked {
             Asked::Flow(id) => {
-                let spots = self.flows[id.index()].path.iter().map(|link| self.spot(*link));
+                let copies = self.flows[id.index()].path.iter().map(|link| self.copy_of(*link));
                 let links: Vec<LinkId> =
-                    spots.map(|spot| spot.expect("an island does not grow").link).collect();
+                    copies.map(|copy| copy.expect("an island does not grow").link).collect();
                 let class = self.islands[island as usize].class;
                 let network = self.classes[class as usize].engine.network();
                 let source = network.link(links[0]).from;
@@ -267,7 +269,7 @@ impl<P: LocalProbe> Apart<P> {
             }
             Asked::Cancel(flow) => Act::Cancel(self.local_flow(flow)),
             Asked::Change(link, change) => {
-                Act::Change(self.spot(link).expect("the island holds it").link, change)
+                Act::Change(self.copy_of(link).expect("the island holds it").link, change)
             }
         }
     }
@@ -342,7 +344,7 @@ impl<P: LocalProbe> Apart<P> {
         for (index, link) in names.links.iter().enumerate().step_by(2) {
             // The even link of the cable may be the odd one of the island.
             let link_there = LinkId((index as u32) ^ (link.0 & 1));
-            self.spots.entry(link.0 >> 1).or_default().push(Spot { island, link: link_there });
+            self.copies.entry(link.0 >> 1).or_default().push(LinkCopy { island, link: link_there });
         }
         let mut acts = Vec::new();
         for (index, link) in names.links.iter().enumerate() {
@@ -367,8 +369,8 @@ impl<P: LocalProbe> Apart<P> {
             let act = match asked {
                 Asked::Flow(id) => {
                     let path = self.flows[id.index()].path.clone();
-                    let spots = path.iter().map(|link| self.spot(*link));
-                    let links = spots.map(|spot| spot.expect("it was just named").link).collect();
+                    let copies = path.iter().map(|link| self.copy_of(*link));
+                    let links = copies.map(|copy| copy.expect("it was just named").link).collect();
                     let FlowSpec { source, destination, .. } = self.flows[id.index()].spec;
                     self.flow_on(island, id, links, (vertex_of[&source], vertex_of[&destination]))
                 }

@@ -1,4 +1,4 @@
-//! Everything the caller asked and was told, so that one engine for all can be asked the same.
+//! Everything the caller asked and was answered, so that one engine for all can be asked the same.
 
 use lightloom_units::SimTime;
 
@@ -14,7 +14,7 @@ pub(super) enum Call {
     Timer(SimTime, u64),
     Change(SimTime, LinkId, LinkChange),
     Cancel(FlowId),
-    /// Asked for the next event until a time, and told this.
+    /// Asked for the next event until a time, and answered this.
     Until(SimTime, Option<Event>),
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Log(Vec<Call>);
 pub struct OtherEvent {
     /// Until when.
     pub limit: SimTime,
-    /// What was told.
+    /// What was answered.
     pub islands: Option<Event>,
     /// What one engine says.
     pub whole: Option<Event>,

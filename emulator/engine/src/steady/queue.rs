@@ -43,9 +43,15 @@ impl Queue {
     }
 
     /// The last byte of a batch arrived at `at`, with the flow `last`.
-    pub(super) fn plan_end(&mut self, told: SimTime, at: SimTime, last: FlowId, batch: BatchId) {
+    pub(super) fn plan_end(
+        &mut self,
+        reported: SimTime,
+        at: SimTime,
+        last: FlowId,
+        batch: BatchId,
+    ) {
         let act = Planned::BatchDone { batch, at, held: true };
-        self.push((told.0, at.0, 1, u64::from(last.0)), act);
+        self.push((reported.0, at.0, 1, u64::from(last.0)), act);
     }
 
     fn push(&mut self, key: Key, act: Planned) {

@@ -1,4 +1,4 @@
-//! Switches with real queues, told plainly: nothing is counted along, everything is added up anew
+//! Switches with real queues, modelled plainly: nothing is counted along, everything is added up anew
 //! whenever somebody asks.
 
 use std::collections::{BTreeSet, VecDeque};

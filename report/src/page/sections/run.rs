@@ -41,7 +41,7 @@ pub(in super::super) fn add(report: &mut Report, run: &Run, index: usize) {
 fn conclusion(run: &Run) -> String {
     let groups: BTreeSet<&str> =
         run.collectives.iter().filter_map(|c| c.group.as_deref()).collect();
-    let felt: BTreeSet<&str> =
+    let affected: BTreeSet<&str> =
         run.faults.iter().flat_map(|fault| &fault.groups_affected).map(String::as_str).collect();
     let failed = run.expectations.iter().filter(|expectation| !expectation.passed).count();
     let verdict = match (run.expectations.len(), failed) {
@@ -57,8 +57,8 @@ fn conclusion(run: &Run) -> String {
         count => format!("{count} faults"),
     };
     format!(
-        "{} of {} rings felt the {faults} of the run; the others ended as if nothing had broken.{verdict}",
-        fixed(felt.len() as f64, 0),
+        "{} of {} rings were affected by the {faults} of the run; the others ended as if nothing had broken.{verdict}",
+        fixed(affected.len() as f64, 0),
         fixed(groups.len() as f64, 0)
     )
 }
@@ -164,7 +164,7 @@ fn faults(faults: &[EmulatedFault]) -> Table {
         .numbers("detected")
         .numbers("replanned")
         .numbers("restored")
-        .numbers("rings that felt it")
+        .numbers("affected rings")
         .numbers("their GPUs")
         .numbers("out of service");
     for fault in faults {

@@ -30,7 +30,7 @@ pub struct PacketCount {
     pub marked: u64,
     /// Data packets sent again.
     pub retransmitted: u64,
-    /// Packets put on a wire: the unit in which the engine's speed is told.
+    /// Packets put on a wire: the unit in which the engine's speed is given.
     pub hops: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Flows: added, given paths, cancelled, told about.
+//! Flows: added, given paths, cancelled, reported.
 
 use lightloom_units::{Bytes, SimTime};
 

@@ -11,7 +11,7 @@ use super::{Completion, DELIVER, EndCount, Host, Probe, Shared, Span};
 use crate::engine::packet::{Contents, Packet, flag};
 use crate::transport::{Outgoing, Receiver, Sender};
 
-/// A host at work. Its interfaces are told by their places, from zero.
+/// A host at work. Its interfaces are known by their places, from zero.
 pub(super) struct Stack<'s, P, I> {
     pub(super) shared: &'s Shared,
     pub(super) host: &'s mut Host,
