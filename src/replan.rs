@@ -85,13 +85,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
                 "version": VERSION,
                 "inputs": inputs,
                 "plan": next,
-                "change": document(&change),
+                "change": document(&before, &change),
                 "circuits": {"made": circuits_made, "removed": circuits_removed},
                 "fresh_plan": fresh,
             }))?;
         }
         Format::Text => {
-            output::print(&describe(&change, fabric.hbd.k()))?;
+            output::print(&describe(&before, &change, fabric.hbd.k()))?;
             if next.phases.iter().any(|phase| !phase.circuits.is_empty()) {
                 let moved =
                     format!("{circuits_made} cross-connects are made, {circuits_removed} go\n");
@@ -172,19 +172,21 @@ fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
 }
 
 /// What happened to a group, from where and to where.
-fn words_of(change: &GroupChange) -> (&'static str, String, Vec<NodeId>, Vec<NodeId>) {
+fn summary(
+    before: &Plan,
+    change: &GroupChange,
+) -> (&'static str, String, Vec<NodeId>, Vec<NodeId>) {
+    let name = |place: &usize| before.groups[*place].id.to_string();
     match change {
         GroupChange::Bypassed { group, out, into } => {
-            ("bypassed", format!("g{group}"), out.clone(), into.clone())
+            ("bypassed", name(group), out.clone(), into.clone())
         }
-        GroupChange::Moved { group, from, to } => {
-            ("moved", format!("g{group}"), from.clone(), to.clone())
-        }
+        GroupChange::Moved { group, from, to } => ("moved", name(group), from.clone(), to.clone()),
         GroupChange::Lost { job: Some(_), group, from } => {
-            ("lost", format!("g{group}"), from.clone(), Vec::new())
+            ("lost", name(group), from.clone(), Vec::new())
         }
-        GroupChange::Lost { job: None, from, .. } => {
-            ("spare lost", "-".into(), from.clone(), Vec::new())
+        GroupChange::Lost { job: None, group, from } => {
+            ("spare lost", name(group), from.clone(), Vec::new())
         }
         GroupChange::Formed { job: Some(job), to } => {
             ("formed", format!("job {job}"), Vec::new(), to.clone())
@@ -195,19 +197,19 @@ fn words_of(change: &GroupChange) -> (&'static str, String, Vec<NodeId>, Vec<Nod
     }
 }
 
-fn document(change: &Change) -> serde_json::Value {
+fn document(before: &Plan, change: &Change) -> serde_json::Value {
     let bundles = change
         .bundles
         .iter()
         .map(|(bundle, from, to)| json!({"bundle": bundle, "from": from, "to": to}));
     let groups = change.groups.iter().map(|change| {
-        let (what, group, out, into) = words_of(change);
+        let (what, group, out, into) = summary(before, change);
         json!({"what": what, "group": group, "out": out, "in": into})
     });
     json!({"bundles": bundles.collect::<Vec<_>>(), "groups": groups.collect::<Vec<_>>()})
 }
 
-fn describe(change: &Change, k: u8) -> String {
+fn describe(before: &Plan, change: &Change, k: u8) -> String {
     if change.bundles.is_empty() && change.groups.is_empty() {
         return "nothing moves: the plan in force is right for these faults\n\n".to_owned();
     }
@@ -216,7 +218,7 @@ fn describe(change: &Change, k: u8) -> String {
         let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
         if names.is_empty() { "-".to_owned() } else { names.join(" ") }
     };
-    for (what, group, out, into) in change.groups.iter().map(words_of) {
+    for (what, group, out, into) in change.groups.iter().map(|change| summary(before, change)) {
         groups.row([group, what.to_owned(), list(out), list(into)]);
     }
     let mut bundles = Table::new(["bundle", "from", "to"]);

@@ -4,6 +4,7 @@
 //! asks which one it is.
 
 use crate::fat_tree::ReconfigurableFatTree;
+use crate::fault::FaultSet;
 use lightloom_units::id::{GpuId, LeafId, NodeId, TorId};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
@@ -138,6 +139,26 @@ impl Dcn {
             Self::FatTree(_) => None,
             Self::Reconfigurable { network, .. } => Some(network),
         }
+    }
+
+    /// Uplinks of one leaf towards packet switches; 0 where there are none.
+    #[must_use]
+    pub fn uplinks_of_leaf(&self, gpus_per_node: u8) -> u32 {
+        match self {
+            Self::FatTree(tree) => {
+                let down = tree.nodes_per_tor.saturating_mul(u32::from(gpus_per_node));
+                down.div_ceil(tree.oversubscription.max(1))
+            }
+            Self::Reconfigurable { network, .. } => network.uplinks_of_leaf(),
+        }
+    }
+
+    /// As [`packet_rate_of_leaf`](Self::packet_rate_of_leaf), with the uplinks that `faults` leave to `leaf`.
+    #[must_use]
+    pub fn packet_rate_left(&self, leaf: LeafId, gpus_per_node: u8, faults: &FaultSet) -> f64 {
+        let uplinks = self.uplinks_of_leaf(gpus_per_node).max(1);
+        let left = uplinks.saturating_sub(faults.uplinks_of(leaf));
+        self.packet_rate_of_leaf(gpus_per_node) * f64::from(left) / f64::from(uplinks)
     }
 
     /// What one leaf can send to others, and receive, through packet switches alone, in bit/s.

@@ -19,7 +19,7 @@
 pub mod device_ports;
 mod problems;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -176,6 +176,8 @@ pub struct ReconfigurableFatTree {
     closed: BTreeSet<LeafPair>,
     /// Ports that cannot be used, always an even number of one leaf on one switch.
     dead: BTreeSet<OcsPortId>,
+    /// Leaves that have lost uplinks, and how many.
+    fewer_uplinks: BTreeMap<LeafId, u32>,
 }
 
 impl ReconfigurableFatTree {
@@ -193,7 +195,7 @@ impl ReconfigurableFatTree {
         if closed.len() as u64 == pairs {
             return Err(vec![no_path_left(&spec)]);
         }
-        Ok(Self { spec, closed, dead: BTreeSet::new() })
+        Ok(Self { spec, closed, dead: BTreeSet::new(), fewer_uplinks: BTreeMap::new() })
     }
 
     /// What `faults` leave of it. A broken port takes its neighbour of the same leaf out, too: with an
@@ -208,7 +210,11 @@ impl ReconfigurableFatTree {
         for port in &faults.ocs_ports {
             dead.extend([port.port & !1, port.port | 1].map(|at| OcsPortId { port: at, ..*port }));
         }
-        Self { dead, ..self.clone() }
+        let mut fewer_uplinks = self.fewer_uplinks.clone();
+        for uplink in &faults.uplinks {
+            *fewer_uplinks.entry(uplink.leaf).or_default() += 1;
+        }
+        Self { dead, fewer_uplinks, ..self.clone() }
     }
 
     /// Whether some port cannot be used.
@@ -287,7 +293,22 @@ impl ReconfigurableFatTree {
         self.optical_ports() - u32::try_from(held).unwrap_or(u32::MAX) - dead
     }
 
-    /// Rate that one leaf can send, and receive, through the electrical core.
+    /// Uplinks of one leaf towards the electrical core, each as fast as a GPU's network card.
+    #[must_use]
+    pub fn uplinks_of_leaf(&self) -> u32 {
+        let uplinks = self.spec.electrical.rate_per_leaf.0.div_ceil(self.spec.gpu_rate.0.max(1));
+        u32::try_from(uplinks).unwrap_or(u32::MAX)
+    }
+
+    /// Rate that `leaf` can send, and receive, through the electrical core with the uplinks that it has left.
+    #[must_use]
+    pub fn electrical_rate_of(&self, leaf: LeafId) -> f64 {
+        let Some(&fewer) = self.fewer_uplinks.get(&leaf) else { return self.electrical_rate() };
+        let uplinks = self.uplinks_of_leaf().max(1);
+        self.electrical_rate() * f64::from(uplinks.saturating_sub(fewer)) / f64::from(uplinks)
+    }
+
+    /// Rate that one leaf with all its uplinks can send, and receive, through the electrical core.
     #[must_use]
     pub fn electrical_rate(&self) -> f64 {
         self.spec.electrical.rate_per_leaf.0 as f64 / self.spec.electrical.oversubscription

@@ -1,10 +1,10 @@
-//! What is broken: nodes, bundles, single fibres, optical switches and their ports.
+//! What is broken: nodes, bundles, single fibres, optical switches and their ports, uplinks of leaves.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use lightloom_units::id::{BundleId, NodeId, OcsId, OcsPortId};
+use lightloom_units::id::{BundleId, LeafId, NodeId, OcsId, OcsPortId, UplinkId};
 use serde::{Deserialize, Serialize};
 
 use crate::fabric::Fabric;
@@ -24,6 +24,8 @@ pub enum Part {
     Ocs(OcsId),
     /// A port of an optical switch: its leaf has one port fewer there.
     OcsPort(OcsPortId),
+    /// An uplink of a leaf: the leaf sends and receives less through packet switches.
+    Uplink(UplinkId),
 }
 
 impl Part {
@@ -34,7 +36,7 @@ impl Part {
             Self::Node(node) => Some(node),
             Self::Bundle(bundle) => Some(bundle.node),
             Self::Fibre(port) => Some(port.bundle.node),
-            Self::Ocs(_) | Self::OcsPort(_) => None,
+            Self::Ocs(_) | Self::OcsPort(_) | Self::Uplink(_) => None,
         }
     }
 }
@@ -47,6 +49,7 @@ impl fmt::Display for Part {
             Self::Fibre(port) => port.fmt(f),
             Self::Ocs(ocs) => ocs.fmt(f),
             Self::OcsPort(port) => port.fmt(f),
+            Self::Uplink(uplink) => uplink.fmt(f),
         }
     }
 }
@@ -66,7 +69,7 @@ impl PartError {
             Some(bundle) => format!("a bundle has two fibres, `{bundle}.1` and `{bundle}.2`"),
             None => {
                 "write a node `n17`, a bundle `n17/b0`, a fibre by one of its ports `n17/b0.2`, an optical switch \
-                 `ocs3` or a port of one `ocs3/p17`"
+                 `ocs3`, a port of one `ocs3/p17`, or an uplink of a leaf `l5/up2`"
                     .into()
             }
         };
@@ -84,6 +87,7 @@ impl FromStr for Part {
             .or_else(|_| text.parse().map(Self::Fibre))
             .or_else(|_| text.parse().map(Self::Ocs))
             .or_else(|_| text.parse().map(Self::OcsPort))
+            .or_else(|_| text.parse().map(Self::Uplink))
             .map_err(|_| PartError::of(text))
     }
 }
@@ -108,9 +112,9 @@ impl schemars::JsonSchema for Part {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "A node `n17`, a bundle `n17/b0`, a fibre by one of its ports `n17/b0.2`, an optical switch `ocs3` or a port of one `ocs3/p17`",
-            "pattern": "^(n[0-9]+(/b[0-9]+(\\.[12])?)?|ocs[0-9]+(/p[0-9]+)?)$",
-            "examples": ["n17", "n17/b0", "n17/b0.2", "ocs3", "ocs3/p17"],
+            "description": "A node `n17`, a bundle `n17/b0`, a fibre by one of its ports `n17/b0.2`, an optical switch `ocs3`, a port of one `ocs3/p17`, or an uplink of a leaf `l5/up2`",
+            "pattern": "^(n[0-9]+(/b[0-9]+(\\.[12])?)?|ocs[0-9]+(/p[0-9]+)?|l(eaf)?[0-9]+/up[0-9]+)$",
+            "examples": ["n17", "n17/b0", "n17/b0.2", "ocs3", "ocs3/p17", "l5/up2"],
         })
     }
 }
@@ -156,6 +160,19 @@ pub enum FaultError {
         /// The last that a leaf is cabled to.
         last: u32,
     },
+    /// No such uplink.
+    #[error("{uplink} does not exist: the fabric has l0 to l{last_leaf} with up0 to up{last}")]
+    NoUplink {
+        /// The uplink named.
+        uplink: UplinkId,
+        /// The last leaf.
+        last_leaf: u32,
+        /// The last uplink of a leaf.
+        last: u32,
+    },
+    /// A network whose leaves have no packet switches above them.
+    #[error("{0} does not exist: no packet switch joins the leaves of this fabric")]
+    NoUplinks(UplinkId),
 }
 
 /// Everything that is broken at one moment.
@@ -171,6 +188,8 @@ pub struct FaultSet {
     pub switches: BTreeSet<OcsId>,
     /// Broken ports of optical switches.
     pub ocs_ports: BTreeSet<OcsPortId>,
+    /// Broken uplinks of leaves.
+    pub uplinks: BTreeSet<UplinkId>,
 }
 
 impl FaultSet {
@@ -203,6 +222,7 @@ impl FaultSet {
             Resolved::Fibre(fibre) => self.fibres.insert(fibre),
             Resolved::Ocs(ocs) => self.switches.insert(ocs),
             Resolved::OcsPort(port) => self.ocs_ports.insert(port),
+            Resolved::Uplink(uplink) => self.uplinks.insert(uplink),
         })
     }
 
@@ -217,6 +237,7 @@ impl FaultSet {
             Resolved::Fibre(fibre) => self.fibres.remove(&fibre),
             Resolved::Ocs(ocs) => self.switches.remove(&ocs),
             Resolved::OcsPort(port) => self.ocs_ports.remove(&port),
+            Resolved::Uplink(uplink) => self.uplinks.remove(&uplink),
         })
     }
 
@@ -228,7 +249,15 @@ impl FaultSet {
         let fibres = self.fibres.iter().map(|fibre| Part::Fibre(fabric.hbd.ports(*fibre).0));
         let switches = self.switches.iter().copied().map(Part::Ocs);
         let ports = self.ocs_ports.iter().copied().map(Part::OcsPort);
-        nodes.chain(bundles).chain(fibres).chain(switches).chain(ports).collect()
+        let uplinks = self.uplinks.iter().copied().map(Part::Uplink);
+        nodes.chain(bundles).chain(fibres).chain(switches).chain(ports).chain(uplinks).collect()
+    }
+
+    /// Broken uplinks of `leaf`.
+    #[must_use]
+    pub fn uplinks_of(&self, leaf: LeafId) -> u32 {
+        let at = |uplink| UplinkId { leaf, uplink };
+        u32::try_from(self.uplinks.range(at(0)..=at(u32::MAX)).count()).unwrap_or(u32::MAX)
     }
 
     /// Whether nothing is broken.
@@ -244,6 +273,7 @@ enum Resolved {
     Fibre(Fibre),
     Ocs(OcsId),
     OcsPort(OcsPortId),
+    Uplink(UplinkId),
 }
 
 fn resolve(fabric: &Fabric, part: Part) -> Result<Resolved, FaultError> {
@@ -276,6 +306,15 @@ fn resolve(fabric: &Fabric, part: Part) -> Result<Resolved, FaultError> {
                 return Err(FaultError::NoOcsPort { port, last });
             }
             Ok(Resolved::OcsPort(port))
+        }
+        Part::Uplink(uplink) => {
+            let uplinks = fabric.dcn.uplinks_of_leaf(hbd.gpus_per_node());
+            let last = uplinks.checked_sub(1).ok_or(FaultError::NoUplinks(uplink))?;
+            let last_leaf = fabric.dcn.leaves(hbd.nodes()).saturating_sub(1);
+            if uplink.leaf.0 > last_leaf || uplink.uplink > last {
+                return Err(FaultError::NoUplink { uplink, last_leaf, last });
+            }
+            Ok(Resolved::Uplink(uplink))
         }
     }
 }
@@ -319,6 +358,9 @@ mod tests {
         assert_eq!(message("n1/b3"), "n1/b3 does not exist: a node has bundles b0 to b2");
         assert_eq!(message("n7/b0.1"), "no fibre is plugged into n7/b0.1");
         assert_eq!(message("ocs3"), "ocs3 does not exist: the fabric has no optical switches");
+        let uplink = message("l3/up9");
+        assert!(uplink.starts_with("l3/up9 does not exist: the fabric has l0 to l"), "{uplink}");
+        assert_eq!("leaf1/up2".parse::<Part>().unwrap().to_string(), "l1/up2");
         assert!("q7".parse::<Part>().unwrap_err().to_string().contains("`n17/b0.2`"));
     }
 }

@@ -16,6 +16,7 @@
 
 pub mod codes;
 mod explicit;
+mod jobs;
 mod lower;
 mod network;
 mod raw;

@@ -252,3 +252,32 @@ fn one_form_of_the_cabling_is_needed() {
         .concat()
     );
 }
+
+#[test]
+fn mistakes_of_jobs_are_shown_while_the_domain_is_wrong_too() {
+    let text = "name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 9}}\n\
+                jobs: [{name: a, gpus: 24, tp: 6}, {name: b, gpus: 8, tp: 64}, {name: c, gpus: 80, tp: 8}]\n";
+    let all = shown(text);
+    for (place, message) in [
+        ("2:45", "k is 9"),
+        ("3:32", "a group of 6 GPUs does not fill whole nodes of 4"),
+        ("2:39", "the GPUs of a node are set here"),
+        ("3:59", "a group of 64 GPUs is larger than any the domain holds: 32 GPUs"),
+        ("3:80", "job `c` wants 80 GPUs, but only 0 are free for it"),
+    ] {
+        assert!(all.contains(message), "{message} in {all}");
+        assert!(all.contains(&format!(":{place}")), "{place} in {all}");
+    }
+}
+
+#[test]
+fn rates_and_switches_that_nobody_builds_are_named() {
+    let text = "name: x\ndcn:\n  reconfigurable_fat_tree:\n    leaves: 4\n    gpus_per_leaf: 8\n    circuit_rate: 400Gbps\n    \
+                gpu_rate: 1Mbps\n    electrical: {rate_per_leaf: 400Gbps, oversubscription: 1}\n    banks: [{name: b, switches: \
+                1, ports_per_switch: 8192, ports_per_leaf: 2}]\n    timing: {switching: 1ms}\n";
+    let (fabric, mistakes) = file::load("fabric.yaml", text.as_bytes());
+    assert!(fabric.is_some());
+    let all = render(&mistakes, Style::Plain);
+    assert!(all.contains("1 Mb/s is slower"), "{all}");
+    assert!(all.contains("no optical switch has 8192 ports"), "{all}");
+}

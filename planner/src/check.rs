@@ -51,8 +51,12 @@ pub enum Violation {
     CircuitCount { made: usize, listed: usize },
     #[error("{group}: {node} is broken")]
     BrokenNodeUsed { group: GroupId, node: NodeId },
-    #[error("{group} is listed at place {place}")]
-    GroupOutOfPlace { group: GroupId, place: usize },
+    #[error(
+        "{group} is listed behind a spare group, or not in the order of its job's data-parallel ranks"
+    )]
+    GroupOutOfPlace { group: GroupId },
+    #[error("two groups are called {group}")]
+    GroupTwice { group: GroupId },
     #[error("{group}: job {job} does not exist")]
     NoSuchJob { group: GroupId, job: u32 },
     #[error("{gpu} is in {first} and in {second}")]

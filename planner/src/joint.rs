@@ -97,6 +97,7 @@ fn complete(
     options: Options,
 ) -> Result<Plan, PlanError> {
     let mappings = mapping::mappings(fabric, &mut layout)?;
+    layout.name_by_place();
     let mut plan = khop::to_document(fabric, faults, options.seed, &layout);
     mapping::rank_in_best_order(fabric, faults, &mut plan.ranks, &layout, &mappings)?;
     let sent = phases(fabric, &plan.ranks)?;
@@ -116,6 +117,7 @@ fn complete(
 fn alone(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Picoseconds, PlanError> {
     let mut layout = khop::plan(fabric, faults, Method::Blind)?;
     let mappings = mapping::mappings(fabric, &mut layout)?;
+    layout.name_by_place();
     let mut ranks = khop::to_document(fabric, faults, options.seed, &layout).ranks;
     mapping::rank(&mut ranks, &layout, &mappings);
     let sent = phases(fabric, &ranks)?;

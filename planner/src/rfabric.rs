@@ -24,6 +24,7 @@ mod flow;
 pub mod fluid;
 pub mod multi_hop;
 pub mod one_hop;
+mod patch;
 pub mod phases;
 pub mod plan;
 pub mod realise;

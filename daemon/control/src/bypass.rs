@@ -78,7 +78,7 @@ pub fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
     let covers =
         |bundle: &BundleId| known.nodes.contains(&bundle.node) || known.bundles.contains(bundle);
     let covered = match part {
-        Part::Node(_) | Part::Ocs(_) => false,
+        Part::Node(_) | Part::Ocs(_) | Part::Uplink(_) => false,
         Part::OcsPort(port) => known.switches.contains(&port.ocs),
         Part::Bundle(bundle) => covers(&bundle),
         Part::Fibre(port) => covers(&port.bundle),

@@ -254,9 +254,9 @@ impl Installed {
                 .flat_map(of_node)
                 .chain(around(self.tors[tor.index()]))
                 .collect(),
-            Target::Part(Part::Ocs(_) | Part::OcsPort(_)) | Target::AnyNode | Target::Control => {
-                Vec::new()
-            }
+            Target::Part(Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_))
+            | Target::AnyNode
+            | Target::Control => Vec::new(),
         }
     }
 }

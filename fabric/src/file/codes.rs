@@ -33,4 +33,6 @@ crate::document::codes! {
     TOO_MANY_FIBRES = "LL0215", "the explicit form describes too many fibres";
     /// Nodes without a leaf.
     TOO_FEW_LEAVES = "LL0216", "a network with too few leaves for the nodes";
+    /// A rate or a size that nobody builds.
+    IMPLAUSIBLE = "LL0217", "a rate or a size that nobody builds";
 }

@@ -1,22 +1,19 @@
 //! From what a fabric file says to the fabric it means, with every check that needs more than one key.
 
-use lightloom_units::{Dollars, Watts};
-use rustc_hash::FxHashMap;
-
 use super::codes;
 use super::explicit;
+use super::jobs::{Sizes, lower_jobs};
 use super::network;
 use super::raw::{
-    DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, JobFile, JobSizeFile, KhopFile,
-    PartsFile, TransceiverFile,
+    DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, KhopFile, PartsFile, TransceiverFile,
 };
-use super::step::StepFile;
 use crate::dcn::{Dcn, FatTree, Order};
-use crate::document::{self, Check, quote};
+use crate::document::{self, Check};
 use crate::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
 use crate::fat_tree::ReconfigurableFatTree;
 use crate::hbd::{Hbd, Islands};
 use crate::khop::{KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES};
+use lightloom_units::{BitsPerSecond, Dollars, Watts};
 
 /// Makes a fabric of `raw`, or reports why it cannot be.
 pub(super) fn lower(
@@ -28,16 +25,15 @@ pub(super) fn lower(
     let network = lower_network(&raw.dcn, check);
     let transceiver = lower_transceiver(&raw.transceiver, check);
     let domain = domain(&raw, check);
-    let gpus_per_node = domain.as_ref().map(|domain| domain.hbd.gpus_per_node());
-    let gpus = domain.as_ref().map(|domain| (domain.hbd.gpus(), domain.hbd.largest_group()));
-    let mut jobs = lower_jobs(&raw.jobs, gpus_per_node, gpus, check);
+    let sizes = Sizes::of(&raw);
+    let mut jobs = lower_jobs(&raw.jobs, &sizes, check);
     if let Some(step) = raw.step {
         jobs.push(Job { name: raw.name.clone(), size: JobSize::Gpus(0), tp: 0, step: Some(step) });
     }
     let files = jobs.iter().filter_map(|job| job.step.as_ref()).flat_map(|step| step.files());
     let files = files.map(|name| (name.to_owned(), read(name))).collect();
     let (domain, network) = (domain?, network?);
-    let dcn = network.above(&domain.hbd, check)?;
+    let dcn = network.above(&domain.hbd, &sizes, check)?;
     Some(Fabric {
         name: raw.name,
         sha256,
@@ -117,7 +113,7 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
     }
 }
 
-fn gcd(a: u32, b: u32) -> u32 {
+pub(super) fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
@@ -158,7 +154,7 @@ fn lower_network(raw: &DcnFile, check: &mut Check<'_>) -> Option<Network> {
 
 impl Network {
     /// The network above the nodes of `hbd`, or a report of why they do not fit.
-    fn above(self, hbd: &Hbd, check: &mut Check<'_>) -> Option<Dcn> {
+    fn above(self, hbd: &Hbd, sizes: &Sizes, check: &mut Check<'_>) -> Option<Dcn> {
         let network = match self {
             Self::FatTree(tree) => return Some(tree.into()),
             Self::Reconfigurable(network) => network,
@@ -172,7 +168,7 @@ impl Network {
             check
                 .error(codes::BAD_GROUP, GPUS, message)
                 .help(format!("write a multiple of {per_node}"))
-                .also("/hbd", "the GPUs of a node are set here");
+                .also(sizes.place(), "the GPUs of a node are set here");
             return None;
         }
         let nodes_per_leaf = gpus / per_node;
@@ -275,6 +271,7 @@ fn ring(
 }
 
 fn check_khop(khop: &KhopFile, check: &mut Check<'_>) {
+    warn_of_slow("/hbd/khop/edge_rate", khop.edge_rate.0, check);
     if khop.edge_rate.0.0 == 0 {
         not_positive("/hbd/khop/edge_rate", "the rate of a ring edge", check);
     }
@@ -287,7 +284,17 @@ fn check_khop(khop: &KhopFile, check: &mut Check<'_>) {
     }
 }
 
+/// A rate that nobody builds is a slip of its unit.
+pub(super) fn warn_of_slow(path: &str, rate: BitsPerSecond, check: &mut Check<'_>) {
+    if rate.0 > 0 && rate < BitsPerSecond::from_gbps(1) {
+        check
+            .warning(codes::IMPLAUSIBLE, path, format!("{rate} is slower than any link of a GPU"))
+            .help("is the unit right? Links of GPUs have 100Gbps and more");
+    }
+}
+
 fn check_fat_tree(tree: &FatTreeFile, check: &mut Check<'_>) {
+    warn_of_slow("/dcn/fat_tree/link_rate", tree.link_rate.0, check);
     if tree.link_rate.0.0 == 0 {
         not_positive("/dcn/fat_tree/link_rate", "the rate of a link", check);
     }
@@ -338,168 +345,5 @@ fn lower_parts(parts: &PartsFile) -> Parts {
         dac: Dollars(parts.dac.usd),
         ocstrx_power: Watts(parts.ocstrx.watts),
         dac_power: Watts(parts.dac.watts),
-    }
-}
-
-/// The jobs, checked one by one and against the GPUs there are (when that is known).
-fn lower_jobs(
-    raw: &[JobFile],
-    gpus_per_node: Option<u8>,
-    gpus: Option<(u64, u64)>,
-    check: &mut Check<'_>,
-) -> Vec<Job> {
-    let (mut free, largest) = (gpus.map(|(all, _)| all), gpus.map(|(_, largest)| largest));
-    let mut taker_of_all = None;
-    let mut first_of_name = FxHashMap::default();
-    for (index, job) in raw.iter().enumerate() {
-        let path = format!("/jobs/{index}");
-        let first = *first_of_name.entry(job.name.as_str()).or_insert(index);
-        if first != index {
-            let message = format!("there are two jobs named {}", quote(&job.name));
-            check
-                .error(codes::JOB_TWICE, &format!("{path}/name"), message)
-                .also(&format!("/jobs/{first}/name"), "the other is here")
-                .help("give each job its own name");
-        }
-        if let Some(taker) = taker_of_all {
-            let message = format!("nothing is left for job {}", quote(&job.name));
-            check
-                .warning(codes::JOB_STARVED, &format!("{path}/name"), message)
-                .also(&format!("/jobs/{taker}"), "this job takes all GPUs")
-                .help("put the job that takes all GPUs last");
-        }
-        let Some(tp) = job.tp else {
-            check_unplaced(job, &path, check);
-            continue;
-        };
-        check_group(tp, &path, gpus_per_node.unwrap_or(0), largest, check);
-        check_mapping(job, tp, &path, check);
-        match job.gpus {
-            JobSizeFile::All => taker_of_all = taker_of_all.or(Some(index)),
-            JobSizeFile::Gpus(wanted) => {
-                let left = free.filter(|_| taker_of_all.is_none());
-                check_size(job, (wanted, tp), &path, left, check);
-                free = free.map(|free| free.saturating_sub(wanted));
-            }
-        }
-    }
-    raw.iter().map(lower_job).collect()
-}
-
-fn lower_job(raw: &JobFile) -> Job {
-    let size = match raw.gpus {
-        _ if raw.tp.is_none() => JobSize::Gpus(0),
-        JobSizeFile::All => JobSize::All,
-        JobSizeFile::Gpus(gpus) => JobSize::Gpus(gpus),
-    };
-    Job { name: raw.name.clone(), size, tp: raw.tp.unwrap_or(0), step: raw.step.clone() }
-}
-
-/// A job without `tp` is one whose step says itself which leaves send.
-fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
-    if !job.step.as_ref().is_some_and(StepFile::names_leaves) {
-        check
-            .error(document::codes::MISSING_KEY, path, "the key `tp` is missing")
-            .help("write how many GPUs form one group, such as `tp: 32`");
-    }
-    if job.gpus != JobSizeFile::All {
-        check
-            .error(
-                codes::BAD_GROUP,
-                &format!("{path}/gpus"),
-                "the step says itself which leaves send",
-            )
-            .help("remove `gpus`");
-    }
-}
-
-/// The parallel dimensions of a training step against each other and the job's size.
-fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
-    let Some(step) = &job.step else { return };
-    let StepFile::Training(mapping) = step else {
-        check
-            .error(
-                codes::BAD_GROUP,
-                &format!("{path}/tp"),
-                "the step says itself which leaves send",
-            )
-            .help("remove `tp` and `gpus`, or write `step: {training: …}`");
-        return;
-    };
-    let path = format!("{path}/step/training");
-    if let Some(dp) = mapping.dp.filter(|dp| !dp.is_multiple_of(mapping.ep)) {
-        let message = format!(
-            "{dp} data-parallel ranks cannot be divided into {} experts' ranks",
-            mapping.ep
-        );
-        check
-            .error(codes::BAD_GROUP, &format!("{path}/ep"), message)
-            .help(format!("write a divisor of {dp}"));
-    }
-    let (JobSizeFile::Gpus(gpus), Some(dp)) = (job.gpus, mapping.dp) else { return };
-    let mapped = [mapping.pp, mapping.cp, dp]
-        .iter()
-        .fold(u64::from(tp), |all, ranks| all.saturating_mul(u64::from(*ranks)));
-    if mapped != gpus {
-        let message = format!("tp · pp · cp · dp are {mapped} GPUs, and the job has {gpus}");
-        check
-            .error(codes::BAD_GROUP, &path, message)
-            .help(format!("write `gpus: {mapped}`, or leave `dp` out"));
-    }
-}
-
-fn check_group(tp: u32, path: &str, gpus_per_node: u8, gpus: Option<u64>, check: &mut Check<'_>) {
-    let node = u32::from(gpus_per_node);
-    if let Some(gpus) = gpus.filter(|gpus| u64::from(tp) > *gpus) {
-        let message =
-            format!("a group of {tp} GPUs is larger than any the domain holds: {gpus} GPUs");
-        check
-            .error(codes::JOB_TOO_LARGE, &format!("{path}/tp"), message)
-            .help(format!("write at most {gpus}"))
-            .depends_on("/hbd")
-            .depends_on("/nodes");
-        return;
-    }
-    if node == 0 || tp <= node || tp.is_multiple_of(node) {
-        return;
-    }
-    let below = tp / node * node;
-    let message = format!("a group of {tp} GPUs does not fill whole nodes of {node}");
-    check
-        .error(codes::BAD_GROUP, &format!("{path}/tp"), message)
-        .help(format!("write {below} or {}", below + node))
-        .also("/hbd", "the GPUs of a node are set here");
-}
-
-fn check_size(
-    job: &JobFile,
-    (wanted, tp): (u64, u32),
-    path: &str,
-    free: Option<u64>,
-    check: &mut Check<'_>,
-) {
-    let tp = u64::from(tp).max(1);
-    let below = wanted / tp * tp;
-    if wanted != below {
-        let message = format!("{wanted} GPUs cannot be divided into groups of {tp}");
-        let help = match below {
-            0 => format!("write {tp}"),
-            _ => format!("write {below} or {}", below + tp),
-        };
-        check.error(codes::BAD_GROUP, &format!("{path}/gpus"), message).help(help);
-    }
-    if let Some(free) = free.filter(|free| wanted > *free) {
-        let name = quote(&job.name);
-        let message = format!("job {name} wants {wanted} GPUs, but only {free} are free for it");
-        let help = match free / tp * tp {
-            0 => "add nodes, or let other jobs have fewer".to_owned(),
-            fitting => format!("write at most {fitting}, or add nodes"),
-        };
-        check
-            .error(codes::JOB_TOO_LARGE, &format!("{path}/gpus"), message)
-            .help(help)
-            .depends_on("/hbd")
-            .depends_on("/nodes")
-            .depends_on("/jobs");
     }
 }

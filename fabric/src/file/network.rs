@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::lower::warn_of_slow;
 use super::step::{at_once, one};
 use crate::document::{Check, codes};
 use crate::fat_tree::{
@@ -174,6 +175,7 @@ pub(super) fn lower(
         failure_domains: raw.failure_domains,
     };
     let extra = spec.loss.extra_db.clone();
+    warn_of_implausible(raw, check);
     let fabric = ReconfigurableFatTree::new(spec)
         .map_err(|problems| {
             for problem in problems {
@@ -187,6 +189,28 @@ pub(super) fn lower(
         warn_of_lonely_leaves(fabric, &extra, check);
     }
     fabric
+}
+
+/// Ports of the largest optical switch that is sold or announced.
+const LARGEST_SWITCH: u32 = 1024;
+
+/// What nobody builds is likely a slip.
+fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
+    warn_of_slow(&format!("{FAT_TREE}/circuit_rate"), raw.circuit_rate.0, check);
+    if let Some(rate) = raw.gpu_rate {
+        warn_of_slow(&format!("{FAT_TREE}/gpu_rate"), rate.0, check);
+    }
+    for (index, bank) in raw.banks.iter().enumerate() {
+        let ports = bank.ports_per_switch;
+        if ports > LARGEST_SWITCH {
+            let place = format!("{FAT_TREE}/banks/{index}/ports_per_switch");
+            let message =
+                format!("no optical switch has {ports} ports: the largest have {LARGEST_SWITCH}");
+            check
+                .warning(super::codes::IMPLAUSIBLE, &place, message)
+                .help("write the ports of a switch that can be bought, and more switches");
+        }
+    }
 }
 
 /// Leaves that no circuit can reach are planned over the core alone, which is hardly meant.

@@ -173,6 +173,37 @@ impl FromStr for OcsPortId {
     }
 }
 
+/// An uplink of a leaf: a port towards the packet switches above it, written `l5/up2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UplinkId {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// The uplink, from 0.
+    pub uplink: u32,
+}
+impl fmt::Display for UplinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "l{}/up{}", self.leaf.0, self.uplink)
+    }
+}
+impl FromStr for UplinkId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let number = |digits: &str| {
+            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| digits.parse().ok())?
+        };
+        let parse = || {
+            let (leaf, uplink) = text.split_once("/up")?;
+            let leaf = leaf.strip_prefix("leaf").or_else(|| leaf.strip_prefix('l'))?;
+            Some(Self { leaf: LeafId(number(leaf)?), uplink: number(uplink)? })
+        };
+        let error =
+            || IdError { text: text.to_owned(), kind: "an uplink of a leaf", example: "l5/up2" };
+        parse().ok_or_else(error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

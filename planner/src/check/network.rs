@@ -82,7 +82,7 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
             let findings = check_step(&network, &flows, &plan.phases, &plan.transitions);
             found.extend(findings.into_iter().map(Violation::Network));
         }
-        None => check_packets(fabric, plan, &flows, found),
+        None => check_packets(fabric, faults, plan, &flows, found),
     }
     let step = plan.phases.iter().map(|phase| phase.duration_ps).sum();
     if !plan.phases.is_empty() && plan.metrics.step_time_ps != Some(step) {
@@ -189,7 +189,7 @@ struct Step<'a> {
 
 impl Step<'_> {
     fn micro_batches(&self) -> Sent {
-        let [tp, cp, dp, pp] = self.sizes;
+        let [tp, cp, _, pp] = self.sizes;
         let layers = f64::from(self.card.layers / pp) * f64::from(self.raw.micro_batches);
         let tokens = f64::from(self.raw.tokens) / f64::from(cp);
         let residual = self.card.token_bytes().0 as f64 * tokens;
@@ -217,7 +217,6 @@ impl Step<'_> {
             }
             self.send_to_experts(&mut sent, *at, *place, residual / tensor_ranks);
         }
-        debug_assert!(dp > 0);
         sent
     }
 
@@ -254,17 +253,28 @@ impl Step<'_> {
     }
 }
 
-fn check_packets(fabric: &Fabric, plan: &Plan, flows: &[Flows], found: &mut Vec<Violation>) {
-    let rate = fabric.dcn.packet_rate_of_leaf(fabric.hbd.gpus_per_node());
+fn check_packets(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    plan: &Plan,
+    flows: &[Flows],
+    found: &mut Vec<Violation>,
+) {
+    let per_node = fabric.hbd.gpus_per_node();
+    let whole = fabric.dcn.packet_rate_of_leaf(per_node);
+    let rate = |leaf: u32| {
+        let broken = faults.uplinks.iter().filter(|uplink| uplink.leaf.0 == leaf).count();
+        whole * (1.0 - broken as f64 / f64::from(fabric.dcn.uplinks_of_leaf(per_node)))
+    };
     for (phase, flows) in plan.phases.iter().zip(flows) {
         let leaves: BTreeSet<u32> = flows.keys().flat_map(|(from, to)| [*from, *to]).collect();
         let bits = |own: &dyn Fn(&(u32, u32)) -> bool| -> f64 {
             flows.iter().filter(|(pair, _)| own(pair)).map(|(_, bytes)| bytes * 8.0).sum()
         };
-        let busiest = leaves.iter().fold(0.0, |most: f64, leaf| {
-            most.max(bits(&|pair| pair.0 == *leaf)).max(bits(&|pair| pair.1 == *leaf))
+        let seconds = leaves.iter().fold(0.0, |most: f64, leaf| {
+            let most_bits = bits(&|pair| pair.0 == *leaf).max(bits(&|pair| pair.1 == *leaf));
+            most.max(most_bits / rate(*leaf))
         });
-        let seconds = busiest / rate;
         let stated = phase.duration_ps.as_secs_f64();
         if (seconds - stated).abs() > TOLERANCE * seconds.max(1e-6) || !phase.circuits.is_empty() {
             let (stated, seconds) = (stated.to_string(), seconds.to_string());

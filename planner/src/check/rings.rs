@@ -5,10 +5,12 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::file::StepFile;
 use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::{Group, Plan};
 use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 use petgraph::unionfind::UnionFind;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Violation;
 use super::links::Lit;
@@ -92,10 +94,16 @@ pub(super) fn check(
 ) {
     let graph = GpuGraph::new(fabric, lit);
     let mut group_of = vec![None; graph.neighbours.len()];
-    for (place, group) in plan.groups.iter().enumerate() {
-        if group.id.index() != place {
-            found.push(Violation::GroupOutOfPlace { group: group.id, place });
+    let mut names = BTreeSet::new();
+    let mut is_spare_before = false;
+    for group in &plan.groups {
+        if !names.insert(group.id) {
+            found.push(Violation::GroupTwice { group: group.id });
         }
+        if is_spare_before && group.job.is_some() {
+            found.push(Violation::GroupOutOfPlace { group: group.id });
+        }
+        is_spare_before |= group.job.is_none();
         let before = found.len();
         check_parts(fabric, faults, plan, group, found);
         if found.len() == before {
@@ -105,6 +113,24 @@ pub(super) fn check(
         }
     }
     check_ranks(plan, found);
+    check_replicas(fabric, plan, found);
+}
+
+/// The groups of a job that names no further dimensions are listed in the order of its replicas.
+fn check_replicas(fabric: &Fabric, plan: &Plan, found: &mut Vec<Violation>) {
+    let replica: BTreeMap<GroupId, [u32; 4]> =
+        plan.ranks.iter().map(|rank| (rank.group, [rank.dp, rank.pp, rank.cp, rank.ep])).collect();
+    let mut counted: BTreeMap<u32, u32> = BTreeMap::new();
+    for group in &plan.groups {
+        let Some(job) = group.job else { continue };
+        let number = counted.entry(job).or_default();
+        let step = fabric.jobs.get(job as usize).and_then(|job| job.step.as_ref());
+        let is_mapped = matches!(step, Some(StepFile::Training(_)));
+        if !is_mapped && replica.get(&group.id) != Some(&[*number, 0, 0, 0]) {
+            found.push(Violation::GroupOutOfPlace { group: group.id });
+        }
+        *number += 1;
+    }
 }
 
 fn check_parts(
@@ -203,9 +229,11 @@ fn check_cycle(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
 fn check_ranks(plan: &Plan, found: &mut Vec<Violation>) {
     let mut ranked: Vec<Vec<Option<GpuId>>> =
         plan.groups.iter().map(|group| vec![None; group.ring.len()]).collect();
+    let places: BTreeMap<GroupId, usize> =
+        plan.groups.iter().enumerate().map(|(place, group)| (group.id, place)).collect();
     for rank in &plan.ranks {
-        let slot =
-            ranked.get_mut(rank.group.index()).and_then(|gpus| gpus.get_mut(rank.tp as usize));
+        let place = places.get(&rank.group).copied();
+        let slot = place.and_then(|place| ranked[place].get_mut(rank.tp as usize));
         if slot.is_none_or(|slot| slot.replace(rank.gpu).is_some()) {
             found.push(Violation::Ranks { group: rank.group });
         }

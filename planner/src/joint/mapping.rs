@@ -4,6 +4,8 @@
 //! together. A mapping counts through its dimensions in some order; whichever changes fastest is the one
 //! whose ranks share leaves.
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{MappingFile, StepFile};
@@ -194,9 +196,9 @@ fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
 
 /// Writes every mapped group's coordinates into its ranks.
 pub(super) fn rank(ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
-    let mut coordinates = vec![None; layout.groups.len()];
+    let mut coordinates = BTreeMap::new();
     let mut counted = vec![0_u32; layout.jobs.len()];
-    for (place, group) in layout.groups.iter().enumerate() {
+    for group in &layout.groups {
         let Some(job) = group.job else { continue };
         let number = counted[job as usize];
         counted[job as usize] += 1;
@@ -205,11 +207,11 @@ pub(super) fn rank(ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
         let at = mapping.map_or(Coordinates { dp: number, ..Coordinates::default() }, |mapping| {
             mapping.coordinates(number)
         });
-        coordinates[place] = Some((at, mapping.map_or(1, |mapping| mapping.ep)));
+        coordinates.insert(group.id, (at, mapping.map_or(1, |mapping| mapping.ep)));
     }
     for rank in ranks {
-        let Some((at, ep)) = coordinates[rank.group.index()] else { continue };
-        (rank.pp, rank.cp, rank.dp, rank.ep) = (at.pp, at.cp, at.dp, at.dp % ep.max(1));
+        let Some((at, ep)) = coordinates.get(&rank.group) else { continue };
+        (rank.pp, rank.cp, rank.dp, rank.ep) = (at.pp, at.cp, at.dp, at.dp % (*ep).max(1));
     }
 }
 

@@ -2,7 +2,6 @@
 //! packet switches alone.
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::{PhasePlan, Plan, TransitionPlan};
 use lightloom_units::id::LeafId;
@@ -41,13 +40,13 @@ pub(super) fn carry(
             let options = circuit_options(fabric, options);
             rfabric::plan(&network.without(faults), &sending, &[], options)?.into()
         }
-        None => over_packets(fabric, &sending),
+        None => over_packets(fabric, faults, &sending)?,
     };
     carried.add_silent(phases);
     Ok(carried)
 }
 
-/// As [`carry`], on circuits that exist, one list a phase, wherever these serve well enough.
+/// As [`carry`], on the circuits of the phases of a plan in force, wherever these serve nearly as well as they did.
 ///
 /// # Errors
 /// If the network cannot carry a phase.
@@ -55,25 +54,31 @@ pub(super) fn carry_on(
     fabric: &Fabric,
     faults: &FaultSet,
     phases: &[Phase],
-    existing: &[Vec<CrossConnect>],
+    before: &[PhasePlan],
     options: Options,
 ) -> Result<Carried, PlanError> {
     let Some(network) = fabric.dcn.circuits() else {
         return carry(fabric, faults, phases, options);
     };
-    let sends = |at: &usize| phases[*at].demand.total() > Bytes::ZERO;
-    let used: Vec<Vec<CrossConnect>> =
-        (0..phases.len()).filter(sends).filter_map(|at| existing.get(at).cloned()).collect();
+    let sends = |phase: &&PhasePlan| {
+        phases.iter().any(|now| now.name == phase.name && now.demand.total() > Bytes::ZERO)
+    };
+    let before: Vec<PhasePlan> = before.iter().filter(sends).cloned().collect();
     let network = network.without(faults);
     let sending = sending(phases);
     let circuits = circuit_options(fabric, options);
-    let repaired = rfabric::plan::repaired(&network, &sending, &used, circuits);
-    let serves = |plan: &RfabricPlan| plan.phases.iter().all(|phase| phase.gap < WORTH_A_CHANGE);
+    let repaired = rfabric::plan::repaired(&network, &sending, &before, circuits);
+    let serves = |plan: &RfabricPlan| {
+        let pairs = plan.phases.iter().zip(&before);
+        pairs.into_iter().all(|(now, before)| {
+            now.gap < WORTH_A_CHANGE || now.lambda >= (1.0 - WORTH_A_CHANGE) * before.lambda
+        })
+    };
     let mut carried = match repaired.filter(serves) {
         Some(plan) => plan.into(),
         None if sending.is_empty() => Carried::nothing(),
         None => {
-            let before = used.first().map_or(&[][..], Vec::as_slice);
+            let before = before.first().map_or(&[][..], |phase| phase.circuits.as_slice());
             rfabric::plan(&network, &sending, before, circuits)?.into()
         }
     };
@@ -81,7 +86,8 @@ pub(super) fn carry_on(
     Ok(carried)
 }
 
-/// How far below its bound a phase may be served before new circuits are planned for it, as a fraction.
+/// How far below its bound, or below what it was served at before the fault, a phase may be before new circuits are
+/// planned for it, as a fraction.
 const WORTH_A_CHANGE: f64 = 0.25;
 
 fn sending(phases: &[Phase]) -> Vec<Phase> {
@@ -158,12 +164,18 @@ fn silent(phase: &Phase) -> PhasePlan {
     }
 }
 
-fn over_packets(fabric: &Fabric, phases: &[Phase]) -> Carried {
-    let rate = fabric.dcn.packet_rate_of_leaf(fabric.hbd.gpus_per_node());
+/// # Errors
+/// If a leaf that sends or receives has no uplink left.
+fn over_packets(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    phases: &[Phase],
+) -> Result<Carried, PlanError> {
+    let rates = leaf_rates(fabric, faults);
     let planned: Vec<PhasePlan> = phases
         .iter()
         .map(|phase| {
-            let seconds = busiest_bits(&phase.demand) / rate;
+            let seconds = busiest_seconds(&phase.demand, &rates);
             let lambda = 1.0 / seconds;
             PhasePlan {
                 topology: "packets".to_owned(),
@@ -175,15 +187,22 @@ fn over_packets(fabric: &Fabric, phases: &[Phase]) -> Carried {
             }
         })
         .collect();
+    if let Some(stuck) = planned.iter().find(|phase| phase.lambda <= 0.0) {
+        let phase = stuck.name.clone();
+        return Err(crate::rfabric::plan::PlanError::Unservable(phase).into());
+    }
     let step_time: Picoseconds = planned.iter().map(|phase| phase.duration_ps).sum();
-    Carried { phases: planned, step_time: Some(step_time), ..Carried::nothing() }
+    Ok(Carried { phases: planned, step_time: Some(step_time), ..Carried::nothing() })
 }
 
-/// Bits of the leaf that sends, or receives, most.
-fn busiest_bits(demand: &Demand) -> f64 {
-    by_leaf(demand)
-        .into_iter()
-        .fold(0.0, |most: f64, (sent, received)| most.max(sent).max(received))
+/// Seconds of the leaf that takes longest to send, or to receive.
+fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
+    let leaves = by_leaf(demand).into_iter().zip(rates);
+    let seconds = leaves.map(|((sent, received), rate)| match sent.max(received) {
+        0.0 => 0.0,
+        bits => bits / rate,
+    });
+    seconds.fold(0.0, f64::max)
 }
 
 /// Bits that each leaf sends and receives.
@@ -199,28 +218,23 @@ fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
 /// The least time in which any circuits could carry `phases`, leaf by leaf: what orders of ranks are compared by.
 pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> f64 {
     let rates = leaf_rates(fabric, faults);
-    phases
-        .iter()
-        .map(|phase| {
-            let leaves = by_leaf(&phase.demand).into_iter().zip(&rates);
-            leaves.fold(0.0, |most: f64, ((sent, received), rate)| {
-                most.max(sent.max(received) / rate)
-            })
-        })
-        .sum()
+    phases.iter().map(|phase| busiest_seconds(&phase.demand, &rates)).sum()
 }
 
 /// What each leaf can send at most with all its ports, in bit/s.
 pub(super) fn leaf_rates(fabric: &Fabric, faults: &FaultSet) -> Vec<f64> {
-    let packets = fabric.dcn.packet_rate_of_leaf(fabric.hbd.gpus_per_node());
+    let per_node = fabric.hbd.gpus_per_node();
     match fabric.dcn.circuits() {
-        None => vec![packets; fabric.dcn.leaves(fabric.hbd.nodes()) as usize],
+        None => (0..fabric.dcn.leaves(fabric.hbd.nodes()))
+            .map(|leaf| fabric.dcn.packet_rate_left(LeafId(leaf), per_node, faults))
+            .collect(),
         Some(network) => {
             let network = network.without(faults);
             let circuit = network.spec().circuit_rate.0 as f64;
             (0..network.leaves())
+                .map(LeafId::from_index)
                 .map(|leaf| {
-                    packets + f64::from(network.free_ports(LeafId::from_index(leaf))) * circuit
+                    network.electrical_rate_of(leaf) + f64::from(network.free_ports(leaf)) * circuit
                 })
                 .collect()
         }

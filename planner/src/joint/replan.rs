@@ -1,11 +1,10 @@
 //! The next plan of a whole fabric, with the least change in both halves.
 //!
-//! Groups that no fault touches stay, and so do their ranks. A group rebuilt keeps its coordinates. Where a job lost
-//! groups, whole data-parallel replicas are given up, those that lost most; what survives of them takes the
-//! place of what the others lost. Circuits stay where they are: one that lost a port is made again on another
+//! Groups that no fault touches stay, and so do their names and ranks. A group rebuilt keeps both. Where a job lost
+//! groups, it goes on with fewer data-parallel replicas: groups of the last ones take the ranks that are vacant. Circuits stay where they are: one that lost a port is made again on another
 //! switch. Only where that serves a phase much worse than new circuits could are circuits planned anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::CrossConnect;
@@ -16,7 +15,7 @@ use lightloom_units::id::GroupId;
 
 use super::mapping::Coordinates;
 use super::{Options, PlanError, network, phases};
-use crate::khop::{self, Change, DocumentError, GroupChange, Layout, Survey};
+use crate::khop::{self, Change, DocumentError, Layout, Survey};
 
 /// Why there is no next plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -61,26 +60,24 @@ pub fn replan(
         false => khop::replan(fabric, &survey, &mut layout),
         true => khop::replan_after_repairs(fabric, &survey, &mut layout),
     };
-    let (ranked, given_up) = hand_on(fabric, &mut layout, &change, &known);
+    let (ranked, given_up) = hand_on(fabric, &mut layout, known);
     let mut plan = khop::to_document(fabric, faults, before.seed, &layout);
     for rank in &mut plan.ranks {
         write(rank, ranked.get(&rank.group), fabric);
     }
     let sent = phases(fabric, &plan.ranks).map_err(ReplanError::from)?;
-    let circuits: Vec<Vec<CrossConnect>> =
-        before.phases.iter().map(|phase| phase.circuits.clone()).collect();
-    let carried = network::carry_on(fabric, faults, &sent, &circuits, options)?;
+    let carried = network::carry_on(fabric, faults, &sent, &before.phases, options)?;
     plan.given_up = before.given_up.iter().cloned().chain(given_up).collect();
     carried.write_into(&mut plan);
     let (circuits_made, circuits_removed) = changed(before, &plan);
     Ok(Replanned { plan, change, circuits_made, circuits_removed })
 }
 
-/// The coordinates of every group of a job, by its place.
-fn coordinates(plan: &Plan) -> BTreeMap<usize, Coordinates> {
+/// The coordinates of every group of a job.
+fn coordinates(plan: &Plan) -> BTreeMap<GroupId, Coordinates> {
     let at = |rank: &Rank| Coordinates { pp: rank.pp, cp: rank.cp, dp: rank.dp };
     let ranks = plan.ranks.iter().filter(|rank| rank.job.is_some());
-    ranks.map(|rank| (rank.group.index(), at(rank))).collect()
+    ranks.map(|rank| (rank.group, at(rank))).collect()
 }
 
 fn write(rank: &mut Rank, at: Option<&Coordinates>, fabric: &Fabric) {
@@ -96,28 +93,16 @@ fn write(rank: &mut Rank, at: Option<&Coordinates>, fabric: &Fabric) {
 fn hand_on(
     fabric: &Fabric,
     layout: &mut Layout,
-    change: &Change,
-    known: &BTreeMap<usize, Coordinates>,
+    mut at: BTreeMap<GroupId, Coordinates>,
 ) -> (BTreeMap<GroupId, Coordinates>, Vec<GivenUp>) {
-    let lost = |place: &usize| {
-        change.groups.iter().any(|change| {
-            matches!(change, GroupChange::Lost { job: Some(_), group, .. } if group == place)
-        })
-    };
-    // Groups of jobs stand first and keep their order, so those that were not lost follow one another.
-    let mut at: Vec<Option<Coordinates>> =
-        known.iter().filter(|(place, _)| !lost(place)).map(|(_, at)| Some(*at)).collect();
-    at.resize(layout.groups.len().max(at.len()), None);
     let mut given_up = Vec::new();
     for (index, job) in (0_u32..).zip(&fabric.jobs) {
-        let own: Vec<usize> = (0..layout.groups.len())
-            .filter(|place| layout.groups[*place].job == Some(index))
-            .collect();
+        let own: Vec<GroupId> = layout.groups_of(index).map(|group| group.id).collect();
         match &job.step {
             Some(StepFile::Training(raw)) => {
                 let per_replica = (raw.pp * raw.cp) as usize;
                 let most = (own.len() / per_replica) as u32 / raw.ep * raw.ep;
-                let before = own.iter().filter_map(|place| at[*place]).map(|at| at.dp + 1).max();
+                let before = own.iter().filter_map(|id| at.get(id)).map(|at| at.dp + 1).max();
                 let wanted = raw.dp.or(before).unwrap_or(most);
                 let dp = most.min(wanted);
                 let left = shrink(layout, &own, &mut at, (raw.pp, raw.cp, dp));
@@ -134,68 +119,46 @@ fn hand_on(
                 }
             }
             _ => {
-                for (number, place) in (0..).zip(own) {
-                    at[place] = Some(Coordinates { dp: number, ..Coordinates::default() });
-                }
+                let replicas = (0..).zip(own);
+                at.extend(
+                    replicas.map(|(dp, id)| (id, Coordinates { dp, ..Coordinates::default() })),
+                );
             }
         }
     }
-    let order = layout.order_by_job();
-    let ranked = order.iter().enumerate().filter_map(|(new, old)| {
-        at[*old]
-            .filter(|_| layout.groups[new].job.is_some())
-            .map(|at| (GroupId::from_index(new), at))
-    });
-    (ranked.collect(), given_up)
+    layout.order_by_job();
+    (at, given_up)
 }
 
-/// Fits a job's groups to `dp` replicas: the fullest replicas stay, what is left of the others fills their holes, and
+/// Fits a job's groups to `dp` replicas: ranks that are still valid stay, groups beyond them fill the holes, and
 /// what is left then is made spare. Returns how many groups that are.
 fn shrink(
     layout: &mut Layout,
-    own: &[usize],
-    at: &mut [Option<Coordinates>],
+    own: &[GroupId],
+    at: &mut BTreeMap<GroupId, Coordinates>,
     (pp, cp, dp): (u32, u32, u32),
 ) -> usize {
-    let mut members: BTreeMap<u32, usize> = BTreeMap::new();
-    for at in own.iter().filter_map(|place| at[*place]) {
-        *members.entry(at.dp).or_default() += 1;
-    }
-    let mut replicas: Vec<(usize, u32)> =
-        members.into_iter().map(|(dp, groups)| (groups, dp)).collect();
-    replicas.sort_unstable_by_key(|(groups, dp)| (std::cmp::Reverse(*groups), *dp));
-    replicas.truncate(dp as usize);
-    let mut kept: Vec<u32> = replicas.into_iter().map(|(_, dp)| dp).collect();
-    kept.sort_unstable();
-    // A replica whose number is still valid keeps it; the others take the numbers that are free.
-    let mut free: Vec<u32> = (0..dp).filter(|number| !kept.contains(number)).rev().collect();
-    let mut number_of = BTreeMap::new();
-    for replica in kept {
-        let number = if replica < dp { Some(replica) } else { free.pop() };
-        number_of.extend(number.map(|number| (replica, number)));
-    }
-    let mut holes: std::collections::BTreeSet<(u32, u32, u32)> =
+    let mut holes: BTreeSet<(u32, u32, u32)> =
         (0..dp).flat_map(|d| (0..pp).flat_map(move |p| (0..cp).map(move |c| (d, p, c)))).collect();
-    let mut homeless = Vec::new();
-    for &place in own {
-        let renumbered =
-            at[place].and_then(|at| number_of.get(&at.dp).map(|dp| Coordinates { dp: *dp, ..at }));
-        match renumbered {
-            Some(new) if holes.remove(&(new.dp, new.pp, new.cp)) => at[place] = Some(new),
-            _ => homeless.push(place),
-        }
-    }
-    let mut left = 0;
-    for place in homeless {
+    let mut is_valid =
+        |id: &GroupId| at.get(id).is_some_and(|at| holes.remove(&(at.dp, at.pp, at.cp)));
+    let (_, homeless): (Vec<GroupId>, Vec<GroupId>) =
+        own.iter().copied().partition(|id| is_valid(id));
+    let mut left = BTreeSet::new();
+    for id in homeless {
         match holes.pop_first() {
-            Some((dp, pp, cp)) => at[place] = Some(Coordinates { pp, cp, dp }),
+            Some((dp, pp, cp)) => {
+                at.insert(id, Coordinates { pp, cp, dp });
+            }
             None => {
-                layout.groups[place].job = None;
-                left += 1;
+                left.insert(id);
             }
         }
     }
-    left
+    for group in layout.groups.iter_mut().filter(|group| left.contains(&group.id)) {
+        group.job = None;
+    }
+    left.len()
 }
 
 /// Cross-connects made and removed from plan to plan, phase by phase.
@@ -204,10 +167,9 @@ fn changed(before: &Plan, after: &Plan) -> (usize, usize) {
     let mut removed = 0;
     for phase in &after.phases {
         let old = before.phases.iter().find(|old| old.name == phase.name);
-        let old: std::collections::BTreeSet<CrossConnect> =
+        let old: BTreeSet<CrossConnect> =
             old.into_iter().flat_map(|old| old.circuits.iter().copied()).collect();
-        let new: std::collections::BTreeSet<CrossConnect> =
-            phase.circuits.iter().copied().collect();
+        let new: BTreeSet<CrossConnect> = phase.circuits.iter().copied().collect();
         made += new.difference(&old).count();
         removed += old.difference(&new).count();
     }

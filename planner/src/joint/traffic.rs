@@ -74,6 +74,11 @@ fn training(
         seats[at as usize] = Seat { leaf: fabric.dcn.leaf_of(rank.gpu), island };
     }
     let leaves = fabric.dcn.leaves(fabric.hbd.nodes()) as usize;
+    let slack = [raw.micro_batch_slack.0, raw.gradient_slack.0];
+    if all == 0 {
+        // The job has lost all its groups.
+        return named([Demand::none(leaves), Demand::none(leaves)], slack);
+    }
     let training = Training {
         card,
         seats: Seats(seats),
@@ -88,9 +93,10 @@ fn training(
         expert_skew: 0.0,
         seed: Seed(0),
     };
-    let phases = [
-        ("micro-batches", training.micro_batch_traffic(leaves), raw.micro_batch_slack.0),
-        ("gradients", training.data_parallel_traffic(leaves), raw.gradient_slack.0),
-    ];
-    phases.map(|(name, demand, slack)| Phase { name: name.to_owned(), demand, slack }).to_vec()
+    named([training.micro_batch_traffic(leaves), training.data_parallel_traffic(leaves)], slack)
+}
+
+fn named(demands: [Demand; 2], slack: [Picoseconds; 2]) -> Vec<Phase> {
+    let phases = ["micro-batches", "gradients"].into_iter().zip(demands).zip(slack);
+    phases.map(|((name, demand), slack)| Phase { name: name.to_owned(), demand, slack }).collect()
 }

@@ -1,5 +1,7 @@
 //! Between the working form of a plan and the plan document.
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultError, FaultSet};
 use lightloom_fabric::hbd::Hbd;
@@ -27,16 +29,10 @@ pub fn to_document(fabric: &Fabric, faults: &FaultSet, seed: Seed, layout: &Layo
             .zip(&layout.jobs)
             .map(|(index, job)| job_plan(fabric, layout, index, job))
             .collect(),
-        groups: (0..)
-            .zip(&layout.groups)
-            .map(|(id, group)| group_entry(fabric, layout, id, group))
-            .collect(),
+        groups: layout.groups.iter().map(|group| group_entry(fabric, layout, group)).collect(),
         transceivers: working_bundles(faults, layout).collect(),
         circuits: circuits(&fabric.hbd, faults, layout).collect(),
-        ranks: (0..)
-            .zip(&layout.groups)
-            .flat_map(|(id, group)| ranks(&fabric.hbd, GroupId(id), group))
-            .collect(),
+        ranks: ranks(&fabric.hbd, layout),
         phases: Vec::new(),
         transitions: Vec::new(),
         given_up: Vec::new(),
@@ -58,9 +54,9 @@ fn job_plan(fabric: &Fabric, layout: &Layout, index: u32, job: &JobOutcome) -> J
     }
 }
 
-fn group_entry(fabric: &Fabric, layout: &Layout, id: u32, group: &RingGroup) -> Group {
+fn group_entry(fabric: &Fabric, layout: &Layout, group: &RingGroup) -> Group {
     Group {
-        id: GroupId(id),
+        id: group.id,
         job: group.job,
         nodes: group.nodes.clone(),
         ring: layout.ring(&fabric.hbd, group),
@@ -104,10 +100,29 @@ pub(super) fn selected_port(bundle: BundleId, path: Path) -> Option<Port> {
     }
 }
 
-fn ranks(hbd: &Hbd, id: GroupId, group: &RingGroup) -> Vec<Rank> {
-    let gpus = gpus_by_rank(hbd, group);
-    let rank = |(tp, gpu)| Rank { gpu, group: id, job: group.job, tp, pp: 0, dp: 0, cp: 0, ep: 0 };
-    (0..).zip(gpus).map(rank).collect()
+/// The ranks of every group. The groups of a job are its replicas, until a mapping says what else they are.
+fn ranks(hbd: &Hbd, layout: &Layout) -> Vec<Rank> {
+    let mut counted = vec![0; layout.jobs.len()];
+    let mut ranks = Vec::new();
+    for group in &layout.groups {
+        let dp = group.job.map_or(0, |job| {
+            counted[job as usize] += 1;
+            counted[job as usize] - 1
+        });
+        let RingGroup { id, job, .. } = *group;
+        let gpus = (0..).zip(gpus_by_rank(hbd, group));
+        ranks.extend(gpus.map(|(tp, gpu)| Rank {
+            gpu,
+            group: id,
+            job,
+            tp,
+            pp: 0,
+            dp,
+            cp: 0,
+            ep: 0,
+        }));
+    }
+    ranks
 }
 
 /// The GPUs of `group` in rank order.
@@ -237,6 +252,7 @@ pub fn from_document(fabric: &Fabric, plan: &Plan) -> Result<(Layout, FaultSet),
         let group = read_group(fabric, &layout, group, ranks)?;
         layout.groups.push(group);
     }
+    layout.keep_ids(plan.groups.iter().map(|group| group.id));
     Ok((layout, faults))
 }
 
@@ -254,15 +270,18 @@ fn nodes_by_rank(fabric: &Fabric, plan: &Plan) -> Result<Vec<Vec<NodeId>>, Docum
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut ranked: Vec<Vec<Option<NodeId>>> =
         plan.groups.iter().map(|group| vec![None; group.nodes.len()]).collect();
+    let places: BTreeMap<GroupId, usize> =
+        plan.groups.iter().enumerate().map(|(place, group)| (group.id, place)).collect();
     for rank in &plan.ranks {
-        let slot = ranked
-            .get_mut(rank.group.index())
+        let place = places.get(&rank.group).copied();
+        let slot = place
+            .and_then(|place| ranked.get_mut(place))
             .and_then(|nodes| nodes.get_mut((rank.tp / per_node) as usize))
             .ok_or(DocumentError::Ranks { group: rank.group })?;
         *slot = Some(rank.gpu.node);
     }
-    let complete = |(id, nodes): (usize, Vec<Option<NodeId>>)| {
-        let group = GroupId::from_index(id);
+    let complete = |(place, nodes): (usize, Vec<Option<NodeId>>)| {
+        let group = plan.groups[place].id;
         nodes.into_iter().collect::<Option<Vec<_>>>().ok_or(DocumentError::Ranks { group })
     };
     ranked.into_iter().enumerate().map(complete).collect()
@@ -292,7 +311,8 @@ fn read_group(
         first: group.ring.first().map_or(0, |gpu| gpu.gpu),
         gpus: u8::try_from(group.ring.len()).expect("fewer than a node's GPUs"),
     });
-    Ok(RingGroup { job: group.job, nodes: group.nodes.clone(), hops, ranks, segment })
+    let Group { id, job, .. } = *group;
+    Ok(RingGroup { id, job, nodes: group.nodes.clone(), hops, ranks, segment })
 }
 
 /// The hop from `from` to `to` whose fibre both ends select.

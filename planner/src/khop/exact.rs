@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, microlp, variable};
 use lightloom_fabric::khop::{Hop, Position, hops_are_compatible};
+use lightloom_units::id::GroupId;
 
 use super::{RingGroup, Survey};
 
@@ -113,6 +114,7 @@ impl Search<'_> {
         let nodes: Vec<_> =
             path.iter().map(|position| self.survey.hbd().node_at(*position)).collect();
         let group = RingGroup {
+            id: GroupId::default(),
             job: None,
             ranks: nodes.clone(),
             nodes,

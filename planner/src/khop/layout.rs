@@ -4,7 +4,7 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fabric::{Job, JobSize};
 use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Path, Position};
-use lightloom_units::id::{BundleId, NodeId};
+use lightloom_units::id::{BundleId, GroupId, NodeId};
 
 use super::grouping::hop_up;
 use super::metrics::{CrossTor, cross_tor};
@@ -22,6 +22,8 @@ pub struct Segment {
 /// A group of GPUs that form one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingGroup {
+    /// Its name, for as long as it is in a plan; [`GroupId::default`] before a layout takes it in.
+    pub id: GroupId,
     /// Index of the job it works for; nothing for a spare ring.
     pub job: Option<u32>,
     /// Its nodes in the order of the chain.
@@ -44,12 +46,13 @@ impl RingGroup {
             0 => Vec::new(),
             _ => chain.windows(2).map(|pair| hop_up(pair[0], pair[1], hbd.nodes())).collect(),
         };
-        Self { job: None, ranks: nodes.clone(), nodes, hops, segment: None }
+        Self { id: GroupId::default(), job: None, ranks: nodes.clone(), nodes, hops, segment: None }
     }
     /// A group of some GPUs of one node.
     #[must_use]
     pub(crate) fn inside(node: NodeId, segment: Segment) -> Self {
         Self {
+            id: GroupId::default(),
             job: None,
             nodes: vec![node],
             hops: Vec::new(),
@@ -85,6 +88,7 @@ pub struct JobOutcome {
 pub struct Layout {
     k: u8,
     paths: Vec<Path>,
+    next_group: u32,
     /// Every ring: those of jobs first, in rank order, then the spares.
     pub groups: Vec<RingGroup>,
     /// What each job got.
@@ -97,7 +101,7 @@ impl Layout {
     pub fn dark(fabric: &Fabric) -> Self {
         let bundles = fabric.hbd.nodes() as usize * usize::from(fabric.hbd.k());
         let paths = vec![Path::Loopback; bundles];
-        Self { k: fabric.hbd.k(), paths, groups: Vec::new(), jobs: Vec::new() }
+        Self { k: fabric.hbd.k(), paths, next_group: 0, groups: Vec::new(), jobs: Vec::new() }
     }
 
     /// The path of `bundle`.
@@ -149,6 +153,7 @@ impl Layout {
                 free[fabric.hbd.position_of(*node).index()] = false;
             }
             self.light(&fabric.hbd, &group);
+            group.id = self.next_id();
             group.job = job;
             self.groups.push(group);
         }
@@ -188,12 +193,29 @@ impl Layout {
         self.order_by_job();
     }
 
-    /// Puts the groups of jobs before the spares, in the order they have. Returns where each was.
-    pub(crate) fn order_by_job(&mut self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.groups.len()).collect();
-        order.sort_by_key(|place| self.groups[*place].job.is_none());
+    /// Puts the groups of jobs before the spares, in the order they have.
+    pub(crate) fn order_by_job(&mut self) {
         self.groups.sort_by_key(|group| group.job.is_none());
-        order
+    }
+
+    /// A name that no group has had in this layout.
+    pub(crate) fn next_id(&mut self) -> GroupId {
+        let id = GroupId(self.next_group);
+        self.next_group += 1;
+        id
+    }
+
+    /// Names no group like one of these any more.
+    pub(crate) fn keep_ids(&mut self, ids: impl Iterator<Item = GroupId>) {
+        let next = ids.map(|id| id.0.saturating_add(1)).max();
+        self.next_group = self.next_group.max(next.unwrap_or(0));
+    }
+
+    /// Names every group by its place: a plan from nothing has no names to keep.
+    pub(crate) fn name_by_place(&mut self) {
+        for (group, id) in self.groups.iter_mut().zip(0..) {
+            group.id = GroupId(id);
+        }
     }
 
     /// The groups of one job, in rank order.

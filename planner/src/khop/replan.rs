@@ -125,9 +125,18 @@ impl<'a> Work<'a> {
         let broken: Vec<usize> = groups.filter(|g| self.is_broken(*g)).collect();
         let lost: Vec<usize> = broken.into_iter().filter(|group| !self.mend(*group)).collect();
         for group in lost.into_iter().rev() {
-            self.layout.groups.remove(group);
+            self.close_gap(group);
         }
         self.fill_jobs();
+    }
+
+    /// Takes a lost group out. The last of its job takes its place in rank order, so that no other group has new
+    /// neighbours.
+    fn close_gap(&mut self, lost: usize) {
+        let job = self.layout.groups[lost].job;
+        let last = self.layout.groups.iter().rposition(|group| group.job == job).unwrap_or(lost);
+        self.layout.groups.swap(lost, last);
+        self.layout.groups.remove(last);
     }
 
     fn is_broken(&self, group: usize) -> bool {
@@ -226,7 +235,9 @@ impl<'a> Work<'a> {
         }
         self.remember(&new.nodes);
         self.layout.light(&self.fabric.hbd, &new);
-        self.layout.groups[index] = new;
+        // Whatever it is made of now, it is the same group.
+        let id = self.layout.groups[index].id;
+        self.layout.groups[index] = RingGroup { id, ..new };
         self.put_out(&disturbed);
     }
 
@@ -303,9 +314,11 @@ impl<'a> Work<'a> {
         for job in (0..).take(self.layout.jobs.len()) {
             while self.wants_more(job) {
                 let Some(like) = self.layout.groups_of(job).next().cloned() else { break };
-                let Some(new) = self.take_spare(&like).or_else(|| self.fresh_if_ring(&like)) else {
-                    break;
+                let fresh = |work: &mut Self| {
+                    let group = work.fresh_if_ring(&like)?;
+                    Some(RingGroup { id: work.layout.next_id(), ..group })
                 };
+                let Some(new) = self.take_spare(&like).or_else(|| fresh(self)) else { break };
                 let (job, to) = (Some(job), new.nodes.clone());
                 self.groups.push(GroupChange::Formed { job, to });
                 let last_of_jobs =
@@ -322,6 +335,7 @@ impl<'a> Work<'a> {
         for tp in spare_sizes(&self.fabric.jobs) {
             for spare in any_groups(self.fabric, self.survey, &self.idle, tp) {
                 self.groups.push(GroupChange::Formed { job: None, to: spare.nodes.clone() });
+                let spare = RingGroup { id: self.layout.next_id(), ..spare };
                 self.layout.groups.push(spare.clone());
                 self.settle(self.layout.groups.len() - 1, spare, &[]);
             }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, ReconfigurableFatTree};
-use lightloom_units::id::OcsId;
+use lightloom_units::id::{LeafId, OcsId};
 
 use super::demand::Demand;
 use super::plan::{PhasePlan, RfabricPlan, TransitionPlan};
@@ -54,7 +54,7 @@ pub fn check_step(
             }
             continue;
         }
-        check_rate(spec, demand, phase, &mut findings);
+        check_rate(network, demand, phase, &mut findings);
     }
     let circuits: BTreeMap<&str, &Vec<CrossConnect>> =
         phases.iter().map(|phase| (phase.name.as_str(), &phase.circuits)).collect();
@@ -154,12 +154,12 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
 
 /// Whether the demand can be served `lambda` times a second, straight from the definition.
 fn can_serve(
-    spec: &FatTreeSpec,
+    network: &ReconfigurableFatTree,
     demand: &Flows,
     circuits: &BTreeMap<(u32, u32), u32>,
     lambda: f64,
 ) -> bool {
-    let core = spec.electrical.rate_per_leaf.0 as f64 / spec.electrical.oversubscription;
+    let spec = network.spec();
     let mut sent = vec![0.0; spec.leaves as usize];
     let mut received = vec![0.0; spec.leaves as usize];
     for (&(from, to), bytes) in demand {
@@ -181,19 +181,28 @@ fn can_serve(
     if from_hosts.iter().chain(&to_hosts).any(|load| *load > hosts) {
         return false;
     }
-    sent.iter().chain(&received).all(|load| *load <= core + 1e-9 * spec.circuit_rate.0 as f64)
+    let fits = |(leaf, load): (usize, &f64)| {
+        let core = network.electrical_rate_of(LeafId::from_index(leaf));
+        *load <= core + 1e-9 * spec.circuit_rate.0 as f64
+    };
+    sent.iter().enumerate().chain(received.iter().enumerate()).all(fits)
 }
 
-fn check_rate(spec: &FatTreeSpec, demand: &Flows, phase: &PhasePlan, findings: &mut Vec<String>) {
+fn check_rate(
+    network: &ReconfigurableFatTree,
+    demand: &Flows,
+    phase: &PhasePlan,
+    findings: &mut Vec<String>,
+) {
     let mut circuits = BTreeMap::new();
     for circuit in &phase.circuits {
         *circuits.entry((circuit.a.0, circuit.b.0)).or_insert(0) += 1;
     }
     let name = &phase.name;
-    if !can_serve(spec, demand, &circuits, phase.lambda * (1.0 - RATE_TOLERANCE)) {
+    if !can_serve(network, demand, &circuits, phase.lambda * (1.0 - RATE_TOLERANCE)) {
         findings.push(format!("phase {name}: cannot be served {} times a second", phase.lambda));
     }
-    if can_serve(spec, demand, &circuits, phase.lambda * (1.0 + RATE_TOLERANCE)) {
+    if can_serve(network, demand, &circuits, phase.lambda * (1.0 + RATE_TOLERANCE)) {
         findings.push(format!("phase {name}: is faster than the stated {}", phase.lambda));
     }
     if phase.lambda > phase.lambda_upper_bound * (1.0 + RATE_TOLERANCE) {
@@ -203,6 +212,10 @@ fn check_rate(spec: &FatTreeSpec, demand: &Flows, phase: &PhasePlan, findings: &
     if (gap - phase.gap).abs() > RATE_TOLERANCE {
         findings.push(format!("phase {name}: gap {} stated, {gap} found", phase.gap));
     }
+}
+
+fn ports_of(circuit: &CrossConnect) -> [(u32, u32); 2] {
+    [circuit.a_port, circuit.b_port].map(|port| (circuit.ocs.0, port))
 }
 
 fn check_transition(
@@ -215,6 +228,7 @@ fn check_transition(
     let name = format!("transition from {} to {}", transition.from, transition.to);
     let switches: u32 = spec.banks.iter().map(|bank| bank.switches).sum();
     let mut now: BTreeSet<CrossConnect> = from.iter().copied().collect();
+    let mut busy: BTreeSet<(u32, u32)> = now.iter().flat_map(ports_of).collect();
     let mut removed = 0;
     for (at, stage) in transition.stages.iter().enumerate() {
         let domains: BTreeSet<u64> = stage
@@ -228,18 +242,16 @@ fn check_transition(
         }
         for circuit in &stage.remove {
             removed += 1;
+            for port in ports_of(circuit) {
+                busy.remove(&port);
+            }
             if !now.remove(circuit) {
                 findings.push(format!("{name}: stage {at} removes what is not there"));
             }
         }
         for circuit in &stage.add {
-            let busy = now.iter().any(|other| {
-                other.ocs == circuit.ocs
-                    && [other.a_port, other.b_port]
-                        .iter()
-                        .any(|port| [circuit.a_port, circuit.b_port].contains(port))
-            });
-            if busy {
+            let is_free = ports_of(circuit).map(|port| busy.insert(port)) == [true, true];
+            if !is_free {
                 findings.push(format!("{name}: stage {at} adds a circuit on a busy port"));
             }
             now.insert(*circuit);

@@ -38,7 +38,8 @@ pub struct Evaluator {
     /// Line 2i is what leaf i sends, line 2i+1 what it receives.
     lines: Vec<Line>,
     circuit_rate: f64,
-    electrical_rate: f64,
+    /// By leaf, into and out of the electrical core.
+    electrical_rates: Vec<f64>,
 }
 
 impl Evaluator {
@@ -65,7 +66,9 @@ impl Evaluator {
             leaves,
             lines,
             circuit_rate: fabric.spec().circuit_rate.0 as f64,
-            electrical_rate: fabric.electrical_rate(),
+            electrical_rates: (0..leaves)
+                .map(|leaf| fabric.electrical_rate_of(LeafId::from_index(leaf)))
+                .collect(),
         }
     }
 
@@ -75,10 +78,10 @@ impl Evaluator {
         self.circuit_rate
     }
 
-    /// Rate of one leaf into, and out of, the electrical core, in bit/s.
+    /// Rate of `leaf`, by index, into, and out of, the electrical core, in bit/s.
     #[must_use]
-    pub fn electrical_rate(&self) -> f64 {
-        self.electrical_rate
+    pub fn electrical_rate_of(&self, leaf: usize) -> f64 {
+        self.electrical_rates[leaf]
     }
 
     /// The limit that the GPUs' interfaces set, whatever the network.
@@ -112,14 +115,29 @@ impl Evaluator {
     /// it is too large; so Newton's method from that side falls onto the root in a few steps, each
     /// dropping the pairs whose circuits suffice.
     pub(crate) fn line_lambda(&self, line: usize, topology: &Topology) -> f64 {
+        let circuits = topology.row(self.lines[line].leaf);
+        self.line_lambda_on(line, |peer| circuits[peer])
+    }
+
+    /// How often per second the circuits that `from` and `to` have in common serve the demand.
+    #[must_use]
+    pub fn lambda_in_common(&self, from: &Topology, to: &Topology) -> f64 {
+        let line = |line: usize| {
+            let leaf = self.lines[line].leaf;
+            let (from, to) = (from.row(leaf), to.row(leaf));
+            self.line_lambda_on(line, |peer| from[peer].min(to[peer]))
+        };
+        (0..self.lines.len()).map(line).fold(f64::MAX, f64::min)
+    }
+
+    fn line_lambda_on(&self, line: usize, circuits: impl Fn(usize) -> u32) -> f64 {
         let Line { leaf, traffic, host_limit } = &self.lines[line];
-        let circuits = topology.row(*leaf);
         let mut lambda = f64::MAX;
         let mut overloaded = traffic.len() + 1;
         loop {
-            let (mut rate, mut bits, mut count) = (self.electrical_rate, 0.0, 0);
+            let (mut rate, mut bits, mut count) = (self.electrical_rates[*leaf], 0.0, 0);
             for &(peer, demand) in traffic {
-                let capacity = self.circuit_rate * f64::from(circuits[peer]);
+                let capacity = self.circuit_rate * f64::from(circuits(peer));
                 if demand * lambda > capacity {
                     rate += capacity;
                     bits += demand;
@@ -200,7 +218,7 @@ impl LeafView {
             total,
             ports: fabric.free_ports(id),
             circuit_rate: evaluator.circuit_rate,
-            electrical_rate: evaluator.electrical_rate,
+            electrical_rate: evaluator.electrical_rates[leaf],
         }
     }
 

@@ -257,11 +257,12 @@ impl Model {
 
     fn add_traffic(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
         let circuit_rate = fabric.spec().circuit_rate.0 as f64;
-        let core = fabric.electrical_rate() / circuit_rate;
+        let core_of = |leaf| fabric.electrical_rate_of(leaf) / circuit_rate;
         let mut electrical = vec![Expression::default(); 2 * fabric.leaves()];
         for (from, to, bytes) in demand.flows() {
             let load = bytes.0 as f64 * 8.0 * self.scale / circuit_rate;
             let mut over_core = Expression::default();
+            let core = core_of(from).min(core_of(to));
             if core > 0.0 {
                 let share = self.variables.add(variable().min(0.0).max(core));
                 electrical[2 * from.index()] += share;
@@ -272,7 +273,8 @@ impl Model {
             let circuits = self.circuits.get(&key).map_or(Expression::default(), |n| (*n).into());
             self.constraints.push(constraint!(load * self.lambda <= circuits + over_core));
         }
-        for sum in electrical {
+        for (line, sum) in electrical.into_iter().enumerate() {
+            let core = core_of(LeafId::from_index(line / 2));
             self.constraints.push(constraint!(sum <= core));
         }
     }

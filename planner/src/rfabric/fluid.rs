@@ -172,7 +172,8 @@ fn rates(fabric: &ReconfigurableFatTree, flows: &[Flow]) -> Vec<f64> {
     let mut capacity = vec![0.0; 4 * fabric.leaves()];
     for leaf in 0..fabric.leaves() {
         for link in [Link::Up, Link::Down] {
-            capacity[4 * leaf + link as usize] = fabric.electrical_rate();
+            capacity[4 * leaf + link as usize] =
+                fabric.electrical_rate_of(LeafId::from_index(leaf));
         }
         for link in [Link::Send, Link::Receive] {
             capacity[4 * leaf + link as usize] = fabric.host_rate();

@@ -15,6 +15,7 @@ use good_lp::{
     Expression, ProblemVariables, Solution, SolverModel, Variable, constraint, variable,
 };
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_units::id::LeafId;
 
 use super::demand::Demand;
 use super::evaluate::Evaluator;
@@ -81,7 +82,10 @@ struct Program {
 impl Program {
     fn new(fabric: &ReconfigurableFatTree, topology: &Topology, lambda_max: f64) -> Self {
         let leaves = fabric.leaves();
-        let core = fabric.electrical_rate() / fabric.spec().circuit_rate.0 as f64;
+        let core = |leaf| {
+            let rate = fabric.electrical_rate_of(LeafId::from_index(leaf));
+            rate / fabric.spec().circuit_rate.0 as f64
+        };
         let mut arcs = Vec::new();
         let mut add = |from, to, capacity: f64| {
             if capacity > 0.0 {
@@ -92,8 +96,8 @@ impl Program {
             for to in 0..leaves {
                 add(from, to, f64::from(topology.between(from, to)));
             }
-            add(from, leaves, core);
-            add(leaves, from, core);
+            add(from, leaves, core(from));
+            add(leaves, from, core(from));
         }
         let mut variables = ProblemVariables::new();
         let lambda = variables.add(variable().min(0.0).max(lambda_max));
@@ -166,7 +170,6 @@ mod tests {
     use super::super::testing::{fabric, spec};
     use super::super::workload::shapes;
     use super::*;
-    use lightloom_units::id::LeafId;
     use lightloom_units::seed::Seed;
     use lightloom_units::{BitsPerSecond, Bytes};
 

@@ -130,7 +130,7 @@ pub fn seconds_with_change(
         return 1.0 / settled;
     }
     let exposed = (switching_seconds - phase.slack.as_secs_f64()).max(0.0);
-    let staying = evaluator.lambda(&from.common(to));
+    let staying = evaluator.lambda_in_common(from, to);
     seconds_in_steps(&[(exposed, staying)], settled).max(exposed)
 }
 

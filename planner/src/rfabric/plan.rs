@@ -12,6 +12,7 @@ use super::demand::DemandError;
 use super::evaluate::Evaluator;
 use super::exact::{self, Limits, SOLVER};
 use super::one_hop::Effort;
+use super::patch;
 use super::phases::{self, Candidate, Phase};
 use super::realise;
 use on_switches::Planner;
@@ -113,6 +114,8 @@ pub fn plan(
     options: Options,
 ) -> Result<RfabricPlan, PlanError> {
     refuse_bad_phases(fabric, phases)?;
+    // Of what is there, only what works can stay.
+    let existing = &realise::repaired(fabric, existing);
     let mut candidates = phases::candidates(fabric, phases, options.effort);
     let solved = solve(fabric, phases, options.exact, &mut candidates);
     let fixed = phases::best_static(fabric, phases, &candidates);
@@ -133,24 +136,60 @@ pub fn plan(
     Ok(RfabricPlan { static_step_time_ps, ..best })
 }
 
+/// How near its bound a phase is served when single circuits are exchanged for it, as a fraction of the bound.
+const NEAR_ENOUGH: f64 = 0.95;
+
+/// Circuits exchanged for a changed demand at most, before planning anew is the better answer.
+const EXCHANGES: u32 = 64;
+
 /// The plan of `phases` with the circuits that they have, as far as `fabric` still has their ports: what lost a port
-/// is made again on another switch where both of its leaves have one free, and nothing else moves. `None` if a
-/// phase then cannot be served, or if there is another number of phases.
+/// is made again on another switch where both of its leaves have one free, and where the traffic of `phases` asks
+/// for it single circuits are exchanged. `None` if a phase then cannot be served, or if there is another number of
+/// phases.
 #[must_use]
 pub fn repaired(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
-    before: &[Vec<CrossConnect>],
+    before: &[PhasePlan],
     options: Options,
 ) -> Option<RfabricPlan> {
     if phases.len() != before.len() || refuse_bad_phases(fabric, phases).is_err() {
         return None;
     }
-    let circuits: Vec<Vec<CrossConnect>> =
-        before.iter().map(|circuits| realise::repaired(fabric, circuits)).collect();
+    let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
+    for (at, phase) in before.iter().enumerate() {
+        // Phases with the same circuits keep the same circuits: no change comes between them.
+        let same = (0..before.len()).filter(|other| before[*other].circuits == phase.circuits);
+        let same: Vec<usize> = same.collect();
+        let first = same.first().copied().unwrap_or(at);
+        let own = match circuits.get(first) {
+            Some(shared) => shared.clone(),
+            None => {
+                let live: Vec<(Evaluator, f64)> = same
+                    .iter()
+                    .map(|at| Evaluator::new(fabric, &phases[*at].demand))
+                    .map(|evaluator| {
+                        let bound = evaluator.upper_bound(fabric);
+                        (evaluator, bound)
+                    })
+                    .collect();
+                let good = same.iter().map(|at| 1.0 - before[*at].gap).fold(NEAR_ENOUGH, f64::min);
+                let kept = realise::repaired(fabric, &phase.circuits);
+                patch::patch(fabric, &live, kept, good, EXCHANGES)
+            }
+        };
+        circuits.push(own);
+    }
+    let is_served = |(phase, circuits): (&Phase, &Vec<CrossConnect>)| {
+        let topology = realise::topology_of(fabric.leaves(), circuits);
+        Evaluator::new(fabric, &phase.demand).lambda(&topology) > 0.0
+    };
+    if !phases.iter().zip(&circuits).all(is_served) {
+        return None;
+    }
     let planner = Planner { fabric, phases, candidates: &[], solved: None, options };
-    let plan = planner.assemble(&circuits, vec!["what was there".to_owned(); phases.len()]);
-    plan.phases.iter().all(|phase| phase.lambda > 0.0).then_some(plan)
+    let names = before.iter().map(|phase| phase.topology.clone());
+    Some(planner.assemble(&circuits, names.collect()))
 }
 
 /// Solves every phase and offers what comes out as candidates.

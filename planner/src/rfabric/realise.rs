@@ -347,14 +347,18 @@ fn place_leftovers(fabric: &ReconfigurableFatTree, rest: &Oriented, realisation:
 }
 
 /// Ports of one switch that are taken.
-struct PortBook<'a> {
+pub(super) struct PortBook<'a> {
     fabric: &'a ReconfigurableFatTree,
     ocs: OcsId,
     taken: BTreeSet<u32>,
 }
 
 impl<'a> PortBook<'a> {
-    fn new(fabric: &'a ReconfigurableFatTree, ocs: OcsId, held: &[CrossConnect]) -> Self {
+    pub(super) fn new(
+        fabric: &'a ReconfigurableFatTree,
+        ocs: OcsId,
+        held: &[CrossConnect],
+    ) -> Self {
         let mut book = Self { fabric, ocs, taken: fabric.dead_ports(ocs).collect() };
         for circuit in held.iter().filter(|circuit| circuit.ocs == ocs) {
             book.occupy(*circuit);
@@ -362,11 +366,16 @@ impl<'a> PortBook<'a> {
         book
     }
 
-    fn occupy(&mut self, circuit: CrossConnect) {
+    pub(super) fn occupy(&mut self, circuit: CrossConnect) {
         self.taken.extend([circuit.a_port, circuit.b_port]);
     }
 
-    fn connect(&mut self, a: usize, b: usize) -> Option<CrossConnect> {
+    pub(super) fn release(&mut self, circuit: CrossConnect) {
+        self.taken.remove(&circuit.a_port);
+        self.taken.remove(&circuit.b_port);
+    }
+
+    pub(super) fn connect(&mut self, a: usize, b: usize) -> Option<CrossConnect> {
         let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
         let (a_port, b_port) = (self.lowest_free(a)?, self.lowest_free(b)?);
         let circuit = CrossConnect { ocs: self.ocs, a_port, b_port, a, b };

@@ -92,8 +92,9 @@ pub fn stage_lambdas(
     stages
         .iter()
         .map(|stage| {
-            let lambda = progress.lambda_without(&stage.remove);
-            progress.apply(stage);
+            progress.darken(&stage.remove);
+            let lambda = progress.lambda();
+            progress.light(&stage.add);
             lambda
         })
         .collect()
@@ -170,11 +171,13 @@ fn lambda_of(fabric: &ReconfigurableFatTree, circuits: &[CrossConnect], live: &E
     live.lambda(&topology_of(fabric.leaves(), circuits))
 }
 
-/// The cross-connects as they stand between two stages.
+/// The circuits as they are between two stages, with the rate that each line has on them: a change costs the
+/// lines of the leaves that it touches, not the whole network.
 struct Progress<'a> {
     fabric: &'a ReconfigurableFatTree,
     live: &'a Evaluator,
-    circuits: BTreeSet<CrossConnect>,
+    circuits: Topology,
+    lambdas: Vec<f64>,
 }
 
 impl<'a> Progress<'a> {
@@ -183,45 +186,65 @@ impl<'a> Progress<'a> {
         before: &[CrossConnect],
         live: &'a Evaluator,
     ) -> Self {
-        Self { fabric, live, circuits: before.iter().copied().collect() }
+        let circuits = topology_of(fabric.leaves(), before);
+        let lambdas = (0..live.lines()).map(|line| live.line_lambda(line, &circuits)).collect();
+        Self { fabric, live, circuits, lambdas }
     }
 
     fn lambda(&self) -> f64 {
-        self.lambda_without(&[])
+        self.lambdas.iter().copied().fold(f64::MAX, f64::min)
     }
 
-    fn lambda_without(&self, dark: &[CrossConnect]) -> f64 {
-        let dark: BTreeSet<&CrossConnect> = dark.iter().collect();
-        let left: Vec<CrossConnect> =
-            self.circuits.iter().filter(|circuit| !dark.contains(circuit)).copied().collect();
-        lambda_of(self.fabric, &left, self.live)
+    fn darken(&mut self, circuits: &[CrossConnect]) {
+        for circuit in circuits {
+            self.circuits.remove(circuit.a.index(), circuit.b.index());
+        }
+        self.judge(circuits);
+    }
+
+    fn light(&mut self, circuits: &[CrossConnect]) {
+        for circuit in circuits {
+            self.circuits.add(circuit.a.index(), circuit.b.index());
+        }
+        self.judge(circuits);
+    }
+
+    /// Rates anew of the lines of every leaf that one of `circuits` ends at.
+    fn judge(&mut self, circuits: &[CrossConnect]) {
+        let mut leaves: Vec<usize> =
+            circuits.iter().flat_map(|at| [at.a.index(), at.b.index()]).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        for line in leaves.into_iter().flat_map(|leaf| [2 * leaf, 2 * leaf + 1]) {
+            self.lambdas[line] = self.live.line_lambda(line, &self.circuits);
+        }
     }
 
     fn apply(&mut self, stage: &Stage) {
-        for circuit in &stage.remove {
-            self.circuits.remove(circuit);
-        }
-        self.circuits.extend(&stage.add);
+        self.darken(&stage.remove);
+        self.light(&stage.add);
     }
 
     /// Indices of the changes to make next: of the domain where most fit under the floor.
-    fn best_domain(&self, pending: &[Stage], floor_lambda: f64) -> Vec<usize> {
+    fn best_domain(&mut self, pending: &[Stage], floor_lambda: f64) -> Vec<usize> {
         let mut best: Vec<usize> = Vec::new();
         let mut best_size = 0;
         for domain in 0..self.fabric.spec().failure_domains {
-            let (mut chosen, mut dark, mut size) = (Vec::new(), Vec::new(), 0);
+            let (mut chosen, mut size) = (Vec::new(), 0);
             for (at, change) in pending.iter().enumerate() {
                 if self.fabric.failure_domain(first_ocs(change)) != domain {
                     continue;
                 }
-                let before = dark.len();
-                dark.extend(&change.remove);
-                if self.lambda_without(&dark) >= floor_lambda * (1.0 - 1e-9) {
+                self.darken(&change.remove);
+                if self.lambda() >= floor_lambda * (1.0 - 1e-9) {
                     chosen.push(at);
                     size += change.remove.len() + change.add.len();
                 } else {
-                    dark.truncate(before);
+                    self.light(&change.remove);
                 }
+            }
+            for at in &chosen {
+                self.light(&pending[*at].remove);
             }
             if size > best_size {
                 (best, best_size) = (chosen, size);
@@ -230,12 +253,17 @@ impl<'a> Progress<'a> {
         best
     }
 
-    fn floor_broken(&self, pending: &[Stage], floor: f64, reference: f64) -> FloorBroken {
-        let (left, ocs) = pending
-            .iter()
-            .map(|change| (self.lambda_without(&change.remove), first_ocs(change)))
-            .max_by(|x, y| x.0.total_cmp(&y.0))
-            .expect("something is pending");
+    fn floor_broken(&mut self, pending: &[Stage], floor: f64, reference: f64) -> FloorBroken {
+        let mut best = (f64::MIN, OcsId::default());
+        for change in pending {
+            self.darken(&change.remove);
+            let left = self.lambda();
+            self.light(&change.remove);
+            if left >= best.0 {
+                best = (left, first_ocs(change));
+            }
+        }
+        let (left, ocs) = best;
         FloorBroken { floor: 100.0 * floor, ocs, left: 100.0 * left / reference }
     }
 }

@@ -108,7 +108,8 @@ impl<'a> RingPlan<'a> {
     /// If there is no such ring.
     #[must_use]
     pub fn group(&self, id: GroupId) -> &'a Group {
-        &self.plan.groups[id.index()]
+        let group = self.plan.groups.iter().find(|group| group.id == id);
+        group.expect("a ring of the plan")
     }
 
     /// The job that a ring works for; nothing for a spare.

@@ -178,6 +178,6 @@ fn touches(part: Part, port: Port) -> bool {
         Part::Node(node) => port.bundle.node == node,
         Part::Bundle(bundle) => port.bundle == bundle,
         Part::Fibre(fibre) => port == fibre,
-        Part::Ocs(_) | Part::OcsPort(_) => false,
+        Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => false,
     }
 }

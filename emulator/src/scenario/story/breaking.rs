@@ -190,7 +190,7 @@ impl Story<'_> {
                     (0..self.fabric.hbd.k()).map(|bundle| BundleId { node, bundle }).collect()
                 }
                 Part::Bundle(bundle) => vec![bundle],
-                Part::Fibre(_) | Part::Ocs(_) | Part::OcsPort(_) => Vec::new(),
+                Part::Fibre(_) | Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
             };
             for bundle in bundles {
                 let is_dark = self.held(bundle).is_none();

@@ -51,7 +51,8 @@ impl<'a> Cover<'a> {
         let leaves = fabric.leaves();
         let topology = Topology::dark(leaves);
         let ports = Ports::new(fabric, &topology);
-        let mut excess = vec![-evaluator.electrical_rate(); 2 * leaves];
+        let mut excess: Vec<f64> =
+            (0..2 * leaves).map(|line| -evaluator.electrical_rate_of(line / 2)).collect();
         for (line, excess) in excess.iter_mut().enumerate() {
             *excess += evaluator.traffic(line).iter().map(|(_, bits)| bits * lambda).sum::<f64>();
         }

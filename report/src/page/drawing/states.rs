@@ -71,7 +71,7 @@ impl<'a> Line<'a> {
                 Part::Node(node) => states[place(*node)] = State::Faulty,
                 Part::Bundle(bundle) => broken_parts[place(bundle.node)] += 1,
                 Part::Fibre(port) => broken_parts[place(port.bundle.node)] += 1,
-                Part::Ocs(_) | Part::OcsPort(_) => {}
+                Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => {}
             }
         }
         let lit = plan.circuits.iter().map(|circuit| {

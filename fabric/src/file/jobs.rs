@@ -1,0 +1,231 @@
+//! What a fabric file says of jobs, against each other and against the GPUs there are.
+
+use rustc_hash::FxHashMap;
+
+use super::codes;
+use super::lower::gcd;
+use super::raw::{DcnFile, FabricFile, HbdFile, JobFile, JobSizeFile};
+use super::step::StepFile;
+use crate::document::{self, Check, quote};
+use crate::fabric::{Job, JobSize};
+use crate::khop::{MAX_GPUS_PER_NODE, MAX_NODES};
+
+/// How many GPUs there are, as the file says, whatever else is wrong with it: so that the mistakes of jobs are
+/// reported together with those of the domain. `None` where that itself is wrong.
+pub(super) struct Sizes {
+    gpus_per_node: Option<u32>,
+    gpus: Option<u64>,
+    largest_group: Option<u64>,
+    /// The key that sets the GPUs of a node.
+    place: String,
+}
+
+impl Sizes {
+    pub(super) fn of(raw: &FabricFile) -> Self {
+        let (per_node, nodes, island, design) = match (&raw.hbd, &raw.dcn) {
+            (Some(HbdFile::Khop(khop)), _) => {
+                let listed = raw.nodes.as_ref().and_then(|nodes| u32::try_from(nodes.0.len()).ok());
+                (khop.gpus_per_node, khop.nodes.or(listed), None, "khop")
+            }
+            (Some(HbdFile::Switch(islands)), _) => {
+                (islands.gpus_per_node, Some(islands.nodes), Some(islands.gpus), "switch")
+            }
+            (Some(HbdFile::Torus(islands)), _) => {
+                (islands.gpus_per_node, Some(islands.nodes), Some(islands.gpus), "torus")
+            }
+            (Some(HbdFile::None(nodes)), _) => {
+                (nodes.gpus_per_node, Some(nodes.nodes), None, "none")
+            }
+            (None, DcnFile::ReconfigurableFatTree(network)) => {
+                let per_node = gcd(network.gpus_per_leaf, 8).max(1);
+                let nodes = network.leaves.checked_mul(network.gpus_per_leaf / per_node);
+                return Self::counted(
+                    per_node,
+                    nodes,
+                    None,
+                    "/dcn/reconfigurable_fat_tree/gpus_per_leaf",
+                );
+            }
+            (None, DcnFile::FatTree(_)) => return Self::counted(0, None, None, "/dcn"),
+        };
+        let place = format!("/hbd/{design}/gpus_per_node");
+        Self::counted(u32::from(per_node), nodes, island, &place)
+    }
+
+    /// The key that sets the GPUs of a node.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn counted(per_node: u32, nodes: Option<u32>, island: Option<u32>, place: &str) -> Self {
+        let per_node =
+            Some(per_node).filter(|gpus| (1..=u32::from(MAX_GPUS_PER_NODE)).contains(gpus));
+        let nodes = nodes.filter(|nodes| (1..=MAX_NODES).contains(nodes));
+        let gpus =
+            per_node.zip(nodes).map(|(per_node, nodes)| u64::from(per_node) * u64::from(nodes));
+        let whole = |island: &u32| per_node.is_some_and(|per_node| island.is_multiple_of(per_node));
+        let largest_group = match island {
+            Some(island) => Some(island).filter(whole).map(u64::from),
+            None => gpus,
+        };
+        Self { gpus_per_node: per_node, gpus, largest_group, place: place.to_owned() }
+    }
+}
+
+/// The jobs, checked one by one and against the GPUs there are (when that is known).
+pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) -> Vec<Job> {
+    let mut free = sizes.gpus;
+    let mut taker_of_all = None;
+    let mut first_of_name = FxHashMap::default();
+    for (index, job) in raw.iter().enumerate() {
+        let path = format!("/jobs/{index}");
+        let first = *first_of_name.entry(job.name.as_str()).or_insert(index);
+        if first != index {
+            let message = format!("there are two jobs named {}", quote(&job.name));
+            check
+                .error(codes::JOB_TWICE, &format!("{path}/name"), message)
+                .also(&format!("/jobs/{first}/name"), "the other is here")
+                .help("give each job its own name");
+        }
+        if let Some(taker) = taker_of_all {
+            let message = format!("nothing is left for job {}", quote(&job.name));
+            check
+                .warning(codes::JOB_STARVED, &format!("{path}/name"), message)
+                .also(&format!("/jobs/{taker}"), "this job takes all GPUs")
+                .help("put the job that takes all GPUs last");
+        }
+        let Some(tp) = job.tp else {
+            check_unplaced(job, &path, check);
+            continue;
+        };
+        check_group(tp, &path, sizes, check);
+        check_mapping(job, tp, &path, check);
+        match job.gpus {
+            JobSizeFile::All => taker_of_all = taker_of_all.or(Some(index)),
+            JobSizeFile::Gpus(wanted) => {
+                let left = free.filter(|_| taker_of_all.is_none());
+                check_size(job, (wanted, tp), &path, left, check);
+                free = free.map(|free| free.saturating_sub(wanted));
+            }
+        }
+    }
+    raw.iter().map(lower_job).collect()
+}
+
+fn lower_job(raw: &JobFile) -> Job {
+    let size = match raw.gpus {
+        _ if raw.tp.is_none() => JobSize::Gpus(0),
+        JobSizeFile::All => JobSize::All,
+        JobSizeFile::Gpus(gpus) => JobSize::Gpus(gpus),
+    };
+    Job { name: raw.name.clone(), size, tp: raw.tp.unwrap_or(0), step: raw.step.clone() }
+}
+
+/// A job without `tp` is one whose step says itself which leaves send.
+fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
+    if !job.step.as_ref().is_some_and(StepFile::names_leaves) {
+        check
+            .error(document::codes::MISSING_KEY, path, "the key `tp` is missing")
+            .help("write how many GPUs form one group, such as `tp: 32`");
+    }
+    if job.gpus != JobSizeFile::All {
+        check
+            .error(
+                codes::BAD_GROUP,
+                &format!("{path}/gpus"),
+                "the step says itself which leaves send",
+            )
+            .help("remove `gpus`");
+    }
+}
+
+/// The parallel dimensions of a training step against each other and the job's size.
+fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
+    let Some(step) = &job.step else { return };
+    let StepFile::Training(mapping) = step else {
+        check
+            .error(
+                codes::BAD_GROUP,
+                &format!("{path}/tp"),
+                "the step says itself which leaves send",
+            )
+            .help("remove `tp` and `gpus`, or write `step: {training: …}`");
+        return;
+    };
+    let path = format!("{path}/step/training");
+    if let Some(dp) = mapping.dp.filter(|dp| !dp.is_multiple_of(mapping.ep)) {
+        let message = format!(
+            "{dp} data-parallel ranks cannot be divided into {} experts' ranks",
+            mapping.ep
+        );
+        check
+            .error(codes::BAD_GROUP, &format!("{path}/ep"), message)
+            .help(format!("write a divisor of {dp}"));
+    }
+    let (JobSizeFile::Gpus(gpus), Some(dp)) = (job.gpus, mapping.dp) else { return };
+    let mapped = [mapping.pp, mapping.cp, dp]
+        .iter()
+        .fold(u64::from(tp), |all, ranks| all.saturating_mul(u64::from(*ranks)));
+    if mapped != gpus {
+        let message = format!("tp · pp · cp · dp are {mapped} GPUs, and the job has {gpus}");
+        check
+            .error(codes::BAD_GROUP, &path, message)
+            .help(format!("write `gpus: {mapped}`, or leave `dp` out"));
+    }
+}
+
+fn check_group(tp: u32, path: &str, sizes: &Sizes, check: &mut Check<'_>) {
+    let node = sizes.gpus_per_node.unwrap_or(0);
+    if let Some(gpus) = sizes.largest_group.filter(|gpus| u64::from(tp) > *gpus) {
+        let message =
+            format!("a group of {tp} GPUs is larger than any the domain holds: {gpus} GPUs");
+        check
+            .error(codes::JOB_TOO_LARGE, &format!("{path}/tp"), message)
+            .help(format!("write at most {gpus}"))
+            .depends_on("/hbd")
+            .depends_on("/nodes");
+        return;
+    }
+    if node == 0 || tp <= node || tp.is_multiple_of(node) {
+        return;
+    }
+    let below = tp / node * node;
+    let message = format!("a group of {tp} GPUs does not fill whole nodes of {node}");
+    check
+        .error(codes::BAD_GROUP, &format!("{path}/tp"), message)
+        .help(format!("write {below} or {}", below + node))
+        .also(&sizes.place, "the GPUs of a node are set here");
+}
+
+fn check_size(
+    job: &JobFile,
+    (wanted, tp): (u64, u32),
+    path: &str,
+    free: Option<u64>,
+    check: &mut Check<'_>,
+) {
+    let tp = u64::from(tp).max(1);
+    let below = wanted / tp * tp;
+    if wanted != below {
+        let message = format!("{wanted} GPUs cannot be divided into groups of {tp}");
+        let help = match below {
+            0 => format!("write {tp}"),
+            _ => format!("write {below} or {}", below + tp),
+        };
+        check.error(codes::BAD_GROUP, &format!("{path}/gpus"), message).help(help);
+    }
+    if let Some(free) = free.filter(|free| wanted > *free) {
+        let name = quote(&job.name);
+        let message = format!("job {name} wants {wanted} GPUs, but only {free} are free for it");
+        let help = match free / tp * tp {
+            0 => "add nodes, or let other jobs have fewer".to_owned(),
+            fitting => format!("write at most {fitting}, or add nodes"),
+        };
+        check
+            .error(codes::JOB_TOO_LARGE, &format!("{path}/gpus"), message)
+            .help(help)
+            .depends_on("/hbd")
+            .depends_on("/nodes")
+            .depends_on("/jobs");
+    }
+}

@@ -1,0 +1,237 @@
+//! A few circuits exchanged where they lie: for traffic that changed a little after a fault.
+//!
+//! The slowest leaf gets one circuit more to a starved peer: over ports that are free on one switch, or by
+//! exchanging the far ends of two circuits of one switch, `a–x` and `b–y` becoming `a–b` and `x–y` on the very ports
+//! that they have. So every step can be switched as it is, and each costs two circuits at most. A step is kept
+//! when the slowest of the lines that it touches becomes faster.
+
+use std::collections::BTreeSet;
+
+use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
+use lightloom_units::id::{LeafId, OcsId};
+
+use super::evaluate::Evaluator;
+use super::realise::{PortBook, topology_of};
+use super::topology::Topology;
+
+/// How many starved peers to try at the slowest leaf.
+const PEERS: usize = 6;
+
+/// Exchanges `circuits` one by one until every phase of `live` reaches `good` of its bound (a fraction), or nothing
+/// helps, or `steps` were made. The phases share the circuits; each comes with the bound of its rate.
+pub(super) fn patch(
+    fabric: &ReconfigurableFatTree,
+    live: &[(Evaluator, f64)],
+    circuits: Vec<CrossConnect>,
+    good: f64,
+    steps: u32,
+) -> Vec<CrossConnect> {
+    let mut patch = Patch::new(fabric, live, circuits);
+    for _ in 0..steps {
+        let slowest = patch.slowest();
+        if patch.shares[slowest] >= good || !patch.relieve(slowest) {
+            break;
+        }
+    }
+    let mut circuits = patch.circuits;
+    circuits.sort_unstable();
+    circuits
+}
+
+struct Patch<'a> {
+    fabric: &'a ReconfigurableFatTree,
+    live: &'a [(Evaluator, f64)],
+    lines: usize,
+    circuits: Vec<CrossConnect>,
+    topology: Topology,
+    /// By phase and line: its rate as a share of the phase's bound.
+    shares: Vec<f64>,
+    books: Vec<PortBook<'a>>,
+}
+
+/// What a step takes away and puts in its place.
+struct Step {
+    remove: Vec<usize>,
+    add: Vec<CrossConnect>,
+}
+
+impl<'a> Patch<'a> {
+    fn new(
+        fabric: &'a ReconfigurableFatTree,
+        live: &'a [(Evaluator, f64)],
+        circuits: Vec<CrossConnect>,
+    ) -> Self {
+        let topology = topology_of(fabric.leaves(), &circuits);
+        let mut books: Vec<PortBook<'_>> = (0..fabric.switches())
+            .map(|ocs| PortBook::new(fabric, OcsId::from_index(ocs), &fabric.spec().held))
+            .collect();
+        for circuit in &circuits {
+            books[circuit.ocs.index()].occupy(*circuit);
+        }
+        let lines = 2 * fabric.leaves();
+        let shares = vec![0.0; live.len() * lines];
+        let mut patch = Self { fabric, live, lines, circuits, topology, shares, books };
+        patch.judge((0..fabric.leaves()).collect());
+        patch
+    }
+
+    fn slowest(&self) -> usize {
+        let least =
+            (0..self.shares.len()).min_by(|a, b| self.shares[*a].total_cmp(&self.shares[*b]));
+        least.unwrap_or(0)
+    }
+
+    /// Rates anew of the lines of `leaves`.
+    fn judge(&mut self, leaves: BTreeSet<usize>) {
+        for (phase, (evaluator, bound)) in self.live.iter().enumerate() {
+            for line in leaves.iter().flat_map(|leaf| [2 * leaf, 2 * leaf + 1]) {
+                self.shares[phase * self.lines + line] =
+                    evaluator.line_lambda(line, &self.topology) / bound;
+            }
+        }
+    }
+
+    fn slowest_of(&self, leaves: &BTreeSet<usize>) -> f64 {
+        let lines = leaves.iter().flat_map(|leaf| [2 * leaf, 2 * leaf + 1]);
+        let phases = 0..self.live.len();
+        lines
+            .flat_map(|line| phases.clone().map(move |phase| phase * self.lines + line))
+            .map(|at| self.shares[at])
+            .fold(f64::MAX, f64::min)
+    }
+
+    /// Makes the first step that helps the line at `slowest`; says whether there is one.
+    fn relieve(&mut self, slowest: usize) -> bool {
+        let (phase, line) = (slowest / self.lines, slowest % self.lines);
+        let leaf = line / 2;
+        for peer in self.starved_peers(phase, line) {
+            let (a, b) = (LeafId::from_index(leaf.min(peer)), LeafId::from_index(leaf.max(peer)));
+            if !self.fabric.permits(LeafPair { a, b }) {
+                continue;
+            }
+            let free = self.books.iter_mut().find_map(|book| book.connect(a.index(), b.index()));
+            if let Some(circuit) = free {
+                // The port book has it: it stays, even if it does not help.
+                self.make(Step { remove: Vec::new(), add: vec![circuit] });
+                return true;
+            }
+            for step in self.exchanges(a, b) {
+                if self.try_step(step) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn starved_peers(&self, phase: usize, line: usize) -> Vec<usize> {
+        let (evaluator, bound) = &self.live[phase];
+        let lambda = self.shares[phase * self.lines + line] * bound;
+        let row = self.topology.row(line / 2);
+        let hunger = |&(peer, bits): &(usize, f64)| {
+            (lambda * bits - evaluator.circuit_rate() * f64::from(row[peer]), peer)
+        };
+        let mut starved: Vec<(f64, usize)> = evaluator
+            .traffic(line)
+            .iter()
+            .map(hunger)
+            .filter(|(hunger, _)| *hunger > 0.0)
+            .collect();
+        starved.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(&y.1)));
+        starved.into_iter().take(PEERS).map(|(_, peer)| peer).collect()
+    }
+
+    /// Every exchange of two circuits of one switch that joins `a` and `b`.
+    fn exchanges(&self, a: LeafId, b: LeafId) -> Vec<Step> {
+        let of = |leaf: LeafId| -> Vec<usize> {
+            let ends_at = |at: &usize| [self.circuits[*at].a, self.circuits[*at].b].contains(&leaf);
+            (0..self.circuits.len()).filter(ends_at).collect()
+        };
+        let (of_a, of_b) = (of(a), of(b));
+        let mut steps = Vec::new();
+        for &first in &of_a {
+            for &second in &of_b {
+                let (one, two) = (self.circuits[first], self.circuits[second]);
+                if one.ocs != two.ocs || first == second {
+                    continue;
+                }
+                let ((a_port, x, x_port), (b_port, y, y_port)) = (far(one, a), far(two, b));
+                if x == b || y == a {
+                    continue;
+                }
+                let mut add = vec![between(one.ocs, (a, a_port), (b, b_port))];
+                let rest = LeafPair::new(x, y).filter(|pair| self.fabric.permits(*pair));
+                add.extend(rest.map(|_| between(one.ocs, (x, x_port), (y, y_port))));
+                steps.push(Step { remove: vec![first, second], add });
+            }
+        }
+        steps
+    }
+
+    fn try_step(&mut self, step: Step) -> bool {
+        let touched = self.touched(&step);
+        let before = self.slowest_of(&touched);
+        let old: Vec<CrossConnect> = step.remove.iter().map(|at| self.circuits[*at]).collect();
+        let joined = step.add.clone();
+        for circuit in &old {
+            self.topology.remove(circuit.a.index(), circuit.b.index());
+        }
+        for circuit in &joined {
+            self.topology.add(circuit.a.index(), circuit.b.index());
+        }
+        self.judge(touched.clone());
+        if self.slowest_of(&touched) > before * (1.0 + 1e-9) {
+            self.replace(&step.remove, joined);
+            return true;
+        }
+        for circuit in &joined {
+            self.topology.remove(circuit.a.index(), circuit.b.index());
+        }
+        for circuit in &old {
+            self.topology.add(circuit.a.index(), circuit.b.index());
+        }
+        self.judge(touched);
+        false
+    }
+
+    fn touched(&self, step: &Step) -> BTreeSet<usize> {
+        let removed = step.remove.iter().map(|at| &self.circuits[*at]);
+        removed.chain(&step.add).flat_map(|at| [at.a.index(), at.b.index()]).collect()
+    }
+
+    /// Makes a step that only adds.
+    fn make(&mut self, step: Step) {
+        let touched = self.touched(&step);
+        for circuit in &step.add {
+            self.topology.add(circuit.a.index(), circuit.b.index());
+        }
+        self.judge(touched);
+        self.circuits.extend(step.add);
+    }
+
+    fn replace(&mut self, remove: &[usize], add: Vec<CrossConnect>) {
+        let mut remove = remove.to_vec();
+        remove.sort_unstable();
+        for at in remove.into_iter().rev() {
+            let gone = self.circuits.swap_remove(at);
+            self.books[gone.ocs.index()].release(gone);
+        }
+        for circuit in add {
+            self.books[circuit.ocs.index()].occupy(circuit);
+            self.circuits.push(circuit);
+        }
+    }
+}
+
+/// The port of `leaf`, and the far end with its port.
+fn far(circuit: CrossConnect, leaf: LeafId) -> (u32, LeafId, u32) {
+    match circuit.a == leaf {
+        true => (circuit.a_port, circuit.b, circuit.b_port),
+        false => (circuit.b_port, circuit.a, circuit.a_port),
+    }
+}
+
+fn between(ocs: OcsId, one: (LeafId, u32), two: (LeafId, u32)) -> CrossConnect {
+    let ((a, a_port), (b, b_port)) = if one.0 < two.0 { (one, two) } else { (two, one) };
+    CrossConnect { ocs, a_port, b_port, a, b }
+}
