@@ -298,7 +298,9 @@ impl Ring {
                     let far = self.inventory.fibres[&end].clone();
                     self.cut.extend([end, far]);
                 }
-                Part::Ocs(_) | Part::OcsPort(_) => unreachable!("a ring has none"),
+                Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => {
+                    unreachable!("a ring has none")
+                }
             }
         }
     }
@@ -334,7 +336,7 @@ impl Ring {
                     let named = real.parts(self.setup.installed.as_ref().unwrap());
                     named.contains(part) || of(&end.0) || of(&far.0)
                 }
-                Part::Ocs(_) | Part::OcsPort(_) => false,
+                Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => false,
             };
             assert!(known, "{part} never broke and is bypassed: {:?}", past.broken_after);
         }
@@ -389,7 +391,7 @@ fn covers(part: &Part, bundle: BundleId) -> bool {
     match part {
         Part::Node(node) => bundle.node == *node,
         Part::Bundle(broken) => bundle == *broken,
-        Part::Fibre(_) | Part::Ocs(_) | Part::OcsPort(_) => false,
+        Part::Fibre(_) | Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => false,
     }
 }
 

@@ -29,7 +29,8 @@ fn options() -> Options {
 /// The next plan of `before` around `names`, proven.
 fn next(fabric: &Fabric, before: &Plan, names: &[&str], is_repair: bool) -> Plan {
     let faults = faults(fabric, names);
-    let next = replan(fabric, before, &faults, is_repair, options()).unwrap().plan;
+    let next =
+        replan(fabric, before, &faults, is_repair, options()).expect("there is a next plan").plan;
     if let Err(found) = check(fabric, &faults, &next) {
         panic!("{names:?}: {}", found.iter().map(|v| format!("\n  {v}")).collect::<String>());
     }

@@ -56,7 +56,7 @@ impl World {
             Part::Node(node) => bundle.node == node,
             Part::Bundle(broken) => bundle == broken,
             Part::Fibre(port) => bundle == port.bundle,
-            Part::Ocs(_) | Part::OcsPort(_) => false,
+            Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => false,
         };
         let modules = self.setup.modules.iter().filter(|(bundle, _)| is_of(**bundle));
         let mut modules: Vec<DeviceName> = modules.map(|(_, device)| device.clone()).collect();
@@ -72,7 +72,7 @@ impl World {
                 Part::Node(node) => bundle.node == node,
                 Part::Bundle(broken) => bundle == broken,
                 Part::Fibre(port) => bundle == port.bundle && position.0 == u32::from(port.path),
-                Part::Ocs(_) | Part::OcsPort(_) => false,
+                Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => false,
             }
         };
         let of_part = self.inventory.fibres.iter().filter(|(near, _)| is_of(near));
