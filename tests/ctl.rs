@@ -644,7 +644,7 @@ fn a_request_that_finds_no_place_or_no_room_is_sent_again_under_its_id() {
 fn an_undo_on_its_way_comes_first_and_says_what_it_undoes_and_whom_it_waits_for() {
     let folder = tempfile::tempdir().unwrap();
     let open = json!({
-        "txn": 3, "actor": "policy:confirm-timeout", "cause": "2 was not confirmed in time", "undoes": 2,
+        "txn": 3, "actor": "policy:confirm-timeout", "cause": "2 was not confirmed in time", "kind": "confirm-timeout", "undoes": 2,
         "going_back": false, "devices": 4, "waits_for_ps": {"n24/b0": 3_000_000_000_000_u64},
     });
     let silent = device("n24/b0", "unseen", Some("no answer"));

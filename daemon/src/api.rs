@@ -81,6 +81,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         Log,
         ModuleView,
         Transaction,
+        view::Kind,
         ApplyBody,
         TxnBody,
         RollbackBody,
@@ -410,9 +411,9 @@ async fn diff(
         if !reasons.is_empty() {
             return Err(reasons);
         }
-        apply.broken = plan
-            .as_deref()
-            .map(|plan| runtime.control.broken_with(plan, &runtime.clock.now(), |_| String::new()));
+        apply.broken = plan.as_deref().map(|plan| {
+            runtime.control.broken_with(plan, &runtime.clock.now(), |_| Default::default())
+        });
         Ok((apply, plan.map(|plan| *plan)))
     };
     previewed(&shared, find).await

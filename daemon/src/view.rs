@@ -202,6 +202,8 @@ pub struct OpenTransaction {
     pub actor: String,
     /// Why: apply, bypass, repair, rollback to before 2.
     pub cause: String,
+    /// The same without the transaction that it speaks of.
+    pub kind: Kind,
     /// In words: apply of which plan, bypass of what, back to what.
     pub summary: String,
     /// The transaction that it undoes, with everything after that.
@@ -272,6 +274,8 @@ pub struct Transaction {
     pub actor: String,
     /// Why: apply, bypass, repair, rollback to before 2.
     pub cause: String,
+    /// The same without the transaction that it speaks of.
+    pub kind: Kind,
     /// In words: apply of which plan, bypass of what, back to what.
     pub summary: String,
     /// Which plan.
@@ -307,6 +311,42 @@ pub struct DeviceResult {
     pub verdict: String,
     /// Why.
     pub detail: String,
+    /// It did as it was asked, and the light of another is missing at it.
+    pub unlit: bool,
+}
+
+/// What kind of change a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A plan or circuits.
+    Apply,
+    /// An operator undoes changes.
+    Rollback,
+    /// A change that was not confirmed in time is undone.
+    ConfirmTimeout,
+    /// Around what is broken.
+    Bypass,
+    /// Parts that work again are used again.
+    Repair,
+    /// What somebody else moved is put back.
+    Drift,
+    /// A device that answers again gets what it missed.
+    Deferred,
+}
+
+impl Kind {
+    fn of(cause: &Cause) -> Self {
+        match cause {
+            Cause::Apply => Self::Apply,
+            Cause::Rollback(_) => Self::Rollback,
+            Cause::ConfirmTimeout(_) => Self::ConfirmTimeout,
+            Cause::Bypass => Self::Bypass,
+            Cause::Repair => Self::Repair,
+            Cause::Drift => Self::Drift,
+            Cause::Owed(_) => Self::Deferred,
+        }
+    }
 }
 
 /// How many past transactions a status lists.
@@ -390,6 +430,7 @@ fn open_transaction(runtime: &Runtime, open: &Open) -> OpenTransaction {
         txn: open.intent.txn.0,
         actor: open.intent.asked.actor.to_string(),
         cause: cause_text(&open.intent.cause),
+        kind: Kind::of(&open.intent.cause),
         summary: words::of_intent(&open.intent, &runtime.control.controller().ledger().broken),
         undoes: undone_by(open).map(|txn| txn.0),
         going_back: open.turned.is_some(),
@@ -588,6 +629,7 @@ pub fn past(past: &Past) -> Transaction {
             device: device.to_string(),
             verdict: word(serde_json::json!(part.verdict)),
             detail: part.detail.clone(),
+            unlit: part.unlit,
         })
         .collect();
     devices.sort_by_key(|device| device.detail.is_empty());
@@ -599,6 +641,7 @@ pub fn past(past: &Past) -> Transaction {
         txn: past.txn.0,
         actor: past.actor.to_string(),
         cause: cause_text(&past.cause),
+        kind: Kind::of(&past.cause),
         summary: words::of_past(past),
         plan_sha256: past.plan_sha256.clone(),
         unix_ms: past.wall_ms,

@@ -128,9 +128,6 @@ impl Backoff {
     }
 }
 
-/// How the reason begins why a suspect is gone around.
-pub const SUSPECT: &str = "suspect: ";
-
 /// What made the last bypasses fail: modules that did not do as they were told, or else fibres without light. They
 /// are gone around as well when it is tried again, until something is committed.
 ///
@@ -161,7 +158,7 @@ pub fn suspects<'a>(
             }
         };
         for (bundle, part) in if liars.is_empty() { unlit } else { liars } {
-            let why = format!("{SUSPECT}{} failed there: {}", past.txn, part.detail);
+            let why = format!("suspect: {} failed there: {}", past.txn, part.detail);
             suspects.extend(of(bundle, part.unlit).map(|part| (part, why)));
         }
     }

@@ -281,7 +281,7 @@ impl Control {
                 }
                 if apply.cause.is_none() {
                     let why = format!("named by the plan that {} applied", asked.actor);
-                    apply.broken = Some(self.broken_with(&plan, now, |_| why.clone()));
+                    apply.broken = Some(self.broken_with(&plan, now, |_| (why.clone(), false)));
                 }
                 self.keep_plan(&apply.plan_sha256, *plan);
                 Ok(Request::Apply(apply))

@@ -108,11 +108,32 @@ pub struct Intent {
 
 /// A part that the plan goes around.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredBroken")]
 pub struct Broken {
     /// Since when that is known, Unix time in milliseconds; 0 where nobody wrote it down.
     pub wall_ms: u64,
-    /// Who or what says so.
+    /// Who or what says so, for operators.
     pub why: String,
+    /// Nobody says so: a bypass failed at it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspected: bool,
+}
+
+/// How a broken part is written down. Journals of 0.1.0 say in the text alone that it is a suspect.
+#[derive(Deserialize)]
+struct StoredBroken {
+    wall_ms: u64,
+    why: String,
+    #[serde(default)]
+    suspected: bool,
+}
+
+impl From<StoredBroken> for Broken {
+    fn from(stored: StoredBroken) -> Self {
+        let StoredBroken { wall_ms, why, suspected } = stored;
+        let suspected = suspected || why.starts_with("suspect: ");
+        Self { wall_ms, why, suspected }
+    }
 }
 
 /// How a transaction ended as a whole.
@@ -265,5 +286,20 @@ impl Record {
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !matches!(self, Self::Fire { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspect_is_one_by_its_mark_and_in_the_first_journals_by_its_text() {
+        let read = |text: &str| -> Broken { serde_json::from_str(text).expect("it is one") };
+        let old = read(r#"{"wall_ms":1,"why":"suspect: 5 failed there: it said done"}"#);
+        assert!(old.suspected);
+        assert!(!read(r#"{"wall_ms":1,"why":"alice said so"}"#).suspected);
+        let text = serde_json::to_string(&old).expect("it can be written");
+        assert_eq!(read(&text), old);
     }
 }

@@ -39,7 +39,7 @@ pub(in crate::ctl) fn transactions(transactions: &Value, last: usize) -> String 
 fn troubles(past: &Value) -> Vec<&Value> {
     let said = |device: &&Value| device["detail"].as_str().is_some_and(|why| !why.is_empty());
     let mut devices: Vec<&Value> = list(&past["devices"]).iter().filter(said).collect();
-    devices.sort_by_key(|device| text(&device["detail"]).ends_with(" dBm"));
+    devices.sort_by_key(|device| device["unlit"] == true);
     devices
 }
 

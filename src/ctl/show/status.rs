@@ -159,12 +159,12 @@ fn on_the_way(status: &Value) -> Option<Alarm> {
     let txn = open["txn"].as_u64()?;
     let way = if open["going_back"] == true { "going back" } else { "going forward" };
     let devices = open["devices"].as_u64().unwrap_or(0) as usize;
-    let why = match (open["undoes"].as_u64(), text(&open["cause"])) {
-        (Some(undone), why) if why.ends_with("not confirmed in time") => {
+    let why = match open["undoes"].as_u64() {
+        Some(undone) if open["kind"] == "confirm-timeout" => {
             format!("undoes {undone}, which was not confirmed in time (policy:confirm-timeout), ")
         }
-        (Some(undone), _) => format!("undoes {undone} and what came after it, "),
-        _ => open["summary"].as_str().map(|what| format!("{what}, ")).unwrap_or_default(),
+        Some(undone) => format!("undoes {undone} and what came after it, "),
+        None => open["summary"].as_str().map(|what| format!("{what}, ")).unwrap_or_default(),
     };
     let mut about = format!("{why}{}, {way}", count(devices, "device"));
     if open["actor"] != "policy:confirm-timeout" {

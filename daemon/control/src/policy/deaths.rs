@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::faults::CROSSED;
+use super::faults::{Around, CROSSED};
 use super::{Control, OWN, OnFault};
 use crate::actor::Policy;
 use crate::bypass;
@@ -208,26 +208,33 @@ impl Control {
     /// What the last bypasses failed at is gone around as well, and what was reported before.
     pub(super) fn with_suspects(
         &self,
-        mut broken: Vec<(Part, String)>,
+        broken: &[(Part, String)],
         repaired: &[Part],
-    ) -> Vec<(Part, String)> {
-        let Some(installed) = self.installed() else { return broken };
+    ) -> Vec<Around> {
+        let named = |(part, why): &(Part, String)| Around::named(*part, why.clone());
+        let mut around: Vec<Around> = broken.iter().map(named).collect();
+        let Some(installed) = self.installed() else { return around };
         let faults = self.plan.iter().flat_map(|plan| plan.faults.iter().copied());
-        let told = broken.iter().map(|(part, _)| *part);
-        let Ok(known) = FaultSet::of(installed, faults.chain(told)) else { return broken };
+        let reported = broken.iter().map(|(part, _)| *part);
+        let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return around };
         let path = |sha256: &str, bundle: BundleId| {
             let plan = self.store.load(sha256)?;
             let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
             u8::try_from(desired::position(found.path).0).ok()
         };
         let history = self.controller.ledger().history.iter().rev();
-        let mut suspects = bypass::suspects(history, path);
-        let before = self.reported.iter().map(|(name, told)| (name.parse(), told.why.clone()));
-        suspects.extend(before.filter_map(|(part, why)| Some((part.ok()?, why))));
-        broken.extend(suspects.into_iter().filter(|(part, _)| {
+        let suspects = bypass::suspects(history, path).into_iter();
+        let mut more: BTreeMap<Part, Around> =
+            suspects.map(|(part, why)| (part, Around { part, why, suspected: true })).collect();
+        for (name, before) in &self.reported {
+            if let Ok(part) = name.parse() {
+                more.insert(part, Around::named(part, before.why.clone()));
+            }
+        }
+        around.extend(more.into_values().filter(|Around { part, .. }| {
             bypass::is_news(installed, &known, *part) && !repaired.contains(part)
         }));
-        broken
+        around
     }
 
     /// The parts that are found broken and not bypassed yet, since when, and why not.
@@ -250,7 +257,14 @@ impl Control {
             let name = part.to_string();
             let wall_ms = known.get(&name).map_or_else(|| since(part), |broken| broken.wall_ms);
             let sep = if why.is_empty() { "" } else { "; " };
-            (name, Broken { wall_ms, why: format!("{why}{sep}not yet bypassed: {reason}") })
+            (
+                name,
+                Broken {
+                    wall_ms,
+                    why: format!("{why}{sep}not yet bypassed: {reason}"),
+                    suspected: false,
+                },
+            )
         };
         silent.map(of).collect()
     }

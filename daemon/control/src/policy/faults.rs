@@ -18,13 +18,30 @@ use crate::state::{DeviceName, Fabric, Now, Position, Slot};
 /// Cables in each other's place.
 pub(super) const CROSSED: &str = "crossed cables?";
 
+/// A part that a bypass goes around.
+pub(super) struct Around {
+    pub(super) part: Part,
+    /// Who or what says so, for operators.
+    pub(super) why: String,
+    /// Nobody says so: a bypass failed at it.
+    pub(super) suspected: bool,
+}
+
+impl Around {
+    pub(super) fn named(part: Part, why: String) -> Self {
+        Self { part, why, suspected: false }
+    }
+}
+
 impl Control {
     /// These parts as plans name them: a fibre has a port at each end, and plans say the lower. Of a fibre
-    /// between crossed cables that is said as well, for nobody sees it any more once it is bypassed.
+    /// between crossed cables that is said as well, for nobody sees it any more once it is bypassed. `found`: the
+    /// policy says so, not an operator.
     pub(super) fn as_planned(
         &self,
         broken: &[(Part, String)],
         repaired: &[Part],
+        found: bool,
     ) -> (Vec<(Part, String)>, Vec<Part>) {
         let named = |part: &Part| {
             let installed = self.installed()?;
@@ -32,11 +49,21 @@ impl Control {
         };
         let named = |part: &Part| named(part).unwrap_or(*part);
         let broken = broken.iter().map(|(part, why)| {
-            let crossed = self.crossed_at(*part).filter(|_| !why.contains(CROSSED));
+            let said = found && self.is_found_crossed(*part);
+            let crossed = self.crossed_at(*part).filter(|_| !said);
             let crossed = crossed.map(|crossed| format!("; {crossed}")).unwrap_or_default();
             (named(part), format!("{why}{crossed}"))
         });
         (broken.collect(), repaired.iter().map(named).collect())
+    }
+
+    /// Whether what was found of this fibre says already who lights its far end.
+    fn is_found_crossed(&self, part: Part) -> bool {
+        let Part::Fibre(port) = part else { return false };
+        let Some(device) = self.setup.modules.get(&port.bundle) else { return false };
+        let near = (device.clone(), Slot(0), Position(u32::from(port.path)));
+        let dark = self.controller.dark_fibres();
+        dark.iter().any(|dark| dark.near == near && dark.far_lit_by.is_some())
     }
 
     /// Who lights an end of this fibre instead of the other.
@@ -77,7 +104,7 @@ impl Control {
         repaired: &[Part],
         reply_to: ReplyTo,
     ) -> Vec<Action> {
-        let (broken, repaired) = self.as_planned(broken, repaired);
+        let (broken, repaired) = self.as_planned(broken, repaired, asked.actor.is_policy());
         let result = self.bypass(now, &asked.request, &broken, &repaired);
         if !matches!(result, Err(Answer::Refused { .. })) {
             self.keep_reported(now, &asked.actor, &broken);
@@ -131,9 +158,9 @@ impl Control {
         }
         let broken = match broken.is_empty() {
             true => Vec::new(),
-            false => self.with_suspects(broken.to_vec(), repaired),
+            false => self.with_suspects(broken, repaired),
         };
-        let parts: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
+        let parts: Vec<Part> = broken.iter().map(|around| around.part).collect();
         let next = bypass::next_plan(installed, plan, &parts, repaired)
             .map_err(|reasons| Answer::Refused { reasons })?;
         let mut target = desired::paths(&next, &self.setup.modules)
@@ -146,8 +173,8 @@ impl Control {
             mode: Mode::Update,
             cause: Some(cause),
             broken: Some(self.broken_with(&next, now, |part| {
-                let told = broken.iter().find(|(told, _)| told == part);
-                told.map_or_else(String::new, |(_, why)| why.clone())
+                let around = broken.iter().find(|around| around.part == *part);
+                around.map_or_else(Default::default, |a| (a.why.clone(), a.suspected))
             })),
             ..Apply::default()
         };
@@ -177,9 +204,8 @@ impl Control {
             .map(|open| &open.intent)
             .filter(|intent| intent.cause == Cause::Bypass && !intent.asked.actor.is_policy());
         let broken = told.iter().flat_map(|intent| intent.broken.iter().flatten());
-        let news = broken.filter(|(name, broken)| {
-            !ledger.broken.contains_key(*name) && !broken.why.starts_with(bypass::SUSPECT)
-        });
+        let news =
+            broken.filter(|(name, broken)| !ledger.broken.contains_key(*name) && !broken.suspected);
         self.reported.extend(news.map(|(name, broken)| (name.clone(), broken.clone())));
     }
 
@@ -192,8 +218,8 @@ impl Control {
         let wall_ms = now.wall_ms;
         for (part, why) in broken {
             if !self.goes_around(*part) || !self.is_found(*part) {
-                let told = Broken { wall_ms, why: why.clone() };
-                self.reported.entry(part.to_string()).or_insert(told);
+                let reported = Broken { wall_ms, why: why.clone(), suspected: false };
+                self.reported.entry(part.to_string()).or_insert(reported);
             }
         }
     }
@@ -250,16 +276,20 @@ impl Control {
         broken
     }
 
-    /// What is known to be broken once `plan` is on the devices; `why` speaks of what is new.
+    /// What is known to be broken once `plan` is on the devices; `why` speaks of what is new, and says whether it
+    /// is only suspected.
     pub fn broken_with(
         &self,
         plan: &Plan,
         now: &Now,
-        why: impl Fn(&Part) -> String,
+        why: impl Fn(&Part) -> (String, bool),
     ) -> BTreeMap<String, Broken> {
         let (known, wall_ms) = (self.broken(), now.wall_ms);
         let of = |part: &Part| {
-            let news = || Broken { wall_ms, why: why(part) };
+            let news = || {
+                let (why, suspected) = why(part);
+                Broken { wall_ms, why, suspected }
+            };
             let name = part.to_string();
             let broken = known.get(&name).cloned().unwrap_or_else(news);
             (name, broken)

@@ -65,7 +65,7 @@ impl Control {
         broken: &[(Part, String)],
         repaired: &[Part],
     ) -> Result<(Apply, Option<Plan>), Vec<String>> {
-        let (broken, repaired) = self.as_planned(broken, repaired);
+        let (broken, repaired) = self.as_planned(broken, repaired, false);
         match self.bypass(now, "", &broken, &repaired) {
             Ok((apply, plan)) => Ok((apply, Some(plan))),
             Err(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => Err(reasons),
