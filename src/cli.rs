@@ -5,8 +5,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::ctl;
 use crate::output::{Colour, Outcome};
 use crate::{
-    compare, completions, cost, device, emulate, export, merge, mfu, plan, replan, report,
-    reproduce, schema, trace, validate, workload,
+    calibrate, compare, completions, cost, device, emulate, export, merge, mfu, plan, replan,
+    report, reproduce, schema, trace, validate, workload,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -32,6 +32,7 @@ enum Verb {
     Replan(replan::Arguments),
     Emulate(Box<emulate::Arguments>),
     Merge(merge::Arguments),
+    Calibrate(calibrate::Arguments),
     Validate(validate::Arguments),
     Schema(schema::Arguments),
     Compare(compare::Arguments),
@@ -57,6 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Replan(arguments) => replan::run(arguments),
         Verb::Emulate(arguments) => emulate::run(arguments),
         Verb::Merge(arguments) => merge::run(arguments),
+        Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Compare(arguments) => compare::run(arguments),
         Verb::Validate(arguments) => validate::run(arguments),
         Verb::Schema(arguments) => schema::run(arguments),

@@ -5,13 +5,15 @@ mod operation;
 pub(crate) mod packets;
 pub(crate) mod study;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use lightloom_emulator::training::packets::PacketStep;
 use lightloom_fabric::document::Diagnostic;
 use lightloom_fabric::provenance::{Input, Inputs};
-use lightloom_training::architecture::{UnknownArchitecture, with_rates};
+use lightloom_training::architecture::with_rates;
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards::{self, Accelerator};
 use lightloom_training::mapping::Batch;
@@ -19,6 +21,7 @@ use lightloom_training::mfu::Convention;
 use lightloom_training::model::Model;
 use lightloom_training::network::Network;
 use lightloom_training::request::{Prepared, Report, Request, Row};
+use lightloom_training::runs::refit::{self, RefitFile};
 use lightloom_training::search::{Found, Outcome as SearchOutcome, Search};
 
 use limits::LimitArguments;
@@ -39,6 +42,7 @@ use crate::table::Table;
   lightloom mfu --model mixtral-8x7b --gpus 64 --arch dgx --batch 256 --seq 4096 --tp 1 --pp 4 --ep 8 --format json
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72 --faults synthetic
   lightloom mfu --model llama-3.1-405b --gpus 16384 --tp 32 --cp 1 --virtual-stages 1 --packets --prove
+  lightloom mfu --model llama-3.1-70b --gpus 2048 --fabric topologies/pod-2048.yaml
   lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2")]
 pub(crate) struct Arguments {
     /// A model that comes with lightloom, or a YAML file with its dimensions.
@@ -50,6 +54,9 @@ pub(crate) struct Arguments {
     /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: the domain the accelerator is sold with].
     #[arg(long, value_delimiter = ',', value_name = "ARCH")]
     arch: Vec<String>,
+    /// A fabric file: its domain, rate of its network cards, and what the uplinks of its leaves leave a GPU.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["arch", "packets"])]
+    fabric: Option<PathBuf>,
     /// Sequences of a step.
     #[arg(long, default_value_t = 2048, value_name = "N")]
     batch: u64,
@@ -60,8 +67,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
     /// Software whose constants are used, or chip and software, such as h100/nemo-25.02; a wrong name lists all
-    /// [default: what the accelerator is mostly used with].
-    #[arg(long, value_name = "NAME")]
+    /// [default: what the accelerator is mostly used with]; or a file that `lightloom calibrate` wrote.
+    #[arg(long, value_name = "NAME|FILE")]
     constants: Option<String>,
     /// Multi-token-prediction depths [default: the model's].
     #[arg(long, value_name = "N")]
@@ -121,9 +128,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     model.prediction_depths = arguments.prediction_depths.unwrap_or(model.prediction_depths);
     let accelerator = ("accelerator", &*arguments.accelerator);
     let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
-    let networks = networks(arguments, &card)?;
+    let networks = networks(arguments, &card, &mut inputs)?;
     anyhow::ensure!(!arguments.gpus.contains(&0), "--batch, --seq and --gpus are at least 1");
-    let job = request(arguments, model, card).prepare()?;
+    let constants = constants(arguments.constants.as_deref(), &mut inputs)?;
+    let job = request(arguments, model, card, constants).prepare()?;
     let progress = Progress::new("searches", (networks.len() * arguments.gpus.len()) as u64);
     let (mut found, mut tried, mut is_good) = (Vec::new(), 0, true);
     for network in &networks {
@@ -215,22 +223,64 @@ fn card<T, E: std::error::Error + Send + Sync + 'static>(
     card.ok_or(output::Refused.into())
 }
 
-/// The architectures that are asked for, or the domain the card is sold with. Rates are the card's own where an
-/// architecture does not fix them.
+/// The fabric or the architectures that are asked for, or the domain the card is sold with. Rates are the card's own
+/// where an architecture does not fix them.
 fn networks(
     arguments: &Arguments,
     card: &Accelerator,
-) -> Result<Vec<Network>, UnknownArchitecture> {
+    inputs: &mut Inputs,
+) -> anyhow::Result<Vec<Network>> {
+    if let Some(path) = &arguments.fabric {
+        let fabric = files::read_fabric(path)?;
+        let file = files::name(path);
+        inputs.insert("fabric".to_owned(), Input { file, sha256: fabric.sha256.clone() });
+        let installed = fabric.hbd.gpus();
+        if let Some(gpus) = arguments.gpus.iter().find(|gpus| **gpus > installed) {
+            anyhow::bail!(
+                "--gpus {gpus}: {} has {installed} GPUs; write at most that",
+                path.display()
+            );
+        }
+        return Ok(vec![Network::of_fabric(&fabric)]);
+    }
     let own = card.network();
     if arguments.arch.is_empty() {
         return Ok(vec![own]);
     }
     let rates = [own.domain_rate, own.scale_out_rate];
-    arguments.arch.iter().map(|name| with_rates(name, rates)).collect()
+    Ok(arguments.arch.iter().map(|name| with_rates(name, rates)).collect::<Result<_, _>>()?)
+}
+
+/// The name of the constants, and what a refit changed of them.
+type ChosenConstants = (Option<String>, BTreeMap<String, f64>);
+
+/// The constants of a name, or of a file that `lightloom calibrate` wrote.
+fn constants(name: Option<&str>, inputs: &mut Inputs) -> anyhow::Result<ChosenConstants> {
+    let Some(name) = name else { return Ok((None, BTreeMap::new())) };
+    let path = Path::new(name);
+    if path.extension().is_none_or(|extension| extension != "json") {
+        return Ok((Some(name.to_owned()), BTreeMap::new()));
+    }
+    let bytes = files::read_result(path)?;
+    inputs.insert("constants".to_owned(), Input::of(name, &bytes));
+    let file: RefitFile = serde_json::from_slice(&bytes)
+        .with_context(|| format!("{name} is no file of `lightloom calibrate`"))?;
+    anyhow::ensure!(
+        file.schema == refit::SCHEMA,
+        "{name} says `{}`: a file of `lightloom calibrate` says `{}`",
+        file.schema,
+        refit::SCHEMA
+    );
+    Ok((Some(file.base), file.refitted))
 }
 
 /// What the flags ask.
-fn request(arguments: &Arguments, model: Model, card: Accelerator) -> Request {
+fn request(
+    arguments: &Arguments,
+    model: Model,
+    card: Accelerator,
+    (constants, refitted): ChosenConstants,
+) -> Request {
     Request {
         model,
         card,
@@ -249,7 +299,8 @@ fn request(arguments: &Arguments, model: Model, card: Accelerator) -> Request {
             ConventionArgument::HfuCausal => Convention::HfuCausal,
         },
         limits: arguments.limits.limits(),
-        constants: arguments.constants.clone(),
+        constants,
+        refitted,
         changes: arguments.limits.changes(),
     }
 }
@@ -268,6 +319,7 @@ fn text(report: &Report<PacketStep>, convention: Convention) -> String {
         "recompute",
         "schedule",
         "step s",
+        "error of its class",
         convention.label(),
         "memory GB",
         "compute s",
@@ -294,6 +346,10 @@ fn text(report: &Report<PacketStep>, convention: Convention) -> String {
             row.recompute.to_owned(),
             row.schedule.to_owned(),
             seconds(row.step_seconds),
+            row.validated.map_or_else(
+                || "not validated".to_owned(),
+                |band| format!("±{:.1} % ({} runs)", 100.0 * band.mean_error, band.runs),
+            ),
             format!("{:.2} %", 100.0 * row.mfu),
             format!("{:.1}", row.memory_bytes as f64 / 1e9),
             seconds(row.compute_seconds),

@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// The public fault trace of InfiniteHBD (docs/traces.md says where it is).
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
+    /// Tables of published runs (CSV); with them `mfu` holds the step against each, and with `--format markdown` writes docs/validation-mfu.md.
+    #[arg(long, value_delimiter = ',', value_name = "FILE")]
+    runs: Vec<PathBuf>,
     /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
@@ -85,12 +88,19 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    anyhow::ensure!(
+        arguments.runs.is_empty() || arguments.study == Study::Mfu,
+        "--runs belongs to `lightloom reproduce mfu`: leave it out"
+    );
     let mut inputs = Inputs::new();
     let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
     let claims = match arguments.study {
         Study::Infinitehbd => infinitehbd_claims(arguments, &prices, &mut inputs)?,
         Study::Mixnet => mixnet(&prices)?,
         Study::Rfabric => rfabric(&shipped_rfabric()?, &prices),
+        Study::Mfu if !arguments.runs.is_empty() => {
+            return study::published(&arguments.runs, matches!(arguments.format, Format::Json));
+        }
         Study::Mfu => {
             return study::reproduce(match arguments.format {
                 Format::Text => Shown::Text,

@@ -61,7 +61,7 @@ fn a_mapping_that_cannot_be_names_the_constraint_and_the_nearest_that_works() {
     let text = complaint("--model llama-3.1-405b --gpus 1024 --tp 8 --pp 1 --cp 1 --arch khop:3");
     let expected = "\
 1024 GPUs on khop:3: no mapping works
-  TP 8 CP 1 PP 1 DP 128 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b: needs 212.5 GB on the fullest GPU, 131.8 GB more than the 80.7 GB of its memory that a job may fill
+  TP 8 CP 1 PP 1 DP 128 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b: needs 212.5 GB on the fullest GPU, 130.9 GB more than the 81.6 GB of its memory that a job may fill
   nearest that works: TP 8 CP 1 PP 4 DP 32 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b
 ";
     assert!(text.contains(expected), "{text}");
@@ -98,7 +98,7 @@ fn every_constraint_has_its_message() {
         ("--model llama-3.1-8b --gpus 8 --tp 0", "TP×CP×PP is 0: every degree is at least 1"),
         (
             "--model deepseek-v3 --gpus 8",
-            "on the fullest GPU, 1262.8 GB more than the 80.7 GB of its memory that a job may fill\n  nearest that works: 256 GPUs, TP",
+            "on the fullest GPU, 1261.9 GB more than the 81.6 GB of its memory that a job may fill\n  nearest that works: 256 GPUs, TP",
         ),
         (
             "--model llama-3.1-8b --gpus 8 --arch nvl:7",
@@ -199,10 +199,11 @@ fn seconds_of(line: &str) -> f64 {
 #[test]
 fn the_cards_own_link_rates_change_the_step() {
     let line = "--model llama-3.1-70b --gpus 256 --batch 256 --tp 8 --cp 1 --pp 4 --recompute full";
-    let h100 = seconds_of(&format!("{line} --accelerator h100 --constants nemo-25.02"));
-    let h800 = seconds_of(&format!("{line} --accelerator h800 --constants nemo-25.02"));
+    let h100 = seconds_of(&format!("{line} --accelerator h100 --constants h100/nemo-25.02"));
+    let h800 = seconds_of(&format!("{line} --accelerator h800 --constants h100/nemo-25.02"));
     assert!(h800 > 1.01 * h100, "H800 has half the links: {h800} against {h100}");
-    let on_dgx = seconds_of(&format!("{line} --accelerator h800 --arch dgx"));
+    let on_dgx =
+        seconds_of(&format!("{line} --accelerator h800 --constants h100/nemo-25.02 --arch dgx"));
     assert!(on_dgx > 1.01 * h100, "{on_dgx} against {h100}");
 
     let folder = tempfile::tempdir().unwrap();
@@ -240,5 +241,41 @@ fn tensor_parallelism_across_network_cards_is_not_recommended() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
     for row in report["rows"].as_array().expect("rows") {
         assert!(row["tp"].as_u64().expect("TP") <= 8, "{row}");
+    }
+}
+
+#[test]
+fn a_fabric_file_gives_its_own_rates_and_tiers() {
+    let line = "--model llama-3.1-8b --gpus 128 --batch 128 --tp 4 --pp 1 --cp 1 --recompute full";
+    let folder = tempfile::tempdir().unwrap();
+    let seconds = |dcn: &str| {
+        let path = folder.path().join("fabric.yaml");
+        let text = format!(
+            "name: mine\nhbd: {{khop: {{nodes: 64, gpus_per_node: 4, k: 3}}}}\ndcn: {{fat_tree: {{nodes_per_tor: 4, tors_per_domain: 16{dcn}}}}}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        seconds_of(&format!("{line} --fabric {}", path.display()))
+    };
+    let (plain, thin) = (seconds(""), seconds(", oversubscription: 16"));
+    assert!(thin > 1.05 * plain, "oversubscribed leaves: {thin} against {plain}");
+    let slow = seconds(", link_rate: 10Gbps");
+    assert!(slow > 1.5 * plain, "slow network cards: {slow} against {plain}");
+    let path = folder.path().join("fabric.yaml");
+    let text = complaint(&format!("--model llama-3.1-8b --gpus 512 --fabric {}", path.display()));
+    assert!(text.contains("has 256 GPUs"), "{text}");
+}
+
+#[test]
+fn every_figure_has_the_error_of_its_class_or_says_that_it_is_not_validated() {
+    let line = "--gpus 64 --batch 128 --tp 4 --cp 1 --recompute full";
+    let shown = |flags: &str| {
+        let output = mfu(&words(&format!("{line} {flags}")));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let known = shown("--model llama-3.1-70b --accelerator h100 --constants nemo-25.02");
+    assert!(known.contains(" runs)") && known.contains('±'), "{known}");
+    for flags in ["--accelerator h20", "--accelerator h100 --constants nemo-25.02 --arch khop:3"] {
+        let unknown = shown(&format!("--model llama-3.1-70b {flags}"));
+        assert!(unknown.contains("not validated"), "{unknown}");
     }
 }

@@ -10,7 +10,7 @@ use lightloom_training::cards;
 use lightloom_training::machine::Cable;
 use lightloom_training::mapping::{Batch, Mapping};
 use lightloom_training::model::Model;
-use lightloom_training::network::{Efficiency, Network, Shape};
+use lightloom_training::network::{Efficiency, Leaf, Network, Shape};
 use lightloom_training::schedule::Schedule;
 use lightloom_training::step::{Compute, Job, step_time};
 use lightloom_training::step_graph::{Rails, step_graph};
@@ -38,6 +38,7 @@ fn network() -> Network {
         domain_gpus: u32::MAX,
         domain_rate: 800e9,
         scale_out_rate: 50e9,
+        leaf: Leaf::NON_BLOCKING,
     }
 }
 
@@ -46,6 +47,7 @@ fn bare() -> Calibration {
     let mut calibration = H100_NEMO_25_02;
     calibration.software.sharding = Sharding::Replicated;
     calibration.software.data_overlap = false;
+    calibration.software.layer_buckets = false;
     Calibration {
         tensor_exposed: 1.0,
         expert_exposed: 1.0,

@@ -74,7 +74,7 @@ pub struct FeedForward {
     pub experts: Option<Experts>,
 }
 
-/// The non-linearity, which decides how many matrices a feed-forward part has.
+/// The non-linearity, which decides how many matrices a feed-forward part has and how often its values are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
@@ -82,6 +82,8 @@ pub enum Activation {
     Gelu,
     /// Gate, up and down.
     Swiglu,
+    /// The same with biases and clamped values, as in gpt-oss; without a kernel that does all of it at once.
+    SwigluClamped,
 }
 
 impl Activation {
@@ -90,7 +92,7 @@ impl Activation {
     pub fn matrices(self) -> f64 {
         match self {
             Self::Gelu => 2.0,
-            Self::Swiglu => 3.0,
+            Self::Swiglu | Self::SwigluClamped => 3.0,
         }
     }
 }

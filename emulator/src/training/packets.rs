@@ -345,7 +345,8 @@ fn bare(calibration: &Calibration) -> Calibration {
         ..*calibration
     };
     bare.software.data_overlap = false;
-    // The graph cuts experts by TP and sends them what comes back.
+    // The graph exchanges gradients at once, cuts experts by TP and sends them what comes back.
+    bare.software.layer_buckets = false;
     bare.software.folded_experts = false;
     bare.software.dispatch_bytes = 2.0;
     bare

@@ -3,7 +3,7 @@
 //! Rates are one way and per GPU, from the sources in brackets; a domain size of "all" means that a group may be as
 //! large as the cluster. Every architecture stands on the same scale-out network, so that what differs is the domain.
 
-use super::network::{Network, Shape};
+use super::network::{Leaf, Network, Shape};
 
 /// The scale-out network that every architecture stands on: one 400 Gb/s card a GPU.
 const SCALE_OUT_RATE: f64 = 50e9;
@@ -48,6 +48,7 @@ pub fn with_rates(
         domain_gpus,
         domain_rate,
         scale_out_rate: scale_out,
+        leaf: Leaf::NON_BLOCKING,
     })
 }
 

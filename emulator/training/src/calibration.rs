@@ -92,6 +92,8 @@ pub struct Software {
     pub context_exchange: ContextExchange,
     /// Bytes of a gradient on the wire.
     pub gradient_bytes: f64,
+    /// Weights and gradients travel layer by layer, so that the steps of a ring are paid for each; all at once otherwise.
+    pub layer_buckets: bool,
     /// Experts are cut by EP alone, which may span TP groups (expert-TP folding), and not by TP as well.
     pub folded_experts: bool,
     /// Bytes of a token's value on its way to an expert.

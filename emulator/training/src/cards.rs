@@ -12,7 +12,7 @@ use lightloom_units::{BitsPerSecond, Bytes, Text};
 use super::calibrated::{CHIPS, Chip, FRAMEWORKS, Framework, compose};
 use super::calibration::{Calibration, Precision};
 use super::model::Model;
-use super::network::{Network, Shape};
+use super::network::{Leaf, Network, Shape};
 use super::step::Compute;
 
 pub use lightloom_fabric::model::{MODEL_FILES, read_model};
@@ -99,11 +99,13 @@ impl Accelerator {
         compose(&self.chip(), self.usual_framework())
     }
 
-    /// Constants of the software called `name` on it; `h100/nemo-25.02` takes the chip's from there, too.
+    /// The constants called `name`, of the chip and of the software: those of the software on this card, or with
+    /// `h100/nemo-25.02` the chip's from there, too; of the software most runs on the card were published with, if `None`.
     ///
     /// # Errors
     /// If no constants are called so, with those that there are.
-    pub fn calibration_with(&self, name: &str) -> Result<Calibration, UnknownConstants> {
+    pub fn constants(&self, name: Option<&str>) -> Result<(Chip, Framework), UnknownConstants> {
+        let Some(name) = name else { return Ok((self.chip(), *self.usual_framework())) };
         let (chip, software) = match name.split_once('/') {
             Some((chip, software)) => {
                 (CHIPS.iter().find(|known| known.name == chip).copied(), software)
@@ -112,18 +114,27 @@ impl Accelerator {
         };
         let framework = FRAMEWORKS.iter().find(|known| known.name == software);
         match (chip, framework) {
-            (Some(chip), Some(framework)) => Ok(compose(&chip, framework)),
+            (Some(chip), Some(framework)) => Ok((chip, *framework)),
             _ => Err(UnknownConstants { name: name.to_owned() }),
         }
     }
 
-    /// Its own chip, or H100 with the shares of peak scaled by the chips' best-shape measurements.
+    /// Its own chip, or H100 scaled.
     fn chip(&self) -> Chip {
+        self.chip_among(CHIPS)
+    }
+
+    /// Its own of `chips`, or H100 with the shares of peak scaled by the chips' best-shape measurements.
+    ///
+    /// # Panics
+    /// If H100 is not among them.
+    #[must_use]
+    pub fn chip_among(&self, chips: &[Chip]) -> Chip {
         // An A100 with less memory computes like one with more.
         let own = |chip: &&Chip| {
             chip.name == self.name || self.name == "a100-40gb" && chip.name == "a100"
         };
-        if let Some(chip) = CHIPS.iter().find(own) {
+        if let Some(chip) = chips.iter().find(own) {
             return *chip;
         }
         let best = |card: &Self| {
@@ -132,7 +143,7 @@ impl Accelerator {
             [bf16, of(Format::Fp8).unwrap_or(bf16)]
         };
         let own = accelerator("h100").expect("h100 is shipped");
-        let h100 = CHIPS.iter().find(|chip| chip.name == "h100").expect("h100 is fitted");
+        let h100 = chips.iter().find(|chip| chip.name == "h100").expect("h100 is fitted");
         h100.adapted(best(&own), best(self))
     }
 
@@ -161,6 +172,7 @@ impl Accelerator {
             domain_gpus: self.domain_gpus,
             domain_rate: self.scale_up_rate.0.bytes_per_second(),
             scale_out_rate: self.scale_out_rate.0.bytes_per_second(),
+            leaf: Leaf::NON_BLOCKING,
         }
     }
 
@@ -327,7 +339,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_points_to_the_nearest() {
-        let error = model("llama-405b").unwrap_err().to_string();
+        let error = model("llama-3.1-405").unwrap_err().to_string();
         assert!(error.contains("did you mean `llama-3.1-405b`?"), "{error}");
         let error = accelerator("H100").unwrap_err().to_string();
         assert!(error.contains("`h100`"), "{error}");

@@ -106,7 +106,7 @@ fn activations_per_layer(
     // selective recomputation drops what norms and activation gave instead of the scores.
     let (per_width, kept_width, masks) = match model.feed_forward.activation {
         Activation::Gelu => (4.0, 2.0, 2.0),
-        Activation::Swiglu => (6.0, 4.0, 0.0),
+        Activation::Swiglu | Activation::SwigluClamped => (6.0, 4.0, 0.0),
     };
     let drops_outputs = is_selective && software.flash_attention;
     let (norm_outputs, per_width) =
@@ -147,12 +147,21 @@ pub fn memory(
     let (p, v) = (f64::from(mapping.pipeline), f64::from(mapping.virtual_stages));
     let m = mapping.micro_batches(batch) as f64;
     let interleaving = if mapping.virtual_stages > 1 { 1.0 + (p - 1.0) / (p * v) } else { 1.0 };
-    let in_flight = m.min(p) * interleaving;
+    let held = |stage: f64, layers: f64| m.min(p - stage) * interleaving * layers;
     let layers = (f64::from(model.layers) / p).ceil();
+    // Where the ends hold a layer less, the second stage is the fullest or the first.
+    let pieces = mapping.pipeline * mapping.virtual_stages;
+    let has_short_ends = mapping.pipeline > 1
+        && !model.layers.is_multiple_of(pieces)
+        && (model.layers + 2).is_multiple_of(pieces);
+    let kept = if has_short_ends {
+        held(1.0, layers).max(held(0.0, layers - 1.0))
+    } else {
+        held(0.0, layers)
+    };
     let mut activations_bytes =
         activations_per_layer(model, mapping, batch, (software, precision), expert_imbalance)
-            * layers
-            * in_flight;
+            * kept;
     if mapping.pipeline == 1 {
         let tokens =
             f64::from(mapping.micro_batch) * batch.tokens as f64 / f64::from(mapping.context);

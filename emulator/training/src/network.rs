@@ -7,6 +7,9 @@
 
 use serde::Serialize;
 
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::hbd::Grouping;
+
 /// The shape of the high-bandwidth domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -32,6 +35,22 @@ pub struct Network {
     pub domain_rate: f64,
     /// Bytes per second that a GPU sends into the scale-out network, one way, as the data sheet says.
     pub scale_out_rate: f64,
+    /// What a GPU gets beyond its leaf of the scale-out network.
+    pub leaf: Leaf,
+}
+
+/// A leaf of the scale-out network, and what its uplinks leave a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Leaf {
+    /// GPUs under one leaf.
+    pub gpus: u64,
+    /// Bytes per second and GPU, one way, beyond it.
+    pub up_rate: f64,
+}
+
+impl Leaf {
+    /// Uplinks that never bind.
+    pub const NON_BLOCKING: Self = Self { gpus: u64::MAX, up_rate: f64::INFINITY };
 }
 
 /// Shares of the data-sheet rates that large transfers reach, and what a step of a collective costs.
@@ -71,6 +90,17 @@ impl Network {
             .unwrap_or(1)
     }
 
+    /// Bytes per second that each rank of `group` sends through its network card.
+    fn across_rate(&self, group: Group, efficiency: &Efficiency) -> f64 {
+        let span = group.size.saturating_mul(group.stride);
+        let rate = if span <= self.leaf.gpus {
+            self.scale_out_rate
+        } else {
+            self.scale_out_rate.min(self.leaf.up_rate)
+        };
+        rate * efficiency.scale_out
+    }
+
     /// Seconds of a ring all-gather (or reduce-scatter) of an array of `bytes` in all.
     #[must_use]
     pub fn all_gather(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> f64 {
@@ -85,9 +115,7 @@ impl Network {
         let within = (inside - 1.0) * efficiency.domain_step_seconds
             + (inside - 1.0) / inside * bytes / (self.domain_rate * efficiency.domain);
         let across = (outside - 1.0) * efficiency.scale_out_step_seconds
-            + (outside - 1.0) / outside * bytes
-                / inside
-                / (self.scale_out_rate * efficiency.scale_out);
+            + (outside - 1.0) / outside * bytes / inside / self.across_rate(group, efficiency);
         [within, across]
     }
 
@@ -119,7 +147,7 @@ impl Network {
             + (inside - 1.0) / n * bytes * detour / (self.domain_rate * efficiency.domain);
         let across =
             if inside < n { efficiency.scale_out_step_seconds * (n / inside - 1.0) } else { 0.0 }
-                + (n - inside) / n * bytes / (self.scale_out_rate * efficiency.scale_out);
+                + (n - inside) / n * bytes / self.across_rate(group, efficiency);
         [within, across]
     }
 
@@ -129,7 +157,35 @@ impl Network {
         if self.inside(group) == group.size {
             return efficiency.domain_step_seconds + bytes / (self.domain_rate * efficiency.domain);
         }
-        efficiency.scale_out_step_seconds + bytes / (self.scale_out_rate * efficiency.scale_out)
+        efficiency.scale_out_step_seconds + bytes / self.across_rate(group, efficiency)
+    }
+
+    /// A planned fabric: its domain, the network cards of its GPUs, and what its leaves' uplinks leave them. Circuits
+    /// of optical switches count as if they lay where the exchange goes, which is what a plan sees to.
+    #[must_use]
+    pub fn of_fabric(fabric: &Fabric) -> Self {
+        let gpus_per_node = fabric.hbd.gpus_per_node();
+        let edge = fabric.hbd_links.edge_rate.bytes_per_second();
+        let largest = u32::try_from(fabric.hbd.largest_group()).unwrap_or(u32::MAX);
+        let (shape, domain_gpus) = match fabric.hbd.grouping() {
+            Grouping::Line => (Shape::Ring, largest),
+            Grouping::Island { .. } => (Shape::Switch, largest),
+            Grouping::Anywhere => (Shape::Switch, 1),
+        };
+        let scale_out_rate = fabric.dcn.link_rate().bytes_per_second();
+        let leaf_gpus = u64::from(fabric.dcn.nodes_per_tor()) * u64::from(gpus_per_node);
+        let circuits = fabric.dcn.circuits().map_or(0.0, |network| {
+            network.spec().circuit_rate.bytes_per_second() * f64::from(network.optical_ports())
+        });
+        let packets = fabric.dcn.packet_rate_of_leaf(gpus_per_node) / 8.0;
+        Self {
+            name: fabric.name.clone(),
+            shape,
+            domain_gpus,
+            domain_rate: 2.0 * edge,
+            scale_out_rate,
+            leaf: Leaf { gpus: leaf_gpus, up_rate: (packets + circuits) / leaf_gpus.max(1) as f64 },
+        }
     }
 }
 
@@ -144,6 +200,7 @@ mod tests {
             domain_gpus: 8,
             domain_rate: 450e9,
             scale_out_rate: 50e9,
+            leaf: Leaf::NON_BLOCKING,
         }
     }
 
@@ -168,5 +225,15 @@ mod tests {
         assert!((dgx().all_gather(group, 450e9, &IDEAL) - expected).abs() < 1e-9);
         assert_eq!(dgx().inside(Group { size: 32, stride: 8 }), 1);
         assert_eq!(dgx().inside(Group { size: 32, stride: 4 }), 2);
+    }
+
+    #[test]
+    fn a_group_beyond_its_leaf_gets_what_the_uplinks_leave() {
+        let thin = Network { leaf: Leaf { gpus: 32, up_rate: 12.5e9 }, ..dgx() };
+        let under = Group { size: 4, stride: 8 };
+        let beyond = Group { size: 8, stride: 8 };
+        let seconds = |network: &Network, group| network.all_gather(group, 1e9, &IDEAL);
+        assert_eq!(seconds(&thin, under), seconds(&dgx(), under));
+        assert!((seconds(&thin, beyond) / seconds(&dgx(), beyond) - 4.0).abs() < 1e-9);
     }
 }

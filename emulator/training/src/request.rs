@@ -1,12 +1,16 @@
 //! What a user asks of `lightloom mfu`, and what is answered: the one way from a model, a card and a fabric to figures,
 //! for the command line and for whoever judges it by published runs.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 
+use super::calibrated::{BANDS, Band, compose};
 use super::calibration::{Calibration, ContextExchange, Precision, Sharding, Software};
 use super::cards::{Accelerator, UnknownConstants};
+use super::fit;
 use super::goodput::Goodput;
 use super::mapping::Batch;
 use super::mfu::Convention;
@@ -37,6 +41,8 @@ pub struct Request {
     pub limits: Limits,
     /// Whose constants; those of the software that the card is mostly used with, if `None`.
     pub constants: Option<String>,
+    /// Constants that a refit on a user's runs changed, by name.
+    pub refitted: BTreeMap<String, f64>,
     /// What the software does other than its constants say.
     pub changes: Changes,
 }
@@ -69,6 +75,12 @@ pub enum RequestError {
     /// No share.
     #[error("--imbalance is a share of at least 0, such as 0.2")]
     Imbalance,
+    /// A refit names something else.
+    #[error("no constant is called `{name}`: write the file of `lightloom calibrate` as it is")]
+    NoConstant {
+        /// As it is written.
+        name: String,
+    },
     /// No such constants.
     #[error(transparent)]
     Constants(#[from] UnknownConstants),
@@ -98,10 +110,14 @@ impl Request {
         if !(0.0..=100.0).contains(&self.expert_imbalance) {
             return Err(RequestError::Imbalance);
         }
-        let mut calibration = match &self.constants {
-            Some(name) => self.card.calibration_with(name)?,
-            None => self.card.calibration(),
-        };
+        let (chip, framework) = self.card.constants(self.constants.as_deref())?;
+        let (mut chip, mut framework) = (chip, framework);
+        for (name, value) in &self.refitted {
+            if !fit::set(&mut chip, &mut framework, name, *value) {
+                return Err(RequestError::NoConstant { name: name.clone() });
+            }
+        }
+        let mut calibration = compose(&chip, &framework);
         let software = &mut calibration.software;
         software.sharding = self.changes.sharding.unwrap_or(software.sharding);
         software.context_exchange =
@@ -168,6 +184,7 @@ impl Prepared {
             recompute: mapping.recompute.label(),
             schedule: mapping.schedule.label(),
             step_seconds: step.step_seconds,
+            validated: self.band(search.network),
             mfu: request.convention.utilisation(
                 &request.model,
                 request.batch,
@@ -192,6 +209,27 @@ impl Prepared {
         }
     }
 
+    /// The error of the class of run; `None` if no published run of it was kept back, or on another domain than the
+    /// card's own.
+    fn band(&self, network: &Network) -> Option<Band> {
+        let (name, request) = (self.calibration.name, &self.request);
+        let is_mixture = request.model.feed_forward.experts.is_some();
+        let own = request.card.network();
+        let is_own = (name.chip == request.card.name || request.card.name.starts_with("a100"))
+            && (own.shape, own.domain_gpus) == (network.shape, network.domain_gpus)
+            && own.domain_rate <= 1.01 * network.domain_rate
+            && network.domain_rate <= 1.01 * own.domain_rate;
+        BANDS
+            .iter()
+            .find(|band| {
+                band.chip == name.chip
+                    && band.software == name.software
+                    && band.is_mixture == is_mixture
+            })
+            .filter(|_| is_own && request.refitted.is_empty())
+            .copied()
+    }
+
     /// The document.
     #[must_use]
     pub fn report<P>(&self, rows: Vec<Row<P>>, mappings_tried: usize, inputs: Inputs) -> Report<P> {
@@ -203,6 +241,7 @@ impl Prepared {
             precision: request.precision,
             constants: self.calibration.name.to_string(),
             constants_origin: self.calibration.name.origin(),
+            constants_refitted: request.refitted.clone(),
             constants_fitted_on_this_accelerator: self.calibration.name.chip == request.card.name,
             software: self.calibration.software,
             batch_sequences: request.batch.sequences,
@@ -240,6 +279,9 @@ pub struct Row<P> {
     pub schedule: &'static str,
     /// The step.
     pub step_seconds: f64,
+    /// How far published runs of this class, which nothing was fitted on, are from what is computed for them; `None` if
+    /// there are none: not validated.
+    pub validated: Option<Band>,
     /// Utilisation, as a share.
     pub mfu: f64,
     /// What counts in it.
@@ -288,6 +330,9 @@ pub struct Report<P> {
     pub constants: String,
     /// The runs that the software's constants come from.
     pub constants_origin: &'static str,
+    /// Constants that a refit changed, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub constants_refitted: BTreeMap<String, f64>,
     /// Whether the chip's constants are the card's own.
     pub constants_fitted_on_this_accelerator: bool,
     /// What the software does.

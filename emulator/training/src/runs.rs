@@ -4,12 +4,15 @@
 //! search, as a user would. Groups source × model × accelerator fall wholly into fitting or testing by a rule that
 //! sees names alone ([`Runs::testing`]).
 
+pub mod judge;
+pub mod page;
+pub mod refit;
 mod table;
 mod words;
 
 use std::collections::BTreeMap;
 
-use super::calibration::{Calibration, Sharding};
+use super::calibration::Calibration;
 use super::network::Network;
 use super::request::{Prepared, Request};
 use super::search::Found;
@@ -145,11 +148,5 @@ impl Run {
     #[must_use]
     pub fn is_mixture(&self) -> bool {
         self.request.model.feed_forward.experts.is_some()
-    }
-
-    /// Whether states are fully sharded.
-    #[must_use]
-    pub fn is_sharded(&self) -> bool {
-        self.request.changes.sharding == Some(Sharding::Everything)
     }
 }

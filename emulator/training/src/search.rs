@@ -16,7 +16,7 @@ use super::schedule::Schedule;
 use super::step::{Compute, Job, StepTime, step_time};
 
 /// Share of a GPU's memory that a job may fill; the rest belongs to the runtime, buffers and fragments.
-pub const USABLE_MEMORY: f64 = 0.94;
+pub const USABLE_MEMORY: f64 = 0.95;
 
 /// What is searched for.
 #[derive(Clone, Debug)]

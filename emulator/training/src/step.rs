@@ -146,12 +146,26 @@ impl Job<'_> {
         if p == 1 {
             return (mean, mean);
         }
-        let ends = if self.calibration.software.balanced_ends { 2 } else { 0 };
-        let inner = (model.layers + ends).div_ceil(p);
-        let last = inner - u32::from(ends > 0 || !model.layers.is_multiple_of(p));
-        let inner = mean_layer.times(inner.into());
-        let last = mean_layer.times(last.into()).plus(&output);
+        let layers_of_slowest = self.layers_of_slowest(output.total() / mean_layer.total());
+        let inner = mean_layer.times(layers_of_slowest[0]);
+        let last = mean_layer.times(layers_of_slowest[1]).plus(&output);
         (mean, if last.total() > inner.total() { last } else { inner })
+    }
+
+    /// Layers of the fullest inner stage and of the last, which has work of `extra` layers beside its own.
+    fn layers_of_slowest(&self, extra: f64) -> [f64; 2] {
+        let (layers, p) = (self.model.layers, self.mapping.pipeline);
+        let ends = if self.calibration.software.balanced_ends { 2 } else { 0 };
+        let inner = (layers + ends).div_ceil(p);
+        if ends > 0 || layers.is_multiple_of(p) {
+            return [f64::from(inner), f64::from(inner - u32::from(ends > 0))];
+        }
+        // Uneven stages are cut so that the last, with what it does beside, is no longer than the others.
+        let last = |inner: u32| (f64::from(inner) - extra).max(0.0).floor();
+        let inner = (inner..=layers)
+            .find(|&inner| f64::from(inner * (p - 1)) + last(inner) >= f64::from(layers))
+            .unwrap_or(inner);
+        [f64::from(inner), (f64::from(layers) - f64::from(inner * (p - 1))).max(0.0)]
     }
 
     /// Seconds of the optimizer: it reads gradient, master weight and moments, and writes them and the weight.

@@ -124,9 +124,16 @@ impl Job<'_> {
         let layout = self.expert_layout();
         let expert_replicas =
             Group { size: layout.replicas, stride: layout.stride * u64::from(mapping.expert) };
+        // A collective for each layer: what a step of a ring costs is paid that often.
+        let layers = (f64::from(self.model.layers) / f64::from(mapping.pipeline)).ceil();
+        let pieces = if software.layer_buckets { layers } else { 1.0 };
+        let in_pieces = |group: Group, bytes: f64| {
+            pieces * self.network.all_gather(group, bytes / pieces, links)
+        };
         let gather = |bytes: f64| {
-            self.network.all_gather(all, dense * bytes, links)
-                + self.network.all_gather(expert_replicas, experts * bytes, links)
+            let experts =
+                if experts > 0.0 { in_pieces(expert_replicas, experts * bytes) } else { 0.0 };
+            in_pieces(all, dense * bytes) + experts
         };
         match software.sharding {
             Sharding::Replicated => 2.0 * gather(software.gradient_bytes),

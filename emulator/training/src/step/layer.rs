@@ -167,6 +167,8 @@ impl Job<'_> {
         let per_width = match self.model.feed_forward.activation {
             Activation::Gelu => 2.0,
             Activation::Swiglu => 3.0,
+            // Biases, two clamps, sigmoid and products, each for itself.
+            Activation::SwigluClamped => 24.0,
         };
         let (width, routed) = match (&self.model.feed_forward.experts, is_expert) {
             (Some(experts), true) => (

@@ -1,11 +1,23 @@
-//! The figures of chips and frameworks.
+//! Where the fit starts: what data sheets, benchmarks of single operations and earlier fits say.
 
-use super::{Chip, Framework, compose};
-use crate::calibration::{Calibration, ContextExchange, Sharding, Software};
-use crate::network::Efficiency;
+use lightloom_training::calibrated::{Chip, Framework};
+use lightloom_training::calibration::{ContextExchange, Sharding, Software};
+use lightloom_training::network::Efficiency;
 
 /// Every chip that constants were fitted on.
-pub const CHIPS: &[Chip] = &[A100, H100];
+pub(crate) const CHIPS: &[Chip] =
+    &[A100, H100, H100_96GB, H800, B200, B300, GB200, GB300, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E];
+
+const H100_96GB: Chip = Chip { name: "h100-96gb", gemm: [0.65, 0.55, 0.55, 0.5], ..H100 };
+const H800: Chip = Chip { name: "h800", ..H100 };
+const B200: Chip = Chip { name: "b200", gemm: [0.70, 0.60, 0.60, 0.45], ..H100 };
+const B300: Chip = Chip { name: "b300", ..B200 };
+const GB200: Chip = Chip { name: "gb200", host: 0.65, ..B200 };
+const GB300: Chip = Chip { name: "gb300", host: 0.65, ..B200 };
+const TPU_V4: Chip = Chip { name: "tpuv4", gemm: [0.75; 4], ..H100 };
+const TPU_V5E: Chip = Chip { name: "tpuv5e", ..TPU_V4 };
+const TPU_V5P: Chip = Chip { name: "tpuv5p", ..TPU_V4 };
+const TPU_V6E: Chip = Chip { name: "tpuv6e", ..TPU_V4 };
 
 const A100: Chip = Chip {
     name: "a100",
@@ -13,6 +25,7 @@ const A100: Chip = Chip {
     lost_flops: 1.0e10,
     attention: 0.5,
     memory: 0.757,
+    host: 1.0,
     network: Efficiency {
         domain: 0.77,
         scale_out: 0.736,
@@ -27,6 +40,7 @@ const H100: Chip = Chip {
     lost_flops: 1.71e9,
     attention: 0.534,
     memory: 0.670,
+    host: 1.0,
     network: Efficiency {
         domain: 0.82,
         scale_out: 0.85,
@@ -36,7 +50,7 @@ const H100: Chip = Chip {
 };
 
 /// Every framework whose constants come with lightloom.
-pub const FRAMEWORKS: &[Framework] = &[
+pub(crate) const FRAMEWORKS: &[Framework] = &[
     NEMO_25_02,
     LLAMA_3,
     MEGATRON_DEEPSPEED,
@@ -65,6 +79,7 @@ const NEMO_25_02: Framework = Framework {
         sharding: Sharding::Optimizer,
         context_exchange: ContextExchange::Ring,
         gradient_bytes: 2.0,
+        layer_buckets: true,
         folded_experts: false,
         dispatch_bytes: 2.0,
     },
@@ -74,8 +89,8 @@ const NEMO_25_02: Framework = Framework {
     memory: 1.0,
     expert: 0.738,
     expert_low: 0.540,
-    launch: 0.0,
-    expert_launch: 0.0,
+    launch: 1e-4,
+    expert_launch: 1e-3,
     tensor_exposed: [0.181, 1.0],
     expert_exposed: [0.210, 0.210],
     pipeline_exposed: 0.097,
@@ -139,10 +154,10 @@ const MEGATRON_LM_2022: Framework = Framework {
     },
     gemm: 0.9736,
     memory: 0.996,
-    launch: 0.0,
-    expert_launch: 0.0,
+    launch: 1e-4,
+    expert_launch: 1e-3,
     tensor_exposed: [1.0, 1.0],
-    jitter: 0.0,
+    jitter: 1e-4,
     step_seconds: 0.095,
     ..MEGATRON_DEEPSPEED
 };
@@ -167,8 +182,12 @@ const TORCHTITAN: Framework = Framework {
     ..NEMO_25_02
 };
 
-const NANOTRON: Framework =
-    Framework { name: "nanotron", origin: "nanotron's benchmark summary, on H100", ..NEMO_25_02 };
+const NANOTRON: Framework = Framework {
+    name: "nanotron",
+    origin: "nanotron's benchmark summary, on H100",
+    software: Software { data_overlap: false, gradient_bytes: 4.0, ..NEMO_25_02.software },
+    ..NEMO_25_02
+};
 
 const MAXTEXT: Framework = Framework {
     name: "maxtext",
@@ -193,6 +212,8 @@ const MEGATRON_BRIDGE_26_02_01: Framework = Framework {
     name: "megatron-bridge-26.02.01",
     origin: "NVIDIA Megatron-Bridge's performance summary, container 26.02.01",
     software: Software { folded_experts: true, ..NEMO_25_02.software },
+    expert_launch: 2.5e-3,
+    expert_exposed: [0.3, 0.8],
     ..NEMO_25_02
 };
 
@@ -213,12 +234,3 @@ const MEGATRON_BRIDGE_25_09: Framework = Framework {
     origin: "NVIDIA Megatron-Bridge's performance summary, container 25.09",
     ..MEGATRON_BRIDGE_26_02_01
 };
-
-/// A100 with Megatron-DeepSpeed: no sequence parallelism, no fused attention, nothing overlapped.
-pub const A100_MEGATRON_DEEPSPEED: Calibration = compose(&A100, &MEGATRON_DEEPSPEED);
-/// A100 with Megatron-LM of 2022: sequence parallelism and selective recomputation.
-pub const A100_MEGATRON_LM_2022: Calibration = compose(&A100, &MEGATRON_LM_2022);
-/// H100 with NeMo 25.02, as in NVIDIA's DGX Cloud recipes.
-pub const H100_NEMO_25_02: Calibration = compose(&H100, &NEMO_25_02);
-/// H100 over RoCE with the software of the Llama 3 paper.
-pub const H100_LLAMA_3: Calibration = compose(&H100, &LLAMA_3);

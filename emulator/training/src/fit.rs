@@ -1,0 +1,286 @@
+//! Fits chips and frameworks on the fitting part of tables of runs. Cyclic coordinate descent on the logarithms of
+//! the constants, each within bounds, on the mean absolute logarithmic error; a pull to the starting value keeps what
+//! the rows do not determine plausible.
+//!
+//! `calibrate` uses it for a user's runs, the maintainers for those of the tables of docs/validation-mfu.md.
+
+use std::collections::BTreeMap;
+
+use super::calibrated::{Chip, Framework, compose};
+use super::runs::Run;
+
+/// What can be fitted: chips and frameworks.
+#[derive(Clone, Debug)]
+pub struct Constants {
+    /// Chips.
+    pub chips: Vec<Chip>,
+    /// Frameworks.
+    pub frameworks: Vec<Framework>,
+}
+
+/// A constant: where it is, how far it may go, and how strongly it is pulled back.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant {
+    /// Its name, of the chip or framework it belongs to.
+    pub name: &'static str,
+    place: Place,
+    low: f64,
+    high: f64,
+    /// The change, as a logarithm, that costs as much as one run of error 1.
+    width: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Chip(fn(&mut Chip) -> &mut f64),
+    Framework(fn(&mut Framework) -> &mut f64),
+}
+
+/// Strength of the pull, against the sum of the errors of the runs.
+const PULL: f64 = 0.02;
+/// Rounds of the descent.
+const ROUNDS: usize = 12;
+/// Trial steps of a constant in a round, as logarithms.
+const STEPS: [f64; 8] = [0.5, -0.5, 0.15, -0.15, 0.04, -0.04, 0.01, -0.01];
+
+/// Every constant of a chip.
+pub const OF_CHIP: &[Constant] = &[
+    chip("chip gemm bf16", |c| &mut c.gemm[0], (0.3, 0.87), 0.1),
+    chip("chip gemm fp8", |c| &mut c.gemm[1], (0.2, 0.85), 0.2),
+    chip("chip gemm mxfp8", |c| &mut c.gemm[2], (0.2, 0.85), 0.2),
+    chip("chip gemm fp4", |c| &mut c.gemm[3], (0.1, 0.85), 0.3),
+    chip("chip lost operations", |c| &mut c.lost_flops, (1e8, 3e10), 1.0),
+    chip("chip attention", |c| &mut c.attention, (0.15, 0.85), 0.3),
+    chip("chip memory", |c| &mut c.memory, (0.3, 0.92), 0.2),
+];
+
+/// Every constant of a framework.
+pub const OF_FRAMEWORK: &[Constant] = &[
+    framework("gemm", |f| &mut f.gemm, (0.5, 1.0), 0.1),
+    framework("low", |f| &mut f.low, (0.5, 1.2), 0.1),
+    framework("attention", |f| &mut f.attention, (0.3, 1.5), 0.3),
+    framework("memory", |f| &mut f.memory, (0.5, 1.2), 0.2),
+    framework("expert", |f| &mut f.expert, (0.2, 1.0), 0.3),
+    framework("expert low", |f| &mut f.expert_low, (0.1, 1.0), 0.3),
+    framework("launch", |f| &mut f.launch, (1e-5, 5e-3), 1.0),
+    framework("expert launch", |f| &mut f.expert_launch, (1e-5, 2e-2), 1.0),
+    framework("TP exposed inside", |f| &mut f.tensor_exposed[0], (0.03, 1.0), 0.7),
+    framework("TP exposed across", |f| &mut f.tensor_exposed[1], (0.3, 1.0), 0.5),
+    framework("EP exposed inside", |f| &mut f.expert_exposed[0], (0.03, 3.0), 0.7),
+    framework("EP exposed across", |f| &mut f.expert_exposed[1], (0.03, 3.0), 0.7),
+    framework("pipeline exposed", |f| &mut f.pipeline_exposed, (0.01, 1.0), 1.0),
+    framework("DP exposed", |f| &mut f.data_exposed, (0.01, 1.0), 0.7),
+    framework("gather exposed", |f| &mut f.gather_exposed, (0.01, 1.0), 0.7),
+    framework("growth", |f| &mut f.jitter, (1e-4, 0.05), 1.0),
+    framework("step seconds", |f| &mut f.step_seconds, (1e-3, 0.5), 1.0),
+];
+
+const fn chip(
+    name: &'static str,
+    place: fn(&mut Chip) -> &mut f64,
+    (low, high): (f64, f64),
+    width: f64,
+) -> Constant {
+    Constant { name, place: Place::Chip(place), low, high, width }
+}
+
+const fn framework(
+    name: &'static str,
+    place: fn(&mut Framework) -> &mut f64,
+    (low, high): (f64, f64),
+    width: f64,
+) -> Constant {
+    Constant { name, place: Place::Framework(place), low, high, width }
+}
+
+impl Constants {
+    /// `(ours − measured) / measured` of a run; `None` if nothing fits.
+    #[must_use]
+    pub fn error(&self, run: &Run) -> Option<f64> {
+        let chip = run.request.card.chip_among(&self.chips);
+        let framework = self.frameworks.iter().find(|known| known.name == run.software)?;
+        let found = run.compute_with(compose(&chip, framework)).ok()?;
+        Some(found.step.step_seconds / run.measured_seconds - 1.0)
+    }
+
+    fn place(&mut self, constant: &Constant, of: usize) -> &mut f64 {
+        match constant.place {
+            Place::Chip(place) => place(&mut self.chips[of]),
+            Place::Framework(place) => place(&mut self.frameworks[of]),
+        }
+    }
+}
+
+/// Sets the constant called `name`; whether there is one.
+pub fn set(chip: &mut Chip, framework: &mut Framework, name: &str, value: f64) -> bool {
+    let all = OF_CHIP.iter().chain(OF_FRAMEWORK);
+    let Some(constant) = all.into_iter().find(|constant| constant.name == name) else {
+        return false;
+    };
+    match constant.place {
+        Place::Chip(place) => *place(chip) = value,
+        Place::Framework(place) => *place(framework) = value,
+    }
+    true
+}
+
+/// A constant of one of the chips or frameworks.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen {
+    /// Which constant.
+    pub constant: &'static Constant,
+    of: usize,
+}
+
+impl Constants {
+    /// The constants that a run is computed with.
+    #[must_use]
+    pub fn of_run(&self, run: &Run) -> Vec<Chosen> {
+        let chip = run.request.card.chip_among(&self.chips).name;
+        let chip = self.chips.iter().position(|known| known.name == chip);
+        let framework = self.frameworks.iter().position(|known| known.name == run.software);
+        let of = |all: &'static [Constant], of: Option<usize>| {
+            of.into_iter().flat_map(|of| all.iter().map(move |constant| Chosen { constant, of }))
+        };
+        of(OF_CHIP, chip).chain(of(OF_FRAMEWORK, framework)).collect()
+    }
+
+    /// The value of a constant.
+    #[must_use]
+    pub fn value(&self, chosen: &Chosen) -> f64 {
+        *self.clone().place(chosen.constant, chosen.of)
+    }
+}
+
+/// The largest share by which a move of the constant by a tenth changes one of the runs.
+#[must_use]
+pub fn sensitivity(constants: &Constants, runs: &[&Run], chosen: &Chosen) -> f64 {
+    let mut moved = constants.clone();
+    *moved.place(chosen.constant, chosen.of) *= 0.9;
+    let change = |run: &&Run| {
+        let (before, after) = (constants.error(run)?, moved.error(run)?);
+        Some(((1.0 + after) / (1.0 + before) - 1.0).abs())
+    };
+    runs.iter().filter_map(change).fold(0.0, f64::max)
+}
+
+/// `start` with the chosen constants fitted on `runs`.
+#[must_use]
+pub fn fit_chosen(start: &Constants, runs: &[&Run], chosen: &[Chosen]) -> Constants {
+    let weights = weights(runs);
+    let runs: Vec<(&Run, f64)> =
+        runs.iter().zip(&weights).map(|(run, weight)| (*run, *weight)).collect();
+    let coordinates: Vec<Coordinate<'_>> = chosen
+        .iter()
+        .map(|one| Coordinate {
+            constant: one.constant,
+            of: one.of,
+            start: start.value(one),
+            runs: runs.clone(),
+        })
+        .collect();
+    let mut best = start.clone();
+    for _ in 0..ROUNDS {
+        for coordinate in &coordinates {
+            descend(&mut best, coordinate);
+        }
+    }
+    best
+}
+
+/// One constant of one chip or framework.
+struct Coordinate<'r> {
+    constant: &'static Constant,
+    of: usize,
+    start: f64,
+    runs: Vec<(&'r Run, f64)>,
+}
+
+/// `start` fitted on `runs`; `watch` sees the mean absolute error after each round.
+#[must_use]
+pub fn fit(start: &Constants, runs: &[&Run], watch: &mut dyn FnMut(usize, f64)) -> Constants {
+    let mut best = start.clone();
+    let weights = weights(runs);
+    let coordinates = coordinates(start, runs, &weights);
+    for round in 0..ROUNDS {
+        for coordinate in &coordinates {
+            descend(&mut best, coordinate);
+        }
+        let errors: Vec<f64> = runs.iter().filter_map(|run| best.error(run)).collect();
+        let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len().max(1) as f64;
+        watch(round, mean);
+    }
+    best
+}
+
+/// Runs of one software, accelerator and model weigh together as the root of their number.
+fn weights(runs: &[&Run]) -> Vec<f64> {
+    let mut counts: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
+    for run in runs {
+        *counts.entry((&run.software, &run.accelerator, &run.model)).or_default() += 1.0;
+    }
+    runs.iter()
+        .map(|run| {
+            let count = counts.get(&(&*run.software, &*run.accelerator, &*run.model));
+            1.0 / count.copied().unwrap_or(1.0_f64).sqrt()
+        })
+        .collect()
+}
+
+fn coordinates<'r>(start: &Constants, runs: &[&'r Run], weights: &[f64]) -> Vec<Coordinate<'r>> {
+    let mut all = Vec::new();
+    let mut add = |constants: &'static [Constant], of: usize, concerns: &dyn Fn(&Run) -> bool| {
+        let mine: Vec<(&Run, f64)> = runs
+            .iter()
+            .zip(weights)
+            .filter(|(run, _)| concerns(run))
+            .map(|(run, weight)| (*run, *weight))
+            .collect();
+        for constant in constants.iter().filter(|_| !mine.is_empty()) {
+            let start = *start.clone().place(constant, of);
+            all.push(Coordinate { constant, of, start, runs: mine.clone() });
+        }
+    };
+    for (of, chip) in start.chips.iter().enumerate() {
+        add(OF_CHIP, of, &|run| run.request.card.chip_among(&start.chips).name == chip.name);
+    }
+    for (of, framework) in start.frameworks.iter().enumerate() {
+        add(OF_FRAMEWORK, of, &|run| run.software == framework.name);
+    }
+    all
+}
+
+fn cost(constants: &Constants, coordinate: &Coordinate<'_>, value: f64) -> f64 {
+    let far = (value / coordinate.start).ln() / coordinate.constant.width;
+    let errors: f64 = coordinate
+        .runs
+        .iter()
+        .map(|(run, weight)| {
+            let error = constants.error(run).map_or(2.0, |error| (1.0 + error).ln().abs());
+            weight * error
+        })
+        .sum();
+    errors + PULL * far * far
+}
+
+fn descend(best: &mut Constants, coordinate: &Coordinate<'_>) {
+    let (constant, of) = (coordinate.constant, coordinate.of);
+    let mut value = *best.place(constant, of);
+    let mut reached = cost(best, coordinate, value);
+    for step in STEPS {
+        loop {
+            let tried =
+                (value.max(constant.low) * f64::exp(step)).clamp(constant.low, constant.high);
+            if (tried / value - 1.0).abs() < 1e-9 {
+                break;
+            }
+            *best.place(constant, of) = tried;
+            let cost = cost(best, coordinate, tried);
+            if cost >= reached - 1e-9 {
+                *best.place(constant, of) = value;
+                break;
+            }
+            (value, reached) = (tried, cost);
+        }
+    }
+}

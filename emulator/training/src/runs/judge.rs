@@ -1,0 +1,101 @@
+//! Runs beside what the command line computes for them, and the errors of classes of runs.
+
+use super::{Refused, Run, Runs};
+use crate::search::Found;
+
+/// A run and what is computed for it.
+#[derive(Clone, Debug)]
+pub struct Judged<'r> {
+    /// The run.
+    pub run: &'r Run,
+    /// Whether it was kept back from the fit.
+    pub tests: bool,
+    /// The fastest mapping that fits.
+    pub outcome: Result<Found, Refused>,
+}
+
+impl Judged<'_> {
+    /// `(ours − measured) / measured`; `None` if refused.
+    #[must_use]
+    pub fn error(&self) -> Option<f64> {
+        let found = self.outcome.as_ref().ok()?;
+        Some(found.step.step_seconds / self.run.measured_seconds - 1.0)
+    }
+
+    /// The classes it belongs to, for tables.
+    #[must_use]
+    pub fn classes(&self) -> Vec<&'static str> {
+        let is_mixture = self.run.is_mixture();
+        let chip = &self.run.accelerator;
+        let mut classes = vec!["all", if is_mixture { "mixtures" } else { "dense" }];
+        if chip.starts_with('H') {
+            classes.push(if is_mixture { "mixtures on Hopper" } else { "dense on Hopper" });
+        }
+        if chip.starts_with("A100") {
+            classes.push("A100");
+        }
+        if chip.starts_with('B') || chip.starts_with("GB") {
+            classes.push(if is_mixture { "mixtures on Blackwell" } else { "dense on Blackwell" });
+        }
+        if chip.starts_with("TPU") {
+            classes.push("TPU");
+        }
+        classes
+    }
+}
+
+/// Classes, in the order of tables.
+pub const CLASSES: [&str; 9] = [
+    "all",
+    "dense",
+    "dense on Hopper",
+    "dense on Blackwell",
+    "A100",
+    "TPU",
+    "mixtures",
+    "mixtures on Hopper",
+    "mixtures on Blackwell",
+];
+
+impl Runs {
+    /// Every run with what is computed for it.
+    #[must_use]
+    pub fn judge(&self) -> Vec<Judged<'_>> {
+        let judged = |(run, tests)| Judged { run, tests, outcome: run.compute() };
+        self.runs.iter().zip(self.testing()).map(judged).collect()
+    }
+}
+
+/// Errors of some runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Errors {
+    /// Runs that were computed.
+    pub runs: usize,
+    /// Mean absolute error, as a share.
+    pub mean: f64,
+    /// Mean error.
+    pub bias: f64,
+    /// Largest absolute error.
+    pub largest: f64,
+    /// Runs that were refused.
+    pub refused: usize,
+}
+
+impl Errors {
+    /// Of these runs.
+    pub fn of<'j, 'r: 'j>(judged: impl Iterator<Item = &'j Judged<'r>>) -> Self {
+        let mut all = Self::default();
+        for error in judged.map(Judged::error) {
+            let Some(error) = error else {
+                all.refused += 1;
+                continue;
+            };
+            all.runs += 1;
+            all.mean += error.abs();
+            all.bias += error;
+            all.largest = all.largest.max(error.abs());
+        }
+        let runs = all.runs.max(1) as f64;
+        Self { mean: all.mean / runs, bias: all.bias / runs, ..all }
+    }
+}
