@@ -10,23 +10,27 @@ use lightloom_training::calibrated::H100_NEMO_25_02;
 use lightloom_training::graph::{TaskGraph, TaskId};
 use lightloom_training::longest_path::{Shares, critical_path, play};
 use lightloom_training::machine::Machine;
+use lightloom_training::network::Network;
 use lightloom_training::recorded::{self, Recorded};
-use lightloom_training::{chakra, simai};
+use lightloom_training::{chakra, goal, kineto, simai};
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
 use crate::cli::{Format, FormatArgument};
+use crate::files;
 use crate::mfu::packets::write_chakra;
 use crate::output::{self, Outcome, WrongUsage};
 use crate::progress::Progress;
 use crate::table::Table;
 
-/// Runs training steps that other tools describe (Chakra, SimAI) or recorded (Chrome traces).
+/// Runs training steps that other tools describe (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome traces).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom workload run topologies/workloads/simai-layer.txt --arch dgx
   lightloom workload run step.0.et step.1.et step.2.et step.3.et --arch khop:3 --tp 4
+  lightloom workload run binary_tree_32.goal --arch dgx
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4
+  lightloom workload replay rank0.json rank1.json --fabric topologies/ring-256.yaml
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch nvl:72 --what-if-tp 8")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -39,12 +43,12 @@ enum Action {
     Replay(ReplayArguments),
 }
 
-/// Runs a described step packet by packet: Chakra execution traces, a file a rank, or one SimAI text.
+/// Runs a described step packet by packet: Chakra execution traces, a file a rank, one SimAI text, or one GOAL text.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   lightloom workload run topologies/workloads/simai-layer.txt --arch khop:3 --chakra-out traces")]
 struct RunArguments {
-    /// Chakra traces in the order of ranks, or one SimAI text (`.txt`).
+    /// Chakra traces in the order of ranks, one SimAI text (`.txt`), or one GOAL text (`.goal`).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -52,6 +56,9 @@ struct RunArguments {
     /// Also write the step as Chakra execution traces, one file a rank, into this folder.
     #[arg(long, value_name = "FOLDER")]
     chakra_out: Option<PathBuf>,
+    /// Also write the step as GOAL; only transfers and computing can be.
+    #[arg(long, value_name = "FILE")]
+    goal_out: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArgument,
 }
@@ -62,9 +69,9 @@ struct RunArguments {
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch khop:3 --compute-scale 0.5")]
 struct ReplayArguments {
-    /// A Chrome trace with the ids and bytes that docs/mfu.md names.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// Profiles of PyTorch (Kineto), one file a rank; or one Chrome trace with the ids and bytes that docs/mfu.md names.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
     #[command(flatten)]
     fabric: FabricArguments,
     /// What if computing took so many times as long: 0.5 is a chip twice as fast.
@@ -84,6 +91,9 @@ struct FabricArguments {
     /// replay: as recorded].
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
+    /// Run communication packet by packet at the rates of a fabric file.
+    #[arg(long, value_name = "FILE", conflicts_with = "arch")]
+    fabric: Option<PathBuf>,
     /// Ranks of a TP group: so many in a row share a high-bandwidth domain [default: SimAI: its own; otherwise 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     tp: Option<u32>,
@@ -121,19 +131,42 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
 }
 
+/// The bytes of a file, which is not packed.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    anyhow::ensure!(
+        !bytes.starts_with(&[0x1f, 0x8b]),
+        "{} is packed: write `gunzip --keep {0}` and name what that makes",
+        path.display()
+    );
+    Ok(bytes)
 }
 
 fn run_described(arguments: &RunArguments) -> anyhow::Result<Outcome> {
-    let arch = arguments.fabric.arch.as_deref().unwrap_or("khop:3");
+    let network = arguments.fabric.network()?.map_or_else(|| architecture("khop:3"), Ok)?;
     let (graph, ranks, tensor) = described(arguments)?;
-    let machine = fabric(arch, ranks, tensor)?;
-    let report = emulate(&graph, &machine, arch, tensor, None)?;
+    let machine = fabric(&network, ranks, tensor)?;
+    let report = emulate(&graph, &machine, &network.name, tensor, None)?;
     if let Some(folder) = &arguments.chakra_out {
         write_chakra(folder, &graph, &machine)?;
     }
+    if let Some(path) = &arguments.goal_out {
+        let text = goal::write(&graph, ranks).map_err(|name| {
+            anyhow::anyhow!("`{name}` is a collective, and GOAL has sends, receives and computing alone: leave out --goal-out")
+        })?;
+        files::write(path, text.as_bytes())?;
+    }
     show(&report, arguments.format.format)
+}
+
+impl FabricArguments {
+    /// What is asked for; `None` if nothing is.
+    fn network(&self) -> anyhow::Result<Option<Network>> {
+        if let Some(path) = &self.fabric {
+            return Ok(Some(Network::of_fabric(&files::read_fabric(path)?)));
+        }
+        Ok(self.arch.as_deref().map(architecture).transpose()?)
+    }
 }
 
 /// The graph, its ranks and the ranks of a TP group.
@@ -155,6 +188,15 @@ fn described(arguments: &RunArguments) -> anyhow::Result<(TaskGraph, u32, u32)> 
         }
         return Ok((workload.graph, workload.ranks, workload.tensor));
     }
+    if names.iter().any(|path| path.extension().is_some_and(|extension| extension == "goal")) {
+        if names.len() > 1 {
+            return Err(WrongUsage("a GOAL text stands alone: it has all ranks".into()).into());
+        }
+        let text = String::from_utf8(read(&names[0])?)
+            .with_context(|| format!("{} is no text", names[0].display()))?;
+        let (graph, ranks) = goal::read(&text).with_context(|| names[0].display().to_string())?;
+        return Ok((graph, ranks, arguments.fabric.tp.unwrap_or(8).min(ranks.max(1))));
+    }
     let streams: Vec<Vec<u8>> = names.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
     let streams: Vec<&[u8]> = streams.iter().map(Vec::as_slice).collect();
     let ranks = streams.len() as u32;
@@ -169,16 +211,15 @@ fn described(arguments: &RunArguments) -> anyhow::Result<(TaskGraph, u32, u32)> 
 }
 
 fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<Outcome> {
-    let tensor = arguments.fabric.tp.unwrap_or(8);
-    let name = || arguments.file.display().to_string();
-    let recorded = recorded::read(&read(&arguments.file)?, tensor).with_context(name)?;
+    let (recorded, tensor) = recorded_step(&arguments.files, arguments.fabric.tp)?;
     let scale = arguments.compute_scale;
     anyhow::ensure!(scale > 0.0 && scale <= 1000.0, "--compute-scale is above 0, such as 0.5");
     let recorded = recorded.with_compute(scale)?;
     let taken = recorded.recorded.as_secs_f64();
-    let Some(arch) = &arguments.fabric.arch else {
+    let Some(network) = arguments.fabric.network()? else {
         if arguments.what_if_tp.is_some() {
-            let message = "--what-if-tp needs --arch: no exchange of other groups was recorded";
+            let message =
+                "--what-if-tp needs --arch or --fabric: no exchange of other groups was recorded";
             return Err(WrongUsage(message.into()).into());
         }
         return show(&longest(&recorded, tensor, taken), arguments.format.format);
@@ -187,13 +228,45 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<Outcome> {
         Some(to) => (recorded.with_tensor(tensor, to)?, to),
         None => (recorded, tensor),
     };
-    let machine = fabric(arch, recorded.ranks.next_multiple_of(tensor), tensor)?;
-    let report = emulate(&recorded.graph, &machine, arch, tensor, Some(taken))?;
+    let machine = fabric(&network, recorded.ranks.next_multiple_of(tensor), tensor)?;
+    let report = emulate(&recorded.graph, &machine, &network.name, tensor, Some(taken))?;
     show(&report, arguments.format.format)
 }
 
-fn fabric(arch: &str, ranks: u32, tensor: u32) -> anyhow::Result<Machine> {
-    Ok(machine(&architecture(arch)?, &H100_NEMO_25_02.network, ranks, tensor)?)
+/// What was recorded, and the ranks of a TP group.
+fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Recorded, u32)> {
+    let texts: Vec<Vec<u8>> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    if !kineto::is_kineto(&texts[0]) {
+        if paths.len() > 1 {
+            let message = format!("{} is no profile of PyTorch, and stands alone", names[0]);
+            return Err(WrongUsage(message).into());
+        }
+        let tensor = tensor.unwrap_or(8);
+        let recorded = recorded::read(&texts[0], tensor).with_context(|| names[0].clone())?;
+        return Ok((recorded, tensor));
+    }
+    let files: Vec<kineto::File<'_>> =
+        names.iter().zip(&texts).map(|(name, text)| kineto::File { name, text }).collect();
+    let profile = kineto::read(&files)?;
+    if !profile.missing.is_empty() {
+        output::note(&format!(
+            "no file of ranks {:?}: they are taken to be ready whenever the others are",
+            profile.missing
+        ));
+    }
+    if profile.unknown > 0 {
+        output::note(&format!(
+            "{} NCCL kernels do not say what they exchange and count as computing",
+            profile.unknown
+        ));
+    }
+    let tensor = tensor.unwrap_or(8).min(profile.recorded.ranks.max(1));
+    Ok((profile.recorded, tensor))
+}
+
+fn fabric(network: &Network, ranks: u32, tensor: u32) -> anyhow::Result<Machine> {
+    Ok(machine(network, &H100_NEMO_25_02.network, ranks, tensor)?)
 }
 
 /// The step with every time as recorded.

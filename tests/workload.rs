@@ -1,5 +1,7 @@
 //! `lightloom workload` from the outside: the shipped samples, both ways with Chakra, and what users are told.
 
+#![allow(clippy::print_stdout)] // it says what it skips
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -108,4 +110,59 @@ fn what_cannot_be_run_is_refused_with_its_place() {
         complaint("workload run topologies/workloads/simai-layer.txt --arch nvl:3");
     assert_eq!(status, Some(1));
     assert!(message.contains("no architecture is called `nvl:3`"), "{message}");
+}
+
+/// A file of `../shared/data/traces`, unpacked into `folder`; `None` where it is not there.
+fn real(name: &str, folder: &Path) -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces").join(name);
+    if !path.exists() {
+        println!("skipped: no ../shared/data");
+        return None;
+    }
+    let Some(plain) = name.strip_suffix(".gz") else { return Some(path.display().to_string()) };
+    let unpacked = Command::new("gzip").arg("-dc").arg(&path).output().ok()?;
+    let target = folder.join(plain);
+    std::fs::write(&target, unpacked.stdout).ok()?;
+    Some(target.display().to_string())
+}
+
+#[test]
+fn files_that_other_tools_wrote_open() {
+    let folder = tempfile::tempdir().unwrap();
+    if let Some(kineto) = real("kineto_nccl_2gpu.json.gz", folder.path()) {
+        let recorded = report(&format!("workload replay {kineto} --format json"));
+        let taken = recorded["recorded_seconds"].as_f64().unwrap();
+        assert!((step(&recorded) / taken - 1.0).abs() < 0.05, "{recorded}");
+        let run = report(&format!("workload replay {kineto} --arch dgx --format json"));
+        assert_eq!(run["ranks"], 2, "{run}");
+        assert!(run["packet_hops"].as_u64() > Some(0), "{run}");
+    }
+    if let Some(chakra) = real("chakra_pytorch.0.et.gz", folder.path()) {
+        let run = report(&format!("workload run {chakra} --arch dgx --tp 1 --format json"));
+        assert!(step(&run) > 0.0, "{run}");
+    }
+    if let Some(goal) = real("binary_tree_32.goal", folder.path()) {
+        let out = folder.path().join("again.goal");
+        let line =
+            format!("workload run {goal} --arch dgx --format json --goal-out {}", out.display());
+        let run = report(&line);
+        assert_eq!((&run["ranks"], &run["tasks"]), (&32.into(), &31.into()), "{run}");
+        let again = report(&format!("workload run {} --arch dgx --format json", out.display()));
+        assert!((step(&again) / step(&run) - 1.0).abs() < 1e-9, "{again}");
+    }
+    let ring: Vec<String> = (0..8)
+        .filter_map(|rank| {
+            real(&format!("astra_custom_ring_8/custom_allreduce.{rank}.et"), folder.path())
+        })
+        .collect();
+    if ring.len() == 8 {
+        let run = report(&format!("workload run {} --arch dgx --format json", ring.join(" ")));
+        assert_eq!(run["ranks"], 8, "{run}");
+    }
+    if let Some(packed) = real("kineto_nccl_2gpu.json.gz", folder.path()).map(|_| {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces/kineto_nccl_2gpu.json.gz")
+    }) {
+        let (status, text) = complaint(&format!("workload replay {}", packed.display()));
+        assert!(status == Some(1) && text.contains("gunzip"), "{text}");
+    }
 }

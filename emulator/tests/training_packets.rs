@@ -221,6 +221,8 @@ fn experts_and_contexts_take_packet_by_packet_what_the_formula_says() {
         ("mixtral-8x7b", "nvl:72", with(8, 1, 2, 4, 4), sequences(32)),
         ("llama-3.1-8b", "khop:3", with(8, 2, 1, 2, 1), sequences(8)),
         ("llama-3.1-8b", "dgx", with(4, 4, 1, 1, 1), sequences(4)),
+        ("llama-3.1-8b", "dgx", with(4, 2, 1, 2, 1), sequences(8)),
+        ("llama-3.1-8b", "nvl:72", with(4, 2, 2, 1, 1), sequences(8)),
     ] {
         let step = both(model, arch, 4, mapping, batch, Prove::Reuse);
         assert!(step.difference.abs() < 0.02, "{model} on {arch}, {mapping}: {step:?}");

@@ -1,5 +1,6 @@
 //! `lightloom mfu --packets`: the steps found by formula, run packet by packet.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -81,6 +82,14 @@ pub(crate) fn write_chakra(
     for (rank, stream) in streams.iter().enumerate() {
         files::write(&folder.join(format!("step.{rank}.et")), stream)?;
     }
+    // ASTRA-sim reads the ranks of each group from here.
+    let groups: BTreeMap<String, Vec<u32>> = chakra::groups(graph, machine)
+        .into_iter()
+        .enumerate()
+        .map(|(place, ranks)| (place.to_string(), ranks))
+        .collect();
+    let text = serde_json::to_string(&groups)?;
+    files::write(&folder.join("comm_group.json"), text.as_bytes())?;
     output::note(&format!("{} traces written to {}", streams.len(), folder.display()));
     Ok(())
 }

@@ -214,9 +214,13 @@ impl<'g> Run<'g> {
             }
             Work::Transfer { from, to, bytes } => {
                 let ends = (self.host(task, *from)?, self.host(task, *to)?);
+                // Two ranks under one switch of the domain meet there; neighbours in a ring of cables may not.
+                let domain = |rank: &u32| self.domain_of.get(*rank as usize).copied().flatten();
+                let is_inside = domain(from).is_some() && domain(from) == domain(to);
+                let plane = if is_inside { DOMAIN } else { ACROSS };
                 let batch = self.engine.add_batch();
                 let flow = FlowSpec::new(ends.0, ends.1, *bytes).at(now).in_batch(batch);
-                self.engine.add_flow(flow.over(Route::Within(ACROSS)))?;
+                self.engine.add_flow(flow.over(Route::Within(plane)))?;
                 self.watch(batch, id);
             }
         }

@@ -13,7 +13,7 @@ use lightloom_collective::Kind;
 
 use super::graph::GraphError;
 
-pub use export::export;
+pub use export::{export, groups};
 pub use import::import;
 
 const PICOSECONDS_PER_MICROSECOND: u64 = 1_000_000;

@@ -42,6 +42,7 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
         Work::Across { ranks, .. } => ranks.contains(&rank),
         Work::Transfer { from, to, .. } => *from == rank || *to == rank,
     };
+    let groups = groups(graph, machine);
     (0..machine.ranks)
         .map(|rank| {
             let metadata = GlobalMetadata { version: VERSION.to_owned(), attr: Vec::new() };
@@ -51,22 +52,48 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
             {
                 let own = |id: &&TaskId| shares(&graph.tasks()[id.index()], rank);
                 let deps = task.after.iter().filter(own).map(|id| u64::from(id.0)).collect();
-                stream.extend(node(id as u64, task, rank, deps).encode_length_delimited_to_vec());
+                let node = node(id as u64, task, rank, (deps, machine, &groups));
+                stream.extend(node.encode_length_delimited_to_vec());
             }
             stream
         })
         .collect()
 }
 
+/// The sets of ranks that share collectives, by the number that the traces give each: the contents of ASTRA-sim's
+/// `comm_group.json`.
+#[must_use]
+pub fn groups(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u32>> {
+    let all = graph.tasks().iter().filter_map(|task| members(task, machine).cloned());
+    all.collect::<BTreeSet<Vec<u32>>>().into_iter().collect()
+}
+
+fn members<'m>(task: &'m Task, machine: &'m Machine) -> Option<&'m Vec<u32>> {
+    match &task.work {
+        Work::Ring { ring, .. } => machine.rings.get(*ring as usize),
+        Work::Across { ranks, .. } => Some(ranks),
+        Work::Compute { .. } | Work::Transfer { .. } => None,
+    }
+}
+
 /// A task as a node of the stream of `rank`.
-fn node(id: u64, task: &Task, rank: u32, data_deps: Vec<u64>) -> Node {
+fn node(
+    id: u64,
+    task: &Task,
+    rank: u32,
+    (data_deps, machine, groups): (Vec<u64>, &Machine, &[Vec<u32>]),
+) -> Node {
     let mut attr = vec![attribute("is_cpu_op", Value::Bool(false))];
     let mut duration_micros = 0;
-    let collective = |kind: Kind, bytes: Bytes, group: String| {
+    // ASTRA-sim reads the name of a group as a number.
+    let group = members(task, machine)
+        .and_then(|ranks| groups.binary_search(ranks).ok())
+        .map_or_else(String::new, |place| place.to_string());
+    let collective = |kind: Kind, bytes: Bytes| {
         [
             attribute("comm_type", Value::Int64(code(kind).unwrap_or_default())),
             attribute("comm_size", Value::Int64(bytes.0 as i64)),
-            attribute("pg_name", Value::Text(group)),
+            attribute("pg_name", Value::Text(group.clone())),
         ]
     };
     let kind = match &task.work {
@@ -75,13 +102,8 @@ fn node(id: u64, task: &Task, rank: u32, data_deps: Vec<u64>) -> Node {
                 (took.0 + PICOSECONDS_PER_MICROSECOND / 2) / PICOSECONDS_PER_MICROSECOND;
             COMP_NODE
         }
-        Work::Ring { kind, ring, bytes } => {
-            attr.extend(collective(*kind, *bytes, format!("ring {ring}")));
-            COMM_COLL_NODE
-        }
-        Work::Across { kind, ranks, bytes } => {
-            let name: Vec<String> = ranks.iter().map(ToString::to_string).collect();
-            attr.extend(collective(*kind, *bytes, format!("ranks {}", name.join(" "))));
+        Work::Ring { kind, bytes, .. } | Work::Across { kind, bytes, .. } => {
+            attr.extend(collective(*kind, *bytes));
             COMM_COLL_NODE
         }
         Work::Transfer { from, to, bytes } => {

@@ -1,6 +1,6 @@
 //! Streams of nodes as a task graph.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_collective::Kind;
 use lightloom_units::{Bytes, Picoseconds};
@@ -38,10 +38,14 @@ struct Reader {
     tasks: Vec<Task>,
     /// Ranks that take part, by task; used for collectives.
     ranks: Vec<Vec<u32>>,
+    /// What the first rank recorded, by task.
+    recorded: Vec<Picoseconds>,
     shared: BTreeMap<Shared, usize>,
     /// By rank and node id: the task, and what it waits for.
     places: BTreeMap<(u32, u64), usize>,
     waits: Vec<(u32, usize, Vec<u64>)>,
+    /// Ranks whose stream PyTorch's observer wrote.
+    observed: BTreeSet<u32>,
 }
 
 impl Reader {
@@ -52,7 +56,11 @@ impl Reader {
             messages,
             reason: error.to_string(),
         };
-        GlobalMetadata::decode_length_delimited(&mut stream).map_err(|e| broken(messages, e))?;
+        let metadata = GlobalMetadata::decode_length_delimited(&mut stream)
+            .map_err(|e| broken(messages, e))?;
+        if text(&metadata.attr, "schema").is_some() {
+            self.observed.insert(rank);
+        }
         let mut seen = BTreeMap::new();
         while !stream.is_empty() {
             messages += 1;
@@ -75,6 +83,8 @@ impl Reader {
         let task = known.unwrap_or_else(|| {
             self.tasks.push(Task { name: node.name.clone(), after: Vec::new(), work });
             self.ranks.push(Vec::new());
+            let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
+            self.recorded.push(took);
             self.tasks.len() - 1
         });
         self.shared.extend(shared.map(|shared| (shared, task)));
@@ -91,6 +101,10 @@ impl Reader {
         for (rank, task, waits) in &self.waits {
             for id in waits {
                 let Some(before) = self.places.get(&(*rank, *id)) else {
+                    // PyTorch's observer leaves out what it waits for from before it began.
+                    if self.observed.contains(rank) {
+                        continue;
+                    }
                     return Err(ChakraError::Node {
                         rank: *rank,
                         id: *id,
@@ -98,13 +112,21 @@ impl Reader {
                         reason: "it waits for this id, which is not in its stream".to_owned(),
                     });
                 };
-                self.tasks[*task].after.push(TaskId(*before as u32));
+                // It also lets callers and what they call wait for each other: what stands later is not waited for.
+                if !self.observed.contains(rank) || before < task {
+                    self.tasks[*task].after.push(TaskId(*before as u32));
+                }
             }
         }
-        for (task, ranks) in self.tasks.iter_mut().zip(self.ranks) {
+        for ((task, ranks), took) in self.tasks.iter_mut().zip(self.ranks).zip(self.recorded) {
             task.after.sort_unstable();
             task.after.dedup();
             let Work::Across { kind, bytes, .. } = task.work else { continue };
+            if let ([rank], true) = (&ranks[..], took > Picoseconds::ZERO) {
+                // The other ranks' streams are not there: it takes as long as this one recorded.
+                task.work = Work::Compute { rank: *rank, took };
+                continue;
+            }
             let ring = rings.iter().position(|ring| {
                 let mut sorted = ring.clone();
                 sorted.sort_unstable();
@@ -136,8 +158,18 @@ fn meaning(
         *count - 1
     };
     Ok(match node.kind {
+        // PyTorch marks the calls of its communication library like this, without saying what they exchange.
+        COMM_COLL_NODE if self::number(&node.attr, "comm_type").is_none() => {
+            let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
+            (None, Work::Compute { rank, took })
+        }
         COMM_COLL_NODE => {
             let code = number("comm_type")?;
+            if kind_of(code).is_none() && node.duration_micros > 0 {
+                // What was recorded and cannot be run takes as long as it took.
+                let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
+                return Ok((None, Work::Compute { rank, took }));
+            }
             let kind = kind_of(code).ok_or_else(|| {
                 format!("`comm_type` {code} cannot be run: all-reduce 0, all-gather 2, all-to-all 6 and reduce-scatter 7 can")
             })?;

@@ -1,0 +1,367 @@
+//! GOAL, the text of LogGOPSim and ATLAHS, both ways.
+//!
+//! `num_ranks N`, then for each rank `rank k { l1: send 8b to 1 tag 0  l2: recv 8b from 0 tag 0  l3: calc 100  l2 requires l1
+//! l3 irequires l2 }`; `calc` is in nanoseconds, sizes are bytes, −1 is any source or tag, comments are `//` and `/* */`. A send and its
+//! receive become one transfer, which begins when both ends may; what waits for the send waits for the transfer. `irequires` waits for
+//! what the other waits for.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use lightloom_units::{Bytes, Picoseconds};
+
+use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
+
+/// Why a text is no GOAL that can be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GoalError {
+    /// A line that says something else.
+    #[error("line {line}: `{text}`: {reason}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// The line.
+        text: String,
+        /// What is expected.
+        reason: &'static str,
+    },
+    /// An end without the other.
+    #[error(
+        "line {line}: rank {rank}, {label}: {count} more like it, and no {missing} that matches"
+    )]
+    Unmatched {
+        /// From 1.
+        line: usize,
+        /// The rank.
+        rank: u32,
+        /// Its label.
+        label: String,
+        /// How many have no other end.
+        count: usize,
+        /// `send` or `recv`.
+        missing: &'static str,
+    },
+    /// Two of the same name.
+    #[error("line {line}: rank {rank} has `{label}` twice")]
+    Twice {
+        /// From 1.
+        line: usize,
+        /// The rank.
+        rank: u32,
+        /// The label.
+        label: String,
+    },
+    /// Tasks that are no graph.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+}
+
+/// An operation of a rank.
+struct Operation {
+    line: usize,
+    rank: u32,
+    label: String,
+    what: What,
+    /// Places of the operations it waits for.
+    after: Vec<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Send { to: u32, bytes: u64, tag: i64 },
+    Receive { from: Option<u32>, tag: i64 },
+    Calc { nanos: u64 },
+}
+
+/// The graph of a text and its number of ranks.
+///
+/// # Errors
+/// Lines that cannot be read, ends without the other, circles.
+pub fn read(text: &str) -> Result<(TaskGraph, u32), GoalError> {
+    let mut reader = Reader::default();
+    for (place, line) in without_comments(text).lines().enumerate() {
+        reader.line(place + 1, line.trim())?;
+    }
+    let ranks = reader.ranks.unwrap_or(0);
+    Ok((reader.graph()?, ranks))
+}
+
+/// The text with comments blanked, lines kept.
+fn without_comments(text: &str) -> String {
+    let (mut out, mut in_block) = (String::new(), false);
+    for line in text.lines() {
+        let mut rest = line;
+        loop {
+            if in_block {
+                let Some(end) = rest.find("*/") else { break };
+                (rest, in_block) = (&rest[end + 2..], false);
+                continue;
+            }
+            let (block, to_end) = (rest.find("/*"), rest.find("//"));
+            match (block, to_end) {
+                (Some(start), end) if end.is_none_or(|end| start < end) => {
+                    out.push_str(&rest[..start]);
+                    (rest, in_block) = (&rest[start + 2..], true);
+                }
+                (_, Some(end)) => {
+                    out.push_str(&rest[..end]);
+                    break;
+                }
+                _ => {
+                    out.push_str(rest);
+                    break;
+                }
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[derive(Default)]
+struct Reader {
+    ranks: Option<u32>,
+    rank: Option<u32>,
+    operations: Vec<Operation>,
+    labels: BTreeMap<(u32, String), usize>,
+}
+
+impl Reader {
+    fn line(&mut self, line: usize, text: &str) -> Result<(), GoalError> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let wrong = |reason| GoalError::Line { line, text: text.to_owned(), reason };
+        match (&words[..], self.rank) {
+            ([], _) => {}
+            (["num_ranks", count], None) => {
+                self.ranks = Some(count.parse().map_err(|_| wrong("write a number of ranks"))?);
+            }
+            (["rank", rank, "{"], None) => {
+                let rank = rank.parse().map_err(|_| wrong("write a whole number"))?;
+                if self.ranks.is_none_or(|ranks| rank >= ranks) {
+                    return Err(wrong("ranks are below `num_ranks`, which comes first"));
+                }
+                self.rank = Some(rank);
+            }
+            (["}"], Some(_)) => self.rank = None,
+            ([one, "requires", other], Some(rank)) => {
+                let (one, other) = (self.find(rank, one, wrong)?, self.find(rank, other, wrong)?);
+                self.operations[one].after.push(other);
+            }
+            ([one, "irequires", other], Some(rank)) => {
+                let (one, other) = (self.find(rank, one, wrong)?, self.find(rank, other, wrong)?);
+                let before = self.operations[other].after.clone();
+                self.operations[one].after.extend(before);
+            }
+            ([label, operation @ ..], Some(rank)) if label.ends_with(':') => {
+                let what = what(operation).ok_or_else(|| {
+                    wrong("write `send 8b to 1 tag 0`, `recv 8b from 0 tag 0` or `calc 100`")
+                })?;
+                let label = label.trim_end_matches(':').to_owned();
+                let place = self.operations.len();
+                if self.labels.insert((rank, label.clone()), place).is_some() {
+                    return Err(GoalError::Twice { line, rank, label });
+                }
+                self.operations.push(Operation { line, rank, label, what, after: Vec::new() });
+            }
+            _ => return Err(wrong("no statement of GOAL in this place")),
+        }
+        Ok(())
+    }
+
+    fn find(
+        &self,
+        rank: u32,
+        label: &str,
+        wrong: impl Fn(&'static str) -> GoalError,
+    ) -> Result<usize, GoalError> {
+        let place = self.labels.get(&(rank, label.to_owned())).copied();
+        place.ok_or_else(|| wrong("it names a label that this rank has not had yet"))
+    }
+
+    fn graph(self) -> Result<TaskGraph, GoalError> {
+        let pairs = self.pairs()?;
+        let (mut tasks, mut task_of) = (Vec::<Task>::new(), vec![0; self.operations.len()]);
+        for (place, operation) in self.operations.iter().enumerate() {
+            let work = match operation.what {
+                What::Calc { nanos } => Work::Compute {
+                    rank: operation.rank,
+                    took: Picoseconds(nanos.saturating_mul(1000)),
+                },
+                What::Send { to, bytes, .. } => {
+                    Work::Transfer { from: operation.rank, to, bytes: Bytes(bytes) }
+                }
+                What::Receive { .. } => continue,
+            };
+            task_of[place] = tasks.len();
+            let name = format!("rank {} {}", operation.rank, operation.label);
+            tasks.push(Task { name, after: Vec::new(), work });
+        }
+        for (receive, send) in &pairs {
+            task_of[*receive] = task_of[*send];
+        }
+        for (place, operation) in self.operations.iter().enumerate() {
+            let task = task_of[place];
+            let after = operation.after.iter().map(|before| TaskId(task_of[*before] as u32));
+            tasks[task].after.extend(after);
+        }
+        for (index, task) in tasks.iter_mut().enumerate() {
+            task.after.sort_unstable();
+            task.after.dedup();
+            task.after.retain(|before| before.index() != index);
+        }
+        Ok(TaskGraph::new(tasks)?)
+    }
+
+    /// Each receive with its send: exact sources and tags first, in order; then those that take any.
+    fn pairs(&self) -> Result<Vec<(usize, usize)>, GoalError> {
+        let mut sends: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (place, operation) in self.operations.iter().enumerate() {
+            if let What::Send { to, .. } = operation.what {
+                sends.entry(to).or_default().push(place);
+            }
+        }
+        let mut pairs = Vec::new();
+        let mut left = Vec::new();
+        for is_exact in [true, false] {
+            for (place, operation) in self.operations.iter().enumerate() {
+                let What::Receive { from, tag } = operation.what else { continue };
+                if (from.is_some() && tag >= 0) != is_exact {
+                    continue;
+                }
+                let own = sends.entry(operation.rank).or_default();
+                let fits = |send: &usize| {
+                    let sender = &self.operations[*send];
+                    let What::Send { tag: sent, .. } = sender.what else { return false };
+                    from.is_none_or(|from| from == sender.rank) && (tag < 0 || tag == sent)
+                };
+                match own.iter().position(fits) {
+                    Some(at) => pairs.push((place, own.remove(at))),
+                    None => left.push((place, "send")),
+                }
+            }
+        }
+        left.extend(sends.into_values().flatten().map(|send| (send, "recv")));
+        match left.first() {
+            None => Ok(pairs),
+            Some((place, missing)) => {
+                let Operation { line, rank, label, .. } = &self.operations[*place];
+                let (line, rank, label) = (*line, *rank, label.clone());
+                Err(GoalError::Unmatched { line, rank, label, count: left.len() - 1, missing })
+            }
+        }
+    }
+}
+
+/// `send 8b to 1 tag 0`, with what follows passed over.
+fn what(words: &[&str]) -> Option<What> {
+    let bytes = |text: &str| text.strip_suffix('b').and_then(|count| count.parse().ok());
+    let tag = |rest: &[&str]| match rest {
+        ["tag", tag, ..] => tag.parse().ok(),
+        _ => Some(0),
+    };
+    match words {
+        ["send", size, "to", to, rest @ ..] => {
+            Some(What::Send { to: to.parse().ok()?, bytes: bytes(size)?, tag: tag(rest)? })
+        }
+        ["recv", size, "from", from, rest @ ..] => {
+            bytes(size)?;
+            let from = if *from == "-1" { None } else { Some(from.parse().ok()?) };
+            Some(What::Receive { from, tag: tag(rest)? })
+        }
+        ["calc", nanos, ..] => Some(What::Calc { nanos: nanos.parse().ok()? }),
+        _ => None,
+    }
+}
+
+/// A graph of transfers and computing as GOAL.
+///
+/// # Errors
+/// The name of the first task that is a collective: write those as sends and receives first.
+pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
+    let mut of_rank: Vec<Vec<String>> = vec![Vec::new(); ranks as usize];
+    let ends = |work: &Work| match work {
+        Work::Compute { rank, .. } => Some(vec![*rank]),
+        Work::Transfer { from, to, .. } => Some(vec![*from, *to]),
+        Work::Ring { .. } | Work::Across { .. } => None,
+    };
+    for (place, task) in graph.tasks().iter().enumerate() {
+        let Some(own) = ends(&task.work) else { return Err(task.name.clone()) };
+        for rank in own {
+            let lines = &mut of_rank[rank as usize];
+            lines.push(match &task.work {
+                Work::Transfer { from, to, bytes } if *from == rank => {
+                    format!("t{place}: send {}b to {to} tag {place}", bytes.0)
+                }
+                Work::Transfer { from, bytes, .. } => {
+                    format!("t{place}: recv {}b from {from} tag {place}", bytes.0)
+                }
+                Work::Compute { took, .. } => format!("t{place}: calc {}", took.0 / 1000),
+                Work::Ring { .. } | Work::Across { .. } => String::new(),
+            });
+            for before in &task.after {
+                let is_own = ends(&graph.tasks()[before.index()].work)
+                    .is_some_and(|ends| ends.contains(&rank));
+                if is_own {
+                    lines.push(format!("t{place} requires t{}", before.0));
+                }
+            }
+        }
+    }
+    let mut text = format!("num_ranks {ranks}\n");
+    for (rank, lines) in of_rank.iter().enumerate() {
+        let _ = write!(text, "\nrank {rank} {{\n{}\n}}\n", lines.join("\n"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PING: &str = "num_ranks 2 // two\nrank 0 {\nl1: calc 100\nl2: send 8b to 1 tag 7\nl2 requires l1\n}\n\
+                        /* the\nother */\nrank 1 {\na: recv 8b from -1 tag -1\nb: calc 50\nb requires a\n}\n";
+
+    #[test]
+    fn a_send_and_its_receive_are_one_transfer() {
+        let (graph, ranks) = read(PING).unwrap();
+        assert_eq!((graph.tasks().len(), ranks), (3, 2));
+        let transfer = &graph.tasks()[1];
+        assert_eq!(transfer.work, Work::Transfer { from: 0, to: 1, bytes: Bytes(8) });
+        assert_eq!(transfer.after, [TaskId(0)]);
+        assert_eq!(graph.tasks()[2].after, [TaskId(1)]);
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let (graph, ranks) = read(PING).unwrap();
+        let (again, _) = read(&write(&graph, ranks).unwrap()).unwrap();
+        let works = |graph: &TaskGraph| -> Vec<String> {
+            let mut all: Vec<String> =
+                graph.tasks().iter().map(|task| format!("{:?}", task.work)).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(works(&graph), works(&again));
+    }
+
+    #[test]
+    fn mistakes_have_their_line() {
+        for (text, expected) in [
+            ("num_ranks 1\nrank 0 {\nl1: sned 8b to 1\n}", "line 3: `l1: sned 8b to 1`"),
+            ("num_ranks 1\nrank 0 {\nl1 requires l2\n}", "line 3"),
+            (
+                "num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 0\n}\n",
+                "line 3: rank 0, l1: 0 more like it, and no recv",
+            ),
+            ("num_ranks 1\nrank 1 {\n}", "below `num_ranks`"),
+            ("num_ranks 1\nrank 0 {\na: calc 1\na: calc 2\n}", "`a` twice"),
+            (
+                "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 2\na requires b\nb requires a\n}",
+                "circle",
+            ),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}
