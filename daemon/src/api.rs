@@ -150,8 +150,7 @@ async fn metrics(
 ) -> Result<Response, Problem> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    let dark = shared.look(view::circuits_dark).await?;
-    shared.metrics.dark_circuits.set(i64::try_from(dark).unwrap_or(i64::MAX));
+    shared.metrics.watched(&shared.look(view::watched).await?);
     Ok(([(header::CONTENT_TYPE, kind)], shared.metrics.text()).into_response())
 }
 

@@ -43,6 +43,35 @@ pub struct Metrics {
     pub confirm_pending_seconds: Gauge,
     /// API requests, by verb and result.
     pub requests: IntCounterVec,
+    /// Light that arrives, by device and slot.
+    pub port_power_dbm: GaugeVec,
+    /// 1 for each device that needs an operator.
+    pub attention: GaugeVec,
+    /// Parts that are known to be broken, by whether the plan goes around them.
+    pub broken_parts: GaugeVec,
+    /// Changes that the daemon may still make within the hour without being asked.
+    pub own_changes_left: IntGauge,
+    /// 1 for the phase that is in force, of a plan with phases.
+    pub phase: GaugeVec,
+}
+
+/// What is looked up when somebody scrapes.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    /// Circuits of the plan that do not stand, where nothing else explains it.
+    pub dark_circuits: usize,
+    /// What the daemon may still change without being asked.
+    pub own_changes_left: usize,
+    /// The light that arrives, by device and slot.
+    pub power_dbm: Vec<(String, String, f64)>,
+    /// Devices that need an operator.
+    pub attention: Vec<String>,
+    /// Broken parts that the plan goes around.
+    pub bypassed: usize,
+    /// Broken parts that it does not go around yet.
+    pub not_bypassed: usize,
+    /// The phase in force.
+    pub phase: Option<String>,
 }
 
 impl Metrics {
@@ -58,6 +87,9 @@ impl Metrics {
         };
         let gauge_by = |name: &str, help: &str| {
             registered(&registry, GaugeVec::new(Opts::new(name, help), &["device"])?)
+        };
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            registered(&registry, GaugeVec::new(Opts::new(name, help), labels)?)
         };
         let int_gauge = |name: &str, help: &str| registered(&registry, IntGauge::new(name, help)?);
         let seconds = |name: &str, help: &str| {
@@ -98,8 +130,46 @@ impl Metrics {
                 Gauge::new("confirm_pending_seconds", "Time that is left to confirm.")?,
             )?,
             requests: by("requests_total", "API requests.", &["verb", "result"])?,
+            port_power_dbm: gauges(
+                "port_power_dbm",
+                "Light that arrives at a slot.",
+                &["device", "slot"],
+            )?,
+            attention: gauge_by("device_attention", "1 when the device needs an operator.")?,
+            broken_parts: gauges(
+                "broken_parts",
+                "Parts that are known to be broken.",
+                &["bypassed"],
+            )?,
+            own_changes_left: int_gauge(
+                "own_changes_left",
+                "Changes that may still be made within the hour without being asked.",
+            )?,
+            phase: gauges("phase", "1 for the phase that is in force.", &["phase"])?,
             registry,
         })
+    }
+
+    /// Takes in what is looked up when somebody scrapes.
+    pub fn watched(&self, watched: &Watched) {
+        self.dark_circuits.set(i64::try_from(watched.dark_circuits).unwrap_or(i64::MAX));
+        self.own_changes_left.set(i64::try_from(watched.own_changes_left).unwrap_or(i64::MAX));
+        self.port_power_dbm.reset();
+        for (device, slot, dbm) in &watched.power_dbm {
+            self.port_power_dbm.with_label_values(&[device, slot]).set(*dbm);
+        }
+        self.attention.reset();
+        for device in &watched.attention {
+            self.attention.with_label_values(&[device]).set(1.0);
+        }
+        for (label, count) in [("yes", watched.bypassed), ("no", watched.not_bypassed)] {
+            #[expect(clippy::cast_precision_loss, reason = "a metric")]
+            self.broken_parts.with_label_values(&[label]).set(count as f64);
+        }
+        self.phase.reset();
+        if let Some(phase) = &watched.phase {
+            self.phase.with_label_values(&[phase]).set(1.0);
+        }
     }
 
     /// The text a scraper reads.

@@ -8,6 +8,7 @@ mod module;
 mod moves;
 mod shut;
 mod silence;
+mod watched;
 mod words;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub use module::{GroupView, ModuleView, module};
 pub use moves::{DeviceBytes, Diff, MoveView, OtherChange, diff};
 pub use shut::ShutPort;
 pub use silence::when_known;
+pub use watched::watched;
 
 /// The daemon at one moment.
 #[derive(Clone, Debug, Serialize, ToSchema)]

@@ -118,6 +118,8 @@ pub struct Drive {
     wake: BTreeMap<DeviceName, Micros>,
     trouble: BTreeMap<DeviceName, PartEnd>,
     fired: BTreeSet<DeviceName>,
+    /// Traffic is let back on everything that is at the target.
+    let_back: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +167,7 @@ impl Drive {
             wake: BTreeMap::new(),
             trouble: BTreeMap::new(),
             fired: BTreeSet::new(),
+            let_back: false,
         }
     }
 
@@ -392,7 +395,7 @@ impl Drive {
     fn start_wave(&mut self, wave: usize, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
         let stop = matches!(self.start, Start::AllOrNothing(_)) && !self.trouble.is_empty();
         if wave >= self.waves.len() || stop {
-            return self.end(commands);
+            return self.let_back(site, commands);
         }
         let dark_soon = |m: &&Move| !m.from.is_dark();
         let levers = self.levers(wave, site, |step| {
@@ -467,6 +470,27 @@ impl Drive {
         levers.retain(|lever| !self.held.contains(lever));
         self.pull(levers, IN_USE, site, commands);
         Stage::Undrain(wave)
+    }
+
+    /// Before the end of a drive that completes or undoes what another began: that one may have taken traffic off
+    /// slots that this one finds at their target, so that none of its waves lets it back.
+    fn let_back(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
+        let done = std::mem::replace(&mut self.let_back, true);
+        if done || matches!(self.start, Start::AllOrNothing(_)) {
+            return self.end(commands);
+        }
+        let there = |device: &DeviceName, slot: Slot, to: Position| {
+            !to.is_dark() && self.seen.get(device).is_some_and(|s| at(&s.positions, slot) == to)
+        };
+        let well = self.target.iter().filter(|(device, _)| !self.trouble.contains_key(*device));
+        let lit =
+            well.flat_map(|(device, slots)| slots.iter().map(move |(&s, &to)| (device, s, to)));
+        let lit = lit.filter(|(device, slot, to)| there(device, *slot, *to));
+        let mut levers: BTreeSet<(DeviceName, Slot)> =
+            lit.filter_map(|(device, slot, _)| site.lever(device, slot)).collect();
+        levers.retain(|lever| !self.held.contains(lever));
+        self.pull(levers, IN_USE, site, commands);
+        Stage::Undrain(self.waves.len())
     }
 
     /// The levers of the slots that `slots` picks from each step of the wave.

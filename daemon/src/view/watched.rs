@@ -1,0 +1,44 @@
+//! What monitoring watches that is no event: light, attention, broken parts, what is left to change, the phase.
+
+use super::{broken_parts, circuits_dark};
+use crate::metrics::Watched;
+use crate::runtime::Runtime;
+use lightloom_control::controller::OWN_CHANGES_MAX;
+use lightloom_control::record::TxnResult;
+
+/// All of it now.
+#[must_use]
+pub fn watched(runtime: &Runtime) -> Watched {
+    let (controller, now) = (runtime.control.controller(), runtime.clock.now());
+    let ledger = controller.ledger();
+    let read = controller.devices().iter().filter(|(_, seen)| seen.up);
+    let read = read.filter_map(|(device, seen)| Some((device, seen.observed.as_ref()?)));
+    let power_dbm = read.flat_map(|(device, read)| {
+        let power = read.power_mdbm.iter();
+        power.map(move |(slot, mdbm)| {
+            (device.to_string(), slot.0.to_string(), f64::from(*mdbm) / 1000.0)
+        })
+    });
+    let (bypassed, not_bypassed): (Vec<_>, Vec<_>) =
+        broken_parts(runtime).into_iter().partition(|part| part.bypassed);
+    Watched {
+        dark_circuits: circuits_dark(runtime),
+        own_changes_left: OWN_CHANGES_MAX.saturating_sub(controller.own_changes_spent(&now)),
+        power_dbm: power_dbm.collect(),
+        attention: ledger.attention.keys().map(ToString::to_string).collect(),
+        bypassed: bypassed.len(),
+        not_bypassed: not_bypassed.len(),
+        phase: phase_in_force(runtime),
+    }
+}
+
+/// The phase that the plan on the devices was last brought to.
+fn phase_in_force(runtime: &Runtime) -> Option<String> {
+    let ledger = runtime.control.controller().ledger();
+    let kept = ledger.history.iter().rev().filter(|past| {
+        past.result == TxnResult::Committed
+            && past.undone_by.is_none()
+            && past.plan_sha256 == ledger.plan_sha256
+    });
+    kept.filter_map(|past| past.phase.as_ref()).map(|phase| phase.name.clone()).next()
+}
