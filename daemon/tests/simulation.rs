@@ -1048,6 +1048,28 @@ fn i9_a_port_that_was_shut_down_is_no_fault_and_costs_no_change() {
     }
 }
 
+/// A node dies with both of its modules: one change goes around both, whichever is found first.
+#[test]
+fn both_modules_of_a_dead_node_are_bypassed_by_one_change() {
+    for seed in 0..40 {
+        let mut world = two_fibres(seed);
+        world.kill();
+        promise_their_times(&mut world.inventory);
+        world.run_for(Micros::from_secs(3) + Micros(seed * 7_919));
+        let until = world.now.mono + Micros::from_secs(600);
+        for name in ["n0/b0", "n0/b1"] {
+            world.devices.get_mut(&name.into()).unwrap().reboot(until, true);
+        }
+        world.run_for(Micros::from_secs(60));
+        let control = world.control().unwrap();
+        for part in ["n0/b0", "n0/b1"] {
+            assert!(control.goes_around(part.parse().unwrap()), "seed {seed}: {part}");
+        }
+        let spent = control.controller().own_changes_spent(&world.now);
+        assert_eq!((world.counts.bypasses, spent), (1, 1), "seed {seed}");
+    }
+}
+
 /// The limits of a module are multiples of its promise, and never shorter than its line takes.
 #[test]
 fn limits_follow_what_a_module_promises_over_its_line() {
