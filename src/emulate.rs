@@ -4,7 +4,7 @@ mod ci;
 mod junit;
 mod live;
 mod look;
-pub(crate) mod rfabric;
+mod phases;
 mod summary;
 mod sweep;
 mod text;
@@ -13,13 +13,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lightloom_emulator::scenario::{
-    self, Finished, FlowRow, Loaded, Outcome as RunOutcome, Scenario, SeedRange, Settings, Shard,
-    Sharing,
-};
-use lightloom_emulator::traffic::{self, TrafficScenario};
-use lightloom_engine::capture::Watch;
-use lightloom_engine::steady::Stage;
+use lightloom_emulator::outcome::{FlowRow, Outcome as RunOutcome};
+use lightloom_emulator::run::Sharing;
+use lightloom_emulator::scenario::{self, On, Scenario, Start};
+use lightloom_emulator::sweep::{SeedRange, Shard, Subject};
+use lightloom_emulator::{Settings, emulate, emulate_from};
 use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_units::seed::Seed;
@@ -31,23 +29,22 @@ pub(crate) use ci::Reports;
 use live::Live;
 pub(crate) use sweep::show as show_sweep;
 
-/// Runs a scenario packet by packet: collectives, faults, what felt them.
+/// Runs a scenario packet by packet: what runs, what breaks, what was affected.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom emulate topologies/scenarios/node-fault.yaml
   lightloom emulate topologies/scenarios/lossless-incast.yaml
+  lightloom emulate topologies/scenarios/all-at-once.yaml
   lightloom emulate topologies/rfabric-2048.yaml
-  lightloom emulate topologies/rfabric-faults.yaml
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 7 --flows-out flows.csv --format json
   lightloom emulate topologies/scenarios/node-fault.yaml --prove-reuse
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..9 --junit junit.xml --summary summary.md
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..99 --shard 3/8 --format json > part-3.json")]
 pub(crate) struct Arguments {
-    /// The scenario file: of a fabric, which it names relative to itself; of traffic on a network; of a
-    /// reconfigurable fat-tree, or that fat-tree itself.
+    /// The scenario file, or a fabric file whose step is run once without faults.
     scenario: PathBuf,
-    /// Seed of every random draw [default: the scenario's]; `0..99` runs a hundred seeds and tells
-    /// which was the worst.
+    /// Seed of every random draw [default: the scenario's]; `0..99` runs a hundred seeds and names
+    /// the worst.
     #[arg(long, value_name = "N")]
     seed: Option<SeedRange>,
     /// Of the seeds, run only part `i` of `n`, counted from 0; `lightloom merge` puts the parts
@@ -80,101 +77,54 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
                        everything is simulated";
         return Err(WrongUsage(message.to_owned()).into());
     }
-    if let Some(bytes) = rfabric::claims(&arguments.scenario) {
-        return rfabric::run(arguments, &bytes);
-    }
     let source = Source::read(&arguments.scenario)?;
     match arguments.seed {
         Some(seeds) if seeds.is_many() || arguments.shard.is_some() => {
             sweep::run(arguments, source.subject(), &source.inputs, seeds, |seed| {
-                Ok((&source.run(seed)?).into())
+                Ok((&emulate(&source.under(seed), 1, &mut ())?).into())
             })
         }
-        seed => run_once(arguments, &source, seed.map(|range| Seed(range.first))),
-    }
-}
-
-fn run_once(arguments: &Arguments, source: &Source, seed: Option<Seed>) -> anyhow::Result<Outcome> {
-    match &source.what {
-        What::Fabric(loaded) => {
-            let scenario = under(&loaded.scenario, seed.unwrap_or(loaded.scenario.seed));
-            run_fabric(arguments, source, loaded, &scenario)
-        }
-        What::Traffic(scenario) => {
-            let seed = seed.unwrap_or(scenario.seed);
-            run_traffic(arguments, source, &TrafficScenario { seed, ..(**scenario).clone() })
+        seed => {
+            let seed = seed.map_or(source.scenario.seed, |range| Seed(range.first));
+            run_once(arguments, &source, &source.under(seed))
         }
     }
 }
 
-fn run_fabric(
+fn run_once(
     arguments: &Arguments,
     source: &Source,
-    loaded: &Loaded,
     scenario: &Scenario,
 ) -> anyhow::Result<Outcome> {
-    let fabric = &loaded.fabric;
     let begun = Instant::now();
-    let start = scenario::plan(fabric, scenario)?;
+    let start = scenario::plan(scenario)?;
     let took = begun.elapsed();
     if arguments.format.format == Format::Text {
-        output::print(&plan::describe(fabric, &start.plan, &start.verdict, took))?;
+        output::print(&heading(scenario, &start, took))?;
     }
-    let watch = arguments.look.watch(fabric)?;
-    let settings =
-        Settings { threads: usize::from(arguments.threads), watch, sharing: arguments.sharing() };
+    arguments.look.refuse_packets(scenario)?;
+    let watch = arguments.look.watch(&start.substrate)?;
+    let threads = usize::from(arguments.threads);
+    let settings = Settings { threads, watch, sharing: arguments.sharing() };
     let begun = Instant::now();
     let mut live = Live::new();
-    let Finished { outcome, engine, installed } =
-        scenario::run_from(fabric, scenario, &start, settings, &mut live)?;
+    let finished = emulate_from(scenario, &start, settings, &mut live)?;
     drop(live);
-    let host = |vertex| installed.gpu(vertex).map_or_else(String::new, |gpu| gpu.to_string());
-    let link = |link| installed.link_name(engine.network(), link);
-    let names = look::Names { host: &host, link: &link };
-    let result = timed(outcome, begun, source);
-    if let Some(engine) = engine.engine() {
-        arguments.look.write(&result, engine, &names)?;
-    }
-    conclude(arguments, source, &result)
-}
-
-/// Refuses to prove what is spared where nothing is.
-fn refuse_proof(arguments: &Arguments, kind: &str) -> anyhow::Result<()> {
-    if arguments.prove_reuse {
-        let message =
-            format!("--prove-reuse: {kind} is simulated whole, so there is nothing to prove");
-        return Err(WrongUsage(message).into());
-    }
-    Ok(())
-}
-
-fn run_traffic(
-    arguments: &Arguments,
-    source: &Source,
-    scenario: &TrafficScenario,
-) -> anyhow::Result<Outcome> {
-    refuse_proof(arguments, "traffic on a network")?;
-    let plant = &scenario.plant;
-    let watch = arguments.look.watch_plant(plant)?;
-    if arguments.format.format == Format::Text {
-        output::print(&text::network(scenario))?;
-    }
-    let begun = Instant::now();
-    let mut live = Live::new();
-    let traffic::Finished { outcome, engine } =
-        traffic::run(scenario, usize::from(arguments.threads), watch, &mut live)?;
-    drop(live);
-    let host = |vertex| plant.name(vertex).to_owned();
-    let link = |link| plant.link_name(link);
-    let result = timed(outcome, begun, source);
-    arguments.look.write(&result, &engine, &look::Names { host: &host, link: &link })?;
-    conclude(arguments, source, &result)
-}
-
-fn timed(mut result: RunOutcome, begun: Instant, source: &Source) -> RunOutcome {
+    let mut result = finished.outcome;
     result.head.took(begun.elapsed().as_secs_f64());
     result.head.made.inputs.clone_from(&source.inputs);
-    result
+    if let Some(engine) = finished.engine.engine() {
+        arguments.look.write(&result, engine, &finished.substrate)?;
+    }
+    conclude(arguments, source, &result)
+}
+
+/// What is run on: the plan of a fabric, or the size of a network.
+fn heading(scenario: &Scenario, start: &Start, took: std::time::Duration) -> String {
+    match (&scenario.on, &start.plan) {
+        (On::Fabric(fabric), Some((plan, verdict))) => plan::describe(fabric, plan, verdict, took),
+        _ => text::network(&start.substrate),
+    }
 }
 
 /// Writes and shows the result of one run.
@@ -213,32 +163,26 @@ impl Arguments {
 /// A scenario file that has been read, with all that it names.
 pub(crate) struct Source {
     path: PathBuf,
-    what: What,
+    scenario: Scenario,
     /// The scenario file and all that it names.
     inputs: Inputs,
 }
 
-/// What a scenario is of.
-enum What {
-    Fabric(Box<Loaded>),
-    Traffic(Box<TrafficScenario>),
+/// Whether a file with these keys at the top is a fabric, whose step can be run.
+fn is_fabric(keys: &[String]) -> bool {
+    let has = |name: &str| keys.iter().any(|key| key == name);
+    !has("on") && (has("dcn") || has("hbd")) && !has("fabric")
 }
 
-/// Whether a file with these top keys is a scenario of traffic.
-fn is_traffic(keys: &[String]) -> bool {
-    keys.iter().any(|key| key == "network") && !keys.iter().any(|key| key == "fabric")
+/// The scenario of a fabric's step, once and without faults.
+fn of_step(name: &str) -> String {
+    format!("name: {name:?}\non: {{fabric: {name:?}}}\nphases: {{}}\n")
 }
 
 impl Source {
     /// Every mistake of a file of faults that this scenario could name.
     pub(crate) fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
-        match &self.what {
-            What::Fabric(loaded) => {
-                let (fabric, switches) = (&loaded.fabric, &loaded.scenario.switches);
-                scenario::load_faults(file, bytes, Some(fabric), Some(switches)).1
-            }
-            What::Traffic(scenario) => scenario.check_faults(file, bytes),
-        }
+        self.scenario.check_faults(file, bytes)
     }
 
     /// Reads the scenario and all that it names, showing every mistake.
@@ -247,61 +191,51 @@ impl Source {
     /// If there is one.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let mut inputs = Inputs::new();
-        let (what, mistakes) = match files::read_document(path) {
+        let (scenario, mistakes) = match files::read_document(path) {
             Ok(bytes) => Self::load(path, &bytes, &mut inputs),
             Err(mistake) => (None, vec![*mistake]),
         };
         output::diagnostics(&mistakes);
-        Ok(Self { path: path.to_owned(), what: what.ok_or(output::Refused)?, inputs })
+        Ok(Self { path: path.to_owned(), scenario: scenario.ok_or(output::Refused)?, inputs })
     }
 
-    fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> (Option<What>, Vec<Diagnostic>) {
-        inputs.insert("scenario".to_owned(), Input::of(files::name(path), bytes));
+    fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> (Option<Scenario>, Vec<Diagnostic>) {
+        let file = files::name(path);
+        if is_fabric(&document::top_keys(bytes)) {
+            let last = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+            let mut beside = |name: &str| {
+                let there = files::beside(path, name)?;
+                let role = if *name == last { "fabric" } else { "matrix" };
+                files::note_input(inputs, role, &there.name, &there.bytes);
+                Ok(there)
+            };
+            let (loaded, mistakes) = scenario::load(&file, of_step(&last).as_bytes(), &mut beside);
+            return (loaded.map(|loaded| Scenario { name: file, ..loaded }), mistakes);
+        }
+        inputs.insert("scenario".to_owned(), Input::of(file.clone(), bytes));
         let mut beside = |name: &str| {
-            let file = files::beside(path, name)?;
-            files::note_input(inputs, kinds::role_of(&file.bytes), &file.name, &file.bytes);
-            Ok(file)
+            let there = files::beside(path, name)?;
+            files::note_input(inputs, kinds::role_of(&there.bytes), &there.name, &there.bytes);
+            Ok(there)
         };
-        if is_traffic(&document::top_keys(bytes)) {
-            let (loaded, mistakes) = traffic::load(&files::name(path), bytes, &mut beside);
-            return (loaded.map(|loaded| What::Traffic(Box::new(loaded))), mistakes);
-        }
-        let (loaded, mistakes) = scenario::load(&files::name(path), bytes, &mut beside);
-        (loaded.map(|loaded| What::Fabric(Box::new(loaded))), mistakes)
+        scenario::load(&file, bytes, &mut beside)
     }
 
-    /// Runs the scenario under one seed, on one thread and without telling anybody.
-    fn run(&self, seed: Seed) -> anyhow::Result<RunOutcome> {
-        Ok(match &self.what {
-            What::Fabric(loaded) => {
-                scenario::run(&loaded.fabric, &under(&loaded.scenario, seed), 1, &mut ())?
-            }
-            What::Traffic(scenario) => {
-                let scenario = TrafficScenario { seed, ..(**scenario).clone() };
-                traffic::run(&scenario, 1, Watch::default(), &mut ())?.outcome
-            }
-        })
+    /// The scenario under one seed, which also decides which servers of a trace the nodes are.
+    fn under(&self, seed: Seed) -> Scenario {
+        Scenario { seed, ..self.scenario.clone() }
     }
 
-    fn subject(&self) -> scenario::Subject {
-        let (scenario, fabric_sha256) = match &self.what {
-            What::Fabric(loaded) => (&loaded.scenario.name, &loaded.fabric.sha256),
-            What::Traffic(scenario) => (&scenario.name, &scenario.sha256),
-        };
-        scenario::Subject {
+    fn subject(&self) -> Subject {
+        Subject {
             file: files::name(&self.path),
-            scenario: scenario.clone(),
-            fabric_sha256: fabric_sha256.clone(),
+            scenario: self.scenario.name.clone(),
+            fabric_sha256: self.scenario.sha256.clone(),
         }
     }
 }
 
-/// The scenario under one seed, which also decides which servers of a trace the nodes are.
-fn under(scenario: &Scenario, seed: Seed) -> Scenario {
-    Scenario { seed, ..scenario.clone() }
-}
-
-fn flows_csv<End: std::fmt::Display>(flows: &[FlowRow<End>]) -> String {
+fn flows_csv(flows: &[FlowRow]) -> String {
     let mut csv = String::from("flow,src,dst,bytes,start_ps,end_ps\n");
     for (number, flow) in flows.iter().enumerate() {
         let end = flow.end.map_or(String::new(), |end| end.0.to_string());

@@ -4,9 +4,7 @@
 
 use lightloom_daemon::config::{self, DaemonFile};
 use lightloom_devices as device;
-use lightloom_emulator::phases::{self, PhaseScenarioFile};
 use lightloom_emulator::scenario::{self, FaultListFile, ScenarioFile};
-use lightloom_emulator::traffic::{self, TrafficFile};
 use lightloom_fabric::document::{self, Code, Diagnostic};
 use lightloom_fabric::file::{self, FabricFile};
 use lightloom_study::cost::{self, PriceFile};
@@ -14,7 +12,6 @@ use lightloom_training::cards::{self, Accelerator};
 use lightloom_training::model::Model;
 use serde_json::Value;
 
-use crate::emulate;
 use crate::files;
 use crate::plan_rfabric;
 
@@ -55,8 +52,8 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         name: "scenario",
-        about: "A run of the emulator: what jobs do, what breaks when, what is expected",
-        marks: &["fabric", "collectives"],
+        about: "A run of the emulator: on what, what runs, what breaks when, what is expected",
+        marks: &["on", "collectives", "traffic", "phases"],
         check: |file, bytes| {
             let path = std::path::Path::new(file);
             scenario::load(file, bytes, &mut |name| files::beside(path, name)).1
@@ -65,37 +62,12 @@ pub(crate) const KINDS: &[Kind] = &[
         codes: scenario::codes::ALL,
     },
     Kind {
-        name: "traffic",
-        about: "A run of workloads on a network of switches: what is sent, what breaks, what is expected",
-        marks: &["network", "traffic"],
-        check: |file, bytes| {
-            let path = std::path::Path::new(file);
-            traffic::load(file, bytes, &mut |name| files::beside(path, name)).1
-        },
-        schema: document::schema::<TrafficFile>,
-        codes: traffic::codes::ALL,
-    },
-    Kind {
         name: "faults",
         about: "What breaks when, for any scenario that names the file",
         marks: &["faults"],
-        // A part that a fabric can have decides; else they are of a network.
-        check: |file, bytes| {
-            let of_fabric = scenario::load_faults(file, bytes, None, None).1;
-            let is_good = of_fabric.is_empty();
-            let of_network = (!is_good).then(|| traffic::check_faults(file, bytes)).flatten();
-            of_network.unwrap_or(of_fabric)
-        },
+        check: scenario::check_faults,
         schema: document::schema::<FaultListFile>,
         codes: &[],
-    },
-    Kind {
-        name: "rfabric-scenario",
-        about: "A packet run of a reconfigurable fat-tree",
-        marks: &["rfabric", "steps"],
-        check: emulate::rfabric::check,
-        schema: document::schema::<PhaseScenarioFile>,
-        codes: phases::codes::ALL,
     },
     Kind {
         name: "prices",
@@ -198,7 +170,7 @@ mod tests {
         assert_eq!(name(of_keys(&keys(&["name", "hbd"]))), Some("fabric"));
         assert_eq!(name(of_keys(&keys(&["name", "hdb"]))), Some("fabric"));
         assert_eq!(name(of_keys(&keys(&["name"]))), None);
-        assert_eq!(name(of_keys(&keys(&["name", "rfabric", "faults"]))), Some("rfabric-scenario"));
+        assert_eq!(name(of_keys(&keys(&["name", "on", "faults"]))), Some("scenario"));
         assert_eq!(name(of_keys(&keys(&["faults"]))), Some("faults"));
         let daemon = ["state_dir", "fabric", "devices"];
         assert_eq!(name(of_keys(&keys(&daemon))), Some("daemon"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use lightloom_emulator::scenario::{SWEEP_SCHEMA, Sweep};
+use lightloom_emulator::sweep::{SWEEP_SCHEMA, Sweep};
 
 use crate::cli::FormatArgument;
 use crate::emulate::{Reports, show_sweep};

@@ -9,12 +9,10 @@ use lightloom_fabric::document;
 use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree, SwitchTiming};
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::provenance::{Input, Inputs};
-use lightloom_planner::rfabric::check::check;
-use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::exact::Limits;
 use lightloom_planner::rfabric::file::{self, RfabricInput};
 use lightloom_planner::rfabric::phases::Phase;
-use lightloom_planner::rfabric::{self, Options, RfabricPlan};
+use lightloom_planner::rfabric::{self, Options};
 use lightloom_study::architecture::NicRate;
 use lightloom_study::cost::PriceList;
 use lightloom_study::rfabric::baselines::{OcsPrice, Parts};
@@ -52,17 +50,6 @@ pub(crate) fn compare(
 ) -> anyhow::Result<Vec<Comparison>> {
     claims::sensitivity(network, phases, prices)
         .context("the price file lacks a network card, switch port, module or `ocs-port`")
-}
-
-/// Holds a plan against the independent checker.
-///
-/// # Errors
-/// If the checker refuses it, which is a mistake of this program.
-pub(crate) fn prove(input: &RfabricInput, plan: &RfabricPlan) -> anyhow::Result<()> {
-    let demands: Vec<Demand> = input.phases.iter().map(|phase| phase.demand.clone()).collect();
-    let findings = check(&input.fabric, &demands, plan);
-    let Some(first) = findings.first() else { return Ok(()) };
-    anyhow::bail!("the plan is not sound (a mistake in the planner, please report it): {first}")
 }
 
 /// Reads the file and shows what is wrong with it; notes it and the files it names among the inputs of the result.
@@ -164,20 +151,6 @@ pub(crate) fn sensitivity_text(rows: &[Comparison]) -> String {
     format!(
         "\nPerformance per cost, this fabric ÷ baseline, for a step that is all communication (half, a fifth \
          of it); `core` is the oversubscription of this fabric's packet core:\n\n{table}"
-    )
-}
-
-/// What the fabric is, in a line.
-pub(crate) fn heading(input: &RfabricInput) -> String {
-    let spec = input.fabric.spec();
-    format!(
-        "{}: {} leaves of {} GPUs, {} optical ports each on {} switches, {} a circuit\n\n",
-        input.name,
-        spec.leaves,
-        spec.gpus_per_leaf,
-        input.fabric.optical_ports(),
-        input.fabric.switches(),
-        spec.circuit_rate,
     )
 }
 

@@ -195,7 +195,7 @@ fn results_name_their_schema_their_version_and_their_inputs() {
             "lightloom.mfu/v1",
             &[],
         ),
-        (&["emulate", &scenario], "lightloom.run/v1", &["fabric", "scenario", "trace"]),
+        (&["emulate", &scenario], "lightloom.run/v2", &["fabric", "scenario", "trace"]),
         (
             &["emulate", &scenario, "--seed", "1..2"],
             "lightloom.sweep/v1",
@@ -303,7 +303,7 @@ fn every_ring_of_131072_gpus_takes_its_closed_form_from_a_file() {
         let output = lightloom(folder.path(), &["emulate", &path, "--format", "json"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let result = json(&output);
-        let rings = result["collectives"].as_array().unwrap();
+        let rings = result["workloads"].as_array().unwrap();
         assert_eq!(rings.len(), 4_096);
         for ring in rings {
             let time = |key: &str| ring[key].as_u64().unwrap();
@@ -354,7 +354,7 @@ fn a_failed_expectation_exits_1_and_says_what_was_found() {
     .unwrap();
     std::fs::write(
         folder.path().join("run.yaml"),
-        "name: run\nfabric: small.yaml\ncollectives: [{all_reduce: {name: a, bytes: 64KiB}}]\nexpect: [gpus_used > 32]\n",
+        "name: run\non: {fabric: small.yaml}\ncollectives: [{all_reduce: {name: a, bytes: 64KiB}}]\nexpect: [gpus_used > 32]\n",
     )
     .unwrap();
     let run = lightloom(folder.path(), &["emulate", "run.yaml"]);
@@ -371,7 +371,7 @@ fn a_broken_scenario_shows_every_mistake_at_its_place() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("run.yaml"),
-        "name: run\nfabric: small.yaml\ncollectives:\n  - all_reduce: {name: a, bytes: 64}\nfaults: [{part: n1, at: 5us, repaired_at: 1us}]\nexpect: [all will be well]\n",
+        "name: run\non: {fabric: small.yaml}\ncollectives:\n  - all_reduce: {name: a, bytes: 64}\nfaults: [{part: n1, at: 5us, repaired_at: 1us}]\nexpect: [all will be well]\n",
     )
     .unwrap();
     let run = lightloom(folder.path(), &["emulate", "run.yaml"]);

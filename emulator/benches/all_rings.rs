@@ -15,10 +15,11 @@
 //! asked for everything again and has to say the same (use few rings).
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and times")]
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use lightloom_collective::{Directions, Kind, Ring as RingCollective};
-use lightloom_emulator::scenario::{HBD, Installed, Target};
+use lightloom_emulator::substrate::{HBD, Substrate, Switches};
 use lightloom_engine::collective::{Collective, Placement};
 use lightloom_engine::steady::{Islands, Stage};
 use lightloom_engine::{Event, LinkChange, NoProbe, Route, Settings, VertexId};
@@ -75,7 +76,7 @@ fn main() {
 
 /// A fabric with its plan.
 struct Case {
-    fabric: Fabric,
+    fabric: Arc<Fabric>,
     faults: FaultSet,
     layout: Layout,
 }
@@ -93,7 +94,7 @@ impl Case {
             wanted.rings * 32
         );
         let (fabric, mistakes) = lightloom_fabric::file::load("bench", text.as_bytes());
-        let fabric = fabric.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let fabric = Arc::new(fabric.unwrap_or_else(|| panic!("{mistakes:?}")));
         let mut draws = Seed(1).stream("faults", 0);
         let broken = (0..nodes).filter(|_| draws.random_bool(ratio)).map(NodeId).collect();
         let faults = FaultSet { nodes: broken, ..FaultSet::none() };
@@ -104,12 +105,14 @@ impl Case {
     /// Runs all rings, with a node that dies at `dies`, and prints a row. Returns when the last one ended.
     fn measure(&self, wanted: Wanted, dies: Option<SimTime>) -> u64 {
         let begun = Instant::now();
-        let (network, installed) = Installed::build(&self.fabric).expect("it can be emulated");
+        let substrate = Substrate::of_fabric(&self.fabric, &Switches::default(), &[]);
+        let substrate = substrate.expect("it can be emulated");
+        let network = substrate.network.clone();
         let settings = Settings { threads: wanted.threads, ..Settings::default() };
         let stage = Islands::new(network, settings, NoProbe).expect("the packets have a size");
         let setup_seconds = begun.elapsed().as_secs_f64();
         let (cpu, wall) = (cpu_seconds(), Instant::now());
-        let mut run = Run { case: self, wanted, installed, stage, rings: Vec::new(), dies };
+        let mut run = Run { case: self, wanted, substrate, stage, rings: Vec::new(), dies };
         run.run();
         let (cpu, wall) = (cpu_seconds() - cpu, wall.elapsed().as_secs_f64());
         let reuse = run.stage.reuse().expect("rings share nothing");
@@ -144,13 +147,13 @@ impl Case {
 struct Ring {
     group: RingGroup,
     now: Option<Collective>,
-    struck: bool,
+    hit: bool,
 }
 
 struct Run<'a> {
     case: &'a Case,
     wanted: Wanted,
-    installed: Installed,
+    substrate: Substrate,
     stage: Islands,
     rings: Vec<Ring>,
     dies: Option<SimTime>,
@@ -164,7 +167,7 @@ const LIT: u64 = 2;
 impl Run<'_> {
     fn run(&mut self) {
         for group in self.case.rings() {
-            self.rings.push(Ring { group: group.clone(), now: None, struck: false });
+            self.rings.push(Ring { group: group.clone(), now: None, hit: false });
         }
         if let Some(dies) = self.dies {
             self.stage.set_timer(dies, DIES);
@@ -196,7 +199,8 @@ impl Run<'_> {
 
     fn members(&self, group: &RingGroup) -> Vec<VertexId> {
         let ring = self.case.layout.ring(&self.case.fabric.hbd, group);
-        ring.iter().map(|gpu| self.installed.vertex(*gpu)).collect()
+        let rings = self.substrate.rings.as_ref().expect("a k-hop ring");
+        ring.iter().map(|gpu| rings.vertex(*gpu)).collect()
     }
 
     /// The third node of the ring in the middle of the plan.
@@ -207,19 +211,18 @@ impl Run<'_> {
     fn happens(&mut self, at: SimTime, token: u64) {
         let fabric = &self.case.fabric;
         let victim = self.victim();
-        let struck = self.rings.len() / 2;
+        let hit = self.rings.len() / 2;
         match token {
             DIES => {
-                let target = Target::Part(Part::Node(victim));
-                let links = self.installed.links_of_target(fabric, self.stage.network(), target);
-                for link in links {
+                let part = self.substrate.part(&victim.to_string()).expect("it exists");
+                for link in part.links {
                     self.stage.change_link(at, link, LinkChange::Down);
                 }
-                self.rings[struck].struck = true;
+                self.rings[hit].hit = true;
                 self.stage.set_timer(at + Picoseconds::from_millis(2), REPLANNED);
             }
             REPLANNED => {
-                let given_up = self.rings[struck].now.take().expect("it runs");
+                let given_up = self.rings[hit].now.take().expect("it runs");
                 given_up.cancel(&mut self.stage);
                 let mut faults = self.case.faults.clone();
                 faults.insert(fabric, Part::Node(victim)).expect("it exists");
@@ -228,14 +231,14 @@ impl Run<'_> {
                 let lost = change.groups.iter().any(|g| matches!(g, GroupChange::Lost { .. }));
                 if !lost {
                     let place =
-                        layout.groups.len() - self.case.layout.groups.len() + self.place(struck);
-                    self.rings[struck].group = layout.groups[place].clone();
+                        layout.groups.len() - self.case.layout.groups.len() + self.place(hit);
+                    self.rings[hit].group = layout.groups[place].clone();
                     let dark = Picoseconds::from_micros(80);
                     let transceiver = &fabric.transceiver;
                     self.stage.set_timer(at + transceiver.software_delay + dark, LIT);
                 }
             }
-            _ => self.begin(struck),
+            _ => self.begin(hit),
         }
     }
 

@@ -1,10 +1,24 @@
-//! What happens on a fabric: scenarios, workloads, faults and training steps.
+//! What happens on a fabric or a network: one scenario, one run, one result.
 //!
-//! * [`scenario`] – a planned ring fabric with faults and healing; [`traffic`] – workloads on any network;
-//!   [`phases`] – a reconfigurable fat-tree that changes its circuits;
+//! ```text
+//!   scenario.yaml ──▶ scenario ──▶ start ──▶ run ──▶ RunLog ──▶ judge ──▶ Outcome
+//!                        │           │        ▲
+//!                        └───────────┴── substrate: vertices, links, which links a part is
+//! ```
+//!
+//! * [`scenario`] – what is run, on what, what breaks, what is expected: types, files, the plan at the start;
+//! * [`substrate`] – a fabric or a network as vertices and links, and its parts by name;
+//! * [`run`] – the only event loop, with its two seams: workloads and control planes;
+//! * [`outcome`] – the result, what it means being in docs/metrics.md; [`sweep`] – that of many seeds;
 //! * [`training`] – training steps packet by packet.
 
-pub mod phases;
+mod emulate;
+mod judge;
+pub mod outcome;
+pub mod run;
 pub mod scenario;
-pub mod traffic;
+pub mod substrate;
+pub mod sweep;
 pub mod training;
+
+pub use emulate::{EmulateError, Finished, Settings, emulate, emulate_from, runs};

@@ -1,92 +1,58 @@
-//! Scenarios: a fabric, what its jobs do, what breaks when, and what is expected of the run.
-//!
-//! ```text
-//!   scenario.yaml ─▶ Scenario ─┐                     ┌─▶ story with faults ────┐
-//!   fabric.yaml ──▶ Fabric ────┴─▶ plan, check ─▶ run┤                         ├─▶ Outcome
-//!                                                    └─▶ story without faults ─┘
-//! ```
-//!
-//! The same scenario is run twice, once without its faults: what a fault did is what differs
-//! between the two, to the picosecond.
+//! Scenarios: what is run, on what, what breaks when, and what is expected of the run.
 
-mod collectives;
-pub(crate) mod congestion_file;
+mod event;
 mod expectation;
-pub(crate) mod expectation_file;
 mod fault;
-pub(crate) mod fault_file;
-pub(crate) mod file;
-mod groups;
-pub(crate) mod head;
-mod installed;
-pub(crate) mod judge;
-pub(crate) mod links;
-pub(crate) mod neighbours;
-pub(crate) mod outcome;
+pub mod file;
+mod flow_sizes;
+mod flow_table;
 mod replay;
-pub(crate) mod replay_file;
-mod run;
 mod start;
-mod story;
-mod sweep;
-pub(crate) mod switches;
-pub(crate) mod transport_file;
+mod traffic;
 
-use lightloom_fabric::fault::{FaultError, Part};
-use lightloom_fabric::trace::NodesError;
-use lightloom_planner::check::Violation;
-use lightloom_planner::khop::PlanError;
+use std::sync::Arc;
+
+use lightloom_collective::{self as collective, Directions};
+use lightloom_engine::transport::Transport;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::Part;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
+use serde::Serialize;
 
-pub use congestion_file::{CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile};
-pub use expectation::{Comparison, Expectation, ExpectationError, Figure};
-pub use fault::{Effect, Fault, Strike, Target, TargetError, TargetNameError};
-pub use fault_file::{FaultListFile, load as load_faults};
-pub use file::{Loaded, ScenarioFile, codes, load};
-pub use head::{Head, Packets, RUN_SCHEMA};
-pub use installed::{Carrier, DCN, HBD, Installed};
-use lightloom_collective::{self as collective, Directions};
-use lightloom_engine::collective::StartError;
-use lightloom_engine::steady::Difference;
-use lightloom_engine::transport::Transport;
-use lightloom_engine::{EngineError, NetworkError};
-pub use links::{LinkClass, LinkResult, QueueResult};
-pub use neighbours::{Neighbour, ReadNeighbour};
-pub use outcome::{
-    CollectiveResult, ExpectationResult, FaultResult, FlowEnd, FlowRow, Flows, GroupResult,
-    Outcome, PlanResult, Stop, TrafficFelt,
-};
+pub use event::{FaultEvent, When};
+pub use expectation::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
+pub use fault::{Effect, Fault, PartName};
+pub use file::{FaultListFile, Neighbour, ReadNeighbour, ScenarioFile, check_faults, codes, load};
+pub use flow_sizes::{FlowSizes, SizeRow};
+pub use flow_table::{ListedFlow, read_flows};
 pub use replay::{Replay, TraceDay};
-pub use run::{Finished, Settings, Sharing, run, run_from};
-pub use start::{Start, plan};
-pub use story::Progress;
-pub use sweep::{
-    MergeError, SWEEP_SCHEMA, SeedRange, SeedRangeError, SeedRun, Shard, ShardError, Subject,
-    Sweep, Tally,
-};
-pub use switches::{Switches, SwitchesFile};
-pub use transport_file::TransportFile;
+pub use start::{CircuitPlan, Start, StartError, plan};
+pub use traffic::{AllReduceWay, Pattern, Traffic};
 
-use crate::traffic::{TrafficError, Workload};
+use crate::substrate::{Substrate, Switches};
 
 /// A run to be made.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Scenario {
     /// Its name in reports.
     pub name: String,
-    /// The fabric file, relative to the scenario file.
-    pub fabric: String,
+    /// SHA-256 of the fabric file, or of the scenario file that has its network in place.
+    pub sha256: String,
+    /// What it runs on.
+    pub on: On,
     /// Seed of every random draw.
     pub seed: Seed,
     /// What is broken from the start.
     pub broken: Vec<Part>,
     /// Where more of what is broken from the start is to be read.
     pub broken_by: Option<TraceDay>,
-    /// What every job does, in order.
+    /// What the groups of every job do, in order.
     pub collectives: Vec<Collective>,
-    /// What runs beside them on the data-centre network.
-    pub workloads: Vec<Workload>,
+    /// What hosts send beside them.
+    pub traffic: Vec<Traffic>,
+    /// The phases of the fabric's step.
+    pub phases: Option<PhaseRun>,
     /// What breaks during the run, as far as the seed lets it.
     pub faults: Vec<Fault>,
     /// Days of a fault trace, as more of what breaks.
@@ -95,18 +61,55 @@ pub struct Scenario {
     pub control: Control,
     /// How data is cut into packets and repaired.
     pub transport: Transport,
-    /// How the switches of the data-centre network queue.
+    /// How the packet switches queue.
     pub switches: Switches,
     /// How long a host takes from a packet's last bit to what it does because of it.
     pub host_delay: Picoseconds,
     /// The run is stopped here.
     pub time_limit: SimTime,
-    /// Whether the scenario asks for that, rather than nobody having said anything.
+    /// Whether the scenario asks for that.
     pub ends_at_limit: bool,
     /// The run is stopped after so many packets on a wire.
     pub packet_limit: u64,
     /// What must be true in the end.
     pub expectations: Vec<Expectation>,
+}
+
+/// What a scenario runs on.
+#[derive(Clone, Debug)]
+pub enum On {
+    /// A fabric, which is planned.
+    Fabric(Arc<Fabric>),
+    /// A network that the scenario writes in place.
+    Network(Arc<Substrate>),
+}
+
+/// The phases of a step, again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseRun {
+    /// How often the step is repeated.
+    pub steps: u32,
+    /// What becomes of packets on a circuit that a change removes.
+    pub in_flight: InFlight,
+    /// How many times smaller than in the fabric sizes and times are. `None`: as small as keeps the run
+    /// within about [`PACKETS_MAX`] packets.
+    pub scale: Option<u64>,
+}
+
+/// Data packets in a run whose scale nobody chose.
+pub const PACKETS_MAX: u64 = 12_000_000;
+
+/// What becomes of packets on a circuit that a change removes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum InFlight {
+    /// Its flows stop when the command goes out and what is on its way arrives.
+    #[default]
+    Drain,
+    /// It is used until the mirrors move, and what is on its way then is lost and sent again.
+    Lose,
 }
 
 /// A collective operation that every group of every job performs.
@@ -140,7 +143,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What the ring of one group computes; nothing for what runs between groups.
+    /// What the ring of one group computes. `None` for what runs between groups.
     #[must_use]
     pub const fn of_group(self) -> Option<collective::Kind> {
         match self {
@@ -163,6 +166,11 @@ impl Kind {
     pub const fn is_between_groups(self) -> bool {
         self.of_group().is_none()
     }
+    /// NCCL's factor from algorithm to bus bandwidth over so many ranks.
+    #[must_use]
+    pub fn bus_factor(self, ranks: u32) -> f64 {
+        self.of_group().unwrap_or(collective::Kind::AllReduce).bus_factor(ranks as usize)
+    }
 }
 
 /// How fast the control plane is.
@@ -172,61 +180,18 @@ pub struct Control {
     pub detection_delay: Picoseconds,
     /// From there until the next plan is there.
     pub planning_delay: Picoseconds,
+    /// From a fault or a repair until flows have other ways.
+    pub reroute_delay: Picoseconds,
 }
 
 impl Default for Control {
     /// One millisecond each: assumptions.
     fn default() -> Self {
         let millisecond = Picoseconds::from_millis(1);
-        Self { detection_delay: millisecond, planning_delay: millisecond }
+        Self {
+            detection_delay: millisecond,
+            planning_delay: millisecond,
+            reroute_delay: millisecond,
+        }
     }
-}
-
-/// Why a scenario cannot be run.
-#[derive(Debug, thiserror::Error)]
-pub enum ScenarioError {
-    /// A broken part that does not exist.
-    #[error(transparent)]
-    Part(#[from] FaultError),
-    /// No plan.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// The plan is wrong, which is a mistake of this program.
-    #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
-    Unsound(Vec<Violation>),
-    /// A fabric that cannot be emulated.
-    #[error(transparent)]
-    Network(#[from] NetworkError),
-    /// The engine refuses something.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// What was spared would have come out otherwise, which is a mistake of this program.
-    #[error("the exact shortcut is not exact (a mistake in the engine, please report it): {0}")]
-    NotTheSame(#[from] Difference),
-    /// A proof was asked for where nothing is spared.
-    #[error("there is nothing to prove: {0}, so everything is simulated anyway")]
-    NothingSpared(&'static str),
-    /// A collective that cannot be laid out.
-    #[error(transparent)]
-    Collective(#[from] StartError),
-    /// What runs beside the rings cannot be run.
-    #[error(transparent)]
-    Traffic(#[from] TrafficError),
-    /// A target that does not exist.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// A trace that does not fit the fabric.
-    #[error("the fault trace does not fit this fabric: {0}")]
-    Trace(#[from] NodesError),
-    /// An expectation about a group that does not exist.
-    #[error("the scenario expects something of {group}, but the plan has {groups} groups")]
-    NoSuchGroup {
-        /// The group.
-        group: lightloom_units::id::GroupId,
-        /// How many there are.
-        groups: usize,
-    },
-    /// No job, or no group of it.
-    #[error("no group of any job can be formed: give the fabric a job, or fewer faults")]
-    NothingRuns,
 }

@@ -2,7 +2,6 @@
 //! place, once.
 
 use lightloom_emulator::scenario::{self, Neighbour};
-use lightloom_emulator::traffic;
 use lightloom_fabric::document::Diagnostic;
 
 const FABRIC: &str = "
@@ -12,13 +11,13 @@ jobs: [{name: train, gpus: 64, tp: 16}]
 ";
 
 const ON_FABRIC: &str = "name: bad
-fabric: fabric.yaml
+on: {fabric: fabric.yaml}
 collectives:
   - all_reduce: {name: tensor, bytes: 64KiB}
 ";
 
 const OF_TRAFFIC: &str = "name: bad
-network: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}
+on: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}
 ";
 
 fn read(name: &str) -> Result<Neighbour, String> {
@@ -30,7 +29,7 @@ fn on_fabric(more: &str) -> Vec<Diagnostic> {
 }
 
 fn of_traffic(more: &str) -> Vec<Diagnostic> {
-    traffic::load("t.yaml", format!("{OF_TRAFFIC}{more}").as_bytes(), &mut read).1
+    scenario::load("t.yaml", format!("{OF_TRAFFIC}{more}").as_bytes(), &mut read).1
 }
 
 fn lines(mistakes: &[Diagnostic]) -> Vec<String> {
@@ -72,7 +71,7 @@ fn a_sentence_about_a_fabric_that_no_run_could_fail_or_keep_is_refused() {
         (
             "faults: [{part: control, at: 20us, lasts: 1ms}]\nexpect: [restored within 1ms]"
                 .to_owned(),
-            "is healed",
+            "is restored",
         ),
     ] {
         require_idle(&more, wanted, &on_fabric(&more));
@@ -90,13 +89,14 @@ fn a_sentence_about_a_fabric_that_no_run_could_fail_or_keep_is_refused() {
 #[test]
 fn a_sentence_about_traffic_that_no_run_could_fail_or_keep_is_refused() {
     let send = "traffic: [{name: a, run: permutation, bytes: 4KiB, priority: 3}]\n";
+    let plain = "traffic: [{name: a, run: permutation, bytes: 4KiB}]\n";
     let lossless = "switches: {pause: {priorities: [3, 5], above: 64KiB}}\n";
     let fault = "faults: [{part: h3, at: 1us}]\n";
     for (more, wanted) in [
         (format!("{send}{lossless}expect: [no drops on priority 5]"), "data crosses"),
-        (format!("{send}expect: [workload a unaffected]"), "nothing breaks"),
-        (format!("{send}expect: [goodput > 0.5]"), "nothing breaks"),
-        (format!("{send}expect: [restored within 1ms]"), "nothing breaks"),
+        (format!("{plain}expect: [workload a unaffected]"), "nothing breaks"),
+        (format!("{plain}expect: [goodput > 0.5]"), "nothing breaks"),
+        (format!("{plain}expect: [restored within 1ms]"), "nothing breaks"),
         (
             format!(
                 "traffic: [{{name: a, run: permutation, bytes: 4KiB}}, {{name: c, run: {{compute: 1us}}}}]\n\
@@ -109,12 +109,12 @@ fn a_sentence_about_traffic_that_no_run_could_fail_or_keep_is_refused() {
         let wanted = if wanted == "data crosses" { "nobody sends on priority 5" } else { wanted };
         require_idle(&more, wanted, &mistakes);
     }
-    let ring = "name: bad\nnetwork: {ring: {hosts: 8}}\n";
-    let text = format!("{ring}{send}expect: [no drops]\n");
+    let ring = "name: bad\non: {ring: {hosts: 8}}\n";
+    let text = format!("{ring}{plain}expect: [no drops]\n");
     require_idle(
         "ring",
         "crosses a switch",
-        &traffic::load("t.yaml", text.as_bytes(), &mut read).1,
+        &scenario::load("t.yaml", text.as_bytes(), &mut read).1,
     );
 }
 
@@ -137,7 +137,7 @@ faults:
 expect: [no drops on priority 3, all is well, workload q unaffected]
 ",
     );
-    let told = lines(&mistakes);
+    let found = lines(&mistakes);
     for (place, what) in [
         ("t.yaml:3:16", "propagation delay"),
         ("t.yaml:4:19", "fits"),
@@ -159,11 +159,11 @@ expect: [no drops on priority 3, all is well, workload q unaffected]
         ("t.yaml:16:47", "workload `q`"),
     ] {
         let is_it = |line: &&String| line.starts_with(place) && line.contains(what);
-        assert_eq!(told.iter().filter(is_it).count(), 1, "{place} {what} in {told:#?}");
+        assert_eq!(found.iter().filter(is_it).count(), 1, "{place} {what} in {found:#?}");
     }
     // The storm and the sentence about drops hang on `pause`, which cannot be read, and the number of hosts on one
     // that does not exist: nothing is said of them.
-    assert_eq!(told.len(), 18, "{told:#?}");
+    assert_eq!(found.len(), 18, "{found:#?}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ transport: {timeout: 0ns}
 expect: [group g9 unaffected, restored within 5]
 ",
     );
-    let told = lines(&mistakes);
+    let found = lines(&mistakes);
     for (place, what) in [
         ("s.yaml:5:14", "n99"),
         ("s.yaml:7:12", "n390"),
@@ -190,7 +190,7 @@ expect: [group g9 unaffected, restored within 5]
         ("s.yaml:11:31", "60us"),
     ] {
         let is_it = |line: &&String| line.starts_with(place) && line.contains(what);
-        assert_eq!(told.iter().filter(is_it).count(), 1, "{place} {what} in {told:#?}");
+        assert_eq!(found.iter().filter(is_it).count(), 1, "{place} {what} in {found:#?}");
     }
-    assert_eq!(told.len(), 8, "{told:#?}");
+    assert_eq!(found.len(), 8, "{found:#?}");
 }

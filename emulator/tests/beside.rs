@@ -1,18 +1,19 @@
 //! Traffic beside the rings of a fabric: rings do not feel it, reductions over the same network do, and each fault
-//! tells what it did to both.
+//! says what it did to both.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod fabric;
 
 use fabric::FABRIC;
-use lightloom_emulator::scenario::{self, CollectiveResult, Loaded, Neighbour, Outcome};
+use lightloom_emulator::outcome::{Outcome, WorkloadResult};
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
 use lightloom_fabric::document::{Diagnostic, Style, render};
 use lightloom_units::SimTime;
 
 const RINGS: &str = "
 name: beside
-fabric: fabric.yaml
+on: {fabric: fabric.yaml}
 seed: 3
 collectives:
   - all_reduce: {name: tensor, bytes: 1MiB, repeat: 4}
@@ -27,7 +28,7 @@ traffic:
   - {name: incast, run: {incast: n1/g0}, hosts: [n1/g0, n16..n23], bytes: 1MiB}
 ";
 
-fn load(text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
+fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| match name {
         "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() }),
         _ => Err("no such file".to_owned()),
@@ -37,12 +38,12 @@ fn load(text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
 
 fn run(text: &str) -> Outcome {
     let (loaded, mistakes) = load(text);
-    let Loaded { fabric, scenario } = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
-    scenario::run(&fabric, &scenario, 1, &mut ()).unwrap()
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-fn named<'a>(outcome: &'a Outcome, name: &str) -> Vec<&'a CollectiveResult> {
-    outcome.collectives.iter().filter(|one| one.name == name).collect()
+fn named<'a>(outcome: &'a Outcome, name: &str) -> Vec<&'a WorkloadResult> {
+    outcome.workloads.iter().filter(|one| one.name == name).collect()
 }
 
 fn ends(outcome: &Outcome, name: &str) -> Vec<Option<SimTime>> {
@@ -89,7 +90,7 @@ fn expectations_are_about_groups_and_workloads_and_each_can_fail() {
     assert!(felt.flows_moved > 1 && interface.groups_affected.is_empty(), "{felt:?}");
     assert_eq!(felt.workloads, ["incast", "apart"]);
     assert!(felt.hosts.contains(&"n17/g1".to_owned()));
-    assert!(interface.delay.unwrap().0 > 0 && outcome.collectives.iter().all(|c| c.end.is_some()));
+    assert!(interface.delay.unwrap().0 > 0 && outcome.workloads.iter().all(|c| c.end.is_some()));
     assert!(interface.to_string().contains("1 flow on its links"), "{interface}");
 }
 
@@ -128,8 +129,8 @@ traffic:
 faults: [{part: any node, at: 20us, within: 50us}, {part: t9, at: 30us, lasts: 50us}]
 ";
     let (loaded, mistakes) = load(&format!("{RINGS}{REDUCTION}{random}"));
-    let Loaded { fabric, scenario } = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
-    let on = |threads| scenario::run(&fabric, &scenario, threads, &mut ()).unwrap();
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    let on = |threads| lightloom_emulator::emulate(&scenario, threads, &mut ()).unwrap();
     let mut two = on(2);
     two.head.threads = 1;
     assert_eq!(two, on(1));

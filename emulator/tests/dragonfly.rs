@@ -8,16 +8,15 @@
     reason = "a test may fail, and says what it measured"
 )]
 
-use lightloom_emulator::scenario::{Neighbour, Outcome};
-use lightloom_emulator::traffic;
-use lightloom_engine::capture::Watch;
+use lightloom_emulator::outcome::Outcome;
+use lightloom_emulator::scenario::{self, Neighbour};
 
 /// p = h = 2, a = 4: nine groups of eight hosts, so `shift: 8` is to the same place of the next group.
 fn run(routes: &str, balance: &str, work: &str, more: &str) -> Outcome {
     let text = format!(
         "
 name: dragonfly
-network: {{dragonfly: {{hosts_per_router: 2, routers_per_group: 4, global_per_router: 2, routes: {routes}}}}}
+on: {{dragonfly: {{hosts_per_router: 2, routers_per_group: 4, global_per_router: 2, routes: {routes}}}}}
 switches: {{queue: 64MiB, mark_from: 64MiB}}
 transport: {{balance: {balance}, recovery: {{selective_repeat: {{reordering: 60000}}}}, timeout: 1s}}
 seed: 1
@@ -26,16 +25,16 @@ traffic: [{{name: a, run: {work}, bytes: 4MiB}}]
 "
     );
     let read = &mut |_: &str| -> Result<Neighbour, String> { unreachable!("no other file") };
-    let (scenario, mistakes) = traffic::load("dragonfly.yaml", text.as_bytes(), read);
+    let (scenario, mistakes) = scenario::load("dragonfly.yaml", text.as_bytes(), read);
     let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
-    traffic::run(&scenario, 1, Watch::default(), &mut ()).unwrap().outcome
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
 const SPRAY: &str = "{spray: {paths: 256}}";
 
 /// Share of the rate of its cable that a host with 4 MiB to send gets until the last has sent it.
 fn throughput(outcome: &Outcome) -> f64 {
-    let seconds = outcome.collectives[0].end.unwrap().since(Default::default()).as_secs_f64();
+    let seconds = outcome.workloads[0].end.unwrap().since(Default::default()).as_secs_f64();
     4.0 * 1_048_576.0 * 8.0 * 4_096.0 / 4_032.0 / seconds / 400e9
 }
 
@@ -68,7 +67,7 @@ fn where_shortest_paths_have_room_the_way_around_costs_half_of_it() {
 fn flows_go_around_what_is_dark_and_wait_for_nothing() {
     let faults = "
 faults: [{part: any switch, at: 5us}, {part: any cable, at: 10us, lasts: 100us}]
-reroute_delay: 20us
+control: {reroute_delay: 20us}
 ";
     let outcome = run("valiant", "per_flow", "permutation", faults);
     let felt = outcome.faults[0].traffic.as_ref().unwrap();
@@ -83,12 +82,12 @@ reroute_delay: 20us
 fn switches_have_nothing_to_choose_on_the_way_around() {
     let text = "
 name: dragonfly
-network: {dragonfly: {hosts_per_router: 2, routers_per_group: 4, global_per_router: 2, routes: valiant}}
+on: {dragonfly: {hosts_per_router: 2, routers_per_group: 4, global_per_router: 2, routes: valiant}}
 transport: {balance: adaptive}
 traffic: [{name: a, run: permutation, bytes: 1KiB}]
 ";
     let read = &mut |_: &str| -> Result<Neighbour, String> { unreachable!("no other file") };
-    let (scenario, mistakes) = traffic::load("dragonfly.yaml", text.as_bytes(), read);
+    let (scenario, mistakes) = scenario::load("dragonfly.yaml", text.as_bytes(), read);
     assert!(scenario.is_none());
     assert!(mistakes[0].to_string().starts_with("dragonfly.yaml:3:"), "{mistakes:?}");
 }

@@ -7,11 +7,12 @@ mod fabric;
 use std::path::Path;
 
 use fabric::FABRIC;
-use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, Stop};
+use lightloom_emulator::outcome::{Outcome, Stop};
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::{Picoseconds, SimTime};
 
-fn load(fabric: &str, text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
+fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| match name {
         "fabric.yaml" => Ok(Neighbour { name: name.into(), bytes: fabric.as_bytes().to_vec() }),
         path => std::fs::read(path)
@@ -23,8 +24,8 @@ fn load(fabric: &str, text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
 
 fn run_on(fabric: &str, text: &str) -> Outcome {
     let (loaded, mistakes) = load(fabric, text);
-    let Loaded { fabric, scenario } = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
-    scenario::run(&fabric, &scenario, 1, &mut ()).unwrap()
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
 /// Forty all-reduces of every group, about 0.5 ms, with these faults.
@@ -36,7 +37,7 @@ fn text(faults: &str, collective: &str) -> String {
     format!(
         "
 name: test
-fabric: fabric.yaml
+on: {{fabric: fabric.yaml}}
 seed: 7
 collectives: [{{{collective}}}]
 faults: [{faults}]
@@ -46,13 +47,13 @@ control: {{detection_delay: 20us, planning_delay: 10us}}
 }
 
 fn all_done(outcome: &Outcome) -> bool {
-    outcome.collectives.iter().all(|collective| collective.end.is_some())
+    outcome.workloads.iter().all(|collective| collective.end.is_some())
 }
 
 /// The groups that ended anything at another picosecond than without faults: found here from the
 /// collectives alone.
 fn moved(outcome: &Outcome) -> Vec<String> {
-    let moved = outcome.collectives.iter().filter(|c| c.end != c.end_without_faults);
+    let moved = outcome.workloads.iter().filter(|c| c.end != c.end_without_faults);
     let mut groups: Vec<String> = moved.filter_map(|c| c.group).map(|g| g.to_string()).collect();
     groups.dedup();
     groups
@@ -117,7 +118,7 @@ fn nobody_plans_around_a_grey_link_and_its_ring_is_late_by_what_it_costs() {
 fn bit_errors_lose_the_share_of_packets_that_they_should() {
     let outcome = with("{part: n4/b0.1, at: 0us, effect: {bit_errors: 1e-6}}");
     let group = outcome.faults[0].groups_affected[0];
-    let steps = outcome.collectives.iter().filter(|c| c.group == Some(group)).count() as f64;
+    let steps = outcome.workloads.iter().filter(|c| c.group == Some(group)).count() as f64;
     // A ring of 16 passes 2 x 15/16 of the buffer over each link, half of it each way round. A chain of
     // nodes is a ring that goes out over one cable of each bundle and comes back over the other: four
     // links cross the fibre. 4,032 bytes of data are 4,096 on the wire, and what is sent again is lost
@@ -169,7 +170,9 @@ fn while_the_control_plane_is_gone_nothing_is_healed_and_nothing_else_is_touched
     let gone = with("{part: n4, at: 50us}, {part: control, at: 40us, lasts: 1ms}");
     let slow = with("{part: n4, at: 50us}, {part: control, at: 40us, effect: {slower: 10}}");
     assert_eq!(moved(&gone), moved(&usual), "the same ring waits, and no other");
-    let took = |outcome: &Outcome| outcome.faults[0].restored.unwrap().since(outcome.faults[0].at);
+    let took = |outcome: &Outcome| {
+        outcome.faults[0].restored.unwrap().since(outcome.faults[0].at.unwrap())
+    };
     assert!(gone.faults[0].detected.unwrap() >= SimTime(1_040_000_000));
     // 20 us and 10 us take ten times as long; switching takes what it takes.
     let more = took(&slow).get() - took(&usual).get();
@@ -186,7 +189,7 @@ fn while_the_control_plane_is_gone_nothing_is_healed_and_nothing_else_is_touched
 fn a_tor_stops_what_crosses_it_until_it_is_back() {
     let collective = "data_parallel_all_reduce: {name: gradients, bytes: 256KiB}";
     let outcome = run_on(FABRIC, &text("{part: t2, at: 10us, lasts: 2ms}", collective));
-    let [gradients] = outcome.collectives.as_slice() else { panic!("one reduction") };
+    let [gradients] = outcome.workloads.as_slice() else { panic!("one reduction") };
     assert!(gradients.end.unwrap() > SimTime(2_010_000_000), "it cannot end before");
     assert_eq!((gradients.restarts, outcome.faults[0].bundles_switched), (0, 0), "no plan helps");
     assert_eq!(outcome.faults[0].groups_affected.len(), 4);
@@ -206,9 +209,9 @@ fn a_lost_group_is_formed_again_by_a_repair_and_ends_its_work() {
     assert_eq!(late.len(), 1, "one group was down");
     assert!(late[0].down > Picoseconds::from_micros(300), "as long as its node: {late:?}");
     assert!(outcome.faults[0].restored.unwrap() > SimTime(350_000_000));
-    assert!(outcome.availability < 1.0 && outcome.goodput < 1.0);
+    assert!(outcome.metrics.availability < 1.0 && outcome.metrics.goodput < 1.0);
     for fault in &outcome.faults {
-        for at in [Some(fault.at), fault.detected, fault.replanned, fault.restored] {
+        for at in [fault.at, fault.detected, fault.replanned, fault.restored] {
             assert!(
                 at.unwrap() <= outcome.head.simulated,
                 "the end is after everything: {fault:?}"
@@ -222,7 +225,7 @@ fn a_job_that_lost_a_group_reduces_between_those_that_are_left() {
     let full = FABRIC.replace("gpus: 64, tp: 16", "gpus: all, tp: 16");
     let collective = "data_parallel_all_reduce: {name: gradients, bytes: 1MiB}";
     let outcome = run_on(&full, &text("{part: n4, at: 20us}", collective));
-    let [gradients] = outcome.collectives.as_slice() else { panic!("{:?}", outcome.collectives) };
+    let [gradients] = outcome.workloads.as_slice() else { panic!("{:?}", outcome.workloads) };
     assert!(gradients.end.is_some(), "five groups end what six began: {gradients:?}");
     assert_eq!(outcome.groups.iter().filter(|group| group.lost).count(), 1);
 }
@@ -230,7 +233,10 @@ fn a_job_that_lost_a_group_reduces_between_those_that_are_left() {
 #[test]
 fn a_fabric_without_faults_is_wholly_available_and_does_nothing_but_work() {
     let outcome = with("");
-    assert!((outcome.availability - 1.0).abs() < 1e-12 && (outcome.goodput - 1.0).abs() < 1e-12);
+    assert!(
+        (outcome.metrics.availability - 1.0).abs() < 1e-12
+            && (outcome.metrics.goodput - 1.0).abs() < 1e-12
+    );
 }
 
 #[test]
@@ -270,7 +276,7 @@ fn everything_that_is_named_and_does_not_exist_is_shown_at_once_at_its_place() {
     let (loaded, mistakes) = load(
         FABRIC,
         "name: bad
-fabric: fabric.yaml
+on: {fabric: fabric.yaml}
 broken: [n99]
 collectives: [{all_reduce: {name: tensor, bytes: 1MiB}}]
 faults:
@@ -304,8 +310,7 @@ expect:
 #[test]
 fn groups_days_and_files_that_do_not_exist_are_shown_at_their_place() {
     let first = |text: &str| load(FABRIC, text).1.first().map(ToString::to_string).unwrap();
-    let base =
-        "name: bad\nfabric: fabric.yaml\ncollectives: [{all_reduce: {name: t, bytes: 1MiB}}]\n";
+    let base = "name: bad\non: {fabric: fabric.yaml}\ncollectives: [{all_reduce: {name: t, bytes: 1MiB}}]\n";
     let group =
         first(&format!("{base}expect: [group g4 unaffected]\nfaults: [{{part: n3, at: 1us}}]\n"));
     assert!(group.starts_with("scenario.yaml:4:10: error[LL0307]: g4 does not exist"), "{group}");
@@ -313,7 +318,7 @@ fn groups_days_and_files_that_do_not_exist_are_shown_at_their_place() {
     let nothing = first(&format!("{base}expect: [restored within 1ms]\n"));
     assert!(nothing.starts_with("scenario.yaml:4:10: error[LL0309]"), "{nothing}");
     let fabric = first(&base.replace("fabric.yaml", "none.yaml"));
-    assert!(fabric.starts_with("scenario.yaml:2:9: error[LL0306]"), "{fabric}");
+    assert!(fabric.starts_with("scenario.yaml:2:14: error[LL0306]"), "{fabric}");
     let trace = first(&format!("{base}broken_by: {{trace: none.json, day: 1}}\n"));
     assert!(trace.starts_with("scenario.yaml:4:20: error[LL0306]"), "{trace}");
     let synthetic = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");

@@ -6,25 +6,26 @@
 mod fabric;
 
 use fabric::FABRIC;
-use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome};
+use lightloom_emulator::outcome::Outcome;
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::Picoseconds;
 use lightloom_units::id::GroupId;
 
-fn load(fabric: &str, text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
+fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let bytes = fabric.as_bytes().to_vec();
     let read = &mut |name: &str| Ok(Neighbour { name: name.to_owned(), bytes: bytes.clone() });
     scenario::load("scenario.yaml", text.as_bytes(), read)
 }
 
-fn loaded(fabric: &str, text: &str) -> Loaded {
+fn loaded(fabric: &str, text: &str) -> Scenario {
     let (loaded, mistakes) = load(fabric, text);
     loaded.unwrap_or_else(|| panic!("{mistakes:?}"))
 }
 
 fn run_on(fabric: &str, text: &str, threads: usize) -> Outcome {
-    let Loaded { fabric, scenario } = loaded(fabric, text);
-    scenario::run(&fabric, &scenario, threads, &mut ()).unwrap()
+    let scenario = loaded(fabric, text);
+    lightloom_emulator::emulate(&scenario, threads, &mut ()).unwrap()
 }
 
 fn run(fabric: &str, text: &str) -> Outcome {
@@ -33,7 +34,7 @@ fn run(fabric: &str, text: &str) -> Outcome {
 
 const FAULT: &str = "
 name: one node dies
-fabric: fabric.yaml
+on: {fabric: fabric.yaml}
 seed: 7
 collectives:
   - all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}
@@ -45,8 +46,8 @@ control: {detection_delay: 20us, planning_delay: 10us}
 fn an_undisturbed_ring_takes_its_closed_form() {
     let calm = FAULT.replace("faults: [{part: n4, at: 50us}]\n", "");
     let outcome = run(FABRIC, &calm);
-    assert_eq!(outcome.collectives.len(), 4 * 40);
-    for collective in &outcome.collectives {
+    assert_eq!(outcome.workloads.len(), 4 * 40);
+    for collective in &outcome.workloads {
         let took = collective.end.unwrap().since(collective.start);
         assert!(took >= collective.ideal, "{collective:?}");
         let over = took.get() as f64 / collective.ideal.get() as f64;
@@ -59,7 +60,7 @@ fn an_undisturbed_ring_takes_its_closed_form() {
 fn a_dead_node_is_bypassed_and_no_other_group_moves_by_a_picosecond() {
     let outcome = run(FABRIC, FAULT);
     let [fault] = outcome.faults.as_slice() else { panic!("one fault") };
-    let restored = fault.restored.unwrap().since(fault.at);
+    let restored = fault.restored.unwrap().since(fault.at.unwrap());
     let control = Picoseconds::from_micros(20 + 10 + 20);
     assert!(restored >= control + Picoseconds::from_micros(60), "{restored}");
     assert!(restored <= control + Picoseconds::from_micros(80), "{restored}");
@@ -69,13 +70,13 @@ fn a_dead_node_is_bypassed_and_no_other_group_moves_by_a_picosecond() {
     let [shortest, longest] = fault.dark.unwrap();
     assert!(shortest >= Picoseconds::from_micros(60) && longest <= Picoseconds::from_micros(80));
     let hit = fault.groups_affected[0];
-    for collective in &outcome.collectives {
+    for collective in &outcome.workloads {
         if collective.group != Some(hit) {
             assert_eq!(collective.end, collective.end_without_faults, "{collective:?}");
         }
         assert!(collective.end.is_some(), "everything goes on: {collective:?}");
     }
-    let restarted: u32 = outcome.collectives.iter().map(|c| c.restarts).sum();
+    let restarted: u32 = outcome.workloads.iter().map(|c| c.restarts).sum();
     assert_eq!(restarted, 1, "one collective of one group was begun again");
 }
 
@@ -109,7 +110,7 @@ fn one_seed_gives_one_result_and_another_seed_another() {
 fn data_parallel_reduction_waits_for_all_groups_and_crosses_the_data_centre() {
     let text = "
 name: step
-fabric: fabric.yaml
+on: {fabric: fabric.yaml}
 collectives:
   - all_reduce: {name: tensor, bytes: 1MiB}
   - data_parallel_all_reduce: {name: gradients, bytes: 256KiB}
@@ -117,13 +118,13 @@ collectives:
 ";
     let outcome = run(FABRIC, text);
     let end = |name: &str| {
-        outcome.collectives.iter().filter(|c| c.name == name).map(|c| c.end.unwrap()).max()
+        outcome.workloads.iter().filter(|c| c.name == name).map(|c| c.end.unwrap()).max()
     };
     let start =
-        |name: &str| outcome.collectives.iter().filter(|c| c.name == name).map(|c| c.start).min();
+        |name: &str| outcome.workloads.iter().filter(|c| c.name == name).map(|c| c.start).min();
     assert!(start("gradients") >= end("tensor"));
     assert!(start("parameters") >= end("gradients"));
-    let gradients = outcome.collectives.iter().find(|c| c.name == "gradients").unwrap();
+    let gradients = outcome.workloads.iter().find(|c| c.name == "gradients").unwrap();
     assert_eq!(gradients.group, None);
 }
 
@@ -131,14 +132,14 @@ collectives:
 fn a_fault_during_the_reduction_between_groups_restarts_it() {
     let text = "
 name: step
-fabric: fabric.yaml
+on: {fabric: fabric.yaml}
 collectives:
   - data_parallel_all_reduce: {name: gradients, bytes: 1MiB}
 faults: [{part: n4, at: 20us}]
 control: {detection_delay: 10us, planning_delay: 10us}
 ";
     let outcome = run(FABRIC, text);
-    let gradients = outcome.collectives.iter().find(|c| c.name == "gradients").unwrap();
+    let gradients = outcome.workloads.iter().find(|c| c.name == "gradients").unwrap();
     assert_eq!(gradients.restarts, 1);
     assert!(gradients.end > gradients.end_without_faults);
     assert_eq!(outcome.faults[0].groups_affected.len(), 4, "every group waits for the reduction");
@@ -149,11 +150,11 @@ fn bundles_and_fibres_can_break_too_and_repairs_are_taken_in() {
     for part in ["n4/b0", "n4/b0.1"] {
         let text = FAULT.replace("part: n4,", &format!("part: {part},"));
         let outcome = run(FABRIC, &text);
-        assert!(outcome.collectives.iter().all(|c| c.end.is_some()), "{part}");
+        assert!(outcome.workloads.iter().all(|c| c.end.is_some()), "{part}");
         assert!(outcome.faults[0].groups_affected.len() <= 1, "{part}");
     }
     let repaired = FAULT.replace("at: 50us}", "at: 50us, repaired_at: 150us}");
-    assert!(run(FABRIC, &repaired).collectives.iter().all(|c| c.end.is_some()));
+    assert!(run(FABRIC, &repaired).workloads.iter().all(|c| c.end.is_some()));
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn a_job_without_spare_nodes_loses_the_group_and_says_so() {
     let outcome = run(&full, FAULT);
     let fault = &outcome.faults[0];
     assert_eq!((fault.restored, fault.gpus_lost), (None, 16), "{fault:?}");
-    let unfinished = outcome.collectives.iter().filter(|c| c.end.is_none()).count();
+    let unfinished = outcome.workloads.iter().filter(|c| c.end.is_none()).count();
     assert_eq!(unfinished, 1, "the collective that was under way");
 }
 
@@ -174,7 +175,7 @@ fn a_part_that_recovers_before_the_next_plan_hangs_nobody() {
             &format!("{{part: {part}, at: 50us, repaired_at: 60us}}"),
         );
         let outcome = run(FABRIC, &text);
-        assert!(outcome.collectives.iter().all(|c| c.end.is_some()), "{part}");
+        assert!(outcome.workloads.iter().all(|c| c.end.is_some()), "{part}");
     }
 }
 

@@ -1,9 +1,10 @@
 //! What the switches of a scenario promise: queues that are too small drop, pauses lose nothing, drops
-//! are told by priority, and sentences that would be true whatever happens are refused.
+//! are named by priority, and sentences that would be true whatever happens are refused.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome};
+use lightloom_emulator::outcome::Outcome;
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::Picoseconds;
 
@@ -17,22 +18,30 @@ jobs: [{name: train, gpus: 32, tp: 16}]
 
 const SCENARIO: &str = "
 name: gradients
-fabric: fabric.yaml
+on: {fabric: fabric.yaml}
 collectives:
   - data_parallel_all_reduce: {name: gradients, bytes: 4MiB, priority: 3}
 ";
 
-fn load(text: &str) -> (Option<Loaded>, Vec<Diagnostic>) {
+fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| {
         Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
     };
     scenario::load("scenario.yaml", text.as_bytes(), read)
 }
 
+/// The scenario with these keys; a priority is written only where switches keep priorities apart.
+fn with(more: &str) -> String {
+    let has_priorities =
+        ["schedule", "pause", "trim", "buffer"].iter().any(|key| more.contains(key));
+    let base = SCENARIO.replace(", priority: 3", if has_priorities { ", priority: 3" } else { "" });
+    format!("{base}{more}")
+}
+
 fn run(more: &str) -> Outcome {
-    let (loaded, mistakes) = load(&format!("{SCENARIO}{more}"));
-    let Loaded { fabric, scenario } = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
-    scenario::run(&fabric, &scenario, 1, &mut ()).unwrap()
+    let (loaded, mistakes) = load(&with(more));
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
 fn verdicts(outcome: &Outcome) -> Vec<bool> {
@@ -72,18 +81,18 @@ fn a_chance_that_rises_marks_fewer_than_a_threshold() {
 fn trimmed_packets_are_counted_and_come_back() {
     let trimming = run("switches: {queue: 16KiB, mark_from: 16KiB, trim: true}\n");
     assert!(trimming.head.packets.trimmed > 0, "{:?}", trimming.head.packets);
-    assert!(trimming.collectives.iter().all(|collective| collective.end.is_some()));
+    assert!(trimming.workloads.iter().all(|collective| collective.end.is_some()));
 }
 
 #[test]
 fn cut_through_saves_and_slow_hosts_cost_what_their_closed_forms_say() {
     let ideal = |more: &str| {
         let outcome = run(&format!("switches: {{queue: 64MiB, mark_from: 64MiB{more}\n"));
-        for collective in &outcome.collectives {
+        for collective in &outcome.workloads {
             let took = collective.end.unwrap().since(collective.start);
             assert!(took >= collective.ideal, "{more}: {took} beats {}", collective.ideal);
         }
-        outcome.collectives[0].ideal
+        outcome.workloads[0].ideal
     };
     let plain = ideal("}");
     assert!(ideal(", cut_through: true}") < plain);
@@ -97,7 +106,7 @@ fn congestion_control_and_spraying_are_chosen_in_the_file() {
     let fixed = run("");
     for congestion in ["dctcp", "dcqcn", "swift", "nscc"] {
         let other = run(&format!("transport: {{congestion: {congestion}, window_percent: 200}}\n"));
-        assert!(other.collectives.iter().all(|collective| collective.end.is_some()));
+        assert!(other.workloads.iter().all(|collective| collective.end.is_some()));
         assert_ne!(other.head.packet_hops, 0);
         assert_ne!(other.head.simulated, fixed.head.simulated, "{congestion} changes nothing");
     }
@@ -108,7 +117,7 @@ fn congestion_control_and_spraying_are_chosen_in_the_file() {
         "adaptive",
     ] {
         let other = run(&format!("transport: {{balance: {balance}}}\n"));
-        assert!(other.collectives.iter().all(|collective| collective.end.is_some()), "{balance}");
+        assert!(other.workloads.iter().all(|collective| collective.end.is_some()), "{balance}");
     }
 }
 
@@ -128,7 +137,7 @@ fn what_says_nothing_is_refused_with_its_place() {
         ),
         ("transport: {window_percent: 100, window_packets: 4}\n", "LL0304", "either"),
     ] {
-        let (loaded, mistakes) = load(&format!("{SCENARIO}{more}"));
+        let (loaded, mistakes) = load(&with(more));
         let [mistake] = mistakes.as_slice() else { panic!("{more}: {mistakes:?}") };
         assert!(loaded.is_none());
         assert_eq!(mistake.code.id, code, "{mistake:?}");

@@ -6,7 +6,9 @@ mod fabric;
 
 use fabric::FABRIC;
 use lightloom_collective::{Directions, Kind, Ring, Schedule};
-use lightloom_emulator::scenario::{self, Loaded, Neighbour, Outcome, ScenarioError, Sharing};
+use lightloom_emulator::outcome::Outcome;
+use lightloom_emulator::run::Sharing;
+use lightloom_emulator::scenario::{self, Neighbour};
 use lightloom_engine::capture::Watch;
 use lightloom_engine::collective::{Collective, Placement};
 use lightloom_engine::steady::{Islands, Stage};
@@ -376,7 +378,11 @@ fn a_ring_that_is_struck_goes_its_own_way_from_there() {
     deeds.push((90_000_000, again));
     let (islands, _) = both_ways(&Case { world: alike(6), deeds, slice: 1 << 40 }, 1);
     let reuse = islands.reuse().unwrap();
-    assert_eq!((reuse.islands, reuse.simulated), (7, 3), "all; the struck one; its next ring");
+    assert_eq!(
+        (reuse.islands, reuse.simulated),
+        (7, 3),
+        "all; the one that was hit; its next ring"
+    );
 }
 
 #[test]
@@ -436,7 +442,7 @@ fn scenario(faults: &str) -> [Option<Outcome>; 3] {
     let text = format!(
         "
 name: test
-fabric: fabric.yaml
+on: {{fabric: fabric.yaml}}
 seed: 7
 collectives: [{{all_reduce: {{name: tensor, bytes: 256KiB, repeat: 40}}}}]
 faults: [{faults}]
@@ -447,13 +453,18 @@ control: {{detection_delay: 20us, planning_delay: 10us}}
         Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
     };
     let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
-    let Loaded { fabric, scenario } = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
-    let start = scenario::plan(&fabric, &scenario).unwrap();
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    let start = scenario::plan(&scenario).unwrap();
     [Sharing::Reuse, Sharing::Proven, Sharing::Whole].map(|sharing| {
-        let settings = scenario::Settings { threads: 1, watch: Watch::default(), sharing };
-        let run = scenario::run_from(&fabric, &scenario, &start, settings, &mut ());
+        let settings =
+            lightloom_emulator::Settings { threads: 1, watch: Watch::default(), sharing };
+        let run = lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ());
         match run {
-            Err(ScenarioError::NothingSpared(_)) if sharing == Sharing::Proven => None,
+            Err(lightloom_emulator::EmulateError::NothingSpared(_))
+                if sharing == Sharing::Proven =>
+            {
+                None
+            }
             run => Some(run.unwrap().outcome),
         }
     })

@@ -1,29 +1,28 @@
 //! What a scenario of traffic promises: every network carries it, faults move what they hit and nothing
-//! else, circles of pauses are named, and mistakes are told with their place.
+//! else, circles of pauses are named, and mistakes are shown with their place.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read shipped files")]
 
 use std::path::{Path, PathBuf};
 
-use lightloom_emulator::scenario::{Neighbour, Outcome, Stop};
-use lightloom_emulator::traffic::{self, TrafficScenario};
-use lightloom_engine::capture::Watch;
+use lightloom_emulator::outcome::{Outcome, Stop};
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
-fn load(text: &str) -> (Option<TrafficScenario>, Vec<Diagnostic>) {
+fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let table = b"start,src,dst,bytes\n0,h0,h1,4032\n5us,h2,h9,4032\n".to_vec();
     let read = &mut |name: &str| match name {
         "flows.csv" => Ok(Neighbour { name: name.to_owned(), bytes: table.clone() }),
         _ => Err(format!("cannot read {name}")),
     };
-    traffic::load("traffic.yaml", text.as_bytes(), read)
+    scenario::load("traffic.yaml", text.as_bytes(), read)
 }
 
 fn run_on(text: &str, threads: usize) -> Outcome {
     let (scenario, mistakes) = load(text);
     let scenario = scenario.unwrap_or_else(|| panic!("{text}: {mistakes:?}"));
-    traffic::run(&scenario, threads, Watch::default(), &mut ()).unwrap().outcome
+    lightloom_emulator::emulate(&scenario, threads, &mut ()).unwrap()
 }
 
 fn run(text: &str) -> Outcome {
@@ -51,7 +50,7 @@ fn every_network_carries_every_pattern_and_loses_nothing() {
         let outcome = run(&format!(
             "
 name: all
-network: {{{network}}}
+on: {{{network}}}
 seed: 3
 traffic:
   - {{name: p, run: permutation, bytes: 64KiB}}
@@ -67,8 +66,8 @@ traffic:
 "
         ));
         assert!(outcome.stop.is_none(), "{network}: {:?}", outcome.waiting);
-        assert_eq!(outcome.collectives.len(), 10, "{network}");
-        for workload in &outcome.collectives {
+        assert_eq!(outcome.workloads.len(), 10, "{network}");
+        for workload in &outcome.workloads {
             let took = workload.end.unwrap().since(workload.start);
             assert!(took >= workload.ideal, "{network}: {workload:?} is faster than light");
         }
@@ -81,18 +80,18 @@ traffic:
 fn a_ring_one_way_round_takes_its_closed_form_and_a_hierarchy_its_groups() {
     let text = |run: &str| {
         format!(
-            "name: x\nnetwork: {{ring: {{hosts: 8}}}}\n\
+            "name: x\non: {{ring: {{hosts: 8}}}}\n\
              traffic: [{{name: a, run: {run}, bytes: 2064384B}}]\n"
         )
     };
     let [one] =
-        <[_; 1]>::try_from(run(&text("{all_reduce: ring}, directions: one")).collectives).unwrap();
+        <[_; 1]>::try_from(run(&text("{all_reduce: ring}, directions: one")).workloads).unwrap();
     assert_eq!(one.end.unwrap().since(one.start), one.ideal, "to the picosecond");
-    let [both] = <[_; 1]>::try_from(run(&text("{all_reduce: ring}")).collectives).unwrap();
+    let [both] = <[_; 1]>::try_from(run(&text("{all_reduce: ring}")).workloads).unwrap();
     assert!(both.end < one.end, "half of the data each way");
     let tree = text("{all_reduce: {hierarchical: 4}}")
         .replace("ring: {hosts", "switched_domain: {switches: 2, gpus");
-    let [tree] = <[_; 1]>::try_from(run(&tree).collectives).unwrap();
+    let [tree] = <[_; 1]>::try_from(run(&tree).workloads).unwrap();
     assert_eq!(tree.kind, "all-reduce");
     assert!(tree.end.is_some_and(|end| end.since(tree.start) >= tree.ideal));
     for wrong in ["{all_reduce: {hierarchical: 3}}", "{all_reduce: tree}, directions: one"] {
@@ -105,14 +104,14 @@ fn a_ring_one_way_round_takes_its_closed_form_and_a_hierarchy_its_groups() {
 fn one_seed_gives_one_result_on_any_number_of_threads() {
     let text = "
 name: threads
-network: {fat_tree: {radix: 4}}
+on: {fat_tree: {radix: 4}}
 switches: {pause: {priorities: [3], above: 32KiB}}
 transport: {congestion: dcqcn}
 traffic:
   - {name: i, run: {incast: h0}, bytes: 256KiB, priority: 3}
   - {name: p, run: permutation, bytes: 256KiB}
 faults: [{part: any switch, at: 10us, lasts: 20us}]
-reroute_delay: 5us
+control: {reroute_delay: 5us}
 ";
     let one = run_on(text, 1);
     for threads in [2, 3] {
@@ -133,7 +132,7 @@ fn pauses_around_a_circle_of_switches_are_named_and_end_the_run() {
     let text = format!(
         "
 name: circle
-network: {{graph: {{hosts: [{}], switches: [{}], cables: [{cables}]}}}}
+on: {{graph: {{hosts: [{}], switches: [{}], cables: [{cables}]}}}}
 switches: {{pause: {{priorities: [3], above: 16KiB}}}}
 transport: {{window_packets: 400}}
 traffic: [{{name: around, run: {{shift: 2}}, bytes: 64MiB, priority: 3}}]
@@ -157,12 +156,12 @@ expect: [no deadlock, no drops on priority 3]
 
 const SHUFFLE: &str = "
 name: shuffle
-network: {leaf_spine: {leaves: 4, spines: 4, hosts_per_leaf: 4, nics: 2}}
+on: {leaf_spine: {leaves: 4, spines: 4, hosts_per_leaf: 4, nics: 2}}
 seed: 5
 traffic:
   - {name: left, run: {all_to_all: pairwise}, hosts: [h0..h7], bytes: 2MiB}
   - {name: right, run: {all_to_all: pairwise}, hosts: [h8..h15], bytes: 2MiB}
-reroute_delay: 20us
+control: {reroute_delay: 20us}
 ";
 
 fn with(fault: &str) -> Outcome {
@@ -182,13 +181,16 @@ fn a_fault_moves_the_workload_it_hits_and_no_other() {
         "{parts: [h3/nic0, h4/nic0], at: 10us}",
     ] {
         let outcome = with(fault);
-        let [felt] = outcome.faults.as_slice() else { panic!("{fault}") };
-        let traffic = felt.traffic.as_ref().unwrap();
-        assert_eq!(traffic.workloads, ["left"], "{fault}: {felt}");
-        assert!(traffic.flows_hit > 0 && traffic.flows_moved > 0, "{fault}: {felt}");
-        assert_eq!(traffic.flows_given_up, 0, "{fault}: {felt}");
-        assert!(traffic.hosts.iter().all(|host| host[1..].parse::<u32>().unwrap() < 8), "{felt}");
-        let [left, right] = outcome.collectives.as_slice() else { panic!("{fault}") };
+        let [affected] = outcome.faults.as_slice() else { panic!("{fault}") };
+        let traffic = affected.traffic.as_ref().unwrap();
+        assert_eq!(traffic.workloads, ["left"], "{fault}: {affected}");
+        assert!(traffic.flows_hit > 0 && traffic.flows_moved > 0, "{fault}: {affected}");
+        assert_eq!(traffic.flows_given_up, 0, "{fault}: {affected}");
+        assert!(
+            traffic.hosts.iter().all(|host| host[1..].parse::<u32>().unwrap() < 8),
+            "{affected}"
+        );
+        let [left, right] = outcome.workloads.as_slice() else { panic!("{fault}") };
         assert_eq!(right.end, right.end_without_faults, "{fault}");
         assert!(left.end > left.end_without_faults, "{fault}: {left:?}");
     }
@@ -197,29 +199,33 @@ fn a_fault_moves_the_workload_it_hits_and_no_other() {
 #[test]
 fn a_dead_host_takes_its_flows_with_it_and_nobody_waits_for_ever() {
     let outcome = with("{part: rack s1, at: 10us}");
-    let [felt] = outcome.faults.as_slice() else { panic!("one fault") };
-    let traffic = felt.traffic.as_ref().unwrap();
-    assert_eq!(felt.gpus_lost, 4, "the hosts of a leaf");
-    assert!(traffic.flows_given_up > 0, "{felt}");
+    let [affected] = outcome.faults.as_slice() else { panic!("one fault") };
+    let traffic = affected.traffic.as_ref().unwrap();
+    assert_eq!(affected.gpus_lost, 4, "the hosts of a leaf");
+    assert!(traffic.flows_given_up > 0, "{affected}");
     assert_eq!(outcome.stop, None, "{:?}", outcome.waiting);
     assert!(outcome.waiting[0].contains("`left`"), "{:?}", outcome.waiting);
-    assert!(outcome.collectives[0].end.is_none() && outcome.collectives[1].end.is_some());
+    assert!(outcome.workloads[0].end.is_none() && outcome.workloads[1].end.is_some());
     // Four of sixteen hosts are out of service from 10 us on.
     let out =
         (outcome.head.simulated.0 - 10_000_000) as f64 / outcome.head.simulated.0 as f64 / 4.0;
-    assert!((1.0 - outcome.availability - out).abs() < 1e-6, "{}", outcome.availability);
+    assert!(
+        (1.0 - outcome.metrics.availability - out).abs() < 1e-6,
+        "{}",
+        outcome.metrics.availability
+    );
 }
 
 #[test]
 fn a_workload_whose_flows_were_given_up_has_not_completed() {
     let outcome = run("
 name: cut
-network: {fat_tree: {radix: 4}}
+on: {fat_tree: {radix: 4}}
 traffic: [{name: in, run: {incast: h0}, bytes: 1MiB}]
 faults: [{part: h0/nic0, at: 5us}]
 expect: [completes within 1s]
 ");
-    assert_eq!(outcome.collectives[0].end, None);
+    assert_eq!(outcome.workloads[0].end, None);
     assert!(!outcome.expectations[0].passed);
     assert_eq!(outcome.expectations[0].value, "15 flows of `in` were given up");
 }
@@ -231,7 +237,7 @@ fn a_pause_storm_spreads_over_a_lossless_priority_and_no_other() {
         format!(
             "
 name: storm
-network: {{leaf_spine: {{leaves: 2, spines: 1, hosts_per_leaf: 2}}}}
+on: {{leaf_spine: {{leaves: 2, spines: 1, hosts_per_leaf: 2}}}}
 switches: {{queue: 1MiB, pause: {{priorities: [3], above: 32KiB}}}}
 transport: {{timeout: 10ms}}
 traffic:
@@ -243,7 +249,7 @@ expect: [no drops on priority 3, no deadlock]
         )
     };
     let late = |outcome: &Outcome, index: usize| {
-        let flow = &outcome.collectives[index];
+        let flow = &outcome.workloads[index];
         flow.end.unwrap().since(flow.end_without_faults.unwrap()).as_secs_f64() * 1e6
     };
     let shared = run(&text(3));
@@ -253,7 +259,7 @@ expect: [no drops on priority 3, no deadlock]
     let apart = run(&text(4));
     assert!(apart.passed());
     // Of the other priority the victim has the uplink for itself meanwhile: it is earlier, if anything.
-    let victim = &apart.collectives[1];
+    let victim = &apart.workloads[1];
     assert!(victim.end <= victim.end_without_faults, "{victim:?}");
 }
 
@@ -261,15 +267,15 @@ expect: [no drops on priority 3, no deadlock]
 fn an_optical_switch_takes_down_one_cable_of_every_cube() {
     let text = "
 name: board
-network: {tpu_cubes: {cubes: [1, 1, 2]}}
+on: {tpu_cubes: {cubes: [1, 1, 2]}}
 traffic: [{name: step, run: {all_reduce: torus}, bytes: 1MiB}]
 faults: [{part: ocs37, at: 2us, lasts: 50us}]
-reroute_delay: 10us
+control: {reroute_delay: 10us}
 ";
     let (scenario, _) = load(text);
-    let plant = scenario.unwrap().plant;
-    assert_eq!((plant.hosts.len(), plant.circuits.len()), (128, 48));
-    let links = plant.links_of(plant.spot("ocs37").unwrap());
+    let substrate = scenario::plan(&scenario.unwrap()).unwrap().substrate;
+    assert_eq!((substrate.hosts.len(), substrate.patched.len()), (128, 48));
+    let links = substrate.part("ocs37").unwrap().links;
     assert_eq!(links.len(), 4, "two cables, both directions");
     let outcome = run(text);
     assert!(
@@ -277,7 +283,7 @@ reroute_delay: 10us
         "{:?}",
         outcome.faults
     );
-    assert!(outcome.collectives[0].end > outcome.collectives[0].end_without_faults);
+    assert!(outcome.workloads[0].end > outcome.workloads[0].end_without_faults);
 }
 
 #[test]
@@ -286,11 +292,11 @@ fn a_binary_exchange_takes_its_steps_and_its_switching() {
         let outcome = run(&format!(
             "
 name: exchange
-network: {{exchange: {{steps: {steps}, switching: 70us}}}}
+on: {{exchange: {{steps: {steps}, switching: 70us}}}}
 traffic: [{{name: experts, run: circuit_exchange, bytes: 4128768B, repeat: 2}}]
 "
         ));
-        let [first, second] = outcome.collectives.as_slice() else { panic!("two rounds") };
+        let [first, second] = outcome.workloads.as_slice() else { panic!("two rounds") };
         let (micros, packet) = (Picoseconds::from_micros, Bytes(4_096));
         // Half of 1,024 packets a step over 400 Gb/s, 1 µs of fibre; news of a step's end travel 1 µs.
         let once = BitsPerSecond::from_gbps(400).time_for(packet) * 512 + micros(1);
@@ -314,7 +320,7 @@ traffic: [{{name: experts, run: circuit_exchange, bytes: 4128768B, repeat: 2}}]
 fn a_task_graph_waits_and_computes() {
     let outcome = run("
 name: graph
-network: {switched_domain: {gpus: 4, switches: 1}}
+on: {switched_domain: {gpus: 4, switches: 1}}
 traffic:
   - {name: forward, run: {compute: 10us}, repeat: 3}
   - {name: table, run: {flows: flows.csv}, hosts: [h0..h3], after: [forward]}
@@ -322,17 +328,17 @@ traffic:
 "
     .replace("gpus: 4", "gpus: 16")
     .as_str());
-    let ends: Vec<SimTime> = outcome.collectives.iter().map(|c| c.end.unwrap()).collect();
+    let ends: Vec<SimTime> = outcome.workloads.iter().map(|c| c.end.unwrap()).collect();
     assert_eq!(ends[..3], [10, 20, 30].map(|us| SimTime(us * 1_000_000)));
     // The second flow begins 5 us after the table does: a packet over two links.
     assert_eq!(ends[3], SimTime(35_000_000 + 2 * (81_920 + 1_000_000)));
-    // Told one link delay later, then 2 us, then 1 us.
+    // Known one link delay later, then 2 us, then 1 us.
     assert_eq!(ends[4], ends[3] + Picoseconds::from_micros(1 + 2 + 1));
 }
 
 #[test]
 fn mistakes_are_told_with_their_place() {
-    let good = "name: x\nnetwork: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";
+    let good = "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";
     for (more, wanted) in [
         ("traffic: [{name: a, run: permutation}]", "LL0322"),
         ("traffic: [{name: a, run: {incast: h9}, bytes: 1KiB}]", "`h9` is no host"),
@@ -378,7 +384,7 @@ fn mistakes_are_told_with_their_place() {
         ),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nexpect: [waste_ratio < 1]",
-            "no waste_ratio",
+            "`waste_ratio` needs",
         ),
         (
             "traffic: [{name: a, run: permutation, bytes: 1KiB}]\nfaults: [{part: h0, at: 1us}]\nexpect: [group g1 unaffected]",
@@ -392,8 +398,8 @@ fn mistakes_are_told_with_their_place() {
     ] {
         let (scenario, mistakes) = load(&format!("{good}{more}\n"));
         assert!(scenario.is_none(), "{more}");
-        let told: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        assert!(told.iter().any(|told| told.contains(wanted)), "{more}: {told:?}");
+        let found: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert!(found.iter().any(|found| found.contains(wanted)), "{more}: {found:?}");
         assert!(mistakes.iter().all(|mistake| mistake.place.is_some()), "{mistakes:?}");
     }
 }
@@ -404,7 +410,7 @@ fn every_figure_of_congestion_control_can_be_written_and_is_heeded() {
         run(&format!(
             "
 name: figures
-network: {{leaf_spine: {{leaves: 2, spines: 1, hosts_per_leaf: 8}}}}
+on: {{leaf_spine: {{leaves: 2, spines: 1, hosts_per_leaf: 8}}}}
 links: {{rate: 40Gbps}}
 switches: {{queue: 256KiB, mark_from: 20KiB}}
 transport: {{congestion: {congestion}, window_percent: 400{figures}}}
@@ -464,7 +470,7 @@ fn every_shipped_scenario_of_traffic_does_what_it_says() {
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
-        if !String::from_utf8_lossy(&bytes).contains("\nnetwork:") {
+        if String::from_utf8_lossy(&bytes).contains("\non: {fabric") {
             continue;
         }
         let beside = |name: &str| path.parent().unwrap_or(Path::new("")).join(name);
@@ -472,9 +478,9 @@ fn every_shipped_scenario_of_traffic_does_what_it_says() {
             let bytes = std::fs::read(beside(name)).map_err(|error| error.to_string())?;
             Ok(Neighbour { name: name.to_owned(), bytes })
         };
-        let (scenario, mistakes) = traffic::load(&path.display().to_string(), &bytes, read);
+        let (scenario, mistakes) = scenario::load(&path.display().to_string(), &bytes, read);
         let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
-        let outcome = traffic::run(&scenario, 1, Watch::default(), &mut ()).unwrap().outcome;
+        let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
         assert!(
             outcome.passed(),
             "{}: {:?} {:?}",
@@ -493,9 +499,9 @@ fn a_host_is_out_of_service_while_its_last_cable_is_dark() {
         run(&format!(
             "
 name: cut
-network: {{leaf_spine: {{leaves: 2, spines: 2, hosts_per_leaf: 4, nics: {nics}}}}}
+on: {{leaf_spine: {{leaves: 2, spines: 2, hosts_per_leaf: 4, nics: {nics}}}}}
 traffic: [{{name: a, run: {{shift: 1}}, hosts: [h0..h3], bytes: 16MiB}}]
-reroute_delay: 10us
+control: {{reroute_delay: 10us}}
 faults: [{faults}]
 "
         ))
@@ -504,14 +510,22 @@ faults: [{faults}]
     let only = run(1, "{part: h3/nic0, at: 10us, lasts: 100us}");
     assert_eq!(lost(&only), [1], "its only interface");
     let share = 1.0 - 100e-6 / only.head.simulated.since(SimTime::START).as_secs_f64() / 8.0;
-    assert!((only.availability - share).abs() < 1e-6, "{} {share}", only.availability);
+    assert!(
+        (only.metrics.availability - share).abs() < 1e-6,
+        "{} {share}",
+        only.metrics.availability
+    );
     let one = run(2, "{part: h3/nic0, at: 10us, lasts: 100us}");
-    assert_eq!((lost(&one), one.availability), (vec![0], 1.0), "one of two");
+    assert_eq!((lost(&one), one.metrics.availability), (vec![0], 1.0), "one of two");
     let both =
         run(2, "{part: h3/nic0, at: 10us, lasts: 100us}, {part: h3/nic1, at: 60us, lasts: 100us}");
     assert_eq!(lost(&both), [0, 1], "the one that took the last");
     let share = 1.0 - 50e-6 / both.head.simulated.since(SimTime::START).as_secs_f64() / 8.0;
-    assert!((both.availability - share).abs() < 1e-6, "{} {share}", both.availability);
+    assert!(
+        (both.metrics.availability - share).abs() < 1e-6,
+        "{} {share}",
+        both.metrics.availability
+    );
 }
 
 #[test]
@@ -521,10 +535,10 @@ fn the_circuits_of_a_phase_are_a_network_and_break_with_their_switch() {
         format!(
             "
 name: direct
-network: {{direct_connect: {{rfabric: rfabric-shapes.yaml, phase: {phase}}}}}
+on: {{direct_connect: {{rfabric: rfabric-shapes.yaml, phase: {phase}}}}}
 traffic: [{{name: a, run: {{all_to_all: at_once}}, bytes: 16MiB}}]
 faults: [{{part: ocs0, at: 20us}}]
-reroute_delay: 20us
+control: {{reroute_delay: 20us}}
 expect: [restored within 30us, gpus_lost == 0]
 "
         )
@@ -534,18 +548,19 @@ expect: [restored within 30us, gpus_lost == 0]
             let bytes = std::fs::read(shapes).map_err(|error| error.to_string())?;
             Ok(Neighbour { name: name.to_owned(), bytes })
         };
-        traffic::load("traffic.yaml", text(phase).as_bytes(), &mut read)
+        scenario::load("traffic.yaml", text(phase).as_bytes(), &mut read)
     };
     let (scenario, mistakes) = load("experts");
     let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
-    assert_eq!((scenario.plant.hosts.len(), scenario.plant.circuits.len()), (16, 4));
+    let substrate = scenario::plan(&scenario).unwrap().substrate;
+    assert_eq!((substrate.hosts.len(), substrate.patched.len()), (16, 4));
     // Sixteen leaves with eight optical ports each.
-    assert_eq!(scenario.plant.circuits.iter().map(Vec::len).sum::<usize>(), 64);
-    assert_eq!(scenario.plant.network.links().len(), 2 * (16 + 16 + 64));
-    let outcome = traffic::run(&scenario, 1, Watch::default(), &mut ()).unwrap().outcome;
+    assert_eq!(substrate.patched.iter().map(Vec::len).sum::<usize>(), 64);
+    assert_eq!(substrate.network.links().len(), 2 * (16 + 16 + 64));
+    let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
     assert!(outcome.passed(), "{:?}", outcome.expectations);
-    let felt = outcome.faults[0].traffic.as_ref().unwrap();
-    assert!(felt.flows_hit > 0 && felt.flows_given_up == 0, "{felt:?}");
+    let affected = outcome.faults[0].traffic.as_ref().unwrap();
+    assert!(affected.flows_hit > 0 && affected.flows_given_up == 0, "{affected:?}");
     let (scenario, mistakes) = load("sync");
     assert!(scenario.is_none() && mistakes[0].to_string().contains("no phase `sync`"));
 }

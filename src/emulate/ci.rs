@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use lightloom_emulator::scenario::{SeedRun, Subject};
+use lightloom_emulator::outcome::FaultResult;
+use lightloom_emulator::sweep::{SeedRun, Subject};
 
 use super::{junit, summary};
 use crate::files;
@@ -45,6 +46,11 @@ fn write_summary(path: &Path, markdown: &str) -> anyhow::Result<()> {
 /// The command that runs one seed again.
 pub(crate) fn replay_command(subject: &Subject, run: &SeedRun) -> String {
     format!("lightloom emulate {} --seed {}", quoted(&subject.file), run.seed.0)
+}
+
+/// When a fault began.
+pub(crate) fn when(fault: &FaultResult) -> String {
+    fault.at.map_or("a time that the run never came to".to_owned(), |at| at.to_string())
 }
 
 fn quoted(file: &str) -> String {

@@ -1,13 +1,13 @@
 //! JUnit XML: a suite for each seed, in it a case for each expectation and one for each fault.
 //!
-//! A fault's case fails when an expectation about healing fails because of it; a fault that never
-//! struck is skipped. So the file says "failed" exactly when the exit status does.
+//! A fault's case fails when an expectation about restoration fails because of it. So the file says "failed" exactly when the exit status does.
 
 use anyhow::Context;
-use lightloom_emulator::scenario::{ExpectationResult, FaultResult, SeedRun, Subject};
+use lightloom_emulator::outcome::{ExpectationResult, FaultResult};
+use lightloom_emulator::sweep::{SeedRun, Subject};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::ci::replay_command;
+use super::ci::{replay_command, when};
 
 /// The XML document.
 ///
@@ -73,16 +73,16 @@ fn fault_case(
         .filter(|result| !result.passed && result.breached_by.contains(&number))
         .map(|result| result.expect.as_str());
     let breached: Vec<&str> = breached.collect();
-    let story = fault.to_string();
+    let words = fault.to_string();
     let status = if breached.is_empty() {
         TestCaseStatus::success()
     } else {
-        failure(&format!("{}: {story}", breached.join(", ")), run, replay)
+        failure(&format!("{}: {words}", breached.join(", ")), run, replay)
     };
     let mut case =
-        TestCase::new(format!("fault {} {} at {}", number, fault.what, fault.at), status);
+        TestCase::new(format!("fault {} {} at {}", number, fault.what(), when(fault)), status);
     case.set_classname(class);
-    case.set_system_out(story);
+    case.set_system_out(words);
     case
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use lightloom_emulator::scenario::Progress;
+use lightloom_emulator::run::Progress;
 use lightloom_units::SimTime;
 
 use crate::output;
@@ -12,18 +12,18 @@ use crate::output;
 /// Elsewhere than on a terminal, a line is written at each tenth and at least so often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Tells how far the runs of a scenario have come: one with its faults, one without.
+/// Shows how far the runs of a scenario have come: one with its faults, one without.
 pub(super) struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,
-    /// When somebody told last: where one run ends, the next begins.
-    told: Instant,
+    /// When the last report came: where one run ends, the next begins.
+    heard: Instant,
     /// The run: 0 with the faults, 1 without.
     run: usize,
     last: Last,
 }
 
-/// What was told last.
+/// What was shown last.
 struct Last {
     at: Instant,
     tenth: u64,
@@ -38,7 +38,7 @@ impl Live {
             ProgressBar::new(1000).with_style(style)
         });
         let now = Instant::now();
-        Self { bar, begun: now, told: now, run: 0, last: Last { at: now, tenth: 0, done: 0.0 } }
+        Self { bar, begun: now, heard: now, run: 0, last: Last { at: now, tenth: 0, done: 0.0 } }
     }
 
     fn line(&self, now: SimTime, packet_hops: u64) -> String {
@@ -53,14 +53,14 @@ impl Live {
 }
 
 impl Progress for Live {
-    fn tell(&mut self, now: SimTime, packet_hops: u64, done: f64) {
+    fn report(&mut self, now: SimTime, packet_hops: u64, done: f64) {
         if done < self.last.done {
             self.run += 1;
-            self.begun = self.told;
+            self.begun = self.heard;
             self.last = Last { at: self.begun, tenth: 0, done };
         }
         self.last.done = done;
-        self.told = Instant::now();
+        self.heard = Instant::now();
         if let Some(bar) = &self.bar {
             bar.set_position((done * 1000.0) as u64);
             bar.set_message(self.line(now, packet_hops));

@@ -1,15 +1,16 @@
 //! Looking into one run: a timeline for Perfetto, packets for tshark, a table of all links.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use lightloom_emulator::scenario::{FaultResult, Installed, Kind, Outcome as Run, Target};
-use lightloom_emulator::traffic::Plant;
+use lightloom_emulator::outcome::{FaultResult, Outcome as Run};
+use lightloom_emulator::scenario::{Kind, Scenario};
+use lightloom_emulator::substrate::Substrate;
 use lightloom_engine::capture::{
     Slice, Tap, Track, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
 };
-use lightloom_engine::{Arrival, Engine, LinkId, PortCount, VertexId};
-use lightloom_fabric::fabric::Fabric;
+use lightloom_engine::{Arrival, Engine, LinkId};
 use lightloom_units::SimTime;
 
 use crate::files;
@@ -24,23 +25,17 @@ pub(super) struct Look {
     /// Write a timeline that Perfetto and Chrome open: a track for each group with its collectives and
     /// its faults, one for each rank with what it sends, and one for each port of `--pcap-port`.
     #[arg(long, value_name = "FILE")]
-    pub(super) timeline: Option<PathBuf>,
+    timeline: Option<PathBuf>,
     /// Write the packets of the ports of `--pcap-port` as pcapng, which tshark and Wireshark read.
     #[arg(long, value_name = "FILE", requires = "pcap_port")]
-    pub(super) pcap: Option<PathBuf>,
+    pcap: Option<PathBuf>,
     /// Watch all links of these parts: nodes `n17`, GPUs `n17/g2`, interfaces `n17/nic2`, bundles `n17/b0`,
     /// fibres `n17/b0.2`, ToRs `t3`; of a network, hosts `h3`, switches `s0` and cables `h3-s0`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
-    pub(super) pcap_port: Vec<String>,
+    pcap_port: Vec<String>,
     /// Write what every link carried to this file: link,bytes,packets,dropped,marked,lost.
     #[arg(long, value_name = "FILE")]
-    pub(super) links_out: Option<PathBuf>,
-}
-
-/// How users call the parts of a run.
-pub(super) struct Names<'a> {
-    pub(super) host: &'a dyn Fn(VertexId) -> String,
-    pub(super) link: &'a dyn Fn(LinkId) -> String,
+    links_out: Option<PathBuf>,
 }
 
 impl Look {
@@ -49,44 +44,34 @@ impl Look {
         self.timeline.is_some() || self.pcap.is_some() || self.links_out.is_some()
     }
 
+    /// Refuses packets of a run that is scaled down, where each stands for many.
+    ///
+    /// # Errors
+    /// If packets of single ports were asked for.
+    pub(super) fn refuse_packets(&self, scenario: &Scenario) -> anyhow::Result<()> {
+        let is_scaled = scenario.phases.is_some_and(|phases| phases.scale != Some(1));
+        if !is_scaled || (self.pcap.is_none() && self.pcap_port.is_empty()) {
+            return Ok(());
+        }
+        let message = "a run of phases is scaled down and each of its packets stands for many, so `--pcap` and \
+                       `--pcap-port` would mislead: use `--timeline`, `--links-out` or `--flows-out`, or write \
+                       `phases: {scale: 1}`";
+        Err(WrongUsage(message.into()).into())
+    }
+
     /// What to watch the run with.
     ///
     /// # Errors
-    /// Every part that the fabric does not have.
-    pub(super) fn watch(&self, fabric: &Fabric) -> anyhow::Result<Watch> {
-        if self.pcap_port.is_empty() {
-            return Ok(Watch::default());
-        }
-        let (network, installed) = Installed::build(fabric)?;
-        self.watch_links(|part| {
-            let target: Target = part.parse().map_err(|error| format!("{error}"))?;
-            target.require(fabric).map_err(|error| error.to_string())?;
-            Ok(installed.links_of_target(fabric, &network, target))
-        })
-    }
-
-    /// What to watch a run on a network with.
-    ///
-    /// # Errors
-    /// Every part that the network does not have.
-    pub(super) fn watch_plant(&self, plant: &Plant) -> anyhow::Result<Watch> {
-        self.watch_links(|part| {
-            plant.spot(part).map(|spot| plant.links_of(spot)).map_err(|error| error.to_string())
-        })
-    }
-
-    fn watch_links(
-        &self,
-        links_of: impl Fn(&str) -> Result<Vec<LinkId>, String>,
-    ) -> anyhow::Result<Watch> {
+    /// Every part that is not there.
+    pub(super) fn watch(&self, substrate: &Substrate) -> anyhow::Result<Watch> {
         if self.pcap_port.is_empty() {
             return Ok(Watch::default());
         }
         let (mut links, mut wrong) = (Vec::new(), Vec::new());
         for part in &self.pcap_port {
-            match links_of(part) {
-                Ok(found) => links.extend(found),
-                Err(message) => wrong.push(format!("--pcap-port: {message}")),
+            match substrate.part(part) {
+                Ok(found) => links.extend(found.links),
+                Err(error) => wrong.push(format!("--pcap-port: {error}")),
             }
         }
         if !wrong.is_empty() {
@@ -105,12 +90,12 @@ impl Look {
         &self,
         result: &Run,
         engine: &Engine<Watch>,
-        names: &Names<'_>,
+        substrate: &Substrate,
     ) -> anyhow::Result<()> {
         let packets = Watch::packets(engine.probes());
         if let Some(path) = &self.timeline {
             let mut bytes = Vec::new();
-            write_timeline(&mut bytes, &tracks(result, engine, names, &packets))?;
+            write_timeline(&mut bytes, &tracks(result, engine, substrate, &packets))?;
             files::write(path, &bytes)?;
         }
         if let Some(path) = &self.pcap {
@@ -119,29 +104,69 @@ impl Look {
             files::write(path, &bytes)?;
         }
         if let Some(path) = &self.links_out {
-            files::write(path, links_csv(named_links(engine, names)).as_bytes())?;
+            files::write(path, links_csv(engine, substrate).as_bytes())?;
         }
         Ok(())
     }
 }
 
-/// Groups with their collectives, faults with their healing, ranks with their flows, watched ports.
+/// Groups with their collectives, faults with what followed, ranks with their flows, watched ports.
 fn tracks(
     result: &Run,
     engine: &Engine<Watch>,
-    names: &Names<'_>,
+    substrate: &Substrate,
     packets: &[Arrival],
 ) -> Vec<Track> {
-    let mut tracks = group_tracks(result);
-    tracks.extend(result.faults.iter().map(|fault| fault_track(result, fault)));
-    tracks.extend(host_tracks(engine, &names.host));
-    tracks.extend(link_tracks(engine, packets, &names.link));
+    let mut tracks = workload_tracks(result);
+    tracks.extend(phase_tracks(result));
+    tracks.extend(result.faults.iter().filter_map(|fault| fault_track(result, fault)));
+    // In a run that is scaled down, times of the engine are not those of the result.
+    if result.scale == 1 {
+        tracks.extend(host_tracks(engine, &|host| substrate.name(host).to_owned()));
+    } else {
+        tracks.extend(flow_tracks(result));
+    }
+    tracks.extend(link_tracks(engine, packets, &|link| substrate.link_name(link)));
     tracks
 }
 
-fn group_tracks(result: &Run) -> Vec<Track> {
+/// Phases, from the end of the one before, so with their slack; and the changes of circuits.
+fn phase_tracks(result: &Run) -> Vec<Track> {
+    if result.phases.is_empty() {
+        return Vec::new();
+    }
+    let ends = result.phases.iter().skip(1).map(|phase| phase.start).chain([result.head.simulated]);
+    let phases = result.phases.iter().zip(ends).map(|(phase, end)| Slice {
+        name: format!("{} of step {}", phase.name, phase.step),
+        begin: phase.start,
+        end: end.max(phase.start),
+    });
+    let changed = result.phases.iter().filter(|phase| phase.transition.0 > 0);
+    let changes = changed.map(|phase| Slice {
+        name: format!("circuits of {}", phase.name),
+        begin: phase.start,
+        end: phase.start + phase.transition,
+    });
+    let track = |name: &str, slices| Track { process: "phases", name: name.to_owned(), slices };
+    vec![track("phases", phases.collect()), track("changes of circuits", changes.collect())]
+}
+
+/// What each host sends, in the fabric's time.
+fn flow_tracks(result: &Run) -> Vec<Track> {
+    let mut hosts: BTreeMap<&str, Vec<Slice>> = BTreeMap::new();
+    for (number, flow) in result.flow_records.iter().enumerate() {
+        if let Some(end) = flow.end {
+            let name = format!("flow {number} to {}", flow.destination);
+            hosts.entry(&flow.source).or_default().push(Slice { name, begin: flow.start, end });
+        }
+    }
+    let track = |(name, slices): (&str, _)| Track { process: "hosts", name: name.into(), slices };
+    hosts.into_iter().map(track).collect()
+}
+
+fn workload_tracks(result: &Run) -> Vec<Track> {
     let mut tracks: Vec<Track> = Vec::new();
-    for collective in &result.collectives {
+    for collective in &result.workloads {
         let between_groups = Kind::DataParallelAllReduce.name();
         let group = match collective.group {
             Some(group) => group.to_string(),
@@ -162,35 +187,26 @@ fn group_tracks(result: &Run) -> Vec<Track> {
     tracks
 }
 
-fn fault_track(result: &Run, fault: &FaultResult) -> Track {
-    let stages = [
-        ("not known", Some(fault.at)),
-        ("planning", fault.detected),
-        ("switching", fault.replanned),
-    ];
+fn fault_track(result: &Run, fault: &FaultResult) -> Option<Track> {
+    let at = fault.at?;
+    let stages =
+        [("not known", Some(at)), ("planning", fault.detected), ("switching", fault.replanned)];
     let ends = [fault.detected, fault.replanned, fault.restored];
     let slice = |((name, begin), end): ((&str, Option<SimTime>), Option<SimTime>)| {
         let begin = begin?;
-        let end = end.or(fault.restored).unwrap_or(result.head.simulated).max(begin);
+        let end =
+            end.or(fault.restored).or(fault.repaired).unwrap_or(result.head.simulated).max(begin);
         Some(Slice { name: name.to_owned(), begin, end })
     };
     let slices = stages.into_iter().zip(ends).filter_map(slice).collect();
-    Track { process: "faults", name: format!("{} {}", fault.what, fault.effect), slices }
-}
-
-fn named_links(
-    engine: &Engine<Watch>,
-    names: &Names<'_>,
-) -> impl Iterator<Item = (String, PortCount)> {
-    (0..engine.network().links().len())
-        .map(LinkId::from_index)
-        .map(|link| ((names.link)(link), engine.port_count(link)))
+    Some(Track { process: "faults", name: format!("{} {}", fault.what(), fault.effect), slices })
 }
 
 /// What links carried, one a line.
-pub(super) fn links_csv(links: impl Iterator<Item = (String, PortCount)>) -> String {
+fn links_csv(engine: &Engine<Watch>, substrate: &Substrate) -> String {
     let mut csv = String::from("link,bytes,packets,dropped,marked,lost\n");
-    for (name, count) in links {
+    for link in (0..engine.network().links().len()).map(LinkId::from_index) {
+        let (name, count) = (substrate.link_name(link), engine.port_count(link));
         let _ = writeln!(
             csv,
             "{name},{},{},{},{},{}",

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use lightloom_emulator::scenario::{SeedRun, Subject, Sweep, Tally};
+use lightloom_emulator::sweep::{SeedRun, Subject, Sweep, Tally};
 
-use super::ci::replay_command;
+use super::ci::{replay_command, when};
 
 /// Seeds whose failures are listed one by one.
 const MOST_LISTED: usize = 10;
@@ -50,8 +50,13 @@ fn one_run(text: &mut String, run: &SeedRun) {
     }
     text.push_str("\n| fault | what it did |\n| --- | --- |\n");
     for fault in &run.faults {
-        let _ =
-            writeln!(text, "| {} at {} | {} |", fault.what, fault.at, escaped(&fault.to_string()));
+        let _ = writeln!(
+            text,
+            "| {} at {} | {} |",
+            fault.what(),
+            when(fault),
+            escaped(&fault.to_string())
+        );
     }
     text.push('\n');
 }

@@ -1,6 +1,6 @@
-//! Many seeds of one scenario: run in parallel, told in one table, the worst first.
+//! Many seeds of one scenario: run in parallel, shown in one table, the worst first.
 
-use lightloom_emulator::scenario::{SeedRange, SeedRun, Subject, Sweep};
+use lightloom_emulator::sweep::{SeedRange, SeedRun, Subject, Sweep};
 use lightloom_fabric::provenance::Inputs;
 use lightloom_units::seed::Seed;
 use rayon::prelude::*;

@@ -1,15 +1,17 @@
-//! The result of a run for people: collectives beside their bound, faults and what felt them.
+//! The result of a run for people: workloads beside their bound, phases, faults and what they affected.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use lightloom_emulator::scenario::{
-    CollectiveResult, Expectation, ExpectationResult, FaultResult, Kind, Outcome as Run, Stop,
+use lightloom_emulator::outcome::{
+    ExpectationResult, FaultResult, Outcome as Run, Stop, WorkloadResult,
 };
-use lightloom_emulator::traffic::TrafficScenario;
+use lightloom_emulator::scenario::{Expectation, Kind};
+use lightloom_emulator::substrate::Substrate;
 use lightloom_units::Picoseconds;
 use lightloom_units::id::GroupId;
 
+use super::phases;
 use crate::table::Table;
 
 /// What was expected and found, a line each.
@@ -25,10 +27,11 @@ pub(super) fn expectations(results: &[ExpectationResult]) -> String {
 /// The whole result.
 pub(crate) fn describe(result: &Run) -> String {
     let mut text = format!(
-        "\nrun `{}`, seed {}\n\n{}",
+        "\nrun `{}`, seed {}\n\n{}{}",
         result.head.scenario,
         result.head.seed.0,
-        collectives(result)
+        workloads(result),
+        phases::describe(result),
     );
     for fault in &result.faults {
         text.push_str(&describe_fault(result, fault));
@@ -36,11 +39,13 @@ pub(crate) fn describe(result: &Run) -> String {
     let packets = &result.head.packets;
     let _ = writeln!(
         text,
-        "\npackets: {} sent, {} delivered, {} dropped, {} lost on dark links, {} sent again, {} marked",
+        "\npackets: {} sent, {} delivered, {} dropped, {} lost on dark links, {} in flight at the end; \
+         {} sent again, {} marked",
         packets.sent,
         packets.delivered,
         packets.dropped,
         packets.lost,
+        packets.in_flight,
         packets.retransmitted,
         packets.marked,
     );
@@ -68,7 +73,7 @@ pub(crate) fn describe(result: &Run) -> String {
     if let Some(reuse) = &result.reuse {
         let _ = writeln!(
             text,
-            "of {} parts that cannot feel each other {} were simulated; {} took the result of an equal one",
+            "of {} independent islands {} were simulated; {} took the result of an equal one",
             reuse.islands,
             reuse.simulated,
             reuse.islands - reuse.simulated
@@ -84,8 +89,8 @@ pub(crate) fn describe(result: &Run) -> String {
     let _ = writeln!(
         text,
         "availability {}, goodput {}",
-        percent(result.availability),
-        percent(result.goodput)
+        percent(result.metrics.availability),
+        percent(result.metrics.goodput)
     );
     if let Some(stop) = &result.stop {
         let _ = writeln!(text, "stopped at {stop} with work left:");
@@ -144,15 +149,14 @@ pub(crate) fn never_ended(result: &Run) -> String {
     )
 }
 
-/// The network of a scenario of traffic, in a line.
-pub(crate) fn network(scenario: &TrafficScenario) -> String {
-    let plant = &scenario.plant;
-    let (hosts, all) = (plant.hosts.len(), plant.network.vertex_count());
+/// The network of a scenario, in a line.
+pub(crate) fn network(substrate: &Substrate) -> String {
+    let (hosts, all) = (substrate.hosts.len(), substrate.network.vertex_count());
     format!(
         "network: {hosts} hosts, {} switches, {} cables{}\n",
         all - hosts,
-        plant.network.links().len() / 2,
-        match plant.circuits.len() {
+        substrate.network.links().len() / 2,
+        match substrate.patched.len() {
             0 => String::new(),
             circuits => format!(", {circuits} optical switches"),
         },
@@ -186,8 +190,11 @@ fn links(result: &Run) -> String {
     format!("{table}\n")
 }
 
-/// One line for each collective of the scenario, over all groups.
-fn collectives(result: &Run) -> String {
+/// One line for each workload of the scenario, over all groups and repetitions.
+fn workloads(result: &Run) -> String {
+    if result.workloads.is_empty() {
+        return String::new();
+    }
     let mut table = Table::new([
         "collective",
         "kind",
@@ -205,15 +212,15 @@ fn collectives(result: &Run) -> String {
     let between_groups = Kind::DataParallelAllReduce.name();
     // Groups of different sizes have different bounds: a row for each size.
     let mut kinds: Vec<(&str, u32)> = Vec::new();
-    for collective in &result.collectives {
+    for collective in &result.workloads {
         let kind = (collective.name.as_str(), collective.ranks);
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
     for (name, ranks) in kinds {
-        let is_of_kind = |c: &&CollectiveResult| c.name == name && c.ranks == ranks;
-        let all: Vec<_> = result.collectives.iter().filter(is_of_kind).collect();
+        let is_of_kind = |c: &&WorkloadResult| c.name == name && c.ranks == ranks;
+        let all: Vec<_> = result.workloads.iter().filter(is_of_kind).collect();
         let mut times: Vec<Picoseconds> =
             all.iter().filter_map(|c| c.end.map(|end| end.since(c.start))).collect();
         times.sort_unstable();
@@ -234,7 +241,10 @@ fn collectives(result: &Run) -> String {
             show(times.first()),
             show(times.get(times.len() / 2)),
             show(times.last()),
-            all[0].ideal.to_string(),
+            match all[0].lower_bound_of.as_str() {
+                "path" => all[0].lower_bound.to_string(),
+                of => format!("{} ({of})", all[0].lower_bound),
+            },
             format!("{:.1}", undisturbed.fold(0.0, f64::max) / 1e9),
             all.iter().map(|c| c.restarts).sum::<u32>().to_string(),
         ]);
@@ -247,12 +257,12 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     if result.groups.is_empty() {
         return text;
     }
-    let all: BTreeSet<_> = result.collectives.iter().filter_map(|c| c.group).collect();
+    let all: BTreeSet<_> = result.workloads.iter().filter_map(|c| c.group).collect();
     let moved = |group: &&GroupId| {
-        result.collectives.iter().any(|c| c.group == Some(**group) && c.end != c.end_without_faults)
+        result.workloads.iter().any(|c| c.group == Some(**group) && c.end != c.end_without_faults)
     };
-    let felt = |group: &&GroupId| fault.groups_affected.contains(group);
-    let unmoved = all.iter().filter(|group| !moved(group) && !felt(group)).count();
+    let affected = |group: &&GroupId| fault.groups_affected.contains(group);
+    let unmoved = all.iter().filter(|group| !moved(group) && !affected(group)).count();
     let _ = writeln!(
         text,
         "the other {unmoved} groups ended every collective at the same picosecond as without the fault",

@@ -38,7 +38,7 @@ jobs: [{name: train, gpus: 64, tp: 16}]
     let scenario = format!(
         "
 name: small
-fabric: fabric.yaml
+on: {{fabric: fabric.yaml}}
 collectives: [{{all_reduce: {{name: tensor, bytes: 64KiB, repeat: 20}}}}]
 faults: [{{part: n4, at: 20us}}]
 control: {{detection_delay: 60us, planning_delay: 20us}}

@@ -2,20 +2,21 @@
 //!
 //! ```text
 //!   waste_ratio < 0.01            a figure of the result against a number
-//!   restored within 5ms           every fault is healed so soon after it struck
+//!   restored within 5ms           every fault is restored so soon after it happened
 //!   completes within 20ms         every collective is done by then
 //!   group g3 unaffected           its completion times are those of the run without faults
 //!   workload bulk unaffected      its flows end as in the run without faults
 //!   workload bulk completes within 2ms   it is done by then
 //!   no drops on priority 3        no packet of that priority found a queue full; `no drops`: none at all
+//!   fct_p99 < 2ms                 a time, a size (`queue_max < 1MiB`) or a rate (`bus_bandwidth > 300Gbps`)
 //!   no deadlock                   no ports pause each other in a circle
 //! ```
 
 use std::fmt;
 use std::str::FromStr;
 
-use lightloom_units::Picoseconds;
 use lightloom_units::id::GroupId;
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use lightloom_engine::CONTROL_PRIORITY;
 
@@ -31,7 +32,7 @@ pub enum Expectation {
         /// With what.
         bound: f64,
     },
-    /// Every fault is healed within this time after it struck.
+    /// Every fault is restored within this time after it happened.
     RestoredWithin(Picoseconds),
     /// Every collective ends by this time after the start of the run.
     CompletesWithin(Picoseconds),
@@ -103,9 +104,107 @@ figures! {
     Goodput = "goodput",
     /// Packets lost on links that were dark or wrong.
     Lost = "packets_lost",
+    /// Half of the flows took no longer.
+    FctP50 = "fct_p50",
+    /// 99 of 100 flows took no longer.
+    FctP99 = "fct_p99",
+    /// No flow took longer.
+    FctMax = "fct_max",
+    /// Half of the steps took no longer.
+    StepP50 = "step_p50",
+    /// 99 of 100 steps took no longer.
+    StepP99 = "step_p99",
+    /// No step took longer.
+    StepMax = "step_max",
+    /// 99 of 100 packets found no more in a queue.
+    QueueP99 = "queue_p99",
+    /// No packet found more in a queue.
+    QueueMax = "queue_max",
+    /// Times that a switch asked a port to pause.
+    Pauses = "pauses",
+    /// The least bus bandwidth of any collective that was not begun again, in bytes a second.
+    BusBandwidth = "bus_bandwidth",
+}
+
+/// What must be there for a figure to say something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Nothing.
+    Nothing,
+    /// Groups of jobs.
+    Groups,
+    /// A plan.
+    Plan,
+    /// Phases of a step.
+    Steps,
+    /// Flows.
+    Flows,
 }
 
 impl Figure {
+    /// What must be there for it to say something.
+    pub(crate) const fn needs(self) -> Needs {
+        match self {
+            Self::WasteRatio | Self::CrossTorShare | Self::GpusUsed => Needs::Plan,
+            Self::GroupsAffected | Self::BundlesSwitched | Self::GroupsLost => Needs::Groups,
+            Self::StepP50 | Self::StepP99 | Self::StepMax => Needs::Steps,
+            Self::FctP50 | Self::FctP99 | Self::FctMax | Self::QueueP99 | Self::QueueMax => {
+                Needs::Flows
+            }
+            _ => Needs::Nothing,
+        }
+    }
+
+    /// What its values are.
+    #[must_use]
+    pub const fn unit(self) -> FigureUnit {
+        match self {
+            Self::FctP50
+            | Self::FctP99
+            | Self::FctMax
+            | Self::StepP50
+            | Self::StepP99
+            | Self::StepMax => FigureUnit::Time,
+            Self::QueueP99 | Self::QueueMax => FigureUnit::Size,
+            Self::BusBandwidth => FigureUnit::Rate,
+            _ => FigureUnit::Number,
+        }
+    }
+
+    /// A value of it, with its unit.
+    #[must_use]
+    pub fn show(self, value: f64) -> String {
+        match self.unit() {
+            FigureUnit::Time => Picoseconds(value as u64).to_string(),
+            FigureUnit::Size => Bytes(value as u64).to_string(),
+            FigureUnit::Rate => BitsPerSecond((value * 8.0) as u64).to_string(),
+            FigureUnit::Number => value.to_string(),
+        }
+    }
+
+    /// A bound as it is written.
+    fn read(self, text: &str) -> Result<f64, ExpectationError> {
+        let wrong = |error: String| ExpectationError::Time(error);
+        match self.unit() {
+            FigureUnit::Time => {
+                let time = text.parse::<Picoseconds>().map_err(|error| wrong(error.to_string()))?;
+                Ok(time.0 as f64)
+            }
+            FigureUnit::Size => {
+                let size = text.parse::<Bytes>().map_err(|error| wrong(error.to_string()))?;
+                Ok(size.0 as f64)
+            }
+            FigureUnit::Rate => {
+                let rate = text.parse::<BitsPerSecond>().map_err(|e| wrong(e.to_string()))?;
+                Ok(rate.0 as f64 / 8.0)
+            }
+            FigureUnit::Number => {
+                let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+                number.ok_or_else(|| ExpectationError::Number(text.to_owned()))
+            }
+        }
+    }
+
     /// Whether it is a share of something.
     #[must_use]
     pub const fn is_share(self) -> bool {
@@ -127,6 +226,19 @@ impl Figure {
                 | Self::Lost
         )
     }
+}
+
+/// What the values of a figure are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FigureUnit {
+    /// Numbers without a unit.
+    Number,
+    /// Times, in picoseconds.
+    Time,
+    /// Sizes, in bytes.
+    Size,
+    /// Rates, in bytes a second; written in bits.
+    Rate,
 }
 
 /// How a figure compares with its bound.
@@ -281,8 +393,7 @@ fn figure(text: &str) -> Result<Expectation, ExpectationError> {
     let (name, comparison, bound) = found.ok_or_else(|| ExpectationError::Form(text.to_owned()))?;
     let figure = Figure::ALL.iter().copied().find(|figure| figure.name() == name);
     let figure = figure.ok_or_else(|| ExpectationError::Figure { name: name.to_owned() })?;
-    let number: Option<f64> = bound.parse().ok().filter(|number: &f64| number.is_finite());
-    let bound = number.ok_or_else(|| ExpectationError::Number(bound.to_owned()))?;
+    let bound = figure.read(bound)?;
     Ok(Expectation::Figure { figure, comparison, bound })
 }
 
@@ -292,7 +403,7 @@ impl fmt::Display for Expectation {
             Self::Figure { figure, comparison, bound } => {
                 let sign =
                     Comparison::ALL.iter().find(|(c, _)| c == comparison).map_or("", |(_, s)| s);
-                write!(f, "{} {sign} {bound}", figure.name())
+                write!(f, "{} {sign} {}", figure.name(), figure.show(*bound))
             }
             Self::RestoredWithin(span) => write!(f, "restored within {span}"),
             Self::CompletesWithin(span) => write!(f, "completes within {span}"),

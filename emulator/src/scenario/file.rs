@@ -1,79 +1,74 @@
-//! The scenario file: which fabric, which collectives, what breaks when, what is expected.
+//! The scenario file: on what, what runs, what breaks when, what is expected.
 //!
-//! Reading it reads the fabric too, so that every part and group it names is known to exist.
+//! Reading it reads the fabric too and plans it, so that every part and group it names is known to exist.
 
-use lightloom_collective::Directions;
-use lightloom_engine::LinkSpec;
+pub mod codes;
+mod collectives;
+mod congestion;
+mod direct_connect;
+pub(crate) mod expectations;
+mod faults;
+mod graph;
+mod links;
+mod neighbours;
+mod network;
+mod replay;
+mod switches;
+mod traffic;
+mod transport;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lightloom_engine::transport::{Transport, Window};
+use lightloom_engine::{LinkSpec, Marking, Queueing, Switching};
 use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::expectation_file::{Breaks, Ground, lower_expectations};
-use super::fault_file::{FaultFile, lower_faults};
-use super::neighbours::{Neighbour, Neighbours, ReadNeighbour};
-use super::replay_file::{ReplayFile, TraceDayFile, lower_day, lower_replay};
-use super::switches::{SwitchesFile, lower_switches};
-use super::transport_file::{TransportFile, lower_transport};
-use super::{Collective, Control, Expectation, Fault, Kind, Scenario, Switches, Target, plan};
-use crate::traffic::file::workload::{self, WorkloadFile, refuse_sentences};
-use crate::traffic::{Plant, Workload};
+pub use collectives::{CollectiveFile, RingFile};
+pub use congestion::{CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile};
+pub use faults::{EffectFile, FaultFile, FaultListFile, check as check_faults};
+pub use links::LinksFile;
+pub use neighbours::{Neighbour, ReadNeighbour};
+pub use network::OnFile;
+pub use replay::{ReplayFile, TraceDayFile};
+pub use switches::SwitchesFile;
+pub use traffic::TrafficFile;
+pub use transport::TransportFile;
 
-/// The mistakes that only scenario and fault files can have.
-pub mod codes {
-    lightloom_fabric::document::codes! {
-        /// A sentence that is no expectation.
-        BAD_EXPECTATION = "LL0301", "a sentence that is no expectation";
-        /// A fault without a part, or with two.
-        REPAIR_BEFORE_FAULT = "LL0302", "a part is repaired before it breaks";
-        /// Nothing to run.
-        NOTHING_TO_RUN = "LL0303", "a scenario runs nothing";
-        /// Sizes that no packet can have.
-        BAD_PACKET = "LL0304", "packets cannot have this size";
-        /// Two collectives of one name.
-        COLLECTIVE_TWICE = "LL0305", "two collectives have the same name";
-        /// A fabric, trace or fault file that cannot be read.
-        BAD_NEIGHBOUR = "LL0306", "a file that is named here cannot be used";
-        /// A part that the fabric does not have, or a group that the plan does not have.
-        NO_SUCH_THING = "LL0307", "something is named that the fabric does not have";
-        /// An effect that this part cannot suffer, or that is written wrongly.
-        BAD_FAULT = "LL0308", "a fault that cannot happen to this part";
-        /// An expectation that is true whatever happens.
-        SAYS_NOTHING = "LL0309", "an expectation that no run could fail, or none could keep";
-        /// No plan for the fabric as it is at the start.
-        NO_PLAN = "LL0310", "the fabric cannot be planned as it is at the start";
-        /// Queues, buffers, pauses or priorities that no switch can have.
-        BAD_QUEUE = "LL0313", "switches cannot queue like this";
-        /// Figures of a congestion control that is not used, or that cannot work.
-        BAD_CONGESTION = "LL0314", "figures of congestion control that cannot be used";
-    }
-}
+use super::{Control, Expectation, Fault, InFlight, On, PhaseRun, Scenario, Start, Traffic, plan};
+use crate::substrate::{Substrate, Switches};
+use expectations::{Breaks, Ground, lower_expectations};
+use neighbours::Neighbours;
 
-/// A scenario with the fabric it names.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// The fabric.
-    pub fabric: Fabric,
-    /// The scenario.
-    pub scenario: Scenario,
-}
-
-/// A run of the emulator: a fabric, what its jobs do, what breaks, and what is expected.
+/// A run of the emulator: on what, what runs, what breaks, and what is expected.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioFile {
+    /// What kind of file this is.
+    #[serde(default)]
+    pub kind: Option<KindFile>,
+    /// Version of the kind: 2.
+    #[serde(default)]
+    #[schemars(range(min = 2, max = 2))]
+    pub version: Option<u32>,
     /// Its name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// The fabric file, relative to this file.
-    pub fabric: String,
+    /// What it runs on: a fabric file, or a network written in place.
+    pub on: OnFile,
+    /// The cables of a network written in place.
+    #[serde(default)]
+    pub links: LinksFile,
     /// Seed of every random draw; `--seed` on the command line overrides it.
     #[serde(default)]
     pub seed: u64,
-    /// What is broken from the start: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`.
+    /// What is broken from the start: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`, optical switches `ocs3`.
     #[serde(default)]
     pub broken: Vec<Part>,
     /// What is broken from the start, besides: the nodes that a fault trace has out on some day.
@@ -81,11 +76,15 @@ pub struct ScenarioFile {
     pub broken_by: Option<TraceDayFile>,
     /// What every job does, in this order: a group goes on to the next collective when it is done
     /// with one, and a collective between groups waits for all of them.
+    #[serde(default)]
     pub collectives: Vec<CollectiveFile>,
-    /// What runs beside the rings on the data-centre network, between GPUs `n4/g2` or nodes `n4`: each begins when
+    /// What hosts send beside that, between GPUs `n4/g2`, nodes `n4` or hosts `h3`: each begins when
     /// what it waits for is done. Hosts that are broken from the start take no part.
     #[serde(default)]
-    pub traffic: Vec<WorkloadFile>,
+    pub traffic: Vec<TrafficFile>,
+    /// The phases of the fabric's step, over its circuits.
+    #[serde(default)]
+    pub phases: Option<PhasesFile>,
     /// What breaks during the run, and when.
     #[serde(default)]
     pub faults: Vec<FaultFile>,
@@ -101,100 +100,138 @@ pub struct ScenarioFile {
     /// How data is cut into packets, sent and repaired.
     #[serde(default)]
     pub transport: TransportFile,
-    /// How the switches of the data-centre network queue.
+    /// How the packet switches queue.
     #[serde(default)]
     pub switches: SwitchesFile,
-    /// The run ends at this simulated time. Left out, a run that comes so far is taken for one that
-    /// never ends: it fails, and what was waiting for what is told.
+    /// The run ends at this simulated time. Default 10 s of the run: at that limit it fails and prints its wait-for
+    /// graph.
     #[serde(default = "time_limit")]
     pub time_limit: Text<Picoseconds>,
     /// A run that puts more packets than this on a wire is stopped and fails.
     #[serde(default = "packet_limit")]
     #[schemars(range(min = 1))]
     pub packet_limit: u64,
-    /// What must be true in the end: `waste_ratio < 0.01`, `restored within 5ms`,
-    /// `completes within 20ms`, `group g3 unaffected`, `no drops on priority 3`, `no deadlock`.
+    /// What must be true in the end: `waste_ratio < 0.01`, `restored within 5ms`, `completes within 20ms`,
+    /// `group g3 unaffected`, `workload shuffle unaffected`, `no drops on priority 3`, `no deadlock`.
     #[serde(default)]
     pub expect: Vec<String>,
 }
 
-pub(crate) fn time_limit() -> Text<Picoseconds> {
+/// What kind of file this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KindFile {
+    /// A scenario.
+    Scenario,
+}
+
+fn time_limit() -> Text<Picoseconds> {
     Text(Picoseconds::from_millis(10_000))
 }
 
-pub(crate) fn packet_limit() -> u64 {
+fn packet_limit() -> u64 {
     10_000_000_000
 }
 
-/// A collective operation. Sizes follow NCCL's tests: the whole buffer of one rank.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum CollectiveFile {
-    /// Every group on its own ring, both directions: everybody ends with the sum.
-    AllReduce(RingFile),
-    /// Every group on its own ring, both directions: everybody ends with its part of the sum.
-    ReduceScatter(RingFile),
-    /// Every group on its own ring, both directions: everybody ends with all parts.
-    AllGather(RingFile),
-    /// Between the groups of a job, over the data-centre network: equal ranks first under their ToR,
-    /// then between ToRs, then under their ToR again.
-    DataParallelAllReduce(RingFile),
-}
-
-/// One collective.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RingFile {
-    /// Its name in reports.
-    pub name: String,
-    /// The buffer of one rank, at least one byte.
-    pub bytes: Text<Bytes>,
-    /// How often it is repeated, 1 to 1,000.
-    #[serde(default = "once")]
-    #[schemars(range(min = 1, max = 1000))]
-    pub repeat: u32,
-    /// Its priority at switches with real queues, 0 (lowest) to 6.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 6))]
-    pub priority: u8,
-    /// Which ways round a group's ring: `both`, half of the data each way, or `one`.
-    #[serde(default)]
-    pub directions: Directions,
-}
-
-fn once() -> u32 {
-    1
-}
-
-/// How fast the control plane is.
+/// The phases of a fabric's step, packet by packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ControlFile {
-    /// From the fault until the control plane knows (an assumption; depends on the heartbeat).
-    pub detection_delay: Text<Picoseconds>,
-    /// From there until the next plan is there (an assumption on the safe side: `cargo bench -p
-    /// lightloom-planner` prints what the planner takes).
-    pub planning_delay: Text<Picoseconds>,
+pub struct PhasesFile {
+    /// How often the step is repeated.
+    #[schemars(range(min = 1, max = 100))]
+    pub steps: u32,
+    /// What becomes of packets on a circuit that a change removes.
+    pub in_flight: InFlight,
+    /// Divide all sizes and times of the run by this; results are given in the fabric's time. Left
+    /// out: as much as keeps the run within about 12 million packets, and 1 beside other workloads.
+    #[schemars(range(min = 1))]
+    pub scale: Option<u64>,
+    /// What acknowledgements wait for in switches.
+    pub acknowledgements: Acknowledgements,
 }
 
-impl Default for ControlFile {
+impl Default for PhasesFile {
     fn default() -> Self {
-        let Control { detection_delay, planning_delay } = Control::default();
-        Self { detection_delay: Text(detection_delay), planning_delay: Text(planning_delay) }
+        Self {
+            steps: 1,
+            in_flight: InFlight::default(),
+            scale: None,
+            acknowledgements: Acknowledgements::default(),
+        }
     }
 }
 
-/// Reads a scenario file, the fabric it names and the other files it names: both, or every mistake in
-/// them.
+/// What acknowledgements wait for in switches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Acknowledgements {
+    /// For nothing: they have a priority of their own.
+    #[default]
+    First,
+    /// For their turn among data. Where a leaf sends to many over a loaded link, its acknowledgements wait in that
+    /// queue, and the windows of those that send to it run dry on links that are free.
+    InTurn,
+}
+
+/// How fast the control plane is.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ControlFile {
+    /// From the fault until the control plane knows; 1 ms if not written (an assumption; depends on the heartbeat).
+    #[serde(default)]
+    pub detection_delay: Option<Text<Picoseconds>>,
+    /// From there until the next plan is there; 1 ms if not written (an assumption on the safe side: `cargo bench -p
+    /// lightloom-planner` prints what the planner takes).
+    #[serde(default)]
+    pub planning_delay: Option<Text<Picoseconds>>,
+    /// From a fault or a repair until flows have other ways; `detection_delay` if not written.
+    #[serde(default)]
+    pub reroute_delay: Option<Text<Picoseconds>>,
+}
+
+/// Keys of the first version at the top of a file, and what stands for them.
+const EARLIER: [(&str, &str); 3] = [
+    ("fabric", "write `on: {fabric: FILE}` instead of `fabric: FILE`"),
+    (
+        "network",
+        "write `on: {SHAPE: …}` instead of `network: {SHAPE: …}`, and `control: {reroute_delay: …}` instead of \
+         `reroute_delay`",
+    ),
+    (
+        "rfabric",
+        "write `on: {fabric: FILE}` and `phases: {steps: …, in_flight: …}` instead of `rfabric: FILE` with `steps` and \
+         `in_flight` beside it, `- {part: ocs0/p0..p15, phase: NAME, at: …}` instead of `what: {driver_board: …}` with \
+         `after`, and `transport: {payload: …}` instead of `payload`",
+    ),
+];
+
+/// Whether a file with these keys at the top is a scenario of an earlier version.
+#[must_use]
+pub fn is_earlier_version(keys: &[String]) -> bool {
+    let has = |name: &str| keys.iter().any(|key| key == name);
+    let marks = ["collectives", "traffic", "expect", "faults", "steps", "scale"];
+    !has("on") && EARLIER.iter().any(|(key, _)| has(key)) && marks.iter().any(|mark| has(mark))
+}
+
+/// Reads a scenario file, the fabric it names and the other files it names, or every mistake in them.
 #[must_use]
 pub fn load(
     file: &str,
     bytes: &[u8],
     read: &mut ReadNeighbour<'_>,
-) -> (Option<Loaded>, Vec<Diagnostic>) {
+) -> (Option<Scenario>, Vec<Diagnostic>) {
+    let keys = document::top_keys(bytes);
+    if is_earlier_version(&keys) {
+        let message = "this is a scenario of version 1";
+        let helps = EARLIER.iter().filter(|(old, _)| keys.iter().any(|key| key == old));
+        let help: Vec<&str> = helps.map(|(_, help)| *help).collect();
+        let mistake = Diagnostic::whole_file(codes::EARLIER_VERSION, file, message);
+        return (None, vec![mistake.with_help(help.join("; "))]);
+    }
     let mut beside = Vec::new();
+    let sha256 = lightloom_fabric::file::sha256(bytes);
     let (loaded, mut mistakes) = document::load(file, bytes, |raw: ScenarioFile, check| {
-        lower(raw, check, &mut Neighbours { read, mistakes: &mut beside })
+        lower(raw, sha256, check, &mut Neighbours { read, mistakes: &mut beside })
     });
     mistakes.extend(beside);
     (loaded, mistakes)
@@ -202,93 +239,236 @@ pub fn load(
 
 fn lower(
     raw: ScenarioFile,
+    sha256: String,
     check: &mut Check<'_>,
     neighbours: &mut Neighbours<'_, '_>,
-) -> Option<Loaded> {
-    let fabric = neighbours.fabric(&raw.fabric, check);
-    let transport = lower_transport(&raw.transport, check);
-    let cable = fabric.as_ref().map(|f| LinkSpec::new(f.dcn.link_rate(), f.dcn.link_latency()));
-    let switches = lower_switches(&raw.switches, cable.as_ref(), transport.packet(), check);
-    let collectives = lower_collectives(&raw.collectives, check);
-    let workloads = lower_traffic(&raw, fabric.as_ref(), &switches, check, neighbours);
-    let mut faults = lower_faults(&raw.faults, fabric.as_ref(), Some(&switches), check);
-    faults.extend(faults_beside(&raw, fabric.as_ref(), &switches, check, neighbours));
-    let broken_by = raw.broken_by.as_ref().and_then(|day| lower_day(day, check, neighbours));
-    let replay = raw.replay.as_ref().and_then(|days| lower_replay(days, check, neighbours));
-    let ground = Ground {
-        switches: &switches,
-        breaks: breaks(&raw, &faults),
-        priorities: collectives
-            .iter()
-            .filter(|collective| collective.kind.is_between_groups())
-            .map(|collective| collective.priority)
-            .chain(workloads.iter().flat_map(Workload::priorities))
-            .collect(),
+) -> Option<Scenario> {
+    let fabric = match &raw.on {
+        OnFile::Fabric(name) => neighbours.fabric(name, check),
+        _ => None,
     };
-    let expectations = lower_expectations(&raw.expect, Some(&ground), check);
-    refuse_sentences(&raw.expect, &raw.traffic, check);
-    let broken = fabric.as_ref().map(|fabric| existing(&raw.broken, fabric, check));
-    let failed = neighbours.have_errors();
-    let scenario = Scenario {
-        name: raw.name,
-        fabric: raw.fabric,
+    let transport = lower_transport(&raw, check);
+    let switches = lower_switches(&raw, fabric.as_deref(), transport.packet(), check);
+    let network = match &raw.on {
+        OnFile::Fabric(_) => None,
+        on => {
+            network::refuse_choice(on, transport.balance, check);
+            let shape = network::lower(on, &raw.links, check, neighbours);
+            shape.and_then(|shape| {
+                Substrate::of_shape(&shape, &switches, raw.links.nic_delay.0)
+                    .map_err(|e| drop(check.error(codes::BAD_NETWORK, "/on", e.to_string())))
+                    .ok()
+            })
+        }
+    };
+    let collectives = collectives::lower(&raw.collectives, &switches, check);
+    require_something(&raw, check);
+    let broken_by = raw.broken_by.as_ref().and_then(|d| replay::lower_day(d, check, neighbours));
+    let replay = raw.replay.as_ref().and_then(|days| replay::lower(days, check, neighbours));
+    let on = match (&fabric, network) {
+        (Some(fabric), _) => Some(On::Fabric(fabric.clone())),
+        (None, network) => network.map(|network| On::Network(Arc::new(network))),
+    };
+    let base = on.map(|on| Scenario {
+        sha256: fabric.as_ref().map_or(sha256, |fabric| fabric.sha256.clone()),
         seed: Seed(raw.seed),
-        broken: broken.unwrap_or_default(),
-        broken_by,
-        collectives,
-        workloads,
-        faults,
-        replay,
-        control: Control {
-            detection_delay: raw.control.detection_delay.0,
-            planning_delay: raw.control.planning_delay.0,
-        },
-        transport,
+        broken: fabric.as_ref().map_or_else(Vec::new, |f| existing(&raw.broken, f, check)),
+        phases: raw.phases.as_ref().map(|phases| lower_phases(phases, &raw)),
+        control: lower_control(&raw.control),
         host_delay: raw.transport.host_delay.0,
-        switches,
         time_limit: SimTime(raw.time_limit.0.get()),
         ends_at_limit: check.is_written("/time_limit"),
         packet_limit: raw.packet_limit,
-        expectations,
-    };
-    let fabric = fabric?;
-    require_plan(&fabric, &scenario, &raw.expect, check);
-    (!check.has_errors() && !failed).then_some(Loaded { fabric, scenario })
+        name: raw.name.clone(),
+        faults: Vec::new(),
+        traffic: Vec::new(),
+        expectations: Vec::new(),
+        on,
+        broken_by,
+        collectives,
+        replay,
+        transport,
+        switches,
+    });
+    let start = base.as_ref().and_then(|base| require_plan(base, &raw, check));
+    let names = start.as_ref().map(|start| start.substrate.as_ref());
+    let priorities = switches.have_priorities();
+    let traffic =
+        names.map(|names| traffic::lower(&raw.traffic, (names, priorities), check, neighbours));
+    let place = faults::Ground::of(start.as_ref(), &switches, raw.phases.as_ref());
+    let mut faults = faults::lower(&raw.faults, place.as_ref(), check);
+    faults.extend(faults_beside(&raw, place.as_ref(), check, neighbours));
+    let mut scenario =
+        base.map(|base| Scenario { traffic: traffic.unwrap_or_default(), faults, ..base });
+    refuse_idle_control(&raw, scenario.as_ref(), check);
+    let ground = scenario.as_ref().zip(start.as_ref()).map(|(s, start)| ground(&raw, s, start));
+    let expectations = lower_expectations(&raw.expect, ground.as_ref(), check);
+    traffic::refuse_sentences(&raw.expect, &raw.traffic, check);
+    if let Some(start) = &start {
+        require_groups(start, &raw.expect, check);
+    }
+    if let Some(scenario) = &mut scenario {
+        scenario.expectations = expectations;
+    }
+    scenario.filter(|_| !check.has_errors() && !neighbours.have_errors())
 }
 
-/// What runs beside the rings.
-fn lower_traffic(
+/// Phases alone are long: large packets, a tenth of what a circuit holds in a round trip, and a window of twice what
+/// fills the path, so that a burst of other flows at a leaf's interface leaves no circuit idle.
+fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
+    if raw.phases.is_none() || check.is_written("/transport") {
+        return transport::lower(&raw.transport, check);
+    }
+    Transport {
+        payload: Bytes(60 << 10),
+        window: Window::BandwidthDelay { percent: 200 },
+        timeout: Picoseconds::from_millis(1_000_000),
+        ..Transport::default()
+    }
+}
+
+/// Queues without bound where circuits carry phases and nothing else is written, so that nothing is lost but by light.
+fn lower_switches(
     raw: &ScenarioFile,
     fabric: Option<&Fabric>,
-    switches: &Switches,
+    packet: Bytes,
     check: &mut Check<'_>,
-    neighbours: &mut Neighbours<'_, '_>,
-) -> Vec<Workload> {
-    // To lay out a network takes a while; most scenarios send nothing over it.
-    let Some(fabric) = fabric.filter(|_| !raw.traffic.is_empty()) else { return Vec::new() };
-    match Plant::of_fabric(fabric, switches) {
-        Ok(plant) => workload::lower(&raw.traffic, &plant, check, neighbours),
-        Err(error) => {
-            check.error(codes::BAD_NEIGHBOUR, "/fabric", error.to_string());
-            Vec::new()
+) -> Switches {
+    match &raw.phases {
+        Some(phases) if !check.is_written("/switches") => Switches {
+            queue: None,
+            mark_from: packet * 16,
+            marking: Marking::Threshold,
+            queueing: match phases.acknowledgements {
+                Acknowledgements::First => Some(Queueing::default()),
+                Acknowledgements::InTurn => None,
+            },
+            switching: Switching::StoreAndForward,
+        },
+        phases => {
+            if phases.is_some() && check.is_written("/phases/acknowledgements") {
+                let message = "`switches` decides what acknowledgements wait for";
+                let path = "/phases/acknowledgements";
+                check.error(codes::NO_EFFECT, path, message).help("leave one of the two out");
+            }
+            let cable = match &raw.on {
+                OnFile::Fabric(_) => {
+                    fabric.map(|f| LinkSpec::new(f.dcn.link_rate(), f.dcn.link_latency()))
+                }
+                _ => Some(raw.links.longest()),
+            };
+            switches::lower(&raw.switches, cable.as_ref(), packet, check)
         }
     }
 }
 
-/// What may break. A file of faults that cannot be read counts for the worst, as a trace does.
-fn breaks(raw: &ScenarioFile, faults: &[Fault]) -> Breaks {
-    let mut breaks = Breaks::default();
-    for fault in faults {
-        breaks.add(fault.probability, !fault.targets.contains(&Target::Control));
+fn lower_phases(raw: &PhasesFile, file: &ScenarioFile) -> PhaseRun {
+    let is_alone = file.collectives.is_empty() && file.traffic.is_empty();
+    let scale = raw.scale.or((!is_alone).then_some(1));
+    PhaseRun { steps: raw.steps, in_flight: raw.in_flight, scale }
+}
+
+fn lower_control(raw: &ControlFile) -> Control {
+    let default = Control::default();
+    let or = |written: Option<Text<Picoseconds>>, delay| written.map_or(delay, |text| text.0);
+    let detection_delay = or(raw.detection_delay, default.detection_delay);
+    Control {
+        detection_delay,
+        planning_delay: or(raw.planning_delay, default.planning_delay),
+        reroute_delay: or(raw.reroute_delay, detection_delay),
     }
-    let unread = raw.faults_in.is_some() && faults.len() == raw.faults.len();
+}
+
+/// A scenario runs something, and what it runs has what it needs.
+fn require_something(raw: &ScenarioFile, check: &mut Check<'_>) {
+    let on_fabric = matches!(raw.on, OnFile::Fabric(_));
+    if raw.collectives.is_empty() && raw.traffic.is_empty() && raw.phases.is_none() {
+        check
+            .error(codes::NOTHING_TO_RUN, "", "a scenario that runs nothing")
+            .help(
+                "write `collectives: [{all_reduce: {name: step, bytes: 64MiB}}]`, or `traffic`, or `phases`",
+            )
+            .depends_on("/collectives")
+            .depends_on("/traffic");
+    }
+    let of_fabric = [
+        ("/collectives", !raw.collectives.is_empty()),
+        ("/phases", raw.phases.is_some()),
+        ("/broken", !raw.broken.is_empty()),
+        ("/broken_by", raw.broken_by.is_some()),
+    ];
+    for (key, _) in of_fabric.iter().filter(|(_, there)| *there && !on_fabric) {
+        check
+            .error(
+                codes::NO_EFFECT,
+                key,
+                "a network written in place has no plan, no jobs and no step",
+            )
+            .help("write `on: {fabric: FILE}`, or `traffic` between hosts")
+            .depends_on("/on");
+    }
+    if on_fabric && check.is_written("/links") {
+        let message = "the cables of a fabric are those of its file";
+        check.error(codes::NO_EFFECT, "/links", message).help("leave it out").depends_on("/on");
+    }
+    let is_mixed = !raw.collectives.is_empty() || !raw.traffic.is_empty();
+    if raw.phases.as_ref().is_some_and(|phases| phases.scale.is_some_and(|s| s > 1)) && is_mixed {
+        check
+            .error(codes::NO_EFFECT, "/phases/scale", "only phases alone can be scaled down")
+            .help("leave it out, or make the demands of the fabric smaller");
+    }
+}
+
+/// Refuses delays of a control plane that has nothing to do.
+fn refuse_idle_control(raw: &ScenarioFile, scenario: Option<&Scenario>, check: &mut Check<'_>) {
+    let Some(scenario) = scenario else { return };
+    let plans = !scenario.collectives.is_empty();
+    let reroutes = !raw.traffic.is_empty();
+    let keys = [
+        ("/control/detection_delay", raw.control.detection_delay.is_some(), plans || reroutes),
+        ("/control/planning_delay", raw.control.planning_delay.is_some(), plans),
+        ("/control/reroute_delay", raw.control.reroute_delay.is_some(), reroutes),
+    ];
+    for (key, _, _) in keys.iter().filter(|(_, written, used)| *written && !used) {
+        check
+            .error(codes::NO_EFFECT, key, "nothing in this scenario waits for that")
+            .help("groups wait for detection and planning, traffic for other ways: leave it out")
+            .depends_on("/collectives")
+            .depends_on("/traffic");
+    }
+}
+
+/// What a scenario does, as far as expectations can be about it.
+fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &Start) -> Ground<'a> {
+    let between = scenario.collectives.iter().filter(|one| one.kind.is_between_groups());
+    let mut priorities: BTreeSet<u8> = between.map(|one| one.priority).collect();
+    if start.substrate.has_switches() {
+        priorities.extend(scenario.traffic.iter().flat_map(Traffic::priorities));
+    }
+    if scenario.phases.is_some() {
+        priorities.insert(0);
+    }
+    let mut breaks = Breaks::default();
+    for fault in &scenario.faults {
+        breaks.add(fault.probability, !fault.is_of_control());
+    }
+    // A file of faults that cannot be read counts for the worst, as a trace does.
+    let unread = raw.faults_in.is_some() && scenario.faults.len() == raw.faults.len();
     if raw.replay.is_some() || unread {
         breaks.add(1.0, true);
     }
-    breaks
+    Ground {
+        switches: &scenario.switches,
+        breaks,
+        priorities,
+        has_groups: !scenario.collectives.is_empty(),
+        has_plan: start.plan.is_some(),
+        has_steps: scenario.phases.is_some(),
+        has_flows: !scenario.traffic.is_empty() || scenario.phases.is_some(),
+    }
 }
 
-/// The parts that the fabric has; the others have been told.
+/// The parts that the fabric has; the others have been reported.
 fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     for (index, part) in broken.iter().enumerate() {
@@ -303,23 +483,44 @@ fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part
 }
 
 /// Keys that the first plan depends on.
-const PLANNED_FROM: [&str; 4] = ["/fabric", "/broken", "/broken_by", "/replay"];
+const PLANNED_FROM: [&str; 4] = ["/on", "/broken", "/broken_by", "/replay"];
 
-/// Plans the fabric as it is at the start, and holds the groups that are named against the plan. Faults of the
-/// run itself, which may have mistakes, are left out.
-fn require_plan(fabric: &Fabric, scenario: &Scenario, raw: &[String], check: &mut Check<'_>) {
-    let begins = Scenario { faults: Vec::new(), ..scenario.clone() };
-    let start = match plan(fabric, &begins) {
-        Ok(start) => start,
-        Err(error) => {
-            let report = check.error(codes::NO_PLAN, "/fabric", error.to_string());
-            PLANNED_FROM.iter().fold(report, |report, key| report.depends_on(key));
-            return;
-        }
+/// Plans the fabric as it is at the start. Faults of the run itself, which may have mistakes, are left out.
+fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> Option<Start> {
+    let key = match (&base.on, &base.replay) {
+        (On::Network(_), Some(_)) => "/replay/trace",
+        _ => "/on",
     };
+    match plan(base) {
+        Ok(start) => {
+            if raw.phases.is_some() && start.circuits.is_none() {
+                check
+                    .error(codes::NO_EFFECT, "/phases", "no job of this fabric has phases over circuits")
+                    .help("give the fabric `dcn: {reconfigurable_fat_tree: …}` and a job with a `step`");
+            }
+            Some(start)
+        }
+        Err(error) => {
+            let code = if key == "/on" { codes::NO_PLAN } else { codes::BAD_NEIGHBOUR };
+            let report = check.error(code, key, error.to_string());
+            let report = match key {
+                "/on" => report,
+                _ => report.help(
+                    "say how many GPUs a host stands for, `gpus_per_host: 8`, or take a larger trace",
+                ),
+            };
+            PLANNED_FROM.iter().fold(report, |report, key| report.depends_on(key));
+            None
+        }
+    }
+}
+
+/// Holds the groups that are named against the plan.
+fn require_groups(start: &Start, raw: &[String], check: &mut Check<'_>) {
     let groups = start.groups();
     for (index, sentence) in raw.iter().enumerate() {
         if let Ok(Expectation::Unaffected(group)) = sentence.parse()
+            && groups > 0
             && group.index() >= groups
         {
             let message =
@@ -333,8 +534,7 @@ fn require_plan(fabric: &Fabric, scenario: &Scenario, raw: &[String], check: &mu
 
 fn faults_beside(
     raw: &ScenarioFile,
-    fabric: Option<&Fabric>,
-    switches: &Switches,
+    ground: Option<&faults::Ground<'_>>,
     check: &mut Check<'_>,
     neighbours: &mut Neighbours<'_, '_>,
 ) -> Vec<Fault> {
@@ -342,53 +542,19 @@ fn faults_beside(
     let Some(Neighbour { name, bytes }) = neighbours.read(name, "/faults_in", check) else {
         return Vec::new();
     };
-    let (faults, mistakes) = super::fault_file::load(&name, &bytes, fabric, Some(switches));
+    let (faults, mistakes) = faults::load(&name, &bytes, ground);
     neighbours.mistakes.extend(mistakes);
     faults.unwrap_or_default()
 }
 
-fn lower_collectives(raw: &[CollectiveFile], check: &mut Check<'_>) -> Vec<Collective> {
-    if raw.is_empty() {
-        check
-            .error(codes::NOTHING_TO_RUN, "/collectives", "the list of collectives is empty")
-            .help("write `- all_reduce: {name: step, bytes: 64MiB}`");
+impl Scenario {
+    /// Every mistake of a file of faults that this scenario could name.
+    #[must_use]
+    pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
+        let start = plan(&Self { faults: Vec::new(), ..self.clone() }).ok();
+        let phases =
+            self.phases.map(|phases| PhasesFile { steps: phases.steps, ..Default::default() });
+        let ground = faults::Ground::of(start.as_ref(), &self.switches, phases.as_ref());
+        faults::load(file, bytes, ground.as_ref()).1
     }
-    let mut collectives: Vec<Collective> = Vec::new();
-    for (index, file) in raw.iter().enumerate() {
-        let (kind, key, ring) = match file {
-            CollectiveFile::AllReduce(ring) => (Kind::AllReduce, "all_reduce", ring),
-            CollectiveFile::ReduceScatter(ring) => (Kind::ReduceScatter, "reduce_scatter", ring),
-            CollectiveFile::AllGather(ring) => (Kind::AllGather, "all_gather", ring),
-            CollectiveFile::DataParallelAllReduce(ring) => {
-                (Kind::DataParallelAllReduce, "data_parallel_all_reduce", ring)
-            }
-        };
-        let path = format!("/collectives/{index}/{key}");
-        if ring.bytes.0 == Bytes::ZERO {
-            check
-                .error(codes::NOTHING_TO_RUN, &format!("{path}/bytes"), "a collective of no bytes")
-                .help("write `64MiB`");
-        }
-        if kind.is_between_groups() && ring.directions == Directions::One {
-            let message = "a reduction between groups uses both ways round";
-            check
-                .error(codes::NOTHING_TO_RUN, &format!("{path}/directions"), message)
-                .help("leave it out");
-        }
-        if collectives.iter().any(|before| before.name == ring.name) {
-            let message = format!("another collective is called `{}`", ring.name);
-            check
-                .error(codes::COLLECTIVE_TWICE, &format!("{path}/name"), message)
-                .help("give it its own name, or use `repeat`");
-        }
-        collectives.push(Collective {
-            name: ring.name.clone(),
-            kind,
-            bytes: ring.bytes.0,
-            repeat: ring.repeat,
-            priority: ring.priority,
-            directions: ring.directions,
-        });
-    }
-    collectives
 }

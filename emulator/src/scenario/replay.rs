@@ -3,13 +3,10 @@
 use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::fault::Part;
 use lightloom_fabric::trace::{FaultTrace, Health, NodesError, TraceTime};
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
-
-use super::{Effect, Scenario, ScenarioError, Strike, Target};
 
 /// One moment of a fault trace: the nodes it has out are broken from the start.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +37,8 @@ pub struct Replay {
     pub to_day: f64,
     /// Simulated time of one day.
     pub day_takes: Picoseconds,
+    /// GPUs that a host of a network written in place stands for.
+    pub gpus_per_host: u32,
 }
 
 /// A node that a replayed trace has out.
@@ -50,14 +49,6 @@ pub(crate) struct Outage {
     pub(crate) repaired_at: Option<SimTime>,
     /// It was out already on the first day.
     pub(crate) from_start: bool,
-}
-
-impl Outage {
-    /// The fault of these parts, which are those of the node.
-    pub(crate) fn of<T>(self, targets: Vec<T>) -> Strike<T> {
-        let Self { at, repaired_at, from_start, .. } = self;
-        Strike { targets, effect: Effect::Down, at, repaired_at, from_start }
-    }
 }
 
 impl Replay {
@@ -89,16 +80,5 @@ impl Replay {
             }
         }
         Ok(outages)
-    }
-
-    pub(super) fn strikes(
-        &self,
-        fabric: &Fabric,
-        scenario: &Scenario,
-    ) -> Result<Vec<Strike>, ScenarioError> {
-        let per_node = u32::from(fabric.hbd.gpus_per_node());
-        let outages = self.outages(fabric.hbd.nodes(), per_node, scenario.seed)?;
-        let strike = |outage: Outage| outage.of(vec![Target::Part(Part::Node(outage.node))]);
-        Ok(outages.into_iter().map(strike).collect())
     }
 }

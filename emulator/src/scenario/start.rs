@@ -1,94 +1,239 @@
-//! Where a run begins: what is broken, what will break, and the plan for it.
+//! Where a run begins: what is broken, what will break, the plan for it, and what it runs on.
 
-use lightloom_engine::VertexId;
+use std::sync::Arc;
+
+use lightloom_engine::{NetworkError, VertexId};
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::fault::{FaultError, FaultSet, Part as PlannedPart};
 use lightloom_fabric::plan::Plan;
-use lightloom_planner::check::{Verdict, check};
-use lightloom_planner::khop::{self, Layout, Method, to_document};
+use lightloom_fabric::trace::NodesError;
+use lightloom_planner::check::{Verdict, Violation, check};
+use lightloom_planner::joint;
+use lightloom_planner::khop::{DocumentError, Layout, from_document};
+use lightloom_planner::rfabric::RfabricPlan;
+use lightloom_planner::rfabric::phases::Phase;
+use lightloom_units::SimTime;
 use lightloom_units::id::NodeId;
 
-use super::{Scenario, ScenarioError, Strike};
-use crate::traffic::Workload;
+use super::replay::Outage;
+use super::{Effect, FaultEvent, On, Scenario, Traffic, When};
+use crate::substrate::{Part, Substrate};
 
-/// Where a run begins: what is broken, what will break, and the plan for it.
+/// Where a run begins.
 #[derive(Clone, Debug)]
 pub struct Start {
+    /// What it runs on.
+    pub substrate: Arc<Substrate>,
     /// Broken from the start.
     pub faults: FaultSet,
     /// What the seed lets happen; what a replay has broken from the start comes last.
-    pub strikes: Vec<Strike>,
-    /// The plan, as the fabric reads it.
-    pub plan: Plan,
-    /// What the checker found.
-    pub verdict: Verdict,
-    pub(super) layout: Layout,
+    pub events: Vec<FaultEvent>,
+    /// The plan, as the fabric reads it, and what the checker found. `None` on a network written in place.
+    pub plan: Option<(Plan, Verdict)>,
+    /// Its groups and paths.
+    pub(crate) layout: Option<Layout>,
+    /// Its circuits and what they carry. `None` if no job has phases over circuits.
+    pub circuits: Option<CircuitPlan>,
+}
+
+/// Circuits for the phases of a step.
+#[derive(Clone, Debug)]
+pub struct CircuitPlan {
+    /// The circuits.
+    pub plan: RfabricPlan,
+    /// The phases that send something, in the order of the plan's.
+    pub phases: Vec<Phase>,
+    /// Share of the live demand's rate that no stage of a change may go below.
+    pub floor: f64,
+}
+
+/// Why a run cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A broken part that does not exist.
+    #[error(transparent)]
+    Part(#[from] FaultError),
+    /// No plan.
+    #[error(transparent)]
+    Plan(#[from] joint::PlanError),
+    /// The plan is wrong, which is a mistake of this program.
+    #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
+    Unsound(Vec<Violation>),
+    /// The plan cannot be read back, which is a mistake of this program.
+    #[error("the plan cannot be read back (a mistake in the planner, please report it): {0}")]
+    Document(#[from] DocumentError),
+    /// A fabric that cannot be emulated.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// A trace that does not fit the fabric.
+    #[error("the fault trace does not fit this {what}: {error}")]
+    Trace {
+        /// What it runs on.
+        what: &'static str,
+        /// What is wrong.
+        error: NodesError,
+    },
+    /// A fabric whose GPUs have nothing that is emulated.
+    #[error(
+        "this fabric is no k-hop ring, so there are no rings for `collectives`; `traffic` runs on any fabric with packet \
+         switches or circuits"
+    )]
+    NoRings,
+    /// No job, or no group of it.
+    #[error("no group of any job can be formed: give the fabric a job, or fewer faults")]
+    NothingRuns,
 }
 
 impl Start {
     /// Groups of jobs in the plan.
     #[must_use]
     pub fn groups(&self) -> usize {
-        self.layout.groups.iter().filter(|group| group.job.is_some()).count()
+        let groups = self.layout.iter().flat_map(|layout| &layout.groups);
+        groups.filter(|group| group.job.is_some()).count()
     }
 
-    /// What runs beside the rings, on the nodes that work.
-    pub(super) fn workloads(&self, fabric: &Fabric, scenario: &Scenario) -> Vec<Workload> {
-        // GPUs are the first vertices of the network, in order.
-        let node = |host: &VertexId| NodeId(host.0 / u32::from(fabric.hbd.gpus_per_node()));
-        let works = |host: &VertexId| !self.faults.nodes.contains(&node(host));
-        let mut workloads = scenario.workloads.clone();
-        workloads.iter_mut().for_each(|workload| workload.hosts.retain(works));
-        workloads
+    /// What hosts send to each other, without those that are broken from the start.
+    pub(crate) fn traffic(&self, scenario: &Scenario) -> Vec<Traffic> {
+        let mut traffic = scenario.traffic.clone();
+        if let Some(rings) = &self.substrate.rings {
+            let works = |host: &VertexId| {
+                rings.gpu(*host).is_none_or(|gpu| !self.faults.nodes.contains(&gpu.node))
+            };
+            traffic.iter_mut().for_each(|one| one.hosts.retain(works));
+        }
+        traffic
     }
 }
 
-/// Draws the faults of `scenario` and plans `fabric` as it is at the start; the plan is proven.
+/// Draws the faults of `scenario` and plans its fabric as it is at the start; the plan is proven.
 ///
 /// # Errors
 /// If a part does not exist, the trace does not fit, or no group can be formed.
-pub fn plan(fabric: &Fabric, scenario: &Scenario) -> Result<Start, ScenarioError> {
-    let mut faults = FaultSet::of(fabric, scenario.broken.iter().copied())?;
+pub fn plan(scenario: &Scenario) -> Result<Start, StartError> {
+    match &scenario.on {
+        On::Network(substrate) => {
+            let mut events = drawn(scenario, substrate, &|_| true);
+            events.extend(outages(scenario, substrate)?);
+            // Results list the news alone, by their places: what is old comes last.
+            events.sort_by_key(|event| event.from_start);
+            Ok(Start {
+                substrate: substrate.clone(),
+                faults: FaultSet::none(),
+                plan: None,
+                layout: None,
+                circuits: None,
+                events,
+            })
+        }
+        On::Fabric(fabric) => plan_fabric(scenario, fabric),
+    }
+}
+
+fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<Start, StartError> {
+    let wrong = |error| StartError::Trace { what: "fabric", error };
+    let mut broken = FaultSet::of(fabric, scenario.broken.iter().copied())?;
     if let Some(day) = &scenario.broken_by {
-        for node in day.nodes_out(fabric, scenario.seed)? {
-            faults.insert(fabric, Part::Node(node))?;
+        for node in day.nodes_out(fabric, scenario.seed).map_err(wrong)? {
+            broken.insert(fabric, PlannedPart::Node(node))?;
         }
     }
-    let from_start = scenario.replay.as_ref().map(|replay| replay.strikes(fabric, scenario));
-    let from_start = from_start.transpose()?.unwrap_or_default();
-    let mut strikes = drawn(fabric, scenario, &faults)?;
-    let (old, new): (Vec<Strike>, Vec<Strike>) =
-        from_start.into_iter().partition(|strike| strike.from_start);
-    strikes.extend(new);
-    for strike in old {
-        for part in strike.parts(fabric) {
-            faults.insert(fabric, part)?;
-        }
-        strikes.push(strike);
+    let mut faults = broken.clone();
+    let per_node = u32::from(fabric.hbd.gpus_per_node());
+    let replay = scenario.replay.as_ref();
+    let outages = replay.map(|r| r.outages(fabric.hbd.nodes(), per_node, scenario.seed));
+    let outages = outages.transpose().map_err(wrong)?.unwrap_or_default();
+    for outage in outages.iter().filter(|outage| outage.from_start) {
+        faults.insert(fabric, PlannedPart::Node(outage.node))?;
     }
-    let layout = khop::plan(fabric, &faults, Method::Scan)?;
-    let plan = to_document(fabric, &faults, scenario.seed, &layout);
-    let verdict = check(fabric, &faults, &plan).map_err(ScenarioError::Unsound)?;
-    if layout.groups.iter().all(|group| group.job.is_none()) {
-        return Err(ScenarioError::NothingRuns);
+    let options = joint::Options { seed: scenario.seed, compare: false, ..Default::default() };
+    let document = joint::plan(fabric, &faults, options)?;
+    let verdict = check(fabric, &faults, &document).map_err(StartError::Unsound)?;
+    let layout = layout_of(scenario, fabric, &document)?;
+    let circuits = circuits_of(scenario, fabric, &document)?;
+    let lit: Vec<CrossConnect> = circuits
+        .iter()
+        .flat_map(|circuits| &circuits.plan.phases)
+        .flat_map(|phase| phase.circuits.iter().copied())
+        .collect();
+    let substrate = Arc::new(Substrate::of_fabric(fabric, &scenario.switches, &lit)?);
+    let works = |part: &Part| {
+        let node = part.planned.iter().find_map(|planned| planned.node());
+        node.is_none_or(|node| !broken.nodes.contains(&node))
+    };
+    let mut events = drawn(scenario, &substrate, &works);
+    let node_part = |node: NodeId| substrate.part(&node.to_string()).into_iter().collect();
+    events.extend(outages.into_iter().map(|outage| event(outage, node_part(outage.node))));
+    events.sort_by_key(|event| event.from_start);
+    Ok(Start { substrate, faults, events, plan: Some((document, verdict)), layout, circuits })
+}
+
+fn layout_of(
+    scenario: &Scenario,
+    fabric: &Fabric,
+    document: &Plan,
+) -> Result<Option<Layout>, StartError> {
+    if fabric.hbd.ring().is_none() {
+        return if scenario.collectives.is_empty() { Ok(None) } else { Err(StartError::NoRings) };
     }
-    Ok(Start { faults, strikes, plan, verdict, layout })
+    let (layout, _) = from_document(fabric, document)?;
+    let runs = layout.groups.iter().any(|group| group.job.is_some());
+    if !runs && !scenario.collectives.is_empty() {
+        return Err(StartError::NothingRuns);
+    }
+    Ok(Some(layout))
+}
+
+fn circuits_of(
+    scenario: &Scenario,
+    fabric: &Fabric,
+    document: &Plan,
+) -> Result<Option<CircuitPlan>, StartError> {
+    let plan = RfabricPlan::of(document).filter(|_| scenario.phases.is_some());
+    let Some(mut plan) = plan.filter(|_| fabric.dcn.circuits().is_some()) else { return Ok(None) };
+    let phases = joint::phases(fabric, &document.ranks)?;
+    // Phases that send nothing between leaves have no circuits and take no time.
+    let sends: Vec<&str> = phases
+        .iter()
+        .filter(|phase| phase.demand.total() > lightloom_units::Bytes::ZERO)
+        .map(|phase| phase.name.as_str())
+        .collect();
+    plan.phases.retain(|phase| sends.contains(&phase.name.as_str()));
+    let phases = phases.iter().filter(|phase| sends.contains(&phase.name.as_str()));
+    let phases: Vec<Phase> = phases.cloned().collect();
+    Ok((!phases.is_empty()).then_some(CircuitPlan { plan, phases, floor: fabric.floor }))
 }
 
 /// What the seed makes of the declared faults.
 fn drawn(
-    fabric: &Fabric,
     scenario: &Scenario,
-    faults: &FaultSet,
-) -> Result<Vec<Strike>, ScenarioError> {
-    let working: Vec<NodeId> =
-        (0..fabric.hbd.nodes()).map(NodeId).filter(|node| !faults.nodes.contains(node)).collect();
-    let mut strikes = Vec::new();
-    for (index, fault) in scenario.faults.iter().enumerate() {
-        for target in &fault.targets {
-            target.require(fabric)?;
-        }
-        strikes.extend(fault.draw(scenario.seed, index as u64, &working));
-    }
-    Ok(strikes)
+    substrate: &Substrate,
+    works: &dyn Fn(&Part) -> bool,
+) -> Vec<FaultEvent> {
+    let faults = scenario.faults.iter().enumerate();
+    faults
+        .filter_map(|(at, fault)| fault.draw(scenario.seed, at as u64, substrate, works))
+        .collect()
+}
+
+/// Every outage of a host, or of all GPUs of a server at once, on a network written in place.
+fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>, StartError> {
+    let Some(replay) = &scenario.replay else { return Ok(Vec::new()) };
+    let servers: Vec<&[VertexId]> = substrate.hosts.chunks(substrate.hosts_per_server).collect();
+    let nodes = u32::try_from(servers.len()).expect("networks are bounded");
+    let gpus = substrate.hosts_per_server as u32 * replay.gpus_per_host;
+    let wrong = |error| StartError::Trace { what: "network", error };
+    let outages = replay.outages(nodes, gpus, scenario.seed).map_err(wrong)?;
+    let parts = |node: NodeId| {
+        let names = servers[node.index()].iter().map(|host| substrate.name(*host));
+        names.filter_map(|name| substrate.part(name).ok()).collect()
+    };
+    Ok(outages.into_iter().map(|outage| event(outage, parts(outage.node))).collect())
+}
+
+/// The fault of these parts, which are those of a node that a trace has out.
+fn event(outage: Outage, parts: Vec<Part>) -> FaultEvent {
+    let Outage { at, repaired_at, from_start, .. } = outage;
+    let lasts = repaired_at.map(|repaired: SimTime| repaired.since(at));
+    FaultEvent { parts, effect: Effect::Down, when: When::At(at), lasts, from_start }
 }

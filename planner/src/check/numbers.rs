@@ -63,10 +63,11 @@ impl Comparison<'_> {
 
 /// What is left of the healthy GPUs when they are divided by the greatest common ring size.
 fn remainder(plan: &Plan, healthy: u64) -> u64 {
-    let common = plan.jobs.iter().map(|job| u64::from(job.tp)).reduce(|a, b| {
+    let sizes = plan.jobs.iter().map(|job| u64::from(job.tp)).filter(|size| *size > 0);
+    let common = sizes.reduce(|a, b| {
         (1..=a.min(b)).rev().find(|d| a.is_multiple_of(*d) && b.is_multiple_of(*d)).unwrap_or(1)
     });
-    common.filter(|common| *common > 0).map_or(0, |common| healthy % common)
+    common.map_or(0, |common| healthy % common)
 }
 
 /// Node of every rank of every group: `nodes[group][rank]`.

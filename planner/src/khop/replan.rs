@@ -309,11 +309,24 @@ impl<'a> Work<'a> {
         Some(RingGroup { job: like.job, ..RingGroup::chain(&self.fabric.hbd, &chain) })
     }
 
+    /// A group as `job` has them: one of its own, or one of its size if it lost all.
+    fn like_of(&self, job: u32) -> Option<RingGroup> {
+        if let Some(own) = self.layout.groups_of(job).next() {
+            return Some(own.clone());
+        }
+        let tp = self.layout.jobs[job as usize].tp;
+        let groups = match tp {
+            0 => Vec::new(),
+            _ => any_groups(self.fabric, self.survey, &self.idle, tp),
+        };
+        groups.into_iter().next().map(|group| RingGroup { job: Some(job), ..group })
+    }
+
     /// Gives jobs that want more the spare rings and idle chains there are.
     fn fill_jobs(&mut self) {
         for job in (0..).take(self.layout.jobs.len()) {
             while self.wants_more(job) {
-                let Some(like) = self.layout.groups_of(job).next().cloned() else { break };
+                let Some(like) = self.like_of(job) else { break };
                 let fresh = |work: &mut Self| {
                     let group = work.fresh_if_ring(&like)?;
                     Some(RingGroup { id: work.layout.next_id(), ..group })

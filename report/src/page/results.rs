@@ -159,8 +159,8 @@ pub struct Run {
     pub packet_hops: u64,
     /// What became of the packets.
     pub packets: Packets,
-    /// Every collective of every group.
-    pub collectives: Vec<Collective>,
+    /// Every collective of every group, and every repetition of every other workload.
+    pub workloads: Vec<Collective>,
     /// What each fault did.
     pub faults: Vec<EmulatedFault>,
     /// What was expected.
@@ -208,15 +208,15 @@ pub struct Collective {
 /// What one fault did.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedFault {
-    /// The part that broke.
-    pub what: String,
-    /// When.
-    pub at_ps: u64,
+    /// The parts that broke.
+    pub parts: Vec<String>,
+    /// When. `None` if the run never came there.
+    pub at_ps: Option<u64>,
     /// When the control plane knew.
     pub detected_ps: Option<u64>,
     /// When the next plan was there.
     pub replanned_ps: Option<u64>,
-    /// When everything was lit again.
+    /// When everything had light again.
     pub restored_ps: Option<u64>,
     /// Affected groups.
     pub groups_affected: Vec<String>,

@@ -39,8 +39,7 @@ pub(in super::super) fn add(report: &mut Report, run: &Run, index: usize) {
 }
 
 fn conclusion(run: &Run) -> String {
-    let groups: BTreeSet<&str> =
-        run.collectives.iter().filter_map(|c| c.group.as_deref()).collect();
+    let groups: BTreeSet<&str> = run.workloads.iter().filter_map(|c| c.group.as_deref()).collect();
     let affected: BTreeSet<&str> =
         run.faults.iter().flat_map(|fault| &fault.groups_affected).map(String::as_str).collect();
     let failed = run.expectations.iter().filter(|expectation| !expectation.passed).count();
@@ -67,7 +66,7 @@ fn conclusion(run: &Run) -> String {
 /// bounds: their later names get a number.
 fn alike(run: &Run) -> Vec<(String, Vec<&Collective>)> {
     let mut sets: Vec<Vec<&Collective>> = Vec::new();
-    for collective in &run.collectives {
+    for collective in &run.workloads {
         let is_alike = |set: &&mut Vec<&Collective>| {
             (&set[0].name, set[0].ideal_ps) == (&collective.name, collective.ideal_ps)
         };
@@ -119,7 +118,7 @@ fn against_bound(run: &Run) -> Block {
     Block::Figure(Figure {
         id: "run-collectives",
         svg: format!("<div class=\"pair\">{}</div>", bars.svg()),
-        caption: "Each collective's fastest and slowest group beside the closed form that nobody can beat on these links.".to_owned(),
+        caption: "Each collective's fastest and slowest group beside the closed form of its messages on these links.".to_owned(),
         data: vec![],
     })
 }
@@ -158,7 +157,7 @@ fn collectives(run: &Run) -> Table {
 }
 
 fn faults(faults: &[EmulatedFault]) -> Table {
-    let mut table = Table::new("faults", "Faults and their healing, time since the fault")
+    let mut table = Table::new("faults", "Faults and what followed, time since the fault")
         .words("what broke")
         .numbers("at")
         .numbers("detected")
@@ -170,13 +169,14 @@ fn faults(faults: &[EmulatedFault]) -> Table {
     for fault in faults {
         let since = |at: Option<u64>| {
             Cell::maybe(
-                at.map(|at| at.saturating_sub(fault.at_ps) as f64 * SECONDS_PER_PS),
+                at.zip(fault.at_ps)
+                    .map(|(at, began)| at.saturating_sub(began) as f64 * SECONDS_PER_PS),
                 Unit::Seconds,
             )
         };
         table.row([
-            Cell::text(&fault.what),
-            Cell::number(fault.at_ps as f64 * SECONDS_PER_PS, Unit::Seconds),
+            Cell::text(fault.parts.join(", ")),
+            Cell::maybe(fault.at_ps.map(|at| at as f64 * SECONDS_PER_PS), Unit::Seconds),
             since(fault.detected_ps),
             since(fault.replanned_ps),
             since(fault.restored_ps),

@@ -1,0 +1,370 @@
+//! A scenario is run: with its faults and, to compare, without.
+
+use std::sync::Arc;
+
+use lightloom_engine::capture::Watch;
+use lightloom_engine::steady::{Difference, Islands};
+use lightloom_engine::transport::Balance;
+use lightloom_fabric::fat_tree::SwitchTiming;
+use lightloom_planner::rfabric::demand::Demand;
+use lightloom_units::{Bytes, Picoseconds};
+
+use crate::judge;
+use crate::outcome::Outcome;
+use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter};
+use crate::run::workload::{Groups, Jobs, PhaseOrder, Phases};
+use crate::run::{
+    ControlPlane, Order, Progress, RunError, RunLog, Sharing, Workload, run as run_order,
+};
+use crate::scenario::{
+    CircuitPlan, Effect, Expectation, FaultEvent, PACKETS_MAX, Scenario, Start, StartError,
+    Traffic, When, plan,
+};
+use crate::substrate::Substrate;
+
+/// How to run a scenario, besides what it says.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Threads; the result does not depend on it.
+    pub threads: usize,
+    /// What to look at.
+    pub watch: Watch,
+    /// Whether equal parts are simulated once; the result does not depend on it.
+    pub sharing: Sharing,
+}
+
+/// A run that has come to its end: its result, and the engine to look into.
+pub struct Finished {
+    /// The result.
+    pub outcome: Outcome,
+    /// The engine after the run with faults.
+    pub engine: Islands<Watch>,
+    /// What it ran on.
+    pub substrate: Arc<Substrate>,
+}
+
+/// Why a scenario cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulateError {
+    /// It cannot begin.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// It cannot go on.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// What was spared would have come out otherwise, which is a mistake of this program.
+    #[error("the exact shortcut is not exact (a mistake in the engine, please report it): {0}")]
+    NotTheSame(#[from] Difference),
+    /// A proof was asked for where nothing is spared.
+    #[error("there is nothing to prove: {0}, so everything is simulated anyway")]
+    NothingSpared(&'static str),
+    /// An expectation about a group that does not exist.
+    #[error("the scenario expects something of {group}, but the plan has {groups} groups")]
+    NoSuchGroup {
+        /// The group.
+        group: lightloom_units::id::GroupId,
+        /// How many there are.
+        groups: usize,
+    },
+    /// A scale at which nothing is left of a circuit's round trip.
+    #[error(
+        "at a scale of {scale} the phase `{phase}` lasts {time}, less than twenty round trips; \
+         choose a scale of at most {scale_max}"
+    )]
+    TooSmall {
+        /// The scale.
+        scale: u64,
+        /// The shortest phase.
+        phase: String,
+        /// How long it would last.
+        time: Picoseconds,
+        /// The largest scale that is accepted.
+        scale_max: u64,
+    },
+}
+
+/// Plans what `scenario` runs on and runs it, with its faults and without.
+///
+/// # Errors
+/// If the scenario does not fit its fabric, or no plan can be made.
+pub fn emulate(
+    scenario: &Scenario,
+    threads: usize,
+    progress: &mut dyn Progress,
+) -> Result<Outcome, EmulateError> {
+    let start = plan(scenario)?;
+    let settings = Settings { threads, watch: Watch::default(), sharing: Sharing::Reuse };
+    emulate_from(scenario, &start, settings, progress).map(|finished| finished.outcome)
+}
+
+/// Runs `scenario` from its start on, with its faults and without.
+///
+/// # Errors
+/// If a later plan cannot be made, or the engine refuses something.
+pub fn emulate_from(
+    scenario: &Scenario,
+    start: &Start,
+    settings: Settings,
+    progress: &mut dyn Progress,
+) -> Result<Finished, EmulateError> {
+    require_groups(scenario, start)?;
+    let sharing = sharing(scenario, start, &settings)?;
+    let scale = scale_of(scenario, start)?;
+    let Settings { threads, watch, .. } = settings;
+    let making = Making::new(scenario, start, (scale, threads, sharing));
+    let events = making.events(&start.events);
+    let log = making.run(&events, watch, progress)?;
+    if sharing == Sharing::Proven && log.engine().prove()?.is_none() {
+        return Err(EmulateError::NothingSpared("parts of the run grew together"));
+    }
+    // What the first plan does not respect and was broken from the start is no news of this run.
+    let is_old = |event: &&FaultEvent| event.from_start && event.planned().is_empty();
+    let old: Vec<FaultEvent> = events.iter().filter(is_old).cloned().collect();
+    let is_calm = events.iter().all(|event| is_old(&event));
+    let baseline = match is_calm {
+        true => None,
+        false => Some(making.run(&old, Watch::default(), progress)?),
+    };
+    // Phases have no flows of their own by which a fault could be separated from another: each is run alone.
+    let mut alone = Vec::new();
+    if start.circuits.is_some() && scenario.phases.is_some() && events.len() > 1 {
+        for event in &events {
+            alone.push(making.run(std::slice::from_ref(event), Watch::default(), progress)?);
+        }
+    }
+    let ran = judge::Ran {
+        baseline: baseline.as_ref().unwrap_or(&log),
+        traffic: &making.traffic,
+        log: &log,
+        alone: &alone,
+        scenario,
+        start,
+        scale,
+        threads,
+    };
+    let outcome = judge::outcome(&ran);
+    let substrate = start.substrate.clone();
+    Ok(Finished { outcome, engine: log.into_engine(), substrate })
+}
+
+/// How many times a scenario is run, under its seed: for progress.
+#[must_use]
+pub fn runs(scenario: &Scenario, start: &Start) -> u64 {
+    match (start.events.len() as u64, scenario.phases.is_some()) {
+        (0, _) => 1,
+        (1, _) | (_, false) => 2,
+        (many, true) => 2 + many,
+    }
+}
+
+/// Everything from which the runs of a scenario are made.
+struct Making<'a> {
+    scenario: &'a Scenario,
+    start: &'a Start,
+    traffic: Vec<Traffic>,
+    /// By phase: what it sends in the run.
+    demands: Vec<Demand>,
+    scale: u64,
+    threads: usize,
+    sharing: Sharing,
+}
+
+impl<'a> Making<'a> {
+    fn new(
+        scenario: &'a Scenario,
+        start: &'a Start,
+        (scale, threads, sharing): (u64, usize, Sharing),
+    ) -> Self {
+        let phases = start.circuits.iter().flat_map(|circuits| &circuits.phases);
+        let demands = phases.map(|phase| smaller(&phase.demand, scale)).collect();
+        let traffic = start.traffic(scenario);
+        Self { scenario, start, traffic, demands, scale, threads, sharing }
+    }
+
+    /// A time of the fabric in the time of the run.
+    fn shorter(&self, time: Picoseconds) -> Picoseconds {
+        Picoseconds(time.0 / self.scale)
+    }
+
+    /// Faults in the time of the run.
+    fn events(&self, events: &[FaultEvent]) -> Vec<FaultEvent> {
+        let shorter = |event: &FaultEvent| {
+            let when = match event.when {
+                When::At(at) => When::At(lightloom_units::SimTime(at.0 / self.scale)),
+                When::InPhase { step, phase, after } => {
+                    When::InPhase { step, phase, after: self.shorter(after) }
+                }
+            };
+            let lasts = event.lasts.map(|lasts| self.shorter(lasts));
+            FaultEvent { when, lasts, ..event.clone() }
+        };
+        events.iter().map(shorter).collect()
+    }
+
+    fn run(
+        &self,
+        events: &[FaultEvent],
+        watch: Watch,
+        progress: &mut dyn Progress,
+    ) -> Result<RunLog, RunError> {
+        let Self { scenario, start, .. } = self;
+        let mut control: Vec<Box<dyn ControlPlane>> = Vec::new();
+        let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
+        if !self.traffic.is_empty() {
+            control.push(Box::new(Rerouter::new(scenario.control.reroute_delay)));
+        }
+        let planned = start.substrate.rings.as_ref().zip(start.layout.as_ref());
+        if let Some((rings, layout)) = planned {
+            let delays = Delays {
+                detection: scenario.control.detection_delay,
+                planning: scenario.control.planning_delay,
+            };
+            let known = (layout.clone(), start.faults.clone());
+            let replanner = Replanner::new(rings, scenario.seed, delays, known);
+            if !scenario.collectives.is_empty() {
+                let (members, jobs) = (replanner.members(), replanner.jobs());
+                let per_set = rings.fabric().dcn.nodes_per_tor() as usize;
+                workloads.push(Box::new(Groups::new(
+                    &scenario.collectives,
+                    members,
+                    jobs,
+                    per_set,
+                )));
+            }
+            control.push(Box::new(replanner));
+        }
+        if !self.traffic.is_empty() {
+            workloads.push(Box::new(Jobs::new(&self.traffic, scenario.seed)));
+        }
+        if let Some((circuits, phases)) = self.circuits() {
+            control.push(Box::new(circuits));
+            workloads.push(Box::new(phases));
+        }
+        let settings = lightloom_engine::Settings {
+            transport: scenario.transport,
+            seed: scenario.seed,
+            host_delay: scenario.host_delay,
+            threads: self.threads,
+            ..scenario.switches.settings()
+        };
+        let order = Order {
+            substrate: &start.substrate,
+            sharing: self.sharing,
+            time_limit: scenario.time_limit,
+            packet_limit: scenario.packet_limit,
+            events,
+            workloads,
+            control,
+            settings,
+            watch,
+        };
+        run_order(order, progress)
+    }
+
+    /// The phases of the step and what sets their circuits.
+    fn circuits(&self) -> Option<(CircuitChanges<'_>, Phases<'_>)> {
+        let circuits = self.start.substrate.circuits.as_ref()?;
+        let CircuitPlan { plan, phases, floor } = self.start.circuits.as_ref()?;
+        let run = self.scenario.phases?;
+        let timing = circuits.network().spec().timing;
+        let timing = SwitchTiming {
+            control: self.shorter(timing.control),
+            switching: self.shorter(timing.switching),
+            bring_up: self.shorter(timing.bring_up),
+        };
+        let order = CircuitOrder {
+            demands: &self.demands,
+            in_flight: run.in_flight,
+            floor: *floor,
+            plan,
+            timing,
+        };
+        let phases = PhaseOrder {
+            demands: &self.demands,
+            slacks: phases.iter().map(|phase| self.shorter(phase.slack)).collect(),
+            names: phases.iter().map(|phase| phase.name.clone()).collect(),
+            steps: run.steps,
+        };
+        Some((CircuitChanges::new(circuits, order), Phases::new(circuits, phases)))
+    }
+}
+
+/// A demand scaled down; no pair vanishes.
+fn smaller(demand: &Demand, scale: u64) -> Demand {
+    let mut scaled = Demand::none(demand.leaves());
+    for (from, to, bytes) in demand.flows() {
+        scaled.add(from, to, Bytes(bytes.0.div_ceil(scale)));
+    }
+    scaled
+}
+
+/// Twenty round trips between hosts of two leaves.
+const SHORTEST_PHASE: Picoseconds = Picoseconds::from_micros(80);
+
+/// How many times smaller than in the fabric sizes and times of the run are.
+fn scale_of(scenario: &Scenario, start: &Start) -> Result<u64, EmulateError> {
+    let (Some(run), Some(circuits)) = (scenario.phases, &start.circuits) else { return Ok(1) };
+    let total = |phase: &lightloom_planner::rfabric::phases::Phase| phase.demand.total().0;
+    let bytes: u128 = circuits.phases.iter().map(|phase| u128::from(total(phase))).sum::<u128>()
+        * u128::from(run.steps);
+    let wanted = bytes / u128::from(scenario.transport.payload.0) / u128::from(PACKETS_MAX);
+    let planned = circuits.plan.phases.iter();
+    let shortest = planned.min_by_key(|phase| phase.duration_ps).expect("a plan has phases");
+    let scale_max = (shortest.duration_ps.0 / SHORTEST_PHASE.0).max(1);
+    match run.scale {
+        None => Ok(u64::try_from(wanted).unwrap_or(u64::MAX).clamp(1, scale_max)),
+        Some(scale) if scale <= scale_max => Ok(scale.max(1)),
+        Some(scale) => Err(EmulateError::TooSmall {
+            scale,
+            phase: shortest.name.clone(),
+            time: Picoseconds(shortest.duration_ps.0 / scale),
+            scale_max,
+        }),
+    }
+}
+
+/// Refuses expectations about groups that do not exist.
+fn require_groups(scenario: &Scenario, start: &Start) -> Result<(), EmulateError> {
+    let groups = start.groups();
+    let missing = scenario.expectations.iter().find_map(|expectation| match expectation {
+        Expectation::Unaffected(group) if group.index() >= groups => Some(*group),
+        _ => None,
+    });
+    missing.map_or(Ok(()), |group| Err(EmulateError::NoSuchGroup { group, groups }))
+}
+
+/// Why nothing can be shared, if so: rings of groups can, while nothing is drawn by the name of a link and
+/// nobody looks at single packets.
+fn whole_because(scenario: &Scenario, start: &Start, settings: &Settings) -> Option<&'static str> {
+    let hits = |what: fn(&Effect) -> bool| start.events.iter().any(|event| what(&event.effect));
+    if scenario.collectives.iter().any(|one| one.kind.is_between_groups()) {
+        Some("collectives between groups share links")
+    } else if !scenario.traffic.is_empty() {
+        Some("traffic between hosts shares links")
+    } else if scenario.phases.is_some() {
+        Some("the pairs of a phase share links")
+    } else if hits(|effect| matches!(effect, Effect::BitErrors(_))) {
+        Some("bit errors are drawn for each link by itself")
+    } else if hits(|effect| matches!(effect, Effect::PauseStorm(_))) {
+        Some("pauses spread")
+    } else if settings.watch.keeps_packets() {
+        Some("single packets are looked at")
+    } else if scenario.transport.balance != Balance::PerFlow {
+        Some("flows take several paths, drawn for each by itself")
+    } else {
+        None
+    }
+}
+
+/// What can be shared, given whether a proof was asked for.
+fn sharing(
+    scenario: &Scenario,
+    start: &Start,
+    settings: &Settings,
+) -> Result<Sharing, EmulateError> {
+    match (whole_because(scenario, start, settings), settings.sharing) {
+        (Some(reason), Sharing::Proven) => Err(EmulateError::NothingSpared(reason)),
+        (Some(_), _) => Ok(Sharing::Whole),
+        (None, sharing) => Ok(sharing),
+    }
+}

@@ -1,0 +1,210 @@
+//! From what happened to the result: what was affected by which fault, and whether it was as expected.
+//!
+//! A group or flow was affected if it ended at another picosecond than in the run without faults. By which fault: the
+//! ones that hit its links or moved it; else the last before its first moved ending.
+
+mod bounds;
+mod expectations;
+mod flows;
+mod groups;
+mod links;
+mod phases;
+mod shares;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{FlowRecord, VertexId};
+use lightloom_fabric::plan::Metrics as PlanMetrics;
+use lightloom_planner::khop::to_document;
+use lightloom_units::{Picoseconds, SimTime};
+
+use crate::outcome::{
+    FaultResult, FlowRow, Flows, Head, Of, Outcome, Percentiles, PlanResult, TrafficImpact,
+};
+use crate::run::{FaultLog, RunLog};
+use crate::scenario::{FaultEvent, On, Scenario, Start, Traffic};
+use flows::{Compared, Suspect};
+use groups::GroupImpact;
+pub use links::{LinkClass, LinkResult, QueueResult};
+
+/// What was run, and what happened.
+pub(crate) struct Ran<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) start: &'a Start,
+    pub(crate) traffic: &'a [Traffic],
+    pub(crate) log: &'a RunLog,
+    /// The same without faults.
+    pub(crate) baseline: &'a RunLog,
+    /// The same with each fault alone, where that was run.
+    pub(crate) alone: &'a [RunLog],
+    pub(crate) scale: u64,
+    pub(crate) threads: usize,
+}
+
+impl<'a> Ran<'a> {
+    /// A time of the run in the time of the fabric.
+    fn longer(&self, time: Picoseconds) -> Picoseconds {
+        Picoseconds(time.0.saturating_mul(self.scale))
+    }
+
+    fn moment(&self, time: SimTime) -> SimTime {
+        SimTime(time.0.saturating_mul(self.scale))
+    }
+
+    /// The faults that this run has made, each with its log, its place and whether it is news of this run.
+    fn faults(&self) -> impl Iterator<Item = (&'a FaultEvent, &'a FaultLog)> + use<'a> {
+        self.start.events.iter().zip(&self.log.faults)
+    }
+
+    /// A flow of the run in the fabric's bytes and time.
+    fn full_size(&self, flow: &FlowRecord) -> FlowRecord {
+        FlowRecord {
+            size: flow.size * self.scale,
+            delivered: flow.delivered * self.scale,
+            start: self.moment(flow.start),
+            end: flow.end.map(|end| self.moment(end)),
+            ..*flow
+        }
+    }
+}
+
+/// The result of a run.
+pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
+    let Ran { scenario, log, .. } = *ran;
+    let metrics = plan_metrics(ran);
+    let traffic = (!ran.traffic.is_empty()).then(|| Compared::of(ran));
+    let groups = groups::results(log, ran.baseline);
+    let flows: Vec<FlowRecord> = log.engine().records().map(|flow| ran.full_size(&flow)).collect();
+    let phases = phases::results(ran);
+    let steps = phases::steps(ran, &phases);
+    let (links, queues) = links::results(ran);
+    let (name, sha256, seed) = (&scenario.name, &scenario.sha256, scenario.seed);
+    let of = Of { scenario: name, sha256, seed, threads: ran.threads };
+    let workloads = groups::workloads(ran).into_iter();
+    let workloads = workloads.chain(traffic.iter().flat_map(Compared::results)).collect();
+    let mut outcome = Outcome {
+        head: Head::new(of, ran.moment(log.ended), &log.engine().packets()),
+        reuse: log.engine().reuse(),
+        drops_by_priority: match scenario.switches.have_priorities() {
+            true => log.engine().dropped_by_priority().to_vec(),
+            false => Vec::new(),
+        },
+        scale: ran.scale,
+        in_flight: scenario.phases.map(|phases| phases.in_flight),
+        step_percentiles: Percentiles::of(steps.iter().filter_map(|s| s.times.packets).collect()),
+        ports: phases::port_time(ran),
+        flows: Flows::new(&flows),
+        faults: faults(ran, traffic.as_ref(), &groups),
+        metrics: shares::metrics(ran),
+        plan: metrics.as_ref().map(|metrics| PlanResult {
+            gpus_used: metrics.gpus_used,
+            waste_ratio: metrics.waste_ratio,
+            waste_ratio_lower_bound: metrics.waste_ratio_lower_bound,
+            cross_tor_share: metrics.cross_tor_share,
+        }),
+        never_ended: log.stop.as_ref().is_some_and(|s| s.is_unwanted(scenario.ends_at_limit)),
+        stop: log.stop.clone(),
+        waiting: log.waiting.clone(),
+        expectations: Vec::new(),
+        flow_records: flow_rows(ran, &flows),
+        workloads,
+        phases,
+        steps,
+        queues,
+        groups,
+        links,
+    };
+    let verdict = expectations::Verdict { ran, traffic: traffic.as_ref(), plan: metrics.as_ref() };
+    outcome.expectations =
+        scenario.expectations.iter().map(|expected| verdict.judge(expected, &outcome)).collect();
+    outcome
+}
+
+/// What the plan is worth at the end.
+fn plan_metrics(ran: &Ran<'_>) -> Option<PlanMetrics> {
+    let On::Fabric(fabric) = &ran.scenario.on else { return None };
+    let (layout, faults) = ran.log.layout.as_ref()?;
+    Some(to_document(fabric, faults, ran.scenario.seed, layout).metrics)
+}
+
+fn flow_rows(ran: &Ran<'_>, flows: &[FlowRecord]) -> Vec<FlowRow> {
+    let mut names: BTreeMap<VertexId, Arc<str>> = BTreeMap::new();
+    let mut rows = Vec::with_capacity(flows.len());
+    for flow in flows {
+        for end in [flow.source, flow.destination] {
+            names.entry(end).or_insert_with(|| ran.start.substrate.name(end).into());
+        }
+        rows.push(FlowRow::new(flow, |end| names[&end].clone()));
+    }
+    rows
+}
+
+/// What each fault did.
+fn faults(
+    ran: &Ran<'_>,
+    traffic: Option<&Compared<'_>>,
+    groups: &[crate::outcome::GroupResult],
+) -> Vec<FaultResult> {
+    let impacts = groups::impacts(ran, groups);
+    let moved = traffic.map(|traffic| traffic.attributed(&suspects(ran)));
+    let phases = phases::impacts(ran);
+    let mut results = Vec::new();
+    for (at, (event, log)) in ran.faults().enumerate() {
+        if event.from_start {
+            continue;
+        }
+        let GroupImpact { groups, gpus, delay } = impacts[at].clone();
+        let phase = phases.as_ref().map(|phases| phases[at].clone());
+        let moved = traffic.zip(moved.as_ref().map(|moved| &moved[at]));
+        let late = moved.map(|(traffic, moved)| traffic.delay(moved));
+        let slowed = phase.as_ref().map(|phase| phase.delay);
+        let delay = [late, slowed].into_iter().flatten().fold(delay, |a, b| {
+            let (a, b) = (a?, b?);
+            Some(a.max(b))
+        });
+        let hosts = match (&ran.log.layout, moved) {
+            (None, Some((traffic, moved))) => traffic.hosts_of(moved).len() as u64,
+            _ => gpus,
+        };
+        let moment = |time: Option<SimTime>| time.map(|time| ran.moment(time));
+        results.push(FaultResult {
+            parts: event.parts.iter().map(|part| part.name.clone()).collect(),
+            effect: event.effect.name().to_owned(),
+            at: moment(log.at),
+            detected: moment(log.detected),
+            replanned: moment(log.replanned),
+            restored: moment(log.restored),
+            repaired: moment(log.repaired),
+            bundles_switched: log.bundles,
+            dark: log.dark,
+            groups_affected: groups,
+            gpus_affected: hosts,
+            gpus_lost: log.gpus_lost,
+            traffic: moved.map(|(traffic, moved)| impact(ran, traffic, log, moved)),
+            phases: phase,
+            delay,
+        });
+    }
+    results
+}
+
+/// The faults that flows may be affected by: those that mattered and are news.
+fn suspects<'a>(ran: &Ran<'a>) -> Vec<Option<Suspect<'a>>> {
+    let suspect = |(event, log): (&FaultEvent, &'a FaultLog)| {
+        let at = log.mattered.filter(|_| !event.from_start)?;
+        Some(Suspect { at, hit: &log.flows_hit })
+    };
+    ran.faults().map(suspect).collect()
+}
+
+fn impact(
+    ran: &Ran<'_>,
+    traffic: &Compared<'_>,
+    log: &FaultLog,
+    moved: &[flows::Moved],
+) -> TrafficImpact {
+    let name = |host| ran.start.substrate.name(host).to_owned();
+    traffic.impact((&log.flows_hit, &log.flows_given_up), moved, &name)
+}

@@ -1,0 +1,227 @@
+//! Whether a run was as expected.
+
+use lightloom_fabric::plan::Metrics as PlanMetrics;
+use lightloom_units::id::GroupId;
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::flows::Compared;
+use super::{Ran, groups};
+use crate::outcome::{ExpectationResult, Outcome, Percentiles, Stop};
+use crate::run::FaultLog;
+use crate::scenario::{Comparison, Expectation, FaultEvent, Figure};
+
+/// Whether an expectation came true, what was found, and how far inside its bound that is.
+pub(super) type Found = (bool, String, Option<f64>);
+
+/// What expectations are held against.
+pub(super) struct Verdict<'a> {
+    pub(super) ran: &'a Ran<'a>,
+    pub(super) traffic: Option<&'a Compared<'a>>,
+    pub(super) plan: Option<&'a PlanMetrics>,
+}
+
+impl Verdict<'_> {
+    pub(super) fn judge(&self, expectation: &Expectation, outcome: &Outcome) -> ExpectationResult {
+        let (passed, value, margin) = match expectation {
+            Expectation::Figure { figure, comparison, bound } => {
+                let value = self.figure(*figure, outcome);
+                let found = format!("{} = {}", figure.name(), figure.show(value));
+                (comparison.holds(value, *bound), found, Some(comparison.margin(value, *bound)))
+            }
+            Expectation::RestoredWithin(span) => restored(&self.restorable(), *span),
+            Expectation::CompletesWithin(span) => {
+                let open = self.traffic.and_then(|traffic| traffic.incomplete(|_| true));
+                open.unwrap_or_else(|| completes(outcome, *span))
+            }
+            Expectation::NoDrops { priority } => no_drops(outcome, *priority),
+            Expectation::NoDeadlock => no_deadlock(outcome),
+            Expectation::WorkloadUnaffected(name) => {
+                self.traffic.map_or_else(|| no_workload(name), |traffic| traffic.unaffected(name))
+            }
+            Expectation::WorkloadCompletes { name, within } => self
+                .traffic
+                .map_or_else(|| no_workload(name), |traffic| traffic.completes(name, *within)),
+            Expectation::Unaffected(group) => self.unaffected(*group),
+        };
+        let late = |span: &Picoseconds| {
+            let is_late = |one: &Restorable| one.took.is_none_or(|took| took > *span);
+            self.restorable().into_iter().filter(is_late).map(|one| one.fault).collect()
+        };
+        let breached_by = match expectation {
+            Expectation::RestoredWithin(span) => late(span),
+            _ => Vec::new(),
+        };
+        ExpectationResult { expect: expectation.to_string(), passed, value, margin, breached_by }
+    }
+
+    fn unaffected(&self, group: GroupId) -> Found {
+        let log = self.ran.log;
+        let moved = groups::moved(log, self.ran.baseline);
+        match moved.get(group.index()) {
+            None => (false, format!("there is no {group} here"), None),
+            Some(None) if log.groups[group.index()].steps.is_empty() => {
+                (false, format!("{group} never began anything"), None)
+            }
+            Some(None) => {
+                let text =
+                    format!("every completion time of {group} is that of the run without faults");
+                (true, text, None)
+            }
+            Some(Some(at)) => {
+                let text = format!("{group} first differs from the run without faults at {at}");
+                (false, text, None)
+            }
+        }
+    }
+
+    fn figure(&self, figure: Figure, outcome: &Outcome) -> f64 {
+        let log = self.ran.log;
+        let plan = |pick: fn(&PlanMetrics) -> f64| self.plan.map_or(f64::NAN, pick);
+        let moved = || {
+            let moved = groups::moved(log, self.ran.baseline).into_iter().enumerate();
+            moved.filter(|(_, at)| at.is_some()).map(|(group, _)| group)
+        };
+        let packets = &outcome.head.packets;
+        match figure {
+            Figure::WasteRatio => plan(|metrics| metrics.waste_ratio),
+            Figure::CrossTorShare => plan(|metrics| metrics.cross_tor_share),
+            Figure::GpusUsed => plan(|metrics| metrics.gpus_used as f64),
+            Figure::GpusAffected if log.groups.is_empty() => {
+                self.traffic.map_or(0.0, |traffic| traffic.hosts_of(&traffic.moved).len() as f64)
+            }
+            Figure::GpusAffected => {
+                moved().map(|group| f64::from(log.groups[group].gpus)).fold(0.0, |a, b| a + b)
+            }
+            Figure::GroupsAffected => moved().count() as f64,
+            Figure::GpusLost => {
+                outcome.faults.iter().map(|fault| fault.gpus_lost).sum::<u64>() as f64
+            }
+            Figure::Drops => packets.dropped as f64,
+            Figure::Retransmissions => packets.retransmitted as f64,
+            Figure::BundlesSwitched => {
+                outcome.faults.iter().map(|f| f.bundles_switched).sum::<usize>() as f64
+            }
+            Figure::GroupsLost => log.groups.iter().filter(|group| group.lost).count() as f64,
+            Figure::Availability => outcome.metrics.availability,
+            Figure::Goodput => outcome.metrics.goodput,
+            Figure::Lost => packets.lost as f64,
+            Figure::Pauses => packets.pauses as f64,
+            Figure::FctP50 => outcome.flows.fct_p50.0 as f64,
+            Figure::FctP99 => outcome.flows.fct_p99.0 as f64,
+            Figure::FctMax => outcome.flows.fct_max.0 as f64,
+            Figure::StepP50 => step(outcome, |steps| steps.p50),
+            Figure::StepP99 => step(outcome, |steps| steps.p99),
+            Figure::StepMax => step(outcome, |steps| steps.max),
+            Figure::QueueP99 => outcome.queues.p99_bytes.0 as f64,
+            Figure::QueueMax => outcome.queues.max_bytes.0 as f64,
+            Figure::BusBandwidth => {
+                let whole = outcome.workloads.iter().filter(|one| one.restarts == 0);
+                let all = whole.map(|one| one.busbw_bytes_per_s).filter(|rate| *rate > 0.0);
+                all.fold(f64::INFINITY, f64::min)
+            }
+        }
+    }
+
+    /// Faults that there is something to restore of: not those of the control plane itself, nor those that
+    /// nobody has noticed because they did nothing yet.
+    fn restorable(&self) -> Vec<Restorable> {
+        let is_one = |(_, (event, log)): &(usize, (&FaultEvent, &FaultLog))| {
+            log.mattered.is_some() && !event.is_of_control() && !event.from_start
+        };
+        let one = |(fault, (event, log)): (usize, (&FaultEvent, &FaultLog))| Restorable {
+            fault,
+            what: event.what(),
+            took: log.took().map(|took| Picoseconds(took.0.saturating_mul(self.ran.scale))),
+        };
+        self.ran.faults().enumerate().filter(is_one).map(one).collect()
+    }
+}
+
+/// How long steps took; for ever where some never ended.
+fn step(outcome: &Outcome, pick: fn(&Percentiles) -> Picoseconds) -> f64 {
+    let all = outcome.steps.iter().all(|step| step.times.packets.is_some());
+    let took = outcome.step_percentiles.as_ref().filter(|_| all).map(pick);
+    took.map_or(f64::INFINITY, |took| took.0 as f64)
+}
+
+/// A fault that there is something to restore of.
+struct Restorable {
+    /// Its place among the faults.
+    fault: usize,
+    /// What broke.
+    what: String,
+    /// How long it took until it was restored. `None` if it never was.
+    took: Option<Picoseconds>,
+}
+
+/// Whether every fault was restored in time.
+fn restored(faults: &[Restorable], span: Picoseconds) -> Found {
+    if let Some(never) = faults.iter().find(|one| one.took.is_none()) {
+        return (false, format!("{} was never restored", never.what), None);
+    }
+    match faults.iter().filter_map(|one| one.took).max() {
+        None => (true, "nothing broke in this run".to_owned(), None),
+        Some(longest) => {
+            let margin = time_margin(longest, span);
+            (longest <= span, format!("the slowest took {longest}"), Some(margin))
+        }
+    }
+}
+
+/// How far inside its bound a time is.
+fn time_margin(took: Picoseconds, bound: Picoseconds) -> f64 {
+    Comparison::AtMost.margin(took.as_secs_f64(), bound.as_secs_f64())
+}
+
+fn no_workload(name: &str) -> Found {
+    (false, format!("there is no workload `{name}` here"), None)
+}
+
+/// Whether no packet, or none of a priority, found a queue full.
+fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
+    let (drops, of) = match priority {
+        None => (outcome.head.packets.dropped, String::new()),
+        Some(priority) => {
+            let of_priority = outcome.drops_by_priority.get(usize::from(priority));
+            (of_priority.copied().unwrap_or(0), format!(" of priority {priority}"))
+        }
+    };
+    let margin = Comparison::AtMost.margin(drops as f64, 0.0);
+    (drops == 0, format!("{drops} packets{of} dropped"), Some(margin))
+}
+
+/// Whether no ports paused each other in a circle.
+fn no_deadlock(outcome: &Outcome) -> Found {
+    match &outcome.stop {
+        Some(stop @ Stop::Deadlock { .. }) => (false, stop.to_string(), None),
+        _ => (true, "no ports paused each other in a circle".to_owned(), None),
+    }
+}
+
+/// Whether everything was done by then; of phases alone, whether all steps took no longer.
+fn completes(outcome: &Outcome, span: Picoseconds) -> Found {
+    let unfinished = outcome.workloads.iter().find(|workload| workload.end.is_none());
+    if let Some(workload) = unfinished {
+        let group = workload.group.map_or(String::new(), |group| format!(" of {group}"));
+        return (false, format!("`{}`{group} never ended", workload.name), None);
+    }
+    let ends = outcome.workloads.iter().filter_map(|workload| workload.end);
+    let last = ends.max().unwrap_or_default();
+    if outcome.steps.is_empty() {
+        return ended_by(last, span);
+    }
+    let took: Option<Picoseconds> = outcome.steps.iter().map(|step| step.times.packets).sum();
+    match took {
+        None => (false, "some bytes never arrived".to_owned(), None),
+        Some(took) if took >= last.since(SimTime::START) => {
+            (took <= span, format!("all steps took {took}"), Some(time_margin(took, span)))
+        }
+        Some(_) => ended_by(last, span),
+    }
+}
+
+/// Whether the last of several ends came so soon after the start of the run.
+pub(super) fn ended_by(last: SimTime, span: Picoseconds) -> Found {
+    let took = last.since(SimTime::START);
+    (took <= span, format!("the last ended at {last}"), Some(time_margin(took, span)))
+}

@@ -1,0 +1,236 @@
+//! What faults did to traffic between hosts: a run held against the same run without faults, flow by flow.
+//!
+//! A flow was affected if it ended at another picosecond than in the run without faults. By which fault: the
+//! ones that hit a link of its way; if none did, the last one that began before it ended.
+
+use std::collections::BTreeSet;
+
+use lightloom_engine::capture::Watch;
+use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::{FlowId, VertexId};
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::Ran as Whole;
+use super::bounds;
+use super::expectations::{Found, ended_by};
+use crate::outcome::{TrafficImpact, WorkloadResult};
+use crate::run::RunLog;
+use crate::run::workload::{Job, Step};
+use crate::scenario::Traffic;
+use crate::substrate::Substrate;
+
+/// How the workloads of one run went.
+#[derive(Clone, Copy)]
+pub(super) struct Ran<'a> {
+    pub(super) jobs: &'a [Job],
+    pub(super) engine: &'a Islands<Watch>,
+    pub(super) ended: SimTime,
+}
+
+impl<'a> Ran<'a> {
+    fn of(log: &'a RunLog) -> Self {
+        Self { jobs: &log.jobs, engine: log.engine(), ended: log.ended }
+    }
+}
+
+/// A flow that ended otherwise than in the calm run, with its workload and the earlier of its two ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    pub(super) flow: FlowId,
+    pub(super) workload: usize,
+    pub(super) at: SimTime,
+}
+
+/// A fault that began, with the flows that were on its links.
+pub(super) struct Suspect<'a> {
+    pub(super) at: SimTime,
+    pub(super) hit: &'a [FlowId],
+}
+
+/// Two runs of the same workloads.
+pub(super) struct Compared<'a> {
+    workloads: &'a [Traffic],
+    substrate: &'a Substrate,
+    here: Ran<'a>,
+    calm: Ran<'a>,
+    pub(super) moved: Vec<Moved>,
+}
+
+impl<'a> Compared<'a> {
+    /// The traffic of a run and that of the same one without faults.
+    pub(super) fn of(whole: &Whole<'a>) -> Self {
+        let (here, calm) = (Ran::of(whole.log), Ran::of(whole.baseline));
+        let substrate = whole.start.substrate.as_ref();
+        Self { workloads: whole.traffic, substrate, here, calm, moved: moved(here, calm) }
+    }
+
+    /// One result for each repetition.
+    pub(super) fn results(&self) -> Vec<WorkloadResult> {
+        let mut results = Vec::new();
+        for (place, job) in self.here.jobs.iter().enumerate() {
+            let calm = &self.calm.jobs[place].steps;
+            let steps = job.steps.iter().enumerate();
+            results.extend(steps.map(|(at, step)| self.result(place, step, calm.get(at))));
+        }
+        results
+    }
+
+    fn result(&self, place: usize, step: &Step, calm: Option<&Step>) -> WorkloadResult {
+        let workload = &self.workloads[place];
+        // What was given up never arrived: the rest may have ended, the whole has not.
+        let end = step.end.filter(|_| given_up(self.here, step) == 0);
+        let took = end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
+        let bound = bounds::tightest(self.substrate, self.here.engine, step);
+        let algbw = took.map_or(0.0, |took| step.size.0 as f64 / took.as_secs_f64());
+        WorkloadResult {
+            name: workload.name.clone(),
+            group: None,
+            kind: workload.run.name(),
+            bytes: step.size,
+            start: step.start,
+            end,
+            ideal: step.ideal,
+            lower_bound: bound.time,
+            lower_bound_of: bound.of,
+            end_without_faults: calm.and_then(|step| step.end),
+            algbw_bytes_per_s: algbw,
+            busbw_bytes_per_s: algbw * workload.run.bus_factor(step.ranks as usize),
+            restarts: 0,
+            ranks: step.ranks,
+        }
+    }
+
+    /// By fault, the flows that are attributed to it; none to faults that are no suspects.
+    pub(super) fn attributed(&self, suspects: &[Option<Suspect<'_>>]) -> Vec<Vec<Moved>> {
+        let mut affected = vec![Vec::new(); suspects.len()];
+        for moved in &self.moved {
+            causes(moved, suspects).into_iter().for_each(|fault| affected[fault].push(*moved));
+        }
+        affected
+    }
+
+    /// What a fault did to which these flows are attributed.
+    pub(super) fn impact(
+        &self,
+        (hit, given_up): (&[FlowId], &[FlowId]),
+        moved: &[Moved],
+        name: &dyn Fn(VertexId) -> String,
+    ) -> TrafficImpact {
+        TrafficImpact {
+            flows_hit: hit.len() as u64,
+            flows_moved: moved.len() as u64,
+            flows_given_up: given_up.len() as u64,
+            workloads: workloads_of(moved)
+                .into_iter()
+                .map(|place| self.workloads[place].name.clone())
+                .collect(),
+            hosts: self.hosts_of(moved).into_iter().map(name).collect(),
+        }
+    }
+
+    /// Hosts at the ends of these flows.
+    pub(super) fn hosts_of(&self, moved: &[Moved]) -> BTreeSet<VertexId> {
+        let records = moved.iter().map(|moved| self.here.engine.record(moved.flow));
+        records.flat_map(|record| [record.source, record.destination]).collect()
+    }
+
+    /// How much later than in the calm run the slowest workload of these flows ended; nothing if one did not.
+    pub(super) fn delay(&self, moved: &[Moved]) -> Option<Picoseconds> {
+        let end = |ran: Ran<'_>, place: usize| {
+            let job = &ran.jobs[place];
+            job.done.then(|| job.steps.last().and_then(|step| step.end)).flatten()
+        };
+        let late = |place| {
+            let (end, calm) = (end(self.here, place)?, end(self.calm, place)?);
+            Some(Picoseconds(end.0.saturating_sub(calm.0)))
+        };
+        let delays: Option<Vec<Picoseconds>> = workloads_of(moved).into_iter().map(late).collect();
+        Some(delays?.into_iter().max().unwrap_or(Picoseconds::ZERO))
+    }
+
+    /// What keeps a workload from having completed: one that never ended, or of which flows were given up. One
+    /// that waits for another that never ends has not begun, so it has no result.
+    pub(super) fn incomplete(&self, of: impl Fn(&Traffic) -> bool) -> Option<Found> {
+        let mine = || self.here.jobs.iter().zip(self.workloads).filter(|(_, one)| of(one));
+        let open = mine().find(|(job, _)| !job.done);
+        let never = |one: &Traffic| (false, format!("`{}` never ended", one.name), None);
+        let flows = |job: &Job| job.steps.iter().map(|step| given_up(self.here, step)).sum();
+        let cut = |(job, one): (&Job, &Traffic)| {
+            let flows: usize = flows(job);
+            let text = || format!("{flows} flows of `{}` were given up", one.name);
+            (flows > 0).then(|| (false, text(), None))
+        };
+        open.map(|(_, one)| never(one)).or_else(|| mine().find_map(cut))
+    }
+
+    /// Whether a workload completed so soon after the start of the run.
+    pub(super) fn completes(&self, name: &str, within: Picoseconds) -> Found {
+        let jobs = self.here.jobs.iter().zip(self.workloads).filter(|(_, one)| one.name == name);
+        let last = jobs.flat_map(|(job, _)| &job.steps).filter_map(|step| step.end).max();
+        self.incomplete(|one| one.name == name)
+            .unwrap_or_else(|| ended_by(last.unwrap_or_default(), within))
+    }
+
+    /// Whether every flow of a workload ended as in the calm run.
+    pub(super) fn unaffected(&self, name: &str) -> Found {
+        let of_name = |moved: &&Moved| self.workloads[moved.workload].name == name;
+        match self.moved.iter().filter(of_name).map(|moved| moved.at).min() {
+            None if self.is_silent(name) => {
+                (false, format!("no flow of `{name}` ever began"), None)
+            }
+            None => {
+                let text = format!("every flow of `{name}` ended as in the run without faults");
+                (true, text, None)
+            }
+            Some(at) => {
+                (false, format!("`{name}` first differs from the run without faults at {at}"), None)
+            }
+        }
+    }
+
+    /// Whether a workload sent nothing, so that there is nothing to compare.
+    fn is_silent(&self, name: &str) -> bool {
+        let jobs = self.here.jobs.iter().zip(self.workloads);
+        let mut mine = jobs.filter(|(_, workload)| workload.name == name);
+        mine.all(|(job, _)| job.steps.iter().flat_map(Step::flows).next().is_none())
+    }
+}
+
+fn moved(here: Ran<'_>, calm: Ran<'_>) -> Vec<Moved> {
+    let mut moved = Vec::new();
+    for (workload, (job, calm_job)) in here.jobs.iter().zip(calm.jobs).enumerate() {
+        for (step, calm_step) in job.steps.iter().zip(&calm_job.steps) {
+            for (flow, calm_flow) in step.flows().zip(calm_step.flows()) {
+                let (end, calm_end) =
+                    (here.engine.record(flow).end, calm.engine.record(calm_flow).end);
+                if end != calm_end {
+                    let at = end.into_iter().chain(calm_end).min().unwrap_or(here.ended);
+                    moved.push(Moved { flow, workload, at });
+                }
+            }
+        }
+    }
+    moved
+}
+
+/// Flows of a step that were cancelled because nothing led to their end any more.
+fn given_up(ran: Ran<'_>, step: &Step) -> usize {
+    step.flows().filter(|flow| ran.engine.record(*flow).cancelled).count()
+}
+
+fn workloads_of(moved: &[Moved]) -> BTreeSet<usize> {
+    moved.iter().map(|moved| moved.workload).collect()
+}
+
+/// The faults to which a moved flow is attributed.
+fn causes(moved: &Moved, suspects: &[Option<Suspect<'_>>]) -> Vec<usize> {
+    let there = || suspects.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?)));
+    let hit = there().filter(|(_, suspect)| suspect.hit.contains(&moved.flow));
+    let hit: Vec<usize> = hit.map(|(fault, _)| fault).collect();
+    if !hit.is_empty() {
+        return hit;
+    }
+    let before = there().filter(|(_, suspect)| suspect.at <= moved.at);
+    let last = before.max_by_key(|(_, suspect)| suspect.at);
+    last.map(|(fault, _)| fault).into_iter().collect()
+}

@@ -1,0 +1,203 @@
+//! What faults did to each group: how late it was, for how long it stood still, what is left of its time.
+
+use std::collections::BTreeSet;
+
+use lightloom_units::id::GroupId;
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::Ran;
+use super::shares::Share;
+use crate::outcome::{GroupResult, WorkloadResult};
+use crate::run::RunLog;
+use crate::run::workload::{GroupLog, StepLog};
+use crate::scenario::Scenario;
+
+/// One result for each group.
+pub(super) fn results(log: &RunLog, baseline: &RunLog) -> Vec<GroupResult> {
+    let result = |(index, group): (usize, &GroupLog)| {
+        let end = end(log, group);
+        let there = baseline.groups.get(index);
+        let end_without_faults = there.and_then(|there| self::end(baseline, there));
+        GroupResult {
+            group: GroupId::from_index(index),
+            gpus: group.gpus,
+            end,
+            end_without_faults,
+            delay: end
+                .zip(end_without_faults)
+                .map(|(end, calm)| Picoseconds(end.0.saturating_sub(calm.0))),
+            down: group.down,
+            lost: group.lost,
+        }
+    };
+    log.groups.iter().enumerate().map(result).collect()
+}
+
+/// The collectives of a group and those between it and others, in order.
+fn steps<'a>(log: &'a RunLog, group: &'a GroupLog) -> impl Iterator<Item = &'a StepLog> {
+    group.steps.iter().chain(&log.between[group.job as usize])
+}
+
+/// When everything a group had to do was done. `None` if it is not.
+fn end(log: &RunLog, group: &GroupLog) -> Option<SimTime> {
+    let all_done = !group.lost && group.is_through(log.program_length);
+    all_done.then(|| steps(log, group).filter_map(|step| step.end).max()).flatten()
+}
+
+/// Until when a group's time counts: its end, or that of the run if it has work left.
+fn counted_until(log: &RunLog, group: &GroupLog) -> SimTime {
+    end(log, group).unwrap_or(log.ended)
+}
+
+/// The groups' time, weighted by their GPUs, in which no fault kept them still.
+pub(super) fn availability(log: &RunLog) -> Share {
+    let mut share = Share::default();
+    for group in &log.groups {
+        let time = counted_until(log, group).since(SimTime::START).as_secs_f64();
+        let weight = f64::from(group.gpus);
+        share.whole += weight * time;
+        share.part += weight * (time - group.down.as_secs_f64()).max(0.0);
+    }
+    share
+}
+
+/// The groups' time, weighted by their GPUs, that the same work takes without faults.
+pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
+    let mut share = Share::default();
+    for (group, there) in log.groups.iter().zip(&baseline.groups) {
+        let last = steps(log, group).filter(|step| step.end.is_some()).map(|step| step.place).max();
+        let without = last.and_then(|last| {
+            let done = steps(baseline, there).filter(|step| step.place <= last);
+            done.filter_map(|step| step.end).max()
+        });
+        let weight = f64::from(group.gpus);
+        share.part += weight * without.unwrap_or_default().since(SimTime::START).as_secs_f64();
+        share.whole += weight * counted_until(log, group).since(SimTime::START).as_secs_f64();
+    }
+    share
+}
+
+/// For each group that did not end everything as without faults: when it first differed. A group that
+/// only a repair made possible has nothing to differ from.
+pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
+    let differs = |here: &[StepLog], there: &[StepLog]| {
+        let calm_end = |step: &StepLog| at_place(there, step.place).and_then(|step| step.end);
+        let mut moved = here.iter().filter(|step| step.end != calm_end(step));
+        let first = moved.next().map(|step| step.end.or(calm_end(step)).unwrap_or(log.ended));
+        first.or((here.len() != there.len()).then_some(log.ended))
+    };
+    let first_difference = |(group, there): (&GroupLog, &GroupLog)| {
+        let job = group.job as usize;
+        let between = differs(&log.between[job], &baseline.between[job]);
+        differs(&group.steps, &there.steps).into_iter().chain(between).min()
+    };
+    let both = log.groups.iter().zip(&baseline.groups);
+    let mut moved: Vec<_> = both.map(first_difference).collect();
+    moved.resize(log.groups.len(), None);
+    moved
+}
+
+/// The step at a place of the program.
+fn at_place(steps: &[StepLog], place: usize) -> Option<&StepLog> {
+    steps.binary_search_by_key(&place, |step| step.place).ok().map(|index| &steps[index])
+}
+
+/// What a fault did to groups.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GroupImpact {
+    pub(super) groups: Vec<GroupId>,
+    pub(super) gpus: u64,
+    /// How much later the slowest of them ended. `None` if one has work left.
+    pub(super) delay: Option<Picoseconds>,
+}
+
+/// By fault, what it did to groups. A group that moved was affected by the faults that hit its links or moved it; a
+/// group that no fault hit by the last ones before its first moved ending: of those that began at the same
+/// instant, by the ones that hit its job, if any did.
+pub(super) fn impacts(ran: &Ran<'_>, results: &[GroupResult]) -> Vec<GroupImpact> {
+    let log = ran.log;
+    let moved = moved(log, ran.baseline);
+    let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();
+    let is_affected = |group: &&usize| moved[**group].is_some() || log.groups[**group].lost;
+    let affected = log.faults.iter().map(|f| f.groups.iter().filter(is_affected).copied());
+    let mut affected: Vec<BTreeSet<usize>> = affected.map(Iterator::collect).collect();
+    for (group, at) in moved.iter().enumerate() {
+        let Some(at) = at.filter(|_| !hit.contains(&group)) else { continue };
+        for fault in causes(ran, group, at) {
+            affected[fault].insert(group);
+        }
+    }
+    let impact = |groups: BTreeSet<usize>| GroupImpact {
+        gpus: groups.iter().map(|group| u64::from(log.groups[*group].gpus)).sum(),
+        delay: groups
+            .iter()
+            .map(|group| results[*group].delay)
+            .collect::<Option<Vec<_>>>()
+            .and_then(|delays| delays.into_iter().max().or(Some(Picoseconds::ZERO))),
+        groups: groups.into_iter().map(GroupId::from_index).collect(),
+    };
+    affected.into_iter().map(impact).collect()
+}
+
+/// The faults that a group which none of them hit was affected by, when it first differed at `at`.
+fn causes(ran: &Ran<'_>, group: usize, at: SimTime) -> Vec<usize> {
+    let log = ran.log;
+    let began = |fault: &usize| {
+        let mattered = log.faults[*fault].mattered;
+        mattered.is_some_and(|time| time <= at) && !ran.start.events[*fault].from_start
+    };
+    let before: Vec<usize> = (0..log.faults.len()).filter(began).collect();
+    let last = before.iter().filter_map(|fault| log.faults[*fault].mattered).max();
+    let latest: Vec<usize> =
+        before.into_iter().filter(|fault| log.faults[*fault].mattered == last).collect();
+    let job = log.groups[group].job;
+    let hits_job =
+        |fault: &usize| log.faults[*fault].groups.iter().any(|hit| log.groups[*hit].job == job);
+    let mine: Vec<usize> = latest.iter().copied().filter(hits_job).collect();
+    if mine.is_empty() { latest } else { mine }
+}
+
+/// One result for every collective of every group, and for every one between groups.
+pub(super) fn workloads(ran: &Ran<'_>) -> Vec<WorkloadResult> {
+    let (log, baseline) = (ran.log, ran.baseline);
+    let mut results = Vec::new();
+    for (index, group) in log.groups.iter().enumerate() {
+        let there = baseline.groups.get(index).map_or(&[][..], |there| &there.steps);
+        let group_id = Some(GroupId::from_index(index));
+        results.extend(results_of(ran.scenario, group_id, &group.steps, there));
+    }
+    for (between, there) in log.between.iter().zip(&baseline.between) {
+        results.extend(results_of(ran.scenario, None, between, there));
+    }
+    results
+}
+
+fn results_of<'a>(
+    scenario: &'a Scenario,
+    group: Option<GroupId>,
+    steps: &'a [StepLog],
+    baseline: &'a [StepLog],
+) -> impl Iterator<Item = WorkloadResult> + 'a {
+    steps.iter().map(move |step| {
+        let collective = &scenario.collectives[step.collective];
+        let took =
+            step.end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
+        let algbw = took.map_or(0.0, |took| collective.bytes.0 as f64 / took.as_secs_f64());
+        WorkloadResult {
+            name: collective.name.clone(),
+            group,
+            kind: collective.kind.name(),
+            bytes: collective.bytes,
+            start: step.start,
+            end: step.end,
+            ideal: step.ideal,
+            lower_bound: step.ideal,
+            lower_bound_of: "path".to_owned(),
+            end_without_faults: at_place(baseline, step.place).and_then(|step| step.end),
+            ranks: step.ranks,
+            algbw_bytes_per_s: algbw,
+            busbw_bytes_per_s: algbw * collective.kind.bus_factor(step.ranks),
+            restarts: step.restarts,
+        }
+    })
+}

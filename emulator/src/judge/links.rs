@@ -1,0 +1,167 @@
+//! How busy the links were, and how full the queues before them.
+
+use hdrhistogram::Histogram;
+use lightloom_engine::capture::{Queues as Histograms, Watch};
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{LinkId, PortCount};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
+use serde::Serialize;
+
+use super::Ran;
+use crate::outcome::Queues;
+
+/// Links that are listed one by one in each class.
+const BUSIEST: usize = 10;
+
+/// Links of one kind together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkClass {
+    /// `gpu-gpu` copper, `fibre`, `gpu-tor`, `tor-gpu`, `switch-switch`.
+    pub class: &'static str,
+    /// How many there are, each direction counted.
+    pub links: usize,
+    /// How many carried packets.
+    pub links_used: usize,
+    /// Mean over the links that carried packets, of the whole run.
+    pub utilisation_mean: f64,
+    /// That of the busiest.
+    pub utilisation_max: f64,
+    /// What packets found before them in the queue.
+    pub queue: QueueResult,
+    /// The busiest links, busiest first.
+    pub busiest: Vec<LinkResult>,
+}
+
+/// What packets found before them in the queues of a class of links.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct QueueResult {
+    /// Packets counted. Hosts hold their data back in memory: only their acknowledgements queue.
+    pub packets: u64,
+    /// Half of the packets found no more.
+    pub p50_bytes: Bytes,
+    /// 99 of 100 packets found no more.
+    pub p99_bytes: Bytes,
+    /// 999 of 1,000 packets found no more.
+    pub p999_bytes: Bytes,
+    /// None found more, to three digits.
+    pub max_bytes: Bytes,
+    /// Packets by the queue they found: at most so many bytes, and more than the row before; powers of two.
+    pub histogram: Vec<QueueRow>,
+}
+
+/// One row of a histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct QueueRow {
+    /// At most so many bytes.
+    pub at_most_bytes: Bytes,
+    /// So many packets.
+    pub packets: u64,
+}
+
+/// One link, one direction.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkResult {
+    /// Its ends.
+    pub link: String,
+    /// Share of the run in which it was sending.
+    pub utilisation: f64,
+    /// Bytes put on the wire.
+    pub bytes: Bytes,
+    /// Packets that found the queue full.
+    pub dropped: u64,
+    /// Packets that were marked.
+    pub marked: u64,
+    /// Packets lost on it while it was dark or wrong.
+    pub lost: u64,
+}
+
+/// The links of a run, class by class, and the queues of all of them together; classes that no packet used are left
+/// out.
+pub(super) fn results(ran: &Ran<'_>) -> (Vec<LinkClass>, Queues) {
+    let substrate = &ran.start.substrate;
+    let (classes, names) = (substrate.classes(), substrate.class_names());
+    let histograms = Histograms::merge(ran.log.engine().probes().map(Watch::queues));
+    let mut all: Option<Histogram<u64>> = None;
+    let mut results = Vec::new();
+    for (index, class) in names.iter().enumerate() {
+        let links = (0..classes.len()).filter(|link| usize::from(classes[*link]) == index);
+        let links: Vec<LinkId> = links.map(LinkId::from_index).collect();
+        let histogram = histograms.of_class(index);
+        let queue = histogram.as_ref().map(queue_result).unwrap_or_default();
+        match (&mut all, histogram) {
+            (Some(all), Some(more)) => all.add(more).expect("histograms of one run are alike"),
+            (None, Some(first)) => all = Some(first.clone()),
+            (_, None) => {}
+        }
+        results.push(class_result(ran, class, &links, queue));
+    }
+    results.retain(|class| class.links_used > 0);
+    (results, all.as_ref().map(queues).unwrap_or_default())
+}
+
+fn queues(histogram: &Histogram<u64>) -> Queues {
+    let at = |quantile: f64| Bytes(histogram.value_at_quantile(quantile));
+    Queues { p50_bytes: at(0.5), p99_bytes: at(0.99), max_bytes: Bytes(histogram.max()) }
+}
+
+fn queue_result(histogram: &Histogram<u64>) -> QueueResult {
+    let at = |quantile: f64| Bytes(histogram.value_at_quantile(quantile));
+    QueueResult {
+        packets: histogram.len(),
+        p50_bytes: at(0.5),
+        p99_bytes: at(0.99),
+        p999_bytes: at(0.999),
+        max_bytes: Bytes(histogram.max()),
+        histogram: histogram
+            .iter_log(1, 2.0)
+            .map(|row| QueueRow {
+                at_most_bytes: Bytes(row.value_iterated_to()),
+                packets: row.count_since_last_iteration(),
+            })
+            .filter(|row| row.packets > 0)
+            .collect(),
+    }
+}
+
+fn class_result(
+    ran: &Ran<'_>,
+    class: &'static str,
+    links: &[LinkId],
+    queue: QueueResult,
+) -> LinkClass {
+    let time = ran.log.ended.since(SimTime::START);
+    let mut used: Vec<(f64, LinkId, PortCount)> = links
+        .iter()
+        .map(|link| (*link, ran.log.engine().port_count(*link)))
+        .filter(|(_, count)| count.packets > 0)
+        .map(|(link, count)| (utilisation(ran, link, &count, time), link, count))
+        .collect();
+    used.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let sum: f64 = used.iter().map(|(utilisation, ..)| utilisation).sum();
+    LinkClass {
+        class,
+        links: links.len(),
+        links_used: used.len(),
+        utilisation_mean: if used.is_empty() { 0.0 } else { sum / used.len() as f64 },
+        utilisation_max: used.first().map_or(0.0, |(utilisation, ..)| *utilisation),
+        queue,
+        busiest: used.iter().take(BUSIEST).map(|used| link_result(ran, used)).collect(),
+    }
+}
+
+/// Share of `time` that the bytes of a link take at its rate.
+fn utilisation(ran: &Ran<'_>, link: LinkId, count: &PortCount, time: Picoseconds) -> f64 {
+    let busy = ran.start.substrate.network.link(link).spec.rate.time_for(Bytes(count.bytes));
+    if time == Picoseconds::ZERO { 0.0 } else { busy.as_secs_f64() / time.as_secs_f64() }
+}
+
+fn link_result(ran: &Ran<'_>, (utilisation, link, count): &(f64, LinkId, PortCount)) -> LinkResult {
+    LinkResult {
+        link: ran.start.substrate.link_name(*link),
+        utilisation: *utilisation,
+        bytes: Bytes(count.bytes),
+        dropped: count.dropped,
+        marked: count.marked,
+        lost: count.lost,
+    }
+}

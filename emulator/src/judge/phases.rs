@@ -1,0 +1,118 @@
+//! What phases of a step took, beside the models, and what faults did to them.
+
+use lightloom_planner::rfabric::fluid;
+use lightloom_units::Picoseconds;
+
+use super::Ran;
+use super::shares::optical_ports;
+use crate::outcome::{PhaseImpact, PhaseResult, PortTime, StepResult, Times};
+use crate::run::RunLog;
+use crate::scenario::CircuitPlan;
+
+/// The phases that were begun.
+pub(super) fn results(ran: &Ran<'_>) -> Vec<PhaseResult> {
+    let Some(CircuitPlan { plan, phases, .. }) = &ran.start.circuits else { return Vec::new() };
+    let Some(circuits) = &ran.start.substrate.circuits else { return Vec::new() };
+    let count = plan.phases.len();
+    let fluid = fluid::plan_seconds(circuits.network(), phases, plan);
+    let longer = |time: Option<Picoseconds>| time.map(|time| ran.longer(time));
+    let result = |(at, phase): (usize, &crate::run::log::PhaseLog)| {
+        let planned = &plan.phases[at % count];
+        let seconds = fluid[at % count];
+        let there = ran.baseline.phases.get(at);
+        PhaseResult {
+            step: (at / count) as u32,
+            name: planned.name.clone(),
+            demand_bytes: planned.demand_bytes,
+            circuits_up: phase.circuits_up,
+            circuits_planned: planned.circuits.len(),
+            start: ran.moment(phase.start),
+            times: Times {
+                packets: longer(phase.time),
+                packets_without_faults: longer(there.and_then(|phase| phase.time)),
+                fluid: seconds.is_finite().then(|| Picoseconds((seconds * 1e12).round() as u64)),
+                closed_form: planned.duration_ps,
+            },
+            transition: ran.longer(phase.transition),
+            resent_bytes: phase.resent * ran.scale,
+            packets_lost: phase.packets_lost,
+            held_bytes: phase.held * ran.scale,
+            change_missed: phase.change_missed,
+        }
+    };
+    ran.log.phases.iter().enumerate().map(result).collect()
+}
+
+/// The steps: the sums over their phases.
+pub(super) fn steps(ran: &Ran<'_>, phases: &[PhaseResult]) -> Vec<StepResult> {
+    let circuits = ran.start.circuits.as_ref().zip(ran.scenario.phases);
+    let Some((CircuitPlan { plan, .. }, run)) = circuits else { return Vec::new() };
+    let step = |step: u32| {
+        let mine: Vec<&PhaseResult> = phases.iter().filter(|phase| phase.step == step).collect();
+        let is_whole = mine.len() == plan.phases.len();
+        let sum = |pick: fn(&Times) -> Option<Picoseconds>| {
+            let times = mine.iter().map(|phase| pick(&phase.times));
+            times.sum::<Option<Picoseconds>>().filter(|_| is_whole)
+        };
+        StepResult {
+            step,
+            times: Times {
+                packets: sum(|times| times.packets),
+                packets_without_faults: sum(|times| times.packets_without_faults),
+                fluid: sum(|times| times.fluid),
+                closed_form: plan.step_time_ps,
+            },
+        }
+    };
+    (0..run.steps).map(step).collect()
+}
+
+/// Where the time of the optical ports went.
+pub(super) fn port_time(ran: &Ran<'_>) -> Option<PortTime> {
+    let all = (optical_ports(ran)? * ran.log.ended.0 as f64).max(1.0);
+    Some(PortTime {
+        switching_share: ran.log.switching as f64 / all,
+        fault_share: ran.log.broken as f64 / all,
+    })
+}
+
+/// By fault, what it did to phases. `None` without phases.
+pub(super) fn impacts(ran: &Ran<'_>) -> Option<Vec<PhaseImpact>> {
+    let names: Vec<&str> =
+        ran.start.circuits.as_ref()?.plan.phases.iter().map(|phase| phase.name.as_str()).collect();
+    let impact = |(at, log): (usize, &crate::run::FaultLog)| {
+        let only = ran.alone.get(at).unwrap_or(ran.log);
+        let lost = |log: &RunLog| lightloom_engine::steady::Stage::packets(log.engine()).lost;
+        PhaseImpact {
+            circuits_lost: log.circuits.len(),
+            changes_missed: log.changes_missed,
+            leaves_affected: log.leaves.iter().copied().collect(),
+            packets_lost: lost(only).saturating_sub(lost(ran.baseline)),
+            phases_slowed: slowed(only, ran.baseline, &names),
+            delay: delay(only, ran.baseline).map(|time| ran.longer(time)),
+        }
+    };
+    Some(ran.log.faults.iter().enumerate().map(impact).collect())
+}
+
+fn slowed(only: &RunLog, baseline: &RunLog, names: &[&str]) -> Vec<String> {
+    let is_longer =
+        |(with, without): (Option<Picoseconds>, Option<Picoseconds>)| match (with, without) {
+            (Some(with), Some(without)) => with.0 > without.0 + without.0 / 1000,
+            (None, Some(_)) => true,
+            _ => false,
+        };
+    let time = |log: &RunLog, at: usize| log.phases.get(at).and_then(|phase| phase.time);
+    (0..baseline.phases.len())
+        .filter(|at| is_longer((time(only, *at), time(baseline, *at))))
+        .map(|at| format!("{}/{}", at / names.len(), names[at % names.len()]))
+        .collect()
+}
+
+fn delay(only: &RunLog, baseline: &RunLog) -> Option<Picoseconds> {
+    let whole = |log: &RunLog| -> Option<Picoseconds> {
+        let is_whole = log.phases.len() == baseline.phases.len();
+        is_whole.then(|| log.phases.iter().map(|phase| phase.time).sum()).flatten()
+    };
+    Some(whole(only)?.saturating_sub(whole(baseline)?))
+}

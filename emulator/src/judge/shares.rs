@@ -1,0 +1,77 @@
+//! Availability and goodput, defined once for everything that works: docs/metrics.md.
+//!
+//! What works is the GPUs of a group, a host that only traffic uses, an optical port of a fabric whose phases are
+//! run. Availability is the share of their time in which no fault kept them still; goodput the share of it that the
+//! same work takes without faults.
+
+use lightloom_units::SimTime;
+
+use super::{Ran, groups};
+use crate::outcome::Metrics;
+
+/// A part of a whole, in weighted seconds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Share {
+    pub(super) part: f64,
+    pub(super) whole: f64,
+}
+
+impl Share {
+    fn add(&mut self, other: Self) {
+        self.part += other.part;
+        self.whole += other.whole;
+    }
+
+    /// From 0 to 1, in nine digits, which read back the same from JSON; 1 of nothing.
+    fn ratio(self) -> f64 {
+        let Self { part, whole } = self;
+        let share = if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 1.0 };
+        (share * 1e9).round() / 1e9
+    }
+}
+
+/// Both shares over all that works in a run.
+pub(super) fn metrics(ran: &Ran<'_>) -> Metrics {
+    let (mut up, mut useful) = (Share::default(), Share::default());
+    if !ran.log.groups.is_empty() {
+        up.add(groups::availability(ran.log));
+        useful.add(groups::goodput(ran.log, ran.baseline));
+    }
+    if !ran.traffic.is_empty() && ran.log.groups.is_empty() {
+        up.add(of_hosts(ran));
+        let hosts = ran.start.substrate.hosts.len() as f64;
+        useful.add(Share {
+            part: ran.baseline.ended.0 as f64 * hosts,
+            whole: ran.log.ended.0 as f64 * hosts,
+        });
+    }
+    if let Some(ports) = optical_ports(ran) {
+        let time = ran.log.ended.0 as f64;
+        up.add(Share { part: ports * time - ran.log.broken as f64, whole: ports * time });
+        let took = |log: &crate::run::RunLog| {
+            let ended = log.phases.len() == ran.baseline.phases.len();
+            let times = log.phases.iter().map(|phase| phase.time);
+            times.sum::<Option<lightloom_units::Picoseconds>>().filter(|_| ended)
+        };
+        let part = took(ran.log).and(took(ran.baseline)).map_or(0.0, |time| time.0 as f64);
+        let whole = took(ran.log).map_or(time, |time| time.0 as f64);
+        useful.add(Share { part: part * ports, whole: whole * ports });
+    }
+    Metrics { availability: up.ratio(), goodput: useful.ratio() }
+}
+
+/// Optical ports of all leaves, where phases are run.
+pub(super) fn optical_ports(ran: &Ran<'_>) -> Option<f64> {
+    let circuits = ran.start.substrate.circuits.as_ref()?.network();
+    let ports = u128::from(circuits.optical_ports()) * circuits.leaves() as u128;
+    (!ran.log.phases.is_empty()).then_some(ports as f64)
+}
+
+/// The hosts' time in which they had a cable that was not dark.
+fn of_hosts(ran: &Ran<'_>) -> Share {
+    let ended = ran.log.ended;
+    let whole = ended.0 as f64 * ran.start.substrate.hosts.len() as f64;
+    let out = |(since, until): &(SimTime, SimTime)| until.0.min(ended.0).saturating_sub(since.0);
+    let lost: u64 = ran.log.out_of_service.iter().map(out).sum();
+    Share { part: whole - lost as f64, whole }
+}

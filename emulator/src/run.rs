@@ -1,0 +1,269 @@
+//! One run: workloads send, parts break, the control plane answers. The only event loop there is.
+//!
+//! ```text
+//!            ┌────────────────────────── Context ──────────────────────────┐
+//!   timers ─▶│ engine (packets) · links (who keeps them dark) · fault logs │◀─ notices
+//!            └──▲────────────────────▲─────────────────────────────▲───────┘
+//!            faults            Workload: groups, jobs,      ControlPlane: replanner,
+//!                              phases                       rerouter, circuits
+//! ```
+//!
+//! A workload is a source of flows with dependencies: it names ranks. A control plane decides what follows a fault.
+//! Neither calls the other: what one changes it posts as a `Notice`, and all hear of it before time goes on.
+//! A new workload or control plane is one file that implements its trait.
+
+mod context;
+pub(crate) mod control;
+mod faults;
+mod light;
+pub(crate) mod log;
+pub(crate) mod workload;
+
+use lightloom_engine::capture::Watch;
+use lightloom_engine::collective::StartError;
+use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::{EngineError, Event, Settings};
+use lightloom_planner::check::Violation;
+use lightloom_units::{Picoseconds, SimTime};
+
+pub(crate) use context::{Context, Notice, Owner};
+pub(crate) use control::ControlPlane;
+pub(crate) use log::{FaultLog, RunLog, Stop};
+pub(crate) use workload::Workload;
+
+use crate::scenario::FaultEvent;
+use crate::substrate::Substrate;
+
+/// Hears how far a run is.
+pub trait Progress {
+    /// Simulated time now, packet-hops so far, and the share of the work that is done.
+    fn report(&mut self, now: SimTime, packet_hops: u64, done: f64);
+}
+
+/// For runs nobody watches.
+impl Progress for () {
+    fn report(&mut self, _: SimTime, _: u64, _: f64) {}
+}
+
+/// How much simulated time passes between two looks at the limits, where packets move.
+const SLICE: Picoseconds = Picoseconds::from_micros(20);
+
+/// Whether parts of the run that are the same are simulated once; see [`steady`](lightloom_engine::steady).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Where that is exact.
+    #[default]
+    Reuse,
+    /// The same, and the whole is simulated too: every arrival is compared.
+    Proven,
+    /// Everything is simulated.
+    Whole,
+}
+
+/// Why a run cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The engine refuses something.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A part that the fabric does not have.
+    #[error(transparent)]
+    Part(#[from] lightloom_fabric::fault::FaultError),
+    /// A later plan is wrong, which is a mistake of this program.
+    #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
+    Unsound(Vec<Violation>),
+    /// A collective that cannot be laid out.
+    #[error(transparent)]
+    Collective(#[from] StartError),
+    /// A workload that cannot be laid out.
+    #[error("workload `{workload}`: {error}")]
+    Workload {
+        /// Its name.
+        workload: String,
+        /// What is wrong.
+        error: StartError,
+    },
+}
+
+/// What is run, and how.
+pub(crate) struct Order<'a> {
+    pub(crate) substrate: &'a Substrate,
+    pub(crate) events: &'a [FaultEvent],
+    pub(crate) workloads: Vec<Box<dyn Workload + 'a>>,
+    pub(crate) control: Vec<Box<dyn ControlPlane + 'a>>,
+    pub(crate) settings: Settings,
+    pub(crate) watch: Watch,
+    pub(crate) sharing: Sharing,
+    /// The run is stopped here.
+    pub(crate) time_limit: SimTime,
+    /// The run is stopped after so many packets on a wire.
+    pub(crate) packet_limit: u64,
+}
+
+/// A run under way.
+pub(crate) struct Run<'a> {
+    context: Context<'a>,
+    workloads: Vec<Box<dyn Workload + 'a>>,
+    control: Vec<Box<dyn ControlPlane + 'a>>,
+    time_limit: SimTime,
+    packet_limit: u64,
+    /// Packets delivered, and since when there have been no more.
+    still: (u64, SimTime),
+}
+
+/// Runs an order to its end.
+///
+/// # Errors
+/// If the engine refuses something, or no next plan can be made.
+pub(crate) fn run(order: Order<'_>, progress: &mut dyn Progress) -> Result<RunLog, RunError> {
+    let mut run = Run::new(order)?;
+    run.begin()?;
+    let stop = run.until_done(progress)?;
+    Ok(run.finish(stop))
+}
+
+impl<'a> Run<'a> {
+    fn new(order: Order<'a>) -> Result<Self, RunError> {
+        let Order { substrate, events, workloads, control, settings, watch, sharing, .. } = order;
+        let network = substrate.network.clone();
+        let watch = watch.over(substrate.classes().to_vec());
+        let engine = match sharing {
+            Sharing::Whole => Islands::whole(network, settings, watch)?,
+            Sharing::Reuse => Islands::new(network, settings, watch)?,
+            Sharing::Proven => {
+                let sums = network.links().len();
+                Islands::new(network, settings, watch.with_sums(sums))?
+            }
+        };
+        Ok(Self {
+            context: Context::new(substrate, events, engine),
+            workloads,
+            control,
+            time_limit: order.time_limit,
+            packet_limit: order.packet_limit,
+            still: (0, SimTime::START),
+        })
+    }
+
+    fn begin(&mut self) -> Result<(), RunError> {
+        for (at, plane) in self.control.iter_mut().enumerate() {
+            plane.begin(&mut self.context, Owner::Control(at))?;
+        }
+        self.plan_faults();
+        for (at, workload) in self.workloads.iter_mut().enumerate() {
+            workload.begin(&mut self.context, Owner::Workload(at))?;
+        }
+        self.deliver()
+    }
+
+    /// Runs until nothing is left to do or a limit is reached.
+    fn until_done(&mut self, progress: &mut dyn Progress) -> Result<Option<Stop>, RunError> {
+        let limit = self.time_limit;
+        while let Some(next) = self.context.engine.next_due() {
+            if next > limit {
+                return Ok((!self.is_done()).then_some(Stop::Time { limit }));
+            }
+            let horizon = (next.max(self.context.engine.now()) + SLICE).min(limit);
+            while let Some(event) = self.context.engine.next_event(horizon) {
+                match event {
+                    Event::Timer { token, .. } => self.timer(token)?,
+                    Event::BatchDone { batch, at } => {
+                        if let Some(Owner::Workload(owner)) = self.context.owner_of(batch) {
+                            self.workloads[owner].batch_done(&mut self.context, batch, at)?;
+                        }
+                    }
+                }
+                self.deliver()?;
+            }
+            let hops = self.context.engine.hops();
+            progress.report(self.context.engine.now(), hops, self.share_done());
+            if let Some(stop) = self.deadlock() {
+                return Ok(Some(stop));
+            }
+            if self.is_stranded() {
+                break;
+            }
+            if hops > self.packet_limit {
+                return Ok(Some(Stop::Packets { limit: self.packet_limit }));
+            }
+        }
+        Ok(self.workloads.iter().any(|one| one.stands_still()).then_some(Stop::Standstill))
+    }
+
+    fn timer(&mut self, token: u64) -> Result<(), RunError> {
+        let (owner, act) = self.context.take_act(token);
+        match owner {
+            Owner::Faults => self.fault_act(act),
+            Owner::Control(at) => self.control[at].timer(&mut self.context, act),
+            Owner::Workload(at) => self.workloads[at].timer(&mut self.context, act),
+        }
+    }
+
+    /// Lets everybody hear what was posted, in order, until nothing is left.
+    fn deliver(&mut self) -> Result<(), RunError> {
+        while let Some(notice) = self.context.next_notice() {
+            if let Notice::PhaseBegan { step, phase } = notice {
+                self.plan_faults_of_phase(step, phase);
+            }
+            for plane in &mut self.control {
+                plane.hear(&mut self.context, &notice)?;
+            }
+            for workload in &mut self.workloads {
+                workload.hear(&mut self.context, &notice)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.workloads.iter().all(|workload| workload.is_done())
+    }
+
+    fn share_done(&self) -> f64 {
+        let shares = self.workloads.iter().map(|workload| workload.progress());
+        let (done, all) = shares.fold((0.0, 0.0), |(a, b), (done, all)| (a + done, b + all));
+        if all > 0.0 { (done / all).min(1.0) } else { 1.0 }
+    }
+
+    fn deadlock(&self) -> Option<Stop> {
+        // Only switches with real queues pause, and they are never taken apart.
+        let ports = self.context.engine.engine()?.deadlock()?;
+        let name = |link| self.context.substrate.link_name(link);
+        Some(Stop::Deadlock { ports: ports.into_iter().map(name).collect() })
+    }
+
+    /// Whether nothing will be delivered any more: what is left is sent into the dark again and again.
+    fn is_stranded(&mut self) -> bool {
+        let context = &self.context;
+        let may = self.workloads.iter().all(|one| one.is_done() || one.can_strand());
+        if context.is_calm() || context.has_acts() || !may {
+            return false;
+        }
+        let (delivered, now) = (context.engine.packets().delivered, context.engine.now());
+        if delivered > self.still.0 {
+            self.still = (delivered, now);
+        }
+        // Timeouts double up to 64-fold.
+        now.since(self.still.1) > context.engine.settings().transport.timeout * 200
+    }
+
+    fn finish(self, stop: Option<Stop>) -> RunLog {
+        let Self { mut context, workloads, control, .. } = self;
+        let open = stop.is_some() || !workloads.iter().all(|workload| workload.is_done());
+        let waiting =
+            workloads.iter().filter(|_| open).flat_map(|one| one.waiting(&context)).collect();
+        let ends = workloads.iter().filter_map(|workload| workload.last_end());
+        let counts_faults = workloads.iter().any(|workload| workload.waits_for_restoration());
+        let faults = context.faults.iter().filter(|_| counts_faults).flat_map(FaultLog::times);
+        let last = ends.chain(faults).max().unwrap_or_default();
+        let ended = if open { last.max(context.engine.now()) } else { last };
+        let mut log = RunLog::new(ended, stop, waiting);
+        for plane in control {
+            plane.finish(&mut context, &mut log);
+        }
+        for workload in workloads {
+            workload.finish(&mut context, &mut log);
+        }
+        context.finish(log)
+    }
+}

@@ -1,0 +1,322 @@
+//! Changes of circuits between phases, stage by stage: commanded, moved, trained, tested.
+//!
+//! ```text
+//!   phase before ends
+//!      │◀──────── slack ────────▶│◀──────── packets of the phase ─────────▶│
+//!      │ stage 1 │ stage 2 │ stage 3 …                                     │ (and no change under way)
+//!        control, switching, bring-up; circuits join the traffic as they come up
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree, SwitchTiming};
+use lightloom_planner::rfabric::RfabricPlan;
+use lightloom_planner::rfabric::demand::Demand;
+use lightloom_planner::rfabric::evaluate::Evaluator;
+use lightloom_planner::rfabric::transition::{self, Stage};
+use lightloom_units::SimTime;
+
+use super::super::context::{Context, Notice, Owner};
+use super::super::{RunError, RunLog};
+use super::ControlPlane;
+use super::optical::{Switches, ends};
+use crate::scenario::{Effect, InFlight};
+use crate::substrate::{OpticalCircuits, OpticalPort as Port};
+
+/// What a timer is for.
+#[derive(Clone)]
+enum Act {
+    /// The switches have the command.
+    Move,
+    /// The mirrors have moved.
+    Light,
+    /// The links have trained.
+    Test,
+    /// Links that were repaired have trained again.
+    TestAgain(Vec<CrossConnect>),
+}
+
+/// What is to be set, in the time and the bytes of the run.
+pub(crate) struct CircuitOrder<'a> {
+    pub(crate) plan: &'a RfabricPlan,
+    /// By phase: what it sends.
+    pub(crate) demands: &'a [Demand],
+    pub(crate) timing: SwitchTiming,
+    /// Share of the live demand's rate that no stage of a change may go below.
+    pub(crate) floor: f64,
+    pub(crate) in_flight: InFlight,
+}
+
+/// Commands the circuits of each phase.
+pub(crate) struct CircuitChanges<'a> {
+    order: CircuitOrder<'a>,
+    circuits: &'a OpticalCircuits,
+    switches: Switches,
+    /// The stage at work, and those to come.
+    stage: Option<Stage>,
+    next: VecDeque<Stage>,
+    began: SimTime,
+    /// Why a port is dark, and since when: for a fault, or for a change.
+    dark: BTreeMap<Port, (SimTime, bool)>,
+    /// Ports' time in changes, and dark for faults.
+    switching: u128,
+    broken: u128,
+    acts: Vec<Act>,
+    me: Owner,
+}
+
+impl<'a> CircuitChanges<'a> {
+    /// Switches that hold the circuits of the last phase.
+    pub(crate) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
+        let held = order.plan.phases.last().map_or(&[][..], |phase| &phase.circuits[..]);
+        Self {
+            switches: Switches::holding(held),
+            stage: None,
+            next: VecDeque::new(),
+            began: SimTime::START,
+            dark: BTreeMap::new(),
+            switching: 0,
+            broken: 0,
+            acts: Vec::new(),
+            me: Owner::Control(0),
+            order,
+            circuits,
+        }
+    }
+
+    fn network(&self) -> &'a ReconfigurableFatTree {
+        self.circuits.network()
+    }
+
+    fn at(&mut self, context: &mut Context<'_>, time: SimTime, act: Act) {
+        self.acts.push(act);
+        context.at(time, self.me, self.acts.len() as u64 - 1);
+    }
+
+    /// Lets everybody know which circuits carry traffic now.
+    fn publish(&self, context: &mut Context<'_>) {
+        context.circuits_up = self.switches.up().copied().collect();
+        context.post(Notice::Circuits);
+    }
+
+    fn light<'c>(
+        &self,
+        context: &mut Context<'_>,
+        circuits: impl Iterator<Item = &'c CrossConnect>,
+        is_lit: bool,
+    ) {
+        for link in circuits.flat_map(|circuit| self.circuits.links(circuit)) {
+            context.light(link, is_lit);
+        }
+    }
+
+    /// Begins the change to the circuits of a phase, if somebody is there to command it.
+    fn begin_change(&mut self, context: &mut Context<'_>, phase: usize) {
+        let wanted = &self.order.plan.phases[phase].circuits;
+        let now = self.switches.commanded();
+        if now == *wanted {
+            return;
+        }
+        if context.control_is_gone() {
+            let gone = |at: &usize| {
+                let event = &context.events[*at];
+                context.active[*at] && event.is_of_control() && event.effect == Effect::Down
+            };
+            let gone: Vec<usize> = (0..context.events.len()).filter(gone).collect();
+            gone.into_iter().for_each(|at| context.faults[at].changes_missed += 1);
+            context.post(Notice::ChangeMissed);
+            return;
+        }
+        self.next = self.stages(&now, phase).into();
+        self.began = context.now();
+        context.post(Notice::ChangeBegan);
+        self.next_stage(context);
+    }
+
+    /// The plan's stages where the switches hold what the plan assumes, else stages of our own.
+    fn stages(&self, from: &[CrossConnect], phase: usize) -> Vec<Stage> {
+        let phases = &self.order.plan.phases;
+        let to = &phases[phase].circuits;
+        let before = &phases[(phase + phases.len() - 1) % phases.len()];
+        let mut planned = self.order.plan.transitions.iter();
+        let planned = planned
+            .find(|change| change.from == before.name && change.to == phases[phase].name)
+            .filter(|_| before.circuits == from);
+        if let Some(planned) = planned {
+            return planned.stages.clone();
+        }
+        let live = Evaluator::new(self.network(), &self.order.demands[phase]);
+        transition::stage(self.network(), from, to, &live, self.order.floor)
+            .or_else(|_| transition::stage(self.network(), from, to, &live, 0.0))
+            .expect("without a floor every change has an order")
+    }
+
+    fn next_stage(&mut self, context: &mut Context<'_>) {
+        let now = context.now();
+        let stopped = context.control_is_gone();
+        let Some(stage) = self.next.pop_front().filter(|_| !stopped) else {
+            self.next.clear();
+            context.post(Notice::ChangeEnded { began: self.began, ended: now });
+            return;
+        };
+        for port in stage.remove.iter().chain(&stage.add).flat_map(ends) {
+            self.end_dark(port, now);
+            self.dark.insert(port, (now, false));
+        }
+        if self.order.in_flight == InFlight::Drain {
+            self.switches.drain(&stage);
+        }
+        self.stage = Some(stage);
+        let control = context.slowed(self.order.timing.control);
+        self.at(context, now + control, Act::Move);
+        self.publish(context);
+    }
+
+    fn move_mirrors(&mut self, context: &mut Context<'_>) {
+        let stage = self.stage.take().unwrap_or_default();
+        self.switches.begin_moving(&stage);
+        self.light(context, stage.remove.iter(), false);
+        self.stage = Some(stage);
+        let lit = context.now() + self.order.timing.switching;
+        self.at(context, lit, Act::Light);
+        self.publish(context);
+    }
+
+    fn end_moving(&mut self, context: &mut Context<'_>) {
+        let stage = self.stage.take().unwrap_or_default();
+        self.switches.end_moving(&stage);
+        let kept: BTreeSet<Port> = stage.add.iter().flat_map(ends).collect();
+        for port in stage.remove.iter().flat_map(ends).filter(|port| !kept.contains(port)) {
+            self.end_dark(port, context.now());
+        }
+        self.stage = Some(stage);
+        let tested = context.now() + self.order.timing.bring_up;
+        self.at(context, tested, Act::Test);
+    }
+
+    fn end_stage(&mut self, context: &mut Context<'_>) {
+        let stage = self.stage.take().unwrap_or_default();
+        let passed: BTreeSet<CrossConnect> =
+            self.switches.qualify(&stage.add).into_iter().collect();
+        self.light(context, passed.iter(), true);
+        let now = context.now();
+        for circuit in &stage.add {
+            for port in ends(circuit) {
+                self.end_dark(port, now);
+                if !passed.contains(circuit) {
+                    self.dark.insert(port, (now, true));
+                }
+            }
+            if !passed.contains(circuit) {
+                attribute(context, circuit);
+            }
+        }
+        self.next_stage(context);
+        self.publish(context);
+    }
+
+    fn test_again(&mut self, context: &mut Context<'_>, circuits: &[CrossConnect]) {
+        let passed = self.switches.qualify(circuits);
+        self.light(context, passed.iter(), true);
+        for port in passed.iter().flat_map(ends) {
+            self.end_dark(port, context.now());
+        }
+        self.publish(context);
+    }
+
+    fn end_dark(&mut self, port: Port, now: SimTime) {
+        if let Some((since, is_broken)) = self.dark.remove(&port) {
+            let time = u128::from(now.since(since).0);
+            if is_broken {
+                self.broken += time;
+            } else {
+                self.switching += time;
+            }
+        }
+    }
+}
+
+impl ControlPlane for CircuitChanges<'_> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+        self.me = me;
+        let lit: BTreeSet<&CrossConnect> = self.switches.up().collect();
+        for circuit in self.circuits.circuits().filter(|circuit| !lit.contains(circuit)) {
+            for link in self.circuits.links(circuit) {
+                context.light(link, false);
+            }
+        }
+        context.circuits_up = self.switches.up().copied().collect();
+        Ok(())
+    }
+
+    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        let event = &context.events[fault];
+        let ports: Vec<Port> = event.ports().collect();
+        let lost = self.switches.break_ports(event.effect, &ports);
+        self.light(context, lost.iter(), false);
+        let now = context.now();
+        let log = &mut context.faults[fault];
+        log.leaves.extend(event.parts.iter().flat_map(|part| &part.leaves));
+        log.circuits.extend(&lost);
+        log.leaves.extend(lost.iter().flat_map(|circuit| [circuit.a, circuit.b]));
+        for port in lost.iter().flat_map(ends) {
+            self.end_dark(port, now);
+            self.dark.insert(port, (now, true));
+        }
+        self.publish(context);
+        Ok(())
+    }
+
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        let event = &context.events[fault];
+        let ports: Vec<Port> = event.ports().collect();
+        let is_of_hosts = event.parts.iter().any(|part| !part.leaves.is_empty());
+        if ports.is_empty() && !is_of_hosts && !event.is_of_control() {
+            return Ok(());
+        }
+        let back = match is_of_hosts {
+            true => Vec::new(),
+            false => self.switches.mend_ports(event.effect, &ports),
+        };
+        let timing = self.order.timing;
+        let tested = context.now() + timing.switching + timing.bring_up;
+        self.at(context, tested, Act::TestAgain(back));
+        Ok(())
+    }
+
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+        match self.acts[act as usize].clone() {
+            Act::Move => self.move_mirrors(context),
+            Act::Light => self.end_moving(context),
+            Act::Test => self.end_stage(context),
+            Act::TestAgain(circuits) => self.test_again(context, &circuits),
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+        if let Notice::PhaseBegan { phase, .. } = notice {
+            self.begin_change(context, *phase);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {
+        for port in self.dark.keys().copied().collect::<Vec<_>>() {
+            self.end_dark(port, log.ended);
+        }
+        log.switching = self.switching;
+        log.broken = self.broken;
+    }
+}
+
+/// A circuit that should be up is not: that is attributed to the faults at its ports.
+fn attribute(context: &mut Context<'_>, circuit: &CrossConnect) {
+    for (at, event) in context.events.iter().enumerate() {
+        let is_there = context.active[at] && context.faults[at].at.is_some();
+        if is_there && event.ports().any(|port| ends(circuit).contains(&port)) {
+            context.faults[at].circuits.insert(*circuit);
+            context.faults[at].leaves.extend([circuit.a, circuit.b]);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What a new plan means for the groups: which move, where they go on and when, and which fault that is attributed to.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fault::Part as PlannedPart;
+use lightloom_planner::khop::{Change, GroupChange, RingGroup};
+use lightloom_units::SimTime;
+use lightloom_units::id::{BundleId, NodeId};
+
+use super::super::context::{Context, GroupMove, Notice};
+use super::replan::{Placed, Replanner};
+use crate::scenario::Effect;
+
+impl Replanner<'_> {
+    /// Moves the groups that changed and says when they go on. `before` are the nodes of each
+    /// group before, in rank order; `lit_at` says when each switched bundle is lit.
+    pub(super) fn move_groups(
+        &mut self,
+        context: &mut Context<'_>,
+        fault: Option<usize>,
+        before: &[Vec<NodeId>],
+        change: &Change,
+        lit_at: &BTreeMap<BundleId, SimTime>,
+    ) {
+        let mut restored = lit_at.values().copied().max().unwrap_or(context.now());
+        let (mut all_live, mut moves) = (true, Vec::new());
+        for changed in &change.groups {
+            let Some((group, to)) = self.moved(changed, before) else { continue };
+            let is_formed = matches!(changed, GroupChange::Formed { .. });
+            if !is_formed {
+                self.attribute(context, fault, group, to.is_none());
+            }
+            let Some(nodes) = to else {
+                all_live = false;
+                self.groups[group].is_lost = true;
+                let resumes = context.now();
+                moves.push(GroupMove { group, members: None, is_formed, resumes });
+                continue;
+            };
+            let resumes = self.resumes_at(context, &nodes, lit_at);
+            restored = restored.max(resumes);
+            self.groups[group].nodes = nodes;
+            self.groups[group].resumes = resumes;
+            if std::mem::take(&mut self.groups[group].is_lost) {
+                self.credit(context, group, resumes);
+            }
+            moves.push(GroupMove { group, members: None, is_formed, resumes });
+        }
+        // Only now every group is where it will be.
+        for moved in &mut moves {
+            let is_lost = self.groups[moved.group].is_lost;
+            moved.members = (!is_lost).then(|| self.members_of(moved.group));
+        }
+        if !moves.is_empty() {
+            context.post(Notice::Groups(moves));
+        }
+        if let Some(fault) = fault.filter(|_| all_live) {
+            // A plan for a fault of the same instant may have moved its groups already: they go on when they go on.
+            let groups = context.faults[fault].groups.iter();
+            let on_their_way = groups.map(|group| self.groups[*group].resumes).max();
+            let restored = restored.max(on_their_way.unwrap_or_default());
+            context.faults[fault].restored = Some(restored);
+        }
+    }
+
+    /// The group that a change is about, and where it goes. `None` there if it is lost.
+    fn moved(
+        &mut self,
+        change: &GroupChange,
+        before: &[Vec<NodeId>],
+    ) -> Option<(usize, Option<Vec<NodeId>>)> {
+        let (old, to) = match change {
+            GroupChange::Bypassed { group, out, into } => {
+                let replaced = |node: &NodeId| match out.iter().position(|gone| gone == node) {
+                    Some(place) => into[place],
+                    None => *node,
+                };
+                (&before[*group], Some(before[*group].iter().map(replaced).collect()))
+            }
+            GroupChange::Moved { group, to, .. } => (&before[*group], Some(to.clone())),
+            GroupChange::Lost { job: Some(_), group, .. } => (&before[*group], None),
+            GroupChange::Lost { job: None, .. } | GroupChange::Formed { job: None, .. } => {
+                return None;
+            }
+            GroupChange::Formed { job: Some(job), to } => {
+                return Some((self.group_to_fill(*job, to), Some(to.clone())));
+            }
+        };
+        let group = self.groups.iter().position(|group| !group.is_lost && group.nodes == *old)?;
+        Some((group, to))
+    }
+
+    /// A group that a repair makes possible takes up the work of a lost one; if none is lost, it is one
+    /// more than there was at the start.
+    fn group_to_fill(&mut self, job: u32, to: &[NodeId]) -> usize {
+        let lost = self.groups.iter().position(|group| group.is_lost && group.job == job);
+        lost.unwrap_or_else(|| {
+            let is_like = |group: &&RingGroup| group.nodes.len() == to.len();
+            let like = self.layout.groups_of(job).find(is_like);
+            let like = like.expect("the group that was formed is in the plan");
+            let gpus = like.gpus(self.fabric.hbd.gpus_per_node());
+            let (nodes, is_lost, resumes) = (like.ranks.clone(), false, SimTime::START);
+            self.groups.push(Placed { job, nodes, gpus, is_lost, resumes });
+            self.groups.len() - 1
+        })
+    }
+
+    /// A lost group is formed again: the faults that wait for nothing else are restored then.
+    fn credit(&self, context: &mut Context<'_>, group: usize, resumes: SimTime) {
+        for log in &mut context.faults {
+            let waits = log.groups.iter().any(|other| self.groups[*other].is_lost);
+            if log.groups.contains(&group) && log.replanned.is_some() && !waits {
+                log.restored.get_or_insert(resumes);
+            }
+        }
+    }
+
+    fn resumes_at(
+        &self,
+        context: &Context<'_>,
+        nodes: &[NodeId],
+        lit_at: &BTreeMap<BundleId, SimTime>,
+    ) -> SimTime {
+        let mine = |bundle: &&BundleId| nodes.contains(&bundle.node);
+        let lit = lit_at.keys().filter(mine).map(|bundle| lit_at[bundle]).max();
+        lit.unwrap_or(context.now() + self.fabric.transceiver.software_delay)
+    }
+
+    /// Attributes the move of a group to the faults that hit it and to a bundle in it that did not obey, or
+    /// else to the fault replanned for.
+    fn attribute(
+        &self,
+        context: &mut Context<'_>,
+        fault: Option<usize>,
+        group: usize,
+        is_lost: bool,
+    ) {
+        let hit = (0..context.faults.len()).filter(|fault| {
+            context.active[*fault] && context.faults[*fault].groups.contains(&group)
+        });
+        let mut causes: Vec<usize> = hit.collect();
+        causes.extend(fault.filter(|fault| self.is_stuck_in(context, *fault, group)));
+        if causes.is_empty() {
+            causes.extend(fault);
+        }
+        for fault in &causes {
+            context.faults[*fault].groups.insert(group);
+        }
+        // GPUs of a lost group are lost once, to the first fault, beyond those on broken nodes.
+        if let (true, Some(first)) = (is_lost, causes.first()) {
+            let placed = &self.groups[group];
+            let broken = |node: &&NodeId| self.known.nodes.contains(node);
+            let working = placed.nodes.iter().filter(|node| !broken(node)).count() as u64;
+            let per_node = u64::from(self.fabric.hbd.gpus_per_node());
+            context.faults[*first].gpus_lost += (working * per_node).min(u64::from(placed.gpus));
+        }
+    }
+
+    /// Whether a fault is a bundle of a group's nodes that hangs.
+    fn is_stuck_in(&self, context: &Context<'_>, fault: usize, group: usize) -> bool {
+        let event = &context.events[fault];
+        let nodes = &self.groups[group].nodes;
+        let is_here = |part: &PlannedPart| match part {
+            PlannedPart::Bundle(bundle) => nodes.contains(&bundle.node),
+            _ => false,
+        };
+        event.effect == Effect::Stuck && event.planned().iter().any(is_here)
+    }
+}

@@ -1,0 +1,247 @@
+//! Optical switches: what is commanded, what each circuit is doing, and what is broken.
+//!
+//! ```text
+//!   up ──▶ drained ──▶ (mirrors move) ──▶ dark
+//!                      switching ──▶ training ──▶ up, or drained where the link fails its test
+//! ```
+//!
+//! A circuit needs a working mirror and driver at both of its ports. What breaks stays commanded: the
+//! controller does not know better, and after a repair the light is back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::scenario::Effect;
+use crate::substrate::OpticalPort as Port;
+use lightloom_fabric::fat_tree::{CircuitState, CrossConnect};
+use lightloom_planner::rfabric::transition::Stage;
+
+/// Both ports of a circuit.
+pub(super) fn ends(circuit: &CrossConnect) -> [Port; 2] {
+    [(circuit.ocs, circuit.a_port), (circuit.ocs, circuit.b_port)]
+}
+
+/// All switches.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Switches {
+    /// What the controller has commanded, and what became of it.
+    states: BTreeMap<CrossConnect, CircuitState>,
+    /// Ports whose driver is gone.
+    dead: BTreeMap<Port, u32>,
+    /// Ports whose mirror no longer moves, with the circuit it points along.
+    stuck: BTreeMap<Port, Option<CrossConnect>>,
+    /// Ports whose links do not pass their test.
+    unfit: BTreeSet<Port>,
+}
+
+impl Switches {
+    /// Switches that hold these circuits, all of them up.
+    pub(super) fn holding(circuits: &[CrossConnect]) -> Self {
+        let states = circuits.iter().map(|circuit| (*circuit, CircuitState::Up)).collect();
+        Self { states, ..Self::default() }
+    }
+
+    /// What the controller has commanded.
+    pub(super) fn commanded(&self) -> Vec<CrossConnect> {
+        self.states.keys().copied().collect()
+    }
+
+    /// The circuits that carry traffic.
+    pub(super) fn up(&self) -> impl Iterator<Item = &CrossConnect> {
+        self.states.iter().filter(|(_, state)| **state == CircuitState::Up).map(|(c, _)| c)
+    }
+
+    /// What a circuit is doing; dark where nobody asked for it.
+    pub(super) fn state(&self, circuit: &CrossConnect) -> CircuitState {
+        self.states.get(circuit).copied().unwrap_or(CircuitState::Dark)
+    }
+
+    /// Takes traffic off the circuits that a stage removes.
+    pub(super) fn drain(&mut self, stage: &Stage) {
+        for circuit in &stage.remove {
+            if let Some(state) = self.states.get_mut(circuit).filter(|s| **s == CircuitState::Up) {
+                *state = CircuitState::Drained;
+            }
+        }
+    }
+
+    /// The mirrors of a stage begin to move.
+    pub(super) fn begin_moving(&mut self, stage: &Stage) {
+        for circuit in &stage.remove {
+            self.states.remove(circuit);
+        }
+        for circuit in &stage.add {
+            self.states.insert(*circuit, CircuitState::Switching);
+        }
+    }
+
+    /// The mirrors of a stage have moved: where both work, the link begins to train.
+    pub(super) fn end_moving(&mut self, stage: &Stage) {
+        for circuit in &stage.add {
+            let state =
+                if self.is_lit(circuit) { CircuitState::Training } else { CircuitState::Dark };
+            self.states.insert(*circuit, state);
+        }
+    }
+
+    /// Links that have trained are tested. Returns those that carry traffic from now on.
+    pub(super) fn qualify(&mut self, circuits: &[CrossConnect]) -> Vec<CrossConnect> {
+        let mut passed = Vec::new();
+        for circuit in circuits {
+            if self.state(circuit) != CircuitState::Training {
+                continue;
+            }
+            let fit = !ends(circuit).iter().any(|port| self.unfit.contains(port));
+            let state = if fit { CircuitState::Up } else { CircuitState::Drained };
+            self.states.insert(*circuit, state);
+            if fit {
+                passed.push(*circuit);
+            }
+        }
+        passed
+    }
+
+    fn is_lit(&self, circuit: &CrossConnect) -> bool {
+        ends(circuit).iter().all(|port| {
+            !self.dead.contains_key(port)
+                && self.stuck.get(port).is_none_or(|held| *held == Some(*circuit))
+        })
+    }
+
+    /// Ports break. Returns the circuits that lose their light now.
+    pub(super) fn break_ports(&mut self, effect: Effect, ports: &[Port]) -> Vec<CrossConnect> {
+        match effect {
+            Effect::Down => {
+                for port in ports {
+                    *self.dead.entry(*port).or_default() += 1;
+                }
+                return self.darken();
+            }
+            Effect::Stuck => {
+                for port in ports {
+                    let held = self.states.keys().find(|circuit| ends(circuit).contains(port));
+                    self.stuck.insert(*port, held.copied());
+                }
+            }
+            Effect::FailsTest => self.unfit.extend(ports),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn darken(&mut self) -> Vec<CrossConnect> {
+        let unlit: Vec<CrossConnect> =
+            self.states.keys().filter(|circuit| !self.is_lit(circuit)).copied().collect();
+        let lost = |circuit: &CrossConnect| {
+            matches!(
+                self.state(circuit),
+                CircuitState::Up | CircuitState::Training | CircuitState::Drained
+            )
+        };
+        let lost: Vec<CrossConnect> = unlit.into_iter().filter(lost).collect();
+        for circuit in &lost {
+            self.states.insert(*circuit, CircuitState::Dark);
+        }
+        lost
+    }
+
+    /// Ports work again. Returns the circuits whose links begin to train.
+    pub(super) fn mend_ports(&mut self, effect: Effect, ports: &[Port]) -> Vec<CrossConnect> {
+        for port in ports {
+            match effect {
+                Effect::Down => {
+                    if let Some(times) = self.dead.get_mut(port) {
+                        *times -= 1;
+                    }
+                    self.dead.retain(|_, times| *times > 0);
+                }
+                Effect::Stuck => drop(self.stuck.remove(port)),
+                Effect::FailsTest => drop(self.unfit.remove(port)),
+                _ => {}
+            }
+        }
+        self.relight()
+    }
+
+    fn relight(&mut self) -> Vec<CrossConnect> {
+        let back = |circuit: &&CrossConnect| match self.state(circuit) {
+            CircuitState::Dark => self.is_lit(circuit),
+            CircuitState::Drained => !ends(circuit).iter().any(|port| self.unfit.contains(port)),
+            _ => false,
+        };
+        let back: Vec<CrossConnect> = self.states.keys().filter(back).copied().collect();
+        for circuit in &back {
+            self.states.insert(*circuit, CircuitState::Training);
+        }
+        back
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lightloom_units::id::{LeafId, OcsId};
+
+    use super::*;
+
+    fn circuit(a: u32, b: u32) -> CrossConnect {
+        CrossConnect { ocs: OcsId(0), a_port: 2 * a, b_port: 2 * b, a: LeafId(a), b: LeafId(b) }
+    }
+
+    fn change(switches: &mut Switches, remove: &[CrossConnect], add: &[CrossConnect]) {
+        let stage = Stage { remove: remove.to_vec(), add: add.to_vec() };
+        switches.drain(&stage);
+        switches.begin_moving(&stage);
+        switches.end_moving(&stage);
+        switches.qualify(add);
+    }
+
+    #[test]
+    fn a_circuit_passes_through_every_state() {
+        let (old, new) = (circuit(0, 1), circuit(0, 2));
+        let mut switches = Switches::holding(&[old]);
+        let stage = Stage { remove: vec![old], add: vec![new] };
+        switches.drain(&stage);
+        assert_eq!(switches.state(&old), CircuitState::Drained);
+        switches.begin_moving(&stage);
+        assert_eq!(switches.state(&old), CircuitState::Dark);
+        assert_eq!(switches.state(&new), CircuitState::Switching);
+        switches.end_moving(&stage);
+        assert_eq!(switches.state(&new), CircuitState::Training);
+        assert_eq!(switches.qualify(&stage.add), [new]);
+        assert_eq!(switches.up().collect::<Vec<_>>(), [&new]);
+    }
+
+    #[test]
+    fn a_driver_board_takes_many_circuits_and_gives_them_back() {
+        let circuits = [circuit(0, 1), circuit(2, 3), circuit(4, 5)];
+        let mut switches = Switches::holding(&circuits);
+        let board: Vec<Port> = (0..8).map(|port| (OcsId(0), port)).collect();
+        assert_eq!(switches.break_ports(Effect::Down, &board), circuits[..2]);
+        assert_eq!(switches.up().count(), 1);
+        assert_eq!(switches.mend_ports(Effect::Down, &board), circuits[..2]);
+        assert_eq!(switches.qualify(&circuits), circuits[..2]);
+    }
+
+    #[test]
+    fn a_stuck_mirror_keeps_its_circuit_and_refuses_every_other() {
+        let (old, new) = (circuit(0, 1), circuit(0, 2));
+        let mut switches = Switches::holding(&[old]);
+        switches.break_ports(Effect::Stuck, &[(OcsId(0), 0)]);
+        assert_eq!(switches.state(&old), CircuitState::Up);
+        change(&mut switches, &[old], &[new]);
+        assert_eq!(switches.state(&new), CircuitState::Dark);
+        change(&mut switches, &[new], &[old]);
+        assert_eq!(switches.state(&old), CircuitState::Up);
+    }
+
+    #[test]
+    fn a_link_that_fails_its_test_stays_drained_until_it_is_repaired() {
+        let new = circuit(0, 2);
+        let mut switches = Switches::default();
+        let bad = [(OcsId(0), 4)];
+        switches.break_ports(Effect::FailsTest, &bad);
+        change(&mut switches, &[], &[new]);
+        assert_eq!(switches.state(&new), CircuitState::Drained);
+        assert_eq!(switches.mend_ports(Effect::FailsTest, &bad), [new]);
+        assert_eq!(switches.qualify(&[new]), [new]);
+    }
+}

@@ -1,0 +1,428 @@
+//! The planner of rings: it learns of faults and makes the next plan, bundles go dark and have light again.
+//!
+//! ```text
+//!   fault ──detection──▶ known ──planning──▶ replanned ──software──▶ dark ──60…80 µs──▶ lit
+//!     │                                          │                                        │
+//!     links of the part go down                  groups that change give up what          they begin
+//!     flows stall, packets are lost              they were doing                          it again
+//! ```
+
+use std::collections::BTreeMap;
+
+use lightloom_engine::LinkId;
+use lightloom_fabric::fabric::{Fabric, Job};
+use lightloom_fabric::fault::{FaultSet, Part as PlannedPart};
+use lightloom_fabric::khop::Path;
+use lightloom_planner::check::check;
+use lightloom_planner::khop::{Change, Layout, RingGroup, Survey, replan, to_document};
+use lightloom_units::id::{BundleId, GpuId, NodeId};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
+use rand::RngExt;
+
+use super::super::context::Members;
+use super::super::{Context, Owner, RunError, RunLog};
+use super::ControlPlane;
+use crate::scenario::Effect;
+use crate::substrate::{Carrier, RingCables};
+
+/// How fast the control plane is when nothing is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Delays {
+    /// From the fault until it is detected.
+    pub(crate) detection: Picoseconds,
+    /// From there until the next plan is there.
+    pub(crate) planning: Picoseconds,
+}
+
+/// What a timer is for.
+#[derive(Clone, Copy)]
+enum Act {
+    Detect(usize),
+    /// The control plane learns that a part works again.
+    Trust(usize),
+    /// For a fault, or for a repair.
+    Replan(Option<usize>),
+    Dark(BundleId),
+    Lit(BundleId, Path),
+}
+
+/// A group of a job, and where it is.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub(super) job: u32,
+    /// Its nodes in rank order.
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) gpus: u32,
+    pub(super) is_lost: bool,
+    /// When it goes on after it was moved last.
+    pub(super) resumes: SimTime,
+}
+
+/// Plans around what is broken.
+pub(crate) struct Replanner<'a> {
+    pub(super) fabric: &'a Fabric,
+    pub(super) rings: &'a RingCables,
+    /// The fabric without the steps of its jobs: what plans of rings alone are held against.
+    without_steps: Fabric,
+    seed: Seed,
+    delays: Delays,
+    pub(super) layout: Layout,
+    /// What it holds for broken.
+    pub(super) known: FaultSet,
+    /// What is broken and stays so.
+    for_good: FaultSet,
+    /// By fault: whether it knows of it.
+    knows: Vec<bool>,
+    /// The path that each bundle that was ever switched holds in hardware. `None` while it is dark.
+    held: BTreeMap<BundleId, Option<Path>>,
+    pub(super) groups: Vec<Placed>,
+    /// What it would have done while it was gone.
+    postponed: Vec<Act>,
+    switches: u64,
+    acts: Vec<Act>,
+    me: Owner,
+}
+
+impl<'a> Replanner<'a> {
+    /// For a plan that respects `known`.
+    pub(crate) fn new(
+        rings: &'a RingCables,
+        seed: Seed,
+        delays: Delays,
+        (layout, known): (Layout, FaultSet),
+    ) -> Self {
+        let fabric = rings.fabric();
+        let per_node = fabric.hbd.gpus_per_node();
+        let placed = |group: &RingGroup| {
+            let (nodes, gpus) = (group.ranks.clone(), group.gpus(per_node));
+            let (is_lost, resumes) = (false, SimTime::START);
+            Some(Placed { job: group.job?, nodes, gpus, is_lost, resumes })
+        };
+        Self {
+            without_steps: Fabric {
+                jobs: fabric.jobs.iter().map(|job| Job { step: None, ..job.clone() }).collect(),
+                ..fabric.clone()
+            },
+            groups: layout.groups.iter().filter_map(placed).collect(),
+            for_good: known.clone(),
+            known,
+            knows: Vec::new(),
+            held: BTreeMap::new(),
+            postponed: Vec::new(),
+            switches: 0,
+            acts: Vec::new(),
+            me: Owner::Control(0),
+            fabric,
+            rings,
+            seed,
+            delays,
+            layout,
+        }
+    }
+
+    /// Who is in every group at the start.
+    pub(crate) fn members(&self) -> Vec<Members> {
+        (0..self.groups.len()).map(|group| self.members_of(group)).collect()
+    }
+
+    /// Jobs in the plan.
+    pub(crate) fn jobs(&self) -> usize {
+        self.layout.jobs.len()
+    }
+
+    pub(super) fn members_of(&self, group: usize) -> Members {
+        let ring_group = self.group_of(group);
+        let ring = self.layout.ring(&self.fabric.hbd, &ring_group);
+        let gpus = self.fabric.hbd.gpus_per_node();
+        let range = ring_group.segment.map_or(0..gpus, |s| s.first..s.first + s.gpus);
+        let ranks = ring_group
+            .ranks
+            .iter()
+            .flat_map(|node| range.clone().map(|gpu| GpuId { node: *node, gpu: gpu % gpus }));
+        Members {
+            job: self.groups[group].job,
+            gpus: self.groups[group].gpus,
+            ring: ring.iter().map(|gpu| self.rings.vertex(*gpu)).collect(),
+            // A group inside a node is a line: its ends are joined over its own links.
+            is_closed: ring_group.segment.is_none(),
+            ranks: ranks.map(|gpu| self.rings.vertex(gpu)).collect(),
+        }
+    }
+
+    fn group_of(&self, group: usize) -> RingGroup {
+        let placed = &self.groups[group];
+        let is_it = |g: &&RingGroup| g.job == Some(placed.job) && g.ranks == placed.nodes;
+        // Groups inside one node share their node: take the one with this group's place among them.
+        let same: Vec<&RingGroup> = self.layout.groups.iter().filter(is_it).collect();
+        let is_twin = |other: &&Placed| other.job == placed.job && other.nodes == placed.nodes;
+        let place = self.groups[..group].iter().filter(is_twin).count();
+        same[place.min(same.len() - 1)].clone()
+    }
+
+    fn at(&mut self, context: &mut Context<'_>, time: SimTime, act: Act) {
+        self.acts.push(act);
+        context.at(time, self.me, self.acts.len() as u64 - 1);
+    }
+
+    fn detect(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        context.faults[fault].detected = Some(context.now());
+        // Gone before anybody noticed: still, the groups that stall must be seen to.
+        self.learn(context, fault, context.active[fault])?;
+        self.plan_later(context, Some(fault));
+        Ok(())
+    }
+
+    fn plan_later(&mut self, context: &mut Context<'_>, fault: Option<usize>) {
+        let replanned = context.now() + context.slowed(self.delays.planning);
+        self.at(context, replanned, Act::Replan(fault));
+    }
+
+    /// Notes whether a fault is there, as far as the control plane knows.
+    fn learn(
+        &mut self,
+        context: &Context<'_>,
+        fault: usize,
+        is_there: bool,
+    ) -> Result<(), RunError> {
+        self.knows[fault] = is_there;
+        let mut known = self.for_good.clone();
+        for (event, knows) in context.events.iter().zip(&self.knows) {
+            for part in event.planned().into_iter().filter(|_| *knows) {
+                known.insert(self.fabric, part)?;
+            }
+        }
+        self.known = known;
+        Ok(())
+    }
+
+    fn replan(&mut self, context: &mut Context<'_>, fault: Option<usize>) -> Result<(), RunError> {
+        let before: Vec<Vec<NodeId>> =
+            self.layout.groups.iter().map(|group| group.ranks.clone()).collect();
+        let survey = Survey::new(&self.fabric.hbd, &self.known);
+        let mut layout = self.layout.clone();
+        let change = replan(self.fabric, &survey, &mut layout);
+        for (bundle, from, _) in &change.bundles {
+            self.held.entry(*bundle).or_insert(Some(*from));
+        }
+        self.layout = layout;
+        prove(&self.without_steps, &self.known, &self.layout)?;
+        let lit_at = self.command(context, fault, &change);
+        self.move_groups(context, fault, &before, &change, &lit_at);
+        if let Some(fault) = fault {
+            context.faults[fault].replanned = Some(context.now());
+        }
+        Ok(())
+    }
+
+    /// Sends the new paths out: each bundle is dark for a time of its own. Returns when each is lit.
+    fn command(
+        &mut self,
+        context: &mut Context<'_>,
+        fault: Option<usize>,
+        change: &Change,
+    ) -> BTreeMap<BundleId, SimTime> {
+        let transceiver = &self.fabric.transceiver;
+        let dark_at = context.now() + transceiver.software_delay;
+        let (least, most) = (transceiver.switch_min.get(), transceiver.switch_max.get());
+        let mut lit_at = BTreeMap::new();
+        for (bundle, _, to) in &change.bundles {
+            let mut draws = self.seed.stream("switch", self.switches);
+            self.switches += 1;
+            let dark = Picoseconds(draws.random_range(least..=most));
+            self.at(context, dark_at, Act::Dark(*bundle));
+            self.at(context, dark_at + dark, Act::Lit(*bundle, *to));
+            lit_at.insert(*bundle, dark_at + dark);
+            if let Some(fault) = fault {
+                let log = &mut context.faults[fault];
+                log.bundles += 1;
+                let [shortest, longest] = log.dark.unwrap_or([dark, dark]);
+                log.dark = Some([shortest.min(dark), longest.max(dark)]);
+            }
+        }
+        lit_at
+    }
+
+    fn go_dark(&mut self, context: &mut Context<'_>, bundle: BundleId) {
+        if stuck_by(context, bundle).is_none() {
+            self.hold(context, bundle, None);
+        }
+    }
+
+    fn go_lit(&mut self, context: &mut Context<'_>, bundle: BundleId, path: Path) {
+        match stuck_by(context, bundle) {
+            None => self.hold(context, bundle, Some(path)),
+            Some(fault) => self.find_stuck(context, fault),
+        }
+    }
+
+    /// A bundle was commanded and did not obey: it is read back, and found.
+    fn find_stuck(&mut self, context: &mut Context<'_>, fault: usize) {
+        if context.faults[fault].mattered.is_none() {
+            context.faults[fault].mattered = Some(context.now());
+            let detected = context.now() + context.slowed(self.delays.detection);
+            self.at(context, detected, Act::Detect(fault));
+        }
+    }
+
+    /// The path that a bundle holds in hardware. `None` while it is dark.
+    fn held(&self, bundle: BundleId) -> Option<Path> {
+        self.held.get(&bundle).copied().unwrap_or_else(|| Some(self.layout.path(bundle)))
+    }
+
+    /// Lets a bundle hold a path in hardware, or none.
+    fn hold(&mut self, context: &mut Context<'_>, bundle: BundleId, path: Option<Path>) {
+        self.held.insert(bundle, path);
+        for link in self.rings.all_links_of(bundle) {
+            context.light(link, self.selects(link));
+        }
+    }
+
+    /// Whether the bundles at its ends select a link.
+    fn selects(&self, link: LinkId) -> bool {
+        match self.rings.carrier(link) {
+            Carrier::Always => true,
+            Carrier::Loopback(bundle) => self.held(bundle) == Some(Path::Loopback),
+            Carrier::Fibre(a, b) => [a, b].iter().all(|p| self.held(p.bundle) == Some(p.selects())),
+        }
+    }
+
+    /// While a node was broken its bundles could not be commanded: they take the paths that the plan has for them.
+    fn settle_bundles(&mut self, context: &mut Context<'_>, fault: usize) {
+        for part in context.events[fault].planned() {
+            let bundles: Vec<BundleId> = match part {
+                PlannedPart::Node(node) => {
+                    (0..self.fabric.hbd.k()).map(|bundle| BundleId { node, bundle }).collect()
+                }
+                PlannedPart::Bundle(bundle) => vec![bundle],
+                PlannedPart::Fibre(_)
+                | PlannedPart::Ocs(_)
+                | PlannedPart::OcsPort(_)
+                | PlannedPart::Uplink(_) => Vec::new(),
+            };
+            for bundle in bundles {
+                let is_dark = self.held(bundle).is_none();
+                if !is_dark && stuck_by(context, bundle).is_none() {
+                    self.hold(context, bundle, Some(self.layout.path(bundle)));
+                }
+            }
+        }
+    }
+
+    /// A bundle obeys again: it takes the path that the plan has for it now.
+    fn free_stuck(&mut self, context: &mut Context<'_>, fault: usize) {
+        for part in context.events[fault].planned() {
+            if let PlannedPart::Bundle(bundle) = part {
+                self.hold(context, bundle, Some(self.layout.path(bundle)));
+            }
+        }
+    }
+}
+
+impl ControlPlane for Replanner<'_> {
+    /// Puts out what the first plan does not light and what is broken from the start.
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+        self.me = me;
+        self.knows = context.events.iter().map(|event| event.from_start).collect();
+        for event in context.events.iter().filter(|event| event.from_start) {
+            for part in event.planned() {
+                self.for_good.remove(self.fabric, part)?;
+            }
+        }
+        for part in self.known.parts(self.fabric) {
+            let part = context.substrate.part(&part.to_string());
+            context.count_fault(&part.map(|part| part.links).unwrap_or_default());
+        }
+        let links = (0..context.substrate.network.links().len()).map(LinkId::from_index);
+        let links: Vec<LinkId> = links.collect();
+        for link in &links {
+            if !self.selects(*link) {
+                context.select(*link, false);
+            }
+        }
+        let dark: Vec<LinkId> = links.into_iter().filter(|link| !context.carries(*link)).collect();
+        context.change(&dark, lightloom_engine::LinkChange::Down);
+        Ok(())
+    }
+
+    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        if !context.events[fault].planned().is_empty() {
+            let detected = context.now() + context.slowed(self.delays.detection);
+            self.at(context, detected, Act::Detect(fault));
+        }
+        Ok(())
+    }
+
+    /// A repaired part comes back as the plan has it: as it was left if no plan was made since, and
+    /// otherwise with its node in loopback.
+    fn fault_ends(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        match context.events[fault].effect {
+            Effect::Stuck => self.free_stuck(context, fault),
+            Effect::Down | Effect::Flapping { .. } => self.settle_bundles(context, fault),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        if !context.events[fault].planned().is_empty() {
+            let known = context.now() + context.slowed(self.delays.detection);
+            self.at(context, known, Act::Trust(fault));
+        }
+        Ok(())
+    }
+
+    /// What was postponed is done over: the control plane looks around first.
+    fn control_returned(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        for act in std::mem::take(&mut self.postponed) {
+            let delay = match act {
+                Act::Replan(_) => self.delays.planning,
+                _ => self.delays.detection,
+            };
+            let time = context.now() + context.slowed(delay);
+            self.at(context, time, act);
+        }
+        Ok(())
+    }
+
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+        let act = self.acts[act as usize];
+        let is_of_mind = matches!(act, Act::Detect(_) | Act::Trust(_) | Act::Replan(_));
+        if is_of_mind && context.control_is_gone() {
+            self.postponed.push(act);
+            return Ok(());
+        }
+        match act {
+            Act::Detect(fault) => self.detect(context, fault)?,
+            Act::Trust(fault) => {
+                self.learn(context, fault, false)?;
+                self.plan_later(context, None);
+            }
+            Act::Replan(fault) => self.replan(context, fault)?,
+            Act::Dark(bundle) => self.go_dark(context, bundle),
+            Act::Lit(bundle, path) => self.go_lit(context, bundle, path),
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {
+        log.layout = Some((self.layout, self.known));
+    }
+}
+
+/// The fault that keeps a bundle from obeying, if there is one.
+fn stuck_by(context: &Context<'_>, bundle: BundleId) -> Option<usize> {
+    let is_it = |fault: &usize| {
+        let event = &context.events[*fault];
+        context.active[*fault]
+            && event.effect == Effect::Stuck
+            && event.planned().contains(&PlannedPart::Bundle(bundle))
+    };
+    (0..context.events.len()).find(is_it)
+}
+
+/// Holds a layout against the independent checker.
+fn prove(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Result<(), RunError> {
+    let document = to_document(fabric, faults, Seed(0), layout);
+    check(fabric, faults, &document).map(|_| ()).map_err(RunError::Unsound)
+}

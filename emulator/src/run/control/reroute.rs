@@ -1,0 +1,117 @@
+//! The router of flows: a while after a fault, and when circuits change, they take other ways; those without one are
+//! given up.
+
+use lightloom_engine::FlowId;
+use lightloom_units::Picoseconds;
+
+use super::super::{Context, Notice, Owner, RunError};
+use super::ControlPlane;
+use crate::scenario::Effect;
+
+/// Gives flows other ways.
+pub(crate) struct Rerouter {
+    /// From a fault or a repair until flows have other ways.
+    delay: Picoseconds,
+    /// What it would have done while it was gone: for a fault, or for a repair.
+    postponed: Vec<u64>,
+    me: Owner,
+}
+
+/// The number of a timer for a repair.
+const FOR_REPAIR: u64 = u64::MAX;
+
+impl Rerouter {
+    pub(crate) fn new(delay: Picoseconds) -> Self {
+        Self { delay, postponed: Vec::new(), me: Owner::Control(0) }
+    }
+
+    fn plan(&self, context: &mut Context<'_>, act: u64) {
+        let time = context.now() + context.slowed(self.delay);
+        context.at(time, self.me, act);
+    }
+}
+
+impl ControlPlane for Rerouter {
+    fn begin(&mut self, _: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+        self.me = me;
+        Ok(())
+    }
+
+    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        let event = &context.events[fault];
+        let is_dark = matches!(event.effect, Effect::Down | Effect::Flapping { .. });
+        if is_dark && !event.is_of_control() {
+            self.plan(context, fault as u64);
+        }
+        Ok(())
+    }
+
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        let event = &context.events[fault];
+        if event.effect != Effect::Stuck && !event.is_of_control() {
+            self.plan(context, FOR_REPAIR);
+        }
+        Ok(())
+    }
+
+    fn control_returned(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        for act in std::mem::take(&mut self.postponed) {
+            self.plan(context, act);
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+        // Who commands circuits moves what is on them: nobody has to notice first.
+        if matches!(notice, Notice::Circuits) && !context.control_is_gone() {
+            reroute(context, false);
+        }
+        Ok(())
+    }
+
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+        if context.control_is_gone() {
+            self.postponed.push(act);
+            return Ok(());
+        }
+        let fault = (act != FOR_REPAIR).then_some(act as usize);
+        let own = fault.filter(|fault| context.events[*fault].planned().is_empty());
+        if let Some(fault) = own {
+            let now = context.now();
+            context.faults[fault].detected = Some(now);
+            context.faults[fault].replanned = Some(now);
+        }
+        let is_hopeless = !context.repairs_come();
+        let is_stranded = reroute(context, is_hopeless);
+        if let Some(fault) = own.filter(|_| !is_stranded || is_hopeless) {
+            let now = context.now();
+            context.faults[fault].restored.get_or_insert(now);
+        }
+        context.post(Notice::Routes);
+        Ok(())
+    }
+}
+
+/// Gives flows over dark links other ways, and gives up those without one if nothing will be repaired. Returns whether
+/// some had none.
+fn reroute(context: &mut Context<'_>, is_hopeless: bool) -> bool {
+    let mine: Vec<FlowId> = context.flows().collect();
+    let mut is_stranded = false;
+    let mut dark = context.engine.engine_mut().flows_on_dark_links();
+    dark.retain(|flow| mine.binary_search(flow).is_ok());
+    for flow in dark {
+        let has_way = context.engine.engine_mut().reroute_flow(flow).is_ok();
+        if has_way && !context.has_fixed_flows {
+            continue;
+        }
+        is_stranded = true;
+        if is_hopeless && !context.has_fixed_flows {
+            context.engine.engine_mut().cancel_flow(flow);
+            let hit = context.faults.iter_mut().rfind(|log| log.flows_hit.contains(&flow));
+            if let Some(log) = hit {
+                log.flows_given_up.push(flow);
+            }
+        }
+    }
+    is_stranded
+}

@@ -1,0 +1,242 @@
+//! What breaks and what is repaired: links go down, worsen and come back, whatever the control plane has learnt.
+
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BitErrors, LinkChange, LinkId};
+use lightloom_fabric::fault::Part as PlannedPart;
+
+use super::{Context, Owner, Run, RunError};
+use crate::scenario::{Effect, When};
+
+/// What a timer of faults is for.
+#[derive(Clone, Copy)]
+enum Act {
+    Begin,
+    /// A flapping part goes again.
+    Goes,
+    /// It comes back.
+    Comes,
+    End,
+}
+
+const ACTS: [Act; 4] = [Act::Begin, Act::Goes, Act::Comes, Act::End];
+
+fn number(fault: usize, act: Act) -> u64 {
+    (fault * ACTS.len() + act as usize) as u64
+}
+
+impl Run<'_> {
+    pub(super) fn plan_faults(&mut self) {
+        let context = &mut self.context;
+        for (fault, event) in context.events.iter().enumerate() {
+            let Some(at) = event.at() else { continue };
+            if event.from_start && context.is_planned_around(fault) {
+                // The first plan respects it.
+                context.active[fault] = true;
+                context.faults[fault].out = true;
+            } else {
+                context.at(at, Owner::Faults, number(fault, Act::Begin));
+            }
+            context.plan_end(fault, at);
+        }
+    }
+
+    /// Faults of a phase count from the end of the one before it.
+    pub(super) fn plan_faults_of_phase(&mut self, now_step: u32, now_phase: usize) {
+        let context = &mut self.context;
+        for (fault, event) in context.events.iter().enumerate() {
+            if let When::InPhase { step, phase, after } = event.when
+                && (step, phase) == (now_step, now_phase)
+            {
+                context.at(context.now() + after, Owner::Faults, number(fault, Act::Begin));
+            }
+        }
+    }
+
+    pub(super) fn fault_act(&mut self, act: u64) -> Result<(), RunError> {
+        let (fault, act) = (act as usize / ACTS.len(), ACTS[act as usize % ACTS.len()]);
+        match act {
+            Act::Begin => self.fault_begins(fault),
+            Act::Goes => {
+                self.context.blink(fault, true);
+                Ok(())
+            }
+            Act::Comes => {
+                self.context.blink(fault, false);
+                Ok(())
+            }
+            Act::End => self.fault_ends(fault),
+        }
+    }
+
+    fn fault_begins(&mut self, fault: usize) -> Result<(), RunError> {
+        let context = &mut self.context;
+        let (event, now) = (&context.events[fault], context.now());
+        context.is_disturbed = true;
+        context.active[fault] = true;
+        context.faults[fault].at = Some(now);
+        if event.is_latent() {
+            return Ok(());
+        }
+        if event.is_of_control() && event.effect == Effect::Down {
+            context.control_down += 1;
+        }
+        let links = event.links();
+        context.faults[fault].flows_hit = context.flows_on(&links);
+        for workload in &mut self.workloads {
+            workload.fault_began(&mut self.context, fault, &links)?;
+        }
+        self.context.apply(fault, &links);
+        let context = &mut self.context;
+        context.faults[fault].mattered = Some(now);
+        context.faults[fault].gpus_lost += context.gpus_out_of_service(fault);
+        for plane in &mut self.control {
+            plane.fault_began(&mut self.context, fault)?;
+        }
+        if event.at().is_none() {
+            self.context.plan_end(fault, now);
+        }
+        Ok(())
+    }
+
+    fn fault_ends(&mut self, fault: usize) -> Result<(), RunError> {
+        let context = &mut self.context;
+        let (event, now) = (&context.events[fault], context.now());
+        context.active[fault] = false;
+        for plane in &mut self.control {
+            plane.fault_ends(&mut self.context, fault)?;
+        }
+        self.context.undo(fault);
+        let log = &mut self.context.faults[fault];
+        log.repaired = Some(now);
+        if event.is_of_control() || event.planned().is_empty() {
+            log.restored.get_or_insert(now);
+        }
+        let returns = event.is_of_control() && event.effect == Effect::Down;
+        if returns {
+            self.context.control_down -= 1;
+        }
+        for plane in &mut self.control {
+            plane.fault_ended(&mut self.context, fault)?;
+            if returns && !self.context.control_is_gone() {
+                plane.control_returned(&mut self.context)?;
+            }
+        }
+        for workload in &mut self.workloads {
+            workload.fault_ended(&mut self.context, fault)?;
+        }
+        Ok(())
+    }
+}
+
+impl Context<'_> {
+    fn plan_end(&mut self, fault: usize, at: lightloom_units::SimTime) {
+        let event = &self.events[fault];
+        if let Some(time) = event.ends(at) {
+            self.at(time, Owner::Faults, number(fault, Act::End));
+        }
+        for (time, change) in event.blinks(at) {
+            let act = if change == LinkChange::Down { Act::Goes } else { Act::Comes };
+            self.at(time, Owner::Faults, number(fault, act));
+        }
+    }
+
+    /// Whether the plan at the start respects a fault.
+    fn is_planned_around(&self, fault: usize) -> bool {
+        !self.events[fault].planned().is_empty()
+    }
+
+    /// What a fault does to its links.
+    fn apply(&mut self, fault: usize, links: &[LinkId]) {
+        match self.events[fault].effect {
+            Effect::Stuck | Effect::Slower(_) | Effect::FailsTest => {}
+            Effect::PauseStorm(priority) => {
+                let interfaces = self.events[fault].interfaces();
+                self.change(&interfaces, LinkChange::Paused(1 << priority));
+            }
+            Effect::Down | Effect::Flapping { .. } => {
+                self.faults[fault].out = true;
+                self.put_out(links);
+                self.note_service(fault, links);
+            }
+            Effect::Rate(rate) => self.change(links, LinkChange::Rate(rate)),
+            Effect::RatePercent(percent) => {
+                for link in links {
+                    let full = self.substrate.network.link(*link).spec.rate.0;
+                    let rate = (full as f64 * f64::from(percent) / 100.0) as u64;
+                    self.change(&[*link], LinkChange::Rate(lightloom_units::BitsPerSecond(rate)));
+                }
+            }
+            Effect::BitErrors(share) => {
+                self.change(links, LinkChange::BitErrors(BitErrors::from_share(share)));
+            }
+        }
+    }
+
+    fn undo(&mut self, fault: usize) {
+        let event = &self.events[fault];
+        match event.effect {
+            Effect::Stuck | Effect::Slower(_) | Effect::FailsTest => {}
+            Effect::PauseStorm(_) => {
+                let interfaces = event.interfaces();
+                self.change(&interfaces, LinkChange::Paused(0));
+            }
+            Effect::Rate(_) | Effect::RatePercent(_) | Effect::BitErrors(_) => {
+                self.change(&event.links(), LinkChange::Healthy);
+            }
+            Effect::Down | Effect::Flapping { .. } => self.blink(fault, false),
+        }
+    }
+
+    /// A part goes dark or comes back, unless it is so already.
+    fn blink(&mut self, fault: usize, goes: bool) {
+        if self.faults[fault].out == goes {
+            return;
+        }
+        let links = self.events[fault].links();
+        self.faults[fault].out = goes;
+        if goes {
+            self.put_out(&links);
+        } else {
+            self.let_go(&links);
+        }
+        self.note_service(fault, &links);
+    }
+
+    /// GPUs of the nodes that a fault takes out of service.
+    fn gpus_out_of_service(&self, fault: usize) -> u64 {
+        let Some(rings) = &self.substrate.rings else { return 0 };
+        let parts = self.events[fault].planned();
+        let nodes = parts.iter().filter(|part| matches!(part, PlannedPart::Node(_))).count() as u64;
+        nodes * u64::from(rings.fabric().hbd.gpus_per_node())
+    }
+
+    /// Notes which hosts go out of service, which they are while all of their cables are dark, and which come back.
+    fn note_service(&mut self, fault: usize, links: &[LinkId]) {
+        if self.substrate.rings.is_some() {
+            return;
+        }
+        let ends = links.iter().map(|link| self.substrate.network.link(*link).to);
+        let mut hosts: Vec<_> =
+            ends.filter_map(|end| Some((end, self.substrate.place_of(end)? as usize))).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let now = self.engine.now();
+        for (host, place) in hosts {
+            let cables = self.substrate.network.outgoing(host);
+            let is_out = cables.iter().all(|cable| self.is_faulted(*cable));
+            match (self.out_since[place], is_out) {
+                (None, true) => {
+                    self.out_since[place] = Some(now);
+                    if self.faults[fault].hosts_lost.insert(host) {
+                        self.faults[fault].gpus_lost += 1;
+                    }
+                }
+                (Some(since), false) => {
+                    self.out_since[place] = None;
+                    self.out_of_service.push((since, now));
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Which links carry packets: those that somebody has selected and no fault keeps dark.
+
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{LinkChange, LinkId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Context;
+
+/// Why links are dark.
+#[derive(Default)]
+pub(super) struct Links {
+    /// Links that no transceiver or optical switch selects.
+    unlit: FxHashSet<LinkId>,
+    /// How many faults keep a link dark.
+    faulted: FxHashMap<LinkId, u32>,
+}
+
+impl Context<'_> {
+    /// Whether a link carries packets.
+    pub(crate) fn carries(&self, link: LinkId) -> bool {
+        !self.links.unlit.contains(&link) && self.links.faulted.get(&link).is_none_or(|n| *n == 0)
+    }
+
+    /// Whether a link is selected, broken or not.
+    pub(crate) fn is_lit(&self, link: LinkId) -> bool {
+        !self.links.unlit.contains(&link)
+    }
+
+    /// Whether a fault keeps a link dark.
+    pub(crate) fn is_faulted(&self, link: LinkId) -> bool {
+        self.links.faulted.get(&link).is_some_and(|count| *count > 0)
+    }
+
+    pub(crate) fn change(&mut self, links: &[LinkId], change: LinkChange) {
+        let now = self.engine.now();
+        for link in links {
+            self.engine.change_link(now, *link, change);
+        }
+    }
+
+    /// Notes which links are selected, without a word to the engine: before anything has begun.
+    pub(crate) fn select(&mut self, link: LinkId, is_lit: bool) {
+        if is_lit {
+            self.links.unlit.remove(&link);
+        } else {
+            self.links.unlit.insert(link);
+        }
+    }
+
+    /// A transceiver or optical switch selects a link, or not.
+    pub(crate) fn light(&mut self, link: LinkId, is_lit: bool) {
+        self.select(link, is_lit);
+        self.refresh(&[link]);
+    }
+
+    /// Makes the engine's links what they should be.
+    fn refresh(&mut self, links: &[LinkId]) {
+        for link in links {
+            let change = if self.carries(*link) { LinkChange::Up } else { LinkChange::Down };
+            self.change(&[*link], change);
+        }
+    }
+
+    /// Counts a fault more on these links, without a word to the engine.
+    pub(crate) fn count_fault(&mut self, links: &[LinkId]) {
+        for link in links {
+            *self.links.faulted.entry(*link).or_default() += 1;
+        }
+    }
+
+    /// A fault puts links out.
+    pub(super) fn put_out(&mut self, links: &[LinkId]) {
+        self.count_fault(links);
+        self.refresh(links);
+    }
+
+    /// A fault lets links go.
+    pub(super) fn let_go(&mut self, links: &[LinkId]) {
+        for link in links {
+            let count = self.links.faulted.get_mut(link).expect("what is let go was put out");
+            *count -= 1;
+        }
+        self.refresh(links);
+    }
+}

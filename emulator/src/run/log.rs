@@ -1,0 +1,190 @@
+//! What happened in one run.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use lightloom_engine::capture::Watch;
+use lightloom_engine::steady::Islands;
+use lightloom_engine::{FlowId, VertexId};
+use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_planner::khop::Layout;
+use lightloom_units::id::LeafId;
+use lightloom_units::{Bytes, Picoseconds, SimTime};
+use serde::{Deserialize, Serialize};
+
+use super::workload::{GroupLog, Job, StepLog};
+use crate::scenario::FaultEvent;
+
+/// What happened in one run.
+pub(crate) struct RunLog {
+    pub(crate) ended: SimTime,
+    pub(crate) stop: Option<Stop>,
+    /// What was waiting for what when it was stopped.
+    pub(crate) waiting: Vec<String>,
+    /// By fault.
+    pub(crate) faults: Vec<FaultLog>,
+    /// By group of a job.
+    pub(crate) groups: Vec<GroupLog>,
+    /// By job: what ran between its groups.
+    pub(crate) between: Vec<Vec<StepLog>>,
+    /// Collectives of a job, repetitions unrolled.
+    pub(crate) program_length: usize,
+    /// By workload between hosts.
+    pub(crate) jobs: Vec<Job>,
+    /// Phases of steps, in order.
+    pub(crate) phases: Vec<PhaseLog>,
+    /// The groups and paths at the end, and what the control plane held for broken. `None` if no rings are planned.
+    pub(crate) layout: Option<(Layout, FaultSet)>,
+    /// Optical ports' time in changes, and dark for faults.
+    pub(crate) switching: u128,
+    pub(crate) broken: u128,
+    /// Times in which some host was out of service.
+    pub(crate) out_of_service: Vec<(SimTime, SimTime)>,
+    pub(super) engine: Option<Islands<Watch>>,
+}
+
+impl RunLog {
+    pub(super) fn new(ended: SimTime, stop: Option<Stop>, waiting: Vec<String>) -> Self {
+        Self {
+            ended,
+            stop,
+            waiting,
+            faults: Vec::new(),
+            groups: Vec::new(),
+            between: Vec::new(),
+            program_length: 0,
+            jobs: Vec::new(),
+            phases: Vec::new(),
+            layout: None,
+            switching: 0,
+            broken: 0,
+            out_of_service: Vec::new(),
+            engine: None,
+        }
+    }
+
+    /// The engine after the run.
+    pub(crate) fn engine(&self) -> &Islands<Watch> {
+        self.engine.as_ref().expect("a run that has ended has its engine")
+    }
+
+    /// The engine after the run, to look into.
+    pub(crate) fn into_engine(self) -> Islands<Watch> {
+        self.engine.expect("a run that has ended has its engine")
+    }
+}
+
+/// What one fault did, and what followed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FaultLog {
+    /// When it began. `None` if the run never came there.
+    pub(crate) at: Option<SimTime>,
+    /// When it began to matter: a stuck bundle does when it is commanded first.
+    pub(crate) mattered: Option<SimTime>,
+    pub(crate) detected: Option<SimTime>,
+    pub(crate) replanned: Option<SimTime>,
+    pub(crate) restored: Option<SimTime>,
+    pub(crate) repaired: Option<SimTime>,
+    /// Whether its links are put out now.
+    pub(super) out: bool,
+    pub(crate) bundles: usize,
+    pub(crate) dark: Option<[Picoseconds; 2]>,
+    /// Groups whose links it hit, or that were moved for it.
+    pub(crate) groups: BTreeSet<usize>,
+    pub(crate) gpus_lost: u64,
+    /// Flows of workloads that were on its links.
+    pub(crate) flows_hit: Vec<FlowId>,
+    /// Those that were given up for it.
+    pub(crate) flows_given_up: Vec<FlowId>,
+    /// Hosts whose last cable it took.
+    pub(crate) hosts_lost: BTreeSet<VertexId>,
+    /// Circuits that lost their light or their test because of it.
+    pub(crate) circuits: BTreeSet<CrossConnect>,
+    /// Leaves at the ends of these circuits, or of flows over them.
+    pub(crate) leaves: BTreeSet<LeafId>,
+    /// Changes that nobody was there to command.
+    pub(crate) changes_missed: u32,
+}
+
+impl FaultLog {
+    pub(super) fn new(event: &FaultEvent) -> Self {
+        Self { at: event.at(), ..Self::default() }
+    }
+
+    /// From when it mattered until it was restored.
+    pub(crate) fn took(&self) -> Option<Picoseconds> {
+        Some(self.restored?.since(self.mattered?))
+    }
+
+    /// When something was noted about it.
+    pub(super) fn times(&self) -> impl Iterator<Item = SimTime> + use<> {
+        let began = self.mattered.and(self.at);
+        [began, self.mattered, self.detected, self.replanned, self.restored].into_iter().flatten()
+    }
+}
+
+/// What happened in one phase of one step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PhaseLog {
+    pub(crate) start: SimTime,
+    /// From the end of the slack to the last byte and the last circuit.
+    pub(crate) time: Option<Picoseconds>,
+    pub(crate) transition: Picoseconds,
+    pub(crate) circuits_up: usize,
+    pub(crate) resent: Bytes,
+    pub(crate) packets_lost: u64,
+    pub(crate) held: Bytes,
+    pub(crate) change_missed: bool,
+}
+
+/// Why a run was stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// The time limit of the scenario.
+    Time {
+        /// The limit.
+        #[serde(rename = "limit_ps")]
+        limit: SimTime,
+    },
+    /// The packet limit of the scenario.
+    Packets {
+        /// The limit, in packets put on a wire.
+        limit: u64,
+    },
+    /// Nothing is under way or will be repaired, and there is work left.
+    Standstill,
+    /// Ports that pause each other in a circle, for ever.
+    Deadlock {
+        /// Each waits for the next one, the last for the first.
+        ports: Vec<String>,
+    },
+}
+
+impl Stop {
+    /// Whether nobody asked for it: the run would never have ended.
+    pub(crate) fn is_unwanted(&self, ends_at_limit: bool) -> bool {
+        match self {
+            Self::Time { .. } => !ends_at_limit,
+            Self::Packets { .. } | Self::Standstill | Self::Deadlock { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time { limit } => write!(f, "its time limit of {limit}"),
+            Self::Packets { limit } => write!(f, "its limit of {limit} packet-hops"),
+            Self::Standstill => f.write_str("a standstill"),
+            Self::Deadlock { ports } => {
+                write!(
+                    f,
+                    "a deadlock: these ports pause each other, {} and again",
+                    ports.join(", ")
+                )
+            }
+        }
+    }
+}

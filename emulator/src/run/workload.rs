@@ -1,0 +1,73 @@
+//! Workloads: sources of flows with dependencies. They name ranks and never links.
+
+mod exchange;
+mod groups;
+mod jobs;
+mod pairs;
+mod pattern;
+mod phases;
+mod progress;
+
+use lightloom_engine::{BatchId, LinkId};
+use lightloom_units::SimTime;
+
+use super::{Context, Notice, Owner, RunError, RunLog};
+
+pub(crate) use groups::Groups;
+pub(crate) use jobs::{Job, Jobs, Step};
+pub(crate) use phases::{PhaseOrder, Phases};
+pub(crate) use progress::{GroupLog, StepLog};
+
+/// Something that sends.
+pub(crate) trait Workload {
+    /// Begins, or asks to be woken.
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError>;
+    /// A timer that it has set runs out.
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
+    /// A batch that it owns has ended; its last byte arrived at `at`.
+    fn batch_done(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: BatchId,
+        at: SimTime,
+    ) -> Result<(), RunError>;
+    /// Somebody has changed something.
+    fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
+        Ok(())
+    }
+    /// A fault begins on these links, which are still as they were.
+    fn fault_began(
+        &mut self,
+        _context: &mut Context<'_>,
+        _fault: usize,
+        _links: &[LinkId],
+    ) -> Result<(), RunError> {
+        Ok(())
+    }
+    /// A fault has ended.
+    fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
+        Ok(())
+    }
+    /// Whether all it has to do is done.
+    fn is_done(&self) -> bool;
+    /// Whether it has work left when nothing happens any more.
+    fn stands_still(&self) -> bool {
+        !self.is_done()
+    }
+    /// Whether what is left of it can be sent into the dark again and again.
+    fn can_strand(&self) -> bool {
+        false
+    }
+    /// Whether the run is over only when what broke is restored.
+    fn waits_for_restoration(&self) -> bool {
+        false
+    }
+    /// How much is done, and all there is.
+    fn progress(&self) -> (f64, f64);
+    /// When the last of its work ended.
+    fn last_end(&self) -> Option<SimTime>;
+    /// One sentence for each thing that is not done.
+    fn waiting(&self, context: &Context<'_>) -> Vec<String>;
+    /// Writes down what it has come to.
+    fn finish(self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog);
+}

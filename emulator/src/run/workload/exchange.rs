@@ -1,0 +1,306 @@
+//! All-to-all by binary exchange on hosts that have one circuit at a time.
+//!
+//! ```text
+//!   step 0: i ↔ i xor 1   ──dark──▶   step 1: i ↔ i xor 2   ──dark──▶   step 2: i ↔ i xor 4 …
+//! ```
+//! A reading of what the InfiniteHBD paper sketches in its discussion of expert parallelism, not its
+//! specification: in step `k` a host exchanges half of everything with the host whose number differs in bit
+//! `k`; when both directions of a pair are through, each of the two switches its transceiver to the fibre
+//! of its next partner, and the next step of a pair begins when both have come. So pairs run ahead of each
+//! other. Fibres of a span of `2^k` must be there for every step.
+
+use lightloom_collective::{CollectiveError, Exchange};
+use lightloom_engine::collective::StartError;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BatchId, FlowSpec, LinkId, Route, VertexId, message_time};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
+
+use super::super::{Context, RunError};
+use super::jobs::{Job, Jobs, Pair, Step, Turn};
+use crate::scenario::{Effect, Pattern, Traffic};
+
+/// The circuits of all hosts.
+#[derive(Debug)]
+pub(super) struct Circuits {
+    hosts: Vec<VertexId>,
+    /// By step, then pair.
+    fibres: Vec<Vec<LinkId>>,
+    /// How long a host is dark when it changes its circuit.
+    pub(super) switching: Picoseconds,
+    /// By host: the step whose fibre it holds; nothing while it is dark.
+    holds: Vec<Option<usize>>,
+    /// By host: the step it waits for.
+    wants: Vec<Option<usize>>,
+    /// By host: faults for which it keeps what it holds.
+    stuck: Vec<u32>,
+}
+
+/// What a host or pair does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A host is dark and will hold this step's fibre after the switching time.
+    Dark {
+        /// Its place.
+        host: usize,
+        /// The step.
+        step: usize,
+    },
+    /// Both hosts of a pair hold their fibre.
+    Joined {
+        /// The lower of the two.
+        host: usize,
+        /// The step.
+        step: usize,
+    },
+}
+
+impl Circuits {
+    /// All hosts on the fibre of step 0; all other fibres dark. `None` if hosts have no circuits.
+    pub(super) fn of(context: &mut Context<'_>) -> Option<Self> {
+        let (fibres, switching) = context.substrate.exchange.clone()?;
+        let hosts = context.substrate.hosts.clone();
+        for fibre in fibres.iter().skip(1).flatten() {
+            for link in [*fibre, fibre.reverse()] {
+                context.light(link, false);
+            }
+        }
+        let count = hosts.len();
+        let (holds, wants, stuck) = (vec![Some(0); count], vec![None; count], vec![0; count]);
+        Some(Self { hosts, fibres, switching, holds, wants, stuck })
+    }
+
+    /// How many steps an exchange takes.
+    pub(super) fn steps(&self) -> usize {
+        self.fibres.len()
+    }
+
+    /// Hosts.
+    pub(super) fn count(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// The fibre between a host and its partner of a step.
+    pub(super) fn fibre(&self, host: usize, step: usize) -> LinkId {
+        let lower = host & !(1 << step);
+        // Lower hosts of a step have a zero in its bit: their place among themselves leaves it out.
+        let (above, below) = (lower >> (step + 1), lower & ((1 << step) - 1));
+        self.fibres[step][above << step | below]
+    }
+
+    /// Whether a link belongs to a fibre that both its hosts hold; true for what is no fibre.
+    fn lights(&self, link: LinkId) -> bool {
+        let cable = LinkId(link.0 & !1);
+        let found = self.fibres.iter().enumerate().find_map(|(step, fibres)| {
+            fibres.iter().position(|fibre| *fibre == cable).map(|pair| (step, pair))
+        });
+        let Some((step, pair)) = found else { return true };
+        let (above, below) = (pair >> step, pair & ((1 << step) - 1));
+        let host = above << (step + 1) | below;
+        [host, host | 1 << step].iter().all(|host| self.holds[*host] == Some(step))
+    }
+
+    /// A host wants the fibre of a step. What follows at once or after the switching time.
+    pub(super) fn want(&mut self, host: usize, step: usize) -> Option<Next> {
+        self.wants[host] = Some(step);
+        match self.holds[host] {
+            Some(held) if held == step => self.joined(host, step),
+            Some(_) if self.stuck[host] == 0 => {
+                self.holds[host] = None;
+                Some(Next::Dark { host, step })
+            }
+            Some(_) | None => None,
+        }
+    }
+
+    /// A host keeps what it holds from now on, or for one reason less. What follows when it obeys again: it goes
+    /// where it is to go meanwhile.
+    pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<Next> {
+        let count = &mut self.stuck[host];
+        *count = if stuck { *count + 1 } else { *count - 1 };
+        let wanted = self.wants[host].filter(|_| *count == 0);
+        wanted.and_then(|step| self.want(host, step))
+    }
+
+    /// A host has come to the fibre of a step.
+    pub(super) fn come(&mut self, host: usize, step: usize) -> Option<Next> {
+        self.holds[host] = Some(step);
+        self.joined(host, step)
+    }
+
+    /// The pair of a host, if both hold their fibre and wait for it; then they wait no more.
+    fn joined(&mut self, host: usize, step: usize) -> Option<Next> {
+        let pair = [host & !(1 << step), host | 1 << step];
+        let is_ready = |h: &usize| self.holds[*h] == Some(step) && self.wants[*h] == Some(step);
+        if !pair.iter().all(is_ready) {
+            return None;
+        }
+        pair.iter().for_each(|host| self.wants[*host] = None);
+        Some(Next::Joined { host: pair[0], step })
+    }
+
+    /// Adds the two flows of a pair's step to `engine`; they begin now.
+    fn exchange<S: Stage>(
+        &self,
+        engine: &mut S,
+        (host, step): (usize, usize),
+        size: Bytes,
+        priority: u8,
+    ) -> Result<BatchId, StartError> {
+        let batch = engine.add_batch();
+        let fibre = self.fibre(host, step);
+        let ends = (self.hosts[host], self.hosts[host | 1 << step]);
+        for (source, destination, link) in
+            [(ends.0, ends.1, fibre), (ends.1, ends.0, fibre.reverse())]
+        {
+            let flow =
+                FlowSpec { priority, ..FlowSpec::new(source, destination, self.half(size)?) };
+            let flow = flow.at(engine.now()).over(Route::Links(vec![link])).in_batch(batch);
+            engine.add_flow(flow)?;
+        }
+        Ok(batch)
+    }
+
+    /// What a host sends in a step of an exchange of `size` a host.
+    pub(super) fn half(&self, size: Bytes) -> Result<Bytes, CollectiveError> {
+        let steps = Exchange::Binary.steps(self.count())?;
+        let pieces = steps.first().map_or(0, |step| step.ways.len()) as u64;
+        Ok(Bytes(size.0.div_ceil(self.count() as u64)) * pieces)
+    }
+}
+
+impl<'a> Jobs<'a> {
+    /// All hosts want the fibre of step 0.
+    pub(super) fn begin_exchange(
+        &mut self,
+        context: &mut Context<'_>,
+        place: usize,
+        mut step: Step,
+    ) -> Result<(), RunError> {
+        let size = self.traffic[place].bytes;
+        let circuits = self.circuits.as_ref().expect("an exchange has its network");
+        let (count, steps) = (circuits.count(), circuits.steps());
+        let half = circuits.half(size).unwrap_or(size);
+        let fibre = [circuits.fibre(0, 0)];
+        let engine = &context.engine;
+        let once = message_time(engine.network(), engine.settings(), &fibre, half);
+        step.ideal = once * steps as u64 + circuits.switching * (steps as u64 - 1);
+        self.enter(place, step, count / 2 * steps);
+        (0..count).try_for_each(|host| self.want(context, host, 0))
+    }
+
+    fn want(
+        &mut self,
+        context: &mut Context<'_>,
+        host: usize,
+        step: usize,
+    ) -> Result<(), RunError> {
+        let next = self.circuits.as_mut().and_then(|circuits| circuits.want(host, step));
+        self.follow(context, next)
+    }
+
+    /// A host has come to the fibre of a step.
+    pub(super) fn come(
+        &mut self,
+        context: &mut Context<'_>,
+        host: usize,
+        step: usize,
+    ) -> Result<(), RunError> {
+        let next = self.circuits.as_mut().and_then(|circuits| circuits.come(host, step));
+        self.follow(context, next)
+    }
+
+    /// Does what follows when a host wants or gets a circuit.
+    fn follow(&mut self, context: &mut Context<'_>, next: Option<Next>) -> Result<(), RunError> {
+        let Some(circuits) = &self.circuits else { return Ok(()) };
+        match next {
+            None => Ok(()),
+            Some(Next::Dark { host, step }) => {
+                let come = context.now() + circuits.switching;
+                self.relight(context);
+                self.plan(context, come, Turn::Come(host, step));
+                Ok(())
+            }
+            Some(Next::Joined { host, step }) => self.join(context, host, step),
+        }
+    }
+
+    /// Both hosts of a pair hold their fibre: they exchange what they have for each other.
+    fn join(
+        &mut self,
+        context: &mut Context<'_>,
+        host: usize,
+        step: usize,
+    ) -> Result<(), RunError> {
+        let all: &'a [Traffic] = self.traffic;
+        let is_running = |(at, job): &(usize, &Job)| {
+            let is_exchange = matches!(all[*at].run, Pattern::CircuitExchange);
+            is_exchange && job.running && job.open > 0
+        };
+        let running = self.jobs.iter().enumerate().find(is_running);
+        let Some((place, _)) = running else { return Ok(()) };
+        let Some(circuits) = &self.circuits else { return Ok(()) };
+        let traffic = &all[place];
+        let first = context.engine.flow_count() as u32;
+        let pair = (host, step);
+        let batch = circuits.exchange(&mut context.engine, pair, traffic.bytes, traffic.priority);
+        let workload = || traffic.name.clone();
+        let batch = batch.map_err(|error| RunError::Workload { workload: workload(), error })?;
+        let flows = first..context.engine.flow_count() as u32;
+        context.note_flows(flows.clone());
+        context.own(batch, self.me);
+        self.pairs.insert(batch, Pair(place, host, step));
+        if let Some(now) = self.jobs[place].steps.last_mut() {
+            now.flows.push(flows);
+        }
+        self.relight(context);
+        Ok(())
+    }
+
+    /// Puts every fibre into the state that its circuits ask for.
+    fn relight(&self, context: &mut Context<'_>) {
+        let Some(circuits) = &self.circuits else { return };
+        let fibres = circuits.fibres.iter().flatten();
+        for link in fibres.flat_map(|fibre| [*fibre, fibre.reverse()]) {
+            let is_lit = circuits.lights(link);
+            if context.is_lit(link) != is_lit {
+                context.light(link, is_lit);
+            }
+        }
+    }
+
+    /// Both directions of a pair are through: its hosts go on to their next fibre.
+    pub(super) fn pair_done(
+        &mut self,
+        context: &mut Context<'_>,
+        Pair(place, host, step): Pair,
+        at: SimTime,
+    ) -> Result<(), RunError> {
+        let steps = self.circuits.as_ref().map_or(0, Circuits::steps);
+        for host in [host, host | 1 << step] {
+            if step + 1 < steps {
+                self.want(context, host, step + 1)?;
+            }
+        }
+        self.part_done(place, at, context.now());
+        Ok(())
+    }
+
+    /// Hosts keep the circuit they hold, or obey again.
+    pub(super) fn stick(
+        &mut self,
+        context: &mut Context<'_>,
+        fault: usize,
+        stuck: bool,
+    ) -> Result<(), RunError> {
+        let event = &context.events[fault];
+        if event.effect != Effect::Stuck || self.circuits.is_none() {
+            return Ok(());
+        }
+        for host in event.parts.iter().flat_map(|part| &part.hosts) {
+            let set = |circuits: &mut Circuits| circuits.set_stuck(*host as usize, stuck);
+            let next = self.circuits.as_mut().and_then(set);
+            self.follow(context, next)?;
+        }
+        Ok(())
+    }
+}

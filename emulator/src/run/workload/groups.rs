@@ -1,0 +1,489 @@
+//! Collectives of jobs: each group of a job walks through the job's collectives by itself; a collective between
+//! groups waits for all of them.
+//!
+//! Nothing here decides how packets travel, nor who is in a group: a control plane does, and posts it.
+
+use std::collections::BTreeMap;
+
+use lightloom_collective::{self as collective, Directions, Hierarchical, Ring};
+use lightloom_engine::collective::{Placement, StartError};
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BatchId, EngineError, FlowId, LinkId, Route, VertexId};
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::super::context::{Context, GroupMove, Members, Notice, Owner};
+use super::super::{RunError, RunLog};
+use super::Workload;
+use super::progress::{Begun, Between, GroupProgress, Running, finish_step, note_start};
+use crate::scenario::{Collective, Effect};
+use crate::substrate::{DCN, HBD};
+
+#[derive(Clone, Copy)]
+enum Part {
+    Group(usize),
+    Between(usize),
+}
+
+/// The groups of all jobs on their way.
+pub(crate) struct Groups<'a> {
+    /// The collectives of a job in order, repetitions unrolled, each with its place in the scenario.
+    program: Vec<(usize, &'a Collective)>,
+    groups: Vec<GroupProgress>,
+    /// By job.
+    between: Vec<Between>,
+    parts: BTreeMap<BatchId, Part>,
+    /// Nodes under a ToR.
+    per_set: usize,
+    done_steps: usize,
+    me: Owner,
+}
+
+/// What a timer is for: a group may go on, or looks whether it can.
+const RESUME: u64 = 0;
+const WAKE: u64 = 1;
+
+impl<'a> Groups<'a> {
+    /// These groups of so many jobs, at the beginning of `collectives`. A collective between groups goes first inside
+    /// sets of `per_set`.
+    pub(crate) fn new(
+        collectives: &'a [Collective],
+        members: Vec<Members>,
+        jobs: usize,
+        per_set: usize,
+    ) -> Self {
+        let repeated =
+            |(index, one): (usize, &'a Collective)| (0..one.repeat).map(move |_| (index, one));
+        Self {
+            program: collectives.iter().enumerate().flat_map(repeated).collect(),
+            groups: members.into_iter().map(GroupProgress::of).collect(),
+            between: (0..jobs).map(|_| Between::default()).collect(),
+            parts: BTreeMap::new(),
+            per_set,
+            done_steps: 0,
+            me: Owner::Workload(0),
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.program.len()
+    }
+
+    /// Begins (or begins again) the next collective of a group, if it may.
+    fn advance_group(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
+        let group = &self.groups[index];
+        if group.log.lost || group.stopped || group.running.is_some() {
+            return Ok(());
+        }
+        let place = group.log.next;
+        let next = self.program.get(place).filter(|(_, next)| !next.kind.is_between_groups());
+        let Some(&(number, collective)) = next else { return Ok(()) };
+        // Broken again while it was being restored: the next plan will see to it.
+        if !is_ready(context, &group.members) {
+            return Ok(());
+        }
+        let ring = Ring {
+            kind: collective.kind.of_group().expect("a collective of one group"),
+            ranks: group.members.ring.len(),
+            size: collective.bytes,
+            directions: collective.directions,
+        };
+        let placement = Placement::new(group.members.ring.clone(), Route::Within(HBD))
+            .at(context.now())
+            .in_priority(collective.priority);
+        let schedule = ring.schedule().map_err(StartError::from)?;
+        let running = Running::of(vec![placement.start(&schedule, &mut context.engine)?]);
+        self.own(context, &running, Part::Group(index));
+        let ranks = u32::try_from(ring.ranks).expect("bounded");
+        let begun = Begun { place, collective: number, ranks, now: context.now() };
+        note_start(&mut self.groups[index].log.steps, &begun, &running);
+        self.groups[index].running = Some(running);
+        Ok(())
+    }
+
+    fn own(&mut self, context: &mut Context<'_>, running: &Running, part: Part) {
+        for flows in &running.parts {
+            context.own(flows.batch, self.me);
+            self.parts.insert(flows.batch, part);
+        }
+    }
+
+    /// Begins the next collective between the groups of a job once all of them have come to it.
+    fn advance_between(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
+        if self.between[job].running.is_some() {
+            return Ok(());
+        }
+        let is_mine = |group: &&GroupProgress| group.log.job as usize == job && !group.log.lost;
+        let mine: Vec<&GroupProgress> = self.groups.iter().filter(is_mine).collect();
+        let Some(first) = mine.first() else { return Ok(()) };
+        let place = first.log.next;
+        let next = self.program.get(place).filter(|(_, next)| next.kind.is_between_groups());
+        let Some(&(number, collective)) = next else { return Ok(()) };
+        let has_come = |group: &&GroupProgress| {
+            group.log.next == place && !group.stopped && group.running.is_none()
+        };
+        if !mine.iter().all(has_come) {
+            return Ok(());
+        }
+        let count = mine.len();
+        let ranks: Vec<Vec<VertexId>> =
+            mine.iter().map(|group| group.members.ranks.clone()).collect();
+        let first = context.engine.flow_count();
+        let running = match start_between(context, collective, &ranks, self.per_set) {
+            Ok(running) => running,
+            // An interface is dark: a plan or a repair lets it begin.
+            Err(StartError::Flow(EngineError::Route(_))) => {
+                let flows = first..context.engine.flow_count();
+                flows.for_each(|flow| context.engine.cancel_flow(FlowId::from_index(flow)));
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.own(context, &running, Part::Between(job));
+        let ranks = u32::try_from(count).expect("bounded");
+        let begun = Begun { place, collective: number, ranks, now: context.now() };
+        note_start(&mut self.between[job].steps, &begun, &running);
+        let alone = running.parts.is_empty();
+        self.between[job].running = Some(running);
+        let now = context.now();
+        if alone { self.between_done(context, job, now) } else { Ok(()) }
+    }
+
+    fn group_done(
+        &mut self,
+        context: &mut Context<'_>,
+        index: usize,
+        at: SimTime,
+    ) -> Result<(), RunError> {
+        self.done_steps += 1;
+        let group = &mut self.groups[index];
+        group.running = None;
+        group.log.next += 1;
+        finish_step(&mut group.log.steps, at);
+        let job = group.log.job as usize;
+        self.advance_group(context, index)?;
+        self.advance_between(context, job)
+    }
+
+    fn between_done(
+        &mut self,
+        context: &mut Context<'_>,
+        job: usize,
+        at: SimTime,
+    ) -> Result<(), RunError> {
+        let between = &mut self.between[job];
+        between.running = None;
+        finish_step(&mut between.steps, at);
+        let passed = between.steps.last().expect("what ends has begun").place + 1;
+        between.passed = passed;
+        for index in 0..self.groups.len() {
+            let log = &mut self.groups[index].log;
+            if log.job as usize == job && !log.lost {
+                log.next = passed;
+                self.done_steps += 1;
+                self.advance_group(context, index)?;
+            }
+        }
+        self.advance_between(context, job)
+    }
+
+    /// A new plan moves a group.
+    fn move_group(&mut self, context: &mut Context<'_>, moved: &GroupMove) -> Result<(), RunError> {
+        let index = moved.group;
+        if moved.is_formed {
+            self.take_up(moved);
+        } else {
+            self.stop(context, index);
+        }
+        let Some(members) = &moved.members else {
+            // The others of its job go on without it.
+            self.groups[index].log.lost = true;
+            self.groups[index].links.clear();
+            return self.advance_between(context, self.groups[index].log.job as usize);
+        };
+        self.groups[index].members = members.clone();
+        self.groups[index].log.lost = false;
+        // Links that come up do so at that instant; routes over them exist right after it.
+        let resumes = moved.resumes + Picoseconds(1);
+        context.at(resumes, self.me, index as u64 * 2 + RESUME);
+        Ok(())
+    }
+
+    /// A group that a repair makes possible joins its job where the other groups are.
+    fn take_up(&mut self, moved: &GroupMove) {
+        let Some(members) = &moved.members else { return };
+        if moved.group == self.groups.len() {
+            self.groups.push(GroupProgress::of(members.clone()));
+        }
+        let passed = self.between[members.job as usize].passed;
+        let group = &mut self.groups[moved.group];
+        group.log.next = group.log.next.max(passed);
+        group.stopped = true;
+    }
+
+    /// Gives up what a group and its job are doing.
+    fn stop(&mut self, context: &mut Context<'_>, index: usize) {
+        let length = self.length();
+        let group = &mut self.groups[index];
+        group.stopped = true;
+        group.goes_down(context.now(), length);
+        let running = group.running.take();
+        let between = self.between[group.log.job as usize].running.take();
+        for flows in running.into_iter().chain(between).flat_map(|given_up| given_up.parts) {
+            self.parts.remove(&flows.batch);
+            context.disown(flows.batch);
+            flows.cancel(&mut context.engine);
+        }
+    }
+
+    fn resume(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
+        // Lost, or formed anew elsewhere, since this was planned.
+        if self.groups[index].log.lost {
+            return Ok(());
+        }
+        self.groups[index].links = self.links_of(context, index);
+        self.groups[index].stopped = false;
+        if is_ready(context, &self.groups[index].members) {
+            self.groups[index].comes_back(context.now());
+        }
+        self.advance_group(context, index)?;
+        self.advance_between(context, self.groups[index].log.job as usize)
+    }
+
+    /// A group that nobody moved goes on when everything it needs is lit again.
+    fn wake(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
+        let group = &self.groups[index];
+        let is_lit = group.links.iter().all(|link| context.carries(*link));
+        if group.stopped || group.log.lost || !is_lit {
+            return Ok(());
+        }
+        let job = group.log.job as usize;
+        self.groups[index].comes_back(context.now());
+        self.advance_group(context, index)?;
+        self.advance_between(context, job)
+    }
+
+    /// Links, both directions, that a group's collectives use: its ring, and its interfaces where the
+    /// job reduces between groups.
+    fn links_of(&self, context: &Context<'_>, index: usize) -> Vec<LinkId> {
+        let members = &self.groups[index].members;
+        let mut links = ring_links(context, members).unwrap_or_default();
+        if self.program.iter().any(|(_, collective)| collective.kind.is_between_groups()) {
+            let network = &context.substrate.network;
+            for member in &members.ring {
+                let outgoing = network.outgoing(*member).iter().copied();
+                links.extend(outgoing.filter(|link| network.link(*link).spec.plane == DCN));
+            }
+        }
+        links.extend(links.clone().into_iter().map(LinkId::reverse));
+        links.sort_unstable();
+        links
+    }
+
+    fn reason(&self, context: &Context<'_>, index: usize) -> String {
+        let group = &self.groups[index];
+        if group.stopped {
+            return "waits for its transceivers".to_owned();
+        }
+        if let Some(link) = group.links.iter().find(|link| !context.carries(**link)) {
+            let plan = if context.control_is_gone() {
+                "no plan is made, the control plane is gone"
+            } else {
+                "no plan has replaced it"
+            };
+            let link = context.substrate.link_name(*link);
+            return format!("waits for {link}, which is dark; {plan}");
+        }
+        let behind = self.groups.iter().enumerate().find(|(other, there)| {
+            let log = &there.log;
+            *other != index && log.job == group.log.job && !log.lost && log.next < group.log.next
+        });
+        match (&group.running, behind) {
+            (Some(_), _) => "is under way".to_owned(),
+            (None, _) if self.between[group.log.job as usize].running.is_some() => {
+                "is under way between the groups".to_owned()
+            }
+            (None, Some((other, _))) => format!("waits for g{other}"),
+            (None, None) => "waits for light on its ring".to_owned(),
+        }
+    }
+
+    fn unfinished(&self) -> impl Iterator<Item = usize> + '_ {
+        let is_open =
+            |group: &GroupProgress| !group.log.lost && !group.log.is_through(self.length());
+        (0..self.groups.len()).filter(move |index| is_open(&self.groups[*index]))
+    }
+}
+
+/// Most groups that are listed one by one.
+const MOST_LISTED: usize = 10;
+
+impl Workload for Groups<'_> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+        self.me = me;
+        for index in 0..self.groups.len() {
+            self.groups[index].links = self.links_of(context, index);
+            self.advance_group(context, index)?;
+        }
+        (0..self.between.len()).try_for_each(|job| self.advance_between(context, job))
+    }
+
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+        let index = (act / 2) as usize;
+        if act % 2 == WAKE { self.wake(context, index) } else { self.resume(context, index) }
+    }
+
+    fn batch_done(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: BatchId,
+        at: SimTime,
+    ) -> Result<(), RunError> {
+        let Some(part) = self.parts.remove(&batch) else { return Ok(()) };
+        let slot = match part {
+            Part::Group(index) => &mut self.groups[index].running,
+            Part::Between(job) => &mut self.between[job].running,
+        };
+        let running = slot.as_mut().expect("what ends was running");
+        running.open -= 1;
+        if running.open > 0 {
+            return Ok(());
+        }
+        match part {
+            Part::Group(index) => self.group_done(context, index, at),
+            Part::Between(job) => self.between_done(context, job, at),
+        }
+    }
+
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+        if let Notice::Groups(moves) = notice {
+            moves.iter().try_for_each(|moved| self.move_group(context, moved))?;
+        }
+        Ok(())
+    }
+
+    fn fault_began(
+        &mut self,
+        context: &mut Context<'_>,
+        fault: usize,
+        links: &[LinkId],
+    ) -> Result<(), RunError> {
+        let interfaces = context.events[fault].interfaces();
+        let (now, length) = (context.now(), self.length());
+        let effect = context.events[fault].effect;
+        let links = if let Effect::PauseStorm(_) = effect { &interfaces } else { links };
+        let goes_dark = matches!(effect, Effect::Down | Effect::Flapping { .. });
+        for (index, group) in self.groups.iter_mut().enumerate() {
+            let is_hit = links.iter().any(|link| group.links.binary_search(link).is_ok());
+            if group.log.lost || !is_hit {
+                continue;
+            }
+            context.faults[fault].groups.insert(index);
+            if goes_dark {
+                group.goes_down(now, length);
+            }
+        }
+        Ok(())
+    }
+
+    /// Groups that were hit look, once the links are up, whether they can go on as they are.
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        let soon = context.now() + Picoseconds(1);
+        for index in context.faults[fault].groups.clone() {
+            context.at(soon, self.me, index as u64 * 2 + WAKE);
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.unfinished().next().is_none()
+    }
+
+    fn waits_for_restoration(&self) -> bool {
+        true
+    }
+
+    fn progress(&self) -> (f64, f64) {
+        let all = (self.length() * self.groups.len()).max(1);
+        (self.done_steps as f64, all as f64)
+    }
+
+    fn last_end(&self) -> Option<SimTime> {
+        let steps = self.groups.iter().flat_map(|group| &group.log.steps);
+        let between = self.between.iter().flat_map(|between| &between.steps);
+        steps.chain(between).filter_map(|step| step.end).max()
+    }
+
+    fn waiting(&self, context: &Context<'_>) -> Vec<String> {
+        let unfinished: Vec<usize> = self.unfinished().collect();
+        let sentence = |index: &usize| {
+            let (_, collective) = self.program[self.groups[*index].log.next];
+            format!("g{index}: `{}` {}", collective.name, self.reason(context, *index))
+        };
+        let mut sentences: Vec<String> =
+            unfinished.iter().take(MOST_LISTED).map(sentence).collect();
+        if unfinished.len() > MOST_LISTED {
+            sentences.push(format!("and {} more groups", unfinished.len() - MOST_LISTED));
+        }
+        sentences
+    }
+
+    fn finish(mut self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {
+        log.program_length = self.length();
+        for group in &mut self.groups {
+            group.comes_back(log.ended);
+        }
+        log.groups = self.groups.into_iter().map(|group| group.log).collect();
+        log.between = self.between.into_iter().map(|between| between.steps).collect();
+    }
+}
+
+/// Begins an all-reduce between equal ranks of `groups`, now.
+///
+/// Groups are taken in sets of `per_set`, the nodes under a ToR: first inside each set, then between
+/// sets. Where they do not fill whole sets, or there is one set only, it is one flat ring.
+fn start_between(
+    context: &mut Context<'_>,
+    collective: &Collective,
+    groups: &[Vec<VertexId>],
+    per_set: usize,
+) -> Result<Running, StartError> {
+    let (now, size) = (context.now(), collective.bytes);
+    let engine = context.engine.engine_mut();
+    let ranks = groups.first().map_or(0, Vec::len);
+    let sets_fit = per_set > 1 && groups.len().is_multiple_of(per_set) && groups.len() > per_set;
+    let mut parts = Vec::with_capacity(ranks);
+    for rank in 0..ranks {
+        let peers: Vec<VertexId> = groups.iter().map(|group| group[rank]).collect();
+        let schedule = if sets_fit {
+            Hierarchical { groups: vec![per_set; peers.len() / per_set], size }.schedule()?
+        } else {
+            let (kind, directions) = (collective::Kind::AllReduce, Directions::Both);
+            Ring { kind, ranks: peers.len(), size, directions }.schedule()?
+        };
+        let placement =
+            Placement::new(peers, Route::Within(DCN)).at(now).in_priority(collective.priority);
+        parts.push(placement.start(&schedule, engine)?);
+    }
+    Ok(Running::of(parts))
+}
+
+/// Whether every link of a group's ring carries light.
+fn is_ready(context: &Context<'_>, members: &Members) -> bool {
+    context.is_calm() || ring_links(context, members).is_some()
+}
+
+/// The links of a group's ring, one direction. `None` while one of them is dark.
+fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
+    let ring = &members.ring;
+    let hops = if members.is_closed { ring.len() } else { ring.len() - 1 };
+    (0..hops).map(|at| lit_link(context, ring[at], ring[(at + 1) % ring.len()])).collect()
+}
+
+fn lit_link(context: &Context<'_>, from: VertexId, to: VertexId) -> Option<LinkId> {
+    let network = &context.substrate.network;
+    let mut links = network.outgoing(from).iter().copied();
+    links.find(|link| {
+        let ends = network.link(*link);
+        ends.to == to && ends.spec.plane == HBD && context.carries(*link)
+    })
+}

@@ -1,0 +1,336 @@
+//! Traffic between hosts: each workload begins when what it waits for is done, and again as often as it is repeated.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use lightloom_collective::Kind;
+use lightloom_engine::collective::StartError;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BatchId, EngineError, FlowId, LinkId};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds, SimTime};
+use rand::Rng;
+
+use super::super::context::{Context, Notice, Owner};
+use super::super::{RunError, RunLog};
+use super::Workload;
+use super::exchange::Circuits;
+use crate::scenario::{Pattern, Traffic};
+
+/// All traffic of a run.
+pub(crate) struct Jobs<'a> {
+    pub(super) traffic: &'a [Traffic],
+    seed: Seed,
+    pub(super) jobs: Vec<Job>,
+    owner: BTreeMap<BatchId, usize>,
+    turns: Vec<(SimTime, Turn)>,
+    /// What timers of turns are for.
+    planned: Vec<Turn>,
+    /// The circuits of all hosts, where they have one at a time.
+    pub(super) circuits: Option<Circuits>,
+    /// Batches of exchanges over circuits.
+    pub(super) pairs: BTreeMap<BatchId, Pair>,
+    pub(super) me: Owner,
+}
+
+/// A pair of an exchange: its workload, its lower host, the step.
+#[derive(Clone, Copy)]
+pub(super) struct Pair(pub(super) usize, pub(super) usize, pub(super) usize);
+
+/// Something that a workload does at a time it has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It begins, or begins again.
+    Begin(usize),
+    /// Its computation ends.
+    Computed(usize),
+    /// The circuit of a host has come to the fibre of a step.
+    Come(usize, usize),
+}
+
+/// The way of one workload through its repetitions.
+#[derive(Debug, Default)]
+pub(crate) struct Job {
+    pub(crate) steps: Vec<Step>,
+    pub(super) running: bool,
+    /// It could not begin, for a host had no way.
+    blocked: bool,
+    pub(crate) done: bool,
+    /// Batches that have not ended.
+    pub(super) open: usize,
+}
+
+/// One repetition of a workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) start: SimTime,
+    pub(crate) end: Option<SimTime>,
+    pub(crate) ideal: Picoseconds,
+    pub(crate) size: Bytes,
+    pub(crate) ranks: u32,
+    /// Its flows; those of an exchange over circuits lie in stretches, in order of their beginning.
+    pub(crate) flows: Vec<Range<u32>>,
+}
+
+impl Step {
+    /// One that begins now and has no flows yet.
+    pub(super) fn begun(traffic: &Traffic, now: SimTime) -> Self {
+        Self {
+            start: now,
+            end: None,
+            ideal: Picoseconds::ZERO,
+            size: traffic.bytes,
+            ranks: u32::try_from(traffic.hosts.len()).expect("bounded"),
+            flows: Vec::new(),
+        }
+    }
+
+    /// Its flows.
+    pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + '_ {
+        self.flows.iter().cloned().flatten().map(FlowId)
+    }
+}
+
+impl<'a> Jobs<'a> {
+    /// None has begun; those that wait for nothing ask for their turn.
+    pub(crate) fn new(traffic: &'a [Traffic], seed: Seed) -> Self {
+        let first = traffic.iter().enumerate().filter(|(_, one)| one.after.is_empty());
+        let begin =
+            |(place, one): (usize, &Traffic)| (SimTime::START + one.delay, Turn::Begin(place));
+        Self {
+            turns: first.map(begin).collect(),
+            planned: Vec::new(),
+            jobs: traffic.iter().map(|_| Job::default()).collect(),
+            owner: BTreeMap::new(),
+            circuits: None,
+            pairs: BTreeMap::new(),
+            me: Owner::Workload(0),
+            traffic,
+            seed,
+        }
+    }
+
+    /// Sets a timer for every turn that was asked for since the last time.
+    pub(super) fn plan_turns(&mut self, context: &mut Context<'_>) {
+        for (time, turn) in std::mem::take(&mut self.turns) {
+            self.plan(context, time, turn);
+        }
+    }
+
+    pub(super) fn plan(&mut self, context: &mut Context<'_>, time: SimTime, turn: Turn) {
+        self.planned.push(turn);
+        context.at(time, self.me, self.planned.len() as u64 - 1);
+    }
+
+    /// Begins the next repetition of a workload, now. Where a host has no way it is blocked instead.
+    fn begin_next(&mut self, context: &mut Context<'_>, place: usize) -> Result<(), RunError> {
+        let traffic: &'a Traffic = &self.traffic[place];
+        let mut step = Step::begun(traffic, context.now());
+        self.jobs[place].blocked = false;
+        match &traffic.run {
+            Pattern::CircuitExchange => return self.begin_exchange(context, place, step),
+            Pattern::Compute(takes) => {
+                step.ideal = *takes;
+                self.turns.push((step.start + *takes, Turn::Computed(place)));
+                self.enter(place, step, 0);
+                return Ok(());
+            }
+            _ => {}
+        }
+        // Where nodes are broken from the start, too few may be left.
+        if traffic.hosts.len() < 2 {
+            self.jobs[place].blocked = true;
+            return Ok(());
+        }
+        let first = context.engine.flow_count() as u32;
+        let seed = self.seed_of(place);
+        let started = traffic.start(context.engine.engine_mut(), seed, context.substrate);
+        let flows = first..context.engine.flow_count() as u32;
+        let collective = match started {
+            Ok(collective) => collective,
+            Err(StartError::Flow(EngineError::Route(_))) => {
+                flows.for_each(|flow| context.engine.cancel_flow(FlowId(flow)));
+                self.jobs[place].blocked = true;
+                return Ok(());
+            }
+            Err(error) => {
+                return Err(RunError::Workload { workload: traffic.name.clone(), error });
+            }
+        };
+        context.note_flows(flows.clone());
+        step.ideal = collective.ideal;
+        if collective.kind == Kind::Flows && !traffic.run.has_size() {
+            step.size = collective.size;
+        }
+        let sends = !flows.is_empty();
+        step.flows.push(flows);
+        self.enter(place, step, usize::from(sends));
+        if sends {
+            self.owner.insert(collective.batch, place);
+            context.own(collective.batch, self.me);
+        } else {
+            self.step_done(place, context.now(), context.now());
+        }
+        Ok(())
+    }
+
+    /// A step is under way, with so many batches.
+    pub(super) fn enter(&mut self, place: usize, step: Step, batches: usize) {
+        let job = &mut self.jobs[place];
+        job.running = true;
+        job.open = batches;
+        job.steps.push(step);
+    }
+
+    /// What the next repetition of a workload draws from.
+    fn seed_of(&self, place: usize) -> Seed {
+        let round = self.jobs[place].steps.len() as u64;
+        Seed(self.seed.stream("workload", (place as u64) << 32 | round).next_u64())
+    }
+
+    /// One of the batches of a step has ended.
+    pub(super) fn part_done(&mut self, place: usize, at: SimTime, now: SimTime) {
+        self.jobs[place].open -= 1;
+        if self.jobs[place].open == 0 {
+            self.step_done(place, at, now);
+        }
+    }
+
+    /// A repetition is done: the next one begins, or what waits for the workload does.
+    fn step_done(&mut self, place: usize, at: SimTime, now: SimTime) {
+        let job = &mut self.jobs[place];
+        if let Some(step) = job.steps.last_mut() {
+            step.end = step.end.max(Some(at));
+        }
+        job.running = false;
+        if (job.steps.len() as u32) < self.traffic[place].repeat {
+            self.turns.push((now, Turn::Begin(place)));
+            return;
+        }
+        job.done = true;
+        for (next, traffic) in self.traffic.iter().enumerate() {
+            let waits = traffic.after.contains(&place);
+            if waits && traffic.after.iter().all(|before| self.jobs[*before].done) {
+                self.turns.push((now + traffic.delay, Turn::Begin(next)));
+            }
+        }
+    }
+
+    /// What a workload that has begun and not ended waits for.
+    fn what_runs(&self, context: &Context<'_>, job: &Job) -> String {
+        let substrate = context.substrate;
+        let flows = job.steps.last().into_iter().flat_map(Step::flows);
+        let records = flows.map(|flow| (flow, context.engine.record(flow)));
+        let open: Vec<_> = records.filter(|(_, record)| record.end.is_none()).collect();
+        let Some((flow, record)) = open.first() else { return "is under way".to_owned() };
+        let [from, to] = [record.source, record.destination].map(|at| substrate.name(at));
+        let mut path = context.engine.path(*flow).iter();
+        let why = match path.find(|link| !context.carries(**link)) {
+            _ if record.cancelled => "was given up, for it has no way".to_owned(),
+            Some(link) => format!("waits for {}, which is dark", substrate.link_name(*link)),
+            None => format!("has delivered {} of {}", record.delivered, record.size),
+        };
+        format!("has {} flows to end; the first, {from} to {to}, {why}", open.len())
+    }
+}
+
+impl Workload for Jobs<'_> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+        self.me = me;
+        self.circuits = Circuits::of(context);
+        context.has_fixed_flows = self.circuits.is_some();
+        self.plan_turns(context);
+        Ok(())
+    }
+
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+        let now = context.now();
+        match self.planned[act as usize] {
+            Turn::Begin(place) => self.begin_next(context, place)?,
+            Turn::Computed(place) => self.step_done(place, now, now),
+            Turn::Come(host, step) => self.come(context, host, step)?,
+        }
+        self.plan_turns(context);
+        Ok(())
+    }
+
+    fn batch_done(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: BatchId,
+        at: SimTime,
+    ) -> Result<(), RunError> {
+        if let Some(pair) = self.pairs.remove(&batch) {
+            self.pair_done(context, pair, at)?;
+        } else if let Some(place) = self.owner.remove(&batch) {
+            self.part_done(place, at, context.now());
+        }
+        self.plan_turns(context);
+        Ok(())
+    }
+
+    /// Those that could not begin ask for another turn.
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+        if let Notice::Routes = notice {
+            let now = context.now();
+            let blocked = (0..self.jobs.len()).filter(|place| self.jobs[*place].blocked);
+            self.turns.extend(blocked.map(|place| (now, Turn::Begin(place))));
+            self.plan_turns(context);
+        }
+        Ok(())
+    }
+
+    fn fault_began(
+        &mut self,
+        context: &mut Context<'_>,
+        fault: usize,
+        _: &[LinkId],
+    ) -> Result<(), RunError> {
+        self.stick(context, fault, true)
+    }
+
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        self.stick(context, fault, false)
+    }
+
+    fn is_done(&self) -> bool {
+        self.jobs.iter().all(|job| job.done)
+    }
+
+    fn stands_still(&self) -> bool {
+        false
+    }
+
+    fn can_strand(&self) -> bool {
+        true
+    }
+
+    fn progress(&self) -> (f64, f64) {
+        let steps = self.jobs.iter().flat_map(|job| &job.steps);
+        let ended = steps.filter(|step| step.end.is_some()).count();
+        let all: u32 = self.traffic.iter().map(|traffic| traffic.repeat).sum();
+        (ended as f64, f64::from(all))
+    }
+
+    fn last_end(&self) -> Option<SimTime> {
+        self.jobs.iter().flat_map(|job| &job.steps).filter_map(|step| step.end).max()
+    }
+
+    fn waiting(&self, context: &Context<'_>) -> Vec<String> {
+        let open = self.traffic.iter().zip(&self.jobs).filter(|(_, job)| !job.done);
+        let sentence = |(traffic, job): (&Traffic, &Job)| {
+            let behind = traffic.after.iter().find(|before| !self.jobs[**before].done);
+            let reason = match (behind, job.blocked) {
+                (Some(before), _) => format!("waits for `{}`", self.traffic[*before].name),
+                (None, true) => "finds no way between its hosts".to_owned(),
+                (None, false) => self.what_runs(context, job),
+            };
+            format!("`{}` {reason}", traffic.name)
+        };
+        open.map(sentence).collect()
+    }
+
+    fn finish(self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {
+        log.jobs = self.jobs;
+    }
+}

@@ -1,0 +1,163 @@
+//! How a pattern of traffic is laid out as flows when its turn comes.
+
+use lightloom_collective::{
+    AllToAll, CollectiveError, HalvingDoubling, Hierarchical, Kind, Ring, Schedule, TorusAllReduce,
+    Tree, TreeOperation,
+};
+use lightloom_engine::collective::{Collective, Placement, StartError, start_bag};
+use lightloom_engine::topology::Grid;
+use lightloom_engine::{Engine, FlowSpec, Probe, Route, VertexId};
+use lightloom_units::seed::Seed;
+use rand::RngExt;
+
+use crate::scenario::{AllReduceWay, ListedFlow, Pattern, Traffic};
+use crate::substrate::Substrate;
+
+/// Pieces that go through a tree.
+const TREE_PIECES: u32 = 16;
+
+impl Traffic {
+    /// Adds its flows to `engine`, to begin now. `round` counts its repetitions.
+    ///
+    /// # Errors
+    /// What a collective or the engine refuses.
+    ///
+    /// # Panics
+    /// For what is no bundle of flows: a computation, an exchange over circuits.
+    pub(super) fn start<P: Probe>(
+        &self,
+        engine: &mut Engine<P>,
+        seed: Seed,
+        substrate: &Substrate,
+    ) -> Result<Collective, StartError> {
+        if let Some(schedule) = self.schedule(substrate)? {
+            let placement = Placement::new(self.hosts_of(substrate), substrate.route.clone())
+                .at(engine.now())
+                .in_priority(self.priority);
+            return placement.start(&schedule, engine);
+        }
+        let over = |flow: FlowSpec| flow.over(substrate.route.clone());
+        let flows = self.flows(engine, seed, &substrate.route).into_iter().map(over).collect();
+        start_bag(engine, flows)
+    }
+
+    /// What its ranks send, where it is a collective.
+    fn schedule(&self, substrate: &Substrate) -> Result<Option<Schedule>, CollectiveError> {
+        let (ranks, size, directions) = (self.hosts.len(), self.bytes, self.directions);
+        let ring = |kind| Ring { kind, ranks, size, directions }.schedule();
+        let tree = |operation, pieces| Tree { operation, ranks, size, pieces }.schedule();
+        match &self.run {
+            Pattern::AllToAll(exchange) => AllToAll { ranks, size, exchange: *exchange }.schedule(),
+            Pattern::AllReduce(AllReduceWay::Ring) => ring(Kind::AllReduce),
+            Pattern::ReduceScatter => ring(Kind::ReduceScatter),
+            Pattern::AllGather => ring(Kind::AllGather),
+            Pattern::AllReduce(AllReduceWay::Tree) => tree(TreeOperation::AllReduce, TREE_PIECES),
+            Pattern::AllReduce(AllReduceWay::DoubleTree) => {
+                tree(TreeOperation::DoubleAllReduce, TREE_PIECES)
+            }
+            Pattern::Broadcast { pieces } => tree(TreeOperation::Broadcast, *pieces),
+            Pattern::AllReduce(AllReduceWay::HalvingDoubling) => {
+                HalvingDoubling { ranks, size }.schedule()
+            }
+            Pattern::AllReduce(AllReduceWay::Hierarchical { of }) => {
+                let groups = self.hosts.chunks(*of as usize).map(<[VertexId]>::len).collect();
+                Hierarchical { groups, size }.schedule()
+            }
+            Pattern::AllReduce(AllReduceWay::Torus) => {
+                let rings = substrate.grid.as_ref().map_or_else(Vec::new, rings_of);
+                TorusAllReduce { rings, size }.schedule()
+            }
+            _ => return Ok(None),
+        }
+        .map(Some)
+    }
+
+    /// By rank: its host. On a grid, ranks are its places.
+    fn hosts_of(&self, substrate: &Substrate) -> Vec<VertexId> {
+        match (&self.run, &substrate.grid) {
+            (Pattern::AllReduce(AllReduceWay::Torus), Some(grid)) => grid.hosts.clone(),
+            _ => self.hosts.clone(),
+        }
+    }
+
+    /// The flows of a pattern.
+    fn flows<P: Probe>(&self, engine: &Engine<P>, seed: Seed, route: &Route) -> Vec<FlowSpec> {
+        let now = engine.now();
+        let pair = |source: VertexId, destination: VertexId| FlowSpec {
+            priority: self.priority,
+            ..FlowSpec::new(source, destination, self.bytes).at(now)
+        };
+        match &self.run {
+            Pattern::Permutation { by } => {
+                let to = by.map_or_else(|| cycle(self.hosts.len(), seed), |by| self.further(by));
+                self.hosts.iter().zip(to).map(|(host, to)| pair(*host, self.hosts[to])).collect()
+            }
+            Pattern::Incast { into } => {
+                let others = self.hosts.iter().filter(|host| *host != into);
+                others.map(|host| pair(*host, *into)).collect()
+            }
+            Pattern::Flows(rows) => {
+                let flow = |row: &ListedFlow| FlowSpec {
+                    priority: row.priority.unwrap_or(self.priority),
+                    ..FlowSpec::new(row.source, row.destination, row.bytes).at(now + row.start)
+                };
+                rows.iter().map(flow).collect()
+            }
+            Pattern::Random { sizes, load, lasts } => {
+                let network = engine.network();
+                let cables =
+                    network.outgoing(self.hosts[0]).iter().map(|at| network.link(*at).spec);
+                let mut usable = cables.filter(|spec| match route {
+                    Route::Within(plane) => spec.plane == *plane,
+                    _ => true,
+                });
+                let rate = usable.next().expect("hosts have cables").rate;
+                let mut flows = sizes.flows((seed, &self.hosts), (*load, rate), (now, *lasts));
+                flows.iter_mut().for_each(|flow| flow.priority = self.priority);
+                flows
+            }
+            _ => unreachable!("collectives and computations are no patterns of flows"),
+        }
+    }
+
+    fn further(&self, by: u32) -> Vec<usize> {
+        let count = self.hosts.len();
+        (0..count).map(|place| (place + by as usize) % count).collect()
+    }
+}
+
+/// A seeded cycle through all places (Sattolo: "An algorithm to generate a random cyclic permutation",
+/// Information Processing Letters 22, 1986).
+fn cycle(count: usize, seed: Seed) -> Vec<usize> {
+    let mut draws = seed.stream("permutation", 0);
+    let mut to: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        let other: f64 = draws.random();
+        to.swap(last, (other * last as f64) as usize);
+    }
+    to
+}
+
+/// By dimension with more than one host: its rings, of places.
+fn rings_of(grid: &Grid) -> Vec<Vec<Vec<usize>>> {
+    let long = (0..grid.sides.len()).filter(|dimension| grid.sides[*dimension] > 1);
+    long.map(|dimension| grid.rings(dimension)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_visits_everybody_once() {
+        for count in [2, 3, 8, 100] {
+            let to = cycle(count, Seed(count as u64));
+            let mut at = 0;
+            for _ in 1..count {
+                at = to[at];
+                assert_ne!(at, 0, "the cycle closes too early");
+            }
+            assert_eq!(to[at], 0);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Phases of a step, one after another, and the step again: what every leaf sends to every other.
+
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{BatchId, LinkId, PacketCount};
+use lightloom_planner::rfabric::demand::Demand;
+use lightloom_units::{Bytes, Picoseconds, SimTime};
+
+use super::super::context::{Context, Notice, Owner};
+use super::super::log::PhaseLog;
+use super::super::{RunError, RunLog};
+use super::Workload;
+use super::pairs::Traffic;
+use crate::substrate::{Lane, OpticalCircuits};
+
+/// What is sent, in the time and the bytes of the run.
+pub(crate) struct PhaseOrder<'a> {
+    /// By phase: what it sends, and how long it waits before.
+    pub(crate) demands: &'a [Demand],
+    pub(crate) slacks: Vec<Picoseconds>,
+    pub(crate) names: Vec<String>,
+    pub(crate) steps: u32,
+}
+
+/// The phases on their way.
+pub(crate) struct Phases<'a> {
+    order: PhaseOrder<'a>,
+    circuits: &'a OpticalCircuits,
+    traffic: Option<Traffic>,
+    /// A change of circuits is under way.
+    is_changing: bool,
+    /// When the last one began and ended.
+    change: (SimTime, SimTime),
+    logs: Vec<PhaseLog>,
+    /// What had been sent when this phase began.
+    before: PacketCount,
+    /// Every phase of every step is over.
+    ended: Option<SimTime>,
+    me: Owner,
+}
+
+impl<'a> Phases<'a> {
+    pub(crate) fn new(circuits: &'a OpticalCircuits, order: PhaseOrder<'a>) -> Self {
+        Self {
+            traffic: None,
+            is_changing: false,
+            change: (SimTime::START, SimTime::START),
+            logs: Vec::new(),
+            before: PacketCount::default(),
+            ended: None,
+            me: Owner::Workload(0),
+            order,
+            circuits,
+        }
+    }
+
+    /// The phase that is under way.
+    fn phase(&self) -> usize {
+        (self.logs.len() - 1) % self.order.demands.len()
+    }
+
+    fn all(&self) -> usize {
+        self.order.demands.len() * self.order.steps as usize
+    }
+
+    fn begin_phase(&mut self, context: &mut Context<'_>) {
+        let start = context.now();
+        self.before = context.engine.packets();
+        self.logs.push(PhaseLog { start, ..PhaseLog::default() });
+        let phase = self.phase();
+        context.at(start + self.order.slacks[phase], self.me, 0);
+        let step = ((self.logs.len() - 1) / self.order.demands.len()) as u32;
+        context.post(Notice::PhaseBegan { step, phase });
+    }
+
+    /// Ends the phase if every byte has arrived and no change is under way, and begins the next.
+    fn end_if_over(&mut self, context: &mut Context<'_>) {
+        let end = self.traffic.as_ref().and_then(Traffic::end);
+        let Some(end) = end.filter(|_| !self.is_changing) else { return };
+        let sent_from = self.sends_from();
+        let time = end.max(self.change.1).max(sent_from).since(sent_from);
+        self.close(context, Some(time));
+        self.traffic = None;
+        if self.logs.len() < self.all() {
+            self.begin_phase(context);
+        } else {
+            self.ended = Some(context.now());
+        }
+    }
+
+    fn sends_from(&self) -> SimTime {
+        let log = self.logs.last().expect("the phase was begun");
+        log.start + self.order.slacks[self.phase()]
+    }
+
+    /// Writes down what the phase has come to.
+    fn close(&mut self, context: &Context<'_>, time: Option<Picoseconds>) {
+        let now = context.engine.packets();
+        let payload = context.engine.transport().payload;
+        let demand = self.order.demands[self.phase()].total();
+        let (began, ended) = self.change;
+        let held = self.traffic.as_ref().map_or(Bytes::ZERO, Traffic::held);
+        let log = self.logs.last_mut().expect("the phase was begun");
+        log.time = time;
+        log.transition = if began >= log.start { ended.since(began) } else { Picoseconds::ZERO };
+        log.circuits_up = context.circuits_up.len();
+        log.packets_lost = now.lost - self.before.lost;
+        log.held = held;
+        let sent = payload * (now.data_sent - self.before.data_sent);
+        log.resent = sent.saturating_sub(demand);
+    }
+
+    fn divide(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.divide(context, self.circuits, self.me)?;
+        }
+        Ok(())
+    }
+}
+
+impl Workload for Phases<'_> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+        self.me = me;
+        self.begin_phase(context);
+        Ok(())
+    }
+
+    /// The slack is over.
+    fn timer(&mut self, context: &mut Context<'_>, _: u64) -> Result<(), RunError> {
+        self.traffic = Some(Traffic::waiting(&self.order.demands[self.phase()]));
+        self.divide(context)?;
+        self.end_if_over(context);
+        Ok(())
+    }
+
+    fn batch_done(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: BatchId,
+        at: SimTime,
+    ) -> Result<(), RunError> {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.batch_done(batch, at);
+        }
+        self.end_if_over(context);
+        Ok(())
+    }
+
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+        match notice {
+            Notice::Circuits => {
+                self.divide(context)?;
+                self.end_if_over(context);
+            }
+            Notice::ChangeBegan => self.is_changing = true,
+            Notice::ChangeEnded { began, ended } => {
+                self.is_changing = false;
+                self.change = (*began, *ended);
+            }
+            Notice::ChangeMissed => {
+                self.logs.last_mut().expect("the phase was begun").change_missed = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn fault_began(
+        &mut self,
+        context: &mut Context<'_>,
+        fault: usize,
+        _: &[LinkId],
+    ) -> Result<(), RunError> {
+        // Which circuits go is not decided yet: those at the ports of the fault, or none.
+        let ports: Vec<_> = context.events[fault].ports().collect();
+        let goes = |(ocs, port): (lightloom_units::id::OcsId, u32)| ports.contains(&(ocs, port));
+        let hit = context.circuits_up.iter().filter(|circuit| {
+            goes((circuit.ocs, circuit.a_port)) || goes((circuit.ocs, circuit.b_port))
+        });
+        let goes_dark = context.events[fault].effect == crate::scenario::Effect::Down;
+        let lanes = hit.filter(|_| goes_dark).map(|circuit| Lane::Circuit(*circuit)).collect();
+        if let Some(traffic) = &self.traffic {
+            context.faults[fault].leaves.extend(traffic.leaves_on(&lanes));
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    fn progress(&self) -> (f64, f64) {
+        let done = if self.ended.is_some() { self.all() } else { self.logs.len().max(1) - 1 };
+        (done as f64, self.all() as f64)
+    }
+
+    fn last_end(&self) -> Option<SimTime> {
+        self.ended
+    }
+
+    fn waiting(&self, _: &Context<'_>) -> Vec<String> {
+        if self.ended.is_some() || self.logs.is_empty() {
+            return Vec::new();
+        }
+        let (phase, held) =
+            (self.phase(), self.traffic.as_ref().map_or(Bytes::ZERO, Traffic::held));
+        let name = &self.order.names[phase];
+        let step = (self.logs.len() - 1) / self.order.demands.len();
+        vec![format!("phase `{name}` of step {step} has not ended; {held} have no way")]
+    }
+
+    fn finish(mut self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog) {
+        if self.ended.is_none() && !self.logs.is_empty() {
+            self.close(context, None);
+        }
+        log.phases = self.logs;
+    }
+}

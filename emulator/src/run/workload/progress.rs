@@ -1,0 +1,141 @@
+//! The way of one group, and of one job between its groups, through the collectives.
+
+use lightloom_engine::LinkId;
+use lightloom_engine::collective::Collective as Flows;
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::super::context::Members;
+
+/// A collective under way: one for a group, or one for each rank between groups.
+pub(super) struct Running {
+    pub(super) parts: Vec<Flows>,
+    /// Parts that have not ended.
+    pub(super) open: usize,
+    /// The closed form of the undisturbed collective.
+    pub(super) ideal: Picoseconds,
+}
+
+impl Running {
+    pub(super) fn of(parts: Vec<Flows>) -> Self {
+        let ideal = parts.iter().map(|part| part.ideal).max().unwrap_or_default();
+        Self { open: parts.len(), parts, ideal }
+    }
+}
+
+/// The way of one group through the collectives of its job.
+pub(super) struct GroupProgress {
+    pub(super) members: Members,
+    pub(super) log: GroupLog,
+    pub(super) down_since: Option<SimTime>,
+    pub(super) running: Option<Running>,
+    /// It waits for its transceivers.
+    pub(super) stopped: bool,
+    /// Links that its collectives use.
+    pub(super) links: Vec<LinkId>,
+}
+
+/// What a group has come to.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupLog {
+    /// The job.
+    pub(crate) job: u32,
+    /// GPUs in the group.
+    pub(crate) gpus: u32,
+    /// One entry for each collective begun.
+    pub(crate) steps: Vec<StepLog>,
+    /// Nothing was left to rebuild it from.
+    pub(crate) lost: bool,
+    /// Time it stood still because of faults.
+    pub(crate) down: Picoseconds,
+    /// Place in the job's program of what it does now or next.
+    pub(crate) next: usize,
+}
+
+impl GroupLog {
+    /// Whether it has done everything.
+    pub(crate) const fn is_through(&self, program_length: usize) -> bool {
+        self.next >= program_length
+    }
+}
+
+impl GroupProgress {
+    /// A group that has begun nothing.
+    pub(super) fn of(members: Members) -> Self {
+        let log = GroupLog {
+            job: members.job,
+            gpus: members.gpus,
+            steps: Vec::new(),
+            lost: false,
+            down: Picoseconds::ZERO,
+            next: 0,
+        };
+        let (down_since, running, stopped, links) = (None, None, false, Vec::new());
+        Self { members, log, down_since, running, stopped, links }
+    }
+
+    /// It stands still from now on, if it has work left.
+    pub(super) fn goes_down(&mut self, now: SimTime, program_length: usize) {
+        if !self.log.is_through(program_length) {
+            self.down_since.get_or_insert(now);
+        }
+    }
+
+    /// It goes on from now on.
+    pub(super) fn comes_back(&mut self, now: SimTime) {
+        if let Some(since) = self.down_since.take() {
+            self.log.down += now.since(since);
+        }
+    }
+}
+
+/// The way of one job through the collectives between its groups.
+#[derive(Default)]
+pub(super) struct Between {
+    pub(super) steps: Vec<StepLog>,
+    pub(super) running: Option<Running>,
+    /// Place in the program after the last one that ended.
+    pub(super) passed: usize,
+}
+
+/// One collective of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StepLog {
+    /// Place in the job's program, repetitions unrolled.
+    pub(crate) place: usize,
+    /// Index of the collective in the scenario.
+    pub(crate) collective: usize,
+    pub(crate) start: SimTime,
+    pub(crate) end: Option<SimTime>,
+    pub(crate) ideal: Picoseconds,
+    pub(crate) ranks: u32,
+    pub(crate) restarts: u32,
+}
+
+/// Which collective begins, over how many ranks, and when.
+pub(super) struct Begun {
+    pub(super) place: usize,
+    pub(super) collective: usize,
+    pub(super) ranks: u32,
+    pub(super) now: SimTime,
+}
+
+/// Notes that a collective begins; where it was begun before and given up, that it begins again.
+pub(super) fn note_start(steps: &mut Vec<StepLog>, begun: &Begun, running: &Running) {
+    match steps.last_mut() {
+        Some(step) if step.end.is_none() && step.place == begun.place => step.restarts += 1,
+        _ => steps.push(StepLog {
+            place: begun.place,
+            collective: begun.collective,
+            start: begun.now,
+            end: None,
+            ideal: running.ideal,
+            ranks: begun.ranks,
+            restarts: 0,
+        }),
+    }
+}
+
+/// Notes when a collective ended.
+pub(super) fn finish_step(steps: &mut [StepLog], at: SimTime) {
+    steps.last_mut().expect("what ends has begun").end = Some(at);
+}

@@ -1,0 +1,125 @@
+//! Collectives of jobs, as people write them.
+
+use lightloom_collective::Directions;
+use lightloom_fabric::document::Check;
+use lightloom_units::{Bytes, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::codes;
+use crate::scenario::{Collective, Kind};
+use crate::substrate::Switches;
+
+/// A collective operation. Sizes follow NCCL's tests: the whole buffer of one rank.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum CollectiveFile {
+    /// Every group on its own ring, both directions: everybody ends with the sum.
+    AllReduce(RingFile),
+    /// Every group on its own ring, both directions: everybody ends with its part of the sum.
+    ReduceScatter(RingFile),
+    /// Every group on its own ring, both directions: everybody ends with all parts.
+    AllGather(RingFile),
+    /// Between the groups of a job, over the data-centre network: equal ranks first under their ToR,
+    /// then between ToRs, then under their ToR again.
+    DataParallelAllReduce(RingFile),
+}
+
+/// One collective.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RingFile {
+    /// Its name in reports.
+    pub name: String,
+    /// The buffer of one rank, at least one byte.
+    pub bytes: Text<Bytes>,
+    /// How often it is repeated, 1 to 1,000.
+    #[serde(default = "once")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub repeat: u32,
+    /// Its priority at switches with real queues, 0 (lowest) to 6; only between groups, for rings cross no switch.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 6))]
+    pub priority: u8,
+    /// Which ways round a group's ring: `both`, half of the data each way, or `one`.
+    #[serde(default)]
+    pub directions: Directions,
+}
+
+fn once() -> u32 {
+    1
+}
+
+pub(super) fn lower(
+    raw: &[CollectiveFile],
+    switches: &Switches,
+    check: &mut Check<'_>,
+) -> Vec<Collective> {
+    let mut collectives: Vec<Collective> = Vec::new();
+    for (index, file) in raw.iter().enumerate() {
+        let (kind, key, ring) = match file {
+            CollectiveFile::AllReduce(ring) => (Kind::AllReduce, "all_reduce", ring),
+            CollectiveFile::ReduceScatter(ring) => (Kind::ReduceScatter, "reduce_scatter", ring),
+            CollectiveFile::AllGather(ring) => (Kind::AllGather, "all_gather", ring),
+            CollectiveFile::DataParallelAllReduce(ring) => {
+                (Kind::DataParallelAllReduce, "data_parallel_all_reduce", ring)
+            }
+        };
+        let path = format!("/collectives/{index}/{key}");
+        if ring.bytes.0 == Bytes::ZERO {
+            check
+                .error(codes::NOTHING_TO_RUN, &format!("{path}/bytes"), "a collective of no bytes")
+                .help("write `64MiB`");
+        }
+        if kind.is_between_groups() && ring.directions == Directions::One {
+            let message = "a reduction between groups uses both ways round";
+            check
+                .error(codes::NOTHING_TO_RUN, &format!("{path}/directions"), message)
+                .help("leave it out");
+        }
+        if collectives.iter().any(|before| before.name == ring.name) {
+            let message = format!("another collective is called `{}`", ring.name);
+            check
+                .error(codes::COLLECTIVE_TWICE, &format!("{path}/name"), message)
+                .help("give it its own name, or use `repeat`");
+        }
+        refuse_priority(kind, ring, &path, switches, check);
+        collectives.push(Collective {
+            name: ring.name.clone(),
+            kind,
+            bytes: ring.bytes.0,
+            repeat: ring.repeat,
+            priority: ring.priority,
+            directions: ring.directions,
+        });
+    }
+    collectives
+}
+
+/// Refuses a priority that no queue looks at.
+fn refuse_priority(
+    kind: Kind,
+    ring: &RingFile,
+    path: &str,
+    switches: &Switches,
+    check: &mut Check<'_>,
+) {
+    if ring.priority > 0 && !kind.is_between_groups() {
+        let message = "a ring crosses no switch, so a priority has no effect";
+        check.error(codes::NO_EFFECT, &format!("{path}/priority"), message).help("leave it out");
+    } else if ring.priority > 0 && !switches.have_priorities() {
+        refuse_without_priorities(&format!("{path}/priority"), check);
+    }
+}
+
+/// Refuses a priority where switches have one queue a port.
+pub(super) fn refuse_without_priorities(path: &str, check: &mut Check<'_>) {
+    check
+        .error(
+            codes::NO_EFFECT,
+            path,
+            "these switches have one queue a port, so a priority has no effect",
+        )
+        .help("write `switches: {schedule: strict}`, or leave it out")
+        .depends_on("/switches");
+}

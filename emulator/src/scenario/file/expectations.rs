@@ -1,0 +1,200 @@
+//! The expectations of a file: sentences that are none, and those that no run could make true, or none
+//! could make false, are refused.
+
+use std::collections::BTreeSet;
+
+use lightloom_fabric::document::Check;
+
+use super::codes;
+use crate::scenario::expectation::Needs;
+use crate::scenario::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
+use crate::substrate::Switches;
+
+/// What a scenario does, as far as expectations can be about it.
+pub(crate) struct Ground<'a> {
+    /// How its switches queue.
+    pub(crate) switches: &'a Switches,
+    /// What may break.
+    pub(crate) breaks: Breaks,
+    /// The priorities of data that crosses switches; none if nothing crosses one.
+    pub(crate) priorities: BTreeSet<u8>,
+    /// Whether groups of jobs run collectives.
+    pub(crate) has_groups: bool,
+    /// Whether there is a plan.
+    pub(crate) has_plan: bool,
+    /// Whether phases of a step are run.
+    pub(crate) has_steps: bool,
+    /// Whether hosts or leaves send to each other.
+    pub(crate) has_flows: bool,
+}
+
+/// What may break in a scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Breaks {
+    /// Anything, under some seed.
+    pub(crate) anything: bool,
+    /// Something that is restored.
+    pub(crate) restorable: bool,
+}
+
+impl Breaks {
+    /// What one more fault adds, given whether it counts for `restored within`.
+    pub(crate) fn add(&mut self, probability: f64, is_restored: bool) {
+        self.anything |= probability > 0.0;
+        self.restorable |= probability > 0.0 && is_restored;
+    }
+}
+
+/// Keys of a file that decide whether an expectation says anything. While one of them cannot be read, nothing
+/// is said about that.
+const GROUND: [&str; 8] =
+    ["/switches", "/faults", "/faults_in", "/replay", "/collectives", "/traffic", "/phases", "/on"];
+
+/// Says that the sentence at `path` is of no use, unless the file has mistakes of shape where that is decided.
+pub(crate) fn refuse_idle(path: &str, message: &str, help: &str, check: &mut Check<'_>) {
+    let report = check.error(codes::SAYS_NOTHING, path, message).help(help);
+    GROUND.iter().fold(report, |report, key| report.depends_on(key));
+}
+
+/// The expectations of a file that say something about it; all that can be read, where nothing is known of it.
+pub(crate) fn lower_expectations(
+    raw: &[String],
+    ground: Option<&Ground<'_>>,
+    check: &mut Check<'_>,
+) -> Vec<Expectation> {
+    let mut expectations = Vec::new();
+    for (index, sentence) in raw.iter().enumerate() {
+        let path = format!("/expect/{index}");
+        match sentence.parse::<Expectation>() {
+            Ok(expectation) => match ground.and_then(|ground| ground.stranger(&expectation)) {
+                Some((message, help)) => {
+                    check.error(codes::NO_SUCH_THING, &path, message).help(help);
+                }
+                None => match ground.and_then(|ground| ground.idle(&expectation)) {
+                    Some((message, help)) => refuse_idle(&path, &message, &help, check),
+                    None => expectations.push(expectation),
+                },
+            },
+            Err(error) => {
+                let error: ExpectationError = error;
+                check.error(codes::BAD_EXPECTATION, &path, error.to_string());
+            }
+        }
+    }
+    expectations
+}
+
+/// Why a sentence says nothing, and what would help.
+type Idle = (String, String);
+
+const NOTHING_BREAKS: &str =
+    "nothing breaks in this scenario, so this is true or false whatever happens";
+const BREAK_SOMETHING: &str = "declare what breaks under `faults`, or leave the sentence out";
+const NO_BOUND: &str = "the queues of these switches have no bound, so nothing is dropped";
+const NO_SWITCH: &str = "nothing that runs here crosses a switch, and only switches drop";
+
+impl Ground<'_> {
+    /// Why a sentence is about something that there is not here, and what there is.
+    fn stranger(&self, expectation: &Expectation) -> Option<Idle> {
+        let says = |message: String, help: &str| Some((message, help.to_owned()));
+        match expectation {
+            Expectation::Unaffected(_) if !self.has_groups => says(
+                "without `collectives` there are no groups".to_owned(),
+                "write `workload NAME unaffected`",
+            ),
+            Expectation::Figure { figure, .. } => {
+                let (is_here, needs) = match figure.needs() {
+                    Needs::Nothing => return None,
+                    Needs::Groups => {
+                        (self.has_groups, "groups of jobs, which `collectives` run on")
+                    }
+                    Needs::Plan => (self.has_plan, "a planned fabric"),
+                    Needs::Steps => (self.has_steps, "`phases` of a step"),
+                    Needs::Flows => (self.has_flows || self.has_groups, "flows"),
+                };
+                let message = format!("`{}` needs {needs}, and there is none here", figure.name());
+                (!is_here).then(|| (message, "leave the sentence out".to_owned()))
+            }
+            _ => None,
+        }
+    }
+
+    fn idle(&self, expectation: &Expectation) -> Option<Idle> {
+        let says = |message: &str, help: &str| Some((message.to_owned(), help.to_owned()));
+        match expectation {
+            Expectation::RestoredWithin(_)
+            | Expectation::Unaffected(_)
+            | Expectation::WorkloadUnaffected(_)
+                if !self.breaks.anything =>
+            {
+                says(NOTHING_BREAKS, BREAK_SOMETHING)
+            }
+            Expectation::RestoredWithin(_) if !self.breaks.restorable => says(
+                "nothing that breaks in this scenario is restored, so this is true whatever happens",
+                "declare a fault that is, such as a part that is `down`, or leave the sentence out",
+            ),
+            Expectation::NoDrops { priority: Some(_) } if !self.switches.have_priorities() => says(
+                "these switches have one queue a port, which keeps no priorities apart",
+                "write `switches: {schedule: strict}`, or expect `no drops`",
+            ),
+            Expectation::NoDrops { .. } if self.switches.queue.is_none() => {
+                says(NO_BOUND, "write `switches: {queue: 1MiB}`, or leave the sentence out")
+            }
+            Expectation::NoDrops { .. } if self.priorities.is_empty() => {
+                says(NO_SWITCH, "leave the sentence out")
+            }
+            Expectation::NoDrops { priority: Some(priority) } => self.unused(*priority),
+            Expectation::NoDeadlock if !self.switches.pause() => says(
+                "no switch asks for pauses here, so this is true whatever happens",
+                "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave the sentence out",
+            ),
+            Expectation::NoDeadlock if self.priorities.is_empty() => says(
+                "nothing that runs here crosses a switch, and only switches pause",
+                "leave the sentence out",
+            ),
+            Expectation::Figure { figure, comparison, bound } => {
+                self.idle_figure(*figure, *comparison, *bound)
+            }
+            _ => None,
+        }
+    }
+
+    fn unused(&self, priority: u8) -> Option<Idle> {
+        if self.priorities.contains(&priority) {
+            return None;
+        }
+        let used: Vec<String> = self.priorities.iter().map(u8::to_string).collect();
+        let message =
+            format!("nobody sends on priority {priority}, so this is true whatever happens");
+        let help = format!("data crosses switches on priority {}", used.join(" and "));
+        Some((message, help))
+    }
+
+    fn idle_figure(&self, figure: Figure, comparison: Comparison, bound: f64) -> Option<Idle> {
+        if figure.needs_faults() && !self.breaks.anything {
+            return Some((NOTHING_BREAKS.to_owned(), BREAK_SOMETHING.to_owned()));
+        }
+        if figure == Figure::Drops && self.priorities.is_empty() {
+            return Some((NO_SWITCH.to_owned(), "leave the sentence out".to_owned()));
+        }
+        let most = if figure.is_share() { 1.0 } else { f64::INFINITY };
+        let verdict = match comparison.over(bound, most) {
+            _ if comparison == Comparison::Equal
+                && figure.unit() == FigureUnit::Number
+                && !figure.is_share()
+                && bound.fract() != 0.0 =>
+            {
+                "never true"
+            }
+            Some(true) => "true whatever happens",
+            Some(false) => "never true",
+            None => return None,
+        };
+        let range = match figure.is_share() {
+            true => "is a share, from 0 to 1",
+            false => "is a whole number, 0 or more",
+        };
+        let message = format!("`{}` {range}: this is {verdict}", figure.name());
+        Some((message, "write a bound that some runs keep and others do not".to_owned()))
+    }
+}

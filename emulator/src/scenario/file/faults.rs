@@ -1,0 +1,373 @@
+//! Faults as people write them: in a scenario, or in a file of their own.
+
+use lightloom_fabric::document::{self, Check, Diagnostic};
+use lightloom_units::id::NodeId;
+use lightloom_units::{BitsPerSecond, Picoseconds, SimTime, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{PhasesFile, codes};
+use crate::scenario::{Effect, Fault, PartName, Start, When};
+use crate::substrate::{AnyPart, Part, Substrate, Switches};
+
+/// Faults for any scenario: what breaks, and when.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultListFile {
+    /// What breaks during the run, and when.
+    #[schemars(length(min = 1))]
+    pub faults: Vec<FaultFile>,
+}
+
+/// Something that breaks during the run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultFile {
+    /// What breaks.
+    #[serde(default)]
+    pub part: Option<PartName>,
+    /// Several that break together, for one cause.
+    #[serde(default)]
+    pub parts: Vec<PartName>,
+    /// How it breaks.
+    #[serde(default)]
+    pub effect: EffectFile,
+    /// When, counted from the start of the run; with `phase`, from the end of the phase before it.
+    pub at: Text<Picoseconds>,
+    /// The phase in which it breaks.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// The step of that phase, from 0.
+    #[serde(default)]
+    pub step: Option<u32>,
+    /// The seed draws the time from `at` to so much later.
+    #[serde(default)]
+    pub within: Option<Text<Picoseconds>>,
+    /// For how long; left out, for ever.
+    #[serde(default)]
+    pub lasts: Option<Text<Picoseconds>>,
+    /// When it works again, instead of `lasts`; counted as `at` is.
+    #[serde(default)]
+    pub repaired_at: Option<Text<Picoseconds>>,
+    /// The share of seeds under which it happens.
+    #[serde(default = "certain")]
+    #[schemars(range(min = 0, max = 1))]
+    pub probability: f64,
+}
+
+fn certain() -> f64 {
+    1.0
+}
+
+/// How something breaks.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum EffectFile {
+    /// It goes dark. The default.
+    #[default]
+    Down,
+    /// It ignores commands and keeps the path or circuit it holds: a bundle, a port of an optical switch.
+    Stuck,
+    /// Links over a port of an optical switch do not pass their test after a change: they stay drained.
+    FailsTest,
+    /// It goes dark and comes back, again and again.
+    Flapping(FlappingFile),
+    /// Its links send at this rate, such as `100Gbps`.
+    Rate(Text<BitsPerSecond>),
+    /// Its links send at this share of their rate, 1 to 99 per cent.
+    RatePercent(u32),
+    /// Its links get this share of bits wrong after error correction, below 0.001; a packet with a wrong
+    /// bit is lost.
+    BitErrors(f64),
+    /// The control plane takes so many times as long, 2 to 1,000,000.
+    Slower(u32),
+    /// The interfaces of a host ask for pauses of this priority, 0 to 6, all the time.
+    PauseStorm(u8),
+}
+
+/// A part that goes dark and comes back.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlappingFile {
+    /// For how long it is dark each time.
+    pub down: Text<Picoseconds>,
+    /// For how long it has light between.
+    pub up: Text<Picoseconds>,
+    /// How often, 1 to 1,000.
+    #[schemars(range(min = 1, max = 1000))]
+    pub times: u32,
+}
+
+/// What faults are held against.
+pub(super) struct Ground<'a> {
+    substrate: &'a Substrate,
+    switches: &'a Switches,
+    /// Phases of the step by name, and how often it is repeated.
+    phases: Vec<&'a str>,
+    steps: u32,
+}
+
+impl<'a> Ground<'a> {
+    /// What a scenario that begins so gives. `None` if that is not known.
+    pub(super) fn of(
+        start: Option<&'a Start>,
+        switches: &'a Switches,
+        phases: Option<&PhasesFile>,
+    ) -> Option<Self> {
+        let start = start?;
+        let circuits = start.circuits.iter().filter(|_| phases.is_some());
+        let names = circuits.flat_map(|circuits| &circuits.plan.phases);
+        Some(Self {
+            substrate: &start.substrate,
+            switches,
+            phases: names.map(|phase| phase.name.as_str()).collect(),
+            steps: phases.map_or(0, |phases| phases.steps),
+        })
+    }
+}
+
+/// Every mistake in a fault file that no scenario is known for.
+#[must_use]
+pub fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
+    load(file, bytes, None).1
+}
+
+/// Reads a fault file: its faults, or every mistake in it. Parts are held against a scenario, if one is given.
+pub(super) fn load(
+    file: &str,
+    bytes: &[u8],
+    ground: Option<&Ground<'_>>,
+) -> (Option<Vec<Fault>>, Vec<Diagnostic>) {
+    document::load(file, bytes, |raw: FaultListFile, check| {
+        let faults = lower(&raw.faults, ground, check);
+        (!check.has_errors()).then_some(faults)
+    })
+}
+
+/// The faults of a list that stands under `faults`, held against a scenario where one is known.
+pub(super) fn lower(
+    raw: &[FaultFile],
+    ground: Option<&Ground<'_>>,
+    check: &mut Check<'_>,
+) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (index, fault) in raw.iter().enumerate() {
+        let path = format!("/faults/{index}");
+        let effect = lower_effect(&fault.effect, &path, check);
+        let written = written_parts(fault, &path, check);
+        for (name, path) in &written {
+            require(name, &effect, ground, path, check);
+        }
+        let lasts = lower_duration(fault, &path, check);
+        if fault.lasts.is_some() && matches!(effect, Effect::Flapping { .. }) {
+            let message = "a flapping part is back after its last turn";
+            check
+                .error(codes::NO_EFFECT, &format!("{path}/lasts"), message)
+                .help("leave it out, or change `times`");
+        }
+        faults.push(Fault {
+            parts: written.into_iter().map(|(name, _)| name.clone()).collect(),
+            effect,
+            when: lower_time(fault, ground, &path, check),
+            within: fault.within.map_or(Picoseconds::ZERO, |span| span.0),
+            lasts,
+            probability: fault.probability,
+        });
+    }
+    faults
+}
+
+/// Reports a part that is not there, or that cannot break so.
+fn require(
+    name: &PartName,
+    effect: &Effect,
+    ground: Option<&Ground<'_>>,
+    path: &str,
+    check: &mut Check<'_>,
+) {
+    let Some(ground) = ground else {
+        if !name.could_be() {
+            let message = format!("`{name}` can name no part of a fabric or network");
+            check
+                .error(codes::NO_SUCH_THING, path, message)
+                .help("write `n17`, `n17/b0`, `h3`, `h3/nic1`, `h3-s0` or `ocs3/p7`");
+        } else if *effect == Effect::Stuck && name.0.trim().parse::<NodeId>().is_ok() {
+            check
+                .error(codes::BAD_FAULT, path, "a node takes no command, so it cannot be `stuck`")
+                .help(format!("write one of its bundles, `{name}/b0`"));
+        }
+        return;
+    };
+    let part = match AnyPart::named(&name.0) {
+        Some(any) => match ground.substrate.part_at(any, 0) {
+            Some(part) => part,
+            None => {
+                let message = format!("there is no part for `{name}` here");
+                check.error(codes::NO_SUCH_THING, path, message).depends_on("/on");
+                return;
+            }
+        },
+        None => match ground.substrate.part(&name.0) {
+            Ok(part) => part,
+            Err(error) => {
+                check.error(codes::NO_SUCH_THING, path, error.to_string()).depends_on("/on");
+                return;
+            }
+        },
+    };
+    if let Err(reason) = effect.suits(&part) {
+        check.error(codes::BAD_FAULT, path, reason);
+    } else if !part.ports.is_empty() && ground.phases.is_empty() {
+        let message = "nothing uses the circuits of this optical switch";
+        check
+            .error(codes::NO_EFFECT, path, message)
+            .help("write `phases: {}`")
+            .depends_on("/phases");
+    } else if let Effect::PauseStorm(_) = effect {
+        require_priorities(&part, ground.switches, path, check);
+    }
+}
+
+/// Refuses a pause storm where nobody listens to pauses.
+fn require_priorities(_: &Part, switches: &Switches, path: &str, check: &mut Check<'_>) {
+    if !switches.have_priorities() {
+        let message = "these switches have no priorities to pause";
+        check
+            .error(codes::BAD_FAULT, path, message)
+            .help("write `switches: {pause: {priorities: [3], above: 100KiB}}`")
+            .depends_on("/switches");
+    }
+}
+
+/// When a fault begins: after the start of the run, or in a phase.
+fn lower_time(
+    fault: &FaultFile,
+    ground: Option<&Ground<'_>>,
+    path: &str,
+    check: &mut Check<'_>,
+) -> When {
+    let after = fault.at.0;
+    let Some(name) = &fault.phase else {
+        if fault.step.is_some() {
+            let message = "a step is that of a phase, and none is named";
+            check
+                .error(codes::NO_EFFECT, &format!("{path}/step"), message)
+                .help("write `phase: NAME`, or leave it out");
+        }
+        return When::At(SimTime(after.get()));
+    };
+    let step = fault.step.unwrap_or(0);
+    let Some(ground) = ground else { return When::InPhase { step, phase: 0, after } };
+    let phase = ground.phases.iter().position(|known| known == name);
+    if phase.is_none() {
+        let message = format!("the step has no phase `{name}`");
+        check
+            .error(codes::NO_SUCH_PHASE, &format!("{path}/phase"), message)
+            .help(match ground.phases.is_empty() {
+                true => "write `phases: {}` for the phases of the fabric's step, or leave it out"
+                    .to_owned(),
+                false => format!("write one of: {}", ground.phases.join(", ")),
+            })
+            .depends_on("/on");
+    } else if step >= ground.steps {
+        let message = format!("the run has {} steps, counted from 0", ground.steps);
+        check
+            .error(codes::NO_SUCH_PHASE, &format!("{path}/step"), message)
+            .help(format!("write a step of at most {}, or more `steps`", ground.steps - 1));
+    }
+    When::InPhase { step, phase: phase.unwrap_or(0), after }
+}
+
+/// The parts of a fault, each with its place in the file.
+fn written_parts<'f>(
+    fault: &'f FaultFile,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Vec<(&'f PartName, String)> {
+    match (&fault.part, fault.parts.as_slice()) {
+        (Some(part), []) => vec![(part, format!("{path}/part"))],
+        (None, parts @ [_, ..]) => {
+            let place =
+                |(index, part): (usize, &'f PartName)| (part, format!("{path}/parts/{index}"));
+            parts.iter().enumerate().map(place).collect()
+        }
+        _ => {
+            check
+                .error(codes::BAD_FAULT, path, "a fault hits either one `part` or several `parts`")
+                .help("write `part: n17` or `parts: [n17, n18]`");
+            Vec::new()
+        }
+    }
+}
+
+fn lower_duration(fault: &FaultFile, path: &str, check: &mut Check<'_>) -> Option<Picoseconds> {
+    let at = fault.at.0;
+    match (fault.lasts, fault.repaired_at) {
+        (Some(_), Some(_)) => {
+            check
+                .error(codes::BAD_FAULT, &format!("{path}/lasts"), "the end is given twice")
+                .help("write either `lasts` or `repaired_at`");
+            None
+        }
+        (Some(span), None) if span.0 == Picoseconds::ZERO => {
+            check
+                .error(
+                    codes::BAD_FAULT,
+                    &format!("{path}/lasts"),
+                    "a fault that lasts no time breaks nothing",
+                )
+                .help("write `100us`, or leave it out for a fault that stays");
+            None
+        }
+        (lasts, None) => lasts.map(|span| span.0),
+        (None, Some(repaired)) if repaired.0 > at => Some(Picoseconds(repaired.0.get() - at.get())),
+        (None, Some(_)) => {
+            let message = "it is repaired before it breaks";
+            check
+                .error(codes::REPAIR_BEFORE_FAULT, &format!("{path}/repaired_at"), message)
+                .help(format!("write a time after {at}"));
+            None
+        }
+    }
+}
+
+fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
+    let mut refuse = |wrong: bool, message: &str| {
+        if wrong {
+            check.error(codes::BAD_FAULT, &format!("{path}/effect"), message);
+        }
+    };
+    match raw {
+        EffectFile::Down => Effect::Down,
+        EffectFile::Stuck => Effect::Stuck,
+        EffectFile::FailsTest => Effect::FailsTest,
+        EffectFile::Flapping(flapping) => {
+            let (down, up) = (flapping.down.0, flapping.up.0);
+            let none = down == Picoseconds::ZERO || up == Picoseconds::ZERO;
+            refuse(none, "each turn takes some time: write `{down: 100us, up: 200us, times: 5}`");
+            Effect::Flapping { down, up, times: flapping.times }
+        }
+        EffectFile::Rate(rate) => {
+            let slow = rate.0 < BitsPerSecond(10_000_000);
+            refuse(slow, "rates below 10 Mb/s cannot be emulated: use `down`");
+            Effect::Rate(rate.0)
+        }
+        EffectFile::RatePercent(percent) => {
+            refuse(!(1..=99).contains(percent), "write 1 to 99 per cent, or `down`");
+            Effect::RatePercent(*percent)
+        }
+        EffectFile::BitErrors(share) => {
+            let wrong = !(*share > 0.0 && *share < 1e-3);
+            refuse(wrong, "the share of wrong bits lies between 0 and 0.001");
+            Effect::BitErrors(*share)
+        }
+        EffectFile::Slower(times) => {
+            refuse(!(2..=1_000_000).contains(times), "write a number from 2 to 1,000,000");
+            Effect::Slower(*times)
+        }
+        EffectFile::PauseStorm(priority) => {
+            refuse(*priority > 6, "there are priorities 0 to 6");
+            Effect::PauseStorm(*priority & 7)
+        }
+    }
+}

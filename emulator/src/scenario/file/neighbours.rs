@@ -1,0 +1,86 @@
+//! Files that a file names: read where it says so, their mistakes gathered with its own.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lightloom_fabric::document::{Check, Diagnostic, Severity};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::trace::{FaultTrace, Observation, TraceErrors};
+
+use super::codes;
+
+/// A file that another one names.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    /// What the user would call it.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// Reads the file of a name that stands in another file, or says why not.
+pub type ReadNeighbour<'a> = dyn FnMut(&str) -> Result<Neighbour, String> + 'a;
+
+/// Reads what a file names, and gathers the mistakes found there.
+pub(crate) struct Neighbours<'a, 'r> {
+    pub(crate) read: &'a mut ReadNeighbour<'r>,
+    pub(crate) mistakes: &'a mut Vec<Diagnostic>,
+}
+
+impl Neighbours<'_, '_> {
+    /// The file of this name, which stands at `path`.
+    pub(crate) fn read(
+        &mut self,
+        name: &str,
+        path: &str,
+        check: &mut Check<'_>,
+    ) -> Option<Neighbour> {
+        (self.read)(name)
+            .map_err(|message| drop(check.error(codes::BAD_NEIGHBOUR, path, message)))
+            .ok()
+    }
+
+    /// The fabric of this name, with the matrices and models that it names itself.
+    pub(super) fn fabric(&mut self, name: &str, check: &mut Check<'_>) -> Option<Arc<Fabric>> {
+        let Neighbour { name: file, bytes } = self.read(name, "/on/fabric", check)?;
+        let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+        let mut beside = |other: &str| {
+            let there = folder.join(other).display().to_string();
+            let bytes = (self.read)(&there)?.bytes;
+            String::from_utf8(bytes).map_err(|_| format!("{there} is no text"))
+        };
+        let (fabric, mistakes) = lightloom_planner::load(&file, &bytes, &mut beside);
+        if fabric.is_none() {
+            let message = format!("{file} has mistakes, which are listed too");
+            check.error(codes::BAD_NEIGHBOUR, "/on/fabric", message);
+        }
+        self.mistakes.extend(mistakes);
+        fabric.map(Arc::new)
+    }
+
+    /// The fault trace of this name, which stands at `path`.
+    pub(super) fn trace(
+        &mut self,
+        name: &str,
+        path: &str,
+        check: &mut Check<'_>,
+    ) -> Option<Arc<FaultTrace>> {
+        let Neighbour { name, bytes } = self.read(name, path, check)?;
+        let unknown = Observation { servers: None, gpus_per_server: None, days: None };
+        let trace = FaultTrace::read(&bytes, unknown);
+        let first =
+            |errors: &TraceErrors| errors.0.first().map(ToString::to_string).unwrap_or_default();
+        trace
+            .map_err(|errors| {
+                let message = format!("{name} is not a fault trace: {}", first(&errors));
+                check.error(codes::BAD_NEIGHBOUR, path, message);
+            })
+            .ok()
+            .map(Arc::new)
+    }
+
+    /// Whether a mistake was found in one of them.
+    pub(crate) fn have_errors(&self) -> bool {
+        self.mistakes.iter().any(|mistake| mistake.severity == Severity::Error)
+    }
+}

@@ -1,0 +1,323 @@
+//! What a scenario runs on, as people write it: a fabric file, or the shape of a network.
+
+use lightloom_engine::LinkSpec;
+use lightloom_engine::topology::{
+    CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
+    SwitchedDomain, Torus,
+};
+use lightloom_engine::transport::Balance;
+use lightloom_fabric::document::Check;
+use lightloom_units::{Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::graph::{self, GraphFile};
+use super::links::{self, LinksFile};
+use super::neighbours::Neighbours;
+use super::{codes, direct_connect};
+use crate::substrate::{DragonflyRoutes, Shape};
+
+/// Hosts that a network may have.
+const MOST_HOSTS: u64 = 200_000;
+
+/// A fabric file, or the shape of a network. Hosts of a network are `h0`, `h1`, …, switches `s0`, `s1`, …, unless the
+/// file names them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum OnFile {
+    /// A fabric file, relative to this file: its rings, circuits and switches, planned together.
+    Fabric(String),
+    /// Three tiers of switches.
+    FatTree(FatTreeFile),
+    /// Two tiers of switches.
+    LeafSpine(LeafSpineFile),
+    /// GPU servers; GPUs of one number share a rail switch, spines above.
+    RailOptimised(RailOptimisedFile),
+    /// High-bandwidth domains; GPUs of one number share a rail switch, nothing above.
+    RailOnly(RailOnlyFile),
+    /// Groups of routers, all joined to each other inside, every two groups joined once.
+    Dragonfly(DragonflyFile),
+    /// A grid whose ends are joined, without switches.
+    Torus(TorusFile),
+    /// Cubes of 4 × 4 × 4 chips joined to one torus by 48 optical switches.
+    TpuCubes(CubesFile),
+    /// GPUs under switches, as in an NVLink domain.
+    SwitchedDomain(DomainFile),
+    /// Hosts in a ring, without switches.
+    Ring(RowFile),
+    /// Hosts in a line, without switches.
+    Line(RowFile),
+    /// Hosts that have one of several fibres lit at a time, for a binary exchange.
+    Exchange(ExchangeFile),
+    /// The leaves of a reconfigurable fat-tree with the circuits that are planned for one of its phases.
+    DirectConnect(DirectConnectFile),
+    /// Any graph.
+    Graph(GraphFile),
+}
+
+/// A fat-tree of three tiers.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FatTreeFile {
+    /// Ports of a switch, even.
+    #[schemars(range(min = 2, max = 128))]
+    pub radix: u32,
+    /// How many times more bandwidth goes into an edge switch from hosts than out of it.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub oversubscription: u32,
+}
+
+/// Leaf and spine switches.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeafSpineFile {
+    /// Leaf switches.
+    #[schemars(range(min = 1, max = 4096))]
+    pub leaves: u32,
+    /// Spine switches: as many as `hosts_per_leaf` for full bisection, fewer for less.
+    #[schemars(range(min = 1, max = 4096))]
+    pub spines: u32,
+    /// Hosts on each leaf.
+    #[schemars(range(min = 1, max = 4096))]
+    pub hosts_per_leaf: u32,
+    /// Interfaces of a host: so many such networks over the same hosts.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 16))]
+    pub nics: u32,
+}
+
+/// Rails under spines.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RailOptimisedFile {
+    /// Servers.
+    #[schemars(range(min = 2, max = 4096))]
+    pub servers: u32,
+    /// GPUs in each: the number of rails.
+    #[schemars(range(min = 1, max = 1024))]
+    pub gpus_per_server: u32,
+    /// Spine switches.
+    #[schemars(range(min = 1, max = 4096))]
+    pub spines: u32,
+}
+
+/// Rails alone.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RailOnlyFile {
+    /// High-bandwidth domains.
+    #[schemars(range(min = 2, max = 4096))]
+    pub domains: u32,
+    /// GPUs in each: the number of rails.
+    #[schemars(range(min = 1, max = 1024))]
+    pub gpus_per_domain: u32,
+}
+
+/// A dragonfly with as many groups as it can have.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DragonflyFile {
+    /// Hosts on each router (`p`).
+    #[schemars(range(min = 1, max = 128))]
+    pub hosts_per_router: u32,
+    /// Routers in each group (`a`).
+    #[schemars(range(min = 1, max = 128))]
+    pub routers_per_group: u32,
+    /// Cables to other groups on each router (`h`); there are `a·h + 1` groups.
+    #[schemars(range(min = 1, max = 128))]
+    pub global_per_router: u32,
+    /// How flows go between groups: by `shortest` paths, counted in links; `minimal`, over the cable between the two
+    /// groups; `valiant`, by way of a third group.
+    #[serde(default)]
+    pub routes: DragonflyRoutes,
+}
+
+/// A torus.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TorusFile {
+    /// Hosts along each dimension.
+    #[schemars(length(min = 1, max = 6), inner(range(min = 1, max = 4096)))]
+    pub sides: Vec<u32>,
+}
+
+/// Cubes of chips.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CubesFile {
+    /// Cubes along each of three dimensions.
+    #[schemars(inner(range(min = 1, max = 16)))]
+    pub cubes: [u32; 3],
+}
+
+/// GPUs under switches.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DomainFile {
+    /// GPUs.
+    #[schemars(range(min = 2, max = 4096))]
+    pub gpus: u32,
+    /// Switches; every GPU has a cable to each.
+    #[schemars(range(min = 1, max = 256))]
+    pub switches: u32,
+}
+
+/// Hosts in a row.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RowFile {
+    /// Hosts, at least three.
+    #[schemars(range(min = 3, max = 100000))]
+    pub hosts: u32,
+}
+
+/// Hosts with one of several fibres lit.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExchangeFile {
+    /// Steps of an exchange: there are 2^steps hosts.
+    #[schemars(range(min = 1, max = 14))]
+    pub steps: u32,
+    /// How long a host is dark when it goes from one fibre to another: software and switch. 1 ms of software
+    /// is an assumption; 60 to 80 µs of the switch are published.
+    pub switching: Text<Picoseconds>,
+}
+
+/// The circuits of a phase.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DirectConnectFile {
+    /// The file with the reconfigurable fat-tree and its phases, relative to this file.
+    pub rfabric: String,
+    /// The phase whose circuits are lit.
+    pub phase: String,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The shape that a file says; nothing after a mistake has been reported.
+pub(super) fn lower(
+    raw: &OnFile,
+    links: &LinksFile,
+    check: &mut Check<'_>,
+    beside: &mut Neighbours<'_, '_>,
+) -> Option<Shape> {
+    let links = &links::lower(links, check);
+    let hosts = hosts_of(raw);
+    if hosts > MOST_HOSTS {
+        let message = format!("{hosts} hosts: at most {MOST_HOSTS} can be emulated");
+        check.error(codes::BAD_NETWORK, "/on", message);
+        return None;
+    }
+    let cable = links.cable();
+    Some(match raw {
+        OnFile::FatTree(tree) => Shape::FatTree(lower_fat_tree(tree, cable, check)),
+        OnFile::LeafSpine(LeafSpineFile { leaves, spines, hosts_per_leaf, nics }) => {
+            let shape = LeafSpine {
+                leaves: *leaves,
+                spines: *spines,
+                hosts_per_leaf: *hosts_per_leaf,
+                host_link: cable,
+                spine_link: cable,
+            };
+            Shape::LeafSpine(shape, u8::try_from(*nics).unwrap_or(1))
+        }
+        OnFile::RailOptimised(RailOptimisedFile { servers, gpus_per_server, spines }) => {
+            Shape::RailOptimised(RailOptimised {
+                servers: *servers,
+                gpus_per_server: *gpus_per_server,
+                spines: *spines,
+                inside: links.inside(),
+                rail: cable,
+            })
+        }
+        OnFile::RailOnly(RailOnlyFile { domains, gpus_per_domain }) => Shape::RailOnly(RailOnly {
+            domains: *domains,
+            gpus_per_domain: *gpus_per_domain,
+            inside: links.inside(),
+            rail: cable,
+        }),
+        OnFile::Dragonfly(raw) => {
+            let shape = Dragonfly {
+                hosts_per_router: raw.hosts_per_router,
+                routers_per_group: raw.routers_per_group,
+                global_per_router: raw.global_per_router,
+                local: cable,
+                global: cable,
+            };
+            Shape::Dragonfly(shape, raw.routes)
+        }
+        OnFile::Torus(raw) => Shape::Torus(Torus { sides: raw.sides.clone(), link: cable }),
+        OnFile::TpuCubes(raw) => Shape::Cubes(CubeTorus { cubes: raw.cubes, link: cable }),
+        OnFile::SwitchedDomain(raw) => {
+            Shape::Domain(SwitchedDomain { gpus: raw.gpus, switches: raw.switches, link: cable })
+        }
+        OnFile::Ring(raw) => Shape::Row(RingShape::Ring, raw.hosts, cable),
+        OnFile::Line(raw) => Shape::Row(RingShape::Line, raw.hosts, cable),
+        OnFile::Exchange(raw) => {
+            Shape::Exchange(ExchangeFibres { steps: raw.steps, link: cable }, raw.switching.0)
+        }
+        OnFile::DirectConnect(raw) => {
+            Shape::Graph(direct_connect::lower(raw, links.delay.0, check, beside)?)
+        }
+        OnFile::Graph(raw) => Shape::Graph(graph::lower(raw, links, check)),
+        OnFile::Fabric(_) => return None,
+    })
+}
+
+fn lower_fat_tree(raw: &FatTreeFile, cable: LinkSpec, check: &mut Check<'_>) -> FatTree {
+    if raw.radix % 2 == 1 {
+        let message = format!("{} ports do not halve", raw.radix);
+        check.error(codes::BAD_NETWORK, "/on/fat_tree/radix", message);
+    }
+    FatTree {
+        radix: raw.radix,
+        hosts_per_edge: raw.radix / 2 * raw.oversubscription,
+        host_link: cable,
+        switch_link: cable,
+    }
+}
+
+/// Refuses that switches choose among shortest paths where flows do not take them.
+pub(super) fn refuse_choice(raw: &OnFile, balance: Balance, check: &mut Check<'_>) {
+    let OnFile::Dragonfly(raw) = raw else { return };
+    if raw.routes != DragonflyRoutes::Shortest && balance == Balance::Adaptive {
+        let message =
+            "who sends draws the way from group to group, so switches have nothing to choose";
+        check
+            .error(codes::BAD_NETWORK, "/on/dragonfly/routes", message)
+            .help("leave `transport.balance: adaptive` out, or write `{spray: {paths: 16}}`")
+            .depends_on("/transport");
+    }
+}
+
+/// How many hosts a network will have.
+fn hosts_of(raw: &OnFile) -> u64 {
+    let product = |factors: &[u32]| {
+        factors.iter().fold(1u64, |product, factor| product.saturating_mul(u64::from(*factor)))
+    };
+    match raw {
+        OnFile::FatTree(tree) => {
+            let half = tree.radix / 2;
+            product(&[tree.radix, half, half, tree.oversubscription])
+        }
+        OnFile::LeafSpine(raw) => product(&[raw.leaves, raw.hosts_per_leaf]),
+        OnFile::RailOptimised(raw) => product(&[raw.servers, raw.gpus_per_server]),
+        OnFile::RailOnly(raw) => product(&[raw.domains, raw.gpus_per_domain]),
+        OnFile::Dragonfly(raw) => {
+            let (a, h) = (raw.routers_per_group, raw.global_per_router);
+            product(&[a, raw.hosts_per_router, a * h + 1])
+        }
+        OnFile::Torus(raw) => product(&raw.sides),
+        OnFile::TpuCubes(raw) => product(&raw.cubes) * 64,
+        OnFile::SwitchedDomain(raw) => u64::from(raw.gpus),
+        OnFile::Ring(raw) | OnFile::Line(raw) => u64::from(raw.hosts),
+        OnFile::Exchange(raw) => 1 << raw.steps.min(63),
+        // Bounded by the fat-tree's own file.
+        OnFile::DirectConnect(_) | OnFile::Fabric(_) => 0,
+        OnFile::Graph(raw) => raw.hosts.len() as u64,
+    }
+}

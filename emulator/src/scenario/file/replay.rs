@@ -1,0 +1,86 @@
+//! Fault traces in scenario files: the nodes that one has out on a day, and days of one in compressed time.
+
+use lightloom_fabric::document::Check;
+use lightloom_fabric::trace::FaultTrace;
+use lightloom_units::{Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::codes;
+use super::neighbours::Neighbours;
+use crate::scenario::{Replay, TraceDay};
+
+/// Some days of a fault trace, in compressed time. What is broken on the first of them is broken from
+/// the start.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayFile {
+    /// The trace, relative to this file: see `lightloom trace`.
+    pub trace: String,
+    /// The first day, counted from the start of the trace.
+    #[schemars(range(min = 0, max = 36525))]
+    pub from_day: f64,
+    /// Where it ends.
+    #[schemars(range(min = 0, max = 36525))]
+    pub to_day: f64,
+    /// Simulated time that a day of the trace takes.
+    pub day_takes: Text<Picoseconds>,
+    /// GPUs that a host of a network written in place stands for; 1 if not written. On such a network GPUs of one
+    /// server go together where it has servers; elsewhere every host goes by itself.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 64))]
+    pub gpus_per_host: Option<u32>,
+}
+
+/// One moment of a fault trace.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TraceDayFile {
+    /// The trace, relative to this file: see `lightloom trace`.
+    pub trace: String,
+    /// The day, counted from the start of the trace.
+    #[schemars(range(min = 0, max = 36525))]
+    pub day: f64,
+}
+
+/// The day, if the trace has it.
+pub(super) fn lower_day(
+    raw: &TraceDayFile,
+    check: &mut Check<'_>,
+    neighbours: &mut Neighbours<'_, '_>,
+) -> Option<TraceDay> {
+    let trace = neighbours.trace(&raw.trace, "/broken_by/trace", check)?;
+    require_day(&trace, raw.day, "/broken_by/day", check);
+    Some(TraceDay { trace, day: raw.day })
+}
+
+fn require_day(trace: &FaultTrace, day: f64, path: &str, check: &mut Check<'_>) {
+    let last = trace.window.as_days();
+    if !(0.0..=last).contains(&day) {
+        let message = format!("the trace has days 0 to {last}, not {day}");
+        check.error(codes::NO_SUCH_THING, path, message);
+    }
+}
+
+/// The days, if the trace has them.
+pub(super) fn lower(
+    raw: &ReplayFile,
+    check: &mut Check<'_>,
+    neighbours: &mut Neighbours<'_, '_>,
+) -> Option<Replay> {
+    let trace = neighbours.trace(&raw.trace, "/replay/trace", check)?;
+    require_day(&trace, raw.from_day, "/replay/from_day", check);
+    require_day(&trace, raw.to_day, "/replay/to_day", check);
+    if raw.from_day >= raw.to_day {
+        check
+            .error(codes::BAD_FAULT, "/replay/to_day", "the replay ends before it begins")
+            .also("/replay/from_day", "it begins here");
+    }
+    if raw.day_takes.0 == Picoseconds::ZERO {
+        let message = "a day of the trace takes no time";
+        check.error(codes::BAD_FAULT, "/replay/day_takes", message).help("write `1ms`");
+    }
+    let day_takes = raw.day_takes.0;
+    let gpus_per_host = raw.gpus_per_host.unwrap_or(1);
+    Some(Replay { trace, from_day: raw.from_day, to_day: raw.to_day, day_takes, gpus_per_host })
+}

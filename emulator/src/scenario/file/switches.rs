@@ -1,0 +1,237 @@
+//! How the switches of a scenario queue: one queue a port, or priorities with one buffer, pauses and
+//! trimming.
+
+use lightloom_engine::{
+    Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule, Switching,
+};
+use lightloom_fabric::document::Check;
+use lightloom_units::{Bytes, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::codes;
+use crate::substrate::Switches;
+
+/// How switches queue. Without `schedule`, `buffer`, `pause` and `trim` every port has one first-in
+/// first-out queue, which is emulated fastest; with any of them it has eight, one a priority.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchesFile {
+    /// What may wait in one queue; a packet that does not fit is dropped. 1 MiB if not written.
+    #[serde(default)]
+    pub queue: Option<Text<Bytes>>,
+    /// Packets are marked (explicit congestion notification) when so much waits before them. An eighth of
+    /// the queue if not written.
+    #[serde(default)]
+    pub mark_from: Option<Text<Bytes>>,
+    /// Mark with a chance that rises from nothing at `mark_from` to the most at a second backlog, from
+    /// which on every packet is marked. If not written, every packet from `mark_from` on.
+    #[serde(default)]
+    pub mark_ramp: Option<RampFile>,
+    /// Which priority sends next. The highest one if not written.
+    #[serde(default)]
+    pub schedule: Option<ScheduleFile>,
+    /// One buffer for all ports of a switch.
+    #[serde(default)]
+    pub buffer: Option<BufferFile>,
+    /// Priority flow control: priorities that lose nothing, because their senders are asked to pause.
+    #[serde(default)]
+    pub pause: Option<PauseFile>,
+    /// Cut data that finds no room to its header and send that on.
+    #[serde(default)]
+    pub trim: bool,
+    /// Begin to send a packet when its header is in, where the port is free and not faster than the link the
+    /// packet comes by.
+    #[serde(default)]
+    pub cut_through: bool,
+}
+
+/// A chance of marks that rises, as DCQCN's switches have it (Kmax and Pmax).
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RampFile {
+    /// Every packet is marked when so much waits before it (Kmax).
+    pub all_from: Text<Bytes>,
+    /// The chance just below that, in per cent (Pmax).
+    #[schemars(range(min = 1, max = 100))]
+    pub percent: u8,
+}
+
+/// Which priority sends next. Acknowledgements go before all of them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ScheduleFile {
+    /// The highest first.
+    Strict,
+    /// Shares by weight: what priority 0, 1, 2 … may send a round. Those not written have 1 B.
+    Weighted(Vec<Text<Bytes>>),
+}
+
+/// One buffer for all ports of a switch.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BufferFile {
+    /// All of it.
+    pub size: Text<Bytes>,
+    /// A queue may grow to so many per cent of what is free: 100 is alpha 1.
+    #[serde(default = "alpha_one")]
+    #[schemars(range(min = 1, max = 12800))]
+    pub alpha_percent: u32,
+}
+
+fn alpha_one() -> u32 {
+    100
+}
+
+/// Priority flow control.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PauseFile {
+    /// Priorities that lose nothing, 0 to 6.
+    #[schemars(length(min = 1, max = 7), inner(range(min = 0, max = 6)))]
+    pub priorities: Vec<u8>,
+    /// Ask the sender to pause when more than this has come in by a port and not left.
+    pub above: Text<Bytes>,
+    /// Let it go on when it has fallen to this. Half of `above` if not written.
+    #[serde(default)]
+    pub resume_at: Option<Text<Bytes>>,
+    /// Room for what still comes. If not written, what the cable holds until a pause has come through.
+    #[serde(default)]
+    pub headroom: Option<Text<Bytes>>,
+}
+
+/// What the switches of a file are. `cable` is the one that needs the most headroom, if it is known.
+pub(super) fn lower(
+    raw: &SwitchesFile,
+    cable: Option<&LinkSpec>,
+    packet: Bytes,
+    check: &mut Check<'_>,
+) -> Switches {
+    let queue = raw.queue.map_or(Bytes(1 << 20), |queue| queue.0);
+    let mark_from = raw.mark_from.map_or(Bytes(queue.0 / 8), |mark_from| mark_from.0);
+    if queue < packet {
+        check
+            .error(
+                codes::BAD_QUEUE,
+                "/switches/queue",
+                format!("no packet of {packet} fits {queue}"),
+            )
+            .help("write `1MiB`");
+    }
+    if mark_from > queue {
+        check
+            .error(
+                codes::NO_EFFECT,
+                "/switches/mark_from",
+                "no backlog comes so far, so nothing is marked",
+            )
+            .also("/switches/queue", "what may wait in one queue")
+            .help(format!("write at most {queue}"));
+    }
+    let buffer = raw.buffer.as_ref().map(|buffer| {
+        if buffer.size.0 < packet {
+            let message = format!("no packet of {packet} fits {}", buffer.size.0);
+            check.error(codes::BAD_QUEUE, "/switches/buffer/size", message).help("write `32MiB`");
+        }
+        Buffer { size: buffer.size.0, alpha_percent: buffer.alpha_percent }
+    });
+    let pause = raw.pause.as_ref().map(|pause| lower_pause(pause, cable, packet, check));
+    if let (Some(buffer), Some(pause)) = (&buffer, &pause) {
+        require_headroom(buffer, pause, packet, check);
+    }
+    let schedule = raw.schedule.as_ref().map(|schedule| lower_schedule(schedule, check));
+    let real = buffer.is_some() || pause.is_some() || schedule.is_some() || raw.trim;
+    let queueing = real.then(|| Queueing {
+        schedule: schedule.unwrap_or_default(),
+        buffer,
+        pause,
+        trim: raw.trim,
+    });
+    let switching = match raw.cut_through {
+        true => Switching::CutThrough,
+        false => Switching::StoreAndForward,
+    };
+    let marking = raw
+        .mark_ramp
+        .as_ref()
+        .map_or(Marking::Threshold, |ramp| lower_ramp(ramp, mark_from, check));
+    Switches { queue: Some(queue), mark_from, marking, queueing, switching }
+}
+
+/// Refuses a buffer that holds no packet beyond the headroom of one cable.
+fn require_headroom(buffer: &Buffer, pause: &Pause, packet: Bytes, check: &mut Check<'_>) {
+    if buffer.size < pause.headroom + packet {
+        let message = format!(
+            "{} hold no packet beyond the headroom of one cable, {}",
+            buffer.size, pause.headroom
+        );
+        check
+            .error(codes::BAD_QUEUE, "/switches/buffer/size", message)
+            .also("/switches/pause", "what still comes after a pause needs room")
+            .help("write `32MiB`, or a smaller `headroom`");
+    }
+}
+
+fn lower_ramp(raw: &RampFile, mark_from: Bytes, check: &mut Check<'_>) -> Marking {
+    if raw.all_from.0 <= mark_from || mark_from == Bytes::ZERO {
+        check
+            .error(
+                codes::BAD_QUEUE,
+                "/switches/mark_ramp/all_from",
+                "the chance cannot rise to here",
+            )
+            .also("/switches/mark_from", "it rises from here")
+            .help("write more than `mark_from`, and a `mark_from` above nothing");
+    }
+    let percent = raw.all_from.0.0.saturating_mul(100) / mark_from.0.max(1);
+    Marking::Ramp {
+        full_at_percent: u32::try_from(percent).unwrap_or(u32::MAX),
+        most_percent: u32::from(raw.percent),
+    }
+}
+
+fn lower_schedule(raw: &ScheduleFile, check: &mut Check<'_>) -> Schedule {
+    let ScheduleFile::Weighted(shares) = raw else { return Schedule::Strict };
+    let mut weights = [1; PRIORITIES];
+    if shares.is_empty() || shares.len() > usize::from(CONTROL_PRIORITY) {
+        let message = format!("{} weights: there are priorities 0 to 6", shares.len());
+        check.error(codes::BAD_QUEUE, "/switches/schedule/weighted", message).help(
+            "write one for each, the first for priority 0: `weighted: [4KiB, 4KiB, 4KiB, 16KiB]`",
+        );
+    }
+    for (index, (weight, share)) in weights.iter_mut().zip(shares).enumerate() {
+        *weight = u32::try_from(share.0.0).unwrap_or(0);
+        if *weight == 0 || *weight > 1 << 30 {
+            let path = format!("/switches/schedule/weighted/{index}");
+            let message = format!("{} is no share of a round", share.0);
+            check.error(codes::BAD_QUEUE, &path, message).help("write 1B to 1GiB");
+        }
+    }
+    Schedule::Weighted(weights)
+}
+
+fn lower_pause(
+    raw: &PauseFile,
+    cable: Option<&LinkSpec>,
+    packet: Bytes,
+    check: &mut Check<'_>,
+) -> Pause {
+    let above = raw.above.0;
+    let resume_at = raw.resume_at.map_or(Bytes(above.0 / 2), |resume| resume.0);
+    if resume_at > above {
+        check
+            .error(
+                codes::BAD_QUEUE,
+                "/switches/pause/resume_at",
+                "it lies above where pauses begin",
+            )
+            .also("/switches/pause/above", "they begin here");
+    }
+    let computed = cable.map_or(Bytes::ZERO, |cable| Pause::headroom_for(cable, packet));
+    Pause {
+        priorities: raw.priorities.iter().fold(0, |bits, priority| bits | 1 << (priority & 7)),
+        pause_above: above,
+        resume_at,
+        headroom: raw.headroom.map_or(computed, |headroom| headroom.0),
+    }
+}

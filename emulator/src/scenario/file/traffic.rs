@@ -1,0 +1,468 @@
+//! Traffic between hosts, as people write it.
+
+use std::sync::Arc;
+
+use lightloom_collective::{Directions, Exchange};
+use lightloom_engine::VertexId;
+use lightloom_fabric::document::Check;
+use lightloom_units::{Bytes, Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::codes;
+use super::collectives::refuse_without_priorities;
+use super::expectations::refuse_idle;
+use super::neighbours::Neighbours;
+use crate::scenario::{
+    AllReduceWay, Expectation, FlowSizes, ListedFlow, Pattern, SizeRow, Traffic, read_flows,
+};
+use crate::substrate::Substrate;
+
+/// Something that hosts do.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficFile {
+    /// Its name in reports.
+    #[schemars(length(min = 1, max = 100))]
+    pub name: String,
+    /// What it is.
+    pub run: PatternFile,
+    /// Its size: of a collective the whole buffer of one rank, of a pattern of flows each flow.
+    #[serde(default)]
+    pub bytes: Option<Text<Bytes>>,
+    /// Who takes part, in order of rank: names such as `h3`, or stretches such as `h0..h7`. Everybody if
+    /// not written.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Which ways round, where it goes around a ring: `both`, half of the data each way, or `one`. Both if not
+    /// written.
+    #[serde(default)]
+    pub directions: Option<Directions>,
+    /// Its priority at switches with real queues, 0 (lowest) to 6.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 6))]
+    pub priority: u8,
+    /// It begins when these are done.
+    #[serde(default)]
+    pub after: Vec<String>,
+    /// It begins so long after the start of the run, or after what it waits for.
+    #[serde(default = "at_once")]
+    pub delay: Text<Picoseconds>,
+    /// How often, one after the other.
+    #[serde(default = "once")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub repeat: u32,
+}
+
+fn at_once() -> Text<Picoseconds> {
+    Text(Picoseconds::ZERO)
+}
+
+fn once() -> u32 {
+    1
+}
+
+/// What a workload is.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum PatternFile {
+    /// Every host sends to one other and receives from one: a cycle that the seed draws.
+    Permutation,
+    /// Every host sends to the one so many places further.
+    Shift(u32),
+    /// All other hosts send to this one.
+    Incast(String),
+    /// Everybody has a piece for everybody.
+    AllToAll(ExchangeOrder),
+    /// Everybody ends with the sum of all.
+    AllReduce(AllReduceFile),
+    /// Everybody ends with its part of the sum, around a ring.
+    ReduceScatter,
+    /// Everybody ends with all parts, around a ring.
+    AllGather,
+    /// From the host in the middle to everybody, down a binary tree in so many pieces.
+    Broadcast(u32),
+    /// All-to-all by binary exchange, every host changing its circuit between steps. On the network
+    /// `exchange` alone.
+    CircuitExchange,
+    /// The flows of a table `start,src,dst,bytes[,priority]`, relative to this file.
+    Flows(String),
+    /// Flows that begin at random.
+    Random(RandomFile),
+    /// Nothing is sent for so long.
+    Compute(Text<Picoseconds>),
+}
+
+/// The order of pieces in an all-to-all.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExchangeOrder {
+    /// One partner after the other.
+    Pairwise,
+    /// Everything at once.
+    AtOnce,
+    /// Over powers of two.
+    Bruck,
+    /// Half of everything with the host whose number differs in one bit.
+    Binary,
+}
+
+/// How an all-reduce goes.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AllReduceFile {
+    /// Around the hosts in order of rank, both ways.
+    Ring,
+    /// Up and down a binary tree.
+    Tree,
+    /// Two trees at once.
+    DoubleTree,
+    /// Recursive halving and doubling.
+    HalvingDoubling,
+    /// Along all dimensions of a torus at once.
+    Torus,
+    /// Inside groups of so many hosts, in order of rank, then between groups, then inside again.
+    Hierarchical(u32),
+}
+
+/// Flows that begin at random: at every host by itself (Poisson), each to a host drawn from the others.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RandomFile {
+    /// How large they are.
+    pub sizes: SizesFile,
+    /// Which share of a host's cable their data uses, above 0 and at most 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub load: f64,
+    /// For how long new ones begin.
+    pub lasts: Text<Picoseconds>,
+}
+
+/// How large flows are.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SizesFile {
+    /// As in web search (DCTCP, SIGCOMM 2010).
+    WebSearch,
+    /// As in a Hadoop cluster (Roy et al., SIGCOMM 2015).
+    Hadoop,
+    /// Points of a distribution: sizes that rise, up to 100 per cent.
+    Points(Vec<PointFile>),
+}
+
+/// One point of a distribution.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PointFile {
+    /// At most so large …
+    pub bytes: Text<Bytes>,
+    /// … are so many of a hundred flows.
+    #[schemars(range(min = 0, max = 100))]
+    pub percent: f64,
+}
+
+/// The workloads of a file.
+pub(super) fn lower(
+    raw: &[TrafficFile],
+    (substrate, have_priorities): (&Substrate, bool),
+    check: &mut Check<'_>,
+    beside: &mut Neighbours<'_, '_>,
+) -> Vec<Traffic> {
+    let mut workloads: Vec<Traffic> = Vec::new();
+    for (index, file) in raw.iter().enumerate() {
+        let path = format!("/traffic/{index}");
+        if raw[..index].iter().any(|before| before.name == file.name) {
+            let message = format!("another workload is called `{}`", file.name);
+            check.error(codes::COLLECTIVE_TWICE, &format!("{path}/name"), message);
+        }
+        let mut after = Vec::new();
+        for (place, name) in file.after.iter().enumerate() {
+            match raw[..index].iter().position(|before| before.name == *name) {
+                Some(before) => after.push(before),
+                None => {
+                    let message = format!("no workload before this one is called `{name}`");
+                    let path = format!("{path}/after/{place}");
+                    check
+                        .error(codes::BAD_WORKLOAD, &path, message)
+                        .help("a workload waits for some that stand above it");
+                }
+            }
+        }
+        if file.priority > 0 && !have_priorities {
+            refuse_without_priorities(&format!("{path}/priority"), check);
+        }
+        let named = lower_hosts(file, &path, substrate, check);
+        let hosts = named.as_ref().unwrap_or(&substrate.hosts);
+        let mut lowering =
+            Lowering { file, path: &path, substrate, hosts, have_priorities, check, beside };
+        if let Some(run) = lowering.run() {
+            let bytes = lowering.bytes(&run);
+            if named.is_some() {
+                lowering.require(&run);
+            }
+            workloads.push(Traffic {
+                name: file.name.clone(),
+                run,
+                bytes,
+                directions: file.directions.unwrap_or_default(),
+                priority: file.priority,
+                delay: file.delay.0,
+                after,
+                repeat: file.repeat,
+                hosts: hosts.clone(),
+            });
+        }
+    }
+    workloads
+}
+
+/// Refuses sentences about workloads that are not in the file, and about those that send nothing, which no
+/// fault can move.
+pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check: &mut Check<'_>) {
+    for (index, sentence) in raw.iter().enumerate() {
+        let Ok(expectation) = sentence.parse::<Expectation>() else { continue };
+        let Some(name) = expectation.workload() else { continue };
+        let path = format!("/expect/{index}");
+        let silent = |file: &TrafficFile| matches!(file.run, PatternFile::Compute(_));
+        match workloads.iter().find(|file| file.name == name) {
+            None => {
+                let message = format!("there is no workload `{name}` in this file");
+                check
+                    .error(codes::NO_SUCH_THING, &path, message)
+                    .help("write the name of one that stands under `traffic`")
+                    .depends_on("/traffic");
+            }
+            Some(file)
+                if silent(file) && matches!(expectation, Expectation::WorkloadUnaffected(_)) =>
+            {
+                let message = format!("`{name}` sends nothing, so no flow of it can be affected");
+                let help = "name a workload that sends, or leave the sentence out";
+                refuse_idle(&path, &message, help, check);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Who takes part; nothing after a name that is none has been reported.
+fn lower_hosts(
+    file: &TrafficFile,
+    path: &str,
+    substrate: &Substrate,
+    check: &mut Check<'_>,
+) -> Option<Vec<VertexId>> {
+    if file.hosts.is_empty() {
+        return Some(substrate.hosts.clone());
+    }
+    let mut hosts: Vec<VertexId> = Vec::new();
+    let mut known = true;
+    for (index, text) in file.hosts.iter().enumerate() {
+        let path = format!("{path}/hosts/{index}");
+        let (first, last) = text.split_once("..").unwrap_or((text, text));
+        match (substrate.stretch(first.trim()), substrate.stretch(last.trim())) {
+            (Some(first), Some(last)) if first.start <= last.start => {
+                hosts.extend(&substrate.hosts[first.start..last.end]);
+            }
+            (Some(_), Some(_)) => {
+                known = false;
+                let message = format!("the stretch `{text}` ends before it begins");
+                check.error(codes::BAD_WORKLOAD, &path, message);
+            }
+            _ => {
+                known = false;
+                let message = format!("`{text}` names no hosts of this network");
+                let name =
+                    |at: usize| substrate.name(substrate.hosts[at.min(substrate.hosts.len() - 1)]);
+                let (first, last) = (name(0), name(7));
+                check.error(codes::NO_SUCH_THING, &path, message).help(format!(
+                    "write a host such as `{first}` or a stretch such as `{first}..{last}`"
+                ));
+            }
+        }
+    }
+    let mut sorted = hosts.clone();
+    sorted.sort_unstable();
+    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        check.error(codes::BAD_WORKLOAD, &format!("{path}/hosts"), "a host takes part twice");
+    }
+    known.then_some(hosts)
+}
+
+/// A workload while it is read.
+struct Lowering<'a, 'c, 'd, 't, 'r> {
+    file: &'a TrafficFile,
+    path: &'a str,
+    substrate: &'a Substrate,
+    hosts: &'a [VertexId],
+    have_priorities: bool,
+    check: &'c mut Check<'d>,
+    beside: &'c mut Neighbours<'t, 'r>,
+}
+
+impl Lowering<'_, '_, '_, '_, '_> {
+    fn refuse(&mut self, key: &str, message: impl Into<String>, help: &str) {
+        let path = format!("{}{key}", self.path);
+        self.check.error(codes::BAD_WORKLOAD, &path, message).help(help);
+    }
+
+    /// What it is; nothing after a mistake has been reported.
+    fn run(&mut self) -> Option<Pattern> {
+        Some(match &self.file.run {
+            PatternFile::Permutation => Pattern::Permutation { by: None },
+            PatternFile::Shift(by) => {
+                if (*by as usize).checked_rem(self.hosts.len()).is_none_or(|by| by == 0) {
+                    let message = format!("{by} places further every host is itself");
+                    self.refuse(
+                        "/run/shift",
+                        message,
+                        "write 1 or more, below the number of hosts",
+                    );
+                    return None;
+                }
+                Pattern::Permutation { by: Some(*by) }
+            }
+            PatternFile::Incast(into) => {
+                let vertex = self.substrate.vertex(into).filter(|at| self.hosts.contains(at));
+                let Some(into) = vertex else {
+                    let message = format!("`{into}` is no host that takes part");
+                    self.refuse("/run/incast", message, "write the name of a host");
+                    return None;
+                };
+                Pattern::Incast { into }
+            }
+            PatternFile::AllToAll(order) => Pattern::AllToAll(match order {
+                ExchangeOrder::Pairwise => Exchange::Pairwise,
+                ExchangeOrder::AtOnce => Exchange::AtOnce,
+                ExchangeOrder::Bruck => Exchange::Bruck,
+                ExchangeOrder::Binary => Exchange::Binary,
+            }),
+            PatternFile::AllReduce(way) => Pattern::AllReduce(match way {
+                AllReduceFile::Ring => AllReduceWay::Ring,
+                AllReduceFile::Tree => AllReduceWay::Tree,
+                AllReduceFile::DoubleTree => AllReduceWay::DoubleTree,
+                AllReduceFile::HalvingDoubling => AllReduceWay::HalvingDoubling,
+                AllReduceFile::Torus => AllReduceWay::Torus,
+                AllReduceFile::Hierarchical(of) => AllReduceWay::Hierarchical { of: *of },
+            }),
+            PatternFile::ReduceScatter => Pattern::ReduceScatter,
+            PatternFile::AllGather => Pattern::AllGather,
+            PatternFile::Broadcast(pieces) => {
+                if !(1..=10_000).contains(pieces) {
+                    let message = format!("a broadcast in {pieces} pieces");
+                    self.refuse("/run/broadcast", message, "write 1 to 10,000");
+                }
+                Pattern::Broadcast { pieces: *pieces }
+            }
+            PatternFile::CircuitExchange => Pattern::CircuitExchange,
+            PatternFile::Flows(table) => Pattern::Flows(self.table(table)?),
+            PatternFile::Random(random) => self.random(random)?,
+            PatternFile::Compute(takes) => Pattern::Compute(takes.0),
+        })
+    }
+
+    fn table(&mut self, name: &str) -> Option<Arc<[ListedFlow]>> {
+        let path = format!("{}/run/flows", self.path);
+        let neighbour = self.beside.read(name, &path, self.check)?;
+        let host = |name: &str| {
+            self.substrate.vertex(name).filter(|vertex| self.substrate.place_of(*vertex).is_some())
+        };
+        let (flows, mistakes) = read_flows(&neighbour.name, &neighbour.bytes, host);
+        if !self.have_priorities && flows.iter().any(|flow| flow.priority.is_some()) {
+            refuse_without_priorities(&path, self.check);
+        }
+        let good = mistakes.is_empty();
+        self.beside.mistakes.extend(mistakes);
+        good.then(|| flows.into())
+    }
+
+    fn random(&mut self, raw: &RandomFile) -> Option<Pattern> {
+        let sizes = match &raw.sizes {
+            SizesFile::WebSearch => Some(FlowSizes::web_search()),
+            SizesFile::Hadoop => Some(FlowSizes::hadoop()),
+            SizesFile::Points(points) => FlowSizes::through(
+                points
+                    .iter()
+                    .map(|point| SizeRow { bytes: point.bytes.0, percent: point.percent })
+                    .collect(),
+            ),
+        };
+        if sizes.is_none() {
+            let message = "the points do not rise to 100 per cent";
+            self.refuse(
+                "/run/random/sizes",
+                message,
+                "write sizes and shares that rise, the last 100",
+            );
+        }
+        let load = raw.load;
+        if !(load > 0.0 && load <= 1.0) {
+            self.refuse(
+                "/run/random/load",
+                format!("a load of {load}"),
+                "write above 0, at most 1",
+            );
+            return None;
+        }
+        Some(Pattern::Random { sizes: sizes?, load, lasts: raw.lasts.0 })
+    }
+
+    fn bytes(&mut self, run: &Pattern) -> Bytes {
+        match (self.file.bytes, run.has_size()) {
+            (Some(bytes), true) if bytes.0 > Bytes::ZERO => bytes.0,
+            (None, false) => Bytes::ZERO,
+            (Some(_), false) => {
+                let message = format!("a workload of kind `{}` has no size of its own", run.name());
+                self.refuse("/bytes", message, "leave it out");
+                Bytes::ZERO
+            }
+            (_, true) => {
+                self.refuse("", "a workload without a size", "write `bytes: 1MiB`");
+                Bytes(1)
+            }
+        }
+    }
+
+    /// Refuses what the network or the number of hosts does not allow.
+    fn require(&mut self, run: &Pattern) {
+        let (ranks, all) = (self.hosts.len(), self.substrate.hosts.len());
+        if ranks < 2 && !matches!(run, Pattern::Compute(_)) {
+            self.refuse("/hosts", "one host has nobody to talk to", "name two or more");
+        }
+        let halves = matches!(
+            run,
+            Pattern::AllToAll(Exchange::Binary) | Pattern::AllReduce(AllReduceWay::HalvingDoubling)
+        );
+        if halves && !ranks.is_power_of_two() {
+            let message = format!("{ranks} hosts: halving needs a power of two");
+            self.refuse("/run", message, "name 2, 4, 8 … hosts");
+        }
+        if self.file.directions.is_some() && !Traffic::is_ring(run) {
+            let message = format!("a workload of kind `{}` goes around no ring", run.name());
+            self.refuse("/directions", message, "leave it out, or write `{all_reduce: ring}`");
+        }
+        match run {
+            Pattern::AllReduce(AllReduceWay::Hierarchical { of })
+                if *of < 2 || !ranks.is_multiple_of(*of as usize) || ranks < 2 * *of as usize =>
+            {
+                let message = format!("{ranks} hosts do not make two or more groups of {of}");
+                self.refuse("/run/all_reduce", message, "write a number that divides them");
+            }
+            Pattern::AllReduce(AllReduceWay::Torus)
+                if self.substrate.grid.is_none() || ranks < all =>
+            {
+                let help = "use `on: {torus: …}` or `{tpu_cubes: …}` and leave `hosts` out";
+                self.refuse("/run", "this needs all hosts of a torus", help);
+            }
+            Pattern::CircuitExchange if self.substrate.exchange.is_none() || ranks < all => {
+                let help = "use `on: {exchange: …}` and leave `hosts` out";
+                self.refuse("/run", "this needs all hosts of an exchange", help);
+            }
+            Pattern::CircuitExchange => {}
+            _ if self.substrate.exchange.is_some() && !matches!(run, Pattern::Compute(_)) => {
+                let message = "an exchange carries `circuit_exchange` alone: no other way is lit all the time";
+                self.refuse("/run", message, "use another network");
+            }
+            _ => {}
+        }
+    }
+}

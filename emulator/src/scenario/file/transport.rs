@@ -1,0 +1,202 @@
+//! How flows are sent, as scenario files say it: packets, window, congestion control, load balancing,
+//! repair.
+
+use lightloom_engine::transport::{Balance, Recovery, Transport, Window};
+use lightloom_fabric::document::Check;
+use lightloom_units::{Bytes, Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::codes;
+use super::congestion::{
+    CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile, lower_congestion,
+};
+
+/// How far packets of a flow that is spread may overtake each other before one counts as lost.
+const REORDERING: u32 = 64;
+
+/// How data is cut into packets, sent and repaired.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransportFile {
+    /// Data in a full packet.
+    pub payload: Text<Bytes>,
+    /// What a packet occupies on a link beyond its data.
+    pub header: Text<Bytes>,
+    /// What an acknowledgement occupies on a link.
+    pub acknowledgement: Text<Bytes>,
+    /// Data in flight at most, in percent of what fills the path when nobody else uses it.
+    #[schemars(range(min = 1, max = 1000))]
+    pub window_percent: u32,
+    /// Data in flight at most, in packets, instead of `window_percent`.
+    #[schemars(range(min = 1, max = 60000))]
+    pub window_packets: Option<u32>,
+    /// What flows do about congestion.
+    pub congestion: CongestionFile,
+    /// Figures of `congestion: dctcp`.
+    pub dctcp: Option<DctcpFile>,
+    /// Figures of `congestion: dcqcn`.
+    pub dcqcn: Option<DcqcnFile>,
+    /// Figures of `congestion: swift`.
+    pub swift: Option<SwiftFile>,
+    /// Figures of `congestion: nscc`.
+    pub nscc: Option<NsccFile>,
+    /// How a flow is spread over equal paths.
+    pub balance: BalanceFile,
+    /// How lost packets are sent again. If not written, `go_back_n` for flows on one path and
+    /// `selective_repeat` for those that are spread.
+    pub recovery: Option<RecoveryFile>,
+    /// Without progress for so long, everything in flight counts as lost.
+    pub timeout: Text<Picoseconds>,
+    /// From the last bit of a packet at a host to what it does because of it: acknowledge, send more, begin
+    /// what waited for it. Counted in the times of flows.
+    pub host_delay: Text<Picoseconds>,
+}
+
+impl Default for TransportFile {
+    fn default() -> Self {
+        let Transport { payload, header, acknowledgement, timeout, .. } = Transport::default();
+        Self {
+            payload: Text(payload),
+            header: Text(header),
+            acknowledgement: Text(acknowledgement),
+            window_percent: 100,
+            window_packets: None,
+            congestion: CongestionFile::None,
+            dctcp: None,
+            dcqcn: None,
+            swift: None,
+            nscc: None,
+            balance: BalanceFile::PerFlow,
+            recovery: None,
+            timeout: Text(timeout),
+            host_delay: Text(Picoseconds::ZERO),
+        }
+    }
+}
+
+/// How a flow is spread over equal paths.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum BalanceFile {
+    /// One path for the whole flow, by a seeded hash.
+    #[default]
+    PerFlow,
+    /// Packets take turns over paths.
+    Spray(PathsFile),
+    /// The path changes after a pause.
+    Flowlet(FlowletFile),
+    /// Packets take turns over paths, but a path that marked one misses its next turn.
+    AvoidMarked(PathsFile),
+    /// Switches send each packet by the port with the least before it, among those on shortest paths that are up.
+    Adaptive,
+}
+
+/// Over how many paths.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathsFile {
+    /// Paths that are drawn; those drawn twice count twice.
+    #[schemars(range(min = 2, max = 1024))]
+    pub paths: u16,
+}
+
+/// When and over how many paths.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlowletFile {
+    /// Paths that are drawn.
+    #[schemars(range(min = 2, max = 1024))]
+    pub paths: u16,
+    /// The pause after which the path changes.
+    pub gap: Text<Picoseconds>,
+}
+
+/// How lost packets are sent again.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RecoveryFile {
+    /// Everything from the gap on.
+    GoBackN,
+    /// What is missing.
+    SelectiveRepeat(ReorderingFile),
+}
+
+/// How far packets may overtake each other.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReorderingFile {
+    /// A packet counts as lost when one sent so many packets later has arrived.
+    #[schemars(range(min = 1, max = 60000))]
+    pub reordering: u32,
+}
+
+/// What flows do, by what the file says.
+pub(super) fn lower(raw: &TransportFile, check: &mut Check<'_>) -> Transport {
+    let sizes = [
+        ("payload", raw.payload.0),
+        ("header", raw.header.0),
+        ("acknowledgement", raw.acknowledgement.0),
+    ];
+    for (key, size) in sizes {
+        if size == Bytes::ZERO || size.0 > 65_535 {
+            let path = format!("/transport/{key}");
+            check
+                .error(codes::BAD_PACKET, &path, format!("a packet cannot have a {key} of {size}"))
+                .help("write 1B to 65535B");
+        }
+    }
+    if raw.payload.0.0.saturating_add(raw.header.0.0) > 65_535 {
+        let message = "data and header together are more than a packet of 65535 B holds";
+        check.error(codes::BAD_PACKET, "/transport/payload", message).help("write `4032B`");
+    }
+    if raw.timeout.0 == Picoseconds::ZERO {
+        check
+            .error(codes::BAD_PACKET, "/transport/timeout", "a timeout of nothing resends for ever")
+            .help("write 500us");
+    }
+    if raw.window_packets.is_some() && check.is_written("/transport/window_percent") {
+        check
+            .error(codes::BAD_PACKET, "/transport/window_packets", "the window is given twice")
+            .help("write either `window_percent` or `window_packets`");
+    }
+    let is_spread = !matches!(raw.balance, BalanceFile::PerFlow);
+    if is_spread && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
+        let message = "packets of one flow that take several paths overtake each other, which go-back-N takes for loss";
+        check
+            .error(codes::BAD_PACKET, "/transport/recovery", message)
+            .also("/transport/balance", "flows are spread here")
+            .help("write `{selective_repeat: {reordering: 64}}`, or leave it out");
+    }
+    let percent = raw.window_percent;
+    Transport {
+        payload: raw.payload.0,
+        header: raw.header.0,
+        acknowledgement: raw.acknowledgement.0,
+        window: raw.window_packets.map_or(Window::BandwidthDelay { percent }, Window::Packets),
+        congestion: lower_congestion(raw, check),
+        balance: balance(raw.balance),
+        recovery: recovery(raw),
+        timeout: raw.timeout.0,
+    }
+}
+
+fn balance(raw: BalanceFile) -> Balance {
+    match raw {
+        BalanceFile::PerFlow => Balance::PerFlow,
+        BalanceFile::Spray(PathsFile { paths }) => Balance::Spray { paths },
+        BalanceFile::Flowlet(FlowletFile { paths, gap }) => Balance::Flowlet { paths, gap: gap.0 },
+        BalanceFile::AvoidMarked(PathsFile { paths }) => Balance::AvoidMarked { paths },
+        BalanceFile::Adaptive => Balance::Adaptive,
+    }
+}
+
+fn recovery(raw: &TransportFile) -> Recovery {
+    match (raw.recovery, raw.balance) {
+        (Some(RecoveryFile::SelectiveRepeat(ReorderingFile { reordering })), _) => {
+            Recovery::SelectiveRepeat { reordering }
+        }
+        (Some(RecoveryFile::GoBackN), _) | (None, BalanceFile::PerFlow) => Recovery::GoBackN,
+        (None, _) => Recovery::SelectiveRepeat { reordering: REORDERING },
+    }
+}

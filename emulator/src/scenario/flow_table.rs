@@ -1,0 +1,185 @@
+//! Flows in a table: `start,src,dst,bytes` and, if wanted, `priority`.
+
+use lightloom_engine::{CONTROL_PRIORITY, VertexId};
+use lightloom_fabric::document::{Code, Diagnostic, Excerpt, Place};
+use lightloom_units::{Bytes, Picoseconds};
+
+use super::codes;
+
+/// One row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedFlow {
+    /// When it begins, after its workload does.
+    pub start: Picoseconds,
+    /// Where it begins.
+    pub source: VertexId,
+    /// Where it ends.
+    pub destination: VertexId,
+    /// Its data.
+    pub bytes: Bytes,
+    /// Its priority; nothing: that of its workload.
+    pub priority: Option<u8>,
+}
+
+/// Mistakes that are shown of one file.
+const MOST_SHOWN: usize = 20;
+
+/// Reads a table of flows, or every mistake in it. `host` finds a host by name.
+#[must_use]
+pub fn read_flows(
+    file: &str,
+    bytes: &[u8],
+    host: impl Fn(&str) -> Option<VertexId>,
+) -> (Vec<ListedFlow>, Vec<Diagnostic>) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        let message = "a table of flows is text in UTF-8";
+        return (Vec::new(), vec![Diagnostic::whole_file(codes::BAD_FLOW, file, message)]);
+    };
+    let (mut flows, mut mistakes) = (Vec::new(), Vec::new());
+    let mut lines = (1..).zip(text.lines());
+    let header = lines.next().map_or("", |(_, line)| line.trim_end());
+    let columns: Vec<&str> = header.split(',').map(str::trim).collect();
+    if columns != ["start", "src", "dst", "bytes"]
+        && columns != ["start", "src", "dst", "bytes", "priority"]
+    {
+        let at = Cell { file, number: 1, line: header, begin: 0, end: header.len() };
+        let message = "the first line does not name the columns";
+        let help = "write `start,src,dst,bytes` or `start,src,dst,bytes,priority`";
+        return (flows, vec![at.mistake(codes::BAD_FLOW, message).with_help(help)]);
+    }
+    for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+        match row(file, number, line, columns.len(), &host) {
+            Ok(flow) => flows.push(flow),
+            Err(mistake) => mistakes.push(*mistake),
+        }
+        if mistakes.len() == MOST_SHOWN {
+            break;
+        }
+    }
+    (flows, mistakes)
+}
+
+/// One cell of a table.
+struct Cell<'a> {
+    file: &'a str,
+    number: u32,
+    line: &'a str,
+    begin: usize,
+    end: usize,
+}
+
+impl Cell<'_> {
+    fn text(&self) -> &str {
+        self.line[self.begin..self.end].trim()
+    }
+
+    fn mistake(&self, code: Code, message: impl Into<String>) -> Diagnostic {
+        let column = |byte: usize| self.line[..byte].chars().count() as u32 + 1;
+        let excerpt = Excerpt { text: self.line.to_owned(), marked: self.begin..self.end };
+        let place = Place {
+            line: self.number,
+            column: column(self.begin),
+            end_column: column(self.end),
+            excerpt,
+        };
+        Diagnostic { place: Some(place), ..Diagnostic::whole_file(code, self.file, message) }
+    }
+}
+
+fn row(
+    file: &str,
+    number: u32,
+    line: &str,
+    columns: usize,
+    host: &impl Fn(&str) -> Option<VertexId>,
+) -> Result<ListedFlow, Box<Diagnostic>> {
+    let mut cells = Vec::new();
+    let mut begin = 0;
+    for text in line.split(',') {
+        cells.push(Cell { file, number, line, begin, end: begin + text.len() });
+        begin += text.len() + 1;
+    }
+    let whole = Cell { file, number, line, begin: 0, end: line.len() };
+    if cells.len() != columns {
+        let message = format!("{} cells where the first line names {columns}", cells.len());
+        return Err(Box::new(whole.mistake(codes::BAD_FLOW, message)));
+    }
+    let start = quantity(&cells[0], Picoseconds, "a time such as `10us`")?;
+    let bytes = quantity(&cells[3], Bytes, "a size such as `64KiB`")?;
+    if bytes == Bytes::ZERO {
+        return Err(Box::new(cells[3].mistake(codes::BAD_FLOW, "a flow of no bytes")));
+    }
+    let end = |cell: &Cell<'_>| {
+        let unknown = || {
+            let message = format!("there is no host `{}` in this network", cell.text());
+            Box::new(cell.mistake(codes::BAD_FLOW, message))
+        };
+        host(cell.text()).ok_or_else(unknown)
+    };
+    let (source, destination) = (end(&cells[1])?, end(&cells[2])?);
+    if source == destination {
+        let message = "the flow begins and ends at the same host";
+        return Err(Box::new(cells[2].mistake(codes::BAD_FLOW, message)));
+    }
+    let priority = cells.get(4).map(priority).transpose()?;
+    Ok(ListedFlow { start, source, destination, bytes, priority })
+}
+
+/// A quantity with its unit, or a bare number in the smallest one.
+fn quantity<Q: std::str::FromStr>(
+    cell: &Cell<'_>,
+    bare: impl Fn(u64) -> Q,
+    wanted: &str,
+) -> Result<Q, Box<Diagnostic>> {
+    let text = cell.text();
+    let value = text.parse::<u64>().ok().map(bare).or_else(|| text.parse::<Q>().ok());
+    value
+        .ok_or_else(|| Box::new(cell.mistake(codes::BAD_FLOW, format!("`{text}` is not {wanted}"))))
+}
+
+fn priority(cell: &Cell<'_>) -> Result<u8, Box<Diagnostic>> {
+    let known = cell.text().parse().ok().filter(|priority| *priority < CONTROL_PRIORITY);
+    known.ok_or_else(|| {
+        let message = format!("`{}` is not a priority: write 0 to 6", cell.text());
+        Box::new(cell.mistake(codes::BAD_FLOW, message))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Vec<ListedFlow>, Vec<Diagnostic>) {
+        let host = |name: &str| name.strip_prefix('h')?.parse().ok().map(VertexId);
+        read_flows("flows.csv", text.as_bytes(), host)
+    }
+
+    #[test]
+    fn rows_become_flows() {
+        let (flows, mistakes) =
+            read("start,src,dst,bytes,priority\n10us,h0,h1,64KiB,3\n0, h2, h0, 100, 0\n");
+        assert!(mistakes.is_empty(), "{mistakes:?}");
+        assert_eq!(flows[0].start, Picoseconds::from_micros(10));
+        assert_eq!((flows[0].bytes, flows[0].priority), (Bytes(65_536), Some(3)));
+        assert_eq!((flows[1].source, flows[1].bytes), (VertexId(2), Bytes(100)));
+    }
+
+    #[test]
+    fn every_mistake_is_shown_with_line_and_column() {
+        let text = "start,src,dst,bytes\nsoon,h0,h1,1\n0,x,h1,1\n0,h1,h1,1\n0,h0,h1,0\n0,h0,h1\n0,h0,h1,9\n";
+        let (flows, mistakes) = read(text);
+        assert_eq!(flows.len(), 1);
+        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        for (lines, wanted) in lines.iter().zip([
+            "flows.csv:2:1: error[LL0323]: `soon` is not a time such as `10us`",
+            "flows.csv:3:3: error[LL0323]: there is no host `x` in this network",
+            "flows.csv:4:6: error[LL0323]: the flow begins and ends at the same host",
+            "flows.csv:5:9: error[LL0323]: a flow of no bytes",
+            "flows.csv:6:1: error[LL0323]: 3 cells where the first line names 4",
+        ]) {
+            assert_eq!(lines, wanted);
+        }
+        assert!(read("src,dst\n").1[0].to_string().contains("flows.csv:1:1"));
+        assert!(read("").1[0].to_string().contains("does not name the columns"));
+    }
+}

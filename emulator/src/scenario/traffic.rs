@@ -1,0 +1,158 @@
+//! What hosts send to each other: collectives and patterns of flows.
+
+use std::sync::Arc;
+
+use lightloom_collective::{Directions, Exchange, Kind};
+use lightloom_engine::VertexId;
+use lightloom_units::{Bytes, Picoseconds};
+
+use super::flow_sizes::FlowSizes;
+use super::flow_table::ListedFlow;
+
+/// Something that hosts do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traffic {
+    /// Its name in reports.
+    pub name: String,
+    /// What it is.
+    pub run: Pattern,
+    /// Who takes part, in order of rank.
+    pub hosts: Vec<VertexId>,
+    /// Its size; of a collective by the convention of NCCL's tests, of a pattern of flows that of each.
+    pub bytes: Bytes,
+    /// Which ways round its ring, if it goes around one.
+    pub directions: Directions,
+    /// Its priority at switches with real queues.
+    pub priority: u8,
+    /// It begins so long after the start of the run, or after what it waits for.
+    pub delay: Picoseconds,
+    /// Places of the workloads it waits for.
+    pub after: Vec<usize>,
+    /// How often, one after the other.
+    pub repeat: u32,
+}
+
+/// What a workload is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pattern {
+    /// Every host sends to one and receives from one: a seeded cycle through all, or the host so many
+    /// places further.
+    Permutation {
+        /// How many places further.
+        by: Option<u32>,
+    },
+    /// Every other host sends to one.
+    Incast {
+        /// The one.
+        into: VertexId,
+    },
+    /// Everybody has a piece for everybody.
+    AllToAll(Exchange),
+    /// Everybody ends with the sum.
+    AllReduce(AllReduceWay),
+    /// Everybody ends with its part of the sum, on a ring.
+    ReduceScatter,
+    /// Everybody ends with all parts, on a ring.
+    AllGather,
+    /// From the host in the middle to everybody, down a binary tree.
+    Broadcast {
+        /// In how many pieces.
+        pieces: u32,
+    },
+    /// All-to-all by binary exchange, circuits switched between steps.
+    CircuitExchange,
+    /// Flows of a table.
+    Flows(Arc<[ListedFlow]>),
+    /// Flows at random.
+    Random {
+        /// How large.
+        sizes: FlowSizes,
+        /// Share of a host's first cable that they use.
+        load: f64,
+        /// For how long new ones begin.
+        lasts: Picoseconds,
+    },
+    /// Nothing is sent for so long.
+    Compute(Picoseconds),
+}
+
+/// How an all-reduce goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllReduceWay {
+    /// Around the hosts in order of rank, both ways.
+    Ring,
+    /// Up and down a binary tree.
+    Tree,
+    /// Two trees at once.
+    DoubleTree,
+    /// Recursive halving and doubling.
+    HalvingDoubling,
+    /// Along all dimensions of a torus at once.
+    Torus,
+    /// Inside groups of so many hosts, then between equal ranks of all groups, then inside again.
+    Hierarchical {
+        /// Hosts of a group.
+        of: u32,
+    },
+}
+
+impl Pattern {
+    /// How it is called in results.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Permutation { .. } => "permutation",
+            Self::Incast { .. } => "incast",
+            Self::AllToAll(_) => Kind::AllToAll.name(),
+            Self::AllReduce(_) => Kind::AllReduce.name(),
+            Self::ReduceScatter => Kind::ReduceScatter.name(),
+            Self::AllGather => Kind::AllGather.name(),
+            Self::Broadcast { .. } => Kind::Broadcast.name(),
+            Self::CircuitExchange => "circuit-exchange",
+            Self::Flows(_) | Self::Random { .. } => Kind::Flows.name(),
+            Self::Compute(_) => "compute",
+        }
+    }
+
+    /// NCCL's factor from algorithm to bus bandwidth over so many ranks.
+    #[must_use]
+    pub fn bus_factor(&self, ranks: usize) -> f64 {
+        let kind = match self {
+            Self::AllToAll(_) | Self::CircuitExchange => Kind::AllToAll,
+            Self::AllReduce(_) => Kind::AllReduce,
+            Self::ReduceScatter => Kind::ReduceScatter,
+            Self::AllGather => Kind::AllGather,
+            _ => return 1.0,
+        };
+        kind.bus_factor(ranks)
+    }
+
+    /// Whether it needs a size.
+    #[must_use]
+    pub fn has_size(&self) -> bool {
+        !matches!(self, Self::Flows(_) | Self::Random { .. } | Self::Compute(_))
+    }
+}
+
+impl Traffic {
+    /// Whether it goes around one ring.
+    #[must_use]
+    pub const fn is_ring(run: &Pattern) -> bool {
+        matches!(
+            run,
+            Pattern::ReduceScatter | Pattern::AllGather | Pattern::AllReduce(AllReduceWay::Ring)
+        )
+    }
+
+    /// The priorities that its flows have.
+    #[must_use]
+    pub fn priorities(&self) -> Vec<u8> {
+        match &self.run {
+            Pattern::Compute(_) => Vec::new(),
+            Pattern::Flows(rows) => {
+                rows.iter().map(|row| row.priority.unwrap_or(self.priority)).collect()
+            }
+            _ => vec![self.priority],
+        }
+    }
+}

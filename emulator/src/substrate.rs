@@ -1,0 +1,129 @@
+//! What a run runs on: vertices, links, and which links a part is.
+//!
+//! ```text
+//!   fabric file ──▶ of_fabric ─┐
+//!                              ├──▶ Substrate { network, names } ──part("n9")──▶ Part { links, … }
+//!   network in place ──▶ lay ──┘
+//! ```
+//!
+//! Whoever breaks a part asks which links it is; nobody asks what kind of fabric it belongs to.
+
+mod circuits;
+mod part;
+mod rings;
+mod shape;
+mod switches;
+
+use std::ops::Range;
+
+use lightloom_engine::topology::Grid;
+use lightloom_engine::{LinkId, Network, Plane, Route, VertexId};
+use lightloom_units::Picoseconds;
+
+pub(crate) use circuits::Lane;
+pub use circuits::OpticalCircuits;
+pub use part::{AnyPart, OpticalPort, Part, PartError};
+pub use rings::{Carrier, RingCables};
+pub use shape::{DragonflyRoutes, Graph, Shape};
+pub use switches::Switches;
+
+/// The GPU rings.
+pub const HBD: Plane = Plane(0);
+/// The data-centre network.
+pub const DCN: Plane = Plane(1);
+/// Circuits between leaves.
+pub const OPTICAL: Plane = Plane(2);
+
+/// A network with its parts by name.
+#[derive(Clone, Debug)]
+pub struct Substrate {
+    /// The graph.
+    pub network: Network,
+    /// The hosts that workloads may name, in order of rank.
+    pub hosts: Vec<VertexId>,
+    /// Hosts that stand in one server, in order of rank; one where there are no servers.
+    pub hosts_per_server: usize,
+    /// The ways that flows of workloads take.
+    pub route: Route,
+    /// By optical switch that nobody commands: the cables through it.
+    pub patched: Vec<Vec<LinkId>>,
+    /// The grid of the hosts. `None` if they stand in none.
+    pub grid: Option<Grid>,
+    /// By step, the fibres of a binary exchange, and how long a change takes.
+    pub exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
+    /// The cables of GPU rings.
+    pub rings: Option<RingCables>,
+    /// The circuits between leaves that a plan makes.
+    pub circuits: Option<OpticalCircuits>,
+    /// By vertex.
+    names: Vec<String>,
+    /// By vertex: its place among the hosts.
+    places: Vec<Option<u32>>,
+    /// By link: its class.
+    classes: Vec<u8>,
+    class_names: &'static [&'static str],
+}
+
+impl Substrate {
+    /// What a vertex is called: `h3`, `n4/g2`, `t7`.
+    #[must_use]
+    pub fn name(&self, vertex: VertexId) -> &str {
+        &self.names[vertex.index()]
+    }
+
+    /// The vertex of a name.
+    #[must_use]
+    pub fn vertex(&self, name: &str) -> Option<VertexId> {
+        self.names.iter().position(|known| known == name).map(VertexId::from_index)
+    }
+
+    /// The places of a host, or of all GPUs of a node of a fabric: `h3`, `n4/g2`, `n4`.
+    #[must_use]
+    pub fn stretch(&self, name: &str) -> Option<Range<usize>> {
+        let place = |name: &str| Some(self.place_of(self.vertex(name)?)? as usize);
+        let node =
+            || place(&format!("{name}/g0")).map(|first| first..first + self.hosts_per_server);
+        place(name).map(|place| place..place + 1).or_else(node)
+    }
+
+    /// Whether there is a switch, rather than hosts alone.
+    #[must_use]
+    pub fn has_switches(&self) -> bool {
+        self.places.iter().any(Option::is_none)
+    }
+
+    /// The place of a vertex among the hosts. `None` for a switch.
+    #[must_use]
+    pub fn place_of(&self, vertex: VertexId) -> Option<u32> {
+        self.places[vertex.index()]
+    }
+
+    /// How a link is called: `h3→s0`, `leaf3→leaf7 ocs2:14-15`.
+    #[must_use]
+    pub fn link_name(&self, link: LinkId) -> String {
+        let ends = self.network.link(link);
+        let name = format!("{}→{}", self.name(ends.from), self.name(ends.to));
+        match self.circuits.as_ref().and_then(|circuits| circuits.circuit_of(link)) {
+            Some(circuit) => {
+                format!("{name} {}:{}-{}", circuit.ocs, circuit.a_port, circuit.b_port)
+            }
+            None => name,
+        }
+    }
+
+    /// By link: its class, a place in [`class_names`](Self::class_names).
+    #[must_use]
+    pub fn classes(&self) -> &[u8] {
+        &self.classes
+    }
+
+    /// The kinds of links.
+    #[must_use]
+    pub fn class_names(&self) -> &'static [&'static str] {
+        self.class_names
+    }
+}
+
+fn both_ways(link: LinkId) -> [LinkId; 2] {
+    [link, link.reverse()]
+}

@@ -1,0 +1,172 @@
+//! The leaves of a reconfigurable fat-tree: hosts below, a packet core above, and every circuit that a plan ever
+//! makes between them, lit or not.
+//!
+//! ```text
+//!   hosts of leaf i ══ leaf i ── circuits, one link each ── leaf j ══ hosts of leaf j
+//!                         └────── electrical core ──────────┘
+//! ```
+//!
+//! What a leaf sends as a whole leaves by one host with the joint rate of its GPUs, and the core is one switch with
+//! what a leaf may send and receive: the model of the planner, so that what differs between the two is what
+//! packets do. A circuit is a link of the circuit's own rate from leaf to leaf, not the electrical
+//! path with a delay.
+
+use std::collections::BTreeMap;
+
+use lightloom_engine::{LinkId, LinkSpec, NetworkBuilder, Plane, Role, VertexId};
+use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
+use lightloom_units::id::LeafId;
+use lightloom_units::{BitsPerSecond, Picoseconds};
+
+use super::{DCN, OPTICAL, Switches, both_ways};
+
+/// From a host's interface to its leaf, the leaf's own latency included. An assumption.
+const HOST_DELAY: Picoseconds = Picoseconds::from_nanos(500);
+/// From leaf to leaf through an optical switch, and from leaf to core: 100 m of fibre and a switch's
+/// latency. An assumption.
+const FIBRE_DELAY: Picoseconds = Picoseconds::from_micros(1);
+
+/// The way of a flow between two leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Over one circuit.
+    Circuit(CrossConnect),
+    /// Over the electrical core.
+    Core,
+}
+
+/// Leaves with the meaning of their links.
+#[derive(Clone, Debug)]
+pub struct OpticalCircuits {
+    network: ReconfigurableFatTree,
+    /// By leaf: its hosts.
+    hosts: Vec<VertexId>,
+    /// By leaf: its switch.
+    leaves: Vec<VertexId>,
+    core: Option<VertexId>,
+    /// By leaf: from its hosts up.
+    interfaces: Vec<LinkId>,
+    /// By leaf: into the core; none where there is no core.
+    uplinks: Vec<LinkId>,
+    /// By circuit: from leaf `a` to leaf `b`.
+    circuits: BTreeMap<CrossConnect, LinkId>,
+    by_cable: BTreeMap<LinkId, CrossConnect>,
+}
+
+fn cable(rate: f64, delay: Picoseconds, plane: Plane, switches: &Switches) -> LinkSpec {
+    switches.on(LinkSpec::new(BitsPerSecond(rate as u64), delay)).in_plane(plane)
+}
+
+impl OpticalCircuits {
+    /// Hosts, leaves and core.
+    pub(super) fn lay(
+        network: &ReconfigurableFatTree,
+        switches: &Switches,
+        builder: &mut NetworkBuilder,
+    ) -> Self {
+        let interface = cable(network.host_rate(), HOST_DELAY, DCN, switches);
+        let (mut hosts, mut leaves, mut interfaces) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..network.leaves() {
+            let (host, leaf) = (builder.add(Role::Host), builder.add(Role::Switch));
+            interfaces.push(builder.connect(host, leaf, interface));
+            hosts.push(host);
+            leaves.push(leaf);
+        }
+        let core = (network.electrical_rate() > 0.0).then(|| builder.add(Role::Switch));
+        let uplink = cable(network.electrical_rate(), FIBRE_DELAY, DCN, switches);
+        let uplinks = core.iter().flat_map(|core| leaves.iter().map(move |leaf| (*leaf, *core)));
+        let uplinks = uplinks.map(|(leaf, core)| builder.connect(leaf, core, uplink)).collect();
+        Self {
+            network: network.clone(),
+            hosts,
+            leaves,
+            core,
+            interfaces,
+            uplinks,
+            circuits: BTreeMap::new(),
+            by_cable: BTreeMap::new(),
+        }
+    }
+
+    /// A link for each circuit.
+    pub(super) fn add_circuits(
+        &mut self,
+        switches: &Switches,
+        circuits: &[CrossConnect],
+        builder: &mut NetworkBuilder,
+    ) {
+        let rate = self.network.spec().circuit_rate.0 as f64;
+        let spec = cable(rate, FIBRE_DELAY, OPTICAL, switches);
+        for circuit in circuits {
+            let leaves = &self.leaves;
+            let (a, b) = (leaves[circuit.a.index()], leaves[circuit.b.index()]);
+            self.circuits.entry(*circuit).or_insert_with(|| builder.connect(a, b, spec));
+        }
+        self.by_cable = self.circuits.iter().map(|(circuit, link)| (*link, *circuit)).collect();
+    }
+
+    /// The fat-tree they belong to.
+    #[must_use]
+    pub fn network(&self) -> &ReconfigurableFatTree {
+        &self.network
+    }
+
+    pub(super) fn hosts(&self) -> &[VertexId] {
+        &self.hosts
+    }
+
+    pub(super) fn leaves(&self) -> &[VertexId] {
+        &self.leaves
+    }
+
+    /// The hosts of a leaf.
+    #[must_use]
+    pub fn host(&self, leaf: usize) -> VertexId {
+        self.hosts[leaf]
+    }
+
+    /// Both directions between a leaf and its hosts.
+    pub(super) fn interface(&self, leaf: LeafId) -> [LinkId; 2] {
+        both_ways(self.interfaces[leaf.index()])
+    }
+
+    /// Whether there is an electrical core.
+    pub(crate) fn has_core(&self) -> bool {
+        !self.uplinks.is_empty()
+    }
+
+    /// Both directions of a circuit.
+    pub(crate) fn links(&self, circuit: &CrossConnect) -> [LinkId; 2] {
+        both_ways(self.circuits[circuit])
+    }
+
+    /// Every circuit with a link, whether it is lit or not.
+    pub(crate) fn circuits(&self) -> impl Iterator<Item = &CrossConnect> {
+        self.circuits.keys()
+    }
+
+    /// The circuit that a link belongs to.
+    pub(super) fn circuit_of(&self, link: LinkId) -> Option<&CrossConnect> {
+        self.by_cable.get(&LinkId(link.0 & !1))
+    }
+
+    pub(super) fn name(&self, vertex: VertexId) -> Option<String> {
+        let leaf = |at: usize| LeafId::from_index(at).to_string();
+        let hosts = self.hosts.binary_search(&vertex).ok().map(|at| format!("{}/gpus", leaf(at)));
+        let leaves = || self.leaves.binary_search(&vertex).ok().map(leaf);
+        let core = || (self.core == Some(vertex)).then(|| "core".to_owned());
+        hosts.or_else(leaves).or_else(core)
+    }
+
+    /// The links from the hosts of one leaf to those of another.
+    pub(crate) fn path(&self, from: usize, to: usize, lane: Lane) -> Vec<LinkId> {
+        let (up, down) = (self.interfaces[from], self.interfaces[to].reverse());
+        match lane {
+            Lane::Core => vec![up, self.uplinks[from], self.uplinks[to].reverse(), down],
+            Lane::Circuit(circuit) => {
+                let [there, back] = self.links(&circuit);
+                vec![up, if circuit.a.index() == from { there } else { back }, down]
+            }
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! Parts by name: which links a part is, and what else whoever breaks or mends it has to know.
+//!
+//! A part is a bag of facts, so that nothing outside this file asks of which kind it is: an effect acts on its
+//! `links`, a planner of rings takes its `planned` out of service, a controller of circuits its `ports`.
+
+use lightloom_engine::{LinkId, VertexId};
+use lightloom_fabric::fault::{FaultError, FaultSet, Part as PlannedPart};
+use lightloom_units::id::{GpuId, LeafId, NodeId, OcsId, TorId};
+
+use super::{DCN, RingCables, Substrate, both_ways};
+
+/// A port of an optical switch that a controller commands.
+pub type OpticalPort = (OcsId, u32);
+
+/// A part of what is installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// How it is called.
+    pub name: String,
+    /// Its links, both directions, in order.
+    pub links: Vec<LinkId>,
+    /// Those of its links that end at the interface of a host.
+    pub interfaces: Vec<LinkId>,
+    /// What a planner of rings takes out of service for it.
+    pub planned: Vec<PlannedPart>,
+    /// Its ports of optical switches that a controller commands.
+    pub ports: Vec<OpticalPort>,
+    /// The hosts that it stops when it goes, by place.
+    pub hosts: Vec<u32>,
+    /// The leaves whose hosts it is.
+    pub leaves: Vec<LeafId>,
+    /// Whether it can ignore commands: a bundle, a host or a port that changes its circuit.
+    pub is_commanded: bool,
+    /// Whether it is the control plane itself.
+    pub is_control: bool,
+}
+
+impl Part {
+    /// Whether it is nothing but interfaces of hosts.
+    #[must_use]
+    pub fn is_interface(&self) -> bool {
+        let ends = self.interfaces.iter().flat_map(|link| both_ways(*link));
+        let ends: Vec<LinkId> = ends.collect();
+        !ends.is_empty() && self.links.iter().all(|link| ends.contains(link))
+    }
+}
+
+/// A part that the seed draws among all of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnyPart {
+    /// A node that works at the start.
+    Node,
+    /// A host.
+    Host,
+    /// A switch.
+    Switch,
+    /// A cable.
+    Cable,
+}
+
+impl AnyPart {
+    /// Every kind with how it is written.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Node, "any node"),
+        (Self::Host, "any host"),
+        (Self::Switch, "any switch"),
+        (Self::Cable, "any cable"),
+    ];
+
+    /// The kind that is written so.
+    #[must_use]
+    pub fn named(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, name)| *name == text.trim()).map(|(any, _)| *any)
+    }
+
+    /// How it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(any, _)| *any == self).map_or("", |(_, name)| *name)
+    }
+}
+
+/// Why there is no such part.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartError {
+    /// Nothing of this name.
+    #[error("`{name}` names nothing in this network: {there}")]
+    Unknown {
+        /// As written.
+        name: String,
+        /// What there is.
+        there: String,
+    },
+    /// A part of a fabric that this one does not have.
+    #[error(transparent)]
+    Fabric(#[from] FaultError),
+    /// No such GPU.
+    #[error("{gpu} does not exist: a node has GPUs g0 to g{last}")]
+    NoGpu {
+        /// The GPU named.
+        gpu: GpuId,
+        /// The highest there is.
+        last: u8,
+    },
+    /// A host with fewer interfaces.
+    #[error("`{host}` has interfaces nic0 to nic{last}")]
+    NoNic {
+        /// The host.
+        host: String,
+        /// Its last interface.
+        last: usize,
+    },
+    /// No such ToR.
+    #[error("{tor} does not exist: the fabric has ToRs t0 to t{last}")]
+    NoTor {
+        /// The ToR named.
+        tor: TorId,
+        /// The highest there is.
+        last: usize,
+    },
+    /// Two known ends without a cable.
+    #[error("there is no cable between `{from}` and `{to}`: those of `{from}` lead to {there}")]
+    NoCable {
+        /// One end.
+        from: String,
+        /// The other.
+        to: String,
+        /// Where cables lead instead.
+        there: String,
+    },
+    /// An optical switch that is not there.
+    #[error("this network has {count} optical switches{}", if *count > 0 { ", from ocs0" } else { "" })]
+    NoOcs {
+        /// How many there are.
+        count: usize,
+    },
+    /// Ports that an optical switch does not have.
+    #[error("`{name}` does not exist: {ocs} has ports p0 to p{last}")]
+    NoPorts {
+        /// As written.
+        name: String,
+        /// The switch.
+        ocs: OcsId,
+        /// Its last port.
+        last: u32,
+    },
+}
+
+impl Substrate {
+    /// The part of this name.
+    ///
+    /// # Errors
+    /// What there is instead.
+    pub fn part(&self, text: &str) -> Result<Part, PartError> {
+        let text = text.trim();
+        if text == "control" {
+            return Ok(Part { name: text.to_owned(), is_control: true, ..Part::default() });
+        }
+        if let Some(part) = self.optical_part(text) {
+            return part;
+        }
+        if let Some(part) = self.rings.as_ref().and_then(|rings| self.ring_part(rings, text)) {
+            return part;
+        }
+        if let Some(vertex) = self.vertex(text) {
+            return Ok(self.vertex_part(text, vertex));
+        }
+        let switch = |name: &str| self.vertex(name).filter(|at| self.place_of(*at).is_none());
+        if let Some(name) = text.strip_prefix("rack ") {
+            let switch = switch(name.trim()).ok_or_else(|| self.unknown(text))?;
+            return Ok(self.rack(switch));
+        }
+        if let Some((host, nic)) = text.split_once("/nic") {
+            return self.interface(text, host, nic);
+        }
+        if let Some(number) = text.strip_prefix("ocs").and_then(|rest| rest.parse::<usize>().ok()) {
+            let cables = self.patched.get(number);
+            let cables = cables.ok_or(PartError::NoOcs { count: self.patched.len() })?;
+            return Ok(self.of_links(text, cables.iter().copied().flat_map(both_ways)));
+        }
+        self.cable(text)
+    }
+
+    /// How many parts of a kind there are.
+    #[must_use]
+    pub fn count(&self, any: AnyPart) -> usize {
+        match any {
+            AnyPart::Node => self.rings.as_ref().map_or(0, |r| r.fabric.hbd.nodes() as usize),
+            AnyPart::Host => self.hosts.len(),
+            AnyPart::Switch => self.switches().count(),
+            AnyPart::Cable => self.network.links().len() / 2,
+        }
+    }
+
+    /// The part of a kind at this place. `None` beyond the last one.
+    #[must_use]
+    pub fn part_at(&self, any: AnyPart, place: usize) -> Option<Part> {
+        if place >= self.count(any) {
+            return None;
+        }
+        match any {
+            AnyPart::Node => self.part(&NodeId::from_index(place).to_string()).ok(),
+            AnyPart::Host => {
+                Some(self.vertex_part(self.name(self.hosts[place]), self.hosts[place]))
+            }
+            AnyPart::Switch => {
+                self.switches().nth(place).map(|at| self.vertex_part(self.name(at), at))
+            }
+            AnyPart::Cable => {
+                let link = LinkId::from_index(2 * place);
+                let ends = self.network.link(link);
+                let name = format!("{}-{}", self.name(ends.from), self.name(ends.to));
+                Some(self.of_links(&name, both_ways(link)))
+            }
+        }
+    }
+
+    fn switches(&self) -> impl Iterator<Item = VertexId> + '_ {
+        let all = (0..self.network.vertex_count()).map(VertexId::from_index);
+        all.filter(|at| !self.network.role(*at).is_host())
+    }
+
+    fn around(&self, vertex: VertexId) -> impl Iterator<Item = LinkId> + '_ {
+        self.network.outgoing(vertex).iter().copied().flat_map(both_ways)
+    }
+
+    fn of_links(&self, name: &str, links: impl IntoIterator<Item = LinkId>) -> Part {
+        let mut links: Vec<LinkId> = links.into_iter().collect();
+        links.sort_unstable();
+        links.dedup();
+        let at_host = |link: &&LinkId| {
+            let ends = self.network.link(**link);
+            let is_interface = self.rings.is_none() || ends.spec.plane == DCN;
+            is_interface && self.place_of(ends.to).is_some()
+        };
+        let interfaces = links.iter().filter(at_host).copied().collect();
+        Part { name: name.to_owned(), links, interfaces, ..Part::default() }
+    }
+
+    /// A host or a switch.
+    fn vertex_part(&self, name: &str, vertex: VertexId) -> Part {
+        let host = self.place_of(vertex);
+        let planned = self.rings.as_ref().and_then(|rings| rings.gpu(vertex));
+        Part {
+            is_commanded: host.is_some() && self.exchange.is_some(),
+            hosts: host.into_iter().collect(),
+            planned: planned.map(|gpu| PlannedPart::Node(gpu.node)).into_iter().collect(),
+            ..self.of_links(name, self.around(vertex))
+        }
+    }
+
+    /// A switch and the hosts on it: one correlated domain.
+    fn rack(&self, switch: VertexId) -> Part {
+        let ends = self.network.outgoing(switch).iter().map(|link| self.network.link(*link).to);
+        let hosts: Vec<VertexId> = ends.filter(|end| self.place_of(*end).is_some()).collect();
+        let links = self.around(switch).chain(hosts.iter().flat_map(|host| self.around(*host)));
+        let part = self.of_links(&format!("rack {}", self.name(switch)), links);
+        let gpus = self.rings.iter().flat_map(|rings| hosts.iter().filter_map(|at| rings.gpu(*at)));
+        let mut nodes: Vec<NodeId> = gpus.map(|gpu| gpu.node).collect();
+        nodes.dedup();
+        let hosts = hosts.iter().filter_map(|host| self.place_of(*host)).collect();
+        Part { planned: nodes.into_iter().map(PlannedPart::Node).collect(), hosts, ..part }
+    }
+
+    fn interface(&self, text: &str, host: &str, nic: &str) -> Result<Part, PartError> {
+        let vertex = self.vertex(host).filter(|at| self.place_of(*at).is_some());
+        let (vertex, nic) =
+            vertex.zip(nic.parse::<usize>().ok()).ok_or_else(|| self.unknown(text))?;
+        let cables = self.network.outgoing(vertex);
+        match cables.get(nic) {
+            Some(cable) => Ok(self.of_links(text, both_ways(*cable))),
+            None => Err(PartError::NoNic {
+                host: host.to_owned(),
+                last: cables.len().saturating_sub(1),
+            }),
+        }
+    }
+
+    fn cable(&self, text: &str) -> Result<Part, PartError> {
+        let unknown = || self.unknown(text);
+        let (from, to) = text.split_once('-').ok_or_else(unknown)?;
+        let (one, other) = self.vertex(from).zip(self.vertex(to)).ok_or_else(unknown)?;
+        let leads = |link: &&LinkId| self.network.link(**link).to == other;
+        let cable = self.network.outgoing(one).iter().find(leads);
+        cable
+            .map(|link| self.of_links(text, both_ways(*link)))
+            .ok_or_else(|| self.no_cable((one, from), to))
+    }
+
+    fn no_cable(&self, (one, from): (VertexId, &str), to: &str) -> PartError {
+        const SHOWN: usize = 8;
+        let ends = self.network.outgoing(one).iter().map(|link| self.network.link(*link).to);
+        let mut names: Vec<&str> = ends.map(|end| self.name(end)).collect();
+        names.dedup();
+        let mut there = names[..names.len().min(SHOWN)].join(", ");
+        if names.len() > SHOWN {
+            there += &format!(" and {} more", names.len() - SHOWN);
+        }
+        PartError::NoCable { from: from.to_owned(), to: to.to_owned(), there }
+    }
+
+    /// A node of a fabric, or one of its GPUs, interfaces, bundles and fibres, or a ToR.
+    fn ring_part(&self, rings: &RingCables, text: &str) -> Option<Result<Part, PartError>> {
+        if let Ok(tor) = text.strip_prefix("rack ").unwrap_or(text).trim().parse::<TorId>() {
+            let last = rings.tors.len().checked_sub(1)?;
+            let Some(vertex) = rings.tors.get(tor.index()) else {
+                return Some(Err(PartError::NoTor { tor, last }));
+            };
+            let whole = text.starts_with("rack ");
+            return Some(Ok(if whole {
+                self.rack(*vertex)
+            } else {
+                self.vertex_part(text, *vertex)
+            }));
+        }
+        if let Ok(gpu) = text.replacen("/nic", "/g", 1).parse::<GpuId>() {
+            return Some(self.gpu_part(rings, text, gpu));
+        }
+        let planned = text.parse::<PlannedPart>().ok()?;
+        planned.node()?;
+        Some(self.planned_part(rings, planned))
+    }
+
+    fn gpu_part(&self, rings: &RingCables, text: &str, gpu: GpuId) -> Result<Part, PartError> {
+        FaultSet::of(&rings.fabric, [PlannedPart::Node(gpu.node)])?;
+        let last = rings.fabric.hbd.gpus_per_node() - 1;
+        let is_nic = text.contains("/nic");
+        if gpu.gpu > last {
+            return Err(match is_nic {
+                true => PartError::NoNic { host: gpu.node.to_string(), last: usize::from(last) },
+                false => PartError::NoGpu { gpu, last },
+            });
+        }
+        let vertex = rings.vertex(gpu);
+        let whole = self.vertex_part(text, vertex);
+        if !is_nic {
+            return Ok(whole);
+        }
+        let nic = |link: &LinkId| self.network.link(*link).spec.plane == DCN;
+        let part = self.of_links(text, self.around(vertex).filter(nic));
+        Ok(Part { planned: whole.planned, ..part })
+    }
+
+    fn planned_part(&self, rings: &RingCables, planned: PlannedPart) -> Result<Part, PartError> {
+        FaultSet::of(&rings.fabric, [planned])?;
+        let name = planned.to_string();
+        let part = match planned {
+            PlannedPart::Node(node) => {
+                let gpus = (0..rings.fabric.hbd.gpus_per_node()).map(|gpu| GpuId { node, gpu });
+                let vertices: Vec<VertexId> = gpus.map(|gpu| rings.vertex(gpu)).collect();
+                let part = self.of_links(&name, vertices.iter().flat_map(|at| self.around(*at)));
+                Part {
+                    hosts: vertices.iter().filter_map(|at| self.place_of(*at)).collect(),
+                    ..part
+                }
+            }
+            PlannedPart::Bundle(bundle) => {
+                let part = self.of_links(&name, rings.all_links_of(bundle));
+                Part { is_commanded: true, ..part }
+            }
+            PlannedPart::Fibre(port) => {
+                self.of_links(&name, rings.links_of(port.bundle, port.selects()))
+            }
+            PlannedPart::Ocs(_) | PlannedPart::OcsPort(_) | PlannedPart::Uplink(_) => {
+                return Err(self.unknown(&name));
+            }
+        };
+        Ok(Part { planned: vec![planned], ..part })
+    }
+
+    /// An optical switch that a controller commands, one of its ports, or a stretch of them.
+    fn optical_part(&self, text: &str) -> Option<Result<Part, PartError>> {
+        let network = self.circuits.as_ref()?.network();
+        if let Some(leaf) = text.strip_suffix("/gpus").and_then(|leaf| leaf.parse::<LeafId>().ok())
+        {
+            let circuits = self.circuits.as_ref()?;
+            let exists = leaf.index() < network.leaves();
+            return exists.then(|| {
+                let part = self.of_links(text, circuits.interface(leaf));
+                let place = self.place_of(circuits.host(leaf.index()));
+                Ok(Part { hosts: place.into_iter().collect(), leaves: vec![leaf], ..part })
+            });
+        }
+        let (ocs, ports) = text.split_once("/p").map_or((text, None), |(o, p)| (o, Some(p)));
+        let ocs = ocs.parse::<OcsId>().ok()?;
+        if ocs.index() >= network.switches() {
+            return Some(Err(PartError::NoOcs { count: network.switches() }));
+        }
+        let last = network.bank(ocs).ports_per_switch - 1;
+        let range = match ports {
+            None => Some((0, last)),
+            Some(ports) => {
+                let (first, end) = ports.split_once("..").unwrap_or((ports, ports));
+                let end = end.strip_prefix('p').unwrap_or(end);
+                first.parse::<u32>().ok().zip(end.parse::<u32>().ok())
+            }
+        };
+        let range = range.filter(|(first, end)| first <= end && *end <= last);
+        let Some((first, end)) = range else {
+            return Some(Err(PartError::NoPorts { name: text.to_owned(), ocs, last }));
+        };
+        let ports = (first..=end).map(|port| (ocs, port)).collect();
+        Some(Ok(Part { name: text.to_owned(), ports, is_commanded: true, ..Part::default() }))
+    }
+
+    fn unknown(&self, name: &str) -> PartError {
+        let some = |names: Vec<&str>| match names.as_slice() {
+            [] => "none".to_owned(),
+            [one] => format!("`{one}`"),
+            [first, .., last] => format!("`{first}` to `{last}`"),
+        };
+        let hosts: Vec<&str> = self.hosts.iter().map(|host| self.name(*host)).collect();
+        let switches: Vec<&str> = self.switches().map(|at| self.name(at)).collect();
+        let example = hosts.first().copied().unwrap_or("h0").to_owned();
+        let mut there = match &self.rings {
+            Some(_) => "write a node `n17`, a GPU `n17/g2`, its interface `n17/nic2`, a bundle `n17/b0`, a fibre \
+                        `n17/b0.2`, a ToR `t3`, all under it `rack t3`, `any node` or `control`"
+                .to_owned(),
+            None => format!(
+                "it has hosts {} and switches {}; write a host or switch by name, an interface `{example}/nic0`, a cable \
+                 `A-B` by its ends, `rack S`, `ocs3`, `any host`, `any switch`, `any cable` or `control`",
+                some(hosts),
+                some(switches),
+            ),
+        };
+        if self.circuits.is_some() {
+            there += "; an optical switch `ocs3`, a port of it `ocs3/p7`, a board `ocs3/p0..p15`, the GPUs of a leaf \
+                      `leaf2/gpus`";
+        }
+        PartError::Unknown { name: name.to_owned(), there }
+    }
+}

@@ -1,0 +1,326 @@
+//! A fabric as it is cabled: GPUs on their rings, interfaces under leaves, and what joins the leaves.
+//!
+//! A GPU is one vertex with two ring edges in the high-bandwidth domain and one interface in the
+//! data-centre network. All fibres are there from the beginning; those that no bundle selects are
+//! dark. Switching a transceiver is then nothing but links going down and up.
+
+use std::sync::Arc;
+
+use lightloom_engine::{LinkId, LinkSpec, NetworkBuilder, NetworkError, Role, Route, VertexId};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::khop::{Fibre, Path, Port};
+use lightloom_units::id::{BundleId, GpuId, NodeId, TorId};
+
+use super::circuits::OpticalCircuits;
+use super::{DCN, HBD, Substrate, Switches, both_ways};
+
+/// Classes of links of a fabric with packet switches above its GPUs.
+const CLASSES: [&str; 5] = ["gpu-gpu", "fibre", "gpu-tor", "tor-gpu", "switch-switch"];
+
+/// What decides whether a cable carries light, as long as nothing is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Nothing: copper between GPUs, the data-centre network.
+    Always,
+    /// The ring edge under a bundle: lit when the bundle holds loopback.
+    Loopback(BundleId),
+    /// A fibre: lit when the bundles at both ends select it.
+    Fibre(Port, Port),
+}
+
+/// The GPUs of a fabric and their cables.
+#[derive(Clone, Debug)]
+pub struct RingCables {
+    pub(super) fabric: Arc<Fabric>,
+    /// By cable.
+    carriers: Vec<Carrier>,
+    /// By ToR: its switch.
+    pub(super) tors: Vec<VertexId>,
+    /// By GPU: node × R + GPU.
+    pub(super) gpus: Vec<VertexId>,
+    gpus_per_node: u8,
+    /// By GPU: the ring edge that starts there, from GPU g to GPU g + 1 of its node.
+    ring_edges: Vec<LinkId>,
+    /// Every fibre with its two cables: between the lower halves, and between the upper ones, each
+    /// from the lower end up.
+    fibres: Vec<(Fibre, [LinkId; 2])>,
+}
+
+impl Substrate {
+    /// Lays every cable of `fabric`, and a link for every circuit that a plan makes at some time.
+    ///
+    /// # Errors
+    /// If a delay or rate of the fabric cannot be emulated.
+    pub fn of_fabric(
+        fabric: &Arc<Fabric>,
+        switches: &Switches,
+        circuits: &[CrossConnect],
+    ) -> Result<Self, NetworkError> {
+        let mut builder = NetworkBuilder::new();
+        let has_gpus = fabric.hbd.ring().is_some() || fabric.dcn.packet_tree().is_some();
+        let mut rings = has_gpus.then(|| RingCables::new(fabric, &mut builder));
+        if let Some(rings) = &mut rings {
+            if fabric.hbd.ring().is_some() {
+                rings.cable_nodes(&mut builder);
+                rings.cable_fibres(&mut builder);
+            }
+            rings.cable_packet_tree(switches, &mut builder);
+        }
+        let optical = fabric.dcn.circuits().map(|network| {
+            let mut optical = OpticalCircuits::lay(network, switches, &mut builder);
+            if let Some(rings) = &mut rings {
+                rings.cable_interfaces(optical.leaves(), switches, &mut builder);
+            }
+            optical.add_circuits(switches, circuits, &mut builder);
+            optical
+        });
+        let network = builder.build()?;
+        let vertices = || (0..network.vertex_count()).map(VertexId::from_index);
+        let names = vertices().map(|at| name_of(rings.as_ref(), optical.as_ref(), at)).collect();
+        let hosts: Vec<VertexId> = match (&rings, &optical) {
+            (Some(rings), _) => rings.gpus.clone(),
+            (None, Some(optical)) => optical.hosts().to_vec(),
+            (None, None) => Vec::new(),
+        };
+        let mut places = vec![None; network.vertex_count()];
+        for (place, host) in (0..).zip(&hosts) {
+            places[host.index()] = Some(place);
+        }
+        let (classes, class_names) = match (&rings, &optical) {
+            (Some(rings), _) => (rings.classes(&network), &CLASSES[..]),
+            _ => super::shape::classes_by_role(&network),
+        };
+        Ok(Self {
+            hosts_per_server: usize::from(fabric.hbd.gpus_per_node()).max(1),
+            route: if rings.is_some() { Route::Within(DCN) } else { Route::Shortest },
+            patched: Vec::new(),
+            grid: None,
+            exchange: None,
+            circuits: optical,
+            network,
+            hosts,
+            rings,
+            names,
+            places,
+            classes,
+            class_names,
+        })
+    }
+}
+
+fn name_of(
+    rings: Option<&RingCables>,
+    optical: Option<&OpticalCircuits>,
+    vertex: VertexId,
+) -> String {
+    rings
+        .and_then(|rings| rings.name(vertex))
+        .or_else(|| optical.and_then(|optical| optical.name(vertex)))
+        .unwrap_or_else(|| format!("switch {}", vertex.0))
+}
+
+impl RingCables {
+    fn new(fabric: &Arc<Fabric>, builder: &mut NetworkBuilder) -> Self {
+        let gpus: Vec<VertexId> =
+            (0..fabric.hbd.gpus()).map(|_| builder.add(Role::ForwardingHost)).collect();
+        Self {
+            fabric: fabric.clone(),
+            carriers: Vec::new(),
+            tors: Vec::new(),
+            gpus,
+            gpus_per_node: fabric.hbd.gpus_per_node(),
+            ring_edges: Vec::new(),
+            fibres: Vec::new(),
+        }
+    }
+
+    /// The fabric they belong to.
+    #[must_use]
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    fn cable_nodes(&mut self, builder: &mut NetworkBuilder) {
+        let fabric = self.fabric.clone();
+        let links = &fabric.hbd_links;
+        let inside = LinkSpec::new(links.edge_rate, links.inside_latency).in_plane(HBD);
+        for node in (0..fabric.hbd.nodes()).map(NodeId) {
+            let bundles = (0..fabric.hbd.k()).map(|bundle| BundleId { node, bundle });
+            for gpu in 0..self.gpus_per_node {
+                let over = |bundle: &BundleId| fabric.hbd.ring_edge(bundle.bundle) == gpu;
+                let bundle = bundles.clone().find(over);
+                self.carriers.push(bundle.map_or(Carrier::Always, Carrier::Loopback));
+                let next = GpuId { node, gpu: (gpu + 1) % self.gpus_per_node };
+                let edge =
+                    builder.connect(self.vertex(GpuId { node, gpu }), self.vertex(next), inside);
+                self.ring_edges.push(edge);
+            }
+        }
+    }
+
+    fn cable_fibres(&mut self, builder: &mut NetworkBuilder) {
+        let fabric = self.fabric.clone();
+        let links = &fabric.hbd_links;
+        let fibre_spec = LinkSpec::new(links.edge_rate, links.fibre_latency).in_plane(HBD);
+        for fibre in fabric.hbd.fibres() {
+            let (a, b) = fabric.hbd.ports(fibre);
+            self.carriers.extend([Carrier::Fibre(a, b); 2]);
+            let cables = [0, 1].map(|half| {
+                let [a, b] = [a, b].map(|port| self.vertex(self.half(port, half)));
+                builder.connect(a, b, fibre_spec)
+            });
+            self.fibres.push((fibre, cables));
+        }
+    }
+
+    /// The GPU on the lower (0) or upper (1) half of a port's bundle.
+    fn half(&self, port: Port, half: u8) -> GpuId {
+        let edge = self.fabric.hbd.ring_edge(port.bundle.bundle);
+        GpuId { node: port.bundle.node, gpu: (edge + half) % self.gpus_per_node }
+    }
+
+    /// Interfaces of the GPUs under leaves that exist already.
+    fn cable_interfaces(
+        &mut self,
+        leaves: &[VertexId],
+        switches: &Switches,
+        builder: &mut NetworkBuilder,
+    ) {
+        let dcn = &self.fabric.dcn;
+        let link = switches.on(LinkSpec::new(dcn.link_rate(), dcn.link_latency())).in_plane(DCN);
+        for (place, gpu) in self.gpus.iter().enumerate() {
+            let node = NodeId::from_index(place / usize::from(self.gpus_per_node));
+            builder.connect(*gpu, leaves[dcn.tor_of(node).index()], link);
+        }
+    }
+
+    /// ToRs over the GPUs; in each aggregation domain as many aggregation switches as a ToR has
+    /// uplinks; over several domains, for each aggregation switch as many cores as a domain has ToRs.
+    fn cable_packet_tree(&mut self, switches: &Switches, builder: &mut NetworkBuilder) {
+        let fabric = self.fabric.clone();
+        if fabric.dcn.packet_tree().is_none() {
+            return;
+        }
+        let dcn = &fabric.dcn;
+        let link = switches.on(LinkSpec::new(dcn.link_rate(), dcn.link_latency())).in_plane(DCN);
+        let tors = dcn.tors(fabric.hbd.nodes());
+        self.tors = (0..tors).map(|_| builder.add(Role::Switch)).collect();
+        let tor_vertices = self.tors.clone();
+        self.cable_interfaces(&tor_vertices, switches, builder);
+        let uplinks =
+            (dcn.nodes_per_tor() * u32::from(self.gpus_per_node)).div_ceil(dcn.oversubscription());
+        let aggregations: Vec<Vec<VertexId>> = tor_vertices
+            .chunks(dcn.tors_per_domain() as usize)
+            .map(|domain| aggregate(builder, domain, uplinks, link))
+            .collect();
+        if aggregations.len() < 2 {
+            return;
+        }
+        for plane in 0..uplinks as usize {
+            for _ in 0..dcn.tors_per_domain() {
+                let core = builder.add(Role::Switch);
+                for domain in &aggregations {
+                    builder.connect(domain[plane], core, link);
+                }
+            }
+        }
+    }
+
+    /// The vertex of a GPU.
+    #[must_use]
+    pub fn vertex(&self, gpu: GpuId) -> VertexId {
+        self.gpus[self.place(gpu)]
+    }
+    fn place(&self, gpu: GpuId) -> usize {
+        gpu.node.index() * usize::from(self.gpus_per_node) + usize::from(gpu.gpu)
+    }
+
+    /// The links, both directions, that `bundle` is when it holds `path`.
+    #[must_use]
+    pub fn links_of(&self, bundle: BundleId, path: Path) -> Vec<LinkId> {
+        let hbd = &self.fabric.hbd;
+        let port = match path {
+            Path::Loopback => {
+                let gpu = GpuId { node: bundle.node, gpu: hbd.ring_edge(bundle.bundle) };
+                return both_ways(self.ring_edges[self.place(gpu)]).to_vec();
+            }
+            Path::External1 => Port { bundle, path: 1 },
+            Path::External2 => Port { bundle, path: 2 },
+        };
+        let cables = hbd.peer(port).and_then(|_| self.cables_of(port));
+        cables.into_iter().flatten().flat_map(both_ways).collect()
+    }
+
+    /// The links, both directions, that `bundle` can be.
+    #[must_use]
+    pub fn all_links_of(&self, bundle: BundleId) -> Vec<LinkId> {
+        let paths = [Path::External1, Path::External2, Path::Loopback];
+        let mut links: Vec<LinkId> =
+            paths.iter().flat_map(|path| self.links_of(bundle, *path)).collect();
+        links.sort_unstable();
+        links.dedup();
+        links
+    }
+
+    fn cables_of(&self, port: Port) -> Option<[LinkId; 2]> {
+        let hbd = &self.fabric.hbd;
+        let position = hbd.position_of(port.bundle.node);
+        let hop = lightloom_fabric::khop::hop_for_port(hbd.k(), port.bundle.bundle, port.path)?;
+        let fibre = hbd.fibre(position, hop)?;
+        let index = self.fibres.binary_search_by_key(&fibre, |(fibre, _)| *fibre).ok()?;
+        Some(self.fibres[index].1)
+    }
+
+    /// The GPU at a vertex. `None` for a switch.
+    #[must_use]
+    pub fn gpu(&self, vertex: VertexId) -> Option<GpuId> {
+        let per_node = usize::from(self.gpus_per_node);
+        let index = vertex.index();
+        (index < self.gpus.len()).then(|| GpuId {
+            node: NodeId::from_index(index / per_node),
+            gpu: (index % per_node) as u8,
+        })
+    }
+
+    fn name(&self, vertex: VertexId) -> Option<String> {
+        let tor = || self.tors.binary_search(&vertex).ok();
+        let gpu = self.gpu(vertex).map(|gpu| gpu.to_string());
+        gpu.or_else(|| Some(TorId::from_index(tor()?).to_string()))
+    }
+
+    /// What decides whether a link carries light.
+    #[must_use]
+    pub fn carrier(&self, link: LinkId) -> Carrier {
+        self.carriers.get(link.index() / 2).copied().unwrap_or(Carrier::Always)
+    }
+
+    fn classes(&self, network: &lightloom_engine::Network) -> Vec<u8> {
+        let class = |index: usize| {
+            let link = LinkId::from_index(index);
+            let ends = network.link(link);
+            match (network.role(ends.from), network.role(ends.to)) {
+                (Role::Switch, Role::Switch) => 4,
+                (Role::Switch, _) => 3,
+                (_, Role::Switch) => 2,
+                _ => u8::from(matches!(self.carrier(link), Carrier::Fibre(..))),
+            }
+        };
+        (0..network.links().len()).map(class).collect()
+    }
+}
+
+fn aggregate(
+    builder: &mut NetworkBuilder,
+    tors: &[VertexId],
+    uplinks: u32,
+    link: LinkSpec,
+) -> Vec<VertexId> {
+    let aggregations: Vec<VertexId> = (0..uplinks).map(|_| builder.add(Role::Switch)).collect();
+    for tor in tors {
+        for aggregation in &aggregations {
+            builder.connect(*tor, *aggregation, link);
+        }
+    }
+    aggregations
+}

@@ -1,0 +1,235 @@
+//! Networks written in place: their shapes, laid out as vertices and links.
+
+use std::sync::Arc;
+
+use lightloom_engine::topology::{
+    CubeTorus, Dragonfly, ExchangeFibres, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring,
+    RingShape, SwitchedDomain, Torus,
+};
+use lightloom_engine::{
+    Crossing, Groups, Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role,
+    Route, VertexId,
+};
+use lightloom_units::Picoseconds;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Substrate, Switches};
+
+/// The shape of a network and its cables.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// Three tiers.
+    FatTree(FatTree),
+    /// Two tiers, so many times over the same hosts.
+    LeafSpine(LeafSpine, u8),
+    /// Rails under spines.
+    RailOptimised(RailOptimised),
+    /// Rails alone.
+    RailOnly(RailOnly),
+    /// Groups of routers, and how flows go between them.
+    Dragonfly(Dragonfly, DragonflyRoutes),
+    /// A grid.
+    Torus(Torus),
+    /// Cubes of TPUs.
+    Cubes(CubeTorus),
+    /// GPUs under switches.
+    Domain(SwitchedDomain),
+    /// Hosts in a row.
+    Row(RingShape, u32, LinkSpec),
+    /// Hosts with fibres for a binary exchange, of which one is lit; so long takes a change.
+    Exchange(ExchangeFibres, Picoseconds),
+    /// Whatever the file says.
+    Graph(Graph),
+}
+
+/// How flows go between the groups of a dragonfly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DragonflyRoutes {
+    /// By shortest paths, counted in links: two cables between groups may be shorter than one with a cable inside each.
+    #[default]
+    Shortest,
+    /// Over the cable between the two groups.
+    Minimal,
+    /// By way of a third group, drawn for each path.
+    Valiant,
+}
+
+/// Any graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    /// Names of hosts.
+    pub hosts: Vec<String>,
+    /// Names of switches.
+    pub switches: Vec<String>,
+    /// Cables between places in hosts and then switches.
+    pub cables: Vec<(usize, usize, LinkSpec)>,
+    /// By optical switch: places of the cables through it.
+    pub circuits: Vec<Vec<usize>>,
+}
+
+/// What a shape lays out besides hosts and switches.
+#[derive(Default)]
+struct Laid {
+    hosts: Vec<VertexId>,
+    circuits: Vec<Vec<LinkId>>,
+    grid: Option<Grid>,
+    exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
+    names: Vec<String>,
+}
+
+impl Laid {
+    fn of(hosts: Vec<VertexId>) -> Self {
+        Self { hosts, ..Self::default() }
+    }
+}
+
+impl Substrate {
+    /// Lays out a shape whose cables all have the queues of `switches`; `nic_delay` comes on top of a
+    /// cable for each end that is a host.
+    ///
+    /// # Errors
+    /// If a cable cannot be emulated.
+    pub fn of_shape(
+        shape: &Shape,
+        switches: &Switches,
+        nic_delay: Picoseconds,
+    ) -> Result<Self, NetworkError> {
+        let mut builder = NetworkBuilder::new();
+        let laid = lay_out(shape, &mut builder);
+        let network = equipped(&builder.build()?, switches, nic_delay)?;
+        let mut places = vec![None; network.vertex_count()];
+        for (place, host) in (0..).zip(&laid.hosts) {
+            places[host.index()] = Some(place);
+        }
+        let names = if laid.names.is_empty() { numbered(&places) } else { laid.names };
+        let Laid { hosts, circuits, grid, exchange, .. } = laid;
+        let (classes, class_names) = classes_by_role(&network);
+        Ok(Self {
+            route: route(shape, &network),
+            hosts_per_server: hosts_per_server(shape),
+            patched: circuits,
+            rings: None,
+            circuits: None,
+            network,
+            hosts,
+            grid,
+            exchange,
+            names,
+            places,
+            classes,
+            class_names,
+        })
+    }
+}
+
+/// Classes of links, by the roles of their ends.
+const CLASSES: [&str; 4] = ["host-host", "host-switch", "switch-host", "switch-switch"];
+
+/// By link: its class; and the names of the classes.
+pub(super) fn classes_by_role(network: &Network) -> (Vec<u8>, &'static [&'static str]) {
+    let is_switch = |at| u8::from(network.role(at) == Role::Switch);
+    let class = |link: &Link| is_switch(link.from) * 2 + is_switch(link.to);
+    (network.links().iter().map(class).collect(), &CLASSES)
+}
+
+const fn hosts_per_server(shape: &Shape) -> usize {
+    match shape {
+        Shape::RailOptimised(rails) => rails.gpus_per_server as usize,
+        Shape::RailOnly(rails) => rails.gpus_per_domain as usize,
+        _ => 1,
+    }
+}
+
+fn route(shape: &Shape, network: &Network) -> Route {
+    let (dragonfly, crossing) = match shape {
+        Shape::Dragonfly(dragonfly, DragonflyRoutes::Minimal) => (dragonfly, Crossing::Minimal),
+        Shape::Dragonfly(dragonfly, DragonflyRoutes::Valiant) => (dragonfly, Crossing::Valiant),
+        _ => return Route::Shortest,
+    };
+    let groups = Groups::new(network, |vertex| dragonfly.group_of(vertex));
+    Route::Across(Arc::new(groups), crossing)
+}
+
+/// Hosts `h0 h1 …` and switches `s0 s1 …`, both in order of creation.
+fn numbered(places: &[Option<u32>]) -> Vec<String> {
+    let mut switches = 0..;
+    let mut name = |place: &Option<u32>| match place {
+        Some(place) => format!("h{place}"),
+        None => format!("s{}", switches.next().unwrap_or(0)),
+    };
+    places.iter().map(&mut name).collect()
+}
+
+/// The same network with the queues of `switches` and the delay of interfaces.
+fn equipped(
+    bare: &Network,
+    switches: &Switches,
+    nic_delay: Picoseconds,
+) -> Result<Network, NetworkError> {
+    let mut builder = NetworkBuilder::new();
+    for vertex in 0..bare.vertex_count() {
+        builder.add(bare.role(VertexId::from_index(vertex)));
+    }
+    for cable in bare.links().iter().step_by(2) {
+        let ends = [cable.from, cable.to];
+        let hosts = ends.iter().filter(|end| bare.role(**end).is_host()).count() as u64;
+        let mut spec = switches.on(cable.spec);
+        spec.delay += nic_delay * hosts;
+        builder.connect(cable.from, cable.to, spec);
+    }
+    builder.build()
+}
+
+fn lay_out(shape: &Shape, builder: &mut NetworkBuilder) -> Laid {
+    match shape {
+        Shape::FatTree(tree) => Laid::of(tree.build_into(builder)),
+        Shape::LeafSpine(shape, planes) => {
+            let hosts: Vec<VertexId> =
+                (0..shape.leaves * shape.hosts_per_leaf).map(|_| builder.add(Role::Host)).collect();
+            for plane in 0..*planes {
+                let host_link = shape.host_link.in_plane(Plane(plane));
+                let spine_link = shape.spine_link.in_plane(Plane(plane));
+                LeafSpine { host_link, spine_link, ..*shape }.build_over(builder, &hosts);
+            }
+            Laid::of(hosts)
+        }
+        Shape::RailOptimised(rails) => Laid::of(rails.build_into(builder)),
+        Shape::RailOnly(rails) => Laid::of(rails.build_into(builder)),
+        Shape::Dragonfly(dragonfly, _) => Laid::of(dragonfly.build_into(builder)),
+        Shape::Torus(torus) => {
+            let grid = torus.build_into(builder);
+            Laid { grid: Some(grid.clone()), ..Laid::of(grid.hosts) }
+        }
+        Shape::Cubes(cubes) => {
+            let (grid, circuits) = cubes.build_into(builder);
+            Laid { grid: Some(grid.clone()), circuits, ..Laid::of(grid.hosts) }
+        }
+        Shape::Domain(domain) => Laid::of(domain.build_into(builder)),
+        Shape::Row(shape, hosts, link) => {
+            let hosts: Vec<VertexId> =
+                (0..*hosts).map(|_| builder.add(Role::ForwardingHost)).collect();
+            Ring::build_into(builder, &hosts, *shape, |_| *link);
+            Laid::of(hosts)
+        }
+        Shape::Exchange(fibres, switching) => {
+            let (hosts, fibres) = fibres.build_into(builder);
+            Laid { exchange: Some((fibres, *switching)), ..Laid::of(hosts) }
+        }
+        Shape::Graph(graph) => lay_out_graph(graph, builder),
+    }
+}
+
+fn lay_out_graph(graph: &Graph, builder: &mut NetworkBuilder) -> Laid {
+    let hosts: Vec<VertexId> = graph.hosts.iter().map(|_| builder.add(Role::Host)).collect();
+    let switches = graph.switches.iter().map(|_| builder.add(Role::Switch));
+    let all: Vec<VertexId> = hosts.iter().copied().chain(switches).collect();
+    let cables = graph.cables.iter();
+    let links: Vec<LinkId> =
+        cables.map(|(from, to, spec)| builder.connect(all[*from], all[*to], *spec)).collect();
+    let through = |places: &Vec<usize>| places.iter().map(|place| links[*place]).collect();
+    let circuits = graph.circuits.iter().map(through).collect();
+    let names = graph.hosts.iter().chain(&graph.switches).cloned().collect();
+    Laid { names, circuits, ..Laid::of(hosts) }
+}

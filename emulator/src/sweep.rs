@@ -1,0 +1,423 @@
+//! The same scenario under many seeds, on one machine or split over several.
+//!
+//! ```text
+//!   seeds 0..99 ─┬─ shard 0/4: 0 4 8 …  ─▶ Sweep ─┐
+//!                ├─ shard 1/4: 1 5 9 …  ─▶ Sweep ─┼─ merge ─▶ Sweep: every seed, the worst one
+//!                └─ …                             ─┘
+//! ```
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use lightloom_fabric::provenance::{Inputs, VERSION};
+use lightloom_units::SimTime;
+use lightloom_units::seed::Seed;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::{ExpectationResult, FaultResult, Outcome};
+
+/// Version of the document.
+pub const SWEEP_SCHEMA: &str = "lightloom.sweep/v1";
+
+/// Seeds from `first` to `last`, both among them: `0..99` is a hundred seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeedRange {
+    /// The first.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+}
+
+/// Why a text is no range of seeds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is neither a seed nor a range of seeds: write `7` or `0..99` (both ends are run)")]
+pub struct SeedRangeError(String);
+
+/// Seeds that one sweep may have: more than a year of one run a minute.
+const MOST_SEEDS: u64 = 1_000_000;
+
+impl FromStr for SeedRange {
+    type Err = SeedRangeError;
+    fn from_str(text: &str) -> Result<Self, SeedRangeError> {
+        let wrong = || SeedRangeError(text.to_owned());
+        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+        let (first, last) = match text.split_once("..") {
+            None => (number(text)?, number(text)?),
+            Some((first, last)) => (number(first)?, number(last)?),
+        };
+        if first > last || last - first >= MOST_SEEDS {
+            return Err(wrong());
+        }
+        Ok(Self { first, last })
+    }
+}
+
+impl fmt::Display for SeedRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            self.first.fmt(f)
+        } else {
+            write!(f, "{}..{}", self.first, self.last)
+        }
+    }
+}
+
+/// One part of a sweep: part `index`, counted from 0, of `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Which part, from 0.
+    pub index: u64,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// Why a text is no shard.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no shard: write `i/n` with i from 0 to n - 1, such as `0/4`")]
+pub struct ShardError(String);
+
+impl FromStr for Shard {
+    type Err = ShardError;
+    fn from_str(text: &str) -> Result<Self, ShardError> {
+        let wrong = || ShardError(text.to_owned());
+        let (index, count) = text.split_once('/').ok_or_else(wrong)?;
+        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+        let shard = Self { index: number(index)?, count: number(count)? };
+        if shard.index < shard.count { Ok(shard) } else { Err(wrong()) }
+    }
+}
+
+impl SeedRange {
+    /// Whether there is more than one.
+    #[must_use]
+    pub const fn is_many(self) -> bool {
+        self.first != self.last
+    }
+
+    /// The seeds that fall to `shard`, dealt out like cards; all without one.
+    pub fn share(self, shard: Option<Shard>) -> impl Iterator<Item = Seed> {
+        let Shard { index, count } = shard.unwrap_or(Shard { index: 0, count: 1 });
+        (self.first..=self.last).filter(move |seed| (seed - self.first) % count == index).map(Seed)
+    }
+}
+
+/// What CI keeps of the run of one seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeedRun {
+    /// The seed.
+    pub seed: Seed,
+    /// Whether every expectation came true.
+    pub passed: bool,
+    /// When the last thing happened.
+    #[serde(rename = "simulated_ps")]
+    pub simulated: SimTime,
+    /// Packets put on a wire.
+    pub packet_hops: u64,
+    /// Share of the time of all that work in which no fault kept them still.
+    pub availability: f64,
+    /// Share of the time of all that work that the same work takes without faults.
+    pub goodput: f64,
+    /// What each fault did.
+    pub faults: Vec<FaultResult>,
+    /// What was expected, and whether it came true.
+    pub expectations: Vec<ExpectationResult>,
+}
+
+impl From<&Outcome> for SeedRun {
+    fn from(outcome: &Outcome) -> Self {
+        Self {
+            seed: outcome.head.seed,
+            passed: outcome.passed(),
+            simulated: outcome.head.simulated,
+            packet_hops: outcome.head.packet_hops,
+            availability: outcome.metrics.availability,
+            goodput: outcome.metrics.goodput,
+            faults: outcome.faults.clone(),
+            expectations: outcome.expectations.clone(),
+        }
+    }
+}
+
+/// What was run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// The scenario file, as it was named.
+    pub file: String,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// SHA-256 of the fabric file.
+    pub fabric_sha256: String,
+}
+
+/// How one expectation fared over all seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// The sentence.
+    pub expect: String,
+    /// Seeds under which it came true.
+    pub passed: usize,
+    /// Seeds under which it did not.
+    pub failed: usize,
+    /// The seed that came nearest to its bound, or went furthest beyond it.
+    pub worst_seed: Seed,
+    /// What was found there.
+    pub worst_value: String,
+}
+
+/// The runs of a scenario under many seeds: the result document of a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// [`SWEEP_SCHEMA`].
+    pub schema: String,
+    /// Version of the program; empty in results of earlier ones.
+    #[serde(default)]
+    pub version: String,
+    /// The scenario file and all that it names; filled in where files are read.
+    #[serde(default)]
+    pub inputs: Inputs,
+    /// What was run.
+    pub subject: Subject,
+    /// The seeds asked for.
+    pub seeds: SeedRange,
+    /// The part of them that this is; nothing when it is all.
+    pub shard: Option<Shard>,
+    /// Seeds asked for that no run is here for.
+    pub seeds_missing: Vec<Seed>,
+    /// How each expectation fared.
+    pub expectations: Vec<Tally>,
+    /// The seed with the most failed expectations; among equals the one that came nearest to failing.
+    pub worst_seed: Option<Seed>,
+    /// Every run, by seed.
+    pub runs: Vec<SeedRun>,
+}
+
+/// Why sweeps cannot be put together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// Nothing given.
+    #[error("there is nothing to merge")]
+    Nothing,
+    /// Different scenarios.
+    #[error("`{one}` and `{other}` are different scenarios")]
+    Scenarios {
+        /// One of them.
+        one: String,
+        /// Another.
+        other: String,
+    },
+    /// Different fabrics.
+    #[error("scenario `{scenario}` was run on different versions of its fabric file")]
+    Fabrics {
+        /// Name of the scenario.
+        scenario: String,
+    },
+    /// The same seed with two results: not the same program or not the same file.
+    #[error("seed {} has two different results: were they made by different versions?", .0.0)]
+    Disagreement(Seed),
+}
+
+impl Sweep {
+    /// The runs of `subject` under some of `seeds`.
+    #[must_use]
+    pub fn new(
+        subject: Subject,
+        seeds: SeedRange,
+        shard: Option<Shard>,
+        mut runs: Vec<SeedRun>,
+    ) -> Self {
+        runs.sort_by_key(|run| run.seed.0);
+        let present: BTreeSet<u64> = runs.iter().map(|run| run.seed.0).collect();
+        let seeds_missing = seeds.share(shard).filter(|seed| !present.contains(&seed.0)).collect();
+        Self {
+            schema: SWEEP_SCHEMA.to_owned(),
+            version: VERSION.to_owned(),
+            inputs: Inputs::new(),
+            subject,
+            seeds,
+            shard,
+            seeds_missing,
+            expectations: Self::tally(&runs),
+            worst_seed: Self::worst(&runs).map(|run| run.seed),
+            runs,
+        }
+    }
+
+    /// Puts the parts of one sweep together. A seed may come twice if its results are the same.
+    ///
+    /// # Errors
+    /// When they are not of one scenario on one fabric, or disagree.
+    pub fn merge(parts: Vec<Self>) -> Result<Self, MergeError> {
+        let first = parts.first().ok_or(MergeError::Nothing)?;
+        let (subject, inputs) = (first.subject.clone(), first.inputs.clone());
+        let mut seeds = first.seeds;
+        let mut runs: Vec<SeedRun> = Vec::new();
+        for part in parts {
+            if part.subject.scenario != subject.scenario {
+                let (one, other) = (subject.scenario, part.subject.scenario);
+                return Err(MergeError::Scenarios { one, other });
+            }
+            if part.subject.fabric_sha256 != subject.fabric_sha256 {
+                return Err(MergeError::Fabrics { scenario: subject.scenario });
+            }
+            seeds.first = seeds.first.min(part.seeds.first);
+            seeds.last = seeds.last.max(part.seeds.last);
+            runs.extend(part.runs);
+        }
+        runs.sort_by_key(|run| run.seed.0);
+        if let Some(pair) = runs.windows(2).find(|p| p[0].seed == p[1].seed && p[0] != p[1]) {
+            return Err(MergeError::Disagreement(pair[0].seed));
+        }
+        runs.dedup_by_key(|run| run.seed);
+        Ok(Self { inputs, ..Self::new(subject, seeds, None, runs) })
+    }
+
+    /// The run with the most failed expectations; among equals the one that came nearest to failing.
+    #[must_use]
+    pub fn worst(runs: &[SeedRun]) -> Option<&SeedRun> {
+        runs.iter().min_by_key(|run| rank(run))
+    }
+
+    /// How each expectation fared over `runs`, which are of one scenario.
+    #[must_use]
+    pub fn tally(runs: &[SeedRun]) -> Vec<Tally> {
+        let Some(first) = runs.first() else { return Vec::new() };
+        let tally = |(index, expected): (usize, &ExpectationResult)| {
+            let results = || {
+                runs.iter().filter_map(move |run| Some((run.seed, run.expectations.get(index)?)))
+            };
+            let worst =
+                results().min_by_key(|(_, result)| (result.passed, InOrder(margin_of(result))));
+            let (worst_seed, worst) = worst.expect("the first run has it");
+            let passed = results().filter(|(_, result)| result.passed).count();
+            Tally {
+                expect: expected.expect.clone(),
+                passed,
+                failed: results().count() - passed,
+                worst_seed,
+                worst_value: worst.value.clone(),
+            }
+        };
+        first.expectations.iter().enumerate().map(tally).collect()
+    }
+
+    /// Whether every seed was run and every expectation came true under all of them.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.seeds_missing.is_empty() && self.runs.iter().all(|run| run.passed)
+    }
+}
+
+/// The less, the worse: failed expectations first, then the smallest margin left.
+fn rank(run: &SeedRun) -> (Reverse<usize>, InOrder) {
+    let failed = run.expectations.iter().filter(|result| !result.passed).count();
+    let least = run.expectations.iter().map(margin_of).fold(f64::INFINITY, f64::min);
+    (Reverse(failed), InOrder(least))
+}
+
+/// The margin of an expectation; those without one are at the end of their kind.
+fn margin_of(result: &ExpectationResult) -> f64 {
+    let without = if result.passed { f64::INFINITY } else { f64::NEG_INFINITY };
+    result.margin.unwrap_or(without)
+}
+
+/// A number in the total order of all numbers.
+#[derive(PartialEq)]
+struct InOrder(f64);
+
+impl Eq for InOrder {}
+
+impl PartialOrd for InOrder {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for InOrder {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(seed: u64, margin: f64) -> SeedRun {
+        SeedRun {
+            seed: Seed(seed),
+            passed: margin >= 0.0,
+            simulated: SimTime(1),
+            packet_hops: 1,
+            availability: 1.0,
+            goodput: 1.0,
+            faults: Vec::new(),
+            expectations: vec![ExpectationResult {
+                expect: "restored within 5 ms".into(),
+                passed: margin >= 0.0,
+                value: format!("margin {margin}"),
+                margin: Some(margin),
+                breached_by: Vec::new(),
+            }],
+        }
+    }
+
+    fn subject() -> Subject {
+        Subject { file: "s.yaml".into(), scenario: "s".into(), fabric_sha256: "f".into() }
+    }
+
+    fn sweep(seeds: &str, shard: Option<&str>) -> Sweep {
+        let seeds: SeedRange = seeds.parse().unwrap();
+        let shard = shard.map(|text| text.parse().unwrap());
+        let runs = seeds.share(shard).map(|seed| run(seed.0, seed.0 as f64 - 3.5)).collect();
+        Sweep::new(subject(), seeds, shard, runs)
+    }
+
+    #[test]
+    fn seeds_and_shards_read_as_they_are_written() {
+        assert_eq!("0..99".parse::<SeedRange>().unwrap().to_string(), "0..99");
+        assert_eq!("7".parse::<SeedRange>().unwrap().to_string(), "7");
+        for wrong in ["", "a", "9..0", "0..", "0..1000000", "-1"] {
+            assert!(wrong.parse::<SeedRange>().is_err(), "{wrong}");
+        }
+        assert_eq!("3/4".parse(), Ok(Shard { index: 3, count: 4 }));
+        for wrong in ["4/4", "0/0", "1", "/", "-1/2"] {
+            assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_sweep_merge_into_the_whole() {
+        let parts = ["0/3", "1/3", "2/3"].map(|shard| sweep("0..9", Some(shard)));
+        assert_eq!(parts.iter().map(|part| part.runs.len()).sum::<usize>(), 10);
+        let whole = Sweep::merge(parts.to_vec()).unwrap();
+        assert_eq!(whole, sweep("0..9", None));
+        assert_eq!((whole.worst_seed, whole.passed()), (Some(Seed(0)), false));
+        let [tally] = whole.expectations.as_slice() else { panic!("one expectation") };
+        assert_eq!((tally.passed, tally.failed, tally.worst_seed), (6, 4, Seed(0)));
+
+        let half = Sweep::merge(parts[..2].to_vec()).unwrap();
+        assert_eq!(half.seeds_missing, [2, 5, 8].map(Seed));
+        assert!(!half.passed(), "a sweep with holes is not passed");
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_not_merged() {
+        let mut other = sweep("0..9", None);
+        other.runs[3].packet_hops = 2;
+        let disagreement = Sweep::merge(vec![sweep("0..9", None), other.clone()]).unwrap_err();
+        assert_eq!(disagreement, MergeError::Disagreement(Seed(3)));
+        other.subject.fabric_sha256 = "g".into();
+        assert!(matches!(
+            Sweep::merge(vec![sweep("0..9", None), other.clone()]),
+            Err(MergeError::Fabrics { .. })
+        ));
+        other.subject.scenario = "t".into();
+        assert!(matches!(
+            Sweep::merge(vec![sweep("0..9", None), other]),
+            Err(MergeError::Scenarios { .. })
+        ));
+        assert_eq!(Sweep::merge(Vec::new()), Err(MergeError::Nothing));
+    }
+}

@@ -1,0 +1,324 @@
+//! One loop for rings, circuits and flows: what is beside each other is conserved, does not depend on threads, beats
+//! no bound, and each fault is attributed what a comparison of two runs shows.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "tests read shipped files, and say what they ran"
+)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use lightloom_emulator::emulate;
+use lightloom_emulator::outcome::Outcome;
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_fabric::document::Diagnostic;
+use lightloom_units::Picoseconds;
+use lightloom_units::seed::Seed;
+use rand::RngExt;
+
+/// Eight leaves of two nodes; what leaves send to each other is small.
+const POD: &str = "
+name: pod
+hbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}
+dcn:
+  reconfigurable_fat_tree:
+    leaves: 8
+    gpus_per_leaf: 8
+    circuit_rate: 400Gbps
+    electrical: {rate_per_leaf: 800Gbps, oversubscription: 4}
+    banks:
+      - {name: core, switches: 2, ports_per_switch: 32, ports_per_leaf: 4, insertion_loss_db: 1.5}
+    timing: {control: 1us, switching: 2us}
+    failure_domains: 2
+transceiver: {software_delay: 20us}
+jobs:
+  - {name: train, gpus: 48, tp: 8}
+  - name: exchange
+    step:
+      phases:
+        - {name: near, demand: {matrix: [NEAR]}}
+        - {name: far, slack: 20us, demand: {matrix: [FAR]}}
+";
+
+fn pod() -> String {
+    let matrix = |step: usize, bytes: u64| {
+        let row = |from: usize| {
+            let cell = |to: usize| match to {
+                _ if to == from => 0,
+                _ if to == from ^ step => bytes,
+                _ => bytes / 16,
+            };
+            let cells: Vec<String> = (0..8).map(|to| cell(to).to_string()).collect();
+            format!("[{}]", cells.join(", "))
+        };
+        (0..8).map(row).collect::<Vec<_>>().join(", ")
+    };
+    POD.replace("NEAR", &matrix(1, 400_000)).replace("FAR", &matrix(4, 400_000))
+}
+
+fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
+    let pod = pod();
+    let read = &mut |name: &str| match name {
+        "pod.yaml" => Ok(Neighbour { name: name.into(), bytes: pod.as_bytes().to_vec() }),
+        _ => Err(format!("cannot read {name}")),
+    };
+    scenario::load("s.yaml", text.as_bytes(), read)
+}
+
+fn loaded(text: &str) -> Scenario {
+    let (scenario, mistakes) = load(text);
+    scenario.unwrap_or_else(|| panic!("{text}\n{mistakes:?}"))
+}
+
+fn require_conserved(outcome: &Outcome) {
+    let packets = outcome.head.packets;
+    let arrived = packets.delivered + packets.dropped + packets.lost + packets.in_flight;
+    assert_eq!(packets.sent, arrived, "{}: {packets:?}", outcome.head.scenario);
+}
+
+/// A scenario that mixes rings, circuits and flows, with faults of all three.
+fn random(seed: u64) -> String {
+    let mut draws = Seed(seed).stream("mixture", 0);
+    let mut below = |count: u64| draws.random_range(0..count);
+    let repeat = 1 + below(4);
+    let bytes = 16 << below(4);
+    let patterns = ["permutation", "{shift: 3}", "{all_to_all: at_once}", "{all_reduce: ring}"];
+    let pattern = patterns[below(4) as usize];
+    let steps = 1 + below(2);
+    let parts =
+        ["n1", "n6", "n9", "n13", "n2/g1", "n5/nic2", "n3/b0", "n7/b1.1", "leaf1/gpus", "control"];
+    let mut faults = Vec::new();
+    for _ in 0..below(4) {
+        let part = parts[below(10) as usize];
+        let (at, lasts) = (below(120), 1 + below(300));
+        let lasts = if below(3) == 0 { String::new() } else { format!(", lasts: {lasts}us") };
+        let slower = ["", ", effect: {rate: 50Gbps}"][below(2) as usize];
+        let effect = match part {
+            "leaf1/gpus" => ", effect: {rate_percent: 50}",
+            "control" => "",
+            _ => slower,
+        };
+        faults.push(format!("{{part: {part}, at: {at}us{effect}{lasts}}}"));
+    }
+    if below(2) == 0 {
+        let first = below(24);
+        let (phase, effect) =
+            (["near", "far"][below(2) as usize], ["down", "stuck"][below(2) as usize]);
+        faults.push(format!(
+            "{{part: ocs{}/p{first}..p{}, effect: {effect}, phase: {phase}, at: {}us, lasts: 60us}}",
+            below(2),
+            first + below(8),
+            below(40)
+        ));
+    }
+    format!(
+        "
+name: mixture {seed}
+on: {{fabric: pod.yaml}}
+seed: {seed}
+collectives: [{{all_reduce: {{name: tensor, bytes: 256KiB, repeat: {repeat}}}}}]
+traffic: [{{name: flows, run: {pattern}, hosts: [n12..n15], bytes: {bytes}KiB}}]
+phases: {{steps: {steps}}}
+faults: [{}]
+control: {{detection_delay: 10us, planning_delay: 10us}}
+time_limit: 20ms
+",
+        faults.join(", ")
+    )
+}
+
+fn require_bounds(outcome: &Outcome) {
+    for workload in outcome.workloads.iter().filter(|one| one.restarts == 0) {
+        let Some(end) = workload.end else { continue };
+        let took = end.since(workload.start);
+        let bound = workload.lower_bound;
+        assert!(took >= bound, "{}: {took} beats {bound}", workload.name);
+    }
+}
+
+/// What each fault is said to have affected is what differs from the run without faults, run on its own.
+fn require_attribution(scenario: &Scenario, outcome: &Outcome) {
+    let calm = Scenario { faults: Vec::new(), ..scenario.clone() };
+    let calm = emulate(&calm, 1, &mut ()).unwrap();
+    let mut differ = BTreeSet::new();
+    for group in &outcome.groups {
+        let mine = |result: &Outcome| -> Vec<_> {
+            let workloads = result.workloads.iter().filter(|one| one.group == Some(group.group));
+            workloads.map(|one| (one.name.clone(), one.end)).collect()
+        };
+        if mine(outcome) != mine(&calm) {
+            differ.insert(group.group);
+        }
+    }
+    let affected: BTreeSet<_> =
+        outcome.faults.iter().flat_map(|fault| fault.groups_affected.iter().copied()).collect();
+    assert_eq!(differ, affected, "{}", outcome.head.scenario);
+    let flows = |result: &Outcome| -> Vec<_> {
+        let flows = result.workloads.iter().filter(|one| one.name == "flows");
+        flows.map(|one| one.end).collect()
+    };
+    if flows(outcome) != flows(&calm) && !outcome.faults.is_empty() {
+        let moved = |fault: &lightloom_emulator::outcome::FaultResult| {
+            fault.traffic.as_ref().is_some_and(|traffic| traffic.flows_moved > 0)
+        };
+        assert!(outcome.faults.iter().any(moved), "{}", outcome.head.scenario);
+    }
+}
+
+/// How many random scenarios are run; `LIGHTLOOM_MIXTURES=1000` runs a thousand.
+fn mixtures() -> u64 {
+    std::env::var("LIGHTLOOM_MIXTURES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+}
+
+#[test]
+fn mixtures_are_conserved_equal_on_all_threads_within_bounds_and_attributed() {
+    let mut faults = 0;
+    for seed in 0..mixtures() {
+        let scenario = loaded(&random(seed));
+        let outcome = emulate(&scenario, 1, &mut ()).unwrap_or_else(|e| panic!("{seed}: {e}"));
+        require_conserved(&outcome);
+        require_bounds(&outcome);
+        require_attribution(&scenario, &outcome);
+        for threads in [2, 3, 7] {
+            let mut other = emulate(&scenario, threads, &mut ()).unwrap();
+            other.head.threads = 1;
+            assert_eq!(outcome, other, "seed {seed} on {threads} threads");
+        }
+        faults += outcome.faults.len();
+    }
+    println!("{} mixtures with {faults} faults", mixtures());
+    assert!(faults > 20, "{faults}");
+}
+
+#[test]
+fn rings_flows_and_a_change_of_circuits_run_beside_each_other_with_a_fault_in_each() {
+    let outcome = shipped("scenarios/all-at-once.yaml");
+    assert!(outcome.passed(), "{:?}", outcome.expectations);
+    let [ring, flow, circuit] = outcome.faults.as_slice() else { panic!("{:?}", outcome.faults) };
+    assert_eq!(ring.groups_affected.len(), 1);
+    assert!(ring.bundles_switched > 0, "{ring}");
+    assert!(flow.traffic.as_ref().unwrap().flows_hit > 0, "{flow}");
+    assert!(circuit.phases.as_ref().unwrap().circuits_lost > 0, "{circuit}");
+    assert!(outcome.phases.iter().any(|phase| phase.transition > Picoseconds::ZERO));
+    require_conserved(&outcome);
+}
+
+fn shipped(name: &str) -> Outcome {
+    let path: PathBuf = format!("{}/../topologies/{name}", env!("CARGO_MANIFEST_DIR")).into();
+    let beside = |name: &str| path.parent().unwrap_or(Path::new("")).join(name);
+    let read = &mut |name: &str| {
+        let bytes = std::fs::read(beside(name)).map_err(|error| error.to_string())?;
+        Ok(Neighbour { name: name.to_owned(), bytes })
+    };
+    let bytes = std::fs::read(&path).unwrap();
+    let (scenario, mistakes) = scenario::load(name, &bytes, read);
+    let scenario = scenario.unwrap_or_else(|| panic!("{name}: {mistakes:?}"));
+    emulate(&scenario, 1, &mut ()).unwrap()
+}
+
+/// Those that take long are run by others; none of them is of another kind.
+const LONG: [&str; 3] = ["all-rings.yaml", "all-rings-fault.yaml", "trace-348-days.yaml"];
+
+#[test]
+fn packets_are_conserved_in_every_shipped_scenario() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    let mut run = 0;
+    for name in names.filter(|name| !LONG.contains(&name.as_str())) {
+        require_conserved(&shipped(&format!("scenarios/{name}")));
+        run += 1;
+    }
+    assert!(run > 20, "{run}");
+}
+
+const RINGS: &str = "
+name: rings
+on: {fabric: pod.yaml}
+collectives: [{all_reduce: {name: tensor, bytes: 1MiB, repeat: 20}}]
+control: {detection_delay: 20us, planning_delay: 10us}
+";
+
+#[test]
+fn a_run_goes_on_to_a_repair_when_every_group_is_lost() {
+    let nodes: Vec<String> = (0..16).map(|node| format!("n{node}")).collect();
+    let faults = format!("faults: [{{parts: [{}], at: 50us, lasts: 3ms}}]\n", nodes.join(", "));
+    let outcome = emulate(&loaded(&format!("{RINGS}{faults}")), 1, &mut ()).unwrap();
+    let fault = &outcome.faults[0];
+    assert!(fault.repaired.is_some() && fault.restored > fault.repaired, "{fault}");
+    assert!(outcome.workloads.iter().all(|one| one.end.is_some()), "{:?}", outcome.waiting);
+}
+
+#[test]
+fn of_two_faults_of_one_instant_each_is_restored_when_its_group_goes_on() {
+    let faults = "faults: [{part: n1, at: 50us}, {part: n4, at: 50us}]\n";
+    let outcome = emulate(&loaded(&format!("{RINGS}{faults}")), 1, &mut ()).unwrap();
+    for fault in &outcome.faults {
+        let replanned = fault.replanned.unwrap();
+        assert!(fault.restored.unwrap() >= replanned + Picoseconds::from_micros(20), "{fault}");
+    }
+}
+
+#[test]
+fn lower_bounds_are_those_of_the_interfaces_where_they_are_tighter() {
+    let run = |traffic: &str| {
+        let text = format!(
+            "name: x\non: {{leaf_spine: {{leaves: 2, spines: 4, hosts_per_leaf: 4}}}}\n\
+             switches: {{queue: 64MiB}}\ntraffic: [{{name: a, run: {traffic}}}]\n"
+        );
+        let outcome = emulate(&loaded(&text), 1, &mut ()).unwrap();
+        require_bounds(&outcome);
+        outcome.workloads[0].clone()
+    };
+    let all = run("{all_to_all: at_once}, bytes: 8MiB");
+    // Seven pieces of a mebibyte each leave by one interface of 400 Gb/s.
+    let least = 7.0 * 1048576.0 * 8.0 / 400e9;
+    assert!(all.lower_bound.as_secs_f64() > least, "{all:?}");
+    assert!(all.lower_bound_of.contains("sends") || all.lower_bound_of == "path", "{all:?}");
+    let both = run("{all_reduce: ring}, directions: both, bytes: 8MiB");
+    let least = 2.0 * 7.0 / 8.0 * 8.0 * 1048576.0 * 8.0 / 400e9;
+    assert!(both.lower_bound.as_secs_f64() > least, "{both:?}");
+}
+
+#[test]
+fn keys_without_effect_are_refused_with_what_to_write_instead() {
+    let network = "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";
+    let send = "traffic: [{name: a, run: permutation, bytes: 1KiB}]\n";
+    for (more, wanted) in [
+        ("switches: {mark_from: 2MiB}\n", "no backlog comes so far"),
+        ("transport: {balance: {spray: {paths: 8}}, recovery: go_back_n}\n", "overtake"),
+        ("faults: [{part: h0, at: 1us, lasts: 0us}]\n", "lasts no time"),
+        (
+            "switches: {buffer: {size: 16KiB}, pause: {priorities: [0], above: 8KiB}}\n",
+            "beyond the headroom",
+        ),
+        ("control: {planning_delay: 1ms}\n", "nothing in this scenario waits"),
+        ("broken: [n3]\n", "no plan"),
+    ] {
+        let (scenario, mistakes) = load(&format!("{network}{send}{more}"));
+        assert!(scenario.is_none(), "{more}");
+        let is_it =
+            |mistake: &Diagnostic| mistake.message.contains(wanted) && mistake.help.is_some();
+        assert!(mistakes.iter().any(is_it), "{more}: {mistakes:?}");
+    }
+    let priority = send.replace("1KiB", "1KiB, priority: 3");
+    let (_, mistakes) = load(&format!("{network}{priority}"));
+    assert!(mistakes.iter().any(|mistake| mistake.code.id == "LL0316"), "{mistakes:?}");
+}
+
+#[test]
+fn files_of_version_1_are_answered_with_what_to_change() {
+    for (text, wanted) in [
+        ("name: x\nfabric: f.yaml\ncollectives: []\n", "on: {fabric: FILE}"),
+        ("name: x\nnetwork: {ring: {hosts: 8}}\ntraffic: []\n", "on: {SHAPE: …}"),
+        ("name: x\nrfabric: f.yaml\nsteps: 2\n", "phases: {steps"),
+    ] {
+        let (scenario, mistakes) = load(text);
+        let [mistake] = mistakes.as_slice() else { panic!("{mistakes:?}") };
+        assert!(scenario.is_none() && mistake.code.id == "LL0315", "{mistake}");
+        assert!(mistake.help.as_ref().unwrap().contains(wanted), "{mistake:?}");
+    }
+}

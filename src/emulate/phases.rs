@@ -1,0 +1,108 @@
+//! Phases and steps of a result for people.
+
+use std::fmt::Write as _;
+
+use lightloom_emulator::outcome::Outcome as Run;
+use lightloom_emulator::scenario::InFlight;
+use lightloom_units::Picoseconds;
+
+use crate::plan_rfabric;
+use crate::table::Table;
+
+/// The phases of every step beside the models; nothing without phases.
+pub(super) fn describe(result: &Run) -> String {
+    if result.phases.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("{}\n{}\n{}", scale(result), phase_table(result), step_table(result));
+    if let Some(ports) = &result.ports {
+        let faults = match result.faults.is_empty() {
+            true => String::new(),
+            false => format!(", {:.3} % dark for faults", 100.0 * ports.fault_share),
+        };
+        let switching = 100.0 * ports.switching_share;
+        let _ = writeln!(text, "optical ports: {switching:.3} % of their time in changes{faults}");
+    }
+    text.push_str(&undrained(result));
+    text
+}
+
+/// Why a change lost packets although circuits are drained before it.
+fn undrained(result: &Run) -> String {
+    let lost = result.head.packets.lost;
+    if result.in_flight != Some(InFlight::Drain) || !result.faults.is_empty() || lost == 0 {
+        return String::new();
+    }
+    format!(
+        "{lost} packets were still under way when mirrors moved, although their circuits were drained: the time from \
+         the command to the mirrors is divided by {}, a round trip is not; choose a smaller `scale`\n",
+        result.scale
+    )
+}
+
+fn scale(result: &Run) -> String {
+    match result.scale {
+        1 => "at full size".to_owned(),
+        scale => format!(
+            "scaled down: sizes and times were divided by {scale}, the figures below are multiplied by it again"
+        ),
+    }
+}
+
+fn phase_table(result: &Run) -> Table {
+    let faulty = !result.faults.is_empty();
+    let mut headings = vec!["step", "phase", "bytes", "circuits", "change", "packets"];
+    if faulty {
+        headings.push("no faults");
+    }
+    headings.extend(["fluid", "closed form", "÷", "sent twice"]);
+    let mut table = Table::with_headings(headings.into_iter().map(str::to_owned));
+    for phase in &result.phases {
+        let mut row = vec![
+            phase.step.to_string(),
+            phase.name.clone(),
+            phase.demand_bytes.to_string(),
+            format!("{} of {}", phase.circuits_up, phase.circuits_planned),
+            if phase.change_missed { "missed".to_owned() } else { time(Some(phase.transition)) },
+            time(phase.times.packets),
+        ];
+        if faulty {
+            row.push(time(phase.times.packets_without_faults));
+        }
+        row.extend([
+            time(phase.times.fluid),
+            time(Some(phase.times.closed_form)),
+            ratio(phase.times.packets, phase.times.closed_form),
+            phase.resent_bytes.to_string(),
+        ]);
+        table.row(row);
+    }
+    table
+}
+
+fn step_table(result: &Run) -> String {
+    let faulty = !result.faults.is_empty();
+    let mut text = String::new();
+    for step in &result.steps {
+        let _ = write!(text, "step {}: packets {}", step.step, time(step.times.packets));
+        if faulty {
+            let _ = write!(text, " (without faults {})", time(step.times.packets_without_faults));
+        }
+        let _ = writeln!(
+            text,
+            ", fluid {}, closed form {}; packets ÷ closed form {}",
+            time(step.times.fluid),
+            time(Some(step.times.closed_form)),
+            ratio(step.times.packets, step.times.closed_form),
+        );
+    }
+    text
+}
+
+fn time(time: Option<Picoseconds>) -> String {
+    time.map_or("never".to_owned(), plan_rfabric::rounded)
+}
+
+fn ratio(time: Option<Picoseconds>, reference: Picoseconds) -> String {
+    time.map_or("-".to_owned(), |time| format!("{:.3}", time.0 as f64 / reference.0.max(1) as f64))
+}
