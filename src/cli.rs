@@ -5,7 +5,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::ctl;
 use crate::output::{Colour, Outcome};
 use crate::{
-    calibrate, compare, completions, cost, device, emulate, export, merge, mfu, plan, replan,
+    calibrate, compare, completions, convert, cost, device, emulate, export, merge, mfu, plan, replan,
     report, reproduce, schema, trace, validate, workload,
 };
 
@@ -37,6 +37,7 @@ enum Verb {
     Schema(schema::Arguments),
     Compare(compare::Arguments),
     Completions(completions::Arguments),
+    Convert(convert::Arguments),
     Cost(cost::Arguments),
     Device(device::Arguments),
     Export(export::Arguments),
@@ -63,6 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Validate(arguments) => validate::run(arguments),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),
+        Verb::Convert(arguments) => convert::run(arguments),
         Verb::Cost(arguments) => cost::run(arguments),
         Verb::Device(arguments) => device::run(arguments),
         Verb::Export(arguments) => export::run(arguments),

@@ -7,6 +7,7 @@ mod calibrate;
 mod cli;
 mod compare;
 mod completions;
+mod convert;
 mod cost;
 mod ctl;
 mod device;

@@ -13,6 +13,8 @@ use lightloom_units::{BitsPerSecond, Picoseconds};
 pub enum Dcn {
     /// ToRs in aggregation domains, switched by packets.
     FatTree(FatTree),
+    /// A leaf for each GPU of a node, packet switches above them.
+    Rails(Rails),
     /// Leaves joined by a thin packet core and by banks of optical switches.
     Reconfigurable {
         /// The leaves and what joins them.
@@ -31,6 +33,10 @@ impl Dcn {
                 format!("fat-tree, {}:1", tree.oversubscription)
             }
             Self::FatTree(_) => "fat-tree".to_owned(),
+            Self::Rails(rails) => format!(
+                "{} rails below each of {} nodes, {} planes, {}:1",
+                rails.gpus_per_node, rails.nodes_per_group, rails.planes, rails.oversubscription
+            ),
             Self::Reconfigurable { network, .. } => format!(
                 "reconfigurable fat-tree: {} leaves, {} optical ports each on {} switches, {} a circuit",
                 network.leaves(),
@@ -46,6 +52,7 @@ impl Dcn {
     pub fn nodes_per_tor(&self) -> u32 {
         match self {
             Self::FatTree(tree) => tree.nodes_per_tor,
+            Self::Rails(rails) => rails.nodes_per_group,
             Self::Reconfigurable { nodes_per_leaf, .. } => *nodes_per_leaf,
         }
     }
@@ -55,6 +62,8 @@ impl Dcn {
     pub fn tors_per_domain(&self) -> u32 {
         match self {
             Self::FatTree(tree) => tree.tors_per_domain,
+            // The switches above the rails join all groups of nodes.
+            Self::Rails(rails) => (u32::MAX / rails.nodes_per_group.max(1)).max(1),
             Self::Reconfigurable { network, .. } => network.spec().leaves,
         }
     }
@@ -68,7 +77,13 @@ impl Dcn {
     /// The leaf that a GPU's network card is plugged into.
     #[must_use]
     pub fn leaf_of(&self, gpu: GpuId) -> LeafId {
-        LeafId(self.tor_of(gpu.node).0)
+        let group = self.tor_of(gpu.node).0;
+        match self {
+            Self::Rails(rails) => {
+                LeafId(group * u32::from(rails.gpus_per_node) + u32::from(gpu.gpu))
+            }
+            Self::FatTree(_) | Self::Reconfigurable { .. } => LeafId(group),
+        }
     }
 
     /// The aggregation domain of `tor`.
@@ -88,6 +103,7 @@ impl Dcn {
     pub fn leaves(&self, nodes: u32) -> u32 {
         match self {
             Self::FatTree(_) => self.tors(nodes),
+            Self::Rails(rails) => self.tors(nodes) * u32::from(rails.gpus_per_node),
             Self::Reconfigurable { network, .. } => network.spec().leaves,
         }
     }
@@ -97,6 +113,7 @@ impl Dcn {
     pub fn oversubscription(&self) -> u32 {
         match self {
             Self::FatTree(tree) => tree.oversubscription,
+            Self::Rails(rails) => rails.oversubscription,
             Self::Reconfigurable { network, .. } => {
                 let spec = network.spec();
                 let down = f64::from(spec.gpus_per_leaf) * spec.gpu_rate.0 as f64;
@@ -110,6 +127,9 @@ impl Dcn {
     pub fn link_rate(&self) -> BitsPerSecond {
         match self {
             Self::FatTree(tree) => tree.link_rate,
+            Self::Rails(rails) => {
+                BitsPerSecond(rails.link_rate.0.saturating_mul(u64::from(rails.planes)))
+            }
             Self::Reconfigurable { network, .. } => network.spec().gpu_rate,
         }
     }
@@ -119,6 +139,7 @@ impl Dcn {
     pub fn link_latency(&self) -> Picoseconds {
         match self {
             Self::FatTree(tree) => tree.link_latency,
+            Self::Rails(rails) => rails.link_latency,
             Self::Reconfigurable { .. } => FatTree::default().link_latency,
         }
     }
@@ -128,7 +149,7 @@ impl Dcn {
     pub fn packet_tree(&self) -> Option<&FatTree> {
         match self {
             Self::FatTree(tree) => Some(tree),
-            Self::Reconfigurable { .. } => None,
+            Self::Rails(_) | Self::Reconfigurable { .. } => None,
         }
     }
 
@@ -136,7 +157,7 @@ impl Dcn {
     #[must_use]
     pub fn circuits(&self) -> Option<&ReconfigurableFatTree> {
         match self {
-            Self::FatTree(_) => None,
+            Self::FatTree(_) | Self::Rails(_) => None,
             Self::Reconfigurable { network, .. } => Some(network),
         }
     }
@@ -148,6 +169,10 @@ impl Dcn {
             Self::FatTree(tree) => {
                 let down = tree.nodes_per_tor.saturating_mul(u32::from(gpus_per_node));
                 down.div_ceil(tree.oversubscription.max(1))
+            }
+            Self::Rails(rails) => {
+                let down = rails.nodes_per_group.saturating_mul(rails.planes);
+                down.div_ceil(rails.oversubscription.max(1))
             }
             Self::Reconfigurable { network, .. } => network.uplinks_of_leaf(),
         }
@@ -170,9 +195,29 @@ impl Dcn {
                 let up = (down / f64::from(tree.oversubscription)).ceil();
                 up * tree.link_rate.0 as f64
             }
+            Self::Rails(rails) => {
+                f64::from(self.uplinks_of_leaf(gpus_per_node)) * rails.link_rate.0 as f64
+            }
             Self::Reconfigurable { network, .. } => network.electrical_rate(),
         }
     }
+}
+
+/// Rail-optimised leaves: GPU i of every node of a group is below the group's leaf i, in every plane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rails {
+    /// Nodes whose GPUs share rail switches, at least 1.
+    pub nodes_per_group: u32,
+    /// GPUs of a node: rails of a group.
+    pub gpus_per_node: u8,
+    /// Planes: a GPU has a port in each, and each has rail switches of its own.
+    pub planes: u32,
+    /// Downlink over uplink bandwidth of a rail switch: 1 is non-blocking.
+    pub oversubscription: u32,
+    /// Rate of one port of a GPU, and of every switch port.
+    pub link_rate: BitsPerSecond,
+    /// Propagation delay of one cable.
+    pub link_latency: Picoseconds,
 }
 
 impl From<FatTree> for Dcn {
@@ -241,6 +286,24 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_gpus_of_a_group_share_a_rail() {
+        let rails = Dcn::Rails(Rails {
+            nodes_per_group: 8,
+            gpus_per_node: 4,
+            planes: 2,
+            oversubscription: 2,
+            link_rate: BitsPerSecond::from_gbps(400),
+            link_latency: Picoseconds::from_micros(1),
+        });
+        let leaf = |node, gpu| rails.leaf_of(GpuId { node: NodeId(node), gpu }).0;
+        assert_eq!((leaf(0, 1), leaf(7, 1), leaf(7, 2), leaf(8, 1)), (1, 1, 2, 5));
+        assert_eq!(rails.leaves(20), 12);
+        assert_eq!(rails.link_rate(), BitsPerSecond::from_gbps(800));
+        // Eight GPUs in two planes, half of their rate upwards.
+        assert!((rails.packet_rate_of_leaf(4) - 8.0 * 400e9).abs() < 1.0);
+    }
 
     #[test]
     fn sub_lines_take_one_slot_of_every_tor_in_turn() {

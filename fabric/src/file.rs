@@ -15,19 +15,23 @@
 //! ```
 
 pub mod codes;
+mod convert;
 mod explicit;
 mod jobs;
 mod lower;
 mod network;
+mod optics;
 mod raw;
 mod step;
 mod workload;
 
+pub use convert::{ConvertError, convert};
 pub use network::*;
+pub use optics::{HopFile, OpticsFile};
 pub use raw::{
     DcnFile, DeploymentFile, Endpoint, FabricFile, FatTreeFile, HbdFile, IslandsFile, JobFile,
-    JobSizeFile, KhopFile, KindFile, LinkFile, NodeFile, NodesFile, PartFile, PartsFile,
-    TransceiverFile,
+    JobSizeFile, KhopFile, KindFile, LeafSpineFile, LinkFile, NodeFile, NodesFile, PartFile,
+    PartsFile, RailsFile, TransceiverFile,
 };
 pub use step::{
     AllReduceFile, DemandFile, MappingFile, PhaseFile, PlanningFile, RlFile, SeedFile, ShapeFile,

@@ -29,7 +29,7 @@ pub const EARLIER_SCHEMA: &str = "lightloom.plan/v1";
 const NOT_IDENTITY: &[&[&str]] =
     &[&["digest"], &["inputs"], &["metrics", "plan_seconds"], &["sensitivity"], &["version"]];
 
-/// The identity of a plan: SHA-256, in hex, of its canonical JSON (docs/plan-file.md) without how it was made.
+/// The identity of a plan: SHA-256, in hex, of its canonical JSON (docs/plan.md) without how it was made.
 ///
 /// The same for a plan in memory, its file in any spelling, and the document that a client sends.
 #[must_use]
@@ -259,7 +259,8 @@ pub struct PhasePlan {
     pub lambda_upper_bound: f64,
     /// 1 − lambda / bound.
     pub gap: f64,
-    /// 1 / lambda, with the switching before it that no slack hides.
+    /// 1 / lambda, with the switching before it that no slack hides. Version 1 calls it `time_ps`.
+    #[serde(alias = "time_ps")]
     pub duration_ps: Picoseconds,
     /// What a solver said, where one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

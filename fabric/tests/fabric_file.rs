@@ -281,3 +281,23 @@ fn rates_and_switches_that_nobody_builds_are_named() {
     assert!(all.contains("1 Mb/s is slower"), "{all}");
     assert!(all.contains("no optical switch has 8192 ports"), "{all}");
 }
+
+const OPTICS: &str = "transceiver:\n  optics: {launch_dbm: 1, sensitivity_dbm: -5, switch_db: 2, connector_db: 0.5, hops: [{fibre_m: 2, \
+                      connectors: 2}, {fibre_m: 5, connectors: 2}, {fibre_m: 500, connectors: 4}]}\n";
+
+#[test]
+fn a_hop_that_loses_too_much_is_not_there_for_the_planner() {
+    let ring = "name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 3}}\n";
+    let text = format!("{ring}{OPTICS}");
+    let (fabric, mistakes) = file::load("fabric.yaml", text.as_bytes());
+    let warning = render(&mistakes, Style::Plain);
+    // 2 * 2 dB + 4 * 0.5 dB + 0.5 km * 0.4 dB/km against 6 dB.
+    assert!(warning.contains("a hop over 3 loses 6.20 dB, and 6.00 dB are allowed"), "{warning}");
+    let fabric = fabric.unwrap();
+    assert_eq!(fabric.hbd.fibres().count(), 16);
+    assert!(fabric.hbd.fibres().all(|fibre| fibre.hops <= 2));
+    let dark = shown(&text.replace("launch_dbm: 1", "launch_dbm: -1"));
+    assert!(dark.contains("neighbours cannot be joined"), "{dark}");
+    let short = shown(&text.replace("{fibre_m: 2, connectors: 2}, ", ""));
+    assert!(short.contains("2 lengths of hop, and k is 3"), "{short}");
+}

@@ -3,9 +3,11 @@
 //! * [`joint`] – one plan for a whole fabric: groups, ranks, and circuits for what is left between leaves;
 //! * [`khop`] – its groups: rings of GPUs around what is broken;
 //! * [`rfabric`] – its circuits, for each phase of a step;
+//! * [`convert`] – plans of earlier versions as plans of this one;
 //! * [`check`] – proves a plan, and shares no code with what made it.
 
 pub mod check;
+pub mod convert;
 pub mod joint;
 pub mod khop;
 pub mod rfabric;

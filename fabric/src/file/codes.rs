@@ -35,4 +35,6 @@ crate::document::codes! {
     TOO_FEW_LEAVES = "LL0216", "a network with too few leaves for the nodes";
     /// A rate or a size that nobody builds.
     IMPLAUSIBLE = "LL0217", "a rate or a size that nobody builds";
+    /// More loss than light can take.
+    OPTICAL_BUDGET = "LL0218", "a hop that loses more light than it may";
 }

@@ -46,7 +46,7 @@ impl Sizes {
                     "/dcn/reconfigurable_fat_tree/gpus_per_leaf",
                 );
             }
-            (None, DcnFile::FatTree(_)) => return Self::counted(0, None, None, "/dcn"),
+            (None, _) => return Self::counted(0, None, None, "/dcn"),
         };
         let place = format!("/hbd/{design}/gpus_per_node");
         Self::counted(u32::from(per_node), nodes, island, &place)

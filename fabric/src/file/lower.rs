@@ -4,16 +4,18 @@ use super::codes;
 use super::explicit;
 use super::jobs::{Sizes, lower_jobs};
 use super::network;
+use super::optics;
 use super::raw::{
-    DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, KhopFile, PartsFile, TransceiverFile,
+    DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, KhopFile, LeafSpineFile, PartsFile,
+    RailsFile, TransceiverFile,
 };
-use crate::dcn::{Dcn, FatTree, Order};
+use crate::dcn::{Dcn, FatTree, Order, Rails};
 use crate::document::{self, Check};
 use crate::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
 use crate::fat_tree::ReconfigurableFatTree;
 use crate::hbd::{Hbd, Islands};
 use crate::khop::{KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES};
-use lightloom_units::{BitsPerSecond, Dollars, Watts};
+use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
 /// Makes a fabric of `raw`, or reports why it cannot be.
 pub(super) fn lower(
@@ -85,7 +87,10 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
     match (&raw.hbd, &raw.dcn) {
         (Some(HbdFile::Khop(khop)), _) => {
             check_khop(khop, check);
-            let (ring, order) = cabling(raw, khop, check)?;
+            let (mut ring, order) = cabling(raw, khop, check)?;
+            if let Some(budget) = &raw.transceiver.optics {
+                optics::cut(&mut ring, budget, check);
+            }
             let links = HbdLinks {
                 edge_rate: khop.edge_rate.0,
                 inside_latency: khop.inside_latency.0,
@@ -103,7 +108,7 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
             // What makes the number impossible is reported at `dcn`.
             Some(without(nodes.unwrap_or(1), u8::try_from(per_node).unwrap_or(1)))
         }
-        (None, DcnFile::FatTree(_)) => {
+        (None, _) => {
             check.error(document::codes::MISSING_KEY, "", "the key `hbd` is missing").help(
                 "say which GPUs are joined: `hbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}`, or \
                  `hbd: {none: {nodes: 256, gpus_per_node: 8}}`",
@@ -137,14 +142,24 @@ fn refuse_cabling(raw: &FabricFile, check: &mut Check<'_>) {
 /// A network that does not yet know what is below its leaves.
 enum Network {
     FatTree(FatTree),
+    LeafSpine(LeafSpineFile),
+    Rails(RailsFile),
     Reconfigurable(Box<ReconfigurableFatTree>),
 }
 
 fn lower_network(raw: &DcnFile, check: &mut Check<'_>) -> Option<Network> {
     match raw {
         DcnFile::FatTree(tree) => {
-            check_fat_tree(tree, check);
+            check_links("fat_tree", tree.link_rate.0, tree.link_latency.0, check);
             Some(Network::FatTree(lower_fat_tree(tree)))
+        }
+        DcnFile::LeafSpine(raw) => {
+            check_links("leaf_spine", raw.link_rate.0, raw.link_latency.0, check);
+            Some(Network::LeafSpine(raw.clone()))
+        }
+        DcnFile::Rails(raw) => {
+            check_links("rails", raw.link_rate.0, raw.link_latency.0, check);
+            Some(Network::Rails(raw.clone()))
         }
         DcnFile::ReconfigurableFatTree(raw) => {
             network::lower(raw, check).map(|network| Network::Reconfigurable(Box::new(network)))
@@ -157,6 +172,8 @@ impl Network {
     fn above(self, hbd: &Hbd, sizes: &Sizes, check: &mut Check<'_>) -> Option<Dcn> {
         let network = match self {
             Self::FatTree(tree) => return Some(tree.into()),
+            Self::LeafSpine(raw) => return Some(leaf_spine(&raw, hbd).into()),
+            Self::Rails(raw) => return Some(Dcn::Rails(rails(&raw, hbd))),
             Self::Reconfigurable(network) => network,
         };
         const LEAVES: &str = "/dcn/reconfigurable_fat_tree/leaves";
@@ -192,6 +209,8 @@ impl Network {
 fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(KhopRing, Order)> {
     let nodes_per_tor = match &raw.dcn {
         DcnFile::FatTree(tree) => tree.nodes_per_tor,
+        DcnFile::LeafSpine(leaves) => leaves.nodes_per_leaf,
+        DcnFile::Rails(rails) => rails.nodes_per_group,
         DcnFile::ReconfigurableFatTree(network) => {
             (network.gpus_per_leaf / u32::from(khop.gpus_per_node).max(1)).max(1)
         }
@@ -293,13 +312,37 @@ pub(super) fn warn_of_slow(path: &str, rate: BitsPerSecond, check: &mut Check<'_
     }
 }
 
-fn check_fat_tree(tree: &FatTreeFile, check: &mut Check<'_>) {
-    warn_of_slow("/dcn/fat_tree/link_rate", tree.link_rate.0, check);
-    if tree.link_rate.0.0 == 0 {
-        not_positive("/dcn/fat_tree/link_rate", "the rate of a link", check);
+fn check_links(design: &str, rate: BitsPerSecond, latency: Picoseconds, check: &mut Check<'_>) {
+    let (rate_path, latency_path) =
+        (format!("/dcn/{design}/link_rate"), format!("/dcn/{design}/link_latency"));
+    warn_of_slow(&rate_path, rate, check);
+    if rate.0 == 0 {
+        not_positive(&rate_path, "the rate of a link", check);
     }
-    if tree.link_latency.0.0 == 0 {
-        not_positive("/dcn/fat_tree/link_latency", "the delay of a link", check);
+    if latency.0 == 0 {
+        not_positive(&latency_path, "the delay of a link", check);
+    }
+}
+
+/// A fat-tree of two tiers: all leaves are of one domain.
+fn leaf_spine(raw: &LeafSpineFile, hbd: &Hbd) -> FatTree {
+    FatTree {
+        nodes_per_tor: raw.nodes_per_leaf,
+        tors_per_domain: hbd.nodes().div_ceil(raw.nodes_per_leaf.max(1)).max(1),
+        oversubscription: raw.oversubscription,
+        link_rate: raw.link_rate.0,
+        link_latency: raw.link_latency.0,
+    }
+}
+
+fn rails(raw: &RailsFile, hbd: &Hbd) -> Rails {
+    Rails {
+        nodes_per_group: raw.nodes_per_group,
+        gpus_per_node: hbd.gpus_per_node(),
+        planes: raw.planes,
+        oversubscription: raw.oversubscription,
+        link_rate: raw.link_rate.0,
+        link_latency: raw.link_latency.0,
     }
 }
 

@@ -13,6 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::network::ReconfigurableFile;
+use super::optics::OpticsFile;
 use super::step::{PlanningFile, StepFile};
 use crate::dcn::{FatTree, Order};
 use crate::document::InOrder;
@@ -246,8 +247,74 @@ impl JsonSchema for Endpoint {
 pub enum DcnFile {
     /// Nodes under ToRs, ToRs in aggregation domains.
     FatTree(FatTreeFile),
+    /// Nodes under leaves, every leaf below all spines: a fat-tree of two tiers.
+    LeafSpine(LeafSpineFile),
+    /// A leaf for each GPU of a node (rail-optimised), in one plane or several.
+    Rails(RailsFile),
     /// Leaves, a thin packet core and banks of optical switches between them.
     ReconfigurableFatTree(ReconfigurableFile),
+}
+
+/// Nodes under leaves, every leaf below all spines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(example = "{nodes_per_leaf: 8}")]
+pub struct LeafSpineFile {
+    /// Nodes under one leaf.
+    #[schemars(range(min = 1, max = 65536))]
+    pub nodes_per_leaf: u32,
+    /// Downlink over uplink bandwidth of a leaf: 1 is non-blocking.
+    #[schemars(range(min = 1, max = 64))]
+    pub oversubscription: u32,
+    /// Rate of a GPU's network interface and of every switch port.
+    pub link_rate: Text<BitsPerSecond>,
+    /// Propagation delay of one cable.
+    pub link_latency: Text<Picoseconds>,
+}
+
+impl Default for LeafSpineFile {
+    fn default() -> Self {
+        let tree = FatTree::default();
+        Self {
+            nodes_per_leaf: tree.nodes_per_tor,
+            oversubscription: tree.oversubscription,
+            link_rate: Text(tree.link_rate),
+            link_latency: Text(tree.link_latency),
+        }
+    }
+}
+
+/// A leaf for each GPU of a node, packet switches above them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(example = "{nodes_per_group: 32, planes: 2}")]
+pub struct RailsFile {
+    /// Nodes whose GPUs share rail switches.
+    #[schemars(range(min = 1, max = 65536))]
+    pub nodes_per_group: u32,
+    /// Planes: a GPU has a port in each, and each plane has rail switches of its own.
+    #[schemars(range(min = 1, max = 64))]
+    pub planes: u32,
+    /// Downlink over uplink bandwidth of a rail switch: 1 is non-blocking.
+    #[schemars(range(min = 1, max = 64))]
+    pub oversubscription: u32,
+    /// Rate of one port of a GPU, and of every switch port.
+    pub link_rate: Text<BitsPerSecond>,
+    /// Propagation delay of one cable.
+    pub link_latency: Text<Picoseconds>,
+}
+
+impl Default for RailsFile {
+    fn default() -> Self {
+        let tree = FatTree::default();
+        Self {
+            nodes_per_group: 32,
+            planes: 1,
+            oversubscription: tree.oversubscription,
+            link_rate: Text(tree.link_rate),
+            link_latency: Text(tree.link_latency),
+        }
+    }
 }
 
 impl Default for DcnFile {
@@ -307,6 +374,9 @@ pub struct TransceiverFile {
     pub switch_max: Text<Picoseconds>,
     /// Added by the software that commands it, before the light moves.
     pub software_delay: Text<Picoseconds>,
+    /// What light may lose from one transceiver to the next. Left out, every hop works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optics: Option<OpticsFile>,
 }
 
 impl Default for TransceiverFile {
@@ -316,6 +386,7 @@ impl Default for TransceiverFile {
             switch_min: Text(transceiver.switch_min),
             switch_max: Text(transceiver.switch_max),
             software_delay: Text(transceiver.software_delay),
+            optics: None,
         }
     }
 }

@@ -22,7 +22,8 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
         groups.map(|group| group.ring.len() as u64).sum()
     };
     let (used, spare) = (on_rings(false), on_rings(true));
-    let wasted = (total - faulty).saturating_sub(used + spare);
+    let names_leaves = !plan.jobs.is_empty() && plan.jobs.iter().all(|job| job.tp == 0);
+    let wasted = if names_leaves { 0 } else { (total - faulty).saturating_sub(used + spare) };
     let mut counts = Comparison(found);
     counts.same("gpus_total", metrics.gpus_total, total);
     counts.same("gpus_faulty", metrics.gpus_faulty, faulty);

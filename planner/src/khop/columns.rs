@@ -70,8 +70,12 @@ impl<'a> Columns<'a> {
         let full = u64::MAX >> (64 - self.slots);
         let complete: Vec<usize> =
             (0..self.count()).filter(|column| self.usable[*column] == full).collect();
+        let (Some(&first), Some(&last)) = (complete.first(), complete.last()) else { return 0 };
         let pairs = complete.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
+        // The line is closed: a stretch may go over its end.
+        let over_end = std::iter::once((first + self.count() - last, first));
         pairs
+            .chain(over_end)
             .max_by_key(|(gap, column)| (*gap, usize::MAX - column))
             .map_or(0, |(gap, column)| if gap > 1 { column } else { 0 })
     }

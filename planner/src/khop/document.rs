@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::{FaultError, FaultSet};
 use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Path, Port, hop_for_port};
@@ -147,7 +147,9 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     };
     let (total, healthy) = (fabric.hbd.gpus(), survey.healthy_gpus());
     let (used, spare) = (gpus(false), gpus(true));
-    let wasted = healthy - used - spare;
+    // Where no job is placed (steps that name leaves themselves), placement wastes nothing.
+    let is_placed = fabric.jobs.is_empty() || fabric.jobs.iter().any(Job::is_placed);
+    let wasted = if is_placed { healthy - used - spare } else { 0 };
     let crossing: CrossTor =
         (0..).zip(&layout.jobs).map(|(job, _)| layout.cross_tor(fabric, job)).sum();
     Metrics {

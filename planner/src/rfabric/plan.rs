@@ -189,7 +189,24 @@ pub fn repaired(
     }
     let planner = Planner { fabric, phases, candidates: &[], solved: None, options };
     let names = before.iter().map(|phase| phase.topology.clone());
-    Some(planner.assemble(&circuits, names.collect()))
+    let plan = planner.assemble(&circuits, names.collect());
+    let static_step_time_ps = best_of_one(fabric, phases, &circuits);
+    Some(RfabricPlan { static_step_time_ps, ..plan })
+}
+
+/// Communication time of the step when one phase's circuits serve all of them: the best choice. `None` if none does.
+fn best_of_one(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    circuits: &[Vec<CrossConnect>],
+) -> Option<Picoseconds> {
+    let evaluators = phases::evaluators(fabric, phases);
+    let seconds = |circuits: &Vec<CrossConnect>| -> f64 {
+        let topology = realise::topology_of(fabric.leaves(), circuits);
+        evaluators.iter().map(|phase| 1.0 / phase.lambda(&topology)).sum()
+    };
+    let best = circuits.iter().map(seconds).fold(f64::INFINITY, f64::min);
+    best.is_finite().then(|| Picoseconds((best * 1e12).round() as u64))
 }
 
 /// Solves every phase and offers what comes out as candidates.
