@@ -5,17 +5,16 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use lightloom_fabric::plan::digest;
-use lightloom_fabric::provenance::{Input, Inputs, VERSION};
+use lightloom_fabric::provenance::{Inputs, VERSION};
 use lightloom_planner::khop;
 use lightloom_planner::rfabric::RfabricPlan;
-use lightloom_planner::rfabric::check::check;
 use lightloom_report::export::{Export, FORMATS, FatTreePlan, Format as Target, Names, RingPlan};
 use serde_json::{Value, json};
 
 use crate::cli::{Format, FormatArgument};
 use crate::output::{self, Outcome};
 use crate::table::Table;
-use crate::{files, plan, plan_rfabric, replan};
+use crate::{files, plan, replan};
 
 /// The version of the document that is printed.
 const SCHEMA: &str = "lightloom.export/v1";
@@ -72,14 +71,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Good);
     };
     let target = Target::named(to).expect("the argument parser knows the formats");
-    let document = files::read_document(fabric);
     let mut of = Of { plan, fabric, inputs: Inputs::new(), digest: String::new() };
-    let export = match &document {
-        Ok(bytes) if plan_rfabric::is_kind(bytes) => {
-            of_fat_tree(arguments, &mut of, bytes, target)?
-        }
-        _ => of_ring(arguments, &mut of, document, target)?,
-    };
+    let export = export_of(arguments, &mut of, target)?;
     for lost in &export.lost {
         output::note(&format!("note: {} does not hold {lost}", target.name));
     }
@@ -96,53 +89,42 @@ struct Of<'a> {
     digest: String,
 }
 
-fn of_ring(
-    arguments: &Arguments,
-    of: &mut Of<'_>,
-    document: Result<Vec<u8>, Box<lightloom_fabric::document::Diagnostic>>,
-    target: &Target,
-) -> anyhow::Result<Export> {
-    let fabric = files::fabric_in(of.fabric, document)?;
+/// The plan in the format of `target`: its rings where both have them, else its circuits.
+fn export_of(arguments: &Arguments, of: &mut Of<'_>, target: &Target) -> anyhow::Result<Export> {
+    let fabric = files::read_fabric(of.fabric)?;
     of.inputs.insert("fabric".to_owned(), plan::fabric_input(of.fabric, &fabric));
+    for (name, text) in &fabric.files {
+        if let Ok(text) = text {
+            files::note_input(&mut of.inputs, "matrix", name, text.as_bytes());
+        }
+    }
     let plan = replan::read_plan(of.plan, &mut of.inputs)?;
     let name = || of.plan.display().to_string();
     let (_, faults) = khop::from_document(&fabric, &plan).with_context(name)?;
     plan::prove(&fabric, &faults, &plan).with_context(name)?;
     of.digest = digest(&plan);
-    if arguments.phase.is_some() {
-        return Err(wrong_flag("--phase", "the plan of a k-hop ring has no phases"));
+    let circuits = fabric.dcn.circuits().zip(RfabricPlan::of(&plan));
+    let has_rings = !plan.groups.is_empty() || circuits.is_none();
+    let asks_for_circuits = arguments.phase.is_some() || target.ring.is_err();
+    match circuits {
+        Some((network, circuits)) if !has_rings || asks_for_circuits => {
+            if arguments.job.is_some() {
+                return Err(wrong_flag("--job", "circuits are those of all jobs"));
+            }
+            let names = names(arguments, "leaf", network.spec().leaves)?;
+            let phase = arguments.phase.as_deref();
+            let plan = FatTreePlan::new(&fabric.name, network, &circuits, &names, phase)?;
+            Ok(target.of_fat_tree(&plan)?)
+        }
+        _ => {
+            if arguments.phase.is_some() {
+                return Err(wrong_flag("--phase", "the plan of a k-hop ring has no phases"));
+            }
+            let names = names(arguments, "n", fabric.hbd.nodes())?;
+            let job = arguments.job.as_deref();
+            Ok(target.of_ring(&RingPlan::new(&fabric, &plan, &names, job)?)?)
+        }
     }
-    let names = names(arguments, "n", fabric.hbd.nodes())?;
-    Ok(target.of_ring(&RingPlan::new(&fabric, &plan, &names, arguments.job.as_deref())?)?)
-}
-
-fn of_fat_tree(
-    arguments: &Arguments,
-    of: &mut Of<'_>,
-    bytes: &[u8],
-    target: &Target,
-) -> anyhow::Result<Export> {
-    let input = plan_rfabric::load(of.fabric, bytes, &mut of.inputs)?;
-    let name = || of.plan.display().to_string();
-    let bytes = std::fs::read(of.plan).with_context(|| format!("cannot read {}", name()))?;
-    of.inputs.insert("plan".to_owned(), Input::of(name(), &bytes));
-    let no_plan = || format!("{} is not the plan of a reconfigurable fat-tree", name());
-    let document: Value = serde_json::from_slice(&bytes).with_context(no_plan)?;
-    of.digest = digest(&document);
-    let plan: Option<RfabricPlan> =
-        serde_json::from_value(document).ok().as_ref().and_then(RfabricPlan::of);
-    let plan = plan.with_context(no_plan)?;
-    let demands: Vec<_> = input.phases.iter().map(|phase| phase.demand.clone()).collect();
-    let findings = check(&input.fabric, &demands, &plan);
-    if let Some(first) = findings.first() {
-        anyhow::bail!("{}: the plan is not sound for {}: {first}", name(), input.name);
-    }
-    if arguments.job.is_some() {
-        return Err(wrong_flag("--job", "the plan of a reconfigurable fat-tree has no jobs"));
-    }
-    let names = names(arguments, "leaf", input.fabric.spec().leaves)?;
-    let phase = arguments.phase.as_deref();
-    Ok(target.of_fat_tree(&FatTreePlan::new(&input.name, &input.fabric, &plan, &names, phase)?)?)
 }
 
 fn wrong_flag(flag: &str, why: &str) -> anyhow::Error {

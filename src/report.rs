@@ -12,8 +12,8 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Shape;
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::trace::{Timeline, TraceTime};
+use lightloom_planner::Options;
 use lightloom_planner::check::Verdict;
-use lightloom_planner::khop::{self, Method};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::file::RfabricInput;
 use lightloom_planner::rfabric::{self, RfabricPlan};
@@ -304,8 +304,8 @@ fn planned(
     let (mut broken, when, day) = broken(arguments, inputs, timeline)?;
     broken.extend(&arguments.fault);
     let faults = FaultSet::of(fabric, broken)?;
-    let layout = khop::plan(fabric, &faults, Method::Scan).with_context(|| when.clone())?;
-    let plan = khop::to_document(fabric, &faults, Seed(arguments.seed), &layout);
+    let options = Options { seed: Seed(arguments.seed), ..Options::default() };
+    let plan = lightloom_planner::plan(fabric, &faults, options).with_context(|| when.clone())?;
     let verdict = plan::prove(fabric, &faults, &plan)?;
     let faults = match (plan.faults.len(), when.is_empty()) {
         (0, true) => "Nothing is broken.".to_owned(),

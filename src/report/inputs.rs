@@ -101,9 +101,8 @@ impl Inputs {
         let kind = recognise(&name, &bytes)?;
         match kind {
             Kind::Fabric => {
-                let (fabric, mistakes) = file::load(&name, &bytes);
-                output::diagnostics(&mistakes);
-                once(&mut self.fabric, (name.clone(), fabric.ok_or(Refused)?), kind, &name)?;
+                let fabric = files::fabric_in(path, Ok(bytes.clone()))?;
+                once(&mut self.fabric, (name.clone(), fabric), kind, &name)?;
             }
             Kind::Tree => once(
                 &mut self.tree,

@@ -21,7 +21,7 @@ const PEERS: usize = 6;
 /// helps, or `steps` were made. The phases share the circuits; each comes with the bound of its rate.
 pub(super) fn patch(
     fabric: &ReconfigurableFatTree,
-    live: &[(Evaluator, f64)],
+    live: &[(&Evaluator, f64)],
     circuits: Vec<CrossConnect>,
     good: f64,
     steps: u32,
@@ -40,7 +40,7 @@ pub(super) fn patch(
 
 struct Patch<'a> {
     fabric: &'a ReconfigurableFatTree,
-    live: &'a [(Evaluator, f64)],
+    live: &'a [(&'a Evaluator, f64)],
     lines: usize,
     circuits: Vec<CrossConnect>,
     topology: Topology,
@@ -58,7 +58,7 @@ struct Step {
 impl<'a> Patch<'a> {
     fn new(
         fabric: &'a ReconfigurableFatTree,
-        live: &'a [(Evaluator, f64)],
+        live: &'a [(&'a Evaluator, f64)],
         circuits: Vec<CrossConnect>,
     ) -> Self {
         let topology = topology_of(fabric.leaves(), &circuits);

@@ -156,6 +156,9 @@ pub fn repaired(
     if phases.len() != before.len() || refuse_bad_phases(fabric, phases).is_err() {
         return None;
     }
+    let evaluators = phases::evaluators(fabric, phases);
+    let bounds: Vec<f64> =
+        evaluators.iter().map(|evaluator| evaluator.upper_bound(fabric)).collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
     for (at, phase) in before.iter().enumerate() {
         // Phases with the same circuits keep the same circuits: no change comes between them.
@@ -165,14 +168,8 @@ pub fn repaired(
         let own = match circuits.get(first) {
             Some(shared) => shared.clone(),
             None => {
-                let live: Vec<(Evaluator, f64)> = same
-                    .iter()
-                    .map(|at| Evaluator::new(fabric, &phases[*at].demand))
-                    .map(|evaluator| {
-                        let bound = evaluator.upper_bound(fabric);
-                        (evaluator, bound)
-                    })
-                    .collect();
+                let live: Vec<(&Evaluator, f64)> =
+                    same.iter().map(|at| (&evaluators[*at], bounds[*at])).collect();
                 let good = same.iter().map(|at| 1.0 - before[*at].gap).fold(NEAR_ENOUGH, f64::min);
                 let kept = realise::repaired(fabric, &phase.circuits);
                 patch::patch(fabric, &live, kept, good, EXCHANGES)
@@ -180,27 +177,25 @@ pub fn repaired(
         };
         circuits.push(own);
     }
-    let is_served = |(phase, circuits): (&Phase, &Vec<CrossConnect>)| {
-        let topology = realise::topology_of(fabric.leaves(), circuits);
-        Evaluator::new(fabric, &phase.demand).lambda(&topology) > 0.0
+    let is_served = |(phase, circuits): (&Evaluator, &Vec<CrossConnect>)| {
+        phase.lambda(&realise::topology_of(fabric.leaves(), circuits)) > 0.0
     };
-    if !phases.iter().zip(&circuits).all(is_served) {
+    if !evaluators.iter().zip(&circuits).all(is_served) {
         return None;
     }
     let planner = Planner { fabric, phases, candidates: &[], solved: None, options };
     let names = before.iter().map(|phase| phase.topology.clone());
     let plan = planner.assemble(&circuits, names.collect());
-    let static_step_time_ps = best_of_one(fabric, phases, &circuits);
+    let static_step_time_ps = best_of_one(fabric, &evaluators, &circuits);
     Some(RfabricPlan { static_step_time_ps, ..plan })
 }
 
 /// Communication time of the step when one phase's circuits serve all of them: the best choice. `None` if none does.
 fn best_of_one(
     fabric: &ReconfigurableFatTree,
-    phases: &[Phase],
+    evaluators: &[Evaluator],
     circuits: &[Vec<CrossConnect>],
 ) -> Option<Picoseconds> {
-    let evaluators = phases::evaluators(fabric, phases);
     let seconds = |circuits: &Vec<CrossConnect>| -> f64 {
         let topology = realise::topology_of(fabric.leaves(), circuits);
         evaluators.iter().map(|phase| 1.0 / phase.lambda(&topology)).sum()

@@ -21,6 +21,15 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, subject: &Subj
             plan_headlines(report, used, plan);
             parts(used, fabric);
             report.sections.push(ring_section(fabric, plan, *verdict));
+            if let Some((network, circuits)) = fabric.dcn.circuits().zip(RfabricPlan::of(plan)) {
+                tree_headlines(report, used, &circuits);
+                let section = tree_section(network, &circuits);
+                report.sections.push(Section {
+                    id: "network",
+                    title: "The network and its circuits".to_owned(),
+                    ..section
+                });
+            }
         }
         Subject::PlanAlone { plan } => {
             plan_headlines(report, used, plan);
