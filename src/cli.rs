@@ -5,8 +5,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::ctl;
 use crate::output::{Colour, Outcome};
 use crate::{
-    calibrate, compare, completions, convert, cost, device, emulate, export, merge, mfu, plan, replan,
-    report, reproduce, schema, trace, validate, workload,
+    calibrate, compare, completions, convert, cost, device, emulate, export, merge, mfu, plan,
+    replan, report, reproduce, schema, trace, validate, workload,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.

@@ -91,8 +91,7 @@ fn what_a_format_cannot_hold_is_said_with_what_can() {
     let other = export(folder.path(), &shipped("ring-32.yaml"), &["dot"]);
     assert!(text(&other.stderr).contains("the plan is for fabric"), "{}", text(&other.stderr));
     let other = export(folder.path(), &shipped("rfabric-shapes.yaml"), &["dot"]);
-    let message = text(&other.stderr);
-    assert!(message.contains("not the plan of a reconfigurable fat-tree"), "{message}");
+    assert!(text(&other.stderr).contains("the plan is for fabric"), "{}", text(&other.stderr));
 }
 
 #[test]

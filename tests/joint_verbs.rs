@@ -45,7 +45,7 @@ fn a_joint_plan_is_replanned_exported_and_reported() {
     let phase = [&dot[..], &["--phase", "gradients"]].concat();
     assert!(good(folder, &phase).contains("leaf"));
     for inputs in [&["report", POD][..], &["report", POD, "next.json"]] {
-        let page = good(folder, &[inputs, &["--samples", "2", "--format", "md"]].concat());
+        let page = good(folder, &[inputs, &["--samples", "2", "--format", "markdown"]].concat());
         assert!(page.contains("The network and its circuits"), "{page}");
         assert!(page.contains("pretrain"));
     }
@@ -55,18 +55,17 @@ fn a_joint_plan_is_replanned_exported_and_reported() {
 fn rails_and_leaf_spines_are_planned_and_what_cannot_run_on_them_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
-    for network in
-        ["{rails: {nodes_per_group: 16, planes: 2}}", "{leaf_spine: {nodes_per_leaf: 4}}"]
+    for network in ["{rails: {nodes_per_group: 4, planes: 2}}", "{leaf_spine: {nodes_per_leaf: 4}}"]
     {
         let text = format!(
             "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: 64, gpus_per_node: 4, k: 2}}}}\ndcn: {network}\njobs:\n  - name: \
-             j\n    gpus: 128\n    tp: 8\n    step: {{training: {{model: llama-3.1-70b, pp: 2, tokens: 4096}}}}\n"
+             j\n    gpus: 224\n    tp: 8\n    step: {{training: {{model: llama-3.1-70b, pp: 2, tokens: 4096}}}}\n"
         );
         std::fs::write(folder.join("f.yaml"), text).expect("written");
         let page = good(folder, &["plan", "f.yaml", "--fault", "n3,l1/up0", "-o", "plan.json"]);
         assert!(page.contains("packets"), "{page}");
         good(folder, &["replan", "plan.json", "--fabric", "f.yaml", "--fault", "n20"]);
         good(folder, &["export", "plan.json", "--fabric", "f.yaml", "--to", "slurm"]);
-        good(folder, &["report", "f.yaml", "--samples", "2", "--format", "md"]);
+        good(folder, &["report", "f.yaml", "--samples", "2", "--format", "markdown"]);
     }
 }

@@ -105,17 +105,17 @@ fn bows(out: &mut String, line: &Line<'_>, start: u32, length: u32) {
 /// A bar below the nodes of each ring of GPUs.
 fn rings(out: &mut String, line: &Line<'_>, start: u32, length: u32) {
     let y = TOP_PX + BOX_PX + 24;
-    // A ring may run around broken and idle nodes: from its first to its last node that is shown.
-    let mut seen = Vec::new();
+    // A ring may run around broken and idle nodes, over the end of a closed line, and between the nodes of
+    // another: a bar for each stretch with no other ring in between.
+    let mut runs: Vec<(_, u32, u32)> = Vec::new();
     for place in start..start + length {
         let Some(group) = line.groups[place as usize] else { continue };
-        if seen.contains(&group) {
-            continue;
+        match runs.last_mut() {
+            Some((same, _, last)) if *same == group => *last = place,
+            _ => runs.push((group, place, place)),
         }
-        seen.push(group);
-        let last = (place..start + length)
-            .rfind(|p| line.groups[*p as usize] == Some(group))
-            .unwrap_or(place);
+    }
+    for (group, place, last) in runs {
         let (left, right) =
             (10 + NODE_PX * (place - start) + 6, 10 + NODE_PX * (last - start + 1) - 6);
         let state = line.states[place as usize];
