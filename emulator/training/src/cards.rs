@@ -130,10 +130,13 @@ impl Accelerator {
     /// If H100 is not among them.
     #[must_use]
     pub fn chip_among(&self, chips: &[Chip]) -> Chip {
-        // An A100 with less memory computes like one with more.
-        let own = |chip: &&Chip| {
-            chip.name == self.name || self.name == "a100-40gb" && chip.name == "a100"
+        // An A100 with less memory computes like one with more, an H800 like an H100.
+        let like = match &self.name[..] {
+            "a100-40gb" => "a100",
+            "h800" => "h100",
+            name => name,
         };
+        let own = |chip: &&Chip| chip.name == like;
         if let Some(chip) = chips.iter().find(own) {
             return *chip;
         }

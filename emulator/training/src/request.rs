@@ -184,7 +184,9 @@ impl Prepared {
             recompute: mapping.recompute.label(),
             schedule: mapping.schedule.label(),
             step_seconds: step.step_seconds,
-            validated: self.band(search.network),
+            validated: self
+                .band(search.network)
+                .filter(|_| mapping.tensor <= search.network.domain_gpus),
             mfu: request.convention.utilisation(
                 &request.model,
                 request.batch,

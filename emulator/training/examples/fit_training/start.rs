@@ -6,10 +6,9 @@ use lightloom_training::network::Efficiency;
 
 /// Every chip that constants were fitted on.
 pub(crate) const CHIPS: &[Chip] =
-    &[A100, H100, H100_96GB, H800, B200, B300, GB200, GB300, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E];
+    &[A100, H100, H100_96GB, B200, B300, GB200, GB300, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E];
 
 const H100_96GB: Chip = Chip { name: "h100-96gb", gemm: [0.65, 0.55, 0.55, 0.5], ..H100 };
-const H800: Chip = Chip { name: "h800", ..H100 };
 const B200: Chip = Chip { name: "b200", gemm: [0.70, 0.60, 0.60, 0.45], ..H100 };
 const B300: Chip = Chip { name: "b300", ..B200 };
 const GB200: Chip = Chip { name: "gb200", host: 0.65, ..B200 };

@@ -9,7 +9,7 @@ pub const CHIPS: &[Chip] = &[
         name: "a100",
         gemm: [0.853, 0.75, 0.75, 0.75],
         lost_flops: 23400000000.0,
-        attention: 0.466,
+        attention: 0.48,
         memory: 0.784,
         host: 1.0,
         network: Efficiency {
@@ -22,9 +22,9 @@ pub const CHIPS: &[Chip] = &[
     Chip {
         name: "h100",
         gemm: [0.709, 0.724, 0.71, 0.71],
-        lost_flops: 1610000000.0,
-        attention: 0.358,
-        memory: 0.755,
+        lost_flops: 1800000000.0,
+        attention: 0.408,
+        memory: 0.74,
         host: 1.0,
         network: Efficiency {
             domain: 0.82,
@@ -48,24 +48,10 @@ pub const CHIPS: &[Chip] = &[
         },
     },
     Chip {
-        name: "h800",
-        gemm: [0.753, 0.769, 0.71, 0.71],
-        lost_flops: 1710000000.0,
-        attention: 0.539,
-        memory: 0.67,
-        host: 1.0,
-        network: Efficiency {
-            domain: 0.82,
-            scale_out: 0.85,
-            domain_step_seconds: 3e-6,
-            scale_out_step_seconds: 1.5e-5,
-        },
-    },
-    Chip {
         name: "b200",
         gemm: [0.707, 0.571, 0.624, 0.45],
-        lost_flops: 10200000000.0,
-        attention: 0.62,
+        lost_flops: 10000000000.0,
+        attention: 0.614,
         memory: 0.644,
         host: 1.0,
         network: Efficiency {
@@ -77,9 +63,9 @@ pub const CHIPS: &[Chip] = &[
     },
     Chip {
         name: "b300",
-        gemm: [0.693, 0.6, 0.477, 0.45],
+        gemm: [0.721, 0.6, 0.477, 0.45],
         lost_flops: 1690000000.0,
-        attention: 0.534,
+        attention: 0.539,
         memory: 0.631,
         host: 1.0,
         network: Efficiency {
@@ -91,10 +77,10 @@ pub const CHIPS: &[Chip] = &[
     },
     Chip {
         name: "gb200",
-        gemm: [0.615, 0.763, 0.554, 0.368],
-        lost_flops: 2910000000.0,
-        attention: 0.508,
-        memory: 0.612,
+        gemm: [0.615, 0.763, 0.548, 0.372],
+        lost_flops: 2260000000.0,
+        attention: 0.498,
+        memory: 0.625,
         host: 0.65,
         network: Efficiency {
             domain: 0.82,
@@ -105,8 +91,8 @@ pub const CHIPS: &[Chip] = &[
     },
     Chip {
         name: "gb300",
-        gemm: [0.7, 0.777, 0.67, 0.42],
-        lost_flops: 2480000000.0,
+        gemm: [0.7, 0.777, 0.67, 0.424],
+        lost_flops: 2400000000.0,
         attention: 0.529,
         memory: 0.594,
         host: 0.65,
