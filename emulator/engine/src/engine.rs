@@ -25,7 +25,7 @@ mod ideal;
 mod lanes;
 mod layout;
 mod lists;
-mod marking;
+pub(crate) mod marking;
 mod network;
 mod one_port;
 pub(crate) mod packet;

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
+use lightloom_engine::capture::{Queues, Watch};
 use lightloom_engine::transport::{Recovery, Transport, Window};
 use lightloom_engine::{
     Buffer, Engine, FlowId, FlowSpec, LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing,
@@ -234,4 +235,60 @@ fn pauses_that_will_end_are_no_deadlock() {
     engine.run(LONG);
     assert!(all_arrive(&engine), "buffers that never fill never pause");
     assert_eq!(engine.deadlock(), None);
+}
+
+/// P50, P99, longest and number of the backlogs that packets found before the link to the receiver.
+fn backlogs(queueing: Option<Queueing>, threads: usize) -> [u64; 4] {
+    let link = link().with_queue(PACKET * 4_096, PACKET * 4_096);
+    let (network, hosts) = star(7, link);
+    let to_receiver = network.outgoing(VertexId(8))[0];
+    assert_eq!(network.link(to_receiver).to, hosts[0]);
+    let classes = (0..network.links().len()).map(|link| u8::from(link == to_receiver.index()));
+    let watch = Watch::default().over(classes.collect());
+    let transport = Transport {
+        window: Window::Packets(64),
+        recovery: Recovery::SelectiveRepeat { reordering: 64 },
+        ..Transport::default()
+    };
+    let settings = Settings { transport, queueing, threads, ..Settings::default() };
+    let mut engine = Engine::with_probe(network, settings, watch).unwrap();
+    for &host in &hosts[1..] {
+        engine.add_flow(FlowSpec::new(host, hosts[0], Bytes(1 << 20))).unwrap();
+    }
+    engine.run(LONG);
+    assert!(engine.records().all(|record| record.end.is_some()));
+    let seen = Queues::merge(engine.probes().map(Watch::queues)).of_class(1).unwrap();
+    [seen.value_at_quantile(0.5), seen.value_at_quantile(0.99), seen.max(), seen.len()]
+}
+
+/// Switches with real queues showed queues of zero bytes. Where nothing is paused, trimmed or refused, they are the
+/// queues of a switch with one queue a port.
+#[test]
+fn what_packets_find_in_real_queues_is_what_they_find_in_plain_ones() {
+    let plain = backlogs(None, 1);
+    // Seven windows of 64 packets, less what is under way.
+    let [middle, _, longest, packets] = plain;
+    assert!(middle > 1_000_000 && longest < 7 * 64 * 4_160 && packets == 7 * 261, "{plain:?}");
+    let buffer = Buffer { size: PACKET * 4_096, alpha_percent: 1_600 };
+    let wide = Pause {
+        priorities: 1 << 3,
+        pause_above: PACKET * 2_000,
+        resume_at: PACKET * 1_000,
+        headroom: PACKET * 200,
+    };
+    let strict = Queueing::default();
+    let ways = [
+        strict,
+        Queueing { buffer: Some(buffer), ..strict },
+        Queueing { pause: Some(wide), ..strict },
+        Queueing { trim: true, ..strict },
+        Queueing { schedule: Schedule::Weighted([PACKET.get() as u32; 8]), ..strict },
+    ];
+    for queueing in ways {
+        for threads in [1, 2] {
+            let seen = backlogs(Some(queueing), threads);
+            let near = seen.iter().zip(&plain).all(|(a, b)| a.abs_diff(*b) <= b / 500);
+            assert!(near, "{queueing:?}: {seen:?}, not {plain:?}");
+        }
+    }
 }

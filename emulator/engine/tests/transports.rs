@@ -1,7 +1,7 @@
 //! What the sources of congestion control and load balancing promise, shown on a shared link.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use lightloom_engine::topology::LeafSpine;
+use lightloom_engine::topology::{FatTree, LeafSpine};
 use lightloom_engine::transport::{
     Balance, CongestionControl, Dcqcn, Dctcp, Nscc, Recovery, Swift, Transport, Window,
 };
@@ -119,6 +119,59 @@ fn dcqcn_converges_to_fair_rates() {
     let queue = standing_queue_packets(control);
     assert!(queue < 200.0, "half of what a fixed window leaves: {queue}");
     assert_fair_and_full("DCQCN", shares(control, millis(30), millis(60)), 0.8);
+}
+
+/// Random spraying loads each uplink alike in the long run: taking the same turns again and again did not.
+#[test]
+fn eight_sprayed_flows_fill_eight_uplinks() {
+    let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+        .with_queue(Bytes(400 * PACKET), Bytes(0));
+    let shape =
+        LeafSpine { leaves: 2, spines: 8, hosts_per_leaf: 8, host_link: link, spine_link: link };
+    let mut builder = NetworkBuilder::new();
+    let hosts = shape.build_into(&mut builder);
+    let transport = Transport {
+        balance: Balance::Spray { paths: 8 },
+        recovery: Recovery::SelectiveRepeat { reordering: 1_000 },
+        window: Window::BandwidthDelay { percent: 400 },
+        ..Transport::default()
+    };
+    let settings = Settings { transport, ..Settings::default() };
+    let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+    for host in 0..8 {
+        let size = Bytes(4_032 * 4_000);
+        engine.add_flow(FlowSpec::new(hosts[host], hosts[host + 8], size)).unwrap();
+    }
+    engine.run(millis(100));
+    let last = engine.records().map(|record| record.end.unwrap()).max().unwrap();
+    let bound = 4_000 * 81_920;
+    assert!((last.0 as f64) < 1.1 * bound as f64, "{} times", last.0 as f64 / bound as f64);
+}
+
+/// Every tier began to look at the same place for the same packet, so that one flow used the square root of the
+/// paths that there are.
+#[test]
+fn a_flow_whose_switches_choose_uses_every_core() {
+    let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+        .with_queue(Bytes(400 * PACKET), Bytes(0));
+    let mut builder = NetworkBuilder::new();
+    let hosts = FatTree::full(8, link).build_into(&mut builder);
+    let network = builder.build().unwrap();
+    let transport = Transport { balance: Balance::Adaptive, ..Transport::default() };
+    let settings = Settings { transport, ..Settings::default() };
+    let mut engine = Engine::new(network, settings).unwrap();
+    let flow = FlowSpec::new(hosts[0], hosts[127], Bytes(4_032 * 1_600));
+    let flow = engine.add_flow(flow).unwrap();
+    engine.run(millis(10));
+    // The choices that lead to cores: those of the aggregation switches of the first pod.
+    let choices = engine.choices(flow).to_vec();
+    let to_cores = choices.iter().filter(|choice| choice.stride == 4 && choice.links.len() == 4);
+    let loads: Vec<u64> = to_cores
+        .flat_map(|choice| &choice.links)
+        .map(|link| engine.port_count(*link).packets)
+        .collect();
+    assert_eq!((loads.len(), loads.iter().sum()), (16, 1_600));
+    assert!(loads.iter().all(|packets| (90..=110).contains(packets)), "{loads:?}");
 }
 
 /// Four hosts on one leaf send to four on another over four spines: last end and drops.

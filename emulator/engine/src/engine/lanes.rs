@@ -11,6 +11,8 @@
 
 use std::hint::select_unpredictable;
 
+use lightloom_units::Bytes;
+
 use super::one_port::OnePort;
 use super::packet::Packet;
 use super::queueing::{CONTROL_PRIORITY, Schedule};
@@ -68,6 +70,30 @@ impl OnePort<'_> {
         }
         let left = self.work_off([data, control], packets, span, sink);
         self.put_back(plain, left, packets);
+    }
+
+    /// Calls `queued` with what stands before each packet that comes in `span`. The work before a port that is never
+    /// idle while something waits does not hang on the order in which it is done.
+    pub(crate) fn see_lanes(
+        &self,
+        ([data, control], packets): (Arrivals, &[Packet]),
+        span: Span,
+        mut queued: impl FnMut(Bytes),
+    ) {
+        let mut free = self.sending.free + self.sending.time_of(self.queues.all_bytes());
+        let (mut next_data, mut next_control) = (0, 0);
+        loop {
+            let (datum, answer) = (data[next_data], control[next_control]);
+            let key = datum.min(answer);
+            if key == u64::MAX {
+                return;
+            }
+            next_data += usize::from(datum == key);
+            next_control += usize::from(datum != key);
+            let now = span.start + (key >> 32);
+            queued(self.sending.backlog_until(free, now));
+            free = free.max(now) + self.sending.occupies(&packets[key as u32 as usize]);
+        }
     }
 
     /// Whether no queue can come to a bound, even if every packet is a long one and nothing leaves, and all data

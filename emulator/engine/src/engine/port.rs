@@ -218,7 +218,13 @@ impl Port {
     /// What stands before a packet that comes at `now`.
     #[inline]
     pub(crate) fn backlog(&self, now: u64) -> Bytes {
-        self.line.backlog(self.free, now)
+        self.backlog_until(self.free, now)
+    }
+
+    /// What the wire is busy with from `now` until it is `free`.
+    #[inline]
+    pub(crate) fn backlog_until(&self, free: u64, now: u64) -> Bytes {
+        self.line.backlog(free, now)
     }
 
     /// What `packet` occupies, in bytes.
@@ -399,7 +405,23 @@ impl Sending<'_> {
 
     /// What stands before a packet that comes at `now`.
     pub(crate) fn backlog(&self, now: u64) -> Bytes {
-        self.line.backlog(self.free, now)
+        self.backlog_until(self.free, now)
+    }
+
+    /// What the wire is busy with from `now` until it is `free`.
+    pub(crate) fn backlog_until(&self, free: u64, now: u64) -> Bytes {
+        self.line.backlog(free, now)
+    }
+
+    /// How long `packet` takes to be sent.
+    #[inline(always)]
+    pub(crate) fn occupies(&self, packet: &Packet) -> u64 {
+        self.line.measure(packet).1
+    }
+
+    /// How long `bytes` take to be sent.
+    pub(crate) fn time_of(&self, bytes: u64) -> u64 {
+        self.line.unusual(bytes)
     }
 
     /// How long before its last bit `packet`, which came in at `rate`, may be sent by a switch that cuts
@@ -425,16 +447,50 @@ impl Quirks {
         self.ramp.as_ref().is_none_or(|ramp| ramp.marks(backlog, number))
     }
 
-    /// Whether a bit of the `number`-th packet on the wire is wrong. The chance is that of one bit times
-    /// the bits, which is exact enough below one in a thousand.
+    /// Whether a bit of the `number`-th packet on the wire is wrong.
     #[cold]
     fn corrupt(&self, size: u64, number: u64) -> bool {
         self.errors > 0
-            && mix(self.salt.wrapping_add(number)) < self.errors.saturating_mul(size * 8)
+            && mix(self.salt.wrapping_add(number)) < chance_of_any(self.errors, size * 8)
     }
+}
+
+/// The chance that any of `bits` is wrong, 1 − (1 − p)ⁿ for the chance p of `one` bit, both in units of 2⁻⁶⁴. In whole
+/// numbers, so that it is the same on every machine.
+fn chance_of_any(one: u64, bits: u64) -> u64 {
+    let either = |a: u64, b: u64| {
+        let both = (u128::from(a) * u128::from(b)) >> 64;
+        u64::try_from(u128::from(a) + u128::from(b) - both).unwrap_or(u64::MAX)
+    };
+    let (mut chance, mut of_power, mut left) = (0, one, bits);
+    while left > 0 {
+        if left & 1 == 1 {
+            chance = either(chance, of_power);
+        }
+        of_power = either(of_power, of_power);
+        left >>= 1;
+    }
+    chance
 }
 
 /// A packet's size as packets carry it.
 pub(crate) fn wire_bytes(size: Bytes) -> u16 {
     u16::try_from(size.get()).expect("packets of more than 65,535 bytes are refused")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chance_of_a_wrong_packet_is_that_of_any_wrong_bit() {
+        for one in [1e-15_f64, 1e-12, 1e-9, 1e-6, 3e-5, 1e-3, 0.5] {
+            for bits in [1_u64, 64 * 8, 4_160 * 8, 65_535 * 8] {
+                let units = (one * 2_f64.powi(64)) as u64;
+                let exact = -f64::exp_m1(bits as f64 * f64::ln_1p(-one));
+                let ours = chance_of_any(units, bits) as f64 / 2_f64.powi(64);
+                assert!((ours / exact - 1.0).abs() < 1e-3, "{one} {bits}: {ours}, not {exact}");
+            }
+        }
+    }
 }

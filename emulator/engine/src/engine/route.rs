@@ -12,6 +12,7 @@ use rand::Rng;
 use rustc_hash::FxHashMap;
 
 use super::groups::{Crossing, Groups};
+use super::marking::mix;
 use super::network::{Link, LinkId, Network, Plane, VertexId};
 
 /// How a flow finds its way.
@@ -27,6 +28,17 @@ pub enum Route {
     /// From group to group over cables that join them, and over shortest paths inside; the shortest path where
     /// that does not lead on.
     Across(Arc<Groups>, Crossing),
+}
+
+impl Route {
+    /// The plane of the shortest paths that the flow goes by, `None` for any; nothing if it goes otherwise.
+    fn plane(&self) -> Option<Option<Plane>> {
+        match self {
+            Self::Shortest => Some(None),
+            Self::Within(plane) => Some(Some(*plane)),
+            Self::Links(_) | Self::Across(..) => None,
+        }
+    }
 }
 
 /// Why a flow has no way.
@@ -57,14 +69,25 @@ pub(crate) struct FlowName {
     number: u32,
 }
 
+impl FlowName {
+    /// What the flow's own draws begin with.
+    pub(crate) fn salt(self) -> u64 {
+        let ends = u64::from(self.ends.0.0) << 32 | u64::from(self.ends.1.0);
+        mix(mix(ends).wrapping_add(u64::from(self.number)))
+    }
+}
+
 /// Where a packet may choose among several links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The vertex that chooses.
     pub at: VertexId,
     /// What it chooses from. Equal backlogs are ordered by the number of the packet: the `n`th begins to look
-    /// at place `n` modulo their number.
+    /// at place `n / stride` modulo their number.
     pub links: Vec<LinkId>,
+    /// How many ways lead here from the vertices that chose before: packets that come by one of them have numbers
+    /// that differ by this, and would all begin at the same place without it.
+    pub stride: u32,
 }
 
 const FAR: u16 = u16::MAX;
@@ -113,8 +136,8 @@ impl Router {
         name
     }
 
-    /// `count` paths for the flow of this name, all beginning with the same link, possibly with
-    /// repetitions.
+    /// Paths for the flow of this name, all beginning with the same link: all shortest ones, in an order drawn for the
+    /// flow, if there are no more than `count`; otherwise so many drawn, possibly with repetitions.
     pub(crate) fn find(
         &mut self,
         network: &Network,
@@ -133,6 +156,12 @@ impl Router {
         };
         let count = if matches!(route, Route::Links(_)) { 1 } else { count };
         let mut paths = vec![draw_path(self, 0)?];
+        if count > 1
+            && let Some(plane) = route.plane()
+            && let Some(all) = self.all_shortest(network, (name, plane), paths[0][0], count)
+        {
+            return Ok(all);
+        }
         for draw in 1..count {
             let path = draw_path(self, draw)?;
             if path[0] == paths[0][0] {
@@ -151,6 +180,38 @@ impl Router {
     ) -> Result<Vec<LinkId>, RouteError> {
         let mut draws = self.draws(name, "flow", draw);
         self.leg(network, name.ends, plane, &mut draws)
+    }
+
+    /// All shortest paths that begin with `first`, in an order drawn for the flow; nothing if they are more than
+    /// `most`.
+    fn all_shortest(
+        &mut self,
+        network: &Network,
+        (name, plane): (FlowName, Option<Plane>),
+        first: LinkId,
+        most: u16,
+    ) -> Option<Vec<Vec<LinkId>>> {
+        let to = name.ends.1;
+        let root = self.root_of(network, to, plane);
+        self.measure(network, root, plane);
+        let (mut done, mut open) = (Vec::new(), vec![vec![first]]);
+        while let Some(path) = open.pop() {
+            let at = network.link(path[path.len() - 1]).to;
+            if at == to {
+                done.push(path);
+                continue;
+            }
+            let links = self.leading_on(network, at, (root, to), plane);
+            open.extend(links.iter().map(|link| [&path[..], &[*link]].concat()));
+            if done.len() + open.len() > usize::from(most) {
+                return None;
+            }
+        }
+        let mut draw = self.draws(name, "order", 0);
+        for last in (1..done.len()).rev() {
+            done.swap(last, (draw.next_u64() % (last as u64 + 1)) as usize);
+        }
+        (!done.is_empty()).then_some(done)
     }
 
     /// What the `draw`th path of a flow is drawn from.
@@ -255,8 +316,8 @@ impl Router {
         let mut draw = Seed(self.seed.stream("ecmp", ends).next_u64())
             .stream("choices", u64::from(name.number));
         let mut choices: Vec<Choice> = Vec::new();
-        let mut next = VecDeque::from([network.link(path[0]).to]);
-        while let Some(at) = next.pop_front() {
+        let mut next = VecDeque::from([(network.link(path[0]).to, 1_u32)]);
+        while let Some((at, stride)) = next.pop_front() {
             if at == to || choices.iter().any(|choice| choice.at == at) {
                 continue;
             }
@@ -264,8 +325,9 @@ impl Router {
             for last in (1..links.len()).rev() {
                 links.swap(last, (draw.next_u64() % (last as u64 + 1)) as usize);
             }
-            next.extend(links.iter().map(|link| network.link(*link).to));
-            choices.push(Choice { at, links });
+            let beyond = stride.saturating_mul(links.len() as u32);
+            next.extend(links.iter().map(|link| (network.link(*link).to, beyond)));
+            choices.push(Choice { at, links, stride });
         }
         choices
     }

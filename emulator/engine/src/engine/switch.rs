@@ -177,6 +177,13 @@ impl Switch {
         u64::from(sending) + self.ports[place].all_bytes()
     }
 
+    /// Bytes that wait at `place`, and when what is being sent there ends, while ports are worked off together.
+    pub(crate) fn stands_before(&self, place: u32) -> (u64, u64) {
+        let place = place as usize;
+        let end = self.ends[place];
+        (self.ports[place].all_bytes(), if end == IDLE { 0 } else { end })
+    }
+
     /// Packets that wait at `place`.
     #[inline(always)]
     pub(crate) fn waiting_at(&self, place: u32) -> usize {

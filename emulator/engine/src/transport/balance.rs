@@ -7,16 +7,18 @@
 
 use lightloom_units::Picoseconds;
 
+use crate::engine::marking::mix;
+
 /// How a flow is spread over the shortest paths between its ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
     /// One path for the whole flow (ECMP).
     #[default]
     PerFlow,
-    /// Packets take turns over so many paths drawn at random (packet spraying: Dixit, Prakash, Hu,
-    /// Kompella: "On the impact of packet spraying in data center networks", INFOCOM 2013).
+    /// Each packet goes by a path drawn for it (random packet spraying: Dixit, Prakash, Hu, Kompella: "On the
+    /// impact of packet spraying in data center networks", INFOCOM 2013).
     Spray {
-        /// How many paths to draw; those drawn twice count twice.
+        /// How many paths to draw from: all there are, if there are no more.
         paths: u16,
     },
     /// The path changes after a pause long enough that packets cannot overtake each other (flowlets:
@@ -61,6 +63,9 @@ pub(crate) struct Balancer {
     /// Where the paths begin in the route table.
     cursors: Box<[u32]>,
     turn: usize,
+    /// What draws begin with, and how many there were.
+    salt: u64,
+    drawn: u64,
     last_sent: u64,
     /// By path: misses its next turn.
     marked: Box<[bool]>,
@@ -69,7 +74,7 @@ pub(crate) struct Balancer {
 }
 
 impl Balancer {
-    pub(crate) fn new(balance: Balance, cursors: Vec<u32>, window: u32) -> Self {
+    pub(crate) fn new(balance: Balance, cursors: Vec<u32>, (window, salt): (u32, u64)) -> Self {
         let adaptive = matches!(balance, Balance::AvoidMarked { .. });
         let remembered = if adaptive { window.next_power_of_two() as usize } else { 0 };
         Self {
@@ -77,6 +82,8 @@ impl Balancer {
             marked: vec![false; cursors.len()].into_boxed_slice(),
             cursors: cursors.into_boxed_slice(),
             turn: 0,
+            salt,
+            drawn: 0,
             last_sent: 0,
             taken: vec![0; remembered].into_boxed_slice(),
         }
@@ -94,7 +101,11 @@ impl Balancer {
     pub(crate) fn next(&mut self, now: u64, sequence: u32) -> u32 {
         match self.balance {
             Balance::PerFlow | Balance::Adaptive => return self.cursors[0],
-            Balance::Spray { .. } => self.step(),
+            Balance::Spray { .. } => {
+                self.drawn += 1;
+                let draw = mix(self.salt.wrapping_add(self.drawn));
+                self.turn = ((u128::from(draw) * self.cursors.len() as u128) >> 64) as usize;
+            }
             Balance::Flowlet { gap, .. } => {
                 if now > self.last_sent + gap.get() {
                     self.step();
@@ -143,21 +154,29 @@ mod tests {
     }
 
     #[test]
-    fn spraying_takes_turns() {
-        let mut spray = Balancer::new(Balance::Spray { paths: 3 }, vec![10, 20, 30], 8);
-        assert_eq!(paths(&mut spray, 0..5), [20, 30, 10, 20, 30]);
+    fn spraying_draws_each_path_as_often_and_not_in_turn() {
+        let mut spray = Balancer::new(Balance::Spray { paths: 3 }, vec![10, 20, 30], (8, 7));
+        let drawn = paths(&mut spray, 0..3_000);
+        for path in [10, 20, 30] {
+            let times = drawn.iter().filter(|other| **other == path).count();
+            assert!((900..1_100).contains(&times), "{path}: {times}");
+        }
+        let again = drawn.windows(2).filter(|two| two[0] == two[1]).count();
+        assert!((900..1_100).contains(&again), "{again} of 3,000 go by the path before");
+        let mut other = Balancer::new(Balance::Spray { paths: 3 }, vec![10, 20, 30], (8, 8));
+        assert_ne!(paths(&mut other, 0..3_000), drawn);
     }
 
     #[test]
     fn a_flowlet_keeps_its_path_until_a_pause() {
         let balance = Balance::Flowlet { paths: 2, gap: Picoseconds(100) };
-        let mut flowlet = Balancer::new(balance, vec![10, 20], 8);
+        let mut flowlet = Balancer::new(balance, vec![10, 20], (8, 0));
         assert_eq!(paths(&mut flowlet, [1, 50, 150, 251, 300]), [10, 10, 10, 20, 20]);
     }
 
     #[test]
     fn a_marked_path_misses_one_turn() {
-        let mut avoid = Balancer::new(Balance::AvoidMarked { paths: 3 }, vec![10, 20, 30], 8);
+        let mut avoid = Balancer::new(Balance::AvoidMarked { paths: 3 }, vec![10, 20, 30], (8, 0));
         assert_eq!(paths(&mut avoid, 0..3), [20, 30, 10]);
         avoid.echo(1);
         assert_eq!(paths(&mut avoid, 0..4), [20, 10, 20, 30]);

@@ -231,7 +231,11 @@ impl Reference<'_> {
         let count = flow.paths.len();
         match self.transport.balance {
             Balance::PerFlow | Balance::Adaptive => {}
-            Balance::Spray { .. } => flow.turn = (flow.turn + 1) % count,
+            Balance::Spray { .. } => {
+                flow.drawn += 1;
+                let draw = super::splitmix(flow.salt.wrapping_add(flow.drawn));
+                flow.turn = ((u128::from(draw) * count as u128) >> 64) as usize;
+            }
             Balance::Flowlet { gap, .. } => {
                 if now > flow.last_sent + gap.0 {
                     flow.turn = (flow.turn + 1) % count;

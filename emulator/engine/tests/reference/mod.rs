@@ -127,6 +127,8 @@ struct Flow {
     resent: u32,
     // load balancing
     turn: usize,
+    salt: u64,
+    drawn: u64,
     last_sent: u64,
     congested: BTreeSet<usize>,
     taken: BTreeMap<u32, usize>,
@@ -186,6 +188,14 @@ pub(crate) struct Reference<'a> {
     pub(crate) totals: Totals,
 }
 
+/// The mixing step of SplitMix64 (Steele, Lea, Flood, 2014).
+fn splitmix(value: u64) -> u64 {
+    let mut draw = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    draw = (draw ^ draw >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    draw = (draw ^ draw >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    draw ^ draw >> 31
+}
+
 impl<'a> Reference<'a> {
     pub(crate) fn new(network: &'a Network, settings: Settings) -> Self {
         let Settings { transport, queueing, marking, switching, host_delay, seed, .. } = settings;
@@ -215,6 +225,12 @@ impl<'a> Reference<'a> {
         window: u32,
     ) {
         let number = self.flows.len();
+        let same = |flow: &&Flow| {
+            (flow.spec.source, flow.spec.destination) == (spec.source, spec.destination)
+        };
+        let before = self.flows.iter().filter(same).count() as u64;
+        let ends = u64::from(spec.source.0) << 32 | u64::from(spec.destination.0);
+        let salt = splitmix(splitmix(ends).wrapping_add(before));
         self.plan(spec.start.0, 2, number, 0, What::Start);
         self.flows.push(Flow {
             per_message: self.transport.packets_for(spec.message) as u32,
@@ -236,6 +252,8 @@ impl<'a> Reference<'a> {
             timer_generation: 0,
             resent: 0,
             turn: 0,
+            salt,
+            drawn: 0,
             last_sent: 0,
             congested: BTreeSet::new(),
             taken: BTreeMap::new(),

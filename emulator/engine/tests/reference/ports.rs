@@ -9,11 +9,8 @@ use super::{Packet, Reference, Seen, What};
 impl Reference<'_> {
     /// A number drawn for the `number`th packet on a link.
     pub(super) fn draw(&self, what: &str, link: LinkId, number: u64) -> u64 {
-        let mut draw = self.seed.stream(what, u64::from(link.0)).next_u64().wrapping_add(number);
-        draw = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        draw = (draw ^ draw >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        draw = (draw ^ draw >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        draw ^ draw >> 31
+        let first = self.seed.stream(what, u64::from(link.0)).next_u64();
+        super::splitmix(first.wrapping_add(number))
     }
 
     /// Whether a packet is marked that finds `backlog` before it, when `size` bytes are as long as
@@ -42,9 +39,15 @@ impl Reference<'_> {
     /// Whether a bit of the `number`th packet is wrong.
     pub(super) fn is_wrong(&self, link: LinkId, number: u64, wire_bytes: u64) -> bool {
         let errors = self.ports[link.index()].errors;
-        let chance = u128::from(errors) * u128::from(wire_bytes) * 8;
-        errors > 0
-            && u128::from(self.draw("bit errors", link, number)) < chance.min(u64::MAX.into())
+        if errors == 0 {
+            return false;
+        }
+        let units = 2_f64.powi(64);
+        let all_right = (-(errors as f64) / units).ln_1p() * (wire_bytes * 8) as f64;
+        let chance = -all_right.exp_m1();
+        let drawn = self.draw("bit errors", link, number) as f64 / units;
+        assert!((drawn / chance - 1.0).abs() > 1e-9, "rounding decides");
+        drawn < chance
     }
 
     pub(super) fn change(&mut self, link: usize, change: LinkChange) {
@@ -179,7 +182,7 @@ impl Reference<'_> {
         let choices = &self.flows[packet.flow].choices;
         let choice = choices.iter().find(|choice| choice.at == at && !packet.acknowledgement)?;
         let mut links = choice.links.clone();
-        links.rotate_left(packet.sequence as usize % choice.links.len());
+        links.rotate_left((packet.sequence / choice.stride) as usize % choice.links.len());
         links.into_iter().min_by_key(|link| match self.ports[link.index()].down {
             true => u64::MAX,
             false => self.stands_before(*link),

@@ -77,7 +77,7 @@ impl<P: Probe> Engine<P> {
         let choices = self.choices_of(name, &spec.route, &paths[0]);
         let start = spec.start.max(self.now);
         let ways = (&paths[..], &choices[..]);
-        let (sender, receiver) = self.make_ends(id, &spec, ways, load, window);
+        let (sender, receiver) = self.make_ends((id, name), &spec, ways, load, window);
         self.flows.push(FlowState {
             name,
             size: spec.message * u64::from(spec.messages),
@@ -190,7 +190,7 @@ impl<P: Probe> Engine<P> {
     /// Makes both ends of a flow in the shards where they live.
     fn make_ends(
         &mut self,
-        id: FlowId,
+        (id, name): (FlowId, FlowName),
         spec: &FlowSpec,
         ways: (&[Vec<LinkId>], &[Choice]),
         load: Load,
@@ -206,8 +206,8 @@ impl<P: Probe> Engine<P> {
         let mut sender = Sender::new((id.0, cursors[0]), load, sending);
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
         sender.controller = Controller::new(congestion, self.idle_path(&ways.0[0], window));
-        sender.balancer =
-            (cursors.len() > 1).then(|| Box::new(Balancer::new(balance, cursors, window)));
+        sender.balancer = (cursors.len() > 1)
+            .then(|| Box::new(Balancer::new(balance, cursors, (window, name.salt()))));
         let messages = (load.messages, load.per_message);
         let receiver = Receiver::new((id.0, answer), messages, (window, recovery));
         self.shards[from as usize].senders.push(sender);
@@ -259,6 +259,7 @@ impl<P: Probe> Engine<P> {
             let routes = &mut self.shared.routes;
             begins.insert(choice.at, routes.len() as u32);
             routes.push(CHOICE | choice.links.len() as u32);
+            routes.push(choice.stride);
             for link in &choice.links {
                 let next = self.network.link(*link).to;
                 routes.push(self.layout.ports[link.index()].index);

@@ -23,9 +23,9 @@ pub(super) fn step(
     if entry & CHOICE == 0 {
         return (entry, packet.advanced());
     }
-    let count = (entry & !CHOICE) as usize;
-    let first = packet.sequence() as usize % count;
-    let places = (first..count).chain(0..first).map(|place| cursor + 1 + 2 * place);
+    let (count, stride) = ((entry & !CHOICE) as usize, routes[cursor + 1]);
+    let first = (packet.sequence() / stride) as usize % count;
+    let places = (first..count).chain(0..first).map(|place| cursor + 2 + 2 * place);
     let least = places.min_by_key(|place| backlog(routes[*place]).unwrap_or(u64::MAX));
     let place = least.expect("there is something to choose from");
     (routes[place], packet.led_to(routes[place + 1]))

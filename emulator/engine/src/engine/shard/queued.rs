@@ -10,6 +10,7 @@ use super::{
     CHOICE, EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, send_through,
     touch,
 };
+use crate::engine::network::LinkId;
 use crate::engine::one_port::CutThrough;
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
@@ -94,6 +95,7 @@ impl<P: Probe> Shard<P> {
         switch: &mut Switch,
     ) {
         let classes = self.scratch.classes_at(place, classes);
+        let (link, probe) = (self.port_links[port], &mut self.probe);
         let Scratch { arrivals, by_port, all, .. } = &mut self.scratch;
         let list = 2 * place as usize;
         let counts = [list, list + 1].map(|list| by_port.len(list));
@@ -105,6 +107,9 @@ impl<P: Probe> Shard<P> {
         let mut one = switch.one_port(place, how, (port, count));
         if let Some(plain) = one.is_plain(counts, classes, span.end - span.start) {
             let keys = by_port.take_two_in_order(list);
+            if P::SEES_QUEUES {
+                one.see_lanes((keys, arrivals), span, |bytes| probe.queued(link, bytes));
+            }
             send_through!(exit, span.start, most, |sink| {
                 one.advance_lanes(plain, (keys, arrivals), span, sink);
             });
@@ -114,7 +119,12 @@ impl<P: Probe> Shard<P> {
             all.sort_unstable();
             let timed = |key: u64| (span.start + (key >> 32), arrivals[key as u32 as usize]);
             send_through!(exit, span.start, most, |sink| {
-                one.advance(all.drain(..).map(timed), span.end, sink);
+                let queued = |bytes| {
+                    if P::SEES_QUEUES {
+                        probe.queued(link, bytes);
+                    }
+                };
+                one.advance(all.drain(..).map(timed), span.end, sink, queued);
             });
         }
         one.close();
@@ -157,6 +167,7 @@ impl<P: Probe> Shard<P> {
                     let at = &outlet.ports[(port - first) as usize];
                     at.up.then(|| at.time_for(switch.holds(port - first)))
                 });
+                outlet.see(port - first, now, switch);
                 switch.enqueue(port - first, now, packet, &mut outlet);
             }
         }
@@ -167,9 +178,11 @@ impl<P: Probe> Shard<P> {
     }
 
     /// The ports of a vertex, for its queues.
-    fn outlet(&mut self, shared: &Shared, index: usize) -> VertexOutlet<'_> {
+    fn outlet(&mut self, shared: &Shared, index: usize) -> VertexOutlet<'_, P> {
         let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
         VertexOutlet {
+            probe: &mut self.probe,
+            links: &self.port_links[ports.clone()],
             shard: self.index,
             header_bytes: shared.header_bytes,
             ports: &mut self.ports[ports.clone()],
@@ -251,7 +264,9 @@ fn cut_through<'s>(shared: &Shared, rates: &'s [BitsPerSecond]) -> Option<CutThr
 }
 
 /// The ports of one vertex and the wires behind them.
-struct VertexOutlet<'s> {
+struct VertexOutlet<'s, P> {
+    probe: &'s mut P,
+    links: &'s [LinkId],
     shard: u32,
     header_bytes: u16,
     ports: &'s mut [Port],
@@ -263,7 +278,19 @@ struct VertexOutlet<'s> {
     cut_through: Option<CutThrough<'s>>,
 }
 
-impl Outlet for VertexOutlet<'_> {
+impl<P: Probe> VertexOutlet<'_, P> {
+    /// Shows what stands before a packet that comes to the port at `place` at `now`.
+    fn see(&mut self, place: u32, now: u64, switch: &Switch) {
+        let port = &self.ports[place as usize];
+        if P::SEES_QUEUES && port.up {
+            let (waiting, end) = switch.stands_before(place);
+            let bytes = Bytes(waiting + port.backlog_until(end, now).get());
+            self.probe.queued(self.links[place as usize], bytes);
+        }
+    }
+}
+
+impl<P: Probe> Outlet for VertexOutlet<'_, P> {
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount) {
         (&mut self.ports[place as usize], &mut self.counts[place as usize])
     }
