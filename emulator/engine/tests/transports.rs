@@ -174,6 +174,41 @@ fn a_flow_whose_switches_choose_uses_every_core() {
     assert!(loads.iter().all(|packets| (90..=110).contains(packets)), "{loads:?}");
 }
 
+/// A sprayed flow over eight paths of which one goes dark for good: the sender learns which by its losses, so that the
+/// flow takes little longer than the seven eighths that are left allow.
+#[test]
+fn a_flow_that_learns_from_losses_leaves_a_dark_path_alone() {
+    let host = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+        .with_queue(Bytes(4_000 * PACKET), Bytes(0));
+    let spine = LinkSpec { rate: BitsPerSecond::from_gbps(50), ..host };
+    let shape =
+        LeafSpine { leaves: 2, spines: 8, hosts_per_leaf: 1, host_link: host, spine_link: spine };
+    let took = |dark: bool| {
+        let mut builder = NetworkBuilder::new();
+        let hosts = shape.build_into(&mut builder);
+        let transport = Transport {
+            balance: Balance::AvoidMarked { paths: 8 },
+            recovery: Recovery::SelectiveRepeat { reordering: 128 },
+            window: Window::Packets(1_024),
+            ..Transport::default()
+        };
+        let settings = Settings { transport, ..Settings::default() };
+        let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+        let flow = FlowSpec::new(hosts[0], hosts[1], Bytes(4_032 * 16_000));
+        let flow = engine.add_flow(flow).unwrap();
+        if dark {
+            // Behind the spine, so that no switch on the way can go around it.
+            let path = engine.paths(flow)[3].clone();
+            engine.change_link(SimTime(200_000_000), path[2], LinkChange::Down);
+        }
+        engine.run(millis(100));
+        engine.record(flow).end.unwrap().0 as f64
+    };
+    let (whole, dark) = (took(false), took(true));
+    let bound = whole * 8.0 / 7.0;
+    assert!(dark < 1.05 * bound, "{} times what seven paths need", dark / bound);
+}
+
 /// Four hosts on one leaf send to four on another over four spines: last end and drops.
 fn four_over_four(balance: Balance, recovery: Recovery) -> (f64, u64) {
     let mut engine = leaf_spine(balance, recovery);

@@ -32,7 +32,8 @@ pub enum Balance {
     },
     /// Packets take turns over the paths, but a path on which a packet was marked misses its next
     /// turn (oblivious spraying with a bitmap of congested entropies, as Ultra Ethernet's
-    /// specification 1.0 allows a sender to do).
+    /// specification 1.0 allows a sender to do), and one on which packets were lost misses 2, 4, 8 … 1,024 turns,
+    /// twice as many with each loss in a row, until one arrives.
     AvoidMarked {
         /// How many paths to draw.
         paths: u16,
@@ -69,6 +70,8 @@ pub(crate) struct Balancer {
     last_sent: u64,
     /// By path: misses its next turn.
     marked: Box<[bool]>,
+    /// By path: how many turns it misses yet, and how many packets were lost there in a row.
+    rest: Box<[(u16, u8)]>,
     /// By packet number, modulo the length: the path it took.
     taken: Box<[u16]>,
 }
@@ -80,6 +83,7 @@ impl Balancer {
         Self {
             balance,
             marked: vec![false; cursors.len()].into_boxed_slice(),
+            rest: vec![(0, 0); cursors.len()].into_boxed_slice(),
             cursors: cursors.into_boxed_slice(),
             turn: 0,
             salt,
@@ -92,6 +96,7 @@ impl Balancer {
     /// Takes other paths from now on.
     pub(crate) fn replace(&mut self, cursors: Vec<u32>) {
         self.marked = vec![false; cursors.len()].into_boxed_slice();
+        self.rest = vec![(0, 0); cursors.len()].into_boxed_slice();
         self.cursors = cursors.into_boxed_slice();
         self.turn = 0;
     }
@@ -116,7 +121,10 @@ impl Balancer {
                 self.step();
                 // At most once around: with every path marked, the next one is as good as any.
                 for _ in 0..self.cursors.len() {
-                    if !std::mem::take(&mut self.marked[self.turn]) {
+                    let (missed, _) = &mut self.rest[self.turn];
+                    let rests = *missed > 0;
+                    *missed = missed.saturating_sub(1);
+                    if !std::mem::take(&mut self.marked[self.turn]) && !rests {
                         break;
                     }
                     self.step();
@@ -135,12 +143,27 @@ impl Balancer {
         }
     }
 
-    /// The packet of this number was marked on its way.
+    /// The path that the packet of this number took last.
+    fn path_of(&self, sequence: u32) -> Option<usize> {
+        let place = sequence as usize & self.taken.len().wrapping_sub(1);
+        let path = usize::from(*self.taken.get(place)?);
+        Some(path.min(self.cursors.len() - 1))
+    }
+
+    /// The packet of this number has arrived, marked on its way or not.
     #[inline]
-    pub(crate) fn echo(&mut self, sequence: u32) {
-        if !self.taken.is_empty() {
-            let path = self.taken[sequence as usize & (self.taken.len() - 1)];
-            self.marked[usize::from(path).min(self.marked.len() - 1)] = true;
+    pub(crate) fn echo(&mut self, sequence: u32, marked: bool) {
+        if let Some(path) = self.path_of(sequence) {
+            self.marked[path] |= marked;
+            self.rest[path] = (0, 0);
+        }
+    }
+
+    /// The packet of this number is sent again for it was lost.
+    pub(crate) fn lost(&mut self, sequence: u32) {
+        if let Some(path) = self.path_of(sequence) {
+            let in_a_row = (self.rest[path].1 + 1).min(10);
+            self.rest[path] = (1 << in_a_row, in_a_row);
         }
     }
 }
@@ -178,9 +201,29 @@ mod tests {
     fn a_marked_path_misses_one_turn() {
         let mut avoid = Balancer::new(Balance::AvoidMarked { paths: 3 }, vec![10, 20, 30], (8, 0));
         assert_eq!(paths(&mut avoid, 0..3), [20, 30, 10]);
-        avoid.echo(1);
+        avoid.echo(1, true);
         assert_eq!(paths(&mut avoid, 0..4), [20, 10, 20, 30]);
-        (0..3).for_each(|sequence| avoid.echo(sequence));
+        (0..3).for_each(|sequence| avoid.echo(sequence, true));
         assert_eq!(paths(&mut avoid, 0..2).len(), 2);
+    }
+
+    #[test]
+    fn a_path_that_loses_packets_rests_longer_each_time() {
+        let balance = Balance::AvoidMarked { paths: 2 };
+        let mut avoid = Balancer::new(balance, vec![10, 20], (1_024, 0));
+        let mut tried = Vec::new();
+        for sequence in 0..200 {
+            if avoid.next(0, sequence) == 20 {
+                tried.push(sequence);
+                avoid.lost(sequence);
+            } else {
+                avoid.echo(sequence, false);
+            }
+        }
+        let pauses: Vec<u32> = tried.windows(2).map(|two| two[1] - two[0]).collect();
+        assert_eq!(pauses, [4, 6, 10, 18, 34, 66], "{tried:?}");
+        avoid.echo(tried[tried.len() - 1], false);
+        let turns = paths(&mut avoid, 0..4);
+        assert_eq!(turns.iter().filter(|path| **path == 20).count(), 2, "{turns:?}");
     }
 }

@@ -174,6 +174,7 @@ impl Sender {
         self.next += 1;
         if resent {
             self.resent += 1;
+            self.count_lost(sequence);
             self.skip_held();
         }
         self.sent = self.sent.max(self.next);
@@ -209,8 +210,16 @@ impl Sender {
         }
         let sequence = self.repair;
         self.repair += 1;
+        self.count_lost(sequence);
         self.skip_held();
         self.send_again(now, sequence)
+    }
+
+    /// The path of a packet that is sent again is one on which packets are lost.
+    fn count_lost(&mut self, sequence: u32) {
+        if let Some(balancer) = &mut self.balancer {
+            balancer.lost(sequence);
+        }
     }
 
     fn send_again(&mut self, now: u64, sequence: u32) -> Outgoing {
@@ -264,10 +273,8 @@ impl Sender {
     /// Tells congestion control and load balancing what became of a packet.
     fn feed_back(&mut self, packet: &Packet, now: u64, newly: u32) {
         let marked = packet.has(flag::ECHO | flag::TRIMMED);
-        if let Some(balancer) = &mut self.balancer
-            && marked
-        {
-            balancer.echo(packet.answered());
+        if let Some(balancer) = &mut self.balancer {
+            balancer.echo(packet.answered(), marked);
         }
         if let Some(controller) = &mut self.controller {
             controller.acknowledged(now, packet.answered(), newly, marked);

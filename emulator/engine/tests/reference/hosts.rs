@@ -59,6 +59,7 @@ impl Reference<'_> {
             sequence: flow.expected,
             beyond_gap,
             echo: (packet.marked || trimmed).then_some(packet.sequence),
+            answers: packet.sequence,
             wire_bytes: self.transport.acknowledgement.0,
             marked: false,
             priority: 7,
@@ -77,10 +78,13 @@ impl Reference<'_> {
         if flow.acked == flow.total() {
             return;
         }
-        if let Some(path) = packet.echo.filter(|echo| *echo >= flow.acked)
-            && let Some(path) = flow.taken.get(&path)
+        if packet.answers >= flow.acked
+            && let Some(path) = flow.taken.get(&packet.answers)
         {
-            flow.congested.insert(*path);
+            flow.rests.remove(path);
+            if packet.echo.is_some() {
+                flow.congested.insert(*path);
+            }
         }
         if packet.sequence > flow.acked {
             flow.acked = packet.sequence;
@@ -210,10 +214,14 @@ impl Reference<'_> {
             while flow.trimmed.pop_front().is_some_and(|first| first != sequence) {}
             flow.resent += 1;
         } else if choice == Reason::Repair {
+            flow.lose(sequence);
             flow.to_repair.retain(|other| *other > sequence);
             flow.resent += 1;
         } else {
-            flow.resent += u32::from(sequence < flow.sent);
+            if sequence < flow.sent {
+                flow.resent += 1;
+                flow.lose(sequence);
+            }
             flow.next = sequence + 1;
             flow.sent = flow.sent.max(flow.next);
             if flow.deadline.is_none() {
@@ -245,7 +253,17 @@ impl Reference<'_> {
             Balance::AvoidMarked { .. } => {
                 flow.turn = (flow.turn + 1) % count;
                 let mut skipped = 0;
-                while skipped < count && flow.congested.remove(&flow.turn) {
+                while skipped < count {
+                    let rests = match flow.rests.get_mut(&flow.turn) {
+                        Some((turns, _)) if *turns > 0 => {
+                            *turns -= 1;
+                            true
+                        }
+                        _ => false,
+                    };
+                    if !flow.congested.remove(&flow.turn) && !rests {
+                        break;
+                    }
                     flow.turn = (flow.turn + 1) % count;
                     skipped += 1;
                 }
@@ -274,6 +292,7 @@ impl Reference<'_> {
             sequence,
             beyond_gap: None,
             echo: None,
+            answers: 0,
             wire_bytes,
             marked: false,
             priority: flow.spec.priority,

@@ -29,6 +29,8 @@ struct Packet {
     beyond_gap: Option<u32>,
     /// Acknowledgement: the number it answers, when that packet was marked.
     echo: Option<u32>,
+    /// Acknowledgement: the number it answers.
+    answers: u32,
     wire_bytes: u64,
     marked: bool,
     /// 7 for acknowledgements and what is trimmed.
@@ -131,6 +133,8 @@ struct Flow {
     drawn: u64,
     last_sent: u64,
     congested: BTreeSet<usize>,
+    /// By path: turns that it misses yet, and packets lost on it in a row.
+    rests: BTreeMap<usize, (u32, u32)>,
     taken: BTreeMap<u32, usize>,
     // receiving end
     arrived: BTreeSet<u32>,
@@ -144,6 +148,14 @@ impl Flow {
     }
     fn messages_delivered(&self) -> u32 {
         self.expected / self.per_message
+    }
+    /// A packet is sent again: its path is avoided, longer with each loss in a row.
+    fn lose(&mut self, sequence: u32) {
+        if let Some(path) = self.taken.get(&sequence) {
+            let (_, in_a_row) = self.rests.get(path).copied().unwrap_or_default();
+            let in_a_row = (in_a_row + 1).min(10);
+            self.rests.insert(*path, (2_u32.pow(in_a_row), in_a_row));
+        }
     }
 }
 
@@ -256,6 +268,7 @@ impl<'a> Reference<'a> {
             drawn: 0,
             last_sent: 0,
             congested: BTreeSet::new(),
+            rests: BTreeMap::new(),
             taken: BTreeMap::new(),
             arrived: BTreeSet::new(),
             expected: 0,

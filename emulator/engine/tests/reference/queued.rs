@@ -141,6 +141,7 @@ impl Reference<'_> {
             sequence: 0,
             beyond_gap: None,
             echo: None,
+            answers: 0,
             wire_bytes: PAUSE_FRAME.0,
             marked: false,
             priority,
