@@ -15,7 +15,7 @@ pub use balance::Balance;
 pub use congestion::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};
 
 pub(crate) use balance::Balancer;
-pub(crate) use congestion::{Controller, Path};
+pub(crate) use congestion::{Came, Controller, Path};
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Load, Outgoing, Sender};
 pub(crate) use sequence_set::SequenceSet;

@@ -6,7 +6,8 @@ use lightloom_engine::transport::{
     Balance, CongestionControl, Dcqcn, Dctcp, Nscc, Recovery, Swift, Transport, Window,
 };
 use lightloom_engine::{
-    Engine, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Role, Settings, VertexId,
+    Engine, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Queueing, Role, Settings,
+    VertexId,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -108,6 +109,41 @@ fn the_nscc_style_keeps_the_delay_near_its_target_and_shares_fairly() {
     let bound = target_packets.max(MARK_FROM_PACKETS as f64);
     assert!(queue < 2.0 * bound, "{queue} against {bound}");
     assert_fair_and_full("NSCC", shares(control, millis(20), millis(30)), 0.95);
+}
+
+/// An incast of 32 on a switch that trims: what is sent again, and the time as a multiple of what the last link needs.
+fn trimming_incast() -> (u64, f64) {
+    let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+        .with_queue(Bytes(64 * PACKET), Bytes(16 * PACKET));
+    let mut builder = NetworkBuilder::new();
+    let hosts: Vec<_> = (0..33).map(|_| builder.add(Role::Host)).collect();
+    let switch = builder.add(Role::Switch);
+    for &host in &hosts {
+        builder.connect(host, switch, link);
+    }
+    let transport = Transport {
+        congestion: CongestionControl::Nscc(Nscc::default()),
+        recovery: Recovery::SelectiveRepeat { reordering: 256 },
+        window: Window::BandwidthDelay { percent: 150 },
+        ..Transport::default()
+    };
+    let queueing = Some(Queueing { trim: true, ..Queueing::default() });
+    let settings = Settings { transport, queueing, ..Settings::default() };
+    let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+    for &host in &hosts[1..] {
+        engine.add_flow(FlowSpec::new(host, hosts[0], Bytes(8 << 20))).unwrap();
+    }
+    engine.run(millis(100));
+    let last = engine.records().map(|record| record.end.unwrap()).max().unwrap();
+    let packets = (8_u64 << 20).div_ceil(4_032) * 32;
+    (engine.packets().retransmitted, last.0 as f64 / (packets * 81_920) as f64)
+}
+
+/// A trimmed packet counted as one that arrived, past an empty queue: the window stayed open.
+#[test]
+fn the_nscc_style_settles_where_switches_trim() {
+    let (again, time) = trimming_incast();
+    assert!(again <= 7_000 && time <= 1.03, "{again} of 66,592 packets sent again, {time} times");
 }
 
 #[test]

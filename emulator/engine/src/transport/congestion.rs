@@ -32,6 +32,15 @@ pub enum CongestionControl {
     Nscc(Nscc),
 }
 
+/// How the packet came that an acknowledgement answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    Well,
+    Marked,
+    /// Only its header.
+    Trimmed,
+}
+
 /// What an acknowledgement says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Feedback {
@@ -39,8 +48,10 @@ pub(crate) struct Feedback {
     pub(crate) now: u64,
     /// Packets that it acknowledged for the first time in order.
     pub(crate) acked: u32,
-    /// Whether the packet it answers was marked.
+    /// Whether the packet it answers was marked, or cut to its header.
     pub(crate) marked: bool,
+    /// Whether it was cut to its header.
+    pub(crate) trimmed: bool,
     /// From sending that packet to now, in picoseconds.
     pub(crate) round_trip: u64,
 }
@@ -99,9 +110,11 @@ impl Controller {
     }
 
     /// The acknowledgement of packet `answered`.
-    pub(crate) fn acknowledged(&mut self, now: u64, answered: u32, acked: u32, marked: bool) {
+    pub(crate) fn acknowledged(&mut self, now: u64, (answered, acked): (u32, u32), came: Came) {
         let sent_at = self.sent_at[answered as usize & (self.sent_at.len() - 1)];
-        let feedback = Feedback { now, acked, marked, round_trip: now.saturating_sub(sent_at) };
+        let (marked, trimmed) = (came != Came::Well, came == Came::Trimmed);
+        let round_trip = now.saturating_sub(sent_at);
+        let feedback = Feedback { now, acked, marked, trimmed, round_trip };
         match &mut self.scheme {
             Scheme::Dctcp(state) => state.acknowledged(feedback),
             Scheme::Dcqcn(state) => state.acknowledged(feedback),

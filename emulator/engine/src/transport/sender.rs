@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Balancer, Controller, Recovery, SequenceSet};
+use super::{Balancer, Came, Controller, Recovery, SequenceSet};
 use crate::engine::again::{End, Pace};
 use crate::engine::packet::{Packet, flag};
 
@@ -56,6 +56,9 @@ pub(crate) struct Sender {
     held: SequenceSet,
     /// Numbers of packets that were cut to their headers, to be sent again.
     trimmed: VecDeque<u32>,
+    /// Packets sent of which nothing has been heard: what was trimmed goes again only while these are less than the
+    /// window, or it would come back trimmed for ever.
+    in_flight: u32,
     timeout: u64,
     /// When everything in flight counts as lost; `u64::MAX` with nothing in flight.
     pub(crate) deadline: u64,
@@ -110,6 +113,7 @@ impl Sender {
             repair_end: 0,
             held,
             trimmed: VecDeque::new(),
+            in_flight: 0,
             timeout,
             deadline: u64::MAX,
             resent: 0,
@@ -152,7 +156,12 @@ impl Sender {
 
     #[inline(always)]
     fn has_repairs(&self) -> bool {
-        self.repair < self.repair_end || !self.trimmed.is_empty()
+        self.repair < self.repair_end || self.may_send_trimmed()
+    }
+
+    #[inline(always)]
+    fn may_send_trimmed(&self) -> bool {
+        !self.trimmed.is_empty() && self.in_flight < self.window
     }
 
     /// The next packet that may be sent at `now`, if any.
@@ -172,6 +181,7 @@ impl Sender {
         let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
         let resent = sequence < self.sent;
         self.next += 1;
+        self.in_flight += 1;
         if resent {
             self.resent += 1;
             self.count_lost(sequence);
@@ -205,7 +215,10 @@ impl Sender {
 
     #[cold]
     fn poll_repair(&mut self, now: u64) -> Outgoing {
-        if let Some(sequence) = self.trimmed.pop_front() {
+        if self.may_send_trimmed()
+            && let Some(sequence) = self.trimmed.pop_front()
+        {
+            self.in_flight += 1;
             return self.send_again(now, sequence);
         }
         let sequence = self.repair;
@@ -257,6 +270,7 @@ impl Sender {
         if self.is_done() {
             return;
         }
+        self.in_flight = self.in_flight.saturating_sub(1);
         let in_window = packet.answered() >= self.acked;
         let newly = packet.sequence().saturating_sub(self.acked);
         if newly > 0 {
@@ -272,12 +286,16 @@ impl Sender {
 
     /// Tells congestion control and load balancing what became of a packet.
     fn feed_back(&mut self, packet: &Packet, now: u64, newly: u32) {
-        let marked = packet.has(flag::ECHO | flag::TRIMMED);
+        let came = match (packet.has(flag::TRIMMED), packet.has(flag::ECHO)) {
+            (true, _) => Came::Trimmed,
+            (false, true) => Came::Marked,
+            (false, false) => Came::Well,
+        };
         if let Some(balancer) = &mut self.balancer {
-            balancer.echo(packet.answered(), marked);
+            balancer.echo(packet.answered(), came != Came::Well);
         }
         if let Some(controller) = &mut self.controller {
-            controller.acknowledged(now, packet.answered(), newly, marked);
+            controller.acknowledged(now, (packet.answered(), newly), came);
             self.window = controller.window();
         }
     }
@@ -348,6 +366,7 @@ impl Sender {
         self.repair = self.acked;
         self.repair_end = self.acked;
         self.trimmed.clear();
+        self.in_flight = 0;
         self.go_to(self.acked);
         self.skip_held();
         self.deadline = now + (self.timeout << self.backoff);
@@ -375,7 +394,8 @@ impl Sender {
         let stays = |sender: &Self| {
             let ends = [sender.released, sender.message_end, sender.repair_end, sender.answered];
             let flags = [sender.started, sender.enlisted, sender.repair < sender.repair_end];
-            (ends, flags, sender.backoff, sender.resent, sender.total, sender.cursor)
+            let counts = [sender.resent, sender.total, sender.in_flight];
+            (ends, flags, sender.backoff, counts, sender.cursor)
         };
         let deadline = if self.deadline == u64::MAX { u64::MAX } else { self.deadline + time };
         moves(self, packets) == moves(later, 0)

@@ -78,6 +78,7 @@ impl Reference<'_> {
         if flow.acked == flow.total() {
             return;
         }
+        flow.in_flight = flow.in_flight.saturating_sub(1);
         if packet.answers >= flow.acked
             && let Some(path) = flow.taken.get(&packet.answers)
         {
@@ -135,6 +136,7 @@ impl Reference<'_> {
         flow.repaired.clear();
         flow.to_repair.clear();
         flow.trimmed.clear();
+        flow.in_flight = 0;
         let deadline = now + (self.transport.timeout.0 << flow.backoff);
         self.set_timer(number, Some(deadline));
         self.send(number);
@@ -196,7 +198,8 @@ impl Reference<'_> {
         let released = self.released(number).saturating_mul(self.flows[number].per_message);
         let flow = &self.flows[number];
         let missing = |sequence: &u32| *sequence >= flow.acked && !flow.held.contains(sequence);
-        if let Some(&trimmed) = flow.trimmed.iter().find(|sequence| missing(sequence)) {
+        let trimmed = flow.trimmed.iter().find(|sequence| missing(sequence));
+        if let Some(&trimmed) = trimmed.filter(|_| flow.in_flight < flow.window) {
             return Some((trimmed, Reason::Trimmed));
         }
         if let Some(&repair) = flow.to_repair.iter().find(|sequence| missing(sequence)) {
@@ -210,6 +213,8 @@ impl Reference<'_> {
 
     pub(super) fn send_now(&mut self, number: usize, sequence: u32, choice: Reason) {
         let flow = &mut self.flows[number];
+        // What is sent for a lost packet takes its place in flight.
+        flow.in_flight += u32::from(choice != Reason::Repair);
         if choice == Reason::Trimmed {
             while flow.trimmed.pop_front().is_some_and(|first| first != sequence) {}
             flow.resent += 1;

@@ -123,6 +123,8 @@ struct Flow {
     repaired: BTreeSet<u32>,
     to_repair: BTreeSet<u32>,
     trimmed: VecDeque<u32>,
+    /// Sent, and nothing heard of it.
+    in_flight: u32,
     deadline: Option<u64>,
     backoff: u32,
     timer_generation: u64,
@@ -259,6 +261,7 @@ impl<'a> Reference<'a> {
             repaired: BTreeSet::new(),
             to_repair: BTreeSet::new(),
             trimmed: VecDeque::new(),
+            in_flight: 0,
             deadline: None,
             backoff: 0,
             timer_generation: 0,

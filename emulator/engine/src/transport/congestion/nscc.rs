@@ -8,7 +8,8 @@
 //! | not marked | grow in proportion to the gap | grow slowly                       |
 //! | marked     | leave it: the queue drains    | shrink in proportion to the excess |
 //!
-//! A loss (or a trimmed packet) cuts to what arrived in the last round trip.
+//! A loss cuts to what arrived in the last round trip. A packet that was cut to its header takes one packet from the
+//! window and counts as none that arrived: its header says nothing of the queue, which it did not stand in.
 
 use lightloom_units::Picoseconds;
 
@@ -72,6 +73,10 @@ impl State {
     }
 
     pub(super) fn acknowledged(&mut self, feedback: Feedback) {
+        if feedback.trimmed {
+            self.window = (self.window - 1.0).max(1.0);
+            return;
+        }
         self.count(feedback);
         let queueing = (feedback.round_trip as f64 - self.base).max(0.0);
         let above = queueing > self.slack;
