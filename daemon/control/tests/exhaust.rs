@@ -26,15 +26,15 @@ use lightloom_control::inventory::{Device, Inventory, Recovery};
 use lightloom_control::record::Cause;
 use lightloom_control::state::{DeviceName, Fabric, Micros, Position, Sharing, Slot, Txn};
 
-const LEVER: &str = "leaf0";
+const DRAIN: &str = "leaf0";
 
 fn module(number: u32) -> DeviceName {
     format!("n{number}/b0").as_str().into()
 }
 
-/// So many modules and switches of two circuits, and a lever for the first module if there is to be one. No polls
+/// So many modules and switches of two circuits, and what takes traffic off the first module if drained. No polls
 /// while a scenario runs.
-fn inventory(modules: u32, switches: u32, lever: bool) -> Inventory {
+fn inventory(modules: u32, switches: u32, drained: bool) -> Inventory {
     let mut inventory = Inventory {
         dark_links_max: 64,
         poll_every: Micros::from_secs(100_000),
@@ -42,8 +42,8 @@ fn inventory(modules: u32, switches: u32, lever: bool) -> Inventory {
     };
     for number in 0..modules {
         let mut device = Device::new(Sharing::Independent);
-        if lever && number == 0 {
-            device.levers.insert(Slot(0), (LEVER.into(), Slot(0)));
+        if drained && number == 0 {
+            device.levers.insert(Slot(0), (DRAIN.into(), Slot(0)));
         }
         inventory.devices.insert(module(number), device);
     }
@@ -51,9 +51,9 @@ fn inventory(modules: u32, switches: u32, lever: bool) -> Inventory {
         let name = format!("ocs{number}");
         inventory.devices.insert(name.as_str().into(), Device::new(Sharing::Exclusive));
     }
-    if lever {
+    if drained {
         let device = Device { is_lever: true, ..Device::new(Sharing::Independent) };
-        inventory.devices.insert(LEVER.into(), device);
+        inventory.devices.insert(DRAIN.into(), device);
     }
     inventory
 }
@@ -101,7 +101,7 @@ fn drained(recovery: Recovery, faults: Faults) -> Scenario {
     let inventory = Inventory { recovery, ..inventory(2, 0, true) };
     let apply = Request::Apply(to(&inventory, 2, "new"));
     scenario(
-        "a change behind a lever",
+        "a change behind a drain",
         inventory,
         vec![[wish("alice", "change", apply)].into()],
         faults,
@@ -198,7 +198,7 @@ fn every_change_of_two_devices_with_up_to_two_faults_ends_as_it_says() {
 }
 
 #[test]
-fn every_change_behind_a_lever_with_a_fault_leaves_traffic_on() {
+fn every_change_behind_a_drain_with_a_fault_leaves_traffic_on() {
     for recovery in [Recovery::FinishForward, Recovery::RollBack] {
         explore(drained(recovery, faults(2)), 2_000_000);
     }

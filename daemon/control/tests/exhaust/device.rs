@@ -3,7 +3,7 @@
 use lightloom_control::inventory::Device;
 use lightloom_control::state::{Observation, Op, Outcome, Position, Positions, Sharing, Slot, at};
 
-/// Where a lever lets traffic through.
+/// Where traffic is let through.
 pub const IN_USE: Position = Position(1);
 
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Dark; traffic is on where it is a lever.
+    /// Dark; traffic is on where it takes traffic off.
     pub fn new(device: &Device) -> Self {
         let in_use = device.is_lever.then_some((Slot(0), IN_USE));
         Self { sharing: device.sharing, positions: in_use.into_iter().collect(), generation: 0 }
