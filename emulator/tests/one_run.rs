@@ -253,6 +253,16 @@ fn a_run_goes_on_to_a_repair_when_every_group_is_lost() {
 }
 
 #[test]
+fn a_run_that_ends_before_its_last_plan_states_the_waste_of_the_plan_in_force() {
+    // Detected while the last collective runs; the plan for it would be there a second later.
+    let text = RINGS.replace("planning_delay: 10us", "planning_delay: 1s");
+    let faults = "faults: [{part: n15, at: 1us}]\ntime_limit: 500us\n";
+    let outcome = emulate(&loaded(&format!("{text}{faults}")), 1, &mut ()).unwrap();
+    let fault = &outcome.faults[0];
+    assert!(fault.detected.is_some() && fault.replanned.is_none(), "{fault}");
+}
+
+#[test]
 fn of_two_faults_of_one_instant_each_is_restored_when_its_group_goes_on() {
     let faults = "faults: [{part: n1, at: 50us}, {part: n4, at: 50us}]\n";
     let outcome = emulate(&loaded(&format!("{RINGS}{faults}")), 1, &mut ()).unwrap();

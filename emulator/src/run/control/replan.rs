@@ -70,6 +70,8 @@ pub(crate) struct Replanner<'a> {
     pub(super) layout: Layout,
     /// What it holds for broken.
     pub(super) known: FaultSet,
+    /// What the plan in force respects: a run can end before there is a plan for all that is known.
+    respected: FaultSet,
     /// What is broken and stays so.
     for_good: FaultSet,
     /// By fault: whether it knows of it.
@@ -106,6 +108,7 @@ impl<'a> Replanner<'a> {
             },
             groups: layout.groups.iter().filter_map(placed).collect(),
             for_good: known.clone(),
+            respected: known.clone(),
             known,
             knows: Vec::new(),
             held: BTreeMap::new(),
@@ -207,6 +210,7 @@ impl<'a> Replanner<'a> {
         }
         self.layout = layout;
         prove(&self.without_steps, &self.known, &self.layout)?;
+        self.respected = self.known.clone();
         let lit_at = self.command(context, fault, &change);
         self.move_groups(context, fault, &before, &change, &lit_at);
         if let Some(fault) = fault {
@@ -406,7 +410,7 @@ impl ControlPlane for Replanner<'_> {
     }
 
     fn finish(self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {
-        log.layout = Some((self.layout, self.known));
+        log.layout = Some((self.layout, self.respected));
     }
 }
 
