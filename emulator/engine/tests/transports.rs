@@ -184,6 +184,43 @@ fn eight_sprayed_flows_fill_eight_uplinks() {
     assert!((last.0 as f64) < 1.1 * bound as f64, "{} times", last.0 as f64 / bound as f64);
 }
 
+/// A flow that had one path when it began spreads over all there are when it is led anew.
+#[test]
+fn a_flow_that_began_with_one_path_spreads_when_others_come_up() {
+    let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+        .with_queue(Bytes(400 * PACKET), Bytes(0));
+    let shape =
+        LeafSpine { leaves: 2, spines: 2, hosts_per_leaf: 1, host_link: link, spine_link: link };
+    let mut builder = NetworkBuilder::new();
+    let hosts = shape.build_into(&mut builder);
+    let transport = Transport {
+        balance: Balance::Spray { paths: 8 },
+        recovery: Recovery::SelectiveRepeat { reordering: 64 },
+        ..Transport::default()
+    };
+    let settings = Settings { transport, ..Settings::default() };
+    let network = builder.build().unwrap();
+    let first_spine = network.outgoing(VertexId(4))[0];
+    let mut engine = Engine::new(network, settings).unwrap();
+    engine.change_link(SimTime(0), first_spine, LinkChange::Down);
+    engine.change_link(SimTime(0), first_spine.reverse(), LinkChange::Down);
+    engine.run(SimTime(1));
+    let flow = engine.add_flow(FlowSpec::new(hosts[0], hosts[1], Bytes(4_032 * 2_000))).unwrap();
+    assert_eq!(engine.paths(flow).len(), 1);
+    engine.run(SimTime(20_000_000));
+    engine.change_link(SimTime(20_000_000), first_spine, LinkChange::Up);
+    engine.change_link(SimTime(20_000_000), first_spine.reverse(), LinkChange::Up);
+    engine.run(SimTime(21_000_000));
+    engine.reroute_flow(flow).unwrap();
+    let paths = engine.paths(flow).to_vec();
+    assert_eq!(paths.len(), 2);
+    engine.run(millis(10));
+    assert!(engine.record(flow).end.is_some());
+    for path in paths {
+        assert!(engine.port_count(path[1]).packets > 500, "{:?}", engine.port_count(path[1]));
+    }
+}
+
 /// Every tier began to look at the same place for the same packet, so that one flow used the square root of the
 /// paths that there are.
 #[test]

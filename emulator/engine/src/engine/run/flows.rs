@@ -206,8 +206,10 @@ impl<P: Probe> Engine<P> {
         let mut sender = Sender::new((id.0, cursors[0]), load, sending);
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
         sender.controller = Controller::new(congestion, self.idle_path(&ways.0[0], window));
-        sender.balancer = (cursors.len() > 1)
-            .then(|| Box::new(Balancer::new(balance, cursors, (window, name.salt()))));
+        // A flow with one path today may have several when it is led anew.
+        let may_spread = balance.paths() > 1 && !matches!(spec.route, Route::Links(_));
+        sender.balancer =
+            may_spread.then(|| Box::new(Balancer::new(balance, cursors, (window, name.salt()))));
         let messages = (load.messages, load.per_message);
         let receiver = Receiver::new((id.0, answer), messages, (window, recovery));
         self.shards[from as usize].senders.push(sender);
