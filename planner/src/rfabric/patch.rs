@@ -71,7 +71,7 @@ impl<'a> Patch<'a> {
         let lines = 2 * fabric.leaves();
         let shares = vec![0.0; live.len() * lines];
         let mut patch = Self { fabric, live, lines, circuits, topology, shares, books };
-        patch.judge((0..fabric.leaves()).collect());
+        patch.judge(&(0..fabric.leaves()).collect());
         patch
     }
 
@@ -82,7 +82,7 @@ impl<'a> Patch<'a> {
     }
 
     /// Rates anew of the lines of `leaves`.
-    fn judge(&mut self, leaves: BTreeSet<usize>) {
+    fn judge(&mut self, leaves: &BTreeSet<usize>) {
         for (phase, (evaluator, bound)) in self.live.iter().enumerate() {
             for line in leaves.iter().flat_map(|leaf| [2 * leaf, 2 * leaf + 1]) {
                 self.shares[phase * self.lines + line] =
@@ -112,7 +112,7 @@ impl<'a> Patch<'a> {
             let free = self.books.iter_mut().find_map(|book| book.connect(a.index(), b.index()));
             if let Some(circuit) = free {
                 // The port book has it: it stays, even if it does not help.
-                self.make(Step { remove: Vec::new(), add: vec![circuit] });
+                self.add(circuit);
                 return true;
             }
             for step in self.exchanges(a, b) {
@@ -169,48 +169,39 @@ impl<'a> Patch<'a> {
     }
 
     fn try_step(&mut self, step: Step) -> bool {
-        let touched = self.touched(&step);
-        let before = self.slowest_of(&touched);
         let old: Vec<CrossConnect> = step.remove.iter().map(|at| self.circuits[*at]).collect();
-        let joined = step.add.clone();
-        for circuit in &old {
-            self.topology.remove(circuit.a.index(), circuit.b.index());
-        }
-        for circuit in &joined {
-            self.topology.add(circuit.a.index(), circuit.b.index());
-        }
-        self.judge(touched.clone());
+        let ends = |circuit: &CrossConnect| [circuit.a.index(), circuit.b.index()];
+        let touched: BTreeSet<usize> = old.iter().chain(&step.add).flat_map(ends).collect();
+        let before = self.slowest_of(&touched);
+        self.rejoin(&old, &step.add, &touched);
         if self.slowest_of(&touched) > before * (1.0 + 1e-9) {
-            self.replace(&step.remove, joined);
+            self.replace(step.remove, step.add);
             return true;
         }
-        for circuit in &joined {
-            self.topology.remove(circuit.a.index(), circuit.b.index());
-        }
-        for circuit in &old {
-            self.topology.add(circuit.a.index(), circuit.b.index());
-        }
-        self.judge(touched);
+        self.rejoin(&step.add, &old, &touched);
         false
     }
 
-    fn touched(&self, step: &Step) -> BTreeSet<usize> {
-        let removed = step.remove.iter().map(|at| &self.circuits[*at]);
-        removed.chain(&step.add).flat_map(|at| [at.a.index(), at.b.index()]).collect()
-    }
-
-    /// Makes a step that only adds.
-    fn make(&mut self, step: Step) {
-        let touched = self.touched(&step);
-        for circuit in &step.add {
+    /// Puts the circuits `new` in the place of `old` in the topology, and rates the lines that they touch anew.
+    fn rejoin(&mut self, old: &[CrossConnect], new: &[CrossConnect], touched: &BTreeSet<usize>) {
+        for circuit in old {
+            self.topology.remove(circuit.a.index(), circuit.b.index());
+        }
+        for circuit in new {
             self.topology.add(circuit.a.index(), circuit.b.index());
         }
         self.judge(touched);
-        self.circuits.extend(step.add);
     }
 
-    fn replace(&mut self, remove: &[usize], add: Vec<CrossConnect>) {
-        let mut remove = remove.to_vec();
+    /// Adds a circuit that its port book has already.
+    fn add(&mut self, circuit: CrossConnect) {
+        let (a, b) = (circuit.a.index(), circuit.b.index());
+        self.topology.add(a, b);
+        self.judge(&[a, b].into());
+        self.circuits.push(circuit);
+    }
+
+    fn replace(&mut self, mut remove: Vec<usize>, add: Vec<CrossConnect>) {
         remove.sort_unstable();
         for at in remove.into_iter().rev() {
             let gone = self.circuits.swap_remove(at);
