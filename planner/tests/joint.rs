@@ -1,8 +1,11 @@
 //! One plan for rings, ranks and circuits: what it promises, held against the checker, closed forms and a
 //! naive oracle.
 
+mod joint_fabric;
+
 use std::collections::BTreeSet;
 
+use joint_fabric::{fabric, faults};
 use lightloom_fabric::document::{Style, render};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -13,16 +16,6 @@ use lightloom_planner::rfabric::one_hop::Effort;
 use lightloom_planner::{Options, PlanError, load, plan};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
-
-fn fabric(text: &str) -> Fabric {
-    let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |name| Err(format!("no {name}")));
-    fabric.unwrap_or_else(|| panic!("{}", render(&mistakes, Style::Plain)))
-}
-
-fn faults(fabric: &Fabric, names: &[&str]) -> FaultSet {
-    let parts = names.iter().map(|name| name.parse().expect("a part"));
-    FaultSet::of(fabric, parts).expect("the fabric has them")
-}
 
 fn proven(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
     let plan = plan(fabric, faults, options)?;

@@ -1,26 +1,18 @@
 //! The next plan after faults and repairs in either half: names stay, what no fault touches stays, and every
 //! plan passes the checker.
 
+mod joint_fabric;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::document::{Style, render};
+use joint_fabric::{fabric, faults};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::{Group, Plan};
 use lightloom_planner::check::check;
 use lightloom_planner::joint::replan;
-use lightloom_planner::{Options, load, plan};
+use lightloom_planner::{Options, plan};
 use lightloom_units::id::GroupId;
-
-fn fabric(text: &str) -> Fabric {
-    let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |name| Err(format!("no {name}")));
-    fabric.unwrap_or_else(|| panic!("{}", render(&mistakes, Style::Plain)))
-}
-
-fn faults(fabric: &Fabric, names: &[&str]) -> FaultSet {
-    let parts = names.iter().map(|name| name.parse().expect("a part"));
-    FaultSet::of(fabric, parts).expect("the fabric has them")
-}
 
 fn options() -> Options {
     Options { compare: false, ..Options::default() }
