@@ -1,22 +1,13 @@
 //! `lightloom convert`: files and plans of version 1 mean the same as ones of version 2.
 
+mod small;
+
 use std::path::Path;
-use std::process::{Command, Output};
 
 use serde_json::Value;
+use small::{good, lightloom};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-
-fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
-    command.args(arguments).current_dir(folder).output().expect("the program starts")
-}
-
-fn good(folder: &Path, arguments: &[&str]) -> String {
-    let output = lightloom(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
-}
 
 /// What a plan sets, and nothing of how it was made.
 fn settings(plan: &str) -> Value {

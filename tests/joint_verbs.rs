@@ -1,22 +1,11 @@
 //! Every verb takes one plan of rings and circuits.
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod small;
 
 use serde_json::Value;
+use small::good;
 
 const POD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/pod-2048.yaml");
-
-fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
-    command.args(arguments).current_dir(folder).output().expect("the program starts")
-}
-
-fn good(folder: &Path, arguments: &[&str]) -> String {
-    let output = lightloom(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
-}
 
 #[test]
 fn a_joint_plan_is_replanned_exported_and_reported() {

@@ -32,20 +32,25 @@ use world::{CrashAt, Reboot, World};
 
 const PORTS: u32 = 8;
 
-fn inventory() -> Inventory {
-    let mut inventory = Inventory::default();
+/// Two optical switches, and a switch that takes traffic off modules.
+fn add_switches(inventory: &mut Inventory) {
     for name in ["ocs0", "ocs1"] {
         inventory.devices.insert(name.into(), Device::new(Sharing::Exclusive));
     }
     let mut lever = Device::new(Sharing::Independent);
     lever.is_lever = true;
     inventory.devices.insert("switch0".into(), lever);
+    inventory.dark_links_max = 5;
+}
+
+fn inventory() -> Inventory {
+    let mut inventory = Inventory::default();
+    add_switches(&mut inventory);
     for node in 0..3 {
         let mut device = Device::new(Sharing::Independent);
         device.levers.insert(SLOT, ("switch0".into(), Slot(node)));
         inventory.devices.insert(module(node), device);
     }
-    inventory.dark_links_max = 5;
     inventory
 }
 
@@ -158,17 +163,11 @@ fn promise_their_times(inventory: &mut Inventory) {
 /// Two switches, and a ring of eight nodes whose first three have levers.
 fn switches_and_ring() -> (Inventory, Setup) {
     let (mut inventory, setup) = ring(8, 2);
-    for name in ["ocs0", "ocs1"] {
-        inventory.devices.insert(name.into(), Device::new(Sharing::Exclusive));
-    }
-    let mut lever = Device::new(Sharing::Independent);
-    lever.is_lever = true;
-    inventory.devices.insert("switch0".into(), lever);
+    add_switches(&mut inventory);
     for node in 0..3 {
         let device = inventory.devices.get_mut(&module(node)).unwrap();
         device.levers.insert(SLOT, ("switch0".into(), Slot(node)));
     }
-    inventory.dark_links_max = 5;
     (inventory, setup)
 }
 

@@ -13,6 +13,13 @@ pub(crate) fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
     command.output().expect("the program starts")
 }
 
+/// What the program prints when all is well.
+pub(crate) fn good(folder: &Path, arguments: &[&str]) -> String {
+    let output = lightloom(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
 pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("output is text")
 }
