@@ -91,8 +91,10 @@ pub struct FlowRow {
     pub size: Bytes,
     /// When it could begin.
     pub start: SimTime,
-    /// When its last byte arrived; nothing if it was given up.
+    /// When its last byte arrived; nothing if it never did.
     pub end: Option<SimTime>,
+    /// Whether it was given up.
+    pub cancelled: bool,
 }
 
 impl FlowRow {
@@ -104,6 +106,7 @@ impl FlowRow {
             size: flow.size,
             start: flow.start,
             end: flow.end,
+            cancelled: flow.cancelled,
         }
     }
 }

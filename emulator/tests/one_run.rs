@@ -9,7 +9,7 @@
 )]
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::Outcome;
@@ -168,6 +168,30 @@ fn require_attribution(scenario: &Scenario, outcome: &Outcome) {
     }
 }
 
+/// Everything ends, but for hosts that are broken for good and for what a control plane that is gone for good leaves as
+/// it is; what does not end is named.
+fn require_ends(outcome: &Outcome) {
+    let for_good = |part: &str| {
+        let is_it = |fault: &&lightloom_emulator::outcome::FaultResult| {
+            fault.parts.iter().any(|name| name == part) && fault.repaired.is_none()
+        };
+        outcome.faults.iter().filter(is_it).any(|fault| fault.at.is_some())
+    };
+    let is_dead = |host: &str| host.starts_with("n13/") && for_good("n13");
+    let open = outcome.flow_records.iter().filter(|flow| flow.end.is_none() && !flow.cancelled);
+    for flow in open.filter(|flow| !is_dead(&flow.source) && !is_dead(&flow.destination)) {
+        assert!(for_good("control"), "{}: {flow:?} never ended", outcome.head.scenario);
+        assert!(!outcome.waiting.is_empty(), "{}: {flow:?} is not named", outcome.head.scenario);
+    }
+    let phases = outcome.phases.iter().all(|phase| phase.times.packets.is_some());
+    assert!(
+        phases && !outcome.phases.is_empty(),
+        "{}: {:?}",
+        outcome.head.scenario,
+        outcome.phases
+    );
+}
+
 /// How many random scenarios are run; `LIGHTLOOM_MIXTURES=1000` runs a thousand.
 fn mixtures() -> u64 {
     std::env::var("LIGHTLOOM_MIXTURES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
@@ -182,6 +206,7 @@ fn mixtures_are_conserved_equal_on_all_threads_within_bounds_and_attributed() {
         require_conserved(&outcome);
         require_bounds(&outcome);
         require_attribution(&scenario, &outcome);
+        require_ends(&outcome);
         for threads in [2, 3, 7] {
             let mut other = emulate(&scenario, threads, &mut ()).unwrap();
             other.head.threads = 1;
@@ -206,17 +231,53 @@ fn rings_flows_and_a_change_of_circuits_run_beside_each_other_with_a_fault_in_ea
     require_conserved(&outcome);
 }
 
-fn shipped(name: &str) -> Outcome {
-    let path: PathBuf = format!("{}/../topologies/{name}", env!("CARGO_MANIFEST_DIR")).into();
-    let beside = |name: &str| path.parent().unwrap_or(Path::new("")).join(name);
+/// Phases took timeouts of 1,000 s with them, so that what other workloads lost beside them was never sent again.
+#[test]
+fn what_flows_lose_beside_phases_is_sent_again() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios/all-at-once.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (faults, more) = ("faults:\n", "faults:\n  - {part: n13/nic2, at: 20us, lasts: 200us}\n");
+    let text = text.replace(faults, more).replace("n3, at: 10us", "n3, at: 60us");
+    let outcome = emulate(&at_home(path, text.as_bytes()), 1, &mut ()).unwrap();
+    assert!(outcome.stop.is_none(), "{:?}: {:?}", outcome.stop, outcome.waiting);
+    assert!(outcome.workloads.iter().all(|one| one.end.is_some()));
+    require_conserved(&outcome);
+}
+
+/// Nothing but a repair brings back what the interface of a leaf has lost in a phase.
+#[test]
+fn what_phases_lose_on_a_leaf_that_goes_dark_is_sent_again_when_it_is_back() {
+    let calm = "name: x\non: {fabric: pod.yaml}\nphases: {}\n";
+    let took = |outcome: &Outcome| outcome.steps[0].times.packets.unwrap();
+    let run = |text: &str| {
+        let outcome = emulate(&loaded(text), 1, &mut ()).unwrap();
+        require_conserved(&outcome);
+        assert!(outcome.stop.is_none(), "{:?}: {:?}", outcome.stop, outcome.waiting);
+        outcome
+    };
+    let calm_time = took(&run(calm));
+    for at in ["10us", "30us", "60us"] {
+        let faults = format!("faults: [{{part: leaf1/gpus, at: {at}, lasts: 60us}}]\n");
+        let outcome = run(&format!("{calm}{faults}"));
+        let late = took(&outcome).saturating_sub(calm_time);
+        assert!(late < Picoseconds::from_micros(200), "{at}: {late} late");
+    }
+}
+
+/// A scenario as it is read at a path.
+fn at_home(path: &str, bytes: &[u8]) -> Scenario {
+    let folder = Path::new(path).parent().unwrap();
     let read = &mut |name: &str| {
-        let bytes = std::fs::read(beside(name)).map_err(|error| error.to_string())?;
+        let bytes = std::fs::read(folder.join(name)).map_err(|error| error.to_string())?;
         Ok(Neighbour { name: name.to_owned(), bytes })
     };
-    let bytes = std::fs::read(&path).unwrap();
-    let (scenario, mistakes) = scenario::load(name, &bytes, read);
-    let scenario = scenario.unwrap_or_else(|| panic!("{name}: {mistakes:?}"));
-    emulate(&scenario, 1, &mut ()).unwrap()
+    let (scenario, mistakes) = scenario::load(path, bytes, read);
+    scenario.unwrap_or_else(|| panic!("{path}: {mistakes:?}"))
+}
+
+fn shipped(name: &str) -> Outcome {
+    let path = format!("{}/../topologies/{name}", env!("CARGO_MANIFEST_DIR"));
+    emulate(&at_home(&path, &std::fs::read(&path).unwrap()), 1, &mut ()).unwrap()
 }
 
 /// Those that take long are run by others; none of them is of another kind.

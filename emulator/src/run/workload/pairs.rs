@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{Islands, Stage};
-use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, Route};
+use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, LinkId, Route};
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
@@ -32,6 +32,8 @@ struct Pair {
     flows: Vec<(FlowId, Lane)>,
     batch: Option<BatchId>,
     ended: Option<SimTime>,
+    /// A link on the way of its flows went dark: what was on it is lost, and nothing says so.
+    is_cut: bool,
 }
 
 /// The traffic of one phase.
@@ -55,6 +57,7 @@ impl Traffic {
                 flows: Vec::new(),
                 batch: None,
                 ended: None,
+                is_cut: false,
             })
             .collect();
         Self { open: pairs.len(), pairs, pair_of: BTreeMap::new(), ended: SimTime::START }
@@ -76,6 +79,23 @@ impl Traffic {
             pair.ended.is_none() && pair.flows.iter().any(|(_, lane)| lanes.contains(lane))
         });
         on.flat_map(|pair| [pair.from, pair.to]).map(LeafId::from_index).collect()
+    }
+
+    /// These links go dark: notes the pairs with a flow over one of them.
+    pub(super) fn cut(&mut self, context: &Context<'_>, links: &[LinkId]) {
+        let crosses = |link: &LinkId| links.contains(link) || links.contains(&link.reverse());
+        let is_cut = |(flow, _): &(FlowId, Lane)| {
+            let is_open = context.engine.record(*flow).end.is_none();
+            is_open && context.engine.path(*flow).iter().any(crosses)
+        };
+        for pair in self.pairs.iter_mut().filter(|pair| pair.ended.is_none()) {
+            pair.is_cut |= pair.flows.iter().any(is_cut);
+        }
+    }
+
+    /// Whether a pair has a flow over a link that went dark.
+    pub(super) fn is_cut(&self) -> bool {
+        self.pairs.iter().any(|pair| pair.is_cut)
     }
 
     /// All flows of a batch have arrived.
@@ -108,7 +128,8 @@ impl Traffic {
                 continue;
             }
             let shares = lanes.shares(pair, left, lambda);
-            if !pair.is_well_divided(&context.engine, &shares, left) {
+            let is_lit_again = pair.is_cut && pair.is_lit(context);
+            if is_lit_again || !pair.is_well_divided(&context.engine, &shares, left) {
                 self.send(context, circuits, (index, me), &shares, left)?;
             }
         }
@@ -142,6 +163,7 @@ impl Traffic {
         let sent: u64 = shares.iter().map(|(_, size)| size).sum();
         pair.held = left - sent;
         if shares.is_empty() {
+            pair.is_cut = false;
             pair.batch = None;
             return Ok(());
         }
@@ -155,6 +177,7 @@ impl Traffic {
             let flow = FlowSpec::new(from, to, Bytes(size)).over(way).in_batch(batch);
             pair.flows.push((context.engine.add_flow(flow)?, lane));
         }
+        pair.is_cut = !pair.is_lit(context);
         Ok(())
     }
 }
@@ -170,6 +193,12 @@ impl Pair {
             record.size.0 - record.delivered.0
         });
         self.held + under_way.sum::<u64>()
+    }
+
+    /// Whether every link that its flows go over carries packets.
+    fn is_lit(&self, context: &Context<'_>) -> bool {
+        let ways = self.flows.iter().flat_map(|(flow, _)| context.engine.path(*flow));
+        ways.into_iter().all(|link| context.carries(*link) && context.carries(link.reverse()))
     }
 
     fn is_well_divided(&self, engine: &Islands<Watch>, shares: &[(Lane, u64)], left: u64) -> bool {

@@ -10,6 +10,7 @@ use super::super::log::PhaseLog;
 use super::super::{RunError, RunLog};
 use super::Workload;
 use super::pairs::Traffic;
+use crate::scenario::Effect;
 use crate::substrate::{Lane, OpticalCircuits};
 
 /// What is sent, in the time and the bytes of the run.
@@ -20,6 +21,10 @@ pub(crate) struct PhaseOrder<'a> {
     pub(crate) names: Vec<String>,
     pub(crate) steps: u32,
 }
+
+/// What a timer is for.
+const SLACK_OVER: u64 = 0;
+const LIT_AGAIN: u64 = 1;
 
 /// The phases on their way.
 pub(crate) struct Phases<'a> {
@@ -67,7 +72,7 @@ impl<'a> Phases<'a> {
         self.before = context.engine.packets();
         self.logs.push(PhaseLog { start, ..PhaseLog::default() });
         let phase = self.phase();
-        context.at(start + self.order.slacks[phase], self.me, 0);
+        context.at(start + self.order.slacks[phase], self.me, SLACK_OVER);
         let step = ((self.logs.len() - 1) / self.order.demands.len()) as u32;
         context.post(Notice::PhaseBegan { step, phase });
     }
@@ -124,9 +129,11 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// The slack is over.
-    fn timer(&mut self, context: &mut Context<'_>, _: u64) -> Result<(), RunError> {
-        self.traffic = Some(Traffic::waiting(&self.order.demands[self.phase()]));
+    /// The slack is over, or links that were dark have light again.
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+        if act == SLACK_OVER {
+            self.traffic = Some(Traffic::waiting(&self.order.demands[self.phase()]));
+        }
         self.divide(context)?;
         self.end_if_over(context);
         Ok(())
@@ -168,18 +175,31 @@ impl Workload for Phases<'_> {
         &mut self,
         context: &mut Context<'_>,
         fault: usize,
-        _: &[LinkId],
+        links: &[LinkId],
     ) -> Result<(), RunError> {
+        let effect = context.events[fault].effect;
+        if let (Effect::Down | Effect::Flapping { .. }, Some(traffic)) = (effect, &mut self.traffic)
+        {
+            traffic.cut(context, links);
+        }
         // Which circuits go is not decided yet: those at the ports of the fault, or none.
         let ports: Vec<_> = context.events[fault].ports().collect();
         let goes = |(ocs, port): (lightloom_units::id::OcsId, u32)| ports.contains(&(ocs, port));
         let hit = context.circuits_up.iter().filter(|circuit| {
             goes((circuit.ocs, circuit.a_port)) || goes((circuit.ocs, circuit.b_port))
         });
-        let goes_dark = context.events[fault].effect == crate::scenario::Effect::Down;
-        let lanes = hit.filter(|_| goes_dark).map(|circuit| Lane::Circuit(*circuit)).collect();
+        let lanes =
+            hit.filter(|_| effect == Effect::Down).map(|circuit| Lane::Circuit(*circuit)).collect();
         if let Some(traffic) = &self.traffic {
             context.faults[fault].leaves.extend(traffic.leaves_on(&lanes));
+        }
+        Ok(())
+    }
+
+    /// What was on links that have light again is sent again, at the instant after they have.
+    fn fault_ended(&mut self, context: &mut Context<'_>, _: usize) -> Result<(), RunError> {
+        if self.traffic.as_ref().is_some_and(Traffic::is_cut) {
+            context.at(context.now() + Picoseconds(1), self.me, LIT_AGAIN);
         }
         Ok(())
     }

@@ -128,6 +128,8 @@ impl<P: Probe> Engine<P> {
         let shard = &mut self.shards[port.shard as usize];
         if up {
             shard.wake(from.index, self.now.0);
+        } else {
+            shard.leave_cut_port(&self.shared, from.index, port.index, self.now.0);
         }
         // What paused ports may go on with, and what tells others to go on, may lead to other parts.
         self.exchange();

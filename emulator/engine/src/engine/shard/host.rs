@@ -165,6 +165,18 @@ impl<P: Probe> Shard<P> {
         }
     }
 
+    /// A port has gone dark: flows that were led to another one while they waited for it wait there from now on.
+    pub(crate) fn leave_cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
+        if self.ready[port as usize].is_empty() {
+            return;
+        }
+        for sender in std::mem::take(&mut self.ready[port as usize]) {
+            let cursor = self.senders[sender as usize].cursor;
+            self.ready[shared.routes[cursor as usize] as usize].push_back(sender);
+        }
+        self.wake(vertex, now);
+    }
+
     /// Stops a flow's sending end.
     pub(crate) fn cancel(&mut self, vertex: u32, sender: u32) {
         self.senders[sender as usize].cancel();
