@@ -7,10 +7,10 @@ use lightloom_training::runs::Runs;
 use lightloom_training::runs::refit::Refit;
 use serde::Serialize;
 
-use crate::cli::{Format, FormatArgument};
 use crate::files;
 use crate::mfu::study;
 use crate::output::{self, Outcome};
+use crate::result::ResultArguments;
 use crate::table::Table;
 
 /// Refits the constants of `lightloom mfu` on measured steps of one accelerator and software.
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    format: FormatArgument,
+    result: ResultArguments,
 }
 
 #[derive(Serialize)]
@@ -69,10 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     let made = Provenance::of("lightloom.calibrate/v1", inputs);
     let document = Document { made, refit, rows_not_read };
-    match arguments.format.format {
-        Format::Json => output::print_json(&document)?,
-        Format::Text => output::print(&shown(&document.refit))?,
-    }
+    arguments.result.show(&document, "rows", || shown(&document.refit))?;
     Ok(if mistakes.is_empty() { Outcome::Good } else { Outcome::Bad })
 }
 

@@ -5,8 +5,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::ctl;
 use crate::output::{Colour, Outcome};
 use crate::{
-    calibrate, compare, completions, convert, cost, device, emulate, export, merge, mfu, plan,
-    replan, report, reproduce, schema, trace, validate, workload,
+    calibrate, compare, completions, convert, cost, demo, device, emulate, export, init, man,
+    merge, mfu, plan, replan, report, reproduce, schema, trace, validate, workload,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -28,6 +28,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Demo(demo::Arguments),
+    Init(init::Arguments),
     Plan(plan::Arguments),
     Replan(replan::Arguments),
     Emulate(Box<emulate::Arguments>),
@@ -42,6 +44,7 @@ enum Verb {
     Device(device::Arguments),
     Export(export::Arguments),
     Ctl(ctl::Arguments),
+    Man(man::Arguments),
     Mfu(Box<mfu::Arguments>),
     Report(report::Arguments),
     Reproduce(reproduce::Arguments),
@@ -55,6 +58,8 @@ enum Verb {
 /// Whatever kept the verb from giving a result: printed to standard error, exit status 1.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match &arguments.verb {
+        Verb::Demo(arguments) => demo::run(arguments),
+        Verb::Init(arguments) => init::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Replan(arguments) => replan::run(arguments),
         Verb::Emulate(arguments) => emulate::run(arguments),
@@ -69,6 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Device(arguments) => device::run(arguments),
         Verb::Export(arguments) => export::run(arguments),
         Verb::Ctl(arguments) => ctl::run(arguments),
+        Verb::Man(arguments) => man::run(arguments),
         Verb::Mfu(arguments) => mfu::run(arguments),
         Verb::Report(arguments) => report::run(arguments),
         Verb::Reproduce(arguments) => reproduce::run(arguments),

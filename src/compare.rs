@@ -12,9 +12,9 @@ use lightloom_study::compare::{
 use lightloom_study::results::{COMPARE_SCHEMA, CompareResult, CrossTorResult};
 use lightloom_units::seed::Seed;
 
-use crate::cli::{Format, FormatArgument};
-use crate::output::{self, Outcome, WrongUsage};
+use crate::output::{Outcome, WrongUsage};
 use crate::progress::Progress;
+use crate::result::ResultArguments;
 use crate::table::Table;
 use crate::trace;
 
@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SHARE", default_value_t = 0.85)]
     job_share: f64,
     #[command(flatten)]
-    format: FormatArgument,
+    result: ResultArguments,
 }
 
 /// Shares of faulty nodes at which it is shown.
@@ -101,10 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         rows,
         cross_tor: cross_tor(arguments, cluster)?,
     };
-    match arguments.format.format {
-        Format::Json => output::print_json(&document)?,
-        Format::Text => output::print(&describe(&document, tp))?,
-    }
+    arguments.result.show(&document, "rows", || describe(&document, tp))?;
     Ok(Outcome::Good)
 }
 

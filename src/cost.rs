@@ -12,10 +12,10 @@ use lightloom_study::cost::{
 use lightloom_study::results::{COST_SCHEMA, CostResult, UsableCost};
 use lightloom_units::seed::Seed;
 
-use crate::cli::{Format, FormatArgument};
 use crate::compare::{cluster, designs, fault_source};
 use crate::files;
 use crate::output::{self, Outcome, Refused};
+use crate::result::ResultArguments;
 use crate::table::Table;
 
 /// The prices that ship with the program.
@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     bill: bool,
     #[command(flatten)]
-    format: FormatArgument,
+    result: ResultArguments,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -135,10 +135,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         sensitivity: sensitivity(&rows, &prices),
         rows,
     };
-    match arguments.format.format {
-        Format::Json => output::print_json(&document)?,
-        Format::Text => output::print(&describe(&document, arguments.bill))?,
-    }
+    arguments.result.show(&document, "rows", || describe(&document, arguments.bill))?;
     let none = !document.rows.iter().any(|row| priced(row).is_some());
     Ok(if none { Outcome::Bad } else { Outcome::Good })
 }

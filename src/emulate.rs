@@ -22,8 +22,8 @@ use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_units::seed::Seed;
 
-use crate::cli::{Format, FormatArgument};
 use crate::output::{self, Outcome, WrongUsage};
+use crate::result::{ResultArguments, ResultFormat};
 use crate::{files, kinds, plan};
 pub(crate) use ci::Reports;
 use live::Live;
@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     reports: Reports,
     #[command(flatten)]
-    format: FormatArgument,
+    result: ResultArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -99,7 +99,7 @@ fn run_once(
     let begun = Instant::now();
     let start = scenario::plan(scenario)?;
     let took = begun.elapsed();
-    if arguments.format.format == Format::Text {
+    if arguments.result.format == ResultFormat::Text {
         output::print(&heading(scenario, &start, took))?;
     }
     arguments.look.refuse_packets(scenario)?;
@@ -140,10 +140,7 @@ fn conclude(
     if result.never_ended {
         output::note(&text::never_ended(result));
     }
-    match arguments.format.format {
-        Format::Json => output::print_json(result)?,
-        Format::Text => output::print(&text::describe(result))?,
-    }
+    arguments.result.show(result, "workloads", || text::describe(result))?;
     Ok(if result.passed() { Outcome::Good } else { Outcome::Bad })
 }
 

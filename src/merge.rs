@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use lightloom_emulator::sweep::{SWEEP_SCHEMA, Sweep};
 
-use crate::cli::FormatArgument;
 use crate::emulate::{Reports, show_sweep};
 use crate::files;
 use crate::output::Outcome;
+use crate::result::ResultArguments;
 
 /// Puts the parts of a sweep together: one result, one JUnit file, the worst seed of all.
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     reports: Reports,
     #[command(flatten)]
-    format: FormatArgument,
+    result: ResultArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         arguments.results.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
     let sweep = Sweep::merge(parts)?;
     arguments.reports.write(&sweep.subject, &sweep.runs)?;
-    show_sweep(&sweep, arguments.format.format)
+    show_sweep(&sweep, &arguments.result)
 }
 
 fn read(path: &Path) -> anyhow::Result<Sweep> {

@@ -28,10 +28,10 @@ use limits::LimitArguments;
 use operation::{Faults, OperationArguments};
 use packets::PacketArguments;
 
-use crate::cli::{Format, FormatArgument};
 use crate::files;
 use crate::output::{self, Outcome};
 use crate::progress::Progress;
+use crate::result::ResultArguments;
 use crate::table::Table;
 
 /// Computes training-step time and MFU, and finds the best mapping.
@@ -92,7 +92,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     operation: OperationArguments,
     #[command(flatten)]
-    format: FormatArgument,
+    result: ResultArguments,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -162,10 +162,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         add_goodput(&mut rows, &job.request().model, faults)?;
     }
     let report = job.report(rows, tried, inputs);
-    match arguments.format.format {
-        Format::Json => output::print_json(&report)?,
-        Format::Text => output::print(&text(&report, job.request().convention))?,
-    }
+    arguments.result.show(&report, "rows", || text(&report, job.request().convention))?;
     Ok(if is_good { Outcome::Good } else { Outcome::Bad })
 }
 

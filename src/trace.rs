@@ -13,9 +13,9 @@ use lightloom_fabric::trace::{
 };
 use lightloom_units::seed::Seed;
 
-use crate::cli::{Format, FormatArgument};
 use crate::files;
 use crate::output::{self, Outcome};
+use crate::result::ResultArguments;
 use crate::table::Table;
 
 /// Looks at fault traces, makes and converts them.
@@ -58,7 +58,7 @@ struct Info {
     #[command(flatten)]
     observation: ObservationArguments,
     #[command(flatten)]
-    format: FormatArgument,
+    result: ResultArguments,
 }
 
 #[derive(Debug, Args)]
@@ -157,10 +157,7 @@ impl From<ObservationArguments> for Observation {
 fn info(arguments: &Info) -> anyhow::Result<()> {
     let statistics =
         read(&arguments.file, arguments.observation.into(), &mut Inputs::new())?.statistics();
-    match arguments.format.format {
-        Format::Json => output::print_json(&statistics),
-        Format::Text => output::print(&describe(&statistics)),
-    }
+    arguments.result.show(&statistics, "", || describe(&statistics))
 }
 
 fn synth(arguments: &Synth) -> anyhow::Result<()> {

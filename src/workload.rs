@@ -16,11 +16,11 @@ use lightloom_training::{chakra, goal, kineto, simai};
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
-use crate::cli::{Format, FormatArgument};
 use crate::files;
 use crate::mfu::packets::write_chakra;
 use crate::output::{self, Outcome, WrongUsage};
 use crate::progress::Progress;
+use crate::result::ResultArguments;
 use crate::table::Table;
 
 /// Runs training steps that other tools describe (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome traces).
@@ -60,7 +60,7 @@ struct RunArguments {
     #[arg(long, value_name = "FILE")]
     goal_out: Option<PathBuf>,
     #[command(flatten)]
-    format: FormatArgument,
+    result: ResultArguments,
 }
 
 /// Replays a recorded step: the longest path through what was measured, and what would change it.
@@ -81,7 +81,7 @@ struct ReplayArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     what_if_tp: Option<u32>,
     #[command(flatten)]
-    format: FormatArgument,
+    result: ResultArguments,
 }
 
 /// What communication runs on.
@@ -156,7 +156,7 @@ fn run_described(arguments: &RunArguments) -> anyhow::Result<Outcome> {
         })?;
         files::write(path, text.as_bytes())?;
     }
-    show(&report, arguments.format.format)
+    show(&report, &arguments.result)
 }
 
 impl FabricArguments {
@@ -222,7 +222,7 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<Outcome> {
                 "--what-if-tp needs --arch or --fabric: no exchange of other groups was recorded";
             return Err(WrongUsage(message.into()).into());
         }
-        return show(&longest(&recorded, tensor, taken), arguments.format.format);
+        return show(&longest(&recorded, tensor, taken), &arguments.result);
     };
     let (recorded, tensor) = match arguments.what_if_tp {
         Some(to) => (recorded.with_tensor(tensor, to)?, to),
@@ -230,7 +230,7 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<Outcome> {
     };
     let machine = fabric(&network, recorded.ranks.next_multiple_of(tensor), tensor)?;
     let report = emulate(&recorded.graph, &machine, &network.name, tensor, Some(taken))?;
-    show(&report, arguments.format.format)
+    show(&report, &arguments.result)
 }
 
 /// What was recorded, and the ranks of a TP group.
@@ -338,11 +338,8 @@ fn by_name(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> 
     sums.into_iter().map(critical).collect()
 }
 
-fn show(report: &Report, format: Format) -> anyhow::Result<Outcome> {
-    match format {
-        Format::Json => output::print_json(report)?,
-        Format::Text => output::print(&text(report))?,
-    }
+fn show(report: &Report, result: &ResultArguments) -> anyhow::Result<Outcome> {
+    result.show(report, "critical_tasks", || text(report))?;
     Ok(Outcome::Good)
 }
 

@@ -15,5 +15,6 @@ pub mod hbd;
 pub mod khop;
 pub mod model;
 pub mod plan;
+pub mod preset;
 pub mod provenance;
 pub mod trace;

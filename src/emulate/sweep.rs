@@ -7,9 +7,9 @@ use rayon::prelude::*;
 
 use super::Arguments;
 use super::ci::replay_command;
-use crate::cli::Format;
-use crate::output::{self, Outcome, WrongUsage};
+use crate::output::{Outcome, WrongUsage};
 use crate::progress::Progress;
+use crate::result::ResultArguments;
 use crate::table::Table;
 
 /// Runs `seeds`, or the shard of them that was asked for, each by `run_one`.
@@ -43,18 +43,15 @@ pub(super) fn run(
     let mut sweep = Sweep::new(subject, seeds, arguments.shard, runs);
     sweep.inputs.clone_from(inputs);
     arguments.reports.write(&sweep.subject, &sweep.runs)?;
-    show(&sweep, arguments.format.format)
+    show(&sweep, &arguments.result)
 }
 
 /// Shows a sweep and says whether it passed.
 ///
 /// # Errors
 /// If standard output cannot be written.
-pub(crate) fn show(sweep: &Sweep, format: Format) -> anyhow::Result<Outcome> {
-    match format {
-        Format::Json => output::print_json(sweep)?,
-        Format::Text => output::print(&describe(sweep))?,
-    }
+pub(crate) fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<Outcome> {
+    result.show(sweep, "runs", || describe(sweep))?;
     Ok(if sweep.passed() { Outcome::Good } else { Outcome::Bad })
 }
 

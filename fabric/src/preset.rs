@@ -1,0 +1,271 @@
+//! Fabric files to begin with: a preset and a size give a file with comments that loads and plans as it is.
+
+use std::fmt::Write as _;
+
+/// What a new fabric file describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    /// Rings of transceivers with an optical switch inside, below a packet network.
+    Khop,
+    /// Switch domains below a network of packet switches and optical switches.
+    ReconfigurableFatTree,
+    /// Rings, and a network whose circuits follow the phases of the job.
+    Pod,
+    /// Switch domains below a fat-tree of packet switches.
+    SwitchDomain,
+    /// Switch domains below rail switches.
+    Rails,
+}
+
+/// How large it shall be, and what runs on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// GPUs of the whole cluster.
+    pub gpus: u32,
+    /// GPUs of one tensor-parallel group; `None` for a size that fits the preset.
+    pub tp: Option<u32>,
+}
+
+/// A size that the preset cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Misfit(String);
+
+/// GPUs of a node of a ring.
+const RING_NODE: u32 = 4;
+/// GPUs of a node of a switch domain.
+const DOMAIN_NODE: u32 = 8;
+/// More ports than this is not sold on one optical switch: leaves grow instead.
+const MOST_LEAVES: u32 = 256;
+/// No cluster is larger.
+const MOST_GPUS: u32 = 4_000_000;
+
+impl Preset {
+    /// Every preset with its name and what it is.
+    pub const ALL: [(Self, &str, &str); 5] = [
+        (Self::Khop, "khop", "rings of transceivers with an optical switch inside"),
+        (Self::ReconfigurableFatTree, "rfabric", "optical switches that rewire the upper layers"),
+        (Self::Pod, "pod", "rings below optical switches, planned together"),
+        (Self::SwitchDomain, "dgx", "switch domains of 8 GPUs below a fat-tree"),
+        (Self::Rails, "rails", "switch domains of 8 GPUs below rail switches"),
+    ];
+
+    /// The preset of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known, _)| *known == name).map(|(preset, ..)| preset)
+    }
+
+    /// A commented fabric file.
+    ///
+    /// # Errors
+    /// If the preset has no such size: the nearest that it has.
+    pub fn file(self, size: Size) -> Result<String, Misfit> {
+        if size.gpus > MOST_GPUS {
+            return Err(Misfit(format!("{} GPUs are more than {MOST_GPUS}", size.gpus)));
+        }
+        match self {
+            Self::Khop => khop(size),
+            Self::Pod => pod(size),
+            Self::ReconfigurableFatTree => reconfigurable(size),
+            Self::SwitchDomain => {
+                let dcn = "# Packet switches in two or three tiers. Oversubscription: downlink over uplink bandwidth.\n\
+                           dcn: {fat_tree: {nodes_per_tor: 4, oversubscription: 1, link_rate: 400Gbps}}\n";
+                domain("dgx", size, dcn)
+            }
+            Self::Rails => {
+                let dcn = "# A leaf for each GPU of a node: GPU i of 32 nodes is below leaf i, in every plane.\n\
+                           dcn: {rails: {nodes_per_group: 32, planes: 1, link_rate: 400Gbps}}\n";
+                domain("rails", size, dcn)
+            }
+        }
+    }
+}
+
+fn head(text: &mut String, name: &str, gpus: u32, about: &str) {
+    let _ = write!(
+        text,
+        "# {about}\n# Check it with `lightloom validate`, plan it with `lightloom plan`; every key: docs/fabric-file.md.\n\
+         kind: fabric\nversion: 2\nname: {name}-{gpus}\n"
+    );
+}
+
+/// The size in whole units of `unit` GPUs, at least `least` of them.
+fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
+    if gpus.is_multiple_of(unit) && gpus / unit >= least {
+        return Ok(gpus / unit);
+    }
+    let nearest = (gpus / unit).max(least) * unit;
+    let above = if nearest < gpus { format!(" or {}", nearest + unit) } else { String::new() };
+    Err(Misfit(format!(
+        "{gpus} GPUs are not whole {what} of {unit}, {least} or more: write {nearest}{above}"
+    )))
+}
+
+/// The GPUs of the job: a sixteenth is left for what breaks, and groups are whole.
+fn job_of(gpus: u32, group: u32) -> Result<u32, Misfit> {
+    let spare = gpus - gpus / 16;
+    match spare / group * group {
+        0 if gpus >= group => Ok(gpus / group * group),
+        0 => Err(Misfit(format!(
+            "one group is {group} GPUs, and there are {gpus}: write a smaller tp"
+        ))),
+        used => Ok(used),
+    }
+}
+
+/// The tensor-parallel group: the wish, or 32 where a quarter of the cluster is as large.
+fn group(size: Size, node: u32) -> Result<u32, Misfit> {
+    let tp = size.tp.unwrap_or(if size.gpus >= 128 { 32 } else { 2 * node });
+    let fits = tp > 0 && (tp.is_multiple_of(node) || node.is_multiple_of(tp));
+    if fits {
+        Ok(tp)
+    } else {
+        Err(Misfit(format!("tp {tp} is neither whole nodes of {node} GPUs nor a part of one")))
+    }
+}
+
+fn khop(size: Size) -> Result<String, Misfit> {
+    let nodes = whole(size.gpus, RING_NODE, 8, "nodes")?;
+    let tp = group(size, RING_NODE)?;
+    let used = job_of(size.gpus, tp)?;
+    let mut text = String::new();
+    head(
+        &mut text,
+        "khop",
+        size.gpus,
+        "GPUs in rings of transceivers with an optical switch inside.",
+    );
+    let _ = write!(
+        text,
+        "# Each node is cabled to the k nearest nodes on either side: a ring goes around k - 1 dead nodes in a row.\n\
+         # shape: ring joins the last nodes to the first; line leaves the ends open.\n\
+         hbd:\n  khop: {{nodes: {nodes}, gpus_per_node: {RING_NODE}, k: 3, shape: ring, edge_rate: 3.2Tbps}}\n\
+         # What the rings do not carry: a fat-tree of packet switches above them.\n\
+         dcn: {{fat_tree: {{nodes_per_tor: 4, oversubscription: 1, link_rate: 400Gbps}}}}\n\
+         # Times of a transceiver's optical switch (the range is published; the software delay is an assumption: measure yours).\n\
+         transceiver: {{switch_min: 60us, switch_max: 80us, software_delay: 1ms}}\n\
+         # {used} of {} GPUs are asked for: the others are spares for what breaks.\n\
+         jobs:\n  - {{name: pretrain, gpus: {used}, tp: {tp}}}\n",
+        size.gpus
+    );
+    Ok(text)
+}
+
+/// Leaves and the GPUs below each, so that an optical switch has no more ports than are sold.
+fn leaves(gpus: u32, unit: u32) -> Result<(u32, u32), Misfit> {
+    let mut per_leaf = 32;
+    while gpus / per_leaf > MOST_LEAVES {
+        per_leaf *= 2;
+    }
+    debug_assert!(per_leaf % unit == 0, "leaves hold whole nodes");
+    Ok((whole(gpus, per_leaf, 4, "leaves")?, per_leaf))
+}
+
+fn circuits(text: &mut String, leaves: u32, per_leaf: u32) {
+    // A leaf has as many ports on optical switches as it has GPUs: the upper layers are not oversubscribed.
+    let switches = per_leaf / 2;
+    let rate = u64::from(per_leaf) * 400;
+    let _ = write!(
+        text,
+        "# Leaves are joined by a thin packet core and by optical switches, whose circuits follow the phases of the step.\n\
+         dcn:\n  reconfigurable_fat_tree:\n    leaves: {leaves}\n    gpus_per_leaf: {per_leaf}\n    circuit_rate: 400Gbps\n\
+         \x20   # The packet core: an eighth of what the GPUs below a leaf could send.\n\
+         \x20   electrical: {{rate_per_leaf: {rate}Gbps, oversubscription: 8}}\n\
+         \x20   # Optical switches: a leaf has two ports on each, one in each direction around the ring of leaves.\n\
+         \x20   banks:\n      - {{name: core, switches: {switches}, ports_per_switch: {}, ports_per_leaf: 2, insertion_loss_db: 2.0}}\n\
+         \x20   # How long a change takes: software, then mirrors. A stage of a change touches one of the failure domains.\n\
+         \x20   timing: {{control: 1ms, switching: 10ms}}\n    failure_domains: 4\n",
+        2 * leaves
+    );
+}
+
+/// A job of training whose traffic the circuits are planned for.
+fn training(text: &mut String, gpus: u32, tp: u32) -> Result<(), Misfit> {
+    let pp = if gpus / 16 * 15 >= 8 * tp { 4 } else { 1 };
+    let used = job_of(gpus, tp * pp)?;
+    let _ = write!(
+        text,
+        "# {used} of {gpus} GPUs: tensor-parallel groups of {tp}, {pp} pipeline stages, {} replicas; the others are spares.\n\
+         jobs:\n  - name: pretrain\n    gpus: {used}\n    tp: {tp}\n    step:\n      training:\n        model: llama-3.1-70b\n\
+         \x20       pp: {pp}\n        dp: {}\n        micro_batches: 16\n        tokens: 4096\n\
+         \x20       # How long the network is idle before gradients are summed: so long a change of circuits costs nothing.\n\
+         \x20       gradient_slack: 60ms\n",
+        used / tp / pp,
+        used / tp / pp
+    );
+    Ok(())
+}
+
+fn pod(size: Size) -> Result<String, Misfit> {
+    let (leaves, per_leaf) = leaves(size.gpus, RING_NODE)?;
+    let tp = group(size, RING_NODE)?;
+    let mut text = String::new();
+    head(
+        &mut text,
+        "pod",
+        size.gpus,
+        "Rings carry tensor parallelism; circuits above them carry the rest.",
+    );
+    let _ = write!(
+        text,
+        "# Each node is cabled to the k nearest nodes on either side.\n\
+         hbd:\n  khop: {{nodes: {}, gpus_per_node: {RING_NODE}, k: 3}}\n",
+        size.gpus / RING_NODE
+    );
+    circuits(&mut text, leaves, per_leaf);
+    training(&mut text, size.gpus, tp)?;
+    Ok(text)
+}
+
+fn reconfigurable(size: Size) -> Result<String, Misfit> {
+    let (leaves, per_leaf) = leaves(size.gpus, DOMAIN_NODE)?;
+    let tp = size.tp.unwrap_or(DOMAIN_NODE);
+    let mut text = String::new();
+    head(
+        &mut text,
+        "rfabric",
+        size.gpus,
+        "Switch domains of 8 GPUs below a network that rewires itself for each phase.",
+    );
+    domains(&mut text, size.gpus / DOMAIN_NODE);
+    circuits(&mut text, leaves, per_leaf);
+    within_domain(tp)?;
+    training(&mut text, size.gpus, tp)?;
+    Ok(text)
+}
+
+fn domains(text: &mut String, nodes: u32) {
+    let _ = write!(
+        text,
+        "# The GPUs of a node reach each other through a switch.\n\
+         hbd: {{switch: {{nodes: {nodes}, gpus_per_node: {DOMAIN_NODE}, gpus: {DOMAIN_NODE}, edge_rate: 3.6Tbps}}}}\n"
+    );
+}
+
+fn within_domain(tp: u32) -> Result<(), Misfit> {
+    if tp > 0 && DOMAIN_NODE.is_multiple_of(tp) {
+        return Ok(());
+    }
+    Err(Misfit(format!(
+        "tp {tp} does not divide a switch domain of {DOMAIN_NODE} GPUs: write 1, 2, 4 or 8"
+    )))
+}
+
+fn domain(name: &str, size: Size, dcn: &str) -> Result<String, Misfit> {
+    let nodes = whole(size.gpus, DOMAIN_NODE, 4, "nodes")?;
+    let tp = size.tp.unwrap_or(DOMAIN_NODE);
+    within_domain(tp)?;
+    let used = job_of(size.gpus, tp)?;
+    let mut text = String::new();
+    head(&mut text, name, size.gpus, "Switch domains of 8 GPUs below packet switches.");
+    domains(&mut text, nodes);
+    text.push_str(dcn);
+    let _ = write!(
+        text,
+        "# {used} of {} GPUs are asked for: the others are spares for what breaks.\n\
+         jobs:\n  - {{name: pretrain, gpus: {used}, tp: {tp}}}\n",
+        size.gpus
+    );
+    Ok(text)
+}

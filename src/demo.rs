@@ -1,0 +1,82 @@
+//! `lightloom demo`: a first plan, a first fault and a first page, by the commands that a user would type.
+
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+use crate::output::{self, Outcome};
+
+/// Runs a first scenario and opens its report: plans 2,880 GPUs, lets a node die, and makes a page.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom demo
+  lightloom demo --folder /tmp/first --no-open
+
+Each command is shown before it runs, and may be typed again in the folder.")]
+pub(crate) struct Arguments {
+    /// Folder for the files, which is made.
+    #[arg(long, value_name = "FOLDER", default_value = "lightloom-demo")]
+    folder: PathBuf,
+    /// Do not open the page [default: opened if the output is a terminal].
+    #[arg(long)]
+    no_open: bool,
+}
+
+/// The files that the demonstration starts from: name in the folder, contents.
+const FILES: [(&str, &str); 3] = [
+    ("topologies/ring-2880.yaml", include_str!("../topologies/ring-2880.yaml")),
+    (
+        "topologies/scenarios/node-fault.yaml",
+        include_str!("../topologies/scenarios/node-fault.yaml"),
+    ),
+    ("topologies/traces/synthetic.json", include_str!("../topologies/traces/synthetic.json")),
+];
+
+/// What is typed.
+const COMMANDS: [&str; 3] = [
+    "plan topologies/ring-2880.yaml --fault n17,n42 -o plan.json",
+    "emulate topologies/scenarios/node-fault.yaml -o run.json",
+    "report topologies/ring-2880.yaml topologies/traces/synthetic.json run.json -o report.html",
+];
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    for (name, contents) in FILES {
+        let path = arguments.folder.join(name);
+        let parent = path.parent().unwrap_or(&arguments.folder);
+        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        fs::write(&path, contents).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    output::note(&format!("$ cd {}", arguments.folder.display()));
+    for command in COMMANDS {
+        typed(&arguments.folder, command)?;
+    }
+    let page = arguments.folder.join("report.html");
+    if !arguments.no_open && std::io::stdout().is_terminal() && opened(&page) {
+        output::note(&format!("opened {}", page.display()));
+    } else {
+        output::note(&format!("open {} in a browser", page.display()));
+    }
+    Ok(Outcome::Good)
+}
+
+/// Shows a command and runs it with this program.
+fn typed(folder: &Path, command: &str) -> anyhow::Result<()> {
+    output::note(&format!("\n$ lightloom {command}"));
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut child = Command::new(program);
+    let status = child.args(command.split(' ')).current_dir(folder).status();
+    let status = status.context("cannot start this program again")?;
+    ensure!(status.success(), "`lightloom {command}` failed");
+    Ok(())
+}
+
+/// Whether the desktop took the page.
+fn opened(page: &Path) -> bool {
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = Command::new(opener);
+    command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,110 @@
+//! `lightloom init`: a fabric file to begin with.
+
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use lightloom_fabric::preset::{Preset, Size};
+
+use crate::files;
+use crate::output::{self, Outcome, WrongUsage};
+
+/// Writes a commented fabric file of a kind and a size, or asks for them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom init
+  lightloom init --preset khop --gpus 131072 -o fabric.yaml
+  lightloom init --preset pod --gpus 2048 --tp 32 | lightloom plan -")]
+pub(crate) struct Arguments {
+    /// What is described [default: asked for, on a terminal].
+    #[arg(long, value_enum, value_name = "PRESET")]
+    preset: Option<Named>,
+    /// GPUs of the cluster [default: asked for, on a terminal].
+    #[arg(long, value_name = "N")]
+    gpus: Option<u32>,
+    /// GPUs of a tensor-parallel group [default: 32 on rings, 8 in switch domains].
+    #[arg(long, value_name = "N")]
+    tp: Option<u32>,
+    /// Where to write the file, which must not exist [default: standard output].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// A preset as it is written on the command line.
+#[derive(Clone, Copy, Debug)]
+struct Named(Preset);
+
+impl ValueEnum for Named {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Named; Preset::ALL.len()] = {
+            let mut all = [Named(Preset::Khop); Preset::ALL.len()];
+            let mut at = 0;
+            while at < all.len() {
+                all[at] = Named(Preset::ALL[at].0);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let known = Preset::ALL.iter().find(|(preset, ..)| *preset == self.0);
+        known.map(|(_, name, about)| PossibleValue::new(*name).help(*about))
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let preset = match arguments.preset {
+        Some(Named(preset)) => preset,
+        None => ask_for_preset()?,
+    };
+    let gpus = match arguments.gpus {
+        Some(gpus) => gpus,
+        None => ask("How many GPUs?", "--gpus 2048", "2048")?
+            .parse()
+            .map_err(|_| WrongUsage("a number of GPUs is wanted, such as 2048".into()))?,
+    };
+    let text = preset
+        .file(Size { gpus, tp: arguments.tp })
+        .map_err(|misfit| WrongUsage(misfit.to_string()))?;
+    match &arguments.output {
+        None => output::print(&text)?,
+        Some(path) if path.exists() => {
+            bail!("{} exists: it is not overwritten, give another name", path.display())
+        }
+        Some(path) => {
+            files::write(path, text.as_bytes())?;
+            let shown = path.display();
+            output::note(&format!("wrote {shown}: plan it with `lightloom plan {shown}`"));
+        }
+    }
+    Ok(Outcome::Good)
+}
+
+fn ask_for_preset() -> anyhow::Result<Preset> {
+    if stdin().is_terminal() {
+        output::note("What is described?");
+        for (_, name, about) in Preset::ALL {
+            output::note(&format!("  {name:<8} {about}"));
+        }
+    }
+    let answer = ask("Preset?", "--preset khop", "khop")?;
+    let known = || Preset::ALL.map(|(_, name, _)| name).join(", ");
+    Preset::named(&answer)
+        .ok_or_else(|| WrongUsage(format!("no preset `{answer}`: write one of {}", known())).into())
+}
+
+/// An answer from the terminal; `flag` is what gives it where there is none.
+fn ask(question: &str, flag: &str, usual: &str) -> anyhow::Result<String> {
+    if !stdin().is_terminal() {
+        return Err(WrongUsage(format!("no terminal to ask on: give {flag}")).into());
+    }
+    write!(stderr(), "{question} [{usual}] ")?;
+    let mut answer = String::new();
+    stdin().lock().read_line(&mut answer)?;
+    let answer = answer.trim();
+    Ok(if answer.is_empty() { usual.to_owned() } else { answer.to_owned() })
+}
