@@ -24,7 +24,7 @@ use crate::trace;
   lightloom compare --faults fault_trace.json --tp 32 --samples 100
   lightloom compare --arch khop:2,khop:3,nvl:72 --gpus 131072 --faults iid:0.05
 
-Architectures: khop:K, khop:K:line, big-switch, nvl:X, nvl:36x2, tpuv4, tpuv4:strict, sip-ring, dgx,
+Architectures: khop:K, khop:K:line, khop:K:spare, big-switch, nvl:X, nvl:36x2, tpuv4, tpuv4:strict, sip-ring, dgx,
 torus:XxYxZ. What the columns mean: docs/compare.md")]
 pub(crate) struct Arguments {
     /// GPUs of the cluster.

@@ -272,7 +272,10 @@ fn groups_text(plan: &Plan) -> String {
     line("working for jobs", metrics.gpus_used, "-".into());
     line("in spare rings", metrics.gpus_spare, "-".into());
     line("wasted", metrics.gpus_wasted, percent(metrics.waste_ratio_lower_bound));
-    format!("{jobs}\n{gpus}{}\n", reserve_note(plan))
+    if let Some(passing) = metrics.gpus_passing {
+        line("  of them, passing light on", passing, "-".into());
+    }
+    format!("{jobs}\n{gpus}{}{}\n", reserve_note(plan), spare_note(plan))
 }
 
 /// Where the ranks of every job with a step are: which dimensions stay below a leaf.
@@ -380,6 +383,19 @@ fn reserve_note(plan: &Plan) -> &'static str {
         "(keeping equal ranks under one ToR leaves working nodes idle; bypasses draw on them)\n"
     } else {
         ""
+    }
+}
+
+/// What one node more in every ring is for, and which rings have lost it.
+fn spare_note(plan: &Plan) -> String {
+    match plan.metrics.rings_without_spare {
+        None => String::new(),
+        Some(0) => {
+            "(every ring has a spare node: any one death in it moves the modules of two nodes)\n"
+                .to_owned()
+        }
+        Some(1) => "(1 ring has no spare node left)\n".to_owned(),
+        Some(rings) => format!("({rings} rings have no spare node left)\n"),
     }
 }
 

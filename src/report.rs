@@ -384,6 +384,7 @@ fn first_tp(inputs: &Inputs) -> u32 {
 /// How the fabric's design is written among the architectures.
 fn own_design(fabric: &Fabric) -> String {
     match fabric.hbd.shape() {
+        _ if fabric.spare_per_ring > 0 => format!("khop:{}:spare", fabric.hbd.k()),
         Shape::Ring => format!("khop:{}", fabric.hbd.k()),
         Shape::Line => format!("khop:{}:line", fabric.hbd.k()),
     }

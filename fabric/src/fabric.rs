@@ -18,6 +18,8 @@ pub struct Fabric {
     pub sha256: String,
     /// The high-bandwidth domain.
     pub hbd: Hbd,
+    /// Nodes of each ring that only pass its light on: 0 or 1.
+    pub spare_per_ring: u8,
     /// Links of the high-bandwidth domain.
     pub hbd_links: HbdLinks,
     /// The data-centre network.
@@ -122,6 +124,7 @@ impl Fabric {
             name: name.to_owned(),
             sha256: String::new(),
             hbd: ring.into(),
+            spare_per_ring: 0,
             hbd_links: HbdLinks::default(),
             dcn: tree.into(),
             order,

@@ -180,6 +180,9 @@ pub struct Group {
     pub job: Option<u32>,
     /// Its nodes in line order.
     pub nodes: Vec<NodeId>,
+    /// Nodes between them, or at an end, that have no rank and only pass the light of the ring on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passing: Vec<NodeId>,
     /// Its GPUs in ring order.
     pub ring: Vec<GpuId>,
 }
@@ -335,8 +338,14 @@ pub struct Metrics {
     pub gpus_used: u64,
     /// GPUs in complete rings that no job wants.
     pub gpus_spare: u64,
-    /// Healthy GPUs in no complete ring.
+    /// Healthy GPUs without a rank in a complete ring.
     pub gpus_wasted: u64,
+    /// Those of them on nodes that pass the light of a ring on. `None` where no ring has such a node by design.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus_passing: Option<u64>,
+    /// Rings that have lost the node that passes their light on. `None` as `gpus_passing`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rings_without_spare: Option<u64>,
     /// `gpus_wasted / gpus_total`.
     pub waste_ratio: f64,
     /// What even an ideal switch over all GPUs would waste.

@@ -9,6 +9,7 @@ mod links;
 mod network;
 mod numbers;
 mod rings;
+mod spares;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -85,6 +86,16 @@ pub enum Violation {
         "job {job}: its {ranks} ranks do not fill its tensor, context, data and pipeline dimensions"
     )]
     Dimensions { job: String, ranks: usize },
+    #[error(
+        "{group}: {node} passes its light on, and rings of this fabric have {allowed} such nodes"
+    )]
+    NotASpare { group: GroupId, node: NodeId, allowed: u8 },
+    #[error("{group}: {node} passes its light on, and has a rank in it or is broken")]
+    SpareUsed { group: GroupId, node: NodeId },
+    #[error(
+        "{group}: if {node} dies, no working fibre joins {a} and {b}, one other path of the same bundles away"
+    )]
+    NoWayPast { group: GroupId, node: NodeId, a: BundleId, b: BundleId },
     #[error("{0}")]
     Network(String),
     #[error("{name} is {stated} in the plan and {found} when counted again")]
@@ -127,6 +138,7 @@ pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict,
     }
     let lit = links::check(fabric, faults, plan, &mut found);
     rings::check(fabric, faults, plan, &lit, &mut found);
+    spares::check(fabric, faults, plan, &lit, &mut found);
     numbers::check(fabric, faults, plan, &mut found);
     network::check(fabric, faults, plan, &mut found);
     if !plan.is_as_written() {

@@ -26,6 +26,7 @@ mod placement;
 mod replan;
 mod ring;
 mod sliding;
+mod spare;
 mod survey;
 
 pub use document::{DocumentError, from_document, to_document};
@@ -56,7 +57,8 @@ pub enum Method {
 pub enum PlanError {
     /// The job wants more than can be grouped.
     #[error(
-        "job `{job}` wants {wanted} GPUs in rings of {tp}, but only {possible} fit: {healthy} of {total} GPUs are healthy"
+        "job `{job}` wants {wanted} GPUs in rings of {tp}{}, but only {possible} fit: {healthy} of {total} GPUs are healthy",
+        if *.with_spares { " with a spare node each (`spare_per_ring: 1`)" } else { "" }
     )]
     DoesNotFit {
         /// The job.
@@ -71,6 +73,8 @@ pub enum PlanError {
         healthy: u64,
         /// GPUs installed.
         total: u64,
+        /// Whether each ring has a node more that passes its light on.
+        with_spares: bool,
     },
     /// The exact method cannot take a fabric of this size.
     #[error(transparent)]
@@ -85,7 +89,9 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
     let survey = Survey::new(&fabric.hbd, faults);
     let mut layout = Layout::dark(fabric);
     let mut free = survey.alive().to_vec();
-    let placed = if method == Method::Scan && fabric.hbd.grouping() == Grouping::Line {
+    let placed = if spare::are_wanted(fabric) {
+        spare::place(fabric, &survey, &free, method != Method::Blind)
+    } else if method == Method::Scan && fabric.hbd.grouping() == Grouping::Line {
         together(fabric, &survey, &mut free)
     } else {
         in_turn(fabric, &survey, &mut free, method)?
@@ -224,6 +230,9 @@ fn any_groups(fabric: &Fabric, survey: &Survey<'_>, free: &[bool], tp: u32) -> V
         return placement::inside_nodes(fabric, survey, free, tp);
     }
     let nodes = (tp / per_node) as usize;
+    if spare::are_wanted(fabric) {
+        return spare::rings(fabric, survey, free, nodes);
+    }
     let chains = match fabric.hbd.grouping() {
         Grouping::Line => grouping::chains_on_line(survey, free, nodes),
         Grouping::Island { nodes: island } => islands::groups(survey, free, nodes, island),
@@ -247,6 +256,8 @@ fn require_fit(
             possible,
             healthy: survey.healthy_gpus(),
             total: fabric.hbd.gpus(),
+            with_spares: spare::are_wanted(fabric)
+                && job.tp >= u32::from(fabric.hbd.gpus_per_node()),
         }),
         _ => Ok(()),
     }

@@ -40,6 +40,7 @@ pub(super) fn lower(
         name: raw.name,
         sha256,
         hbd: domain.hbd,
+        spare_per_ring: domain.spare_per_ring,
         hbd_links: domain.links,
         dcn,
         order: domain.order,
@@ -54,6 +55,7 @@ pub(super) fn lower(
 /// A high-bandwidth domain, its links and the order of its line.
 struct Domain {
     hbd: Hbd,
+    spare_per_ring: u8,
     links: HbdLinks,
     order: Order,
 }
@@ -79,7 +81,8 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
         let islands =
             Islands { name, nodes: raw.nodes, gpus_per_node: raw.gpus_per_node, nodes_per_island };
         let links = HbdLinks { edge_rate: raw.edge_rate.0, ..HbdLinks::default() };
-        Some(Domain { hbd: Hbd::Islands(islands), links, order: Order::Sequential })
+        let hbd = Hbd::Islands(islands);
+        Some(Domain { hbd, spare_per_ring: 0, links, order: Order::Sequential })
     };
     if !matches!(raw.hbd, Some(HbdFile::Khop(_)) | None) {
         refuse_cabling(raw, check);
@@ -96,7 +99,11 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
                 inside_latency: khop.inside_latency.0,
                 fibre_latency: khop.fibre_latency.0,
             };
-            Some(Domain { hbd: ring.into(), links, order })
+            let spare_per_ring = khop.spare_per_ring;
+            if spare_per_ring > 0 {
+                check_spares(raw, khop, &ring, check);
+            }
+            Some(Domain { hbd: ring.into(), spare_per_ring, links, order })
         }
         (Some(HbdFile::Switch(raw)), _) => islands("switch domain", raw, check),
         (Some(HbdFile::Torus(raw)), _) => islands("torus cube", raw, check),
@@ -124,7 +131,8 @@ pub(super) fn gcd(a: u32, b: u32) -> u32 {
 
 fn without(nodes: u32, gpus_per_node: u8) -> Domain {
     let islands = Islands { name: "none", nodes, gpus_per_node, nodes_per_island: 0 };
-    Domain { hbd: Hbd::Islands(islands), links: HbdLinks::default(), order: Order::Sequential }
+    let (links, order) = (HbdLinks::default(), Order::Sequential);
+    Domain { hbd: Hbd::Islands(islands), spare_per_ring: 0, links, order }
 }
 
 /// What describes transceivers and their fibres has no effect where there are none.
@@ -300,6 +308,33 @@ fn check_khop(khop: &KhopFile, check: &mut Check<'_>) {
         if latency.0 == 0 {
             not_positive(&format!("/hbd/khop/{path}"), "the delay of a link", check);
         }
+    }
+}
+
+/// A node that passes light on serves rings of whole nodes, and is left out over a hop of two.
+fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut Check<'_>) {
+    const SPARES: &str = "/hbd/khop/spare_per_ring";
+    let per_node = u32::from(khop.gpus_per_node);
+    let mut sizes = raw.jobs.iter().filter_map(|job| job.tp).peekable();
+    if sizes.peek().is_some() && sizes.all(|tp| tp < per_node) {
+        check
+            .error(
+                codes::BAD_GROUP,
+                SPARES,
+                "every job has rings inside a node, which need no spare",
+            )
+            .help("remove `spare_per_ring`")
+            .also("/jobs", "the sizes of rings are here");
+    }
+    if ring.nodes() > 2 && !ring.fibres().any(|fibre| fibre.hops == 2) {
+        check
+            .error(
+                codes::OPTICAL_BUDGET,
+                SPARES,
+                "no fibre over two hops works, so no node can be left out",
+            )
+            .help("mend what such a hop loses, or remove `spare_per_ring`")
+            .depends_on("/links");
     }
 }
 

@@ -136,6 +136,11 @@ pub struct KhopFile {
     /// `gpus_per_node`.
     #[schemars(example = 3)]
     pub k: u8,
+    /// Nodes of each ring that only pass its light on, 0 or 1: with one, the death of any node moves the modules of
+    /// its neighbours and no other.
+    #[serde(default)]
+    #[schemars(range(max = 1))]
+    pub spare_per_ring: u8,
     /// Whether the last nodes are cabled to the first.
     #[serde(default = "ring")]
     pub shape: Shape,

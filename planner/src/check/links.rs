@@ -114,7 +114,7 @@ fn join_ends(
     ends / 2
 }
 
-fn working_far_end(fabric: &Fabric, faults: &FaultSet, port: Port) -> Option<Port> {
+pub(super) fn working_far_end(fabric: &Fabric, faults: &FaultSet, port: Port) -> Option<Port> {
     let far = fabric.hbd.peer(port)?;
     let hop: Hop = hop_for_port(fabric.hbd.k(), port.bundle.bundle, port.path)?;
     let lower = if hop > 0 { port } else { far };

@@ -30,11 +30,28 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
     counts.same("gpus_used", metrics.gpus_used, used);
     counts.same("gpus_spare", metrics.gpus_spare, spare);
     counts.same("gpus_wasted", metrics.gpus_wasted, wasted);
+    check_spares(fabric, plan, &mut counts);
     counts.near("waste_ratio", metrics.waste_ratio, wasted as f64 / total as f64);
     let bound = remainder(plan, total - faulty) as f64 / total as f64;
     counts.near("waste_ratio_lower_bound", metrics.waste_ratio_lower_bound, bound);
     check_jobs(fabric, plan, &mut counts);
     check_parts_lists(fabric, plan, &mut counts);
+}
+
+/// GPUs that only pass light on, and rings that have none such, where rings have one by design.
+fn check_spares(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
+    let per_node = usize::from(fabric.hbd.gpus_per_node());
+    let rings = || plan.groups.iter().filter(|group| group.ring.len() >= per_node);
+    let passing = rings().map(|group| group.passing.len() as u64).sum::<u64>() * per_node as u64;
+    let bare = rings().filter(|group| group.passing.is_empty()).count() as u64;
+    let (stated_passing, stated_bare) =
+        (plan.metrics.gpus_passing, plan.metrics.rings_without_spare);
+    if fabric.spare_per_ring > 0 {
+        counts.same("gpus_passing", stated_passing.unwrap_or(u64::MAX), passing);
+        counts.same("rings_without_spare", stated_bare.unwrap_or(u64::MAX), bare);
+    } else if stated_passing.is_some() || stated_bare.is_some() {
+        counts.same("gpus_passing", stated_passing.unwrap_or(0), u64::MAX);
+    }
 }
 
 struct Comparison<'a>(&'a mut Vec<Violation>);

@@ -80,6 +80,24 @@ impl GpuGraph {
     fn index(&self, gpu: GpuId) -> u32 {
         gpu.node.0 * u32::from(self.gpus_per_node) + u32::from(gpu.gpu)
     }
+    /// Whether light goes from `from` to `to` over GPUs of `passing` alone.
+    fn joins_through(&self, from: GpuId, to: GpuId, passing: &[NodeId]) -> bool {
+        let (from, to) = (self.index(from), self.index(to));
+        let passes = |gpu: u32| passing.contains(&NodeId(gpu / u32::from(self.gpus_per_node)));
+        let starts = self.neighbours[from as usize].iter().filter(|gpu| passes(**gpu));
+        starts.into_iter().any(|start| {
+            let (mut before, mut at) = (from, *start);
+            for _ in 0..passing.len() * usize::from(self.gpus_per_node) {
+                let next = self.neighbours[at as usize].iter().find(|gpu| **gpu != before);
+                match next.copied() {
+                    Some(gpu) if gpu == to => return true,
+                    Some(gpu) if passes(gpu) => (before, at) = (at, gpu),
+                    _ => return false,
+                }
+            }
+            false
+        })
+    }
     fn are_neighbours(&self, a: GpuId, b: GpuId) -> bool {
         self.neighbours[self.index(a) as usize].contains(&self.index(b))
     }
@@ -142,6 +160,8 @@ fn check_parts(
 ) {
     let nodes = group.nodes.iter().copied().filter(|node| node.0 >= fabric.hbd.nodes());
     found.extend(nodes.map(Violation::NoSuchNode));
+    let passing = group.passing.iter().copied().filter(|node| node.0 >= fabric.hbd.nodes());
+    found.extend(passing.map(Violation::NoSuchNode));
     let gpus = group.ring.iter().copied();
     let outside = gpus
         .filter(|gpu| gpu.node.0 >= fabric.hbd.nodes() || gpu.gpu >= fabric.hbd.gpus_per_node());
@@ -166,10 +186,11 @@ fn claim_gpus(
     group_of: &mut [Option<GroupId>],
     found: &mut Vec<Violation>,
 ) {
-    for gpu in &group.ring {
-        let owner = &mut group_of[graph.index(*gpu) as usize];
+    let of_node = |&node: &NodeId| (0..graph.gpus_per_node).map(move |gpu| GpuId { node, gpu });
+    for gpu in group.ring.iter().copied().chain(group.passing.iter().flat_map(of_node)) {
+        let owner = &mut group_of[graph.index(gpu) as usize];
         if let Some(first) = owner.replace(group.id) {
-            found.push(Violation::GpuInTwoGroups { gpu: *gpu, first, second: group.id });
+            found.push(Violation::GpuInTwoGroups { gpu, first, second: group.id });
         }
     }
 }
@@ -195,7 +216,7 @@ fn check_ring(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
     let closing = if inside_one_node { None } else { Some((group.ring.len() - 1, 0)) };
     let pairs = (1..group.ring.len()).map(|i| (i - 1, i)).chain(closing);
     for (from, to) in pairs.map(|(a, b)| (group.ring[a], group.ring[b])) {
-        if !graph.are_neighbours(from, to) {
+        if !graph.are_neighbours(from, to) && !graph.joins_through(from, to, &group.passing) {
             found.push(Violation::NotNeighbours { group: group.id, from, to });
         }
     }
@@ -212,7 +233,8 @@ fn check_island(fabric: &Fabric, group: &Group, found: &mut Vec<Violation>) {
 
 fn check_cycle(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
     let part = graph.parts.find(graph.index(group.ring[0]));
-    if graph.part_sizes[part as usize] as usize != group.ring.len() {
+    let passing = group.passing.len() * usize::from(graph.gpus_per_node);
+    if graph.part_sizes[part as usize] as usize != group.ring.len() + passing {
         found.push(Violation::NotOneCycle { group: group.id, gpu: group.ring[0] });
     }
     for gpu in &group.ring {

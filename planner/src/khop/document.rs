@@ -11,7 +11,7 @@ use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 use lightloom_units::seed::Seed;
 
 use super::metrics::CrossTor;
-use super::{JobOutcome, Layout, RingGroup, Segment, Survey};
+use super::{JobOutcome, Layout, RingGroup, Segment, Survey, spare};
 
 /// The document of `layout`, not yet [sealed](Plan::sealed).
 #[must_use]
@@ -58,7 +58,8 @@ fn group_entry(fabric: &Fabric, layout: &Layout, group: &RingGroup) -> Group {
     Group {
         id: group.id,
         job: group.job,
-        nodes: group.nodes.clone(),
+        nodes: group.nodes.iter().copied().filter(|node| Some(*node) != group.passing).collect(),
+        passing: group.passing.into_iter().collect(),
         ring: layout.ring(&fabric.hbd, group),
     }
 }
@@ -150,6 +151,10 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     // Where no job is placed (steps that name leaves themselves), placement wastes nothing.
     let is_placed = fabric.jobs.is_empty() || fabric.jobs.iter().any(Job::is_placed);
     let wasted = if is_placed { healthy - used - spare } else { 0 };
+    let has_spares = spare::are_wanted(fabric);
+    let passing = layout.groups.iter().filter(|group| group.passing.is_some()).count() as u64;
+    let rings = layout.groups.iter().filter(|group| group.segment.is_none()).count() as u64;
+    let without_spare = rings - passing;
     let crossing: CrossTor =
         (0..).zip(&layout.jobs).map(|(job, _)| layout.cross_tor(fabric, job)).sum();
     Metrics {
@@ -158,6 +163,8 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
         gpus_used: used,
         gpus_spare: spare,
         gpus_wasted: wasted,
+        gpus_passing: has_spares.then(|| passing * u64::from(fabric.hbd.gpus_per_node())),
+        rings_without_spare: has_spares.then_some(without_spare),
         waste_ratio: wasted as f64 / total as f64,
         waste_ratio_lower_bound: unavoidable(layout, healthy) as f64 / total as f64,
         cross_tor_share: crossing.share(),
@@ -296,25 +303,52 @@ fn read_group(
     ranks: Vec<NodeId>,
 ) -> Result<RingGroup, DocumentError> {
     let hbd = &fabric.hbd;
-    for node in &group.nodes {
+    for node in group.nodes.iter().chain(&group.passing) {
         if node.0 >= hbd.nodes() {
             return Err(DocumentError::NoSuchPart { what: node.to_string() });
         }
     }
-    let hops = group.nodes.windows(2).map(|pair| {
-        let not_joined = DocumentError::NotJoined { group: group.id, from: pair[0], to: pair[1] };
-        lit_hop(hbd, layout, pair[0], pair[1]).ok_or(not_joined)
-    });
-    let hops = match hbd.k() {
-        0 => Vec::new(),
-        _ => hops.collect::<Result<Vec<Hop>, _>>()?,
+    let passing = group.passing.first().copied();
+    let (nodes, hops) = match (hbd.k(), passing) {
+        (0, _) => (group.nodes.clone(), Vec::new()),
+        (_, None) => {
+            let hops = hops_along(hbd, layout, &group.nodes);
+            let not_joined = |(from, to)| DocumentError::NotJoined { group: group.id, from, to };
+            (group.nodes.clone(), hops.map_err(not_joined)?)
+        }
+        (_, Some(node)) => with_passing(hbd, layout, group, node)?,
     };
     let segment = (group.ring.len() < usize::from(hbd.gpus_per_node())).then(|| Segment {
         first: group.ring.first().map_or(0, |gpu| gpu.gpu),
         gpus: u8::try_from(group.ring.len()).expect("fewer than a node's GPUs"),
     });
     let Group { id, job, .. } = *group;
-    Ok(RingGroup { id, job, nodes: group.nodes.clone(), hops, ranks, segment })
+    Ok(RingGroup { id, job, nodes, hops, ranks, segment, passing })
+}
+
+/// The hops from each of `nodes` to the next, or the first pair that no selected fibre joins.
+fn hops_along(hbd: &Hbd, layout: &Layout, nodes: &[NodeId]) -> Result<Vec<Hop>, (NodeId, NodeId)> {
+    let hop = |pair: &[NodeId]| lit_hop(hbd, layout, pair[0], pair[1]).ok_or((pair[0], pair[1]));
+    nodes.windows(2).map(hop).collect()
+}
+
+/// The chain of `group` with the node that passes its light on where fibres join it, and the hops of that chain.
+fn with_passing(
+    hbd: &Hbd,
+    layout: &Layout,
+    group: &Group,
+    passing: NodeId,
+) -> Result<(Vec<NodeId>, Vec<Hop>), DocumentError> {
+    let chains = (0..=group.nodes.len()).rev().map(|place| {
+        let mut nodes = group.nodes.clone();
+        nodes.insert(place, passing);
+        nodes
+    });
+    let mut joined =
+        chains.filter_map(|nodes| Some((hops_along(hbd, layout, &nodes).ok()?, nodes)));
+    let from = group.nodes.last().copied().unwrap_or(passing);
+    let not_joined = DocumentError::NotJoined { group: group.id, from, to: passing };
+    joined.next().map(|(hops, nodes)| (nodes, hops)).ok_or(not_joined)
 }
 
 /// The hop from `from` to `to` whose fibre both ends select.

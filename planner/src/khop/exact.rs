@@ -114,6 +114,7 @@ impl Search<'_> {
         let nodes: Vec<_> =
             path.iter().map(|position| self.survey.hbd().node_at(*position)).collect();
         let group = RingGroup {
+            passing: None,
             id: GroupId::default(),
             job: None,
             ranks: nodes.clone(),

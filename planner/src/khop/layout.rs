@@ -35,6 +35,8 @@ pub struct RingGroup {
     pub ranks: Vec<NodeId>,
     /// The part of the node it uses; nothing where it uses all GPUs of its nodes.
     pub segment: Option<Segment>,
+    /// The one of `nodes` that has no rank and only passes light on. `None` if all have ranks.
+    pub passing: Option<NodeId>,
 }
 
 impl RingGroup {
@@ -46,7 +48,8 @@ impl RingGroup {
             0 => Vec::new(),
             _ => chain.windows(2).map(|pair| hop_up(pair[0], pair[1], hbd.nodes())).collect(),
         };
-        Self { id: GroupId::default(), job: None, ranks: nodes.clone(), nodes, hops, segment: None }
+        let (id, ranks) = (GroupId::default(), nodes.clone());
+        Self { id, job: None, ranks, nodes, hops, segment: None, passing: None }
     }
     /// A group of some GPUs of one node.
     #[must_use]
@@ -58,14 +61,15 @@ impl RingGroup {
             hops: Vec::new(),
             ranks: vec![node],
             segment: Some(segment),
+            passing: None,
         }
     }
-    /// GPUs in the group, on nodes of `gpus_per_node`.
+    /// GPUs with a rank in the group, on nodes of `gpus_per_node`.
     #[must_use]
     pub fn gpus(&self, gpus_per_node: u8) -> u32 {
         match self.segment {
             Some(segment) => u32::from(segment.gpus),
-            None => u32::try_from(self.nodes.len()).expect("bounded") * u32::from(gpus_per_node),
+            None => u32::try_from(self.ranks.len()).expect("bounded") * u32::from(gpus_per_node),
         }
     }
 }

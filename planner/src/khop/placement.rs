@@ -138,11 +138,11 @@ fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     let mut dealt: Vec<Vec<NodeId>> = vec![Vec::new(); set.len()];
     let tors =
         |ranks: &[NodeId]| ranks.iter().map(|node| dcn.tor_of(*node)).collect::<Vec<TorId>>();
-    dealt[origin].clone_from(&set[origin].nodes);
+    dealt[origin].clone_from(&set[origin].ranks);
     let first = tors(&dealt[origin]);
     let mut before = first.clone();
     for place in (1..set.len()).map(|step| (origin + step) % set.len()) {
-        let mut left = set[place].nodes.clone();
+        let mut left = set[place].ranks.clone();
         let mut ranks: Vec<Option<NodeId>> = vec![None; left.len()];
         for wanted in [&before, &first] {
             for (rank, tor) in ranks.iter_mut().zip(wanted).filter(|(rank, _)| rank.is_none()) {

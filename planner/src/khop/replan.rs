@@ -3,6 +3,8 @@
 //! Groups that no new fault touches stay exactly as they are. For each group that lost something,
 //! the first of these that exists:
 //!
+//! 0. where rings have a spare node that passes light on (`spare`), the chain without what broke: the spare takes
+//!    its ranks, and only the bundles of its two neighbours switch;
 //! 1. a small bypass: a chain in its neighbourhood that keeps every working node of the group,
 //!    replaces what broke by idle nodes and switches at most 2K bundles, as few as possible. A
 //!    replacement takes the rank of what it replaces, so nobody else's rank moves;
@@ -30,7 +32,7 @@ use lightloom_units::id::{BundleId, NodeId};
 
 use super::document::selected_port;
 use super::grouping::chains_on_line;
-use super::{Layout, RingGroup, Survey, any_groups, islands, spare_sizes};
+use super::{Layout, RingGroup, Survey, any_groups, islands, spare, spare_sizes};
 use neighbourhood::Effort;
 
 /// What became of one group.
@@ -92,10 +94,20 @@ pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Chan
 pub fn replan_after_repairs(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Change {
     let mut work = Work::new(fabric, survey, layout);
     work.mend_all();
+    work.regain_spares();
     work.form_spares();
     // Rings inside a node are taken from spares alone.
     work.fill_jobs();
     work.finish()
+}
+
+/// Which new rings will do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fresh {
+    /// Such as a plan from nothing has: with a spare node, where rings have one by design.
+    AsPlanned,
+    /// Any: the job would lose its group otherwise.
+    Any,
 }
 
 struct Work<'a> {
@@ -195,12 +207,13 @@ impl<'a> Work<'a> {
     fn mend(&mut self, index: usize) -> bool {
         let old = self.layout.groups[index].clone();
         self.free(&old.nodes);
-        let mended = self
-            .bypass(&old, Effort::SmallOnly)
+        let left = spare::given_up(self.fabric, self.survey, &old);
+        let mended = spare::bridged(self.fabric, self.survey, &old)
+            .or_else(|| self.bypass(&left, Effort::SmallOnly))
             .map(|group| (group, true))
             .or_else(|| self.take_spare(&old).map(|group| (group, false)))
-            .or_else(|| self.bypass(&old, Effort::Any).map(|group| (group, true)))
-            .or_else(|| self.fresh_if_ring(&old).map(|group| (group, false)));
+            .or_else(|| self.bypass(&left, Effort::Any).map(|group| (group, true)))
+            .or_else(|| self.fresh_if_ring(&old, Fresh::Any).map(|group| (group, false)));
         let Some((new, in_place)) = mended else {
             self.put_out(&old.nodes);
             self.groups.push(GroupChange::Lost { job: old.job, group: index, from: old.nodes });
@@ -210,7 +223,7 @@ impl<'a> Work<'a> {
             let (out, into) = replaced(&old, &new);
             GroupChange::Bypassed { group: index, out, into }
         } else {
-            GroupChange::Moved { group: index, from: old.nodes.clone(), to: new.nodes.clone() }
+            GroupChange::Moved { group: index, from: old.nodes.clone(), to: new.ranks.clone() }
         });
         self.settle(index, new, &old.nodes);
         true
@@ -295,8 +308,8 @@ impl<'a> Work<'a> {
     }
 
     /// A new chain of idle nodes anywhere.
-    fn fresh(&mut self, like: &RingGroup) -> Option<RingGroup> {
-        let length = like.nodes.len();
+    fn fresh(&mut self, like: &RingGroup, kind: Fresh) -> Option<RingGroup> {
+        let length = like.ranks.len();
         if self.idle.iter().filter(|idle| **idle).count() < length {
             return None;
         }
@@ -304,6 +317,13 @@ impl<'a> Work<'a> {
             let tp = like.gpus(self.fabric.hbd.gpus_per_node());
             let group = any_groups(self.fabric, self.survey, &self.idle, tp).into_iter().next()?;
             return Some(RingGroup { job: like.job, ..group });
+        }
+        if spare::are_wanted(self.fabric) {
+            let mut rings = spare::rings(self.fabric, self.survey, &self.idle, length).into_iter();
+            let ring = rings.next().map(|ring| RingGroup { job: like.job, ..ring });
+            if ring.is_some() || kind == Fresh::AsPlanned {
+                return ring;
+            }
         }
         let chain = chains_on_line(self.survey, &self.idle, length).into_iter().next()?;
         Some(RingGroup { job: like.job, ..RingGroup::chain(&self.fabric.hbd, &chain) })
@@ -328,11 +348,11 @@ impl<'a> Work<'a> {
             while self.wants_more(job) {
                 let Some(like) = self.like_of(job) else { break };
                 let fresh = |work: &mut Self| {
-                    let group = work.fresh_if_ring(&like)?;
+                    let group = work.fresh_if_ring(&like, Fresh::AsPlanned)?;
                     Some(RingGroup { id: work.layout.next_id(), ..group })
                 };
                 let Some(new) = self.take_spare(&like).or_else(|| fresh(self)) else { break };
-                let (job, to) = (Some(job), new.nodes.clone());
+                let (job, to) = (Some(job), new.ranks.clone());
                 self.groups.push(GroupChange::Formed { job, to });
                 let last_of_jobs =
                     self.layout.groups.iter().filter(|group| group.job.is_some()).count();
@@ -343,11 +363,23 @@ impl<'a> Work<'a> {
         self.layout.groups.sort_by_key(|group| group.job.map_or((1, 0), |job| (0, job)));
     }
 
+    /// Gives rings that lost the node that passes their light on an idle one again, where it fits between theirs.
+    fn regain_spares(&mut self) {
+        for index in 0..self.layout.groups.len() {
+            let old = self.layout.groups[index].clone();
+            let new = spare::regained(self.fabric, self.survey, &self.idle, &old);
+            let Some(new) = new else { continue };
+            let (out, into) = (Vec::new(), Vec::new());
+            self.groups.push(GroupChange::Bypassed { group: index, out, into });
+            self.settle(index, new, &old.nodes);
+        }
+    }
+
     /// Makes spare rings of the nodes that are in no group.
     fn form_spares(&mut self) {
         for tp in spare_sizes(&self.fabric.jobs) {
             for spare in any_groups(self.fabric, self.survey, &self.idle, tp) {
-                self.groups.push(GroupChange::Formed { job: None, to: spare.nodes.clone() });
+                self.groups.push(GroupChange::Formed { job: None, to: spare.ranks.clone() });
                 let spare = RingGroup { id: self.layout.next_id(), ..spare };
                 self.layout.groups.push(spare.clone());
                 self.settle(self.layout.groups.len() - 1, spare, &[]);
@@ -355,8 +387,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn fresh_if_ring(&mut self, like: &RingGroup) -> Option<RingGroup> {
-        like.segment.is_none().then(|| self.fresh(like)).flatten()
+    fn fresh_if_ring(&mut self, like: &RingGroup, kind: Fresh) -> Option<RingGroup> {
+        like.segment.is_none().then(|| self.fresh(like, kind)).flatten()
     }
 
     fn wants_more(&self, job: u32) -> bool {

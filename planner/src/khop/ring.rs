@@ -12,7 +12,7 @@ use lightloom_units::id::{BundleId, GpuId, NodeId};
 use super::document::gpus_by_rank;
 use super::{Layout, RingGroup};
 
-/// The GPUs of `group` in ring order, from the first GPU of its first node.
+/// The GPUs of `group` in ring order, from the first GPU of its first node, without those that only pass light on.
 ///
 /// # Panics
 /// If the paths do not close one ring over all GPUs of the group: a layout always does.
@@ -27,7 +27,7 @@ pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> 
         return gpus_by_rank(hbd, group);
     }
     let start = GpuId { node: group.nodes[0], gpu: 0 };
-    let total = group.gpus(hbd.gpus_per_node()) as usize;
+    let total = group.nodes.len() * usize::from(hbd.gpus_per_node());
     let mut ring = Vec::with_capacity(total);
     let (mut gpu, mut edge) = (start, 0);
     while ring.len() < total {
@@ -41,6 +41,7 @@ pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> 
         ring.len() == total && gpu == start,
         "group at {start} closes one ring over {total} GPUs"
     );
+    ring.retain(|gpu| Some(gpu.node) != group.passing);
     ring
 }
 

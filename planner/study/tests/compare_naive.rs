@@ -79,13 +79,14 @@ impl Snapshot<'_> {
     }
 }
 
-const DESIGNS: [&str; 15] = [
+const DESIGNS: [&str; 16] = [
     "khop:1",
     "khop:2",
     "khop:3",
     "khop:4",
     "khop:2:line",
     "khop:3:line",
+    "khop:2:spare",
     "big-switch",
     "nvl:12",
     "nvl:18",
@@ -116,6 +117,13 @@ fn usable(design: &str, at: &Snapshot<'_>, tp: usize) -> Option<usize> {
         "tpuv4" | "tpuv4:strict" => Some(at.healthy_blocks(64, 64) / tp.div_ceil(64) * tp),
         // 4 x 4 x 2: boxes of 1, 2, 4, 8, 16 and 32 tile it.
         "torus:4x4x2" => (tp <= 32 && tp.is_power_of_two()).then(|| at.healthy_blocks(32, tp) * tp),
+        "khop:2:spare" => {
+            let ring = tp / node + 1;
+            let dead = |nodes: &&[bool]| nodes.iter().filter(|healthy| !**healthy).count();
+            let rings = at.healthy.chunks_exact(ring);
+            let holds = tp >= node && whole_nodes && node >= 2 && at.healthy.len() >= ring;
+            holds.then(|| rings.filter(|nodes| dead(nodes) <= 1).count() * tp)
+        }
         khop => {
             let mut parts = khop.split(':').skip(1);
             let k: usize = parts.next().unwrap().parse().unwrap();

@@ -95,7 +95,7 @@ impl Replanner<'_> {
     fn group_to_fill(&mut self, job: u32, to: &[NodeId]) -> usize {
         let lost = self.groups.iter().position(|group| group.is_lost && group.job == job);
         lost.unwrap_or_else(|| {
-            let is_like = |group: &&RingGroup| group.nodes.len() == to.len();
+            let is_like = |group: &&RingGroup| group.ranks.len() == to.len();
             let like = self.layout.groups_of(job).find(is_like);
             let like = like.expect("the group that was formed is in the plan");
             let gpus = like.gpus(self.fabric.hbd.gpus_per_node());

@@ -1,9 +1,13 @@
-//! The k-hop ring of optical-circuit-switching transceivers: `khop:K` and `khop:K:line`.
+//! The k-hop ring of optical-circuit-switching transceivers: `khop:K`, `khop:K:line` and `khop:K:spare`.
 //!
 //! Nodes stand in one line, closed (ring) or not (line). A healthy node reaches its next healthy
 //! neighbour over up to K-1 faulty nodes; K in a row break the line. A group takes
 //! consecutive healthy nodes. (InfiniteHBD, arXiv 2502.03885; the counting rule is recalled and
 //! reproduces the recalled figures.)
+//!
+//! `khop:K:spare` has a node more in each ring, which passes light on (`spare_per_ring: 1`). Rings are runs of N + 1
+//! nodes from the start of the line; one in which a single node is faulty works on, one with two or more is lost, and no
+//! node moves to another ring.
 //!
 //! For odd K the one bundle that carries `+K` and `-K` cannot do both at once; the one arrangement
 //! that would need it, K-1 faulty nodes on either side of one node, is counted as usable here.
@@ -36,6 +40,8 @@ pub(super) enum Shape {
 pub(super) struct Khop {
     pub(super) k: u32,
     pub(super) shape: Shape,
+    /// Whether every ring has a node more that passes light on.
+    pub(super) has_spares: bool,
 }
 
 /// What theory says about the mean waste of a k-hop ring, as shares of all GPUs.
@@ -57,6 +63,7 @@ pub struct WasteBounds {
 impl Architecture for Khop {
     fn name(&self) -> String {
         match self.shape {
+            _ if self.has_spares => format!("khop:{}:spare", self.k),
             Shape::Ring => format!("khop:{}", self.k),
             Shape::Line => format!("khop:{}:line", self.k),
         }
@@ -76,6 +83,9 @@ impl Architecture for Khop {
                 "TP-{tp} is not a whole number of nodes of {gpus_per_node} GPUs"
             )));
         }
+        if self.has_spares {
+            return self.spare_rings(cluster, tp);
+        }
         let (nodes_per_group, gpus_per_group) = if tp >= gpus_per_node {
             (tp / gpus_per_node, tp)
         } else {
@@ -89,6 +99,9 @@ impl Architecture for Khop {
     }
 
     fn waste_bounds(&self, cluster: Cluster, tp: u32, ratio: f64) -> Option<WasteBounds> {
+        if self.has_spares {
+            return None;
+        }
         let gpus_per_node = f64::from(cluster.gpus_per_node);
         let beyond_first = (f64::from(tp) - gpus_per_node).max(0.0);
         let broken = ratio.powi(i32::try_from(self.k).ok()?);
@@ -122,6 +135,57 @@ impl Architecture for Khop {
     }
 }
 
+impl Khop {
+    fn spare_rings(self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        if self.k < 2 {
+            return Err(CannotHold("a node is left out over a hop of two, and K is 1".to_owned()));
+        }
+        if tp < cluster.gpus_per_node {
+            return Err(CannotHold(format!("TP-{tp} stays inside a node and needs no spare node")));
+        }
+        let nodes_per_ring = tp / cluster.gpus_per_node + 1;
+        let rings = cluster.nodes / nodes_per_ring;
+        if rings == 0 {
+            return Err(CannotHold(format!(
+                "TP-{tp} with a spare needs {nodes_per_ring} nodes and the cluster has {}",
+                cluster.nodes
+            )));
+        }
+        let faulty = vec![0; rings as usize];
+        Ok(Box::new(SpareRings { nodes_per_ring, tp, faulty, working: rings }))
+    }
+}
+
+/// Rings of N + 1 nodes at fixed places.
+struct SpareRings {
+    nodes_per_ring: u32,
+    tp: u32,
+    /// Faulty nodes of each ring.
+    faulty: Vec<u32>,
+    /// Rings with at most one faulty node.
+    working: u32,
+}
+
+impl UsableGpus for SpareRings {
+    fn fail(&mut self, node: NodeId) {
+        let Some(faulty) = self.faulty.get_mut((node.0 / self.nodes_per_ring) as usize) else {
+            return;
+        };
+        *faulty += 1;
+        self.working -= u32::from(*faulty == 2);
+    }
+    fn repair(&mut self, node: NodeId) {
+        let Some(faulty) = self.faulty.get_mut((node.0 / self.nodes_per_ring) as usize) else {
+            return;
+        };
+        self.working += u32::from(*faulty == 2);
+        *faulty -= 1;
+    }
+    fn usable_gpus(&self) -> u32 {
+        self.working * self.tp
+    }
+}
+
 struct Ring {
     chain: Chain,
     gpus_per_group: u32,
@@ -149,9 +213,28 @@ mod tests {
         let recalled = [(4, 0.036_7, 2, 7.54), (4, 0.036_7, 3, 0.28), (8, 0.072_2, 2, 25.02)];
         for (gpus_per_node, ratio, k, percent) in recalled {
             let cluster = Cluster { nodes: 2_880 / gpus_per_node, gpus_per_node };
-            let bounds = Khop { k, shape: Shape::Ring }.waste_bounds(cluster, 32, ratio).unwrap();
+            let bounds = Khop { k, shape: Shape::Ring, has_spares: false }
+                .waste_bounds(cluster, 32, ratio)
+                .unwrap();
             assert!((bounds.recalled * 100.0 - percent).abs() < 0.005, "{bounds:?}");
             assert!(bounds.derived * f64::from(gpus_per_node) - bounds.recalled < 1e-12);
+        }
+    }
+
+    /// 1/5 of the GPUs at TP-16 and 1/9 at TP-32; a second death in a ring loses it, a repair brings it back.
+    #[test]
+    fn a_spare_node_costs_its_share_and_covers_one_death() {
+        for (nodes, tp, usable) in [(320, 16, 1024), (720, 32, 2560)] {
+            let cluster = Cluster { nodes, gpus_per_node: 4 };
+            let design = Khop { k: 3, shape: Shape::Ring, has_spares: true };
+            let mut gpus = design.usable(cluster, tp).unwrap();
+            assert_eq!(gpus.usable_gpus(), usable);
+            gpus.fail(NodeId(0));
+            assert_eq!(gpus.usable_gpus(), usable);
+            gpus.fail(NodeId(3));
+            assert_eq!(gpus.usable_gpus(), usable - tp);
+            gpus.repair(NodeId(0));
+            assert_eq!(gpus.usable_gpus(), usable);
         }
     }
 
@@ -159,7 +242,7 @@ mod tests {
     fn a_run_of_k_faulty_nodes_is_a_break_and_k_minus_one_is_not() {
         let cluster = Cluster { nodes: 16, gpus_per_node: 4 };
         for (k, run, usable) in [(2, 1, 56), (2, 2, 48), (3, 2, 56), (3, 3, 48)] {
-            let line = Khop { k, shape: Shape::Line };
+            let line = Khop { k, shape: Shape::Line, has_spares: false };
             let mut gpus = line.usable(cluster, 8).unwrap();
             // Nodes 5, 6, … fail: five nodes are left before them, an odd number.
             (5..5 + run).for_each(|node| gpus.fail(NodeId(node)));

@@ -13,9 +13,10 @@ use super::torus::Torus;
 use super::tpuv4::{Loss, Tpuv4};
 
 /// The forms that are read, each with what it is.
-const FORMS: [(&str, &str); 16] = [
+const FORMS: [(&str, &str); 17] = [
     ("khop:K", "k-hop ring of OCS transceivers, closed; `khop:2`"),
     ("khop:K:line", "the same, not closed"),
+    ("khop:K:spare", "closed, with a node more in each ring that passes light on"),
     ("big-switch", "one ideal switch: the bound nobody beats"),
     ("nvl:X", "NVLink switch domains of X GPUs; `nvl:72`"),
     ("nvl:XxN", "the same of N racks of X; `nvl:36x2`"),
@@ -72,11 +73,14 @@ pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
 
 fn khop(parameter: &str) -> Option<Khop> {
     let (k, shape) = match parameter.split_once(':') {
+        Some((k, "spare")) => {
+            return Some(Khop { k: number(k, 64)?, shape: Shape::Ring, has_spares: true });
+        }
         None | Some((_, "ring")) => (parameter.trim_end_matches(":ring"), Shape::Ring),
         Some((k, "line")) => (k, Shape::Line),
         Some(_) => return None,
     };
-    Some(Khop { k: number(k, 64)?, shape })
+    Some(Khop { k: number(k, 64)?, shape, has_spares: false })
 }
 
 fn nvl(parameter: &str) -> Option<Nvl> {

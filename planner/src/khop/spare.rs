@@ -1,0 +1,315 @@
+//! N + 1 rings (`spare_per_ring: 1`): a ring of N nodes with ranks and one that only passes its light on.
+//!
+//! The N + 1 nodes stand side by side, joined by hops of one. When one of them dies, its neighbours switch
+//! their bundles from the fibre of one hop to that of two, on the same bundle, and the spare takes the ranks of what died:
+//! two modules move, or one at an end of the chain, and no other. So a place for a ring is a run of N + 1 whole nodes
+//! whose fibres of one hop and of two all work. A death of the spare itself moves the same modules and no rank.
+//!
+//! Runs of one length on a line are most when each starts as early as it can; on a closed line every cut that can
+//! matter is tried, so the number is the true maximum.
+
+use lightloom_fabric::dcn::Order;
+use lightloom_fabric::fabric::{Fabric, Job};
+use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
+use lightloom_units::id::NodeId;
+
+use super::{Chain, RingGroup, Survey, groups_wanted, placement};
+
+/// Whether rings of `fabric` have a spare node.
+pub(super) fn are_wanted(fabric: &Fabric) -> bool {
+    fabric.spare_per_ring > 0
+}
+
+/// Groups for every job, the largest rings first; where that leaves one short, the smallest first.
+pub(super) fn place(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    free: &[bool],
+    is_aligned: bool,
+) -> Vec<Vec<RingGroup>> {
+    let mut order: Vec<usize> =
+        (0..fabric.jobs.len()).filter(|job| fabric.jobs[*job].is_placed()).collect();
+    order.sort_by_key(|job| {
+        let job = &fabric.jobs[*job];
+        (groups_wanted(job).is_none(), std::cmp::Reverse(job.tp))
+    });
+    let largest_first = in_order(fabric, survey, free, is_aligned, &order);
+    let is_short = |placed: &[Vec<RingGroup>]| {
+        let mut jobs = fabric.jobs.iter().zip(placed);
+        jobs.any(|(job, groups)| {
+            job.is_placed() && groups_wanted(job).is_some_and(|wanted| groups.len() < wanted)
+        })
+    };
+    if !is_short(&largest_first) {
+        return largest_first;
+    }
+    order.sort_by_key(|job| (groups_wanted(&fabric.jobs[*job]).is_none(), fabric.jobs[*job].tp));
+    let smallest_first = in_order(fabric, survey, free, false, &order);
+    if is_short(&smallest_first) { largest_first } else { smallest_first }
+}
+
+fn in_order(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    free: &[bool],
+    is_aligned: bool,
+    order: &[usize],
+) -> Vec<Vec<RingGroup>> {
+    let mut free = free.to_vec();
+    let mut placed = vec![Vec::new(); fabric.jobs.len()];
+    for &job in order {
+        let groups = of_job(fabric, survey, &free, &fabric.jobs[job], is_aligned);
+        for node in groups.iter().flat_map(|group| &group.nodes) {
+            free[fabric.hbd.position_of(*node).index()] = false;
+        }
+        placed[job] = groups;
+    }
+    placed
+}
+
+fn of_job(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    free: &[bool],
+    job: &Job,
+    is_aligned: bool,
+) -> Vec<RingGroup> {
+    let per_node = u32::from(fabric.hbd.gpus_per_node());
+    let wanted = groups_wanted(job).unwrap_or(usize::MAX);
+    if job.tp < per_node {
+        let mut groups = placement::inside_nodes(fabric, survey, free, job.tp);
+        groups.truncate(wanted);
+        return groups;
+    }
+    let length = (job.tp / per_node) as usize + 1;
+    let mut chains = most(survey, free, length);
+    chains.truncate(wanted);
+    if is_aligned {
+        let sets = aligned(fabric, survey, free, (length, wanted));
+        if sets.len() >= chains.len() {
+            chains = sets;
+        }
+    }
+    let mut groups: Vec<RingGroup> = chains.iter().map(|chain| ring(fabric, chain)).collect();
+    if is_aligned {
+        placement::deal_ranks(&fabric.dcn, &mut groups);
+    }
+    groups
+}
+
+/// The most rings of `nodes` nodes with ranks and a spare each.
+pub(super) fn rings(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    free: &[bool],
+    nodes: usize,
+) -> Vec<RingGroup> {
+    most(survey, free, nodes + 1).iter().map(|chain| ring(fabric, chain)).collect()
+}
+
+/// The last node of `chain` passes light on.
+fn ring(fabric: &Fabric, chain: &[Position]) -> RingGroup {
+    let mut group = RingGroup::chain(&fabric.hbd, chain);
+    group.passing = group.ranks.pop();
+    group
+}
+
+/// How many places, up to `length`, a run has that starts at each position.
+fn runs(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<usize> {
+    let hbd = survey.hbd();
+    let nodes = hbd.nodes() as usize;
+    let closed = hbd.shape() == Shape::Ring;
+    let at = |place: usize| position(place % nodes);
+    let goes_on = |first: usize, place: usize| {
+        let is_there = (closed || place < nodes) && place - first < nodes;
+        let joined = |back: usize| {
+            let hop = Hop::try_from(back).expect("one or two");
+            place < first + back || survey.has_fibre(at(place - back), hop)
+        };
+        is_there && free[at(place).index()] && survey.is_whole(at(place)) && joined(1) && joined(2)
+    };
+    let run =
+        |first: usize| (first..first + length).take_while(|place| goes_on(first, *place)).count();
+    (0..nodes).map(run).collect()
+}
+
+/// The most runs of `length` places on the line.
+fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
+    let nodes = survey.hbd().nodes() as usize;
+    let runs = runs(survey, free, length);
+    let cuts = match survey.hbd().shape() {
+        Shape::Ring => length.min(nodes),
+        Shape::Line => 1,
+    };
+    let from = |cut: usize| {
+        let mut firsts = Vec::new();
+        let mut place = cut;
+        while place + length <= cut + nodes {
+            if runs[place % nodes] >= length {
+                firsts.push(place);
+                place += length;
+            } else {
+                place += 1;
+            }
+        }
+        firsts
+    };
+    // The first of the longest.
+    let mut best: Vec<usize> = Vec::new();
+    for firsts in (0..cuts).map(from) {
+        if firsts.len() > best.len() {
+            best = firsts;
+        }
+    }
+    best.into_iter().map(|first| chain(first, length, nodes)).collect()
+}
+
+fn position(place: usize) -> Position {
+    Position(u32::try_from(place).expect("a position fits"))
+}
+
+fn chain(first: usize, length: usize, nodes: usize) -> Chain {
+    (first..first + length).map(|place| position(place % nodes)).collect()
+}
+
+/// Sets of runs that begin under the same ToR in every sub-line, so that equal ranks share ToRs, and then
+/// whatever is found along the line: up to `wanted` in all.
+fn aligned(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    free: &[bool],
+    (length, wanted): (usize, usize),
+) -> Vec<Chain> {
+    let (nodes, slots) = (fabric.hbd.nodes() as usize, fabric.dcn.nodes_per_tor() as usize);
+    if fabric.order != Order::SubLines || slots == 0 || !nodes.is_multiple_of(slots) {
+        return Vec::new();
+    }
+    let columns = nodes / slots;
+    let runs = runs(survey, free, length);
+    let mut free = free.to_vec();
+    let mut chains: Vec<Chain> = Vec::new();
+    let mut column = 0;
+    while column + length <= columns && chains.len() + slots <= wanted {
+        let firsts = || (0..slots).map(|slot| slot * columns + column);
+        if firsts().all(|first| runs[first] >= length) {
+            chains.extend(firsts().map(|first| chain(first, length, nodes)));
+            column += length;
+        } else {
+            column += 1;
+        }
+    }
+    for at in chains.iter().flatten() {
+        free[at.index()] = false;
+    }
+    chains.extend(most(survey, &free, length));
+    chains.truncate(wanted);
+    chains
+}
+
+/// `old` without the one node that broke, or without an end of a fibre that broke: its spare takes the ranks.
+/// `None` if it has no spare, or more is broken.
+pub(super) fn bridged(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> Option<RingGroup> {
+    let passing = old.passing?;
+    let is_broken = |node: &NodeId| !survey.is_whole(fabric.hbd.position_of(*node));
+    let broken: Vec<NodeId> = old.nodes.iter().copied().filter(is_broken).collect();
+    let candidates = match broken.len() {
+        // A fibre: rather the spare than a node with ranks.
+        0 => {
+            let mut nodes = old.nodes.clone();
+            nodes.sort_by_key(|node| *node != passing);
+            nodes
+        }
+        1 => broken,
+        _ => return None,
+    };
+    candidates.into_iter().find_map(|gone| left_out(fabric, survey, old, gone))
+}
+
+fn left_out(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    old: &RingGroup,
+    gone: NodeId,
+) -> Option<RingGroup> {
+    let hbd = &fabric.hbd;
+    let passing = old.passing?;
+    let place = old.nodes.iter().position(|node| *node == gone)?;
+    let mut group = RingGroup { passing: None, ..old.clone() };
+    group.nodes.remove(place);
+    match place {
+        0 => drop(group.hops.remove(0)),
+        last if last == old.hops.len() => drop(group.hops.pop()),
+        between => group.hops[between - 1] += group.hops.remove(between),
+    }
+    for node in group.ranks.iter_mut().filter(|node| **node == gone) {
+        *node = passing;
+    }
+    let joined = group.nodes.iter().zip(&group.hops);
+    let works = joined.into_iter().all(|(node, hop)| {
+        *hop <= Hop::try_from(hbd.k()).unwrap_or(Hop::MAX)
+            && survey.has_fibre(hbd.position_of(*node), *hop)
+    });
+    let fits = group.hops.windows(2).all(|pair| hops_are_compatible(hbd.k(), -pair[0], pair[1]));
+    (works && fits && group.nodes.iter().all(|node| survey.is_whole(hbd.position_of(*node))))
+        .then_some(group)
+}
+
+/// What is left of `old` when its spare is used up and was not enough: the spare, if it works, has the ranks of
+/// one node that broke.
+pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> RingGroup {
+    let Some(passing) = old.passing else { return old.clone() };
+    let works = |node: &NodeId| survey.is_whole(fabric.hbd.position_of(*node));
+    let mut left = RingGroup { passing: None, ..old.clone() };
+    let broken = left.ranks.iter().position(|node| !works(node));
+    let gone = match broken.filter(|_| works(&passing)) {
+        Some(rank) => std::mem::replace(&mut left.ranks[rank], passing),
+        None => passing,
+    };
+    left.nodes.retain(|node| *node != gone);
+    left
+}
+
+/// `old` with an idle node that passes light on, where its nodes and that one stand side by side. `None` if there is
+/// none, or it has one.
+pub(super) fn regained(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    idle: &[bool],
+    old: &RingGroup,
+) -> Option<RingGroup> {
+    let hbd = &fabric.hbd;
+    if !are_wanted(fabric) || old.passing.is_some() || old.segment.is_some() {
+        return None;
+    }
+    let own: Vec<Position> = old.nodes.iter().map(|node| hbd.position_of(*node)).collect();
+    let nodes = hbd.nodes() as usize;
+    let length = own.len() + 1;
+    let first = own.first()?.index();
+    let mut free = idle.to_vec();
+    for at in &own {
+        free[at.index()] = true;
+    }
+    // The chain starts where it did, or one place below.
+    for first in [Some(first), (first + nodes).checked_sub(1).filter(|_| length <= nodes)] {
+        let chain = chain(first?, length, nodes);
+        let added = chain.iter().filter(|position| !own.contains(position)).count();
+        if added != 1 || !is_run(survey, &free, &chain) {
+            continue;
+        }
+        let mut group = RingGroup::chain(hbd, &chain);
+        group.passing = group.nodes.iter().copied().find(|node| !old.nodes.contains(node));
+        return Some(RingGroup { id: old.id, job: old.job, ranks: old.ranks.clone(), ..group });
+    }
+    None
+}
+
+fn is_run(survey: &Survey<'_>, free: &[bool], chain: &[Position]) -> bool {
+    let closed = survey.hbd().shape() == Shape::Ring;
+    let rises = chain.windows(2).all(|pair| closed || pair[0] < pair[1]);
+    let joined = |hop: Hop| {
+        let apart = usize::from(hop.unsigned_abs());
+        chain.windows(apart + 1).all(|part| survey.has_fibre(part[0], hop))
+    };
+    let works = |position: &Position| free[position.index()] && survey.is_whole(*position);
+    rises && chain.iter().all(works) && joined(1) && joined(2)
+}
