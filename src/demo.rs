@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
+use clap::Parser;
 
+use crate::cli;
 use crate::output::{self, Outcome};
 
 /// Runs a first scenario and opens its report: plans 2,880 GPUs, lets a node die, and makes a page.
@@ -37,9 +39,9 @@ const FILES: [(&str, &str); 3] = [
 
 /// What is typed.
 const COMMANDS: [&str; 3] = [
-    "plan topologies/ring-2880.yaml --fault n17,n42 -o plan.json",
-    "emulate topologies/scenarios/node-fault.yaml -o run.json",
-    "report topologies/ring-2880.yaml topologies/traces/synthetic.json run.json -o report.html",
+    "lightloom plan topologies/ring-2880.yaml --fault n17,n42 -o plan.json",
+    "lightloom emulate topologies/scenarios/node-fault.yaml -o run.json",
+    "lightloom report topologies/ring-2880.yaml topologies/traces/synthetic.json run.json -o report.html",
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -50,11 +52,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         fs::write(&path, contents).with_context(|| format!("cannot write {}", path.display()))?;
     }
     output::note(&format!("$ cd {}", arguments.folder.display()));
+    std::env::set_current_dir(&arguments.folder)?;
     for command in COMMANDS {
-        typed(&arguments.folder, command)?;
+        output::note(&format!("\n$ {command}"));
+        let ended = cli::run(&cli::Arguments::try_parse_from(command.split(' '))?)?;
+        ensure!(ended == Outcome::Good, "`{command}` failed");
     }
     let page = arguments.folder.join("report.html");
-    if !arguments.no_open && std::io::stdout().is_terminal() && opened(&page) {
+    if !arguments.no_open && std::io::stdout().is_terminal() && opened() {
         output::note(&format!("opened {}", page.display()));
     } else {
         output::note(&format!("open {} in a browser", page.display()));
@@ -62,21 +67,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// Shows a command and runs it with this program.
-fn typed(folder: &Path, command: &str) -> anyhow::Result<()> {
-    output::note(&format!("\n$ lightloom {command}"));
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let mut child = Command::new(program);
-    let status = child.args(command.split(' ')).current_dir(folder).status();
-    let status = status.context("cannot start this program again")?;
-    ensure!(status.success(), "`lightloom {command}` failed");
-    Ok(())
-}
-
 /// Whether the desktop took the page.
-fn opened(page: &Path) -> bool {
+fn opened() -> bool {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(opener);
-    command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg("report.html").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

@@ -1,4 +1,4 @@
-//! The commands of the README and of docs/operations.md, typed as they stand into one shell: emulated
+//! The commands of docs/first-hour.md and of docs/operations.md, typed as they stand into one shell: emulated
 //! transceivers and an optical switch, the real daemon, a plan, a dead node, a killed daemon. Only
 //! `/tmp/lightloom` is another folder here, so that a demonstration on the same machine goes on.
 
@@ -172,9 +172,9 @@ const FIRST_STEPS: &str = "The daemon, without hardware";
 
 /// A new user's first quarter of an hour.
 #[test]
-fn the_commands_of_the_readme_do_what_they_say() {
+fn the_commands_of_the_first_hour_do_what_they_say() {
     let folder = tempfile::tempdir().unwrap();
-    let mut script = commands("README.md", FIRST_STEPS);
+    let mut script = commands("docs/first-hour.md", FIRST_STEPS);
     assert!(script.contains("kill -9 $DAEMON") && script.contains("n17 dead"));
     script += "lightloom ctl journal --format json\nkill $DAEMON\n";
     let started = Instant::now();
@@ -191,7 +191,7 @@ fn the_commands_of_the_readme_do_what_they_say() {
     assert!((1..=3).contains(&bypasses.len()) && bypasses.iter().all(bypass), "{ends:?}");
     let last = [("repair", "committed"), ("apply", "committed")]; // repaired; killed in the middle of it
     assert_eq!(ends[ends.len() - 2..], expected(&last), "{shown}");
-    says_what_is_seen("README.md", FIRST_STEPS, &shown, numberless);
+    says_what_is_seen("docs/first-hour.md", FIRST_STEPS, &shown, numberless);
     let watched = std::fs::read_to_string(folder.path().join("lightloom/watched")).unwrap();
     assert!(watched.contains("BROKEN, the plan goes around 2 parts: n17/b0 (since"), "{watched}");
 }
@@ -200,7 +200,7 @@ fn the_commands_of_the_readme_do_what_they_say() {
 #[test]
 fn the_commands_of_operations_do_what_they_say() {
     let folder = tempfile::tempdir().unwrap();
-    let readme = commands("README.md", FIRST_STEPS);
+    let readme = commands("docs/first-hour.md", FIRST_STEPS);
     let (start, _) = readme.split_once("lightloom device fault").expect("first a plan is applied");
     let night = commands("docs/operations.md", "The night shift");
     let damage = "sed -i '2s/adopted/";
@@ -286,7 +286,7 @@ fn the_live_page_shows_what_is_going_on() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let readme = commands("README.md", "The daemon, without hardware");
+    let readme = commands("docs/first-hour.md", "The daemon, without hardware");
     let (mut script, _) =
         readme.split_once("lightloom ctl confirm 1").map(|(a, b)| (a.to_owned(), b)).unwrap();
     script += "lightloom ctl page --listen 127.0.0.1:0 > /tmp/lightloom/page &\n\
@@ -369,7 +369,7 @@ grep VmRSS /proc/$DAEMON/status
 #[test]
 fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    let readme = commands("README.md", "The daemon, without hardware");
+    let readme = commands("docs/first-hour.md", "The daemon, without hardware");
     let devices = readme.lines().find(|line| line.contains("device serve")).unwrap();
     let script = r#"
 (trap '' XFSZ; ulimit -f 100; exec lightloomd --config topologies/daemon.yaml) 2> /tmp/lightloomd.log & DAEMON=$!
