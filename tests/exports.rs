@@ -5,6 +5,7 @@
 
 mod consumers;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -78,7 +79,7 @@ fn what_a_format_cannot_hold_is_said_with_what_can() {
     };
     let (code, message) = refused(&["sonic-ocs"]);
     assert!(code == Some(1) && message.contains("no optical switches"), "{message}");
-    assert!(message.contains("these can: slurm, slurm-ring, topograph"), "{message}");
+    assert!(message.contains("these can: slurm, slurm-ring, slurm-tree, topograph"), "{message}");
     let (code, message) = refused(&["slurm", "--hostname", "gpu"]);
     assert!(code == Some(1) && message.contains("`{:04}`"), "{message}");
     let (code, message) = refused(&["slurm", "--job", "x"]);
@@ -221,4 +222,82 @@ fn kubernetes_takes_the_node_labels() {
     std::fs::write(folder.path().join("labels.yaml"), broken).unwrap();
     let refused = Command::new(check[0]).args(&check[1..]).current_dir(folder.path()).output();
     assert!(!refused.unwrap().status.success(), "it refuses what is no node");
+}
+
+/// What slurmctld needs to know to serve 720 nodes that do not exist yet.
+const SLURM_CONF: &str = "ClusterName=lightloom
+SlurmctldHost=localhost(10.9.9.1)
+AuthType=auth/none
+CredType=cred/none
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=FOLDER/state
+SlurmctldPidFile=FOLDER/slurmctld.pid
+SlurmctldLogFile=FOLDER/slurmctld.log
+SwitchType=switch/none
+MpiDefault=none
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/builtin
+TopologyPlugin=topology/tree
+SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+SuspendTime=600
+NodeName=n[0-719] CPUs=4 RealMemory=1000 State=CLOUD
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+";
+
+/// In a network of its own, so that its port is ours; the address keeps the resolver content.
+const SLURM: &str = "ip link set lo up; ip addr add 10.9.9.1/32 dev lo; export SLURM_CONF=$PWD/slurm.conf
+slurmctld -D -c 2> errors & CONTROLLER=$!
+for _ in $(seq 100); do scontrol ping 2> /dev/null | grep -q UP && break; sleep 0.1; done
+srun --test-only -N8 --exclusive true; srun --test-only -N8 --exclusive --switches=1 true; srun --test-only -N64 --exclusive true
+kill $CONTROLLER; wait $CONTROLLER";
+
+/// Host names of a list such as `n[0,4-6],x`.
+fn hosts(list: &str) -> BTreeSet<u32> {
+    let numbers = list.trim_start_matches('n').trim_matches(['[', ']']);
+    let ranges = numbers.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
+    ranges.flat_map(|(first, last)| first.parse::<u32>().unwrap()..=last.parse().unwrap()).collect()
+}
+
+#[test]
+fn slurmctld_lays_jobs_on_whole_rings() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("ring-2880.yaml");
+    plan(folder.path(), &fabric, &["--fault", "n17,n42"]);
+    let conf = exported(folder.path(), &fabric, &["slurm-tree"]);
+    std::fs::write(folder.path().join("topology.conf"), &conf).unwrap();
+    let own = SLURM_CONF.replace("FOLDER", &folder.path().display().to_string());
+    std::fs::write(folder.path().join("slurm.conf"), own).unwrap();
+    std::fs::create_dir(folder.path().join("state")).unwrap();
+    let probe = ["sh", "-c", "slurmctld -V && srun -V && test $(id -u) = 0 && unshare -n true"];
+    let script = format!("exec 2>&1; {SLURM}");
+    let run = ["timeout", "60", "unshare", "-n", "bash", "-c", &script];
+    // The controller ends by our signal: what it said counts, not its status.
+    let Some(probed) = consumer("slurmctld as root", &probe, &["true"], folder.path()) else {
+        return;
+    };
+    assert!(probed.is_empty());
+    let output = Command::new(run[0]).args(&run[1..]).current_dir(folder.path()).output().unwrap();
+    let said = text(&output.stdout);
+    let places: Vec<BTreeSet<u32>> = said
+        .lines()
+        .filter_map(|line| line.split(" on nodes ").nth(1))
+        .map(|rest| hosts(rest.split(' ').next().unwrap()))
+        .collect();
+    assert_eq!(places.len(), 3, "{said}");
+    let rings: Vec<BTreeSet<u32>> = conf
+        .lines()
+        .filter_map(|line| line.split(" Nodes=").nth(1))
+        .map(hosts)
+        .filter(|ring| ring.len() == 8)
+        .collect();
+    for (place, whole) in places.iter().zip([1, 1, 8]) {
+        let inside: Vec<_> = rings.iter().filter(|ring| ring.is_subset(place)).collect();
+        assert_eq!(inside.len(), whole, "{place:?} holds {inside:?}");
+        assert_eq!(place.len(), 8 * whole, "{said}");
+    }
 }

@@ -30,6 +30,7 @@ pub use ring_plan::{RingPlan, Seat};
 pub const FORMATS: &[Format] = &[
     slurm::BLOCK,
     slurm::RING,
+    slurm::TREE,
     topograph::MODEL,
     topograph::GRAPH,
     kubernetes::FORMAT,

@@ -1,4 +1,5 @@
-//! Slurm's `topology.yaml`: the rings of a plan as blocks, and beside them as rings of up to 16 nodes.
+//! Slurm's `topology.yaml`: the rings of a plan as blocks, and beside them as rings of up to 16 nodes; and its
+//! `topology.conf`: rings as leaf switches, which every version reads.
 //!
 //! A job of Slurm's ring topology never spans two rings, so a cluster whose default it is refuses every job above
 //! one ring. Blocks are therefore always written and the default; a partition takes the rings with `Topology=`.
@@ -33,6 +34,38 @@ pub(super) const RING: Format = Format {
     ring: Ok(|plan| export(plan, &RING)),
     fat_tree: Err(NO_HOSTS),
 };
+
+pub(super) const TREE: Format = Format {
+    name: "slurm-tree",
+    about: "Slurm topology.conf (any version, topology/tree): each ring a leaf switch",
+    ring: Ok(tree),
+    fat_tree: Err(NO_HOSTS),
+};
+
+/// `topology.conf`: a job that fits a ring is laid on one, a larger one on as few as can be.
+fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
+    let units: Vec<Unit> = units_by_tp(plan).into_iter().flat_map(|(_, units)| units).collect();
+    if units.is_empty() {
+        return Err(ExportError::NoRing { format: TREE.name });
+    }
+    let of = quoted(&plan.fabric.name);
+    let mut text =
+        format!("# Rings of {of} that lightloom planned, as leaf switches of one tree.\n");
+    for unit in &units {
+        let nodes = host_list(unit.nodes.iter().map(|node| plan.name(*node)));
+        writeln!(text, "SwitchName={} Nodes={nodes}", unit.name).expect("a string takes any text");
+    }
+    let names: Vec<&str> = units.iter().map(|unit| unit.name.as_str()).collect();
+    writeln!(text, "SwitchName=rings Switches={}", names.join(","))
+        .expect("a string takes any text");
+    let mut lost = vec![
+        "which nodes of a ring are neighbours: a switch has no order".to_owned(),
+        "ToRs: a tree of Slurm holds each node once, and here it is below its ring".to_owned(),
+    ];
+    lost.extend(unreached(plan));
+    lost.extend(plan.lost_below_nodes());
+    Ok(Export::one("topology.conf", text, lost))
+}
 
 /// The nodes of one ring, or one node that holds rings smaller than itself.
 struct Unit {
