@@ -1,7 +1,8 @@
 //! Files of version 1 give the plans that they gave before rings and circuits were planned together: the paths of
 //! transceivers, the fibres with light and the cross-connects of every phase, by their SHA-256. The digests were
 //! taken with the last release that read version 1; the five of [`BETTER`] anew when jobs came to be placed together, without
-//! regard to the borders of aggregation domains. They may not cross more ToRs or waste more than they did then.
+//! regard to the borders of aggregation domains. They may not cross more ToRs or waste more than they did then. That of
+//! `rfabric-moe` was taken anew when gradients of experts came to travel between the ranks that hold the same ones only.
 
 #![expect(clippy::disallowed_methods, reason = "the test reads files that ship")]
 

@@ -10,6 +10,7 @@ use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
 use lightloom_fabric::plan::{PhasePlan, Plan, Rank};
+use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
 use super::Violation;
@@ -243,11 +244,24 @@ impl Step<'_> {
             ShardingFile::Replicated => 2.0,
             ShardingFile::Sharded => 3.0,
         };
-        let weights = self.card.weight_bytes().0 as f64 / f64::from(tp) / f64::from(pp);
-        let bytes = passes * f64::from(replicas - 1) / f64::from(replicas) * weights;
+        let of_stage = |bytes: Bytes| passes * bytes.0 as f64 / f64::from(tp) / f64::from(pp);
+        let experts = of_stage(self.card.expert_bytes());
+        let dense = of_stage(self.card.weight_bytes()) - experts;
+        let held_apart = self.raw.ep.max(1);
         for (&[tensor, context, data, stage], place) in self.grid {
+            let to = |context: u32, data: u32| self.grid[&[tensor, context, data, stage]];
             let next = (data * cp + context + 1) % replicas;
-            sent.send(*place, self.grid[&[tensor, next % cp, next / cp, stage]], bytes);
+            let others = |ranks: u32| f64::from(ranks - 1) / f64::from(ranks);
+            sent.send(*place, to(next % cp, next / cp), dense * others(replicas));
+            // Every `held_apart`-th data rank has the same experts.
+            let first = data % held_apart;
+            let alike = (dp - first).div_ceil(held_apart) * cp;
+            if alike > 1 {
+                let bytes = experts / f64::from(held_apart) * others(alike);
+                let after = if data + held_apart < dp { data + held_apart } else { first };
+                let next = if context + 1 < cp { to(context + 1, data) } else { to(0, after) };
+                sent.send(*place, next, bytes);
+            }
         }
         sent
     }

@@ -31,6 +31,8 @@ pub struct Experts {
     pub top_k: u32,
     /// Layers that have them.
     pub layers: u32,
+    /// Weights of one expert of one layer.
+    pub parameters_each: u64,
 }
 
 /// Bytes of one element in BF16, in which weights, activations and caches are taken to travel.
@@ -49,6 +51,7 @@ impl From<&Model> for ModelCard {
                 count: experts.count,
                 top_k: experts.top_k,
                 layers: model.expert_layers(),
+                parameters_each: model.expert_parameters() as u64,
             }),
         }
     }
@@ -65,6 +68,17 @@ impl ModelCard {
     #[must_use]
     pub fn weight_bytes(&self) -> Bytes {
         Bytes(self.parameters * u64::from(self.element_bytes))
+    }
+
+    /// The routed experts of one copy of the weights.
+    #[must_use]
+    pub fn expert_bytes(&self) -> Bytes {
+        Bytes(self.experts.map_or(0, |experts| {
+            u64::from(experts.count)
+                * u64::from(experts.layers)
+                * experts.parameters_each
+                * u64::from(self.element_bytes)
+        }))
     }
 
     /// What one token's residual stream weighs.
@@ -92,7 +106,10 @@ mod tests {
         assert_eq!(qwen.cache_bytes_per_token(), Bytes(320 << 10), "320 KiB a token");
         let mixture = ModelCard::named("deepseek-v3").unwrap();
         assert_eq!(mixture.cache_elements_per_layer, 512 + 64, "a latent cache");
-        assert_eq!(mixture.experts, Some(Experts { count: 256, top_k: 8, layers: 58 }));
+        assert_eq!(
+            mixture.experts,
+            Some(Experts { count: 256, top_k: 8, layers: 58, parameters_each: 44_040_192 })
+        );
         assert_eq!(ModelCard::named("gpt-2"), None);
     }
 }

@@ -9,8 +9,9 @@
 //! - pipeline: t·h·b/tp each way a boundary and micro-batch;
 //! - context: keys and values of t tokens go round the ring of c ranks, (c−1) times forward; backward they go
 //!   round again with their gradients: 3(c−1)·t·kv·b/tp a rank, layer and micro-batch (ring attention);
-//! - data: an all-reduce over data and context ranks of the gradients of a rank, params·b/(tp·pp); sharded
-//!   (FSDP): two all-gathers and a reduce-scatter of the same size.
+//! - data: an all-reduce over data and context ranks of the gradients of a rank, params·b/(tp·pp) without experts, and one over
+//!   the ranks that hold the same experts of theirs, params·b/(tp·pp·ep); sharded (FSDP): two all-gathers and a
+//!   reduce-scatter of the same size.
 
 use lightloom_fabric::file::ShardingFile;
 use lightloom_units::Bytes;
@@ -95,20 +96,32 @@ impl Training {
     #[must_use]
     pub fn data_parallel_traffic(&self, leaves: usize) -> Demand {
         let mut demand = Demand::none(leaves);
-        let size = share(self.card.weight_bytes(), 1, u64::from(self.tp) * u64::from(self.pp));
+        let cut = u64::from(self.tp) * u64::from(self.pp);
+        let experts = self.card.expert_bytes();
+        let dense = Bytes(self.card.weight_bytes().0.saturating_sub(experts.0));
+        self.add_gradients(&mut demand, share(dense, 1, cut), 1);
+        if experts.0 > 0 {
+            let ep = self.ep.max(1);
+            self.add_gradients(&mut demand, share(experts, 1, cut * u64::from(ep)), ep);
+        }
+        demand
+    }
+
+    /// The exchange of `size` between the ranks that hold the same weights: every `apart`-th of the data-parallel ones.
+    fn add_gradients(&self, demand: &mut Demand, size: Bytes, apart: u32) {
         for stage in 0..self.pp {
-            for tensor in 0..self.tp {
+            for (tensor, first) in (0..self.tp).flat_map(|t| (0..apart).map(move |r| (t, r))) {
                 let ranks: Vec<Seat> = self
                     .replicas()
+                    .filter(|(_, data)| data % apart == first)
                     .map(|(context, data)| self.seat(tensor, context, data, stage))
                     .collect();
                 match self.sharding {
-                    Sharding::Replicated => all_reduce(&mut demand, &ranks, size),
-                    Sharding::Sharded => all_gather(&mut demand, &ranks, size * 3),
+                    Sharding::Replicated => all_reduce(demand, &ranks, size),
+                    Sharding::Sharded => all_gather(demand, &ranks, size * 3),
                 }
             }
         }
-        demand
     }
 
     fn add_tensor(&self, demand: &mut Demand) {
@@ -249,12 +262,16 @@ mod tests {
             "stage 0 of eight pipelines to stage 1"
         );
         let gradients = job.data_parallel_traffic(8);
-        let one_hop = 671_000_000_000 * 2 / 2 * 2 * 31 / 32;
+        // 58 layers of 256 experts of 3·7168·2048 weights; the rest is held by all 32 ranks of a stage.
+        let experts = 58 * 256 * 3 * 7168 * 2048;
+        let one_hop = (671_000_000_000 - experts) * 2 / 2 * 2 * 31 / 32;
         assert_eq!(
             gradients.bytes(LeafId(0), LeafId(1)).0,
             one_hop,
             "one ring edge leaves each leaf"
         );
+        // A rank holds a sixteenth of its stage's experts, and so does the one 16 ranks, two leaves, further on.
+        assert_eq!(gradients.bytes(LeafId(0), LeafId(2)).0, 8 * experts * 2 / 2 / 16);
         let sharded = Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(8);
         assert_eq!(sharded.bytes(LeafId(0), LeafId(1)).0, one_hop / 2 * 3);
     }
@@ -276,5 +293,26 @@ mod tests {
         let even = training().micro_batch_traffic(8).total().0 as f64;
         let skewed = Training { expert_skew: 0.5, ..training() }.micro_batch_traffic(8);
         assert!((skewed.total().0 as f64 / even - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn gradients_of_experts_travel_between_the_ranks_that_hold_the_same() {
+        let total = |ep| {
+            let job = Training { pp: 1, dp: 64, ep, ..training() };
+            let seats = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 64 }.into();
+            Training { seats, ..job }.data_parallel_traffic(64).total().0
+        };
+        // By hand, a GPU a leaf: each of 64 ranks sends 2·63/64 of the dense weights, and of its experts over 64/ep ranks.
+        let (experts, all) = (58u64 * 256 * 3 * 7168 * 2048, 671_000_000_000u64);
+        let by_hand = |ep: u64| {
+            let dense = (all - experts) * 2 * 2 * 63 / 64;
+            let ranks = 64 / ep;
+            64 * (dense + experts * 2 / ep * 2 * (ranks - 1) / ranks)
+        };
+        for ep in [1, 16, 64] {
+            let (ours, expected) = (total(ep as u32), by_hand(ep));
+            assert!(ours.abs_diff(expected) * 1_000_000 < expected, "EP {ep}: {ours} {expected}");
+        }
+        assert!(total(64) * 10 < total(1));
     }
 }
