@@ -3,10 +3,12 @@
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::ctl;
+#[cfg(target_os = "linux")]
+use crate::device;
 use crate::output::{Colour, Outcome};
 use crate::{
-    calibrate, compare, completions, convert, cost, demo, device, emulate, export, init, man,
-    merge, mfu, plan, replan, report, reproduce, schema, trace, validate, workload,
+    calibrate, compare, completions, convert, cost, demo, emulate, export, init, man, merge, mfu,
+    plan, replan, report, reproduce, schema, trace, validate, workload,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -41,6 +43,7 @@ enum Verb {
     Completions(completions::Arguments),
     Convert(convert::Arguments),
     Cost(cost::Arguments),
+    #[cfg(target_os = "linux")]
     Device(device::Arguments),
     Export(export::Arguments),
     Ctl(ctl::Arguments),
@@ -71,6 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Convert(arguments) => convert::run(arguments),
         Verb::Cost(arguments) => cost::run(arguments),
+        #[cfg(target_os = "linux")]
         Verb::Device(arguments) => device::run(arguments),
         Verb::Export(arguments) => export::run(arguments),
         Verb::Ctl(arguments) => ctl::run(arguments),

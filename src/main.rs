@@ -11,6 +11,7 @@ mod convert;
 mod cost;
 mod ctl;
 mod demo;
+#[cfg(target_os = "linux")]
 mod device;
 mod emulate;
 mod export;
