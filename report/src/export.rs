@@ -40,6 +40,7 @@ pub const FORMATS: &[Format] = &[
     containerlab::FORMAT,
     astra_sim::FORMAT,
     sonic_ocs::FORMAT,
+    sonic_ocs::COMMANDS,
 ];
 
 /// How the plan of a k-hop ring is written, or why it cannot be.

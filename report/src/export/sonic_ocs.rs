@@ -20,6 +20,29 @@ pub(super) const FORMAT: Format = Format {
     fat_tree: Ok(export),
 };
 
+pub(super) const COMMANDS: Format = Format {
+    name: "sonic-ocs-cli",
+    about: "SONiC commands for every optical switch: the cross-connects of a phase",
+    ring: FORMAT.ring,
+    fat_tree: Ok(commands),
+};
+
+/// `update` adds and replaces; cross-connects that are not named stay as they are.
+fn commands(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
+    let file = |ocs: OcsId| {
+        let names: Vec<String> = connections(plan, ocs).into_iter().map(|(name, _)| name).collect();
+        let mut text = format!("# {ocs}: phase {}\n", plan.one_phase().name);
+        if !names.is_empty() {
+            text.push_str(&format!("config ocs cross-connect add {} update\n", names.join(",")));
+        }
+        ExportedFile { name: format!("{ocs}.sh"), text }
+    };
+    let mut lost = plan.lost_beside_one_phase();
+    lost.push("cross-connects to be removed: the commands do not know what is set".to_owned());
+    lost.push("when to run them: a leaf whose circuits change has to be drained first".to_owned());
+    Ok(Export { files: plan.switches().map(file).collect(), lost })
+}
+
 /// How SONiC numbers the ports of a plan; the daemon's driver takes the same.
 const PORTS: DevicePorts = DevicePorts::Sides;
 

@@ -384,7 +384,8 @@ fn every_switch_gets_its_circuits(text: &str) {
         let chosen =
             FatTreePlan::new("small", &input.fabric, &plan, &names, Some(&phase.name)).unwrap();
         let export = Format::named("sonic-ocs").unwrap().of_fat_tree(&chosen).unwrap();
-        assert_eq!(export.files.len(), 4);
+        let commands = Format::named("sonic-ocs-cli").unwrap().of_fat_tree(&chosen).unwrap();
+        assert_eq!((export.files.len(), commands.files.len()), (4, 4));
         for (ocs, file) in (0..).zip(&export.files) {
             let config: readers::ConfigDb = serde_json::from_str(&file.text).unwrap();
             assert_eq!(config.device_metadata["localhost"]["switch_type"], "ocs");
@@ -400,6 +401,14 @@ fn every_switch_gets_its_circuits(text: &str) {
             }
             assert_eq!(config.circuits(), expected, "{}", file.name);
             assert_eq!(config.ocs_port["12A"]["label"], "leaf5 port 1");
+            let typed = commands.files[ocs as usize].text.lines().nth(1).unwrap_or_default();
+            let named = typed.trim_start_matches("config ocs cross-connect add ");
+            let named =
+                named.trim_end_matches(" update").split(',').filter(|name| !name.is_empty());
+            assert_eq!(
+                named.collect::<BTreeSet<_>>(),
+                config.ocs_cross_connect.keys().map(String::as_str).collect()
+            );
         }
 
         let graph = Format::named("graphml").unwrap().of_fat_tree(&chosen).unwrap();
@@ -415,7 +424,10 @@ fn every_switch_gets_its_circuits(text: &str) {
     }
     let slurm = FatTreePlan::new("small", &input.fabric, &plan, &names, None).unwrap();
     let error = Format::named("slurm").unwrap().of_fat_tree(&slurm).unwrap_err().to_string();
-    assert!(error.ends_with("these can: graphml, dot, containerlab, sonic-ocs"), "{error}");
+    assert!(
+        error.ends_with("these can: graphml, dot, containerlab, sonic-ocs, sonic-ocs-cli"),
+        "{error}"
+    );
     let unknown = FatTreePlan::new("small", &input.fabric, &plan, &names, Some("x")).unwrap_err();
     assert_eq!(unknown.to_string(), "the plan has no phase `x`; it has train, sync");
 }
