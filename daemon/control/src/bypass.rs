@@ -9,7 +9,8 @@ use lightloom_fabric::plan::Plan;
 /// The digest by which a plan is known.
 pub use lightloom_fabric::plan::digest as sha256_of;
 use lightloom_planner::check;
-use lightloom_planner::khop::{self, Layout, Method, Survey, from_document, to_document};
+use lightloom_planner::joint::{self, Options};
+use lightloom_planner::khop::from_document;
 use lightloom_units::id::BundleId;
 use lightloom_units::seed::Seed;
 
@@ -29,7 +30,7 @@ pub fn next_plan(
     repaired: &[Part],
 ) -> Result<Plan, Vec<String>> {
     let one = |error: &dyn std::fmt::Display| vec![error.to_string()];
-    let (mut layout, mut faults) = from_document(fabric, plan).map_err(|e| one(&e))?;
+    let (_, mut faults) = from_document(fabric, plan).map_err(|e| one(&e))?;
     for part in broken {
         faults.insert(fabric, *part).map_err(|e| one(&e))?;
     }
@@ -40,12 +41,15 @@ pub fn next_plan(
             faults.bundles.retain(|bundle| bundle.node != *node);
         }
     }
-    let survey = Survey::new(&fabric.hbd, &faults);
-    match repaired.is_empty() {
-        true => khop::replan(fabric, &survey, &mut layout),
-        false => khop::replan_after_repairs(fabric, &survey, &mut layout),
-    };
-    proven(fabric, &faults, plan.seed, &layout)
+    let is_repair = !repaired.is_empty();
+    let next = joint::replan(fabric, plan, &faults, is_repair, options(plan.seed));
+    let next = next.map_err(|e| one(&e))?;
+    proven(fabric, &faults, next.plan)
+}
+
+/// What each half planned alone would come to is not asked here: that takes as long as the plan.
+fn options(seed: Seed) -> Options {
+    Options { compare: false, seed, ..Options::default() }
 }
 
 /// A plan of the whole fabric around `faults`, with every circuit that these leave.
@@ -53,19 +57,13 @@ pub fn next_plan(
 /// # Errors
 /// Why there is none: a job that does not fit, a plan that fails its check.
 pub fn plan_anew(fabric: &Fabric, faults: &FaultSet, seed: Seed) -> Result<Plan, Vec<String>> {
-    let layout =
-        khop::plan(fabric, faults, Method::Scan).map_err(|error| vec![error.to_string()])?;
-    proven(fabric, faults, seed, &layout)
+    let plan = joint::plan(fabric, faults, options(seed))
+        .map_err(|error| vec![error.to_string()])?;
+    proven(fabric, faults, plan)
 }
 
-/// The plan of a layout, if it passes its check.
-fn proven(
-    fabric: &Fabric,
-    faults: &FaultSet,
-    seed: Seed,
-    layout: &Layout,
-) -> Result<Plan, Vec<String>> {
-    let plan = to_document(fabric, faults, seed, layout);
+/// A plan, if it passes its check.
+fn proven(fabric: &Fabric, faults: &FaultSet, plan: Plan) -> Result<Plan, Vec<String>> {
     match check::check(fabric, faults, &plan) {
         Ok(_) => Ok(plan),
         Err(violations) => Err(violations.iter().take(20).map(ToString::to_string).collect()),
@@ -217,6 +215,30 @@ mod tests {
             plan = next_plan(&fabric, &plan, &[], &node).expect("there is a way back");
             assert_eq!(lit(&plan), lit(&first), "{node:?}");
         }
+    }
+
+    /// A pod with both halves: rings of transceivers, and optical switches between the leaves.
+    const POD: &str = "name: pod\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\ndcn:\n  reconfigurable_fat_tree: \
+        {leaves: 8, gpus_per_leaf: 8, circuit_rate: 400Gbps, electrical: {rate_per_leaf: 800Gbps, oversubscription: 4}, \
+        banks: [{name: core, switches: 2, ports_per_switch: 32, ports_per_leaf: 4}], timing: {switching: 10ms}}\n\
+        jobs:\n  - {name: train, gpus: 48, tp: 8, step: {training: \
+        {model: llama-3.1-8b, pp: 2, dp: 3, micro_batches: 4, tokens: 4096}}}\n";
+
+    #[test]
+    fn the_plan_around_a_dead_node_keeps_pipeline_ranks_and_circuits() {
+        let (pod, _) = lightloom_planner::load("pod.yaml", POD.as_bytes(), &mut |_| Err(String::new()));
+        let pod = pod.expect("it is one");
+        let plan = plan_anew(&pod, &FaultSet::none(), Seed(1)).expect("it fits");
+        let stages = |plan: &Plan| plan.ranks.iter().map(|rank| rank.pp).max();
+        let lit = |plan: &Plan| plan.phases.iter().map(|phase| phase.circuits.len()).sum::<usize>();
+        assert!(stages(&plan) > Some(0) && lit(&plan) > 0, "the pod has both halves");
+        let dead = Part::Node(lightloom_units::id::NodeId(3));
+        let next = next_plan(&pod, &plan, &[dead], &[]).expect("there is a way around");
+        assert_eq!(stages(&next), stages(&plan));
+        assert!(lit(&next) > 0, "the circuits are planned around it, too");
+        assert!(next.transceivers.iter().all(|t| t.bundle.node.0 != 3));
+        let back = next_plan(&pod, &next, &[], &[dead]).expect("there is a way back");
+        assert_eq!(stages(&back), stages(&plan));
     }
 
     fn past(result: TxnResult, parts: &[(&str, Verdict, &str, bool)]) -> Past {

@@ -1,4 +1,4 @@
-//! A plan as a client sends it: the plan of a ring is read into its own type as it comes, whatever the order of
+//! A plan as a client sends it: a plan with rings is read into its own type as it comes, whatever the order of
 //! its keys; any other document is kept as it is, up to a bound.
 
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum PlanDocument {
-    /// Paths of the bundles of a ring.
+    /// A plan with rings: paths of the bundles, and where the network has optical switches their circuits.
     Ring(Box<Plan>),
     /// Phases of a reconfigurable fat-tree, or what is no plan at all.
     Other(Value),
@@ -79,7 +79,7 @@ impl Long {
 
     /// The whole: the short parts are read once more with nothing in the place of the long ones.
     fn with(self, mut short: Map<String, Value>) -> Result<PlanDocument, String> {
-        if self.is_none() || short.contains_key("phases") {
+        if self.is_none() {
             return Ok(PlanDocument::Other(Value::Object(short)));
         }
         let named = [
