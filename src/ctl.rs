@@ -6,6 +6,7 @@
 mod client;
 mod page;
 mod patience;
+mod phase;
 mod show;
 mod time;
 mod wanted;
@@ -51,14 +52,21 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
-    /// Shows what applying a plan would do: every move, then the very bytes. Changes nothing.
-    #[command(after_help = "Example:\n  lightloom ctl diff plan.json")]
+    /// Shows what a plan would change on each device, in both halves: every move, then the very bytes. Moves no light.
+    #[command(
+        after_help = "Examples:\n  lightloom ctl diff plan.json\n  lightloom ctl diff plan.json --phase weights"
+    )]
     Diff(Wanted),
     /// Applies a plan and waits for the end.
     #[command(
         after_help = "Examples:\n  lightloom ctl apply plan.json --confirm-within 5m\n  lightloom ctl apply --again"
     )]
     Apply(Apply),
+    /// Asks for a phase of the plan on the devices, as a job does, and waits until it has light; without a name
+    /// shows the phases.
+    #[command(after_help = "Examples:\n  lightloom ctl phase\n  \
+                      lightloom ctl phase weights --in 40ms --for 800ms --lease 5s")]
+    Phase(phase::Phase),
     /// Keeps a transaction that waits for its confirm.
     #[command(after_help = "Example:\n  lightloom ctl confirm 7")]
     Confirm {
@@ -160,11 +168,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Watch => session.watch(),
         Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
         Verb::Page { listen } => page::serve(&session.client, *listen),
-        Verb::Diff(wanted) => session.diff("diff", &wanted.asked()?, wanted.preview()),
+        Verb::Diff(wanted) => {
+            let preview = Preview { by_device: true, ..wanted.preview() };
+            session.diff("diff", &wanted.asked()?, preview)
+        }
         Verb::Apply(Apply { wanted, dry_run: true, .. }) => {
             session.diff("diff", &wanted.asked()?, wanted.preview())
         }
         Verb::Apply(apply) => session.change("apply", apply.asked()?),
+        Verb::Phase(phase) => session.phase(phase),
         Verb::Confirm { txn } => session.change("confirm", json!({"txn": txn}).into()),
         Verb::Rollback(back) if back.dry_run => {
             session.diff("rollback/diff", &back.body()?.into(), back.preview())

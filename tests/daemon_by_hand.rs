@@ -246,6 +246,44 @@ fn the_commands_of_operations_do_what_they_say() {
     assert!(shown.contains("\"state\": \"as-wanted\"") && !shown.contains("\"state\": \"unseen\""));
 }
 
+const SECOND_NIGHT: &str = "A night of a reconfigurable network";
+
+/// Phases on schedule, a switch that refuses, drift, a dead node and a killed daemon, on both halves of a plan.
+#[test]
+fn the_commands_of_the_second_night_do_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut script = commands("docs/operations.md", SECOND_NIGHT);
+    script += "lightloom ctl journal --format json\nkill $DAEMON\n";
+    let started = Instant::now();
+    let shown = typed(&script, folder.path(), Duration::from_secs(180));
+    println!("typed in {:.1} s", started.elapsed().as_secs_f64());
+    let ends = transactions(&shown);
+    let phases: Vec<&str> =
+        ends.iter().filter(|(why, _)| why == "phase").map(|(_, end)| end.as_str()).collect();
+    assert_eq!(&phases[..4], ["committed", "committed", "rolled-back", "committed"], "{ends:?}");
+    assert!(ends.contains(&("bypass".into(), "committed".into())), "{ends:?}");
+    says_what_is_seen("docs/operations.md", SECOND_NIGHT, &shown, measureless);
+    // A hook ran after each change, with what came of it.
+    let moves = std::fs::read_to_string(folder.path().join("lightloom/moves")).unwrap();
+    assert!(moves.lines().all(|line| line.starts_with("{\"hook\":\"after\"")), "{moves}");
+    assert!(moves.contains("\"kind\":\"phase\""), "{moves}");
+    let failed = std::fs::read_to_string(folder.path().join("lightloom/failed")).unwrap();
+    assert!(failed.contains("\"result\":\"rolled-back\""), "{failed}");
+}
+
+/// Without the numbers that hang on how many bypasses a dead node took, and without measured times.
+fn measureless(line: &str) -> String {
+    let line = numberless(line);
+    let words: Vec<&str> = line.split(' ').collect();
+    let is_time = |at: usize| {
+        let unit =
+            words.get(at + 1).is_some_and(|unit| unit.trim_end_matches([',', ')', ':']) == "ms");
+        unit && words[at].trim_start_matches('(').parse::<f64>().is_ok()
+    };
+    let shown = (0..words.len()).map(|at| if is_time(at) { "#" } else { words[at] });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
 /// What a headless browser makes of the live page. Its time stands still while it waits for an answer, up
 /// to two seconds each time. On a busy machine it sometimes does not come to an end, and is asked again.
 fn look(name: &str) -> String {

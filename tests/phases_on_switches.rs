@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 
+#[allow(dead_code, reason = "each test needs a part of it")]
 #[path = "phases_rig/mod.rs"]
 mod rig;
 

@@ -3,6 +3,7 @@
 mod body;
 mod document;
 mod gate;
+mod phases;
 mod problem;
 mod reading;
 mod responses;
@@ -20,6 +21,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::{self, Plan};
+use serde_json::json;
 use tokio::sync::oneshot;
 use utoipa::OpenApi;
 
@@ -31,8 +33,8 @@ use crate::tend::{NoPreview, ToDevice};
 use crate::view::{self, DeviceBytes, Diff, DriftReport, Log, ModuleView, Status, Transaction};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Preview, Request, Rollback};
-use lightloom_control::desired;
-use lightloom_control::desired::fat_tree::{self, FatTree};
+use lightloom_control::desired::fat_tree::FatTree;
+use lightloom_control::desired::{self, Wanted};
 use lightloom_control::state::{DeviceName, Fabric, Micros, Op, Outcome, Position, Slot, Txn};
 
 pub use body::{ApplyBody, DevicesBody, FaultBody, Last, RollbackBody, TxnBody, Wait};
@@ -63,6 +65,10 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         journal,
         log,
         module,
+        phases::phases,
+        phases::phase_status,
+        phases::phase,
+        phases::release,
         diff,
         apply,
         confirm,
@@ -82,6 +88,10 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         ModuleView,
         Transaction,
         view::Kind,
+        lightloom_daemon_api::phase::PhaseBody,
+        lightloom_daemon_api::phase::ReleaseBody,
+        lightloom_daemon_api::phase::PhaseStatus,
+        lightloom_daemon_api::phase::Phases,
         ApplyBody,
         TxnBody,
         RollbackBody,
@@ -116,6 +126,10 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/journal", get(journal))
         .route("/v1/log", get(log))
         .route("/v1/module/{*device}", get(module))
+        .route("/v1/phases", get(phases::phases))
+        .route("/v1/phase", post(phases::phase))
+        .route("/v1/phase/release", post(phases::release))
+        .route("/v1/phase/{request_id}", get(phases::phase_status))
         .route("/v1/diff", post(diff))
         .route("/v1/apply", post(apply))
         .route("/v1/confirm", post(confirm))
@@ -275,53 +289,52 @@ async fn module(
 
 // ---- changing ----------------------------------------------------------------------------------
 
-/// A target, the hash of the plan it comes from and the plan.
-type Read = (Fabric, String, Option<Box<Plan>>);
+/// What a plan wants, its digest and the plan.
+type Read = (Wanted, String, Option<Box<Plan>>);
 
 /// What the controller makes of a body, whose plan is taken out of it.
 async fn read_apply(
     shared: &Shared,
     body: &mut ApplyBody,
 ) -> Result<(Apply, Option<Box<Plan>>), Problem> {
-    let mut of_phase = None;
-    let (target, plan_sha256, plan) = match (body.plan.take(), &body.target, body.again) {
+    let (wanted, plan_sha256, plan) = match (body.plan.take(), &body.target, body.again) {
         (None, None, true) => {
+            let (phase, mode) = (body.phase.clone(), body.mode);
             let find = move |runtime: &Runtime| -> Result<Read, Vec<String>> {
                 let (sha256, plan) = runtime.control.applied_last()?;
-                let installed = runtime.control.installed();
-                let target = desired::target_of(&plan, None, installed, &runtime.config.bundles)?;
-                Ok((target, sha256, Some(Box::new(plan))))
+                let wanted = runtime.control.wanted(&plan, phase.as_deref(), mode)?;
+                Ok((wanted, sha256, Some(Box::new(plan))))
             };
             shared.look(find).await?.map_err(Problem::Refused)?
         }
         (Some(document), None, false) => {
             let fat_tree = shared.look(|runtime| runtime.control.setup().fat_tree.clone()).await?;
             match fat_tree {
-                Some(tree) => {
-                    let (wanted, sha256) = wanted(tree, document, body).await?;
-                    of_phase = Some(Box::new(wanted.phase));
-                    (wanted.target, sha256, None)
-                }
+                Some(tree) => of_fat_tree(tree, document, body).await?,
                 None => {
-                    let phase = body.phase.clone();
-                    let find =
-                        move |runtime: &Runtime| of_rings(runtime, document, phase.as_deref());
+                    let (phase, mode) = (body.phase.clone(), body.mode);
+                    let find = move |runtime: &Runtime| {
+                        of_rings(runtime, document, phase.as_deref(), mode)
+                    };
                     shared.look(find).await?.map_err(Problem::Refused)?
                 }
             }
         }
-        (None, Some(target), false) => (read_target(target), String::new(), None),
+        (None, Some(target), false) => {
+            let wanted = Wanted { target: read_target(target), ..Wanted::default() };
+            (wanted, String::new(), None)
+        }
         _ => return Err(Problem::Refused(vec!["give one of `plan`, `target` and `again`".into()])),
     };
     let confirm_within = confirm_within(body.confirm_within_ms)?;
     let apply = Apply {
-        target,
+        target: wanted.target,
         plan_sha256,
         mode: body.mode,
         version: body.expected_version,
         confirm_within,
         on_failure: body.on_failure,
-        phase: of_phase,
+        phase: wanted.phase,
         ..Apply::default()
     };
     Ok((apply, plan))
@@ -329,11 +342,11 @@ async fn read_apply(
 
 /// What a phase of the plan of a reconfigurable fat-tree comes to. Large plans take a while to prove:
 /// away from the task that moves light.
-async fn wanted(
+async fn of_fat_tree(
     tree: Arc<FatTree>,
     document: PlanDocument,
     body: &ApplyBody,
-) -> Result<(fat_tree::Wanted, String), Problem> {
+) -> Result<Read, Problem> {
     let (phase, mode) = (body.phase.clone(), body.mode);
     let find = move || {
         let document = match document {
@@ -341,28 +354,30 @@ async fn wanted(
             // It is refused by its kind, whatever is in it.
             PlanDocument::Ring(_) => serde_json::json!({"transceivers": []}),
         };
-        let wanted = tree.wanted(&document, phase.as_deref(), mode)?;
-        Ok((wanted, plan::digest(&document)))
+        let mut wanted = tree.wanted(&document, phase.as_deref(), mode)?;
+        let plan = wanted.plan.take();
+        Ok((wanted, plan::digest(&document), plan))
     };
     let found = tokio::task::spawn_blocking(find).await.map_err(|_| Problem::Gone)?;
     found.map_err(Problem::Refused)
 }
 
-/// What a plan of rings comes to, or why a document is none.
+/// What a plan with rings comes to, or why a document is none.
 fn of_rings(
     runtime: &Runtime,
     document: PlanDocument,
     phase: Option<&str>,
+    mode: Mode,
 ) -> Result<Read, Vec<String>> {
-    let (installed, config) = (runtime.control.installed(), &runtime.config);
     match document {
         PlanDocument::Ring(plan) => {
-            let target = desired::target_of(&plan, phase, installed, &config.bundles)?;
-            Ok((target, plan::digest(&plan), Some(plan)))
+            let wanted = runtime.control.wanted(&plan, phase, mode)?;
+            Ok((wanted, plan::digest(&plan), Some(plan)))
         }
         PlanDocument::Other(document) => {
+            let (installed, config) = (runtime.control.installed(), &runtime.config);
             let target = desired::target(&document, phase, installed, &config.bundles)?;
-            Ok((target, plan::digest(&document), None))
+            Ok((Wanted { target, ..Wanted::default() }, plan::digest(&document), None))
         }
     }
 }
@@ -519,6 +534,20 @@ async fn apply(
         Ok(()) => read_apply(&shared, &mut body).await,
         Err(role) => Err(Problem::Forbidden(role)),
     };
+    let read = match read {
+        Ok(read) => {
+            let change = json!({
+                "actor": asked.actor.as_str(),
+                "verb": "apply",
+                "plan_sha256": read.0.plan_sha256,
+                "phase": read.0.phase.as_ref().map(|phase| &phase.name),
+                "mode": body.mode,
+                "devices": read.0.target.keys().map(DeviceName::as_str).collect::<Vec<_>>(),
+            });
+            shared.before(&asked, change).await.map(|()| read)
+        }
+        Err(problem) => Err(problem),
+    };
     let call = move |asked, answer| {
         let (apply, plan) = read?;
         let typed = body.confirmation.as_deref();
@@ -555,7 +584,13 @@ async fn rollback(
     Body(body): Body<RollbackBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
+    let change = json!({"actor": asked.actor.as_str(), "verb": "rollback", "txn": body.txn});
+    let before = match client.must_have(Role::Apply) {
+        Ok(()) => shared.before(&asked, change).await,
+        Err(role) => Err(Problem::Forbidden(role)),
+    };
     let call = |asked, answer| {
+        before?;
         let confirm_within = confirm_within(body.confirm_within_ms)?;
         let rollback = Rollback { txn: Txn(body.txn), confirm_within, around: None };
         Ok(Call::Ask { asked, request: Request::Rollback(rollback), plan: None, answer })

@@ -28,8 +28,9 @@ use lightloom_control::mover::{Follows, Limits};
 use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 
 pub use file::{
-    Chances, ClientFile, DaemonFile, DeviceFile, DriverFile, LeverFile, LimitsFile, ModulesFile,
-    PathPolicy, PoliciesFile, Role, ScpiFile, SerialFile, SonicFile, Tl1File, TlsFile,
+    Chances, ClientFile, DaemonFile, DeviceFile, DriverFile, HookFile, HooksFile, LeverFile,
+    LimitsFile, ModulesFile, PathPolicy, PoliciesFile, Role, ScpiFile, SerialFile, SonicFile,
+    Tl1File, TlsFile,
 };
 
 /// What can be wrong with a daemon file beyond its shape.
@@ -70,7 +71,7 @@ pub struct Config {
     pub bundles: BTreeMap<BundleId, DeviceName>,
     /// Which device is which optical switch.
     pub switches: BTreeMap<OcsId, DeviceName>,
-    /// How the switches of a reconfigurable fat-tree number the ports of a plan; empty without one.
+    /// How optical switches number the ports of a plan; empty where the network has none.
     pub ports: BTreeMap<DeviceName, DevicePorts>,
 }
 
@@ -122,6 +123,17 @@ fn lower(file: DaemonFile, named: Option<Named<'_>>, check: &mut Check<'_>) -> O
                 .help("take it from `openssl x509 -in client.pem -outform der | sha256sum`");
         }
     }
+    let hooks = &config.file.hooks;
+    for (name, hook) in
+        [("before", &hooks.before), ("after", &hooks.after), ("failed", &hooks.failed)]
+    {
+        if hook.as_ref().is_some_and(|hook| hook.command.iter().all(String::is_empty)) {
+            let path = format!("/hooks/{name}/command");
+            check.error(codes::BAD_LIMIT, &path, "the hook has no command").help(
+                "write the program and its arguments: `command: [/usr/local/bin/before, --quiet]`",
+            );
+        }
+    }
     let devices = config.file.devices.clone();
     for (index, device) in devices.into_iter().enumerate() {
         config.add(&format!("/devices/{index}"), device, check);
@@ -132,7 +144,12 @@ fn lower(file: DaemonFile, named: Option<Named<'_>>, check: &mut Check<'_>) -> O
     }
     config.check_levers(check);
     match named {
-        Some(Named::Rings(installed)) => config.check_installed(installed, check),
+        Some(Named::Rings(installed)) => {
+            config.check_installed(installed, check);
+            if let Some(network) = installed.dcn.circuits() {
+                config.number_switches(&installed.name, network, check);
+            }
+        }
         Some(Named::FatTree(name, network)) => config.wire(name, network, check),
         None => {}
     }

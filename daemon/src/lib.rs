@@ -26,6 +26,8 @@ pub mod driver;
 #[cfg(feature = "edges")]
 pub mod file_storage;
 #[cfg(feature = "edges")]
+pub mod hooks;
+#[cfg(feature = "edges")]
 pub mod journal;
 #[cfg(feature = "edges")]
 pub mod metrics;

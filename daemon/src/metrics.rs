@@ -43,6 +43,8 @@ pub struct Metrics {
     pub confirm_pending_seconds: Gauge,
     /// API requests, by verb and result.
     pub requests: IntCounterVec,
+    /// Runs of hooks, by hook and result.
+    pub hooks: IntCounterVec,
     /// Light that arrives, by device and slot.
     pub port_power_dbm: GaugeVec,
     /// 1 for each device that needs an operator.
@@ -130,6 +132,7 @@ impl Metrics {
                 Gauge::new("confirm_pending_seconds", "Time that is left to confirm.")?,
             )?,
             requests: by("requests_total", "API requests.", &["verb", "result"])?,
+            hooks: by("hooks_total", "Runs of hooks around moves.", &["hook", "result"])?,
             port_power_dbm: gauges(
                 "port_power_dbm",
                 "Light that arrives at a slot.",

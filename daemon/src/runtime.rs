@@ -25,10 +25,12 @@ use tokio::sync::{oneshot, watch};
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::hooks::{Hook, Hooks};
 use crate::journal::{Damage, Journal, Storage};
 use crate::metrics::Metrics;
 use crate::tend::{FromDevice, NoPreview, ToDevice};
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request, end_name};
+use lightloom_control::policy::phases::Wish;
 use lightloom_control::policy::{Control, NoJournal};
 use lightloom_control::record::{Asked, Record, TxnResult};
 use lightloom_control::state::{DeviceName, Micros, Op, Txn};
@@ -57,6 +59,24 @@ pub enum Call {
         broken: Vec<(Part, String)>,
         /// What works again.
         repaired: Vec<Part>,
+        /// Where the answer goes.
+        answer: oneshot::Sender<Answer>,
+    },
+    /// A job asks for a phase of the plan on the devices.
+    Phase {
+        /// Who asks.
+        asked: Asked,
+        /// For what.
+        wish: Wish,
+        /// Where the answer goes.
+        answer: oneshot::Sender<Answer>,
+    },
+    /// A job gives up its lease.
+    Release {
+        /// Who asks.
+        asked: Asked,
+        /// The job.
+        job: String,
         /// Where the answer goes.
         answer: oneshot::Sender<Answer>,
     },
@@ -110,6 +130,7 @@ pub struct Runtime {
     /// The journal begins anew at this length.
     shorten_at: u64,
     changes: watch::Sender<u64>,
+    hooks: Hooks,
 }
 
 /// A journal longer than this begins anew.
@@ -137,6 +158,8 @@ pub struct Parts {
     pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
     /// Told with each change of anything.
     pub changes: watch::Sender<u64>,
+    /// Commands around moves.
+    pub hooks: Hooks,
 }
 
 impl Runtime {
@@ -165,6 +188,7 @@ impl Runtime {
             said_nothing_is_ours: false,
             shorten_at: JOURNAL_RECORDS_MAX,
             changes: parts.changes,
+            hooks: parts.hooks,
         };
         if let Some(damage) = &runtime.damage {
             let why = NoJournal::Damaged(damage.to_string());
@@ -269,6 +293,16 @@ impl Runtime {
                 let now = self.clock.now();
                 let actions = self.control.fault(&now, asked, &broken, &repaired, reply_to);
                 self.perform(actions);
+            }
+            Call::Phase { asked, wish, answer } => {
+                let (actions, said) = self.control.book(&self.clock.now(), asked, wish);
+                // It is on its way, or scheduled, before its client hears so.
+                self.perform(actions);
+                let _ = answer.send(said);
+            }
+            Call::Release { asked, job, answer } => {
+                let released = self.control.release(&self.clock.now(), &asked.actor, &job);
+                let _ = answer.send(if released { Answer::Done } else { nobodys(&job) });
             }
             Call::Preview(device, ops, answer) => {
                 let _ = match self.devices.get(&device) {
@@ -475,10 +509,23 @@ impl Runtime {
         };
         tracing::info!(%txn, result = label, "transaction over");
         self.metrics.transactions.with_label_values(&[label]).inc();
+        let hook = match result {
+            TxnResult::Committed => Hook::After,
+            TxnResult::RolledBack | TxnResult::Aborted | TxnResult::Partial => Hook::Failed,
+        };
+        let history = &self.control.controller().ledger().history;
+        if let Some(past) = history.iter().rev().find(|past| past.txn == txn) {
+            self.hooks.afterwards(hook, &crate::view::past(past), &self.metrics);
+        }
         if let Some((_, began)) = self.began.take() {
             self.metrics.transaction_seconds.observe(began.elapsed().as_secs_f64());
         }
     }
+}
+
+/// A lease is given up that is not held.
+fn nobodys(job: &str) -> Answer {
+    Answer::NothingToDo { reasons: vec![format!("the job `{job}` has no lease")] }
 }
 
 /// Parts, each with what says so.

@@ -44,7 +44,8 @@ impl Client {
     /// # Errors
     /// The role, when the client does not have it.
     pub fn must_have(&self, role: Role) -> Result<(), Role> {
-        if self.roles.contains(&role) { Ok(()) } else { Err(role) }
+        let implied = role == Role::Phase && self.roles.contains(&Role::Apply);
+        if implied || self.roles.contains(&role) { Ok(()) } else { Err(role) }
     }
 
     /// A user of this machine: the daemon's own and root may do everything, others read and plan.

@@ -27,6 +27,7 @@ use crate::driver::sonic::{ReadFrom, Sonic};
 use crate::driver::stream::{Address, StreamDriver};
 use crate::driver::tl1::Tl1;
 use crate::file_storage::FileStorage;
+use crate::hooks::Hooks;
 use crate::journal::{Journal, Storage, read_all};
 use crate::metrics::Metrics;
 use crate::runtime::plans::{PlanFiles, load_reported};
@@ -51,7 +52,7 @@ pub enum Installed {
     /// No fabric is named.
     #[default]
     Unknown,
-    /// Rings of transceivers.
+    /// Rings of transceivers, and where the network has optical switches those.
     Rings(Box<Fabric>),
     /// A reconfigurable fat-tree, with the step that runs on it.
     FatTree(Box<RfabricInput>),
@@ -100,7 +101,7 @@ fn installed(file: &Path) -> anyhow::Result<(PathBuf, Installed)> {
             let (input, mistakes) = rfabric::load(shown, bytes, &mut beside);
             return (input.map(|input| Installed::FatTree(Box::new(input))), mistakes);
         }
-        let (rings, mistakes) = lightloom_fabric::file::load(shown, bytes);
+        let (rings, mistakes) = lightloom_planner::load(shown, bytes, &mut beside);
         (rings.map(|rings| Installed::Rings(Box::new(rings))), mistakes)
     })?;
     Ok((std::path::absolute(file)?, installed))
@@ -191,7 +192,7 @@ pub fn start_on(
         Installed::Unknown => (None, None),
         Installed::Rings(rings) => (Some(*rings), None),
         Installed::FatTree(input) => {
-            (None, Some(Arc::new(FatTree::new(*input, config.fat_tree_switches()))))
+            (None, Some(Arc::new(FatTree::new(*input, config.numbered_switches()))))
         }
     };
     if let Some(installed) = &installed {
@@ -218,6 +219,7 @@ pub fn start_on(
         installed,
         fat_tree,
         modules: config.bundles.clone(),
+        switches: config.numbered_switches(),
         on_fault: config.file.policies.on_fault,
         heartbeat: config::micros(config.file.policies.heartbeat),
     };
@@ -237,7 +239,9 @@ pub fn start_on(
     }
     let (calls_in, calls) = mpsc::channel(1024);
     let (changes, changes_out) = watch::channel(0);
+    let hooks = Hooks::start(config.file.hooks.clone(), &metrics);
     let shared = Shared {
+        hooks: hooks.clone(),
         calls: calls_in,
         audit: audit.clone(),
         metrics: metrics.clone(),
@@ -245,8 +249,19 @@ pub fn start_on(
         clock: clock.clone(),
         devices: devices.clone(),
     };
-    let parts =
-        Parts { control, first, journal, audit, damage, config, clock, metrics, devices, changes };
+    let parts = Parts {
+        control,
+        first,
+        journal,
+        audit,
+        damage,
+        config,
+        clock,
+        metrics,
+        devices,
+        changes,
+        hooks,
+    };
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
 }
 

@@ -6,6 +6,7 @@ mod contention;
 mod log;
 mod module;
 mod moves;
+pub mod phases;
 mod shut;
 mod silence;
 mod watched;
@@ -323,6 +324,8 @@ pub struct DeviceResult {
 pub enum Kind {
     /// A plan or circuits.
     Apply,
+    /// The next phase of the plan on the devices.
+    Phase,
     /// An operator undoes changes.
     Rollback,
     /// A change that was not confirmed in time is undone.
@@ -341,6 +344,7 @@ impl Kind {
     fn of(cause: &Cause) -> Self {
         match cause {
             Cause::Apply => Self::Apply,
+            Cause::Phase => Self::Phase,
             Cause::Rollback(_) => Self::Rollback,
             Cause::ConfirmTimeout(_) => Self::ConfirmTimeout,
             Cause::Bypass => Self::Bypass,
@@ -665,6 +669,7 @@ pub fn past(past: &Past) -> Transaction {
 fn cause_text(cause: &Cause) -> String {
     match cause {
         Cause::Apply => "apply".into(),
+        Cause::Phase => "phase".into(),
         Cause::Rollback(txn) => format!("rollback to before {txn}"),
         Cause::ConfirmTimeout(txn) => format!("{txn} was not confirmed in time"),
         Cause::Bypass => "bypass".into(),

@@ -53,6 +53,13 @@ fn every_response_has_a_meaning_and_a_body() {
         Answer::NothingToDo { reasons: vec![] },
         Answer::Conflict { reason: String::new() },
         Answer::Refused { reasons: vec![] },
+        Answer::Booked { request_id: String::new(), paced: true },
+        Answer::PhaseRefused {
+            conflict: true,
+            code: String::new(),
+            reason: String::new(),
+            fix: String::new(),
+        },
     ];
     let written = answers.map(|answer| serde_json::to_value(answer).unwrap()["answer"].to_string());
     let written: BTreeSet<&str> = written.iter().map(|tag| tag.trim_matches('"')).collect();

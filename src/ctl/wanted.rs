@@ -109,7 +109,7 @@ impl Fault {
 
     /// How its preview is shown.
     pub(super) fn preview(&self) -> Preview {
-        Preview { bytes: self.bytes, overwrites: false }
+        Preview { bytes: self.bytes, overwrites: false, by_device: false }
     }
 }
 
@@ -128,7 +128,7 @@ impl Wanted {
     /// How its preview is shown; that everything else on the devices goes dark has to be confirmed
     /// in words.
     pub(super) fn preview(&self) -> Preview {
-        Preview { bytes: self.bytes, overwrites: self.mode == Mode::Overwrite }
+        Preview { bytes: self.bytes, overwrites: self.mode == Mode::Overwrite, by_device: false }
     }
 
     /// What the API wants to know.
@@ -186,7 +186,7 @@ impl Rollback {
 
     /// How its preview is shown.
     pub(super) fn preview(&self) -> Preview {
-        Preview { bytes: self.bytes, overwrites: false }
+        Preview { bytes: self.bytes, overwrites: false, by_device: false }
     }
 }
 

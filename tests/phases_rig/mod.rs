@@ -1,7 +1,7 @@
 //! Three optical switches, the daemon that drives them, and raw clients that read what is lit.
 
 #[path = "../../daemon/tests/redis_server/mod.rs"]
-mod redis_server;
+pub(crate) mod redis_server;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -73,7 +73,7 @@ step:
     }
 }
 
-fn lightloom(arguments: &[&str]) -> Output {
+pub(crate) fn lightloom(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lightloom")).args(arguments).output().unwrap()
 }
 
@@ -173,6 +173,25 @@ impl Rig {
         out.into_owned()
     }
 
+    /// What `ctl` says when it was not done as asked.
+    pub(crate) fn ctl_in_vain(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}\n{out}{err}");
+        format!("{out}{err}")
+    }
+
+    /// A request as any program would send it: the status code and the body.
+    pub(crate) fn http(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        http(&self.folder.path().join("state/lightloomd.sock"), method, path, body)
+    }
+
+    /// Where the daemon's API is.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("state/lightloomd.sock")
+    }
+
     /// What is said of a plan that is not taken.
     pub(crate) fn refused(&self, plan: &Value, more: &[&str]) -> String {
         let other = self.folder.path().join("other");
@@ -224,6 +243,30 @@ impl Rig {
         rows
     }
 
+    /// Ends the daemon, whatever it does, and starts another.
+    pub(crate) fn restart(&self) {
+        let mut daemon = self.daemon.lock().unwrap();
+        drop(daemon.take());
+        let _ = std::fs::remove_file(self.socket());
+        *daemon = Some(Daemon::start(self.folder.path()));
+    }
+
+    /// A file in the folder of the rig.
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// Restarts the daemon with these lines before its others, instead of those of before.
+    pub(crate) fn with(&self, lines: &str) {
+        let (file, first) = (self.path("daemon.yaml"), self.path("first.yaml"));
+        if !Path::new(&first).exists() {
+            std::fs::copy(&file, &first).unwrap();
+        }
+        std::fs::write(file, lines.to_owned() + &std::fs::read_to_string(first).unwrap()).unwrap();
+        self.restart();
+        self.ctl(&["wait", "--for", "60s"]);
+    }
+
     /// Ends the daemon.
     pub(crate) fn stop(&self) {
         drop(self.daemon.lock().unwrap().take());
@@ -254,7 +297,7 @@ impl Judge {
         match self {
             Self::Tl1(at) => {
                 let socket = talk(at, b"ACT-USER::root:1::root;\nRTRV-PATCH:::2:;\n");
-                tl1_lines(&socket).join(" ")
+                tl1_lines(&socket).expect("it answers").join(" ")
             }
             Self::Redis(at) => {
                 let socket = talk(at, b"SELECT 4\r\nKEYS OCS_CROSS_CONNECT|*\r\nPING\r\n");
@@ -269,24 +312,49 @@ impl Judge {
     }
 }
 
-fn talk(at: &str, words: &[u8]) -> TcpStream {
+pub(crate) fn http(socket: &Path, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let (code, body) = http_text(socket, method, path, body);
+    (code, serde_json::from_str(&body).unwrap_or(Value::Null))
+}
+
+pub(crate) fn http_text(socket: &Path, method: &str, path: &str, body: &Value) -> (u16, String) {
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let code = answer.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    (code, body.to_owned())
+}
+
+pub(crate) fn talk(at: &str, words: &[u8]) -> TcpStream {
     let socket = TcpStream::connect(at).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    (&socket).write_all(words).unwrap();
+    // One that hangs up at once is found out by who reads.
+    let _ = (&socket).write_all(words);
     socket
 }
 
 /// What stands between quotes in the reply with tag 2.
-fn tl1_lines(mut socket: &TcpStream) -> Vec<String> {
+/// Nothing if it hangs up before.
+pub(crate) fn tl1_lines(mut socket: &TcpStream) -> Option<Vec<String>> {
     let (mut text, mut buffer) = (String::new(), [0; 4096]);
     loop {
-        let count = socket.read(&mut buffer).unwrap();
-        assert!(count > 0, "hung up after {text}");
+        let count = socket.read(&mut buffer).unwrap_or(0);
+        if count == 0 {
+            return None;
+        }
         text += std::str::from_utf8(&buffer[..count]).unwrap();
         let Some((_, reply)) = text.split_once("M  2 COMPLD") else { continue };
         let Some((body, _)) = reply.split_once(';') else { continue };
         let quoted = body.split('"').skip(1).step_by(2);
-        return quoted.map(str::to_owned).collect();
+        return Some(quoted.map(str::to_owned).collect());
     }
 }
 
@@ -313,7 +381,7 @@ fn no_port_is_in_two_circuits(lit: &str) {
 }
 
 /// Emulated switches, served by a thread until dropped.
-struct Switches {
+pub(crate) struct Switches {
     stopper: Stopper,
     thread: Option<JoinHandle<()>>,
 }
@@ -329,10 +397,18 @@ impl Switches {
         let list = [switch("ocs0", 8), switch("ocs1", 8), switch("ocs2", third_ports)].concat();
         let file = format!("seed: 1\nswitches:\n{list}");
         let (devices, mistakes) = device::load("devices.yaml", file.as_bytes());
-        let devices = devices.unwrap_or_else(|| panic!("{mistakes:?}"));
+        Self::of(devices.unwrap_or_else(|| panic!("{mistakes:?}")), None)
+    }
+
+    /// Serves these; faults come over the control socket.
+    pub(crate) fn of(
+        devices: device::DeviceList,
+        control: Option<PathBuf>,
+    ) -> (Self, Vec<device::serve::Address>) {
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let mut server = Server::start(devices, &Options::default()).unwrap();
+            let options = Options { control, ..Options::default() };
+            let mut server = Server::start(devices, &options).unwrap();
             sender.send((server.stopper(), server.addresses().to_vec())).unwrap();
             server.run().unwrap();
         });
@@ -349,13 +425,13 @@ impl Drop for Switches {
 }
 
 /// The daemon with its API on a thread of its own, until dropped.
-struct Daemon {
+pub(crate) struct Daemon {
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Daemon {
-    fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (ready, wait) = std::sync::mpsc::channel();
         let file: PathBuf = folder.join("daemon.yaml");

@@ -57,8 +57,8 @@ fn options(seed: Seed) -> Options {
 /// # Errors
 /// Why there is none: a job that does not fit, a plan that fails its check.
 pub fn plan_anew(fabric: &Fabric, faults: &FaultSet, seed: Seed) -> Result<Plan, Vec<String>> {
-    let plan = joint::plan(fabric, faults, options(seed))
-        .map_err(|error| vec![error.to_string()])?;
+    let plan =
+        joint::plan(fabric, faults, options(seed)).map_err(|error| vec![error.to_string()])?;
     proven(fabric, faults, plan)
 }
 
@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn the_plan_around_a_dead_node_keeps_pipeline_ranks_and_circuits() {
-        let (pod, _) = lightloom_planner::load("pod.yaml", POD.as_bytes(), &mut |_| Err(String::new()));
+        let (pod, _) =
+            lightloom_planner::load("pod.yaml", POD.as_bytes(), &mut |_| Err(String::new()));
         let pod = pod.expect("it is one");
         let plan = plan_anew(&pod, &FaultSet::none(), Seed(1)).expect("it fits");
         let stages = |plan: &Plan| plan.ranks.iter().map(|rank| rank.pp).max();

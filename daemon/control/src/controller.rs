@@ -139,6 +139,24 @@ pub enum Answer {
         /// Every reason.
         reasons: Vec<String>,
     },
+    /// A phase is scheduled: its standing is known by the request's id.
+    Booked {
+        /// The id.
+        request_id: String,
+        /// It came no faster after the last than phases do.
+        paced: bool,
+    },
+    /// A phase is not scheduled, and no light moves.
+    PhaseRefused {
+        /// Another change or another job is in the way.
+        conflict: bool,
+        /// The reason's name, for programs.
+        code: String,
+        /// The reason.
+        reason: String,
+        /// What to do instead.
+        fix: String,
+    },
     /// Somebody else was first, or something is on its way. Look again and decide again.
     Conflict {
         /// What is in the way.

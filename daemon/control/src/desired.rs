@@ -1,9 +1,9 @@
 //! From a plan document to where every device shall stand.
 //!
-//! Two kinds of plan come in: the k-hop plan of [`lightloom_fabric::plan`], which names a path for
-//! every bundle, and the phases of a reconfigurable fat-tree, which name circuits by switch and port
-//! ([`fat_tree`]).
+//! A plan has two halves: a path for every bundle, and for each phase of a step circuits by switch and port
+//! ([`circuits`]). A fabric without rings has the second alone ([`fat_tree`]).
 
+pub mod circuits;
 pub mod fat_tree;
 
 use std::collections::BTreeMap;
@@ -11,12 +11,14 @@ use std::collections::BTreeMap;
 use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::Path;
-use lightloom_fabric::plan::Plan;
+use lightloom_fabric::plan::{PhasePlan, Plan};
 use lightloom_planner::check;
 use lightloom_units::id::BundleId;
 use serde_json::Value;
 
+use crate::change::Phase;
 use crate::state::{DeviceName, Fabric, Position, Slot};
+use circuits::Switches;
 
 /// The device of each transceiver bundle.
 pub type Modules = BTreeMap<BundleId, DeviceName>;
@@ -25,6 +27,17 @@ pub type Modules = BTreeMap<BundleId, DeviceName>;
 const REASONS_MAX: usize = 20;
 const NO_FABRIC: &str =
     "the daemon's file names no fabric, so this plan cannot be checked: add `fabric:`";
+
+/// What a plan wants of the devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// Where slots shall stand.
+    pub target: Fabric,
+    /// The phase and the stages into it; `None` where no circuits are named.
+    pub phase: Option<Box<Phase>>,
+    /// The plan; `None` if it was at hand already.
+    pub plan: Option<Box<Plan>>,
+}
 
 /// Where every device shall stand for this plan of rings, or every reason why not. No device is asked.
 ///
@@ -61,13 +74,63 @@ pub fn target_of(
     installed: Option<&Installed>,
     modules: &Modules,
 ) -> Result<Fabric, Vec<String>> {
-    if let Some(phase) = phase {
+    let none = Switches::new();
+    wanted_of(plan, phase, installed, modules, &none, &Fabric::new()).map(|wanted| wanted.target)
+}
+
+/// What a plan with rings wants, in both halves. Without a phase its circuits stay those of the phase that is
+/// lit by `owned`, where the plan has it.
+///
+/// # Errors
+/// As for [`target`]; a phase that the plan does not have, or none where it has several.
+pub fn wanted_of(
+    plan: &Plan,
+    phase: Option<&str>,
+    installed: Option<&Installed>,
+    modules: &Modules,
+    switches: &Switches,
+    owned: &Fabric,
+) -> Result<Wanted, Vec<String>> {
+    if let Some(phase) = phase.filter(|_| !circuits::has_circuits(plan)) {
         let reason = format!("a plan of rings has no phase `{phase}`: leave `--phase` out");
         return Err(vec![reason]);
     }
     let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
     prove(plan, installed)?;
-    paths(plan, modules)
+    let mut wanted = Wanted { target: paths(plan, modules)?, ..Wanted::default() };
+    if !circuits::has_circuits(plan) || (switches.is_empty() && phase.is_none()) {
+        return Ok(wanted);
+    }
+    circuits::must_have_devices(switches, &plan.phases)?;
+    let chosen = chosen(plan, phase, switches, owned)?;
+    if !chosen.circuits.is_empty() {
+        wanted.target.extend(circuits::on_switches(switches, &chosen.circuits));
+        let (phases, transitions) = (&plan.phases, &plan.transitions);
+        let phase = circuits::wanted_phase(switches, phases, transitions, chosen);
+        wanted.phase = Some(Box::new(phase));
+    }
+    Ok(wanted)
+}
+
+fn chosen<'a>(
+    plan: &'a Plan,
+    phase: Option<&str>,
+    switches: &Switches,
+    owned: &Fabric,
+) -> Result<&'a PhasePlan, Vec<String>> {
+    let names = || circuits::names(&plan.phases);
+    if let Some(name) = phase {
+        let found = plan.phases.iter().find(|phase| phase.name == name);
+        return found.ok_or_else(|| vec![format!("it has no such phase; it has {}", names())]);
+    }
+    if let Some(lit) = circuits::in_force(switches, &plan.phases, owned) {
+        return Ok(lit);
+    }
+    let mut lit = plan.phases.iter().filter(|phase| !phase.circuits.is_empty());
+    match (lit.next(), lit.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(vec![format!("name one of its phases with `--phase`: {}", names())]),
+    }
 }
 
 fn prove(plan: &Plan, installed: &Installed) -> Result<(), Vec<String>> {

@@ -281,6 +281,7 @@ impl Ledger {
     /// | cause | plan | its devices |
     /// | --- | --- | --- |
     /// | apply of a plan | that plan | all that it names |
+    /// | phase | as it was | these and those before |
     /// | bypass, repair | the one around | these and those before: one that is silent is left out |
     /// | rollback, expired confirm | as before what is undone, or around what broke | as before |
     /// | drift, deferred rollback | as it was | as they were |

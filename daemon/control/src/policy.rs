@@ -12,29 +12,33 @@
 //! | `policy/deaths.rs` | what counts as broken, when a bypass waits, when it is tried again |
 //! | `policy/faults.rs` | what a bypass is, what is refused, what is remembered of reports |
 //! | `policy/rollback.rs` | where a change that is undone goes back to |
+//! | `policy/phases.rs` | which phase of the plan is lit when, and for which job |
 //!
 //! Pure: plans are kept behind [`PlanStore`], the journal and everything else is an [`Action`].
 
 mod deaths;
 mod faults;
+pub mod phases;
 mod rollback;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric as Installed;
-use lightloom_fabric::plan::Plan;
+use lightloom_fabric::plan::{PhasePlan, Plan};
 use serde::{Deserialize, Serialize};
 
 use crate::bypass::{self, Backoff};
 use crate::change::Mode;
 use crate::controller::{Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request};
-use crate::desired::Modules;
+use crate::desired::circuits::{self, Switches};
 use crate::desired::fat_tree::FatTree;
+use crate::desired::{self, Modules, Wanted};
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
 use crate::record::{Asked, Broken, Cause, TxnResult};
-use crate::state::{DeviceName, Micros, Now, Txn};
+use crate::state::{DeviceName, Fabric, Micros, Now, Txn};
+use phases::Phases;
 
 /// Plans that nothing speaks of are dropped after so many changes, for it takes reading the whole history.
 const DROP_PLANS_EVERY: u32 = 64;
@@ -74,6 +78,8 @@ pub struct Setup {
     pub fat_tree: Option<Arc<FatTree>>,
     /// The device of each transceiver bundle.
     pub modules: Modules,
+    /// The device of each optical switch whose ports plans number; empty without such a network.
+    pub switches: Switches,
     /// When a node or module dies.
     pub on_fault: OnFault,
     /// How long a module may be silent before it counts as dead.
@@ -116,6 +122,8 @@ pub struct Control {
     backoff: Backoff,
     /// Why the last one was not even begun.
     refused: Option<String>,
+    /// Which phases jobs asked for.
+    phases: Phases,
 }
 
 impl Control {
@@ -146,6 +154,7 @@ impl Control {
             judges_again: false,
             backoff: Backoff::default(),
             refused: None,
+            phases: Phases::default(),
         };
         control.drop_old_plans();
         control.reported_and_on_its_way();
@@ -212,6 +221,66 @@ impl Control {
             NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),
         })
     }
+    /// What this plan wants of the devices, once it is proven. Without a phase its circuits stay those of the
+    /// phase that is lit.
+    ///
+    /// # Errors
+    /// Every reason why it is no plan for what is installed.
+    pub fn wanted(
+        &self,
+        plan: &Plan,
+        phase: Option<&str>,
+        mode: Mode,
+    ) -> Result<Wanted, Vec<String>> {
+        let owned = &self.controller.ledger().owned;
+        if let Some(tree) = &self.setup.fat_tree {
+            let document = serde_json::to_value(plan).map_err(|error| vec![error.to_string()])?;
+            let lit = circuits::in_force(tree.switches(), &plan.phases, owned);
+            let phase = phase.or_else(|| lit.map(|phase| phase.name.as_str()));
+            return tree.wanted(&document, phase, mode);
+        }
+        let Setup { installed, modules, switches, .. } = &self.setup;
+        if let Some(fabric) = installed {
+            let held = fabric.dcn.circuits().map_or(0, |network| network.spec().held.len());
+            circuits::keeps_held(&fabric.name, held, mode)?;
+        }
+        desired::wanted_of(plan, phase, installed.as_ref(), modules, switches, owned)
+    }
+
+    /// Where the devices stand for this plan, which is proven: its paths, and the circuits of the phase of
+    /// `before` that these positions light.
+    ///
+    /// # Errors
+    /// Parts without a device.
+    pub fn both_halves(
+        &self,
+        plan: &Plan,
+        before: &Plan,
+        owned: &Fabric,
+    ) -> Result<Fabric, Vec<String>> {
+        let switches = self.switches();
+        let mut target = desired::paths(plan, &self.setup.modules)?;
+        let lit = circuits::in_force(switches, &before.phases, owned);
+        let next = lit.and_then(|lit| plan.phases.iter().find(|next| next.name == lit.name));
+        if let Some(next) = next {
+            target.extend(circuits::on_switches(switches, &next.circuits));
+        }
+        Ok(target)
+    }
+
+    /// The devices of the optical switches that plans speak of.
+    #[must_use]
+    pub fn switches(&self) -> &Switches {
+        self.setup.fat_tree.as_ref().map_or(&self.setup.switches, |tree| tree.switches())
+    }
+
+    /// The phase of the plan on the devices whose circuits are ours now.
+    #[must_use]
+    pub fn phase(&self) -> Option<&PhasePlan> {
+        let owned = &self.controller.ledger().owned;
+        circuits::in_force(self.switches(), &self.plan.as_ref()?.phases, owned)
+    }
+
     /// Since when a device cannot be reached, and why.
     #[must_use]
     pub fn unreachable(&self, device: &DeviceName) -> Option<(Micros, &str)> {
@@ -223,7 +292,8 @@ impl Control {
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
         let again = self.judges_again.then(|| now.mono + JUDGE_AGAIN);
         let bypass = self.bypass_due(now);
-        self.controller.deadline(now).into_iter().chain(again).chain(bypass).min()
+        let phase = self.phase_at();
+        self.controller.deadline(now).into_iter().chain(again).chain(bypass).chain(phase).min()
     }
 
     /// Takes one event in and says what to do.
@@ -238,6 +308,7 @@ impl Control {
         let due = self.controller.deadline(now).is_some_and(|deadline| deadline <= now.mono);
         let mut actions = if due { self.handle(now, Event::Tick) } else { Vec::new() };
         self.notice_deaths(now, &mut actions);
+        self.phases_due(now, &mut actions);
         actions
     }
 
@@ -314,7 +385,7 @@ impl Control {
 
     /// What the controller did changes what the policies know.
     fn follow(&mut self, now: &Now, actions: &mut Vec<Action>) {
-        let mut ended = Vec::new();
+        let (mut fired, mut ended) = (Vec::new(), Vec::new());
         for action in actions.iter() {
             match action {
                 Action::Note(Note::Up(device)) => {
@@ -324,12 +395,17 @@ impl Control {
                     let known = self.unreachable.entry(device.clone());
                     known.or_insert_with(|| (now.mono, String::new())).1.clone_from(why);
                 }
+                Action::Note(Note::Fired(txn)) => fired.push(*txn),
                 Action::Note(Note::Ended(txn, result)) => ended.push((*txn, *result)),
                 _ => {}
             }
         }
+        for txn in fired {
+            self.phase_fired(txn, now.mono);
+        }
         for (txn, result) in ended {
             self.ended(txn, result, actions);
+            self.phase_ended(txn, result, now.mono);
         }
     }
 

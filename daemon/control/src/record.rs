@@ -27,6 +27,8 @@ pub struct Asked {
 pub enum Cause {
     /// A plan was applied.
     Apply,
+    /// The next phase of the plan on the devices.
+    Phase,
     /// An operator asked to undo everything from this transaction on.
     Rollback(Txn),
     /// Nobody confirmed this transaction in time.

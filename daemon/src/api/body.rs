@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use lightloom_daemon_api::phase::{PhaseBody, ReleaseBody};
+
 use super::document::PlanDocument;
 use super::reading::{Described, Field, Wanted};
 use lightloom_control::change::Mode;
@@ -130,6 +132,24 @@ impl Described for ApplyBody {
 impl Described for TxnBody {
     const FIELDS: &'static [Field] = &[REQUEST_ID, TXN];
     const EXAMPLE: &'static str = r#"{"request_id": "mine-1", "txn": 7}"#;
+}
+
+impl Described for PhaseBody {
+    const FIELDS: &'static [Field] = &[
+        REQUEST_ID,
+        Field::must("phase", Wanted::Text),
+        Field::may("in_ms", Wanted::Whole("milliseconds until its circuits are wanted")),
+        Field::must("for_ms", Wanted::Whole("milliseconds that it lasts at least")),
+        Field::must("lease_ms", Wanted::Whole("milliseconds that no other job has a phase")),
+        Field::may("job", Wanted::Text),
+        Field::may("revision", Wanted::Text),
+    ];
+    const EXAMPLE: &'static str = r#"{"request_id": "step-1", "phase": "experts", "in_ms": 40, "for_ms": 800, "lease_ms": 5000, "job": "train"}"#;
+}
+
+impl Described for ReleaseBody {
+    const FIELDS: &'static [Field] = &[REQUEST_ID, Field::may("job", Wanted::Text)];
+    const EXAMPLE: &'static str = r#"{"request_id": "mine-1", "job": "train"}"#;
 }
 
 impl Described for RollbackBody {

@@ -23,7 +23,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::problem::{Moved, Problem};
+use super::problem::{Moved, Paced, Problem};
 use super::shared::Shared;
 use crate::config::Role;
 use crate::rate::{Allowance, Rates};
@@ -72,7 +72,7 @@ const fn preview(path: &'static str) -> Rule {
 }
 
 /// Every path that takes a body.
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 12] = [
     Rule { plan: true, ..change("/v1/apply", "apply", Role::Apply) },
     Rule { plan: true, ..preview("/v1/diff") },
     change("/v1/confirm", "confirm", Role::Confirm),
@@ -81,6 +81,8 @@ const RULES: [Rule; 10] = [
     change("/v1/drain", "drain", Role::Apply),
     change("/v1/undrain", "undrain", Role::Apply),
     change("/v1/faults", "fault", Role::Apply),
+    change("/v1/phase", "phase", Role::Phase),
+    change("/v1/phase/release", "release", Role::Phase),
     preview("/v1/rollback/diff"),
     preview("/v1/faults/diff"),
 ];
@@ -257,6 +259,9 @@ pub(super) async fn gate(
     if let Some(Moved(txn)) = answer.extensions().get()
         && gate.last_txn.fetch_max(txn.0, Ordering::Relaxed) < txn.0
     {
+        gate.clients().rates.give_back(&client.name);
+    }
+    if answer.extensions().get::<Paced>().is_some() {
         gate.clients().rates.give_back(&client.name);
     }
     if as_it_comes && answer.status() == StatusCode::REQUEST_TIMEOUT {

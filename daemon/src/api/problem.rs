@@ -12,6 +12,10 @@ use lightloom_control::state::Txn;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved(pub(super) Txn);
 
+/// Rides on the answer to a request that comes no faster than phases do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paced;
+
 /// Why a request got no answer from the controller.
 #[derive(Debug)]
 pub(super) enum Problem {
@@ -77,13 +81,19 @@ pub(super) struct Answered(pub(super) Answer);
 impl IntoResponse for Answered {
     fn into_response(self) -> Response {
         let code = match &self.0 {
-            Answer::Accepted { .. } => StatusCode::ACCEPTED,
+            Answer::Accepted { .. } | Answer::Booked { .. } => StatusCode::ACCEPTED,
+            Answer::PhaseRefused { conflict: true, .. } => StatusCode::CONFLICT,
+            Answer::PhaseRefused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Answer::Done | Answer::Adopted { .. } | Answer::NothingToDo { .. } => StatusCode::OK,
             Answer::Conflict { .. } => StatusCode::CONFLICT,
             Answer::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         };
         let moved = if let Answer::Accepted { txn } = &self.0 { Some(Moved(*txn)) } else { None };
+        let paced = matches!(self.0, Answer::Booked { paced: true, .. });
         let mut response = (code, Json(self.0)).into_response();
+        if paced {
+            response.extensions_mut().insert(Paced);
+        }
         if let Some(moved) = moved {
             response.extensions_mut().insert(moved);
         }

@@ -96,6 +96,21 @@ fn answer_schema() -> Option<RefOr<Schema>> {
         one("adopted", "What has light is ours now", json!({"devices": number, "slots": number})),
         one("nothing-to-do", "Nothing to do, and why", json!({"reasons": reasons})),
         one("conflict", "Another change was first", json!({"reason": {"type": "string"}})),
+        one(
+            "booked",
+            "A phase is scheduled: ask for it under its request id",
+            json!({"request_id": {"type": "string"}, "paced": {"type": "boolean"}}),
+        ),
+        one(
+            "phase-refused",
+            "A phase is not scheduled: the reason's name, the reason, what to do instead",
+            json!({
+                "conflict": {"type": "boolean"},
+                "code": {"type": "string"},
+                "reason": {"type": "string"},
+                "fix": {"type": "string"},
+            }),
+        ),
         one("refused", "No device was touched", json!({"reasons": reasons})),
     ];
     serde_json::from_value(json!({"description": "What the controller answers", "oneOf": variants}))

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -11,6 +12,7 @@ use super::problem::{Answered, Problem};
 use crate::audit::{Audit, Entry};
 use crate::clock::Clock;
 use crate::config::Role;
+use crate::hooks::Hooks;
 use crate::metrics::Metrics;
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
@@ -36,6 +38,8 @@ pub struct Shared {
     pub changes: watch::Receiver<u64>,
     /// The clocks.
     pub clock: Clock,
+    /// Commands around moves.
+    pub hooks: Hooks,
     /// The tasks of the devices, for what moves nothing.
     pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
 }
@@ -81,7 +85,14 @@ impl Shared {
         let (verb, unix_ms) = (verb.to_owned(), now.wall_ms);
         let entry = Entry { unix_ms, actor, verb, request, digest, result: text };
         let (label, changed) = match &result {
-            Ok(Answer::Accepted { .. } | Answer::Done | Answer::Adopted { .. }) => ("ok", true),
+            Ok(
+                Answer::Accepted { .. }
+                | Answer::Done
+                | Answer::Adopted { .. }
+                | Answer::Booked { .. },
+            ) => ("ok", true),
+            Ok(Answer::PhaseRefused { conflict: true, .. }) => ("conflict", false),
+            Ok(Answer::PhaseRefused { .. }) => ("refused", false),
             Ok(Answer::NothingToDo { .. }) => ("ok", false),
             Ok(Answer::Conflict { .. }) => ("conflict", false),
             Ok(Answer::Refused { .. }) | Err(_) => ("refused", false),
@@ -96,6 +107,29 @@ impl Shared {
             why: error.to_string(),
         })?;
         result.map(Answered)
+    }
+
+    /// Has the command before a change run, unless the request acted already.
+    pub(super) async fn before(&self, asked: &Asked, change: Value) -> Result<(), Problem> {
+        if !self.hooks.has_before() {
+            return Ok(());
+        }
+        let request = asked.request.clone();
+        let acted = move |runtime: &Runtime| {
+            runtime.control.controller().ledger().requests.contains_key(&request)
+        };
+        if self.look(acted).await? {
+            return Ok(());
+        }
+        let (hooks, metrics) = (self.hooks.clone(), self.metrics.clone());
+        let run = move || hooks.before(&change, &metrics);
+        let result = tokio::task::spawn_blocking(run).await.map_err(|_| Problem::Gone)?;
+        result.map_err(|error| {
+            Problem::Refused(vec![format!(
+                "the hook `before` stopped the change: {error}; nothing moved. Do what it asks for, or take it out \
+                 of `hooks:` in the daemon's file"
+            )])
+        })
     }
 
     /// Puts what was refused before it was read on the record.

@@ -1,4 +1,4 @@
-//! The devices of a daemon file as the switches of a reconfigurable fat-tree.
+//! The devices of a daemon file as the switches of a network of circuits.
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
@@ -6,14 +6,14 @@ use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use lightloom_units::id::{BundleId, OcsId};
 
 use super::{Config, DriverFile, codes};
-use lightloom_control::desired::fat_tree::Switches;
+use lightloom_control::desired::circuits::Switches;
 use lightloom_control::policy::OnFault;
 use lightloom_control::state::DeviceName;
 
 impl Config {
     /// The device of each switch whose ports are numbered, once the network is known.
     #[must_use]
-    pub fn fat_tree_switches(&self) -> Switches {
+    pub fn numbered_switches(&self) -> Switches {
         let numbered = self
             .switches
             .iter()
@@ -29,22 +29,38 @@ impl Config {
         network: &ReconfigurableFatTree,
         check: &mut Check<'_>,
     ) {
-        let switches = network.switches();
-        let help = format!(
-            "the fabric `{name}` is a reconfigurable fat-tree with the switches ocs0 to ocs{}",
-            switches.saturating_sub(1)
-        );
+        let help = switches_of(name, network);
         for index in 0..self.file.modules.len() {
             let path = format!("/modules/{index}");
             let message = "a reconfigurable fat-tree has no transceivers with a switch inside";
             check.error(codes::NOT_INSTALLED, &path, message).help(&help);
         }
         for (index, device) in self.file.devices.iter().enumerate() {
-            let path = format!("/devices/{index}/name");
             if device.name.parse::<BundleId>().is_ok() {
+                let path = format!("/devices/{index}/name");
                 let message = format!("{} is not in the fabric", device.name);
                 check.error(codes::NOT_INSTALLED, &path, message).help(&help);
             }
+        }
+        self.number_switches(name, network, check);
+        if self.file.policies.on_fault == OnFault::Bypass {
+            let message = "a reconfigurable fat-tree has no rings, so no fault is ever bypassed";
+            check
+                .error(codes::NOT_INSTALLED, "/policies/on_fault", message)
+                .help("write `on_fault: report`, or leave it out");
+        }
+    }
+
+    /// Takes in how each optical switch numbers the ports of a plan.
+    pub(super) fn number_switches(
+        &mut self,
+        name: &str,
+        network: &ReconfigurableFatTree,
+        check: &mut Check<'_>,
+    ) {
+        let (switches, help) = (network.switches(), switches_of(name, network));
+        for (index, device) in self.file.devices.iter().enumerate() {
+            let path = format!("/devices/{index}/name");
             let Ok(ocs) = device.name.parse::<OcsId>() else { continue };
             if ocs.index() >= switches {
                 check
@@ -72,11 +88,12 @@ impl Config {
             }
             self.ports.insert(device, ports);
         }
-        if self.file.policies.on_fault == OnFault::Bypass {
-            let message = "a reconfigurable fat-tree has no rings, so no fault is ever bypassed";
-            check
-                .error(codes::NOT_INSTALLED, "/policies/on_fault", message)
-                .help("write `on_fault: report`, or leave it out");
-        }
     }
+}
+
+fn switches_of(name: &str, network: &ReconfigurableFatTree) -> String {
+    format!(
+        "the fabric `{name}` is a reconfigurable fat-tree with the switches ocs0 to ocs{}",
+        network.switches().saturating_sub(1)
+    )
 }

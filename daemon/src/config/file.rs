@@ -35,6 +35,9 @@ pub struct DaemonFile {
     /// What the operator wants done without being asked.
     #[serde(default)]
     pub policies: PoliciesFile,
+    /// Commands around moves.
+    #[serde(default)]
+    pub hooks: HooksFile,
     /// Devices one by one.
     #[serde(default)]
     pub devices: Vec<DeviceFile>,
@@ -73,6 +76,33 @@ pub struct ClientFile {
     pub roles: BTreeSet<Role>,
 }
 
+/// Commands around moves, each with JSON on its standard input.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HooksFile {
+    /// Before an operator's apply or rollback: if it fails, the change is refused and no light moves.
+    pub before: Option<HookFile>,
+    /// After any change that was committed.
+    pub after: Option<HookFile>,
+    /// After any change that was not.
+    pub failed: Option<HookFile>,
+}
+
+/// A command.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HookFile {
+    /// The program and its arguments; no shell is between.
+    pub command: Vec<String>,
+    /// It is killed after this time [default: 10s].
+    #[serde(default = "usual_hook_time")]
+    pub within: Text<Picoseconds>,
+}
+
+fn usual_hook_time() -> Text<Picoseconds> {
+    Text(Picoseconds::from_millis(10_000))
+}
+
 /// What a client may do.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
@@ -83,6 +113,8 @@ pub enum Role {
     Read,
     /// Have changes worked out.
     Plan,
+    /// Ask for phases of the plan on the devices, as a job does; who may apply may that, too.
+    Phase,
     /// Change what is lit.
     Apply,
     /// Confirm what waits for it.

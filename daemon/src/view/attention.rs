@@ -10,7 +10,6 @@ use super::unseen;
 use crate::runtime::Runtime;
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Remedy};
-use lightloom_control::desired;
 use lightloom_control::record::Cause;
 use lightloom_control::state::{DeviceName, Txn};
 
@@ -77,7 +76,8 @@ pub(super) fn again(runtime: &Runtime) -> Option<&'static str> {
     if !runtime.control.forgotten_by(&plan).is_empty() {
         return None;
     }
-    let target = desired::paths(&plan, &runtime.config.bundles).ok()?;
+    let owned = &runtime.control.controller().ledger().owned;
+    let target = runtime.control.both_halves(&plan, &plan, owned).ok()?;
     let mut apply = Apply { target, plan_sha256: sha256, ..Apply::default() };
     let mut accepted = |mode| {
         apply.mode = mode;

@@ -80,6 +80,9 @@ impl Change<'_> {
                 let phase = self.phase.map(|phase| format!(", {phase}")).unwrap_or_default();
                 format!("apply of {what}{phase}{}", around(&broken, &repaired))
             }
+            Cause::Phase => {
+                self.phase.map_or_else(|| "phase of the plan".into(), ToString::to_string)
+            }
             Cause::Bypass if !broken.is_empty() => {
                 format!("bypass of {broken}{}", around("", &repaired))
             }

@@ -18,6 +18,7 @@ use lightloom_daemon::driver::scpi::Scpi;
 use lightloom_daemon::driver::tl1::Tl1;
 use lightloom_daemon::driver::{Dialect, Reached, Session};
 use lightloom_daemon::file_storage::FileStorage;
+use lightloom_daemon::hooks::Hooks;
 use lightloom_daemon::journal::{Journal, read_all};
 use lightloom_daemon::metrics::Metrics;
 use lightloom_daemon::serve::{Client, connection};
@@ -95,7 +96,15 @@ pub(crate) fn api(bytes: &[u8]) {
         let (audit, clock) = (Audit::new(audit), Clock::new());
         drop(nobody);
         let devices = std::collections::BTreeMap::new();
-        let router = api::router(Shared { calls, audit, metrics, changes, clock, devices });
+        let router = api::router(Shared {
+            calls,
+            audit,
+            metrics,
+            changes,
+            clock,
+            devices,
+            hooks: Hooks::default(),
+        });
         let roles = [Role::Read, Role::Plan, Role::Apply, Role::Confirm, Role::Firmware];
         let client = Client { name: "fuzz".into(), roles: roles.into() };
         let (mut ours, theirs) = tokio::io::duplex(1 << 16);

@@ -772,7 +772,9 @@ impl World {
             Answer::Accepted { .. }
             | Answer::Done
             | Answer::Adopted { .. }
-            | Answer::NothingToDo { .. } => {}
+            | Answer::NothingToDo { .. }
+            | Answer::Booked { .. }
+            | Answer::PhaseRefused { .. } => {}
         }
         self.note(|| format!("answer {asked:?}: {answer:?}"));
         self.answers.push((asked, answer));

@@ -1,12 +1,12 @@
 //! What an apply would do: the moves in a table, then the bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde_json::Value;
 
 use super::status::since;
-use super::{count, crossed, list, named, natural, place, slot, text};
+use super::{count, crossed, is_module, is_switch, list, named, natural, place, slot, text};
 use crate::ctl::time;
 use crate::table::Table;
 
@@ -19,6 +19,8 @@ pub(in crate::ctl) struct Preview {
     pub(in crate::ctl) bytes: bool,
     /// It needs the words that confirm it.
     pub(in crate::ctl) overwrites: bool,
+    /// What changes on each device comes first.
+    pub(in crate::ctl) by_device: bool,
 }
 
 impl Preview {
@@ -30,6 +32,9 @@ impl Preview {
             return page.to_owned() + &what_becomes(diff) + &parts(diff);
         }
         let mut page = summary(diff, moves) + &what_becomes(diff) + &parts(diff);
+        if self.by_device {
+            let _ = writeln!(page, "\n{}", by_device(moves));
+        }
         let _ = writeln!(page, "\n{}", table(moves));
         let _ = writeln!(page, "{}\n", darkness(moves));
         page.push_str(&self.bytes(list(&diff["bytes"])));
@@ -115,6 +120,39 @@ fn what_becomes(diff: &Value) -> String {
         let _ = writeln!(page, "{what}: {about}\n  {next}");
     }
     page
+}
+
+/// What changes on each device: transceivers of the rings, then optical switches with their circuits.
+fn by_device(moves: &[Value]) -> Table {
+    #[derive(Default)]
+    struct Change {
+        moves: usize,
+        dark: usize,
+        lit: usize,
+        waves: BTreeSet<u64>,
+    }
+    let mut changes: BTreeMap<String, Change> = BTreeMap::new();
+    for m in moves {
+        let change = changes.entry(text(&m["device"])).or_default();
+        change.moves += 1;
+        change.dark += usize::from(m["from"] != 0);
+        change.lit += usize::from(m["to"] != 0);
+        change.waves.extend(m["wave"].as_u64());
+    }
+    let mut changes: Vec<(String, Change)> = changes.into_iter().collect();
+    changes.sort_by_cached_key(|(name, _)| (is_switch(name), natural(name)));
+    let mut table = Table::new(["device", "half", "moves", "go dark", "get light", "in waves"]);
+    for (name, change) in changes {
+        let half = match (is_switch(&name), is_module(&name)) {
+            (true, _) => "circuits",
+            (_, true) => "rings",
+            _ => "-",
+        };
+        let waves = change.waves.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let numbers = [change.moves, change.dark, change.lit].map(|count| count.to_string());
+        table.row([name, half.to_owned()].into_iter().chain(numbers).chain([waves]));
+    }
+    table
 }
 
 /// Which parts are known to be broken once it is done, and which are taken to work again.

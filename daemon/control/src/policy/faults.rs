@@ -10,7 +10,6 @@ use crate::actor::Actor;
 use crate::bypass::{self, is_inside};
 use crate::change::Mode;
 use crate::controller::{Action, Answer, Apply, Crossed, ReplyTo, Request, end_name};
-use crate::desired;
 use crate::inventory::FibreEnd;
 use crate::record::{Asked, Broken, Cause};
 use crate::state::{DeviceName, Fabric, Now, Position, Slot};
@@ -163,8 +162,9 @@ impl Control {
         let parts: Vec<Part> = broken.iter().map(|around| around.part).collect();
         let next = bypass::next_plan(installed, plan, &parts, repaired)
             .map_err(|reasons| Answer::Refused { reasons })?;
-        let mut target = desired::paths(&next, &self.setup.modules)
-            .map_err(|reasons| Answer::Refused { reasons })?;
+        let owned = &self.controller.ledger().owned;
+        let mut target =
+            self.both_halves(&next, plan, owned).map_err(|reasons| Answer::Refused { reasons })?;
         self.leave_what_cannot_be_reached(&mut target);
         let cause = if broken.is_empty() { Cause::Repair } else { Cause::Bypass };
         let apply = Apply {

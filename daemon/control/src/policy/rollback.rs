@@ -9,7 +9,6 @@ use lightloom_units::id::BundleId;
 use super::Control;
 use crate::bypass;
 use crate::controller::{Answer, Apply, Rollback};
-use crate::desired;
 use crate::inventory::FibreEnd;
 use crate::record::{Broken, Cause};
 use crate::state::{DeviceName, Now, Position, Slot};
@@ -47,7 +46,9 @@ impl Control {
         }
         let next = bypass::next_plan(installed, &plan, &news, &[])?;
         // Modules of broken parts are in no plan: they stay where they are.
-        let mut around = desired::paths(&next, &self.setup.modules)?;
+        let mut stood = self.controller.ledger().owned.clone();
+        stood.extend(back.target.clone());
+        let mut around = self.both_halves(&next, &plan, &stood)?;
         self.leave_what_cannot_be_reached(&mut around);
         back.target.retain(|device, _| device.as_str().parse::<BundleId>().is_err());
         back.target.extend(around);

@@ -1,0 +1,148 @@
+//! From the circuits of a plan's phases to the cross-connects of the switches that carry them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::fat_tree::device_ports::DevicePorts;
+use lightloom_fabric::plan::{PhasePlan, Plan, TransitionPlan};
+use lightloom_units::id::OcsId;
+
+use crate::change::{Mode, Moves, Phase, Way};
+use crate::state::{DeviceName, Fabric, Move, Position, Positions, Slot};
+
+/// The device of each optical switch, and how it numbers the ports of a plan.
+pub type Switches = BTreeMap<OcsId, (DeviceName, DevicePorts)>;
+
+/// The most switches that are named.
+const SWITCHES_NAMED: usize = 6;
+
+/// Where every switch shall stand for these circuits: what is not named on it is dark.
+#[must_use]
+pub fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
+    let mut target: Fabric =
+        switches.values().map(|(device, _)| (device.clone(), Positions::new())).collect();
+    target.extend(positions(switches, circuits));
+    target
+}
+
+/// Both ways of light of every circuit, in the numbers of its device.
+#[must_use]
+pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
+    let mut positions = Fabric::new();
+    for circuit in circuits {
+        let Some((device, ports)) = switches.get(&circuit.ocs) else { continue };
+        let slots = positions.entry(device.clone()).or_default();
+        slots.extend(ports.ways(circuit).map(|way| (Slot(way.input), Position(way.output))));
+    }
+    positions
+}
+
+/// Refuses circuits on switches that no device is configured for.
+///
+/// # Errors
+/// Which switches, and what to write.
+pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<(), Vec<String>> {
+    let circuits = phases.iter().flat_map(|phase| &phase.circuits);
+    let needed: BTreeSet<OcsId> = circuits.map(|circuit| circuit.ocs).collect();
+    let missing = needed.iter().filter(|ocs| !switches.contains_key(ocs));
+    let missing: Vec<String> = missing.map(ToString::to_string).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let more = missing.len().saturating_sub(SWITCHES_NAMED);
+    let mut shown = missing[..missing.len() - more].join(", ");
+    if more > 0 {
+        shown += &format!(" and {more} more");
+    }
+    Err(vec![format!(
+        "the plan has circuits on switches for which no device is configured, {shown}: add them under `devices:`"
+    )])
+}
+
+/// Refuses to cut circuits that other jobs hold.
+///
+/// # Errors
+/// How many there are, and what to write.
+pub fn keeps_held(fabric: &str, held: usize, mode: Mode) -> Result<(), Vec<String>> {
+    if mode != Mode::Overwrite || held == 0 {
+        return Ok(());
+    }
+    Err(vec![format!(
+        "mode overwrite would cut the circuits that other jobs hold ({held} in the fabric `{fabric}`): apply with \
+         `--mode update`"
+    )])
+}
+
+/// Whether a plan has circuits for optical switches.
+#[must_use]
+pub fn has_circuits(plan: &Plan) -> bool {
+    plan.phases.iter().any(|phase| !phase.circuits.is_empty())
+}
+
+/// The phase whose circuits are ours now: none where others are, or where nothing is lit.
+#[must_use]
+pub fn in_force<'a>(
+    switches: &Switches,
+    phases: &'a [PhasePlan],
+    owned: &Fabric,
+) -> Option<&'a PhasePlan> {
+    let dark = Positions::new();
+    let is_lit = |phase: &&PhasePlan| {
+        on_switches(switches, &phase.circuits)
+            .iter()
+            .all(|(device, want)| owned.get(device).unwrap_or(&dark) == want)
+    };
+    phases.iter().filter(|phase| !phase.circuits.is_empty()).find(is_lit)
+}
+
+/// The names of phases, for people.
+#[must_use]
+pub fn names(phases: &[PhasePlan]) -> String {
+    phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// A phase with the stages that the plan has into its circuits.
+#[must_use]
+pub fn wanted_phase(
+    switches: &Switches,
+    phases: &[PhasePlan],
+    transitions: &[TransitionPlan],
+    to: &PhasePlan,
+) -> Phase {
+    let named = |name: &str| phases.iter().find(|phase| phase.name == name);
+    let circuits = |phase: &PhasePlan| phase.circuits.iter().copied().collect::<BTreeSet<_>>();
+    let wanted = circuits(to);
+    let into = transitions.iter().filter_map(|transition| {
+        let (from, end) = (named(&transition.from)?, named(&transition.to)?);
+        (circuits(end) == wanted).then(|| {
+            let stand = positions(switches, &from.circuits);
+            (from.name.clone(), way(switches, stand, transition))
+        })
+    });
+    Phase { name: to.name.clone(), ways: into.collect() }
+}
+
+/// The moves of each stage, from where everything stands before it.
+fn way(switches: &Switches, mut stand: Fabric, transition: &TransitionPlan) -> Way {
+    let stages = transition.stages.iter().map(|stage| {
+        let mut ends = positions(switches, &stage.remove);
+        for position in ends.values_mut().flat_map(BTreeMap::values_mut) {
+            *position = Position::DARK;
+        }
+        for (device, slots) in positions(switches, &stage.add) {
+            ends.entry(device).or_default().extend(slots);
+        }
+        let mut moves = Moves::new();
+        for (device, slots) in ends {
+            let stand = stand.entry(device.clone()).or_default();
+            for (slot, to) in slots {
+                let from = stand.insert(slot, to).unwrap_or(Position::DARK);
+                if from != to {
+                    moves.entry(device.clone()).or_default().push(Move { slot, from, to });
+                }
+            }
+        }
+        moves
+    });
+    stages.collect()
+}

@@ -1,0 +1,500 @@
+//! Circuits that follow a job: which phase of the plan is lit when, and for whom.
+//!
+//! ```text
+//!   asked ─▶ too short for the way into it? ──▶ kept
+//!     └────▶ waiting ─(time to begin)─▶ transaction ─▶ lit, or missed
+//! ```
+//!
+//! A phase begins as late as the way into it allows, and not before the least time of the phase before it is over.
+//! A lease is one job's word that the circuits are its own for a while. When it is over, nothing moves: what has
+//! light keeps it, what has not begun is dropped, and another job may ask. Nothing of this is in the journal but
+//! the transactions: after a restart jobs ask again.
+
+mod wish;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use lightloom_fabric::plan::{PhasePlan, Plan};
+
+use super::{Control, OWN};
+use crate::actor::Actor;
+use crate::change::Mode;
+use crate::controller::{Action, Answer, Apply, Event, Request};
+use crate::desired::circuits;
+use crate::record::{Asked, Cause, TxnResult};
+use crate::state::{Micros, Now, Txn};
+
+pub use wish::{Booking, Missed, Refusal, Standing, Wish};
+
+/// How many phases wait at most.
+const WAITING_MAX: usize = 16;
+/// How many that are over are remembered.
+const PAST_MAX: usize = 256;
+/// How many times each way between phases is remembered.
+const TIMES_MAX: usize = 16;
+/// The farthest ahead that a phase is asked for, and the longest it is asked for.
+const AHEAD_MAX: Micros = Micros::from_secs(3600);
+const LEAST_MAX: Micros = Micros::from_secs(24 * 3600);
+/// The longest lease.
+const LEASE_MAX: Micros = Micros::from_secs(24 * 3600);
+/// Requests that come no faster than this do not count against their client's rate.
+const PACE: Micros = Micros::from_millis(50);
+/// A phase begins so much before the way into it is expected to take: timers have a grain.
+const MARGIN: Micros = Micros::from_millis(1);
+
+/// Whose the circuits are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The client.
+    pub actor: Actor,
+    /// Its job.
+    pub job: String,
+    /// Until when.
+    pub until: Micros,
+    /// The plan on the devices, by bypasses and repairs as well.
+    plan_sha256: String,
+}
+
+/// What is scheduled, and what was learned.
+#[derive(Clone, Debug, Default)]
+pub struct Phases {
+    lease: Option<Lease>,
+    /// Those that wait or move, in their order in time.
+    waiting: VecDeque<Booking>,
+    past: VecDeque<Booking>,
+    /// How long ways between phases took of late.
+    took: BTreeMap<(String, String), VecDeque<Micros>>,
+    /// Until when the phase that has light is in use, by its job's word.
+    in_use_until: Micros,
+    /// When a job asked last.
+    booked_at: Option<Micros>,
+}
+
+impl Phases {
+    /// Whose the circuits are now.
+    #[must_use]
+    pub fn lease(&self, now: Micros) -> Option<&Lease> {
+        self.lease.as_ref().filter(|lease| lease.until > now)
+    }
+
+    /// The phases that wait or move, in their order in time.
+    pub fn waiting(&self) -> impl Iterator<Item = &Booking> {
+        self.waiting.iter()
+    }
+
+    /// What was asked for under this id; `None` if that is not known any more.
+    #[must_use]
+    pub fn of_request(&self, request: &str) -> Option<&Booking> {
+        self.waiting.iter().chain(self.past.iter().rev()).find(|b| b.asked.request == request)
+    }
+
+    /// The longest that this way took of late.
+    #[must_use]
+    pub fn measured(&self, from: &str, to: &str) -> Option<Micros> {
+        self.took.get(&(from.to_owned(), to.to_owned()))?.iter().max().copied()
+    }
+
+    fn end(&mut self, mut booking: Booking, standing: Standing, now: Micros) {
+        booking.ended.get_or_insert(now);
+        booking.standing = standing;
+        self.past.push_back(booking);
+        if self.past.len() > PAST_MAX {
+            self.past.pop_front();
+        }
+    }
+
+    /// Drops what has not begun.
+    fn drop_waiting(&mut self, now: Micros, why: &Missed, of: impl Fn(&Booking) -> bool) {
+        for booking in std::mem::take(&mut self.waiting) {
+            match booking.standing == Standing::Waiting && of(&booking) {
+                true => self.end(booking, Standing::Missed(why.clone()), now),
+                false => self.waiting.push_back(booking),
+            }
+        }
+    }
+
+    fn learn(&mut self, booking: &Booking, now: Micros) {
+        let (Some(from), Some(began)) = (&booking.from, booking.began) else { return };
+        let took = self.took.entry((from.clone(), booking.wish.phase.clone())).or_default();
+        took.push_back(now - began);
+        if took.len() > TIMES_MAX {
+            took.pop_front();
+        }
+    }
+}
+
+/// What the plan says of the way from the circuits of one phase to those of another: how long it is dark.
+fn stated(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Option<Micros> {
+    let same = |name: &str, phase: &PhasePlan| {
+        let named = plan.phases.iter().find(|other| other.name == name);
+        named.is_some_and(|named| named.name == phase.name || named.circuits == phase.circuits)
+    };
+    let mut ways = plan.transitions.iter();
+    let way = ways.find(|way| same(&way.from, from) && same(&way.to, to))?;
+    Some(Micros(way.dark_time_ps.get().div_ceil(1_000_000)))
+}
+
+impl Control {
+    /// What is scheduled for jobs.
+    #[must_use]
+    pub fn phases(&self) -> &Phases {
+        &self.phases
+    }
+
+    /// A job asks for a phase of the plan on the devices.
+    ///
+    /// The answer says it is scheduled, or why not.
+    pub fn book(&mut self, now: &Now, asked: Asked, wish: Wish) -> (Vec<Action>, Answer) {
+        let request_id = asked.request.clone();
+        let paced = self.phases.booked_at.is_none_or(|last| last + PACE <= now.mono);
+        match self.booked(now, asked, wish) {
+            Ok(actions) => (actions, Answer::Booked { request_id, paced }),
+            Err(refusal) => (Vec::new(), refusal.answer()),
+        }
+    }
+
+    fn booked(&mut self, now: &Now, asked: Asked, wish: Wish) -> Result<Vec<Action>, Refusal> {
+        if let Some(again) = self.asked_again(&asked) {
+            return again.map(|()| Vec::new());
+        }
+        let booking = self.acceptable(now, asked, wish)?;
+        let lease = Lease {
+            actor: booking.asked.actor.clone(),
+            job: booking.wish.job.clone(),
+            until: now.mono + booking.wish.lease,
+            plan_sha256: booking.plan_sha256.clone(),
+        };
+        self.phases.lease = Some(lease);
+        self.phases.booked_at = Some(now.mono);
+        match self.at_once(&booking) {
+            Some(standing) => self.phases.end(booking, standing, now.mono),
+            None => self.phases.waiting.push_back(booking),
+        }
+        let mut actions = Vec::new();
+        self.phases_due(now, &mut actions);
+        Ok(actions)
+    }
+
+    /// Gives up a lease and what waits under it. Whether there was one.
+    pub fn release(&mut self, now: &Now, actor: &Actor, job: &str) -> bool {
+        let own = |lease: &Lease| lease.actor == *actor && lease.job == job;
+        let held = self.phases.lease(now.mono).is_some_and(own);
+        if held {
+            self.phases.lease = None;
+            self.phases.drop_waiting(now.mono, &Missed::Released, |_| true);
+        }
+        held
+    }
+
+    fn asked_again(&self, asked: &Asked) -> Option<Result<(), Refusal>> {
+        let known = self.phases.of_request(&asked.request).map(|booking| &booking.asked.digest);
+        let known = known.or_else(|| {
+            self.controller.ledger().requests.get(&asked.request).map(|(digest, _)| digest)
+        })?;
+        Some(match *known == asked.digest {
+            true => Ok(()),
+            false => Err(Refusal::OtherRequest(asked.request.clone())),
+        })
+    }
+
+    fn acceptable(&self, now: &Now, asked: Asked, wish: Wish) -> Result<Booking, Refusal> {
+        if let Some(why) = self.failed() {
+            return Err(Refusal::NoJournal(why.to_owned()));
+        }
+        let plan = self.plan.as_ref().filter(|plan| circuits::has_circuits(plan));
+        let plan = plan.filter(|_| !self.switches().is_empty()).ok_or(Refusal::NoPlan)?;
+        let Some(to) = plan.phases.iter().find(|phase| phase.name == wish.phase) else {
+            let (phase, known) = (wish.phase.clone(), circuits::names(&plan.phases));
+            return Err(Refusal::NoSuchPhase { phase, known });
+        };
+        let plan_sha256 = self.controller.ledger().plan_sha256.clone();
+        if let Some(counted_on) = &wish.revision
+            && !(counted_on.len() >= 8 && plan_sha256.starts_with(counted_on.as_str()))
+        {
+            let counted_on = counted_on.clone();
+            return Err(Refusal::OtherPlan { found: plan_sha256, counted_on });
+        }
+        if let Some(pending) = &self.controller.ledger().pending {
+            return Err(Refusal::WaitsForConfirm(pending.txn));
+        }
+        if let Some(lease) = self.phases.lease(now.mono)
+            && (lease.actor != asked.actor || lease.job != wish.job)
+        {
+            let (job, actor) = (lease.job.clone(), lease.actor.to_string());
+            return Err(Refusal::LeaseHeld { job, actor, left: lease.until - now.mono });
+        }
+        in_range(&wish)?;
+        if self.phases.waiting.len() >= WAITING_MAX {
+            return Err(Refusal::TooMany(WAITING_MAX));
+        }
+        let last = self.phases.waiting.back();
+        if let Some(last) = last.filter(|last| last.until() > now.mono + wish.within) {
+            let phase = last.wish.phase.clone();
+            return Err(Refusal::Overlaps { phase, free: last.until() - now.mono });
+        }
+        // What has light when this one begins: the phase asked for before it.
+        let before = last.map(|last| last.wish.phase.clone());
+        let from = before.or_else(|| self.phase().map(|phase| phase.name.clone()));
+        let of = |name: &String| plan.phases.iter().find(|phase| phase.name == *name);
+        let stated = from.as_ref().and_then(of).and_then(|from| stated(plan, from, to));
+        let expected = self.expected(plan, from.as_deref(), to);
+        Ok(Booking {
+            asked,
+            wish,
+            plan_sha256,
+            at: now.mono,
+            standing: Standing::Waiting,
+            began: None,
+            fired: None,
+            ended: None,
+            from,
+            expected,
+            stated,
+        })
+    }
+
+    /// How long the way into these circuits is expected to take: as long as it took of late, or else as the plan
+    /// states it, or else as long as the longest that it states.
+    #[must_use]
+    pub fn expected(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
+        let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
+        if to.circuits.is_empty() || before.is_some_and(|before| before.circuits == to.circuits) {
+            return Micros(0);
+        }
+        let measured = from.and_then(|from| self.phases.measured(from, &to.name));
+        let stated = before.and_then(|before| stated(plan, before, to));
+        let longest = || {
+            let times = plan.transitions.iter().map(|way| way.dark_time_ps.get());
+            Micros(times.max().unwrap_or(0).div_ceil(1_000_000))
+        };
+        measured.or(stated).unwrap_or_else(longest)
+    }
+
+    /// The next phase with circuits after this one in the plan's order, the first after the last.
+    #[must_use]
+    pub fn phase_after<'a>(&self, plan: &'a Plan, phase: &str) -> Option<&'a PhasePlan> {
+        let at = plan.phases.iter().position(|other| other.name == phase)?;
+        let after = plan.phases[at + 1..].iter().chain(&plan.phases[..at]);
+        after.into_iter().find(|phase| !phase.circuits.is_empty())
+    }
+
+    /// How long a phase must last so that it has light for longer than the way over it keeps circuits dark: the
+    /// way into it, and what the way on to the next phase takes longer than from where everything stands.
+    fn needs(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan, next: Option<&str>) -> Micros {
+        let into = self.expected(plan, from, to);
+        let next = match next {
+            Some(name) => plan.phases.iter().find(|phase| phase.name == name),
+            None => self.phase_after(plan, &to.name),
+        };
+        let onward = next.map_or(Micros(0), |next| {
+            self.expected(plan, Some(&to.name), next) - self.expected(plan, from, next)
+        });
+        into + onward
+    }
+
+    /// How a phase stands that needs no way: nothing goes between leaves in it, its circuits have light, or it is
+    /// too short for the way into it.
+    fn at_once(&self, booking: &Booking) -> Option<Standing> {
+        if self.controller.ledger().open.is_some() {
+            // What has light once that is over is not known.
+            return None;
+        }
+        let plan = self.plan.as_ref()?;
+        let to = plan.phases.iter().find(|phase| phase.name == booking.wish.phase)?;
+        let first = self.phases.waiting.front().is_none_or(|first| first.asked == booking.asked);
+        let lit = self.phase();
+        if first && (to.circuits.is_empty() || lit.is_some_and(|lit| lit.circuits == to.circuits)) {
+            return Some(Standing::Lit(None));
+        }
+        let from = match first {
+            true => lit.map(|lit| lit.name.as_str()),
+            false => booking.from.as_deref(),
+        };
+        let mut after = self.phases.waiting.iter().skip_while(|b| b.asked != booking.asked).skip(1);
+        let next = after.next().map(|next| next.wish.phase.as_str());
+        let needs = self.needs(plan, from, to, next);
+        // From the dark there is nothing to stay with.
+        (from.is_some() && booking.wish.least < needs).then_some(Standing::Kept(needs))
+    }
+
+    /// When the first phase that waits begins.
+    fn begins_at(&self) -> Option<Micros> {
+        let first = self.phases.waiting.front().filter(|b| b.standing == Standing::Waiting)?;
+        let plan = self.plan.as_ref()?;
+        let to = plan.phases.iter().find(|phase| phase.name == first.wish.phase)?;
+        let lit = self.phase().map(|lit| lit.name.as_str());
+        let expected = self.expected(plan, lit, to) + MARGIN;
+        let begins = first.wanted() - expected;
+        // The phase before keeps its light until its least time is over, unless this one is wanted sooner.
+        let in_use = self.phases.in_use_until;
+        Some(if in_use <= first.wanted() { begins.max(in_use) } else { begins }.max(first.at))
+    }
+
+    /// When [`phases_due`](Self::phases_due) has something to do, if nothing else happens.
+    pub(super) fn phase_at(&self) -> Option<Micros> {
+        let lease = self.phases.lease.as_ref().map(|lease| lease.until);
+        let busy = self.controller.ledger().open.is_some();
+        lease.into_iter().chain(self.begins_at().filter(|_| !busy)).min()
+    }
+
+    /// Begins the phase whose time has come, and ends the lease that is over.
+    pub(super) fn phases_due(&mut self, now: &Now, actions: &mut Vec<Action>) {
+        if self.phases.lease.as_ref().is_some_and(|lease| lease.until <= now.mono) {
+            self.phases.lease = None;
+            self.phases.drop_waiting(now.mono, &Missed::LeaseOver, |_| true);
+        }
+        while self.begins_at().is_some_and(|at| at <= now.mono) {
+            let Some(mut booking) = self.phases.waiting.pop_front() else { return };
+            if let Some(standing) = self.settled(now, &booking) {
+                if matches!(standing, Standing::Lit(_)) {
+                    self.phases.in_use_until = booking.until();
+                }
+                self.phases.end(booking, standing, now.mono);
+                continue;
+            }
+            if self.controller.ledger().open.is_some() || self.failed.is_some() {
+                self.phases.waiting.push_front(booking);
+                return;
+            }
+            match self.begin_phase(now, &mut booking, actions) {
+                Ok(txn) => {
+                    booking.standing = Standing::Moving(txn);
+                    booking.began = Some(now.mono);
+                    self.phases.waiting.push_front(booking);
+                    return;
+                }
+                Err(standing) => self.phases.end(booking, standing, now.mono),
+            }
+        }
+    }
+
+    /// How a phase stands whose time has come and that does not begin.
+    fn settled(&mut self, now: &Now, booking: &Booking) -> Option<Standing> {
+        if booking.plan_sha256 != self.controller.ledger().plan_sha256
+            && (booking.wish.revision.is_some() || self.plan.is_none())
+        {
+            return Some(Standing::Missed(Missed::OtherPlan));
+        }
+        let has = |plan: &Plan| plan.phases.iter().any(|phase| phase.name == booking.wish.phase);
+        if !self.plan.as_ref().is_some_and(has) {
+            return Some(Standing::Missed(Missed::OtherPlan));
+        }
+        if booking.until() <= now.mono {
+            return Some(Standing::Missed(Missed::NoTime));
+        }
+        self.phases.waiting.push_front(booking.clone());
+        let standing = self.at_once(booking);
+        self.phases.waiting.pop_front();
+        standing
+    }
+
+    fn begin_phase(
+        &mut self,
+        now: &Now,
+        booking: &mut Booking,
+        actions: &mut Vec<Action>,
+    ) -> Result<Txn, Standing> {
+        let missed = |reasons| Standing::Missed(Missed::Refused(reasons));
+        let switches = self.switches();
+        let lit = self.phase().map(|lit| lit.name.clone());
+        let apply = self.plan.as_ref().and_then(|plan| {
+            let to = plan.phases.iter().find(|phase| phase.name == booking.wish.phase)?;
+            let (phases, transitions) = (&plan.phases, &plan.transitions);
+            let phase = circuits::wanted_phase(switches, phases, transitions, to);
+            Some(Apply {
+                target: circuits::on_switches(switches, &to.circuits),
+                plan_sha256: self.controller.ledger().plan_sha256.clone(),
+                mode: Mode::Safe,
+                cause: Some(Cause::Phase),
+                phase: Some(Box::new(phase)),
+                ..Apply::default()
+            })
+        });
+        let Some(apply) = apply else { return Err(Standing::Missed(Missed::OtherPlan)) };
+        booking.from = lit;
+        let asked = booking.asked.clone();
+        let request = Request::Apply(apply);
+        let mut begun =
+            self.controller.handle(now, Event::Request { asked, request, reply_to: OWN });
+        let answer = begun.iter().find_map(|action| match action {
+            Action::Answer(OWN, answer) => Some(answer.clone()),
+            _ => None,
+        });
+        self.follow(now, &mut begun);
+        actions.append(&mut begun);
+        match answer {
+            Some(Answer::Accepted { txn }) => Ok(txn),
+            Some(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => {
+                Err(missed(reasons))
+            }
+            Some(Answer::Conflict { reason }) => Err(missed(vec![reason])),
+            _ => Err(missed(vec!["the change could not begin".into()])),
+        }
+    }
+
+    /// Light moves.
+    pub(super) fn phase_fired(&mut self, txn: Txn, now: Micros) {
+        let first = self.phases.waiting.front_mut();
+        if let Some(booking) = first.filter(|b| b.standing == Standing::Moving(txn)) {
+            booking.fired.get_or_insert(now);
+        }
+    }
+
+    /// A transaction is over: a phase of its is acknowledged, and another plan ends the lease.
+    pub(super) fn phase_ended(&mut self, txn: Txn, result: TxnResult, now: Micros) {
+        let past = self.controller.ledger().history.back();
+        let parts = past.iter().flat_map(|past| &past.parts);
+        let why = parts.filter(|(_, part)| !part.detail.is_empty());
+        let why = why.map(|(device, part)| format!("{device}: {}", part.detail)).collect();
+        let other_plan = past.is_some_and(|past| {
+            result != TxnResult::Aborted && !past.cause.goes_on_top() && past.cause != Cause::Phase
+        });
+        let first = self.phases.waiting.front();
+        if first.is_some_and(|booking| booking.standing == Standing::Moving(txn))
+            && let Some(mut booking) = self.phases.waiting.pop_front()
+        {
+            booking.ended = Some(now);
+            let standing = match result {
+                TxnResult::Committed => {
+                    self.phases.learn(&booking, now);
+                    self.phases.in_use_until = booking.until();
+                    Standing::Lit(Some(txn))
+                }
+                result => Standing::Missed(Missed::Failed(txn, result, why)),
+            };
+            self.phases.end(booking, standing, now);
+            return;
+        }
+        let plan_sha256 = &self.controller.ledger().plan_sha256;
+        let Some(lease) = &mut self.phases.lease else { return };
+        if lease.plan_sha256 == *plan_sha256 {
+            return;
+        }
+        lease.plan_sha256.clone_from(plan_sha256);
+        self.phases.took.clear();
+        if other_plan {
+            self.phases.lease = None;
+            self.phases.drop_waiting(now, &Missed::OtherPlan, |_| true);
+        }
+    }
+}
+
+fn in_range(wish: &Wish) -> Result<(), Refusal> {
+    let ms = |time: Micros| time.0 / 1000;
+    let out = |field, time, what| Err(Refusal::OutOfRange { field, ms: ms(time), what });
+    match wish {
+        Wish { within, .. } if *within > AHEAD_MAX => {
+            out("in_ms", *within, "a phase is asked for at most an hour ahead: 3,600,000 ms")
+        }
+        Wish { least, .. } if *least == Micros(0) || *least > LEAST_MAX => {
+            out("for_ms", *least, "a phase lasts 1 ms to a day: 86,400,000 ms")
+        }
+        Wish { lease, .. } if *lease > LEASE_MAX => {
+            out("lease_ms", *lease, "a lease lasts at most a day: 86,400,000 ms")
+        }
+        Wish { within, least, lease, .. } if *lease < *within + *least => {
+            Err(Refusal::LeaseTooShort { lease: *lease, needs: *within + *least })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,99 @@
+//! Circuits that follow a job: asking for a phase, waiting until it is acknowledged, giving the lease back.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, Path, Query, State};
+use lightloom_daemon_api::phase::{PhaseBody, PhaseStatus, Phases, ReleaseBody};
+
+use super::WAIT_MAX;
+use super::body::Wait;
+use super::problem::{Answered, Problem, Reply};
+use super::reading::Body;
+use super::shared::{Shared, asked};
+use crate::config::Role;
+use crate::runtime::{Call, Runtime};
+use crate::serve::Client;
+use crate::view;
+use lightloom_control::policy::phases::Wish;
+use lightloom_control::state::Micros;
+
+/// The phases of the plan on the devices: which has light, whose they are, and what waits.
+#[utoipa::path(get, path = "/v1/phases", responses((status = 200, body = Phases)))]
+pub(super) async fn phases(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+) -> Reply<Phases> {
+    client.must_have(Role::Read).map_err(Problem::Forbidden)?;
+    shared.look(view::phases::phases).await.map(Json)
+}
+
+/// How a phase stands that was asked for; waits until it is acknowledged, kept or missed.
+#[utoipa::path(get, path = "/v1/phase/{request_id}",
+    params(("request_id" = String, Path), ("wait_ms" = Option<u64>, Query)),
+    responses((status = 200, body = PhaseStatus), (status = 404)))]
+pub(super) async fn phase_status(
+    State(mut shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Path(request): Path<String>,
+    Query(wait): Query<Wait>,
+) -> Reply<PhaseStatus> {
+    client.must_have(Role::Read).map_err(Problem::Forbidden)?;
+    let until = tokio::time::Instant::now() + Duration::from_millis(wait.wait_ms).min(WAIT_MAX);
+    loop {
+        let request = request.clone();
+        let find = move |runtime: &Runtime| {
+            let is_final =
+                |booking: &lightloom_control::policy::phases::Booking| booking.standing.is_final();
+            let booked = runtime.control.phases().of_request(&request).is_some_and(is_final);
+            (view::phases::of_request(runtime, &request), booked)
+        };
+        shared.changes.mark_unchanged();
+        match shared.look(find).await? {
+            (Some(status), true) => return Ok(Json(status)),
+            (Some(status), false) => {
+                if tokio::time::timeout_at(until, shared.changes.changed()).await.is_err() {
+                    return Ok(Json(status));
+                }
+            }
+            (None, _) => {
+                let reason = "no phase was asked for under this id since the daemon started";
+                return Err(Problem::NotFound(reason.into()));
+            }
+        }
+    }
+}
+
+/// Asks for a phase of the plan on the devices: in so many milliseconds, for at least so many, under a lease.
+#[utoipa::path(post, path = "/v1/phase", request_body = PhaseBody,
+    responses((status = 202), (status = 409), (status = 422)))]
+pub(super) async fn phase(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Body(body): Body<PhaseBody>,
+) -> Result<Answered, Problem> {
+    let asked = asked(&client, &body.request_id, &body);
+    let wish = Wish {
+        job: body.job,
+        phase: body.phase,
+        within: Micros::from_millis(body.in_ms),
+        least: Micros::from_millis(body.for_ms),
+        lease: Micros::from_millis(body.lease_ms),
+        revision: body.revision,
+    };
+    let call = |asked, answer| Ok(Call::Phase { asked, wish, answer });
+    shared.change(&client, "phase", asked, Role::Phase, call).await
+}
+
+/// Gives up a lease; what waits under it is dropped, and what has light keeps it.
+#[utoipa::path(post, path = "/v1/phase/release", request_body = ReleaseBody,
+    responses((status = 200), (status = 409)))]
+pub(super) async fn release(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Body(body): Body<ReleaseBody>,
+) -> Result<Answered, Problem> {
+    let asked = asked(&client, &body.request_id, &body);
+    let call = |asked, answer| Ok(Call::Release { asked, job: body.job, answer });
+    shared.change(&client, "release", asked, Role::Phase, call).await
+}
