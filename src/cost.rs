@@ -173,11 +173,20 @@ fn usable(
     let tp = &[arguments.tp];
     let study = Study { cluster, architectures, tp, jobs: &[], samples: &samples };
     let usable = |(row, cost): (lightloom_study::compare::Row, &CostRow)| match row.outcome {
-        RowOutcome::Held(figures) => priced(cost).map(|cost| UsableCost {
-            arch: row.arch,
-            waste_mean: figures.waste_mean,
-            cost_per_usable_gpu_usd: cost_per_usable_gpu(cost.cost_per_gpu_usd, figures.waste_mean),
-        }),
+        RowOutcome::Held(figures) => {
+            let per_gpu = priced(cost)?.cost_per_gpu_usd;
+            let usable_mean_gpus = figures.usable_mean_gpus;
+            Some(UsableCost {
+                arch: row.arch,
+                waste_mean: figures.waste_mean,
+                usable_mean_gpus,
+                cost_per_usable_gpu_usd: cost_per_usable_gpu(
+                    per_gpu,
+                    cluster.gpus(),
+                    usable_mean_gpus,
+                )?,
+            })
+        }
         RowOutcome::CannotHold { .. } => None,
     };
     Ok(compare(&study, &|_| ()).into_iter().zip(costs).filter_map(usable).collect())

@@ -156,3 +156,33 @@ fn a_day_before_the_trace_begins_is_a_bad_day_and_no_unknown_flag() {
     let text = error(&["trace", "info", trace, "--days", "4"], 1);
     assert!(text.contains("but only 4 days are said to be watched"), "{text}");
 }
+
+/// One ideal switch wastes nothing but what groups leave over: the bill is still shared by fewer GPUs when nodes are faulty.
+#[test]
+fn faulty_gpus_are_not_usable_ones() {
+    let arguments = [
+        "--gpus",
+        "2880",
+        "--tp",
+        "4",
+        "--arch",
+        "khop:3",
+        "--faults",
+        "synthetic",
+        "--format",
+        "json",
+    ];
+    let json = |verb: &str| -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+        let output = command.arg(verb).args(arguments).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (cost, compared) = (json("cost"), json("compare"));
+    let faulty = compared["node_fault_ratio"]["mean"].as_f64().unwrap();
+    let waste = compared["rows"][0]["waste_mean"].as_f64().unwrap();
+    assert!(faulty > 0.005, "{faulty}");
+    let per_gpu = cost["rows"][0]["cost_per_gpu_usd"].as_f64().unwrap();
+    let usable = cost["usable"][0]["cost_per_usable_gpu_usd"].as_f64().unwrap();
+    let by_hand = per_gpu / (1.0 - faulty - waste);
+    assert!((usable / by_hand - 1.0).abs() < 1e-9, "{usable}, by hand {by_hand}");
+}

@@ -126,7 +126,10 @@ fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
         let CostOutcome::Priced(cost) = &row.outcome else { return None };
         let waste = comparison.rows.iter().find(|waste| waste.arch == row.arch)?;
         let RowOutcome::Held(waste) = &waste.outcome else { return None };
-        Some((row.arch.clone(), cost_per_usable_gpu(cost.cost_per_gpu_usd, waste.waste_mean)))
+        let per_gpu = cost.cost_per_gpu_usd;
+        let usable =
+            cost_per_usable_gpu(per_gpu, comparison.cluster.gpus(), waste.usable_mean_gpus)?;
+        Some((row.arch.clone(), usable))
     };
     costs.iter().filter_map(of).collect()
 }

@@ -88,13 +88,15 @@ pub struct CostResult {
     pub sensitivity: Vec<Sensitivity>,
 }
 
-/// What a design costs once the GPUs it wastes are taken off.
+/// What a design costs once the GPUs that are faulty or wasted are taken off.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UsableCost {
     /// The design.
     pub arch: String,
     /// Its mean waste ratio.
     pub waste_mean: f64,
+    /// Mean of the GPUs that are neither faulty nor wasted.
+    pub usable_mean_gpus: f64,
     /// Interconnect cost of a GPU that can be used.
     pub cost_per_usable_gpu_usd: f64,
 }

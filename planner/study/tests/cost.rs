@@ -196,7 +196,8 @@ fn a_swing_is_the_count_times_the_range_and_orders_are_told() {
 
 #[test]
 fn waste_makes_gpus_dearer() {
-    near("usable", cost_per_usable_gpu(1_000.0, 0.2), 1_250.0, 1e-9);
+    near("usable", cost_per_usable_gpu(1_000.0, 200, 160.0).unwrap(), 1_250.0, 1e-9);
+    assert_eq!(cost_per_usable_gpu(1_000.0, 200, 0.0), None, "nothing is usable");
     let cluster = Cluster { nodes: 720, gpus_per_node: 4 };
     let names = ["khop:2", "nvl:72", "big-switch", "dgx"];
     let costs = rows(&names, &site(4, NicRate::G400));

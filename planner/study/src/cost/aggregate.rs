@@ -6,12 +6,11 @@ use super::{CostOutcome, CostRow};
 use crate::architecture::Architecture;
 use crate::compare::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 
-/// The interconnect's cost for each GPU that can be used.
-///
-/// `cost ÷ (1 − waste)`: what a design that wastes GPUs really costs.
+/// The interconnect's cost for each GPU that can be used: the whole bill over the GPUs that are neither faulty nor
+/// wasted, in the mean; `None` if there are none.
 #[must_use]
-pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, waste_ratio: f64) -> f64 {
-    cost_per_gpu_usd / (1.0 - waste_ratio)
+pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, gpus: u32, usable_mean_gpus: f64) -> Option<f64> {
+    (usable_mean_gpus > 0.0).then(|| cost_per_gpu_usd * f64::from(gpus) / usable_mean_gpus)
 }
 
 /// What the aggregate cost is asked for.
