@@ -9,7 +9,7 @@ use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_planner::rfabric::file::{self, RfabricInput};
 use lightloom_study::cost::PriceList;
 use lightloom_study::reproduce::{
-    Claim, Inputs as ClaimInputs, Verdict, infinitehbd, mixnet, rfabric,
+    Claim, Inputs as ClaimInputs, Verdict, infinitehbd, mixnet, rfabric, sentences, summary,
 };
 use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
 use lightloom_units::seed::Seed;
@@ -115,6 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         study: arguments.study.name(),
         seed: arguments.seed,
         samples: arguments.samples,
+        sentences: sentences(&claims),
         claims,
     };
     match arguments.format {
@@ -159,19 +160,12 @@ fn cells(claim: &Claim) -> [String; 4] {
     [published, claim.published.show_tolerance(claim.unit), ours, claim.verdict.to_string()]
 }
 
-fn counts(claims: &[Claim]) -> String {
-    let count = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
-    format!(
-        "{} claims: {} reproduced, {} differ, {} not computed",
-        claims.len(),
-        count(Verdict::Reproduced),
-        count(Verdict::Differs),
-        count(Verdict::NotComputed)
-    )
-}
-
 fn text(document: &ReproduceResult) -> String {
-    let mut text = String::new();
+    let mut text = summary(&document.claims) + "\n\n";
+    for sentence in &document.sentences {
+        let _ = writeln!(text, "{sentence}");
+    }
+    text.push('\n');
     for section in sections(&document.claims) {
         let mut table = Table::new(["claim", "published", "tolerance", "ours", "verdict", "label"]);
         for claim in section {
@@ -191,13 +185,7 @@ fn text(document: &ReproduceResult) -> String {
         }
         text.push('\n');
     }
-    let _ = writeln!(
-        text,
-        "{} ({} samples, seed {})",
-        counts(&document.claims),
-        document.samples,
-        document.seed
-    );
+    let _ = writeln!(text, "{} samples, seed {}", document.samples, document.seed);
     text
 }
 
@@ -215,10 +203,11 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
          Generated: `lightloom reproduce {study}{trace} --samples {} --seed {} --format markdown`. \
          Do not edit.\n\n\
          Training steps against measured ones, with their conventions: [validation-mfu](validation-mfu.md). \
-         The packet engine against closed forms, a second engine and ns-3: [validation-engine](validation-engine.md).\n\n{}.\n\n{LABELS}",
+         The packet engine against closed forms, a second engine and ns-3: [validation-engine](validation-engine.md).\n\n{}.\n\n{}\n{LABELS}",
         document.samples,
         document.seed,
-        counts(&document.claims)
+        summary(&document.claims),
+        document.sentences.iter().map(|one| format!("- {one}\n")).collect::<String>()
     );
     for section in sections(&document.claims) {
         let _ = writeln!(text, "\n## {}\n", section[0].section);

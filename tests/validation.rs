@@ -38,6 +38,10 @@ fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
     let claims = document["claims"].as_array().expect("a list of claims");
     let with = |verdict: &str| claims.iter().filter(|c| c["verdict"] == verdict).count();
     assert_eq!(with("differs"), 0);
+    let sentences = document["sentences"].as_array().expect("sentences");
+    assert_eq!(sentences.len(), 5);
+    let of = |claim: &&serde_json::Value| claim["label"] == "read" && claim["sentence"].is_null();
+    assert_eq!(claims.iter().filter(of).count(), 4, "part counts are no sentence of the paper");
     assert!(with("reproduced") > 40 && with("not_computed") > 10, "{document}");
 }
 

@@ -7,8 +7,10 @@ mod claims;
 mod infinitehbd;
 mod mixnet;
 mod rfabric;
+mod sentences;
 
 pub use claims::{Claim, Label, Published, Unit, Verdict};
 pub use infinitehbd::{Inputs, MEAN_WASTE_PERCENT, MEAN_WASTE_TP, StudyError, infinitehbd};
 pub use mixnet::mixnet;
 pub use rfabric::rfabric;
+pub use sentences::{Sentence, sentences, summary};

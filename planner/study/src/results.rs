@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::compare::{CrossTorPoint, NodeFaultRatio, Row};
 use crate::cost::{Aggregate, CostRow, Sensitivity};
-use crate::reproduce::Claim;
+use crate::reproduce::{Claim, Sentence};
 
 /// The version of a [`CompareResult`].
 pub const COMPARE_SCHEMA: &str = "lightloom.compare/v1";
@@ -113,6 +113,8 @@ pub struct ReproduceResult {
     pub seed: u64,
     /// Random draws of servers and their places.
     pub samples: u64,
+    /// Each published sentence once.
+    pub sentences: Vec<Sentence>,
     /// Claim by claim.
     pub claims: Vec<Claim>,
 }

@@ -21,6 +21,10 @@ pub enum Label {
 }
 
 impl Label {
+    /// Every kind, the surest first.
+    pub const ALL: [Self; 5] =
+        [Self::Read, Self::ReadBandOurs, Self::Trace, Self::RecalledReproduced, Self::Derived];
+
     /// As shown to people.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -158,6 +162,9 @@ pub struct Claim {
     pub section: &'static str,
     /// What is claimed.
     pub claim: String,
+    /// The published sentence that it stands for, alone or with others; `None` if no sentence that was read says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sentence: Option<&'static str>,
     /// How sure it is that it was published.
     pub label: Label,
     /// What its figures count.
@@ -178,11 +185,17 @@ pub(super) struct Section {
     pub(super) name: &'static str,
     pub(super) label: Label,
     pub(super) claims: Vec<Claim>,
+    sentence: Option<&'static str>,
 }
 
 impl Section {
     pub(super) fn new(name: &'static str, label: Label) -> Self {
-        Self { name, label, claims: Vec::new() }
+        Self { name, label, claims: Vec::new(), sentence: None }
+    }
+
+    /// What follows stands for this published sentence.
+    pub(super) fn stands_for(&mut self, sentence: impl Into<Option<&'static str>>) {
+        self.sentence = sentence.into();
     }
 
     /// Adds a claim with our figure.
@@ -217,9 +230,19 @@ impl Section {
         ours: Option<f64>,
         verdict: Verdict,
     ) -> &mut Claim {
-        let (section, label) = (self.name, self.label);
-        let claim = Claim { section, claim, label, unit, published, ours, verdict, note: None };
-        self.claims.push(claim);
+        let (section, label, sentence) = (self.name, self.label, self.sentence);
+        let note = None;
+        self.claims.push(Claim {
+            section,
+            claim,
+            sentence,
+            label,
+            unit,
+            published,
+            ours,
+            verdict,
+            note,
+        });
         self.claims.last_mut().expect("it was just added")
     }
 }

@@ -18,6 +18,9 @@ pub fn mixnet(prices: &PriceList) -> Result<Vec<Claim>, MissingPrices> {
         ["fat-tree:64:3", "mixnet"].map(|name| parse(name).expect("in the registry")).into();
     let mut derived = Section::new("MixNet's cost against a fat-tree, by rate", Label::Derived);
     let mut read = Section::new("MixNet's published cost ratios", Label::Read);
+    read.stands_for(
+        "MixNet: 2.3 times cheaper than a fat-tree at 400 Gb/s, twice in the mean over rates",
+    );
     let mut sum = 0.0;
     for (nic, ratio) in RATIOS {
         let site = Site { gpus: 4_096, gpus_per_node: 8, nic };

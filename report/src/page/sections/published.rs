@@ -1,6 +1,6 @@
 //! Published figures beside ours, labelled as sure as they are.
 
-use lightloom_study::reproduce::{Claim, Label, Published, Unit, Verdict};
+use lightloom_study::reproduce::{Claim, Label, Published, Unit, Verdict, summary};
 
 use super::super::document::{Block, Cell, Report, Section, Table};
 use super::super::quantity::{Quantity, Unit as Shown};
@@ -13,15 +13,7 @@ pub(in super::super) fn add(report: &mut Report, claims: &[Claim]) {
     if claims.is_empty() {
         return;
     }
-    let count = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
-    let conclusion = format!(
-        "Of {} published or derived figures of the InfiniteHBD study, on its own cluster of 2,880 GPUs, {} are reproduced \
-         within their tolerance, {} differ and {} were not computed here.",
-        claims.len(),
-        count(Verdict::Reproduced),
-        count(Verdict::Differs),
-        count(Verdict::NotComputed)
-    );
+    let conclusion = format!("{}. On the study's own cluster of 2,880 GPUs.", summary(claims));
     let mut section = Section::new("published", "Published figures and ours", conclusion);
     for (index, claims) in claims.chunk_by(|a, b| a.section == b.section).enumerate() {
         let table = table(index, claims);
