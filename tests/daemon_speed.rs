@@ -10,49 +10,19 @@
 
 mod daemon_rig;
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use daemon_rig::times::{Times, state_folder};
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::mover::Limits;
 use lightloom_control::state::{Fabric, Move, Op, Position, Positions, Slot, Txn};
-use lightloom_control::{bypass, desired};
 use lightloom_daemon::driver::preview;
 use lightloom_daemon::driver::scpi::Scpi;
-use lightloom_daemon::runtime::{Call, Runtime};
-use lightloom_fabric::fault::Part;
+use lightloom_daemon::runtime::Call;
 use lightloom_units::id::NodeId;
 use tokio::sync::oneshot;
-
-/// Where the journal is: a folder in memory shows the daemon's own time, `LIGHTLOOM_STATE` names one on
-/// a disk, whose flush is then in every figure.
-fn state_folder() -> tempfile::TempDir {
-    let named = std::env::var_os("LIGHTLOOM_STATE").map(std::path::PathBuf::from);
-    let memory = Path::new("/dev/shm");
-    match named.or_else(|| memory.is_dir().then(|| memory.to_owned())) {
-        Some(folder) => tempfile::tempdir_in(folder).unwrap(),
-        None => tempfile::tempdir().unwrap(),
-    }
-}
-
-/// Times in milliseconds, shown by their median and their tail.
-struct Times(Vec<f64>);
-
-impl Times {
-    fn at(&self, share: f64) -> f64 {
-        let mut sorted = self.0.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted[((sorted.len() - 1) as f64 * share).round() as usize]
-    }
-
-    fn show(&self, what: &str) {
-        let (median, tail, worst) = (self.at(0.5), self.at(0.99), self.at(1.0));
-        let count = self.0.len();
-        println!("{what}: median {median:.2} ms, p99 {tail:.2} ms, worst {worst:.2} ms of {count}");
-    }
-}
 
 /// The processor time of this process, daemon and emulated devices together, in milliseconds.
 fn processor_ms() -> f64 {
@@ -216,84 +186,6 @@ fn time_of_circuits(circuits: u32, rounds: u32) -> OfCircuits {
         rig.show_journal();
     });
     OfCircuits { bare, daemon, own }
-}
-
-/// Lets nodes of a ring lose their power, one after the other at any moment between two polls, and times each
-/// until a change around all of its modules is committed.
-fn time_of_deaths(rounds: u32, baud: u32) -> Times {
-    let folder = state_folder();
-    let links = folder.path().join("links");
-    let list =
-        "fabric: ring.yaml\ntransceivers:\n  - {names: \"n{0..31}/b{0..1}\", powered_for: 2s}\n";
-    let (modules, _) = Modules::of_list_in(32, list, &links);
-    let mut took = Times(Vec::new());
-    on_a_runtime(async {
-        let file = format!(
-            "policies: {{on_fault: bypass, poll_every: 100ms}}\nmodules:\n- {{nodes: [0, 31], bundles: 2, \
-             serial: \"{}/n{{node}}-b{{bundle}}\", bits_per_second: {baud}}}\n",
-            links.display()
-        );
-        let installed = installed(32);
-        let rig = Rig::of_devices(&file, folder.path(), Some(installed.clone()));
-        let mut rig = rig.await;
-        rig.adopt_all().await;
-        let plan = first_plan(&installed);
-        rig.apply_plan(&plan).await;
-        for round in 0..rounds {
-            let node = plan.circuits[round as usize * 7 % plan.circuits.len()].a.bundle.node;
-            tokio::time::sleep(Duration::from_millis(1_100 + u64::from(round * 37 % 100))).await;
-            let died = Instant::now();
-            modules.fault(&format!("{node} dead"));
-            let of_node = move |runtime: &Runtime| -> Vec<Part> {
-                let faults =
-                    runtime.control.plan().into_iter().flat_map(|plan| plan.faults.iter().copied());
-                faults.filter(|part| matches!(part, Part::Bundle(b) if b.node == node)).collect()
-            };
-            let both = move |runtime: &Runtime| {
-                let found = of_node(runtime);
-                (found.len() == 2 && !runtime.control.controller().is_busy()).then_some(found)
-            };
-            let broken = rig.find("both bundles to be bypassed", both).await;
-            took.0.push(died.elapsed().as_secs_f64() * 1e3);
-            modules.fault(&format!("{node} clear"));
-            let up = move |runtime: &Runtime| {
-                let devices = runtime.control.controller().devices();
-                devices.values().all(|seen| seen.up && seen.observed.is_some()).then_some(())
-            };
-            rig.find("the node to answer again", up).await;
-            let answer = rig.fault(&[], &broken).await;
-            rig.committed(&answer).await;
-            // The plan of before again: each death moves light.
-            let target = desired::paths(&plan, &rig.config.bundles).unwrap();
-            let (plan_sha256, mode) = (bypass::sha256_of(&plan), Mode::Update);
-            let apply = Apply { target, plan_sha256, mode, ..Apply::default() };
-            let answer = rig.ask(Request::Apply(apply), Some(plan.clone())).await;
-            if let Answer::Accepted { .. } = answer {
-                rig.committed(&answer).await;
-            }
-        }
-        let own = |runtime: &Runtime| {
-            let history = runtime.control.controller().ledger().history.iter();
-            history.filter(|past| past.actor == "policy:fault").count()
-        };
-        let own = rig.look(own).await;
-        println!("{rounds} dead nodes, {own} changes of the daemon's own");
-        rig.show_journal();
-    });
-    took
-}
-
-#[test]
-#[ignore = "measures time"]
-fn a_dead_node_is_bypassed_within_300_ms_with_polls_of_100_ms() {
-    // Ten changes of its own are all that the daemon makes within an hour, so each ten have a daemon of their own.
-    let mut took = Times(Vec::new());
-    for _ in 0..12 {
-        took.0.extend(time_of_deaths(9, 921_600).0);
-        took.show("so far");
-    }
-    took.show("a node loses its power to both bundles bypassed, 64 modules, polls of 100 ms");
-    assert!(took.at(0.99) <= 300.0, "p99 {:.0} ms", took.at(0.99));
 }
 
 #[test]

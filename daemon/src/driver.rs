@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 
-use lightloom_control::controller::Foreign;
+use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{Op, Outcome};
 use module::Module;
@@ -64,6 +64,8 @@ pub enum Awaits {
     Neighbours,
     /// Registers of a module.
     Registers,
+    /// Whether it reports what it sees.
+    Events,
     /// That this session may change circuits, or who else may.
     Claim,
     /// Who may change circuits.
@@ -101,6 +103,10 @@ pub trait Dialect: Send {
     /// # Errors
     /// Why the operation cannot be asked of this device. Nothing was sent.
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String>;
+    /// What else to ask on a fresh connection, once the device has said who it is.
+    fn after_hello(&mut self) -> Vec<Request> {
+        Vec::new()
+    }
     /// Takes the reply to `request` out of the input, if it is there.
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress;
     /// The outcome once every request is answered.
@@ -130,6 +136,12 @@ pub trait Dialect: Send {
     fn foreign(&mut self) -> Vec<Foreign> {
         Vec::new()
     }
+    /// What the device has reported of its light since this was last called.
+    fn signals(&mut self) -> Vec<Signal> {
+        Vec::new()
+    }
+    /// Writes what the device has to hear back for its reports.
+    fn acknowledge(&mut self, _out: &mut Vec<u8>) {}
 }
 
 /// A dialect on one connection: one request in flight.
@@ -139,6 +151,11 @@ pub struct Session<D> {
     input: Input,
     waiting: VecDeque<Request>,
     doing: Doing,
+    /// The device has said who it is.
+    greeted: bool,
+    /// Reported and not handed on yet.
+    foreign: Vec<Foreign>,
+    signals: Vec<Signal>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -165,14 +182,15 @@ impl<D: Dialect> Session<D> {
     /// A session that is not connected.
     pub fn new(dialect: D) -> Self {
         let (input, waiting) = (Input::default(), VecDeque::new());
-        Self { dialect, input, waiting, doing: Doing::Closed }
+        let (foreign, signals) = (Vec::new(), Vec::new());
+        Self { dialect, input, waiting, doing: Doing::Closed, greeted: false, foreign, signals }
     }
 
     /// A fresh connection: says hello.
     pub fn connected(&mut self, out: &mut Vec<u8>) {
         self.input.bytes.clear();
         self.waiting = self.dialect.hello().into();
-        self.doing = Doing::Hello;
+        (self.doing, self.greeted) = (Doing::Hello, false);
         self.send(out);
     }
 
@@ -212,6 +230,13 @@ impl<D: Dialect> Session<D> {
 
     /// Takes bytes from the device; `out` gets the next request, if one is due.
     pub fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
+        let reached = self.take_in(bytes, out);
+        self.dialect.acknowledge(out);
+        self.collect();
+        reached
+    }
+
+    fn take_in(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
         self.input.bytes.extend_from_slice(bytes);
         while let Some(request) = self.waiting.front() {
             match self.dialect.reply(request, &mut self.input) {
@@ -221,6 +246,10 @@ impl<D: Dialect> Session<D> {
                 Progress::Wait => return None,
                 Progress::Answered => {
                     self.waiting.pop_front();
+                    if self.waiting.is_empty() && self.doing == Doing::Hello && !self.greeted {
+                        self.greeted = true;
+                        self.waiting = self.dialect.after_hello().into();
+                    }
                     if self.waiting.is_empty() {
                         return Some(self.all_answered());
                     }
@@ -251,7 +280,24 @@ impl<D: Dialect> Session<D> {
 
     /// What the device has reported of other controllers since this was last called.
     pub fn foreign(&mut self) -> Vec<Foreign> {
-        self.dialect.foreign()
+        self.collect();
+        std::mem::take(&mut self.foreign)
+    }
+
+    /// Whether the device has reported something that was not handed on yet.
+    pub fn has_reports(&self) -> bool {
+        !self.foreign.is_empty() || !self.signals.is_empty()
+    }
+
+    /// What the device has reported of its light since this was last called.
+    pub fn signals(&mut self) -> Vec<Signal> {
+        self.collect();
+        std::mem::take(&mut self.signals)
+    }
+
+    fn collect(&mut self) {
+        self.foreign.extend(self.dialect.foreign());
+        self.signals.extend(self.dialect.signals());
     }
 
     /// The dialect, with what it has learned of the device.
@@ -311,8 +357,8 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub enum Idle {
     /// The connection broke, for this reason.
     Lost(String),
-    /// The device reported something of other controllers.
-    Foreign(Vec<Foreign>),
+    /// The device reported something: [`Driver::foreign`], [`Driver::signals`].
+    Reports,
 }
 
 /// A device as the runtime drives it.
@@ -331,10 +377,14 @@ pub trait Driver: Send {
         Box::pin(async { Err(Outcome::Refused(module::NO_MODULE.into())) })
     }
     /// Returns while nothing is asked when the connection breaks, with the reason, or when the device reports
-    /// what [`Driver::foreign`] then returns.
+    /// what [`Driver::foreign`] and [`Driver::signals`] then return.
     fn idle(&mut self) -> Boxed<'_, Idle>;
     /// What the device has reported of other controllers since this was last called.
     fn foreign(&mut self) -> Vec<Foreign> {
+        Vec::new()
+    }
+    /// What the device has reported of its light since this was last called.
+    fn signals(&mut self) -> Vec<Signal> {
         Vec::new()
     }
     /// Drops the connection.

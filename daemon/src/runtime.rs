@@ -10,6 +10,7 @@
 //! fails, the controller only reads (`Controller::only_read`): changes are refused, light stays, until the journal
 //! can be written again.
 
+mod alarm;
 pub mod contention;
 pub mod plans;
 mod writing;
@@ -29,6 +30,7 @@ use crate::hooks::{Hook, Hooks};
 use crate::journal::{Damage, Journal, Storage};
 use crate::metrics::Metrics;
 use crate::tend::{FromDevice, NoPreview, ToDevice};
+use alarm::Alarm;
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request, end_name};
 use lightloom_control::policy::phases::Wish;
 use lightloom_control::policy::{Control, NoJournal};
@@ -206,6 +208,7 @@ impl Runtime {
         mut calls: Receiver<Call>,
         mut events: UnboundedReceiver<FromDevice>,
     ) {
+        let mut alarm = Alarm::new();
         loop {
             let wait = self.wait();
             let looked = tokio::select! {
@@ -221,7 +224,14 @@ impl Runtime {
                     self.take_call(call);
                     looked
                 }
-                () = tokio::time::sleep(wait) => false,
+                () = alarm.sleep(wait) => {
+                    // What has arrived meanwhile is heard before anything counts as late.
+                    tokio::task::yield_now().await;
+                    if let Ok(event) = events.try_recv() {
+                        self.take_events(event, &mut events);
+                    }
+                    false
+                }
             };
             let ticked = self.tick();
             // Who waits for a change looks when it comes: if his look counted, he would wake himself for ever.

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::driver::module::Module;
 use crate::driver::{Driver, Idle};
-use lightloom_control::controller::{Event, Foreign, Ticket};
+use lightloom_control::controller::{Event, Ticket};
 use lightloom_control::mover::RECONNECT;
 use lightloom_control::state::{DeviceName, Op, Outcome};
 
@@ -74,7 +74,7 @@ pub async fn tend(
                 backoff = BACKOFF_FIRST;
                 reported = None;
                 let _ = events.send(FromDevice::Identity(name.clone(), identity));
-                report(&name, driver.foreign(), &events);
+                report(&name, &mut *driver, &events);
                 if let Some(promise) = driver.promise() {
                     let _ = events.send(FromDevice::Event(Event::Promised(name.clone(), promise)));
                 }
@@ -128,9 +128,13 @@ fn reply(name: &DeviceName, ticket: Ticket, outcome: Outcome) -> FromDevice {
     FromDevice::Event(Event::Reply { device: name.clone(), ticket, outcome })
 }
 
-fn report(name: &DeviceName, foreign: Vec<Foreign>, events: &UnboundedSender<FromDevice>) {
-    for what in foreign {
+/// Hands on what the device reported unasked.
+fn report(name: &DeviceName, driver: &mut dyn Driver, events: &UnboundedSender<FromDevice>) {
+    for what in driver.foreign() {
         let _ = events.send(FromDevice::Event(Event::Foreign(name.clone(), what)));
+    }
+    for signal in driver.signals() {
+        let _ = events.send(FromDevice::Event(Event::Signalled(name.clone(), signal)));
     }
 }
 
@@ -148,8 +152,8 @@ async fn serve(
             command = commands.recv() => command?,
             idle = driver.idle() => match idle {
                 Idle::Lost(why) => return Some(why),
-                Idle::Foreign(foreign) => {
-                    report(name, foreign, events);
+                Idle::Reports => {
+                    report(name, driver, events);
                     continue;
                 }
             },
@@ -166,7 +170,7 @@ async fn serve(
                     Outcome::Unknown(why) => Some(why.clone()),
                     _ => None,
                 };
-                report(name, driver.foreign(), events);
+                report(name, driver, events);
                 let _ = events.send(reply(name, ticket, outcome));
                 if lost.is_some() {
                     return lost;

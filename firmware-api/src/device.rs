@@ -51,8 +51,8 @@
 use crate::frame::{
     ENCODED_BYTES_MAX, Frame, FrameError, Kind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
 };
-use crate::message::{REGISTER_BYTES_MAX, Refusal, Reply, Request, command};
-use crate::module::{Hardware, Module};
+use crate::message::{Event, REGISTER_BYTES_MAX, Refusal, Reply, Request, command};
+use crate::module::{Hardware, Module, REPEAT};
 use crate::time::Micros;
 
 /// What went wrong on the line since power-on.
@@ -64,16 +64,30 @@ pub struct LineCounters {
     pub errors: u32,
     /// Why the last of them was none.
     pub last_error: Option<FrameError>,
-    /// Frames that were not requests.
+    /// Frames that were neither requests nor acknowledgements.
     pub not_requests: u32,
 }
 
-/// A fire whose light is still moving: its number, and the start of the module that took it.
+/// A fire whose light is still moving: its number and command, and the start of the module that took it.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     sequence: u16,
+    command: u8,
     boots: u16,
 }
+
+/// An event that is not acknowledged yet. There is one at most: the next waits for it.
+#[derive(Clone, Copy, Debug)]
+struct Unacknowledged {
+    number: u16,
+    event: Event,
+    /// It is sent again then, and after twice as long from then on.
+    again_at: Micros,
+    wait: Micros,
+}
+
+/// The longest wait until an event is sent again.
+const REPEAT_MAX: Micros = Micros::from_millis(1_000);
 
 /// A module on a serial line.
 #[derive(Clone, Debug)]
@@ -81,6 +95,8 @@ pub struct Device<H> {
     module: Module<H>,
     line: Reassembler,
     waiting: Option<Waiting>,
+    event: Option<Unacknowledged>,
+    last_event: u16,
     counters: LineCounters,
 }
 
@@ -91,6 +107,8 @@ impl<H: Hardware> Device<H> {
             module,
             line: Reassembler::new(),
             waiting: None,
+            event: None,
+            last_event: 0,
             counters: LineCounters { requests: 0, errors: 0, last_error: None, not_requests: 0 },
         }
     }
@@ -124,8 +142,15 @@ impl<H: Hardware> Device<H> {
             match received {
                 Ok(frame) if frame.kind == Kind::Request => {
                     self.counters.requests = self.counters.requests.wrapping_add(1);
+                    if frame.command == command::EVENTS {
+                        self.event = None;
+                    }
                     let waits = answer(&mut self.module, now, &frame, &mut out);
                     self.waiting = waits.or(self.waiting);
+                }
+                Ok(frame) if frame.kind == Kind::Acknowledge => {
+                    let number = frame.sequence;
+                    self.event.take_if(|event| event.number == number);
                 }
                 Ok(_) => {
                     self.counters.not_requests = self.counters.not_requests.wrapping_add(1);
@@ -137,18 +162,23 @@ impl<H: Hardware> Device<H> {
             }
         }
         self.answer_fire(now, &mut out);
+        self.send_event(now, &mut out);
     }
 
     /// Time has come to `now`; `out` is called with each frame to send.
     pub fn poll(&mut self, now: Micros, mut out: impl FnMut(&[u8])) {
         self.module.poll(now);
         self.answer_fire(now, &mut out);
+        self.send_event(now, &mut out);
     }
 
     /// When [`Device::poll`] should be called next, if no bytes arrive before.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
-        self.module.next_wakeup()
+        let again = self.event.map(|event| event.again_at);
+        let event = again.or_else(|| self.module.next_event());
+        let event = event.map(|at| at.max(self.module.answers_from()));
+        self.module.next_wakeup().into_iter().chain(event).min()
     }
 
     /// Restarts the firmware. What was in the line's buffers is lost, a fire under way gets no
@@ -157,6 +187,34 @@ impl<H: Hardware> Device<H> {
         self.module.reset(now);
         self.line.reset();
         self.waiting = None;
+        self.event = None;
+    }
+
+    /// Sends the next event, or the one on its way again.
+    fn send_event(&mut self, now: Micros, out: &mut impl FnMut(&[u8])) {
+        if !self.module.answers(now) {
+            return;
+        }
+        let boots = self.module.boots();
+        self.event.take_if(|event| event.event.boots != boots);
+        match &mut self.event {
+            Some(event) if event.again_at <= now => {
+                event.wait = Micros(event.wait.0 * 2).min(REPEAT_MAX);
+                event.again_at = now + event.wait;
+            }
+            Some(_) => return,
+            None => {
+                let Some(event) = self.module.take_event(now) else { return };
+                self.last_event = self.last_event.wrapping_add(1);
+                let (number, again_at) = (self.last_event, now + REPEAT);
+                self.event = Some(Unacknowledged { number, event, again_at, wait: REPEAT });
+            }
+        }
+        if let Some(Unacknowledged { number, event, .. }) = &self.event {
+            let mut payload = [0; PAYLOAD_BYTES_MAX];
+            let length = event.encode(&mut payload);
+            send_frame(Kind::Event, *number, command::EVENT, 0, &payload[..length], out);
+        }
     }
 
     fn answer_fire(&mut self, now: Micros, out: &mut impl FnMut(&[u8])) {
@@ -166,7 +224,7 @@ impl<H: Hardware> Device<H> {
         let same_start = |waiting: &Waiting| waiting.boots == self.module.boots();
         if let Some(waiting) = self.waiting.take().filter(same_start) {
             let reply = Reply::Fired(self.module.fire_report(now));
-            send(waiting.sequence, command::FIRE, &reply, out);
+            send(waiting.sequence, waiting.command, &reply, out);
         }
     }
 }
@@ -184,13 +242,17 @@ fn answer<H: Hardware>(
         Err(Refusal::Version)
     };
     let mut registers = [0; REGISTER_BYTES_MAX];
+    let started = match request {
+        Ok(Request::Fire { transaction, groups }) => Some(module.fire(now, transaction, groups)),
+        Ok(Request::Go { arm, groups }) => Some(module.go(now, arm, groups)),
+        _ => None,
+    };
+    if started == Some(Ok(())) {
+        let (sequence, command) = (frame.sequence, frame.command);
+        return Some(Waiting { sequence, command, boots: module.boots() });
+    }
+    let request = started.and_then(Result::err).map_or(request, Err);
     let reply = match request {
-        Ok(Request::Fire { transaction, groups }) => match module.fire(now, transaction, groups) {
-            Ok(()) => {
-                return Some(Waiting { sequence: frame.sequence, boots: module.boots() });
-            }
-            Err(refusal) => Reply::Refused(refusal),
-        },
         Ok(request) => {
             perform(module, now, &request, &mut registers).unwrap_or_else(Reply::Refused)
         }
@@ -231,21 +293,28 @@ fn perform<'a, H: Hardware>(
             module.set_power_on_paths(now, password, paths)?;
             Reply::Done
         }
-        Request::Fire { .. } | Request::Reset => Reply::Done,
+        Request::Events { enabled, debounce_us } => {
+            Reply::Events(module.set_events(now, enabled, debounce_us)?)
+        }
+        Request::Fire { .. } | Request::Go { .. } | Request::Reset => Reply::Done,
     })
 }
 
 fn send(sequence: u16, command: u8, reply: &Reply<'_>, out: &mut impl FnMut(&[u8])) {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let (status, length) = reply.encode(&mut payload);
-    let frame = Frame {
-        version: VERSION,
-        kind: Kind::Reply,
-        sequence,
-        command,
-        status,
-        payload: &payload[..length],
-    };
+    send_frame(Kind::Reply, sequence, command, status, &payload[..length], out);
+}
+
+fn send_frame(
+    kind: Kind,
+    sequence: u16,
+    command: u8,
+    status: u8,
+    payload: &[u8],
+    out: &mut impl FnMut(&[u8]),
+) {
+    let frame = Frame { version: VERSION, kind, sequence, command, status, payload };
     let mut line = [0; ENCODED_BYTES_MAX];
     let length = frame.encode(&mut line);
     out(&line[..length]);

@@ -48,6 +48,10 @@ pub enum Kind {
     Request,
     /// From device to host, with the sequence number of its request.
     Reply,
+    /// From device to host, unasked, with a number of the device's own. Since 1.2, to hosts that asked for events.
+    Event,
+    /// From host to device: the event of this number has arrived. Since 1.2.
+    Acknowledge,
 }
 
 impl Kind {
@@ -55,12 +59,16 @@ impl Kind {
         match self {
             Self::Request => 1,
             Self::Reply => 2,
+            Self::Event => 3,
+            Self::Acknowledge => 4,
         }
     }
     const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Request),
             2 => Some(Self::Reply),
+            3 => Some(Self::Event),
+            4 => Some(Self::Acknowledge),
             _ => None,
         }
     }
@@ -71,9 +79,9 @@ impl Kind {
 pub struct Frame<'a> {
     /// The protocol version of the sender.
     pub version: u8,
-    /// Request or reply.
+    /// Request, reply, event or acknowledgement.
     pub kind: Kind,
-    /// Chosen by the host, repeated by the device.
+    /// Chosen by the host, repeated by the device; of an event chosen by the device, repeated by the host.
     pub sequence: u16,
     /// Which request, or which request is answered: see [`crate::message`].
     pub command: u8,
@@ -97,7 +105,7 @@ pub enum FrameError {
     Crc,
     /// The length field disagrees with the number of bytes.
     Length,
-    /// Neither request nor reply.
+    /// None of the kinds there are.
     Kind,
 }
 
@@ -109,7 +117,7 @@ impl core::fmt::Display for FrameError {
             Self::Framing => "not COBS",
             Self::Crc => "wrong CRC",
             Self::Length => "wrong length field",
-            Self::Kind => "neither request nor reply",
+            Self::Kind => "no kind of frame that is known",
         })
     }
 }

@@ -31,7 +31,7 @@
 use crate::frame::{
     EncodedBuffer, Frame, FrameError, Kind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
 };
-use crate::message::{Reply, Request};
+use crate::message::{Event, Reply, Request, command};
 
 /// The number that ties a reply to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +44,15 @@ pub struct Answer<'a> {
     pub sequence: Sequence,
     /// What the device said.
     pub reply: Reply<'a>,
+}
+
+/// What arrives from a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// To a request.
+    Answer(Answer<'a>),
+    /// Unasked. To be [acknowledged](acknowledge) under its number, also when it has been seen before.
+    Event(Sequence, Event),
 }
 
 /// Why received bytes are not an answer.
@@ -100,11 +109,25 @@ impl Host {
         (sequence, encode_request(sequence, request, out))
     }
 
-    /// Takes bytes from the line and hands on each answer or error in them.
+    /// Takes bytes from the line and hands on each answer or error in them. For hosts that ask for no events: they
+    /// are errors here.
     pub fn receive(&mut self, input: &[u8], mut on: impl FnMut(Result<Answer<'_>, ReceiveError>)) {
+        self.receive_all(input, |received| match received {
+            Ok(Received::Answer(answer)) => on(Ok(answer)),
+            Ok(Received::Event(..)) => on(Err(ReceiveError::NotAReply)),
+            Err(error) => on(Err(error)),
+        });
+    }
+
+    /// Takes bytes from the line and hands on each answer, event or error in them.
+    pub fn receive_all(
+        &mut self,
+        input: &[u8],
+        mut on: impl FnMut(Result<Received<'_>, ReceiveError>),
+    ) {
         for &byte in input {
             if let Some(result) = self.reassembler.push(byte) {
-                on(result.map_err(ReceiveError::Frame).and_then(|frame| answer(&frame)));
+                on(result.map_err(ReceiveError::Frame).and_then(|frame| received(&frame)));
             }
         }
     }
@@ -134,15 +157,31 @@ pub fn encode_request(sequence: Sequence, request: &Request<'_>, out: &mut Encod
     frame.encode(out)
 }
 
-fn answer<'a>(frame: &Frame<'a>) -> Result<Answer<'a>, ReceiveError> {
+/// Writes the acknowledgement of an event; returns its length on the line. Lost, the event comes again.
+pub fn acknowledge(number: Sequence, out: &mut EncodedBuffer) -> usize {
+    let frame = Frame {
+        version: VERSION,
+        kind: Kind::Acknowledge,
+        sequence: number.0,
+        command: command::EVENT,
+        status: 0,
+        payload: &[],
+    };
+    frame.encode(out)
+}
+
+fn received<'a>(frame: &Frame<'a>) -> Result<Received<'a>, ReceiveError> {
     if frame.version != VERSION {
         return Err(ReceiveError::Version(frame.version));
     }
-    if frame.kind != Kind::Reply {
-        return Err(ReceiveError::NotAReply);
-    }
-    let reply = Reply::decode(frame.command, frame.status, frame.payload);
-    reply
-        .map(|reply| Answer { sequence: Sequence(frame.sequence), reply })
-        .ok_or(ReceiveError::NotAReply)
+    let sequence = Sequence(frame.sequence);
+    let received = match frame.kind {
+        Kind::Reply => Reply::decode(frame.command, frame.status, frame.payload)
+            .map(|reply| Received::Answer(Answer { sequence, reply })),
+        Kind::Event if frame.command == command::EVENT => {
+            Event::decode(frame.payload).map(|event| Received::Event(sequence, event))
+        }
+        Kind::Event | Kind::Request | Kind::Acknowledge => None,
+    };
+    received.ok_or(ReceiveError::NotAReply)
 }

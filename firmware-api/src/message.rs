@@ -7,8 +7,10 @@
 //! ```text
 //!   host ── Request ──▶ module        Hello, Read, Write, Arm, Fire, Disarm, Status, Links, …
 //!   host ◀── Reply ──── module        the report asked for, Done, or a Refusal
+//!   host ◀── Event ──── module        unasked, repeated until it is acknowledged (since 1.2)
 //! ```
 
+mod event;
 mod refusal;
 mod reply;
 mod report;
@@ -17,6 +19,7 @@ mod request;
 use crate::frame::PAYLOAD_BYTES_MAX;
 
 pub use crate::cmis::Address;
+pub use event::{Event, EventKind, EventsReport};
 pub use refusal::Refusal;
 pub use reply::Reply;
 pub use report::{
@@ -65,4 +68,10 @@ pub mod command {
     pub const RESET: u8 = 0x15;
     /// [`super::Request::Links`].
     pub const LINKS: u8 = 0x16;
+    /// [`super::Request::Events`].
+    pub const EVENTS: u8 = 0x17;
+    /// [`super::Request::Go`].
+    pub const GO: u8 = 0x18;
+    /// [`super::Event`], and its acknowledgement.
+    pub const EVENT: u8 = 0x20;
 }

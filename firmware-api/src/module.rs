@@ -15,6 +15,7 @@
 
 mod commands;
 mod data_path;
+mod events;
 mod hardware;
 mod memory;
 mod profile;
@@ -26,12 +27,14 @@ pub use profile::{Application, Profile, Timing, padded};
 
 use crate::cmis::{Address, Registers, cdb, lower, page_b0, page10};
 use crate::message::{
-    Arm, ArmReport, FireReport, Identity, LinkName, LinksReport, Power, Refusal, StatusReport,
-    Transaction,
+    Arm, ArmReport, Capabilities, Event, EventsReport, FireReport, Identity, LinkName, LinksReport,
+    Power, Refusal, StatusReport, Transaction,
 };
 use crate::path::{Groups, Path, Paths};
 use crate::time::Micros;
 use data_path::{LANES, PowerAndLanes, Wishes};
+pub use events::REPEAT;
+use events::Watch;
 use memory::{Access, Memory};
 use switch::{Permission, Switch};
 
@@ -53,6 +56,7 @@ pub struct Module<H> {
     memory: Memory,
     power: PowerAndLanes,
     switch: Switch,
+    watch: Watch,
     arm_waits: bool,
     cdb_ends: Option<Micros>,
     transmitters: u8,
@@ -78,6 +82,7 @@ impl<H: Hardware> Module<H> {
             memory: Memory::new(),
             power,
             switch,
+            watch: Watch::default(),
             arm_waits: false,
             cdb_ends: None,
             transmitters: 0,
@@ -99,6 +104,7 @@ impl<H: Hardware> Module<H> {
         self.unlocked = false;
         self.memory = Memory::new();
         self.power = PowerAndLanes::power_on(&self.profile);
+        self.watch.restart();
         self.arm_waits = false;
         self.cdb_ends = None;
         self.transmitters = 0;
@@ -113,6 +119,12 @@ impl<H: Hardware> Module<H> {
     #[must_use]
     pub fn answers(&self, now: Micros) -> bool {
         now >= self.answers_from
+    }
+
+    /// When the module has started.
+    #[must_use]
+    pub const fn answers_from(&self) -> Micros {
+        self.answers_from
     }
 
     /// Starts since manufacture, modulo 2¹⁶.
@@ -171,6 +183,7 @@ impl<H: Hardware> Module<H> {
         }
         self.finish_cdb(now);
         self.drive_transmitters(now);
+        self.watch.advance(&self.profile, &self.switch, &self.hardware, now);
     }
 
     /// When [`Module::poll`] should be called next, if nothing else happens.
@@ -179,7 +192,8 @@ impl<H: Hardware> Module<H> {
         if !self.answers(self.now) {
             return Some(self.answers_from);
         }
-        let ends = [self.power.next_end(), self.switch.next_look(), self.cdb_ends];
+        let watch = self.watch.next_look();
+        let ends = [self.power.next_end(), self.switch.next_look(), self.cdb_ends, watch];
         ends.into_iter().flatten().min()
     }
 
@@ -363,6 +377,57 @@ impl<H: Hardware> Module<H> {
         let fired = self.switch.fire(&self.profile, hardware, now, order, permission);
         self.drive_transmitters(now);
         fired
+    }
+
+    /// Arms and starts a change in one. [`Module::moving`] says when it has ended.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownCommand`] of a module that cannot, [`Refusal::Busy`] while the light of another change
+    /// moves. A group that may not move now is no error: see the report.
+    pub fn go(&mut self, now: Micros, arm: Arm, groups: Groups) -> Result<(), Refusal> {
+        self.poll(now);
+        if !self.profile.capabilities.has(Capabilities::GO) {
+            return Err(Refusal::UnknownCommand);
+        }
+        // A repeat while its light moves waits for the same outcome.
+        if self.switch.armed() != arm.transaction {
+            self.arm_now(arm)?;
+        }
+        self.fire_now(now, arm.transaction, groups)
+    }
+
+    /// Sends events from now on, or no more; what was so before is none.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownCommand`] of a module that has no events.
+    pub fn set_events(
+        &mut self,
+        now: Micros,
+        enabled: bool,
+        debounce_us: u16,
+    ) -> Result<EventsReport, Refusal> {
+        self.poll(now);
+        if !self.profile.capabilities.has(Capabilities::EVENTS) {
+            return Err(Refusal::UnknownCommand);
+        }
+        let report = self.watch.set(&self.profile, enabled, debounce_us);
+        self.poll(now);
+        Ok(report)
+    }
+
+    /// The next event, if there is one and it is not too soon after those before it.
+    pub fn take_event(&mut self, now: Micros) -> Option<Event> {
+        let (kind, group, skipped) = self.watch.take(now)?;
+        let active = self.switch.active(&self.hardware, now)[usize::from(group)];
+        let power = active.external_number().map_or(Power::default(), |n| self.tap(now, n));
+        let uptime_ms = u32::try_from(now.since(self.answers_from).0 / 1_000).unwrap_or(u32::MAX);
+        Some(Event { kind, group, active, power, boots: self.boots, uptime_ms, skipped })
+    }
+
+    /// When [`Module::take_event`] may have one, if it has one now or later without anything else happening.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Micros> {
+        self.watch.next_event()
     }
 
     /// Whether the light of any group is moving.

@@ -129,7 +129,7 @@ fn arm_and_fire_work_through_cdb() {
     let page = cdb::request(command::PATH_CAPABILITIES, &[]).unwrap();
     let now = now + CDB_TIME;
     assert_eq!(run(&mut module, now, &page), Status::Success);
-    assert_eq!(reply(&mut module, now + CDB_TIME)[..5], *b"OCS1\x11");
+    assert_eq!(reply(&mut module, now + CDB_TIME)[..5], *b"OCS1\x12");
 }
 
 #[test]

@@ -414,7 +414,7 @@ mod registers {
         let (mut module, now) = ready();
         let mut head = [0; 16];
         module.read(now, Address::page(0xb0, 192), &mut head).unwrap();
-        assert_eq!(&head[..8], b"OCS1\x11\x01\x02\x3f");
+        assert_eq!(&head[..8], b"OCS1\x12\x01\x02\xff");
         assert_eq!(head[8..14], [0, 70, 0, 30, 3, 232]);
         for sum in [checksum::PAGE_00, checksum::PAGE_01, checksum::PAGE_02, checksum::PAGE_B0] {
             assert!(sum.holds(&module), "{sum:?}");

@@ -9,6 +9,7 @@
 )]
 
 pub(crate) mod ring;
+pub(crate) mod times;
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

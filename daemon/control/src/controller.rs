@@ -19,6 +19,7 @@ mod drift;
 mod owed;
 mod requests;
 mod shut;
+mod signals;
 mod silence;
 mod transactions;
 
@@ -46,6 +47,7 @@ pub(crate) use drift::own;
 pub use drift::{Crossed, end_name};
 pub use owed::Remedy;
 pub use shut::ShutEnd;
+pub use signals::Signal;
 
 /// How often the daemon changes something without being asked within [`OWN_CHANGES_WINDOW`].
 pub const OWN_CHANGES_MAX: usize = 10;
@@ -198,6 +200,8 @@ pub enum Event {
     Down(DeviceName, String),
     /// A device reported what another controller does.
     Foreign(DeviceName, Foreign),
+    /// A device reported what it sees of its light.
+    Signalled(DeviceName, Signal),
     /// Time has passed.
     Tick,
 }
@@ -303,6 +307,8 @@ pub struct Seen {
     /// Slots that sent no light by the device's own word when it was last read, and since when; kept while
     /// it is down.
     shut: BTreeMap<Slot, (Shut, Micros)>,
+    /// What it reported unasked.
+    signalled: signals::Signalled,
     in_flight: Option<Flight>,
     waiting: VecDeque<(Op, bool)>,
     next_poll: Micros,
@@ -472,6 +478,7 @@ impl Controller {
             Event::Up(device) => self.up(now, device, &mut actions),
             Event::Down(device, reason) => self.down(now, device, reason, &mut actions),
             Event::Foreign(device, what) => self.foreign(now, &device, what, &mut actions),
+            Event::Signalled(device, signal) => self.signalled(now, &device, signal),
             Event::Tick => self.tick(now, &mut actions),
         }
         actions

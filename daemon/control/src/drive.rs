@@ -211,6 +211,18 @@ impl Drive {
         at_once.map(|device| self.arm(device)).collect()
     }
 
+    /// Arms nothing: every device was read to stand as here, and arms by the request that moves it. One that refuses
+    /// is found when it is read back.
+    pub fn begin_known(
+        &mut self,
+        now: Micros,
+        site: &impl Site,
+        seen: BTreeMap<DeviceName, Observation>,
+    ) -> Vec<Command> {
+        self.seen = seen;
+        self.advance(now, site)
+    }
+
     /// The devices that were sent something that moves light.
     #[must_use]
     pub fn fired(&self) -> &BTreeSet<DeviceName> {

@@ -18,6 +18,8 @@ pub struct Device {
     pub limits: Limits,
     /// Which of these follow what it promises; `None` if it promises nothing.
     pub follows: Option<Follows>,
+    /// It promised to arm and fire by one request: a bypass does not arm it before.
+    pub goes: bool,
     /// Failure domains of single slots; the device itself where a slot is not listed.
     pub domains: BTreeMap<Slot, String>,
     /// What takes traffic off a slot.
@@ -37,6 +39,7 @@ impl Device {
             sharing,
             limits: Limits::default(),
             follows: None,
+            goes: false,
             domains: BTreeMap::new(),
             levers: BTreeMap::new(),
             is_lever: false,
@@ -106,9 +109,9 @@ impl Default for Inventory {
 impl Inventory {
     /// A device promised its times: those of its limits that nobody wrote down follow them from now on.
     pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {
-        if let Some(device) = self.devices.get_mut(device)
-            && let Some(follows) = &device.follows
-        {
+        let Some(device) = self.devices.get_mut(device) else { return };
+        device.goes = promise.goes;
+        if let Some(follows) = &device.follows {
             device.limits = device.limits.clone().promised(promise, follows);
         }
     }

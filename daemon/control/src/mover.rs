@@ -30,6 +30,9 @@ pub struct Limits {
     /// After so long such an answer is late: the device and the far ends of its fibres are read at once, and
     /// where its light is missing there, its outcome is unknown now.
     pub read_within: Micros,
+    /// After so long an answer is late while the node of the device is suspected to be dead: a far end has reported
+    /// that its light is gone. 0 where the device promises nothing that short.
+    pub probe_within: Micros,
     /// How long it may take to answer an operation that moves light before its outcome is unknown.
     pub switch_within: Micros,
     /// How long it has to be out of reach, while its light is missing, to count as dead: it has not answered
@@ -62,6 +65,7 @@ impl Default for Limits {
         Self {
             reply_within: Micros::from_secs(2),
             read_within: Micros::from_secs(2),
+            probe_within: Micros(0),
             switch_within: Micros::from_secs(2),
             silent_within: Micros(0),
             dark_within: Micros::from_secs(1),
@@ -84,6 +88,10 @@ pub struct Promise {
     pub commit: Micros,
     /// The time from light at its new path until its power is to be trusted.
     pub settle: Micros,
+    /// The longest time until a status is answered, of a module that reports lost light; `None` of others.
+    pub answer: Option<Micros>,
+    /// It arms and fires by one request, and says no by its answer: nothing has to be armed before.
+    pub goes: bool,
 }
 
 /// Which limits of a device follow what it promises: those that nobody wrote down.
@@ -106,6 +114,8 @@ const DARK: u64 = 3;
 const DARK_LEAST: Micros = Micros::from_millis(5);
 /// The bytes of the longest operation on a line, both ways: a name, a status and the neighbours.
 const OPERATION_BYTES: u64 = 256;
+/// And of a read that asks for no neighbours.
+const READ_BYTES: u64 = 160;
 /// A connection that was lost is tried again after this time.
 pub const RECONNECT: Micros = Micros::from_millis(5);
 
@@ -116,17 +126,21 @@ impl Limits {
     /// | --- | --- | --- |
     /// | a read, an arm | 10 ms | five times, and the line time of 256 bytes |
     /// | a switch | commit and 10 ms | five times, and the line time of 256 bytes |
+    /// | a read of a node that is suspected | of its events | five times, and the line time of 160 bytes |
     /// | silence of a device without light | a hello | [`RECONNECT`] and a read |
     /// | darkness | commit and settle | three times, at least 5 ms |
     #[must_use]
     pub fn promised(mut self, promise: &Promise, follows: &Follows) -> Self {
-        let bits = 10 * 1_000_000 * OPERATION_BYTES;
-        let line = Micros(bits.div_ceil(u64::from(follows.bits_per_second.max(1))));
-        let late = |promised: Micros| Micros(promised.0.saturating_mul(LATE)) + line;
-        self.read_within = late(ANSWER);
-        self.switch_within = late(promise.commit + ANSWER);
+        let bits = 10 * 1_000_000;
+        let rate = u64::from(follows.bits_per_second.max(1));
+        let line = |bytes: u64| Micros((bits * bytes).div_ceil(rate));
+        let late = |promised: Micros, bytes| Micros(promised.0.saturating_mul(LATE)) + line(bytes);
+        self.read_within = late(ANSWER, OPERATION_BYTES);
+        self.switch_within = late(promise.commit + ANSWER, OPERATION_BYTES);
+        self.probe_within = promise.answer.map_or(Micros(0), |answer| late(answer, READ_BYTES));
         if follows.reply_written {
             self.read_within = self.read_within.min(self.reply_within);
+            self.probe_within = self.probe_within.min(self.reply_within);
             self.switch_within = self.switch_within.min(self.reply_within);
         }
         self.silent_within = RECONNECT + self.read_within;

@@ -7,7 +7,7 @@ use rand::RngExt;
 use super::module::Module;
 use super::{Boxed, Driver, Idle};
 use crate::config::Chances;
-use lightloom_control::controller::Foreign;
+use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{Op, Outcome};
 
@@ -66,6 +66,10 @@ impl Driver for Chaos {
     fn idle(&mut self) -> Boxed<'_, Idle> {
         self.inner.idle()
     }
+    fn signals(&mut self) -> Vec<Signal> {
+        self.inner.signals()
+    }
+
     fn foreign(&mut self) -> Vec<Foreign> {
         self.inner.foreign()
     }

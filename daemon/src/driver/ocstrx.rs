@@ -7,10 +7,10 @@ use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::cmis::state::{DataPathState, ModuleState};
 use lightloom_firmware_api::cmis::{Address, Code, page_b0};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
-use lightloom_firmware_api::host::{Host, Sequence, encode_request};
+use lightloom_firmware_api::host::{Host, Received, Sequence, acknowledge, encode_request};
 use lightloom_firmware_api::message::{
-    Arm, Capabilities, Identity, LinkName, LinksReport, Neighbour, Power, Reply, Request as Wire,
-    StatusReport, Transaction,
+    Arm, Capabilities, Event, EventKind, EventsReport, Identity, LinkName, LinksReport, Neighbour,
+    Power, Reply, Request as Wire, StatusReport, Transaction,
 };
 use lightloom_firmware_api::path::{
     GROUPS_MAX, Groups, Outcome as PathOutcome, Path, Paths, Policy,
@@ -19,6 +19,7 @@ use lightloom_units::id::{BundleId, NodeId};
 
 use super::module::{self, Module};
 use super::{Awaits, Dialect, Input, Progress, Request};
+use lightloom_control::controller::Signal;
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{
     Micros, Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Shut, Slot,
@@ -42,6 +43,13 @@ pub struct OcsTrx {
     named: Option<u16>,
     armed: Option<(Transaction, Paths, Groups)>,
     last_transaction: u32,
+    /// What it promised of its events, if it sends any.
+    events: Option<EventsReport>,
+    /// Start and number of the last that was taken in.
+    last_event: Option<(u16, u16)>,
+    /// Numbers to acknowledge.
+    unacknowledged: Vec<Sequence>,
+    signals: Vec<Signal>,
 }
 
 impl OcsTrx {
@@ -62,6 +70,10 @@ impl OcsTrx {
             named: None,
             armed: None,
             last_transaction: 0,
+            events: None,
+            last_event: None,
+            unacknowledged: Vec::new(),
+            signals: Vec::new(),
         }
     }
 
@@ -150,12 +162,61 @@ impl OcsTrx {
         self.links = None;
         let want: Positions = moves.iter().map(|m| (m.slot, m.to)).collect();
         let mut requests = Vec::new();
-        if !self.is_armed_for(&want) {
+        let at_once = !self.is_armed_for(&want);
+        if at_once {
             requests = self.arm(&want)?;
         }
-        let (transaction, _, groups) = self.armed.take().ok_or("nothing is armed")?;
+        let (transaction, paths, groups) = self.armed.take().ok_or("nothing is armed")?;
+        let capable = |identity: Identity| identity.capabilities.has(Capabilities::GO);
+        if at_once && self.identity.is_some_and(capable) {
+            let arm = Arm { transaction, policy: self.policy, paths };
+            return Ok(vec![self.ask(&Wire::Go { arm, groups }, Awaits::Done)]);
+        }
         requests.push(self.ask(&Wire::Fire { transaction, groups }, Awaits::Done));
         Ok(requests)
+    }
+
+    /// Takes in an event: one that comes again is acknowledged again and counts once.
+    fn take_event(&mut self, number: Sequence, event: &Event) {
+        self.unacknowledged.push(number);
+        let name = (event.boots, number.0);
+        if self.last_event.replace(name) == Some(name) {
+            return;
+        }
+        let slot = Slot(u32::from(event.group));
+        let position = Position(u32::from(event.active.code()));
+        self.signals.push(match event.kind {
+            EventKind::LightLost => Signal::LightLost(slot, position),
+            EventKind::LightBack => Signal::LightBack(slot),
+            EventKind::Moved | EventKind::Restarted => Signal::Changed,
+        });
+    }
+
+    /// The replies and events in `bytes`; what the reply to `request` comes to.
+    fn take_bytes(&mut self, request: Option<&Request>, input: &mut Input) -> Progress {
+        let bytes = std::mem::take(&mut input.bytes);
+        let mut progress = Progress::Wait;
+        // The closure of `receive` cannot borrow the rest of `self` at the same time.
+        let mut host = std::mem::take(&mut self.host);
+        host.receive_all(&bytes, |received| match (received, request) {
+            (Ok(Received::Event(number, event)), _) if self.events.is_some() => {
+                self.take_event(number, &event);
+            }
+            (Ok(Received::Answer(answer)), Some(request))
+                if u32::from(answer.sequence.0) == request.number =>
+            {
+                let refused = matches!(answer.reply, Reply::Refused(_));
+                progress = match request.awaits {
+                    // Not to know a neighbour is no reason not to know where the light is.
+                    Awaits::Neighbours | Awaits::Events if refused => Progress::Answered,
+                    Awaits::Registers if !refused => self.take_registers(&answer.reply),
+                    _ => self.take(&answer.reply),
+                };
+            }
+            _ => input.noise += 1,
+        });
+        self.host = host;
+        progress
     }
 
     fn is_armed_for(&self, want: &Positions) -> bool {
@@ -202,6 +263,10 @@ impl OcsTrx {
                 None => Progress::Answered,
                 Some(why) => Progress::Ended(Outcome::Failed(why)),
             },
+            Reply::Events(report) => {
+                self.events = Some(*report).filter(|report| report.enabled);
+                Progress::Answered
+            }
             Reply::Done | Reply::Registers(_) => Progress::Answered,
             Reply::Refused(refusal) => {
                 self.armed = None;
@@ -257,6 +322,9 @@ impl Dialect for OcsTrx {
         self.host.reset();
         self.armed = None;
         (self.status, self.links, self.named) = (None, None, None);
+        (self.events, self.last_event) = (None, None);
+        self.signals.clear();
+        self.unacknowledged.clear();
         vec![self.ask(&Wire::Hello, Awaits::Identity), self.ask(&Wire::Status, Awaits::Positions)]
     }
 
@@ -278,25 +346,38 @@ impl Dialect for OcsTrx {
         }
     }
 
-    fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
-        let bytes = std::mem::take(&mut input.bytes);
-        let mut progress = Progress::Wait;
-        // The closure of `receive` cannot borrow the rest of `self` at the same time.
-        let mut host = std::mem::take(&mut self.host);
-        host.receive(&bytes, |received| match received {
-            Ok(answer) if u32::from(answer.sequence.0) == request.number => {
-                let refused = matches!(answer.reply, Reply::Refused(_));
-                progress = match request.awaits {
-                    // Not to know a neighbour is no reason not to know where the light is.
-                    Awaits::Neighbours if refused => Progress::Answered,
-                    Awaits::Registers if !refused => self.take_registers(&answer.reply),
-                    _ => self.take(&answer.reply),
-                };
+    fn after_hello(&mut self) -> Vec<Request> {
+        self.events = None;
+        let capable = |identity: Identity| identity.capabilities.has(Capabilities::EVENTS);
+        match self.identity.is_some_and(capable) {
+            true => {
+                let wire = Wire::Events { enabled: true, debounce_us: 0 };
+                vec![self.ask(&wire, Awaits::Events)]
             }
-            Ok(_) | Err(_) => input.noise += 1,
-        });
-        self.host = host;
-        progress
+            false => Vec::new(),
+        }
+    }
+
+    fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
+        self.take_bytes(Some(request), input)
+    }
+
+    fn unasked(&mut self, input: &mut Input) {
+        if !input.bytes.is_empty() {
+            self.take_bytes(None, input);
+        }
+    }
+
+    fn signals(&mut self) -> Vec<Signal> {
+        std::mem::take(&mut self.signals)
+    }
+
+    fn acknowledge(&mut self, out: &mut Vec<u8>) {
+        for number in std::mem::take(&mut self.unacknowledged) {
+            let mut line = [0; ENCODED_BYTES_MAX];
+            let length = acknowledge(number, &mut line);
+            out.extend_from_slice(&line[..length]);
+        }
     }
 
     fn finish(&mut self, op: &Op) -> Outcome {
@@ -330,6 +411,8 @@ impl Dialect for OcsTrx {
         Some(Promise {
             commit: Micros(u64::from(identity.commit_max_us)),
             settle: Micros(u64::from(identity.settle_us)),
+            goes: identity.capabilities.has(Capabilities::GO),
+            answer: self.events.map(|events| Micros(u64::from(events.answer_us))),
         })
     }
 

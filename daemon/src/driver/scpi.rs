@@ -131,6 +131,7 @@ impl Dialect for Scpi {
             | Awaits::Errors
             | Awaits::Neighbours
             | Awaits::Registers
+            | Awaits::Events
             | Awaits::Claim
             | Awaits::Holder => None,
         };

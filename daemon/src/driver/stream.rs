@@ -9,7 +9,7 @@ use tokio_serial::{SerialPortBuilderExt, SerialStream};
 
 use super::module::Module;
 use super::{Boxed, Dialect, Driver, Idle, Reached, Session};
-use lightloom_control::controller::Foreign;
+use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{Op, Outcome};
 
@@ -97,6 +97,8 @@ impl<D: Dialect> StreamDriver<D> {
                 Ok(length) => {
                     let reached = self.session.received(&self.buffer[..length], &mut out);
                     if let Some(reached) = reached {
+                        // What is left to send is an acknowledgement: if it is lost, the report comes again.
+                        let _ = link.write(&out).await;
                         return reached;
                     }
                 }
@@ -180,6 +182,9 @@ impl<D: Dialect + Clone> Driver for StreamDriver<D> {
             let Some(link) = &mut self.link else { return Idle::Lost("not connected".into()) };
             let mut out = Vec::new();
             loop {
+                if self.session.has_reports() {
+                    return Idle::Reports;
+                }
                 match link.read(&mut self.buffer).await {
                     Ok(0) => return Idle::Lost("the device closed the connection".into()),
                     Err(error) => return Idle::Lost(error.to_string()),
@@ -188,10 +193,12 @@ impl<D: Dialect + Clone> Driver for StreamDriver<D> {
                         if let Some(Reached::Lost(why)) = reached {
                             return Idle::Lost(why);
                         }
-                        let foreign = self.session.foreign();
-                        if !foreign.is_empty() {
-                            return Idle::Foreign(foreign);
+                        if !out.is_empty()
+                            && let Err(error) = link.write(&out).await
+                        {
+                            return Idle::Lost(format!("write: {error}"));
                         }
+                        out.clear();
                     }
                 }
             }
@@ -200,6 +207,10 @@ impl<D: Dialect + Clone> Driver for StreamDriver<D> {
 
     fn foreign(&mut self) -> Vec<Foreign> {
         self.session.foreign()
+    }
+
+    fn signals(&mut self) -> Vec<Signal> {
+        self.session.signals()
     }
 
     fn disconnect(&mut self) {

@@ -119,6 +119,7 @@ impl Tl1 {
             | Awaits::Errors
             | Awaits::Neighbours
             | Awaits::Registers
+            | Awaits::Events
             | Awaits::Claim
             | Awaits::Holder => {}
         }

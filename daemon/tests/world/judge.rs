@@ -80,12 +80,13 @@ impl World {
     }
 
     /// I9: what the policy finds broken is broken, or was lately.
-    pub(super) fn judge_found(&self, parts: &[(Part, String)]) {
+    pub(super) fn judge_found(&mut self, parts: &[(Part, String)]) {
         let heartbeat = self.setup.heartbeat + Micros::from_secs(5);
         for (part, why) in parts {
             let known = self.is_known(*part);
             let cut = self.ends_of(*part).iter().any(|end| self.is_cut(end));
             let modules = self.modules_of(*part);
+            self.count_dead(*part, why);
             let at_fault = |device: &DeviceName| {
                 let model = &self.devices[device];
                 model.was_gone(self.now.mono - heartbeat)
@@ -96,6 +97,19 @@ impl World {
                 self.violated("I9", &format!("{part} is bypassed without a fault: {why}"));
             }
         }
+    }
+
+    /// Counts modules that are taken for dead, and those among them that had power all the time.
+    fn count_dead(&mut self, part: Part, why: &str) {
+        if !matches!(part, Part::Bundle(_)) || !why.starts_with("silent") {
+            return;
+        }
+        let since = self.now.mono - self.setup.heartbeat - Micros::from_secs(5);
+        let mut own =
+            self.setup.modules.iter().filter(|(bundle, _)| part == Part::Bundle(**bundle));
+        let gone = own.any(|(_, device)| self.devices[device].was_gone(since));
+        self.counts.dead += 1;
+        self.counts.misnamed += u64::from(!gone);
     }
 
     /// An operator said so, or the journal does.

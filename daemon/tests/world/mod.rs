@@ -8,6 +8,7 @@
 pub mod device;
 pub mod disk;
 mod judge;
+mod light;
 pub mod ring;
 pub mod store;
 
@@ -66,6 +67,12 @@ enum Happening {
     Down {
         life: u32,
         device: DeviceName,
+    },
+    /// A module reports what it sees at this slot.
+    Signal {
+        life: u32,
+        device: DeviceName,
+        slot: Slot,
     },
     Client {
         asked: Asked,
@@ -139,6 +146,11 @@ pub struct Counts {
     pub settled: u64,
     /// Bypasses while a change waited for its confirm.
     pub on_top: u64,
+    /// Reports of light that was lost or back.
+    pub signals: u64,
+    /// Modules that were bypassed as dead, and those among them that had power all the time.
+    pub dead: u64,
+    pub misnamed: u64,
 }
 
 impl Counts {
@@ -162,6 +174,9 @@ impl Counts {
         self.suspects += other.suspects;
         self.settled += other.settled;
         self.on_top += other.on_top;
+        self.signals += other.signals;
+        self.dead += other.dead;
+        self.misnamed += other.misnamed;
     }
 }
 
@@ -182,6 +197,10 @@ pub struct World {
     /// How long light takes to settle after a switch, at most.
     pub settles_within: Micros,
     lit_from: BTreeMap<DeviceName, Micros>,
+    /// Where no light arrived when that was last looked at, for modules that report it.
+    unlit_before: BTreeMap<DeviceName, BTreeSet<Slot>>,
+    /// Light may have changed since.
+    light_changed: bool,
     /// Devices that the daemon has no connection to.
     disconnected: BTreeSet<DeviceName>,
     /// What the daemon took for a dark fibre, once each.
@@ -253,6 +272,8 @@ impl World {
             mended: BTreeMap::new(),
             settles_within: Micros::default(),
             lit_from: BTreeMap::new(),
+            unlit_before: BTreeMap::new(),
+            light_changed: false,
             disconnected: BTreeSet::new(),
             dark: BTreeSet::new(),
             on_top: BTreeSet::new(),
@@ -385,11 +406,16 @@ impl World {
     }
 
     pub fn run_for(&mut self, time: Micros) {
+        // Whoever drives the world may have broken something.
+        self.report_light();
         self.run_until(self.now.mono + time);
     }
 
     /// As the real runtime does after each event.
     fn tick(&mut self) {
+        if std::mem::take(&mut self.light_changed) {
+            self.report_light();
+        }
         self.judge_darkness();
         let Some(control) = &mut self.control else { return };
         let actions = control.tick(&self.now);
@@ -423,10 +449,17 @@ impl World {
                 self.handle(Event::Down(device.clone(), "no answer in time".into()));
                 self.at(RECONNECT, Happening::Up { life, device });
             }
-            Happening::Reply { .. } | Happening::Up { .. } | Happening::Down { .. } => {}
+            Happening::Signal { life, device, slot } if life == self.life => {
+                self.signal(device, slot);
+            }
+            Happening::Reply { .. }
+            | Happening::Up { .. }
+            | Happening::Down { .. }
+            | Happening::Signal { .. } => {}
             Happening::Client { asked, wish } => self.client(asked, wish),
             Happening::Restart => self.start(),
             Happening::OperatorMoves => {
+                self.light_changed = true;
                 let index = self.rng.random_range(0..self.devices.len());
                 if let Some(device) = self.devices.values_mut().nth(index) {
                     device.moved_by_operator(&mut self.rng);
@@ -624,6 +657,7 @@ impl World {
     // ---- devices -------------------------------------------------------------------------------
 
     fn up(&mut self, device: DeviceName) {
+        self.light_changed = true;
         if self.devices[&device].is_gone(self.now.mono) {
             let life = self.life;
             self.at(Micros::from_secs(1), Happening::Up { life, device: device.clone() });
@@ -734,6 +768,7 @@ impl World {
             return;
         }
         if matches!(op, Op::Switch { .. }) {
+            self.light_changed = true;
             self.switched_at.insert(device.clone(), self.now.mono);
         }
         let faults = *self.faults_of.get(&device).unwrap_or(&self.faults);

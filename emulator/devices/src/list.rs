@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 
 use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use lightloom_fabric::khop::Port;
+use lightloom_firmware_api::message::Capabilities;
 use lightloom_firmware_api::module::{Profile, padded};
 use lightloom_firmware_api::path::Path;
 use lightloom_units::seed::Seed;
@@ -77,6 +78,21 @@ pub struct TransceiversFile {
     /// Least time between two changes.
     #[serde(default)]
     pub dwell: Option<Text<Picoseconds>>,
+    /// The version of the serial protocol that they speak: v1.1 has no events and arms before each fire.
+    #[serde(default)]
+    pub protocol: Protocol,
+}
+
+/// A version of the serial protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum Protocol {
+    /// Requests and replies.
+    #[serde(rename = "v1.1")]
+    V1_1,
+    /// And events, and moves in one request.
+    #[default]
+    #[serde(rename = "v1.2")]
+    V1_2,
 }
 
 /// A path, as files and plans name it.
@@ -293,6 +309,10 @@ fn transceiver_spec(group: &TransceiversFile, number: u64) -> TransceiverSpec {
     let micros = |span: Text<Picoseconds>| span.0.get() / 1_000_000;
     if let Some(boot) = group.boot {
         profile.timing.boot_us = u32::try_from(micros(boot)).unwrap_or(u32::MAX);
+    }
+    if group.protocol == Protocol::V1_1 {
+        profile.capabilities =
+            profile.capabilities.without(Capabilities::EVENTS.and(Capabilities::GO));
     }
     if let Some(dwell) = group.dwell {
         profile.timing.dwell_us = u16::try_from(micros(dwell)).unwrap_or(u16::MAX);

@@ -59,13 +59,15 @@ impl Optics {
         }
     }
 
-    /// Whether the far end of external path `number` sends light this way from now on, and who it is.
+    /// Whether the far end of external path `number` sends light this way from now on, and who it is. Says whether
+    /// it did otherwise before.
     ///
     /// # Panics
     /// If `number` is not 1 to 8.
-    pub fn set_far_end(&mut self, number: u8, sends: bool, far_end: Neighbour) {
-        self.far_end_sends[usize::from(number) - 1] = sends;
+    pub fn set_far_end(&mut self, number: u8, sends: bool, far_end: Neighbour) -> bool {
+        let before = std::mem::replace(&mut self.far_end_sends[usize::from(number) - 1], sends);
         self.far_end_names[usize::from(number) - 1] = far_end;
+        before != sends
     }
 
     /// What the host called this module since its last restart.

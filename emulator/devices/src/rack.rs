@@ -126,19 +126,23 @@ impl Rack {
         }
     }
 
-    /// Tells the far ends of the fibres of `slot` whether it sends light now. A module is called at
-    /// the latest when its light has come to rest, so nobody is told late.
-    fn spread_light(&mut self, now: SimTime, slot: Slot) {
+    /// Lets the light of `slot` arrive at the far ends of its fibres, or not; says where that is otherwise than
+    /// before. A module is called at the latest when its light has come to rest, so it arrives in time.
+    fn spread_light(&mut self, now: SimTime, slot: Slot) -> Vec<Slot> {
+        let mut changed = Vec::new();
         for number in 1..=2 {
-            let Some(&(far, far_number)) = self.fibres.get(&(slot, number)) else { continue };
-            let AnyDevice::Transceiver(near) = &self.devices[slot.0].1 else { return };
+            let Some(&(far_slot, far_number)) = self.fibres.get(&(slot, number)) else { continue };
+            let AnyDevice::Transceiver(near) = &self.devices[slot.0].1 else { return changed };
             let sends = near.device().sends(now, number);
             let name = near.device().link_name();
-            if let AnyDevice::Transceiver(far) = &mut self.devices[far.0].1 {
+            if let AnyDevice::Transceiver(far) = &mut self.devices[far_slot.0].1 {
                 let near = Neighbour { name, path: number };
-                far.device_mut().optics_mut().set_far_end(far_number, sends, near);
+                if far.device_mut().optics_mut().set_far_end(far_number, sends, near) {
+                    changed.push(far_slot);
+                }
             }
         }
+        changed
     }
 
     /// Lets a fault strike later.
@@ -173,7 +177,13 @@ impl Rack {
 
     /// Swaps the far ends of two fibres, as somebody does who plugs two cables the wrong way round. Done
     /// again, it is undone. Nothing where [`Rack::objection`] has one.
-    fn cross(&mut self, now: SimTime, slot: Slot, (number, other): (u8, KhopPort)) {
+    fn cross(
+        &mut self,
+        now: SimTime,
+        slot: Slot,
+        (number, other): (u8, KhopPort),
+        out: &mut Vec<Output>,
+    ) {
         if self.objection(slot, Fault::Cross(number, other)).is_some() {
             return;
         }
@@ -183,17 +193,19 @@ impl Rack {
             self.fibres.extend([(a, b), (b, a)]);
         }
         for (slot, _) in [(slot, number), end, near_far, end_far] {
-            self.spread_light(now, slot);
+            self.called(now, slot, out);
         }
     }
 
     /// Lets a fault strike now.
     pub fn apply(&mut self, now: SimTime, slot: Slot, fault: Fault, out: &mut Vec<Output>) {
         if let Fault::Cross(number, other) = fault {
-            return self.cross(now, slot, (number, other));
+            return self.cross(now, slot, (number, other), out);
         }
         self.devices[slot.0].1.apply(now, fault, out);
-        self.called(now, slot);
+        // Its own comparators may see the fault.
+        self.devices[slot.0].1.as_device().on_time(now, out);
+        self.called(now, slot, out);
     }
 
     /// A client opened `line` of the device in `slot`.
@@ -205,7 +217,7 @@ impl Rack {
         out: &mut Vec<Output>,
     ) {
         self.devices[slot.0].1.as_device().open(now, line, port, out);
-        self.called(now, slot);
+        self.called(now, slot, out);
     }
 
     /// Bytes arrived on `line` of the device in `slot`.
@@ -218,7 +230,7 @@ impl Rack {
         out: &mut Vec<Output>,
     ) {
         self.devices[slot.0].1.as_device().on_bytes(now, line, input, out);
-        self.called(now, slot);
+        self.called(now, slot, out);
     }
 
     /// The client of `line` is gone.
@@ -236,7 +248,7 @@ impl Rack {
         }
         while let Some(&(at, slot)) = self.wakeups.first().filter(|(at, _)| *at <= now) {
             self.devices[slot.0].1.as_device().on_time(now.max(at), out);
-            self.called(now, slot);
+            self.called(now, slot, out);
         }
     }
 
@@ -247,9 +259,16 @@ impl Rack {
         device.into_iter().chain(self.faults.keys().next().copied()).min()
     }
 
-    fn called(&mut self, now: SimTime, slot: Slot) {
-        self.spread_light(now, slot);
-        self.plan_wakeup(slot);
+    /// A device was called: who misses its light from now on, or sees it again, is called by its comparator.
+    fn called(&mut self, now: SimTime, slot: Slot, out: &mut Vec<Output>) {
+        let mut called = vec![slot];
+        while let Some(slot) = called.pop() {
+            for far in self.spread_light(now, slot) {
+                self.devices[far.0].1.as_device().on_time(now, out);
+                called.push(far);
+            }
+            self.plan_wakeup(slot);
+        }
     }
 
     fn plan_wakeup(&mut self, slot: Slot) {

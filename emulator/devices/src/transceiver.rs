@@ -2,7 +2,9 @@
 //! emulated optics, reached over its serial line.
 
 use lightloom_firmware_api::device::{Device as Firmware, LineCounters};
-use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, PAYLOAD_BYTES_MAX, Reassembler};
+use lightloom_firmware_api::frame::{
+    ENCODED_BYTES_MAX, Frame, Kind, PAYLOAD_BYTES_MAX, Reassembler,
+};
 use lightloom_firmware_api::message::{FireReport, LinkName, Reply, command};
 use lightloom_firmware_api::module::{Module, Profile};
 use lightloom_firmware_api::path::{Outcome, Path, Paths};
@@ -125,8 +127,8 @@ impl Transceiver {
 
     /// A liar has to know what it was asked for: kept from each accepted arm.
     fn remember_wanted(&mut self, frame: &[u8]) {
-        with_reply(frame, |_, reply| {
-            if let Reply::Armed(_) = reply {
+        with_reply(frame, |frame, reply| {
+            if matches!(reply, Reply::Armed(_)) || frame.command == command::GO {
                 self.wanted = wanted_paths(self.firmware.module());
             }
         });
@@ -166,12 +168,13 @@ fn wanted_paths(module: &Module<Optics>) -> Paths {
     std::array::from_fn(|group| page_b0::wanted(group).get(module).unwrap_or(Path::DARK))
 }
 
-/// Calls `on` with the reply in `frame`, if it holds one to an arm or a fire.
+/// Calls `on` with the reply in `frame`, if it holds one to an arm, a fire or both in one.
 fn with_reply(frame: &[u8], mut on: impl FnMut(&Frame<'_>, &Reply<'_>)) {
     let mut reassembler = Reassembler::new();
     for &byte in frame {
         if let Some(Ok(frame)) = reassembler.push(byte)
-            && matches!(frame.command, command::ARM | command::FIRE)
+            && frame.kind == Kind::Reply
+            && matches!(frame.command, command::ARM | command::FIRE | command::GO)
             && let Some(reply) = Reply::decode(frame.command, frame.status, frame.payload)
         {
             on(&frame, &reply);

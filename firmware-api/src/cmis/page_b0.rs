@@ -54,7 +54,7 @@ pub const MAGIC_TEXT: [u8; 4] = *b"OCS1";
 /// Layout version, major and minor nibble.
 pub const LAYOUT: Field<u8> = Field::byte(at(196));
 /// The layout this file describes.
-pub const LAYOUT_VERSION: u8 = 0x11;
+pub const LAYOUT_VERSION: u8 = 0x12;
 /// How many groups there are.
 pub const GROUPS: Field<u8> = Field::byte(at(197));
 /// How many external paths each group has.

@@ -1,8 +1,8 @@
 //! What a device answers, and how it is written into a frame.
 
 use super::{
-    ArmReport, FireReport, Identity, LinksReport, PayloadBuffer, REGISTER_BYTES_MAX, Refusal,
-    StatusReport, command,
+    ArmReport, EventsReport, FireReport, Identity, LinksReport, PayloadBuffer, REGISTER_BYTES_MAX,
+    Refusal, StatusReport, command,
 };
 use crate::wire::{Reader, Writer};
 
@@ -17,12 +17,14 @@ pub enum Reply<'a> {
     Done,
     /// To [`Request::Arm`](super::Request::Arm).
     Armed(ArmReport),
-    /// To [`Request::Fire`](super::Request::Fire).
+    /// To [`Request::Fire`](super::Request::Fire) and [`Request::Go`](super::Request::Go).
     Fired(FireReport),
     /// To [`Request::Status`](super::Request::Status).
     Status(StatusReport),
     /// To [`Request::Links`](super::Request::Links).
     Links(LinksReport),
+    /// To [`Request::Events`](super::Request::Events).
+    Events(EventsReport),
     /// To any request: nothing was changed.
     Refused(Refusal),
 }
@@ -42,6 +44,7 @@ impl<'a> Reply<'a> {
             Self::Fired(report) => report.encode(&mut writer),
             Self::Status(report) => report.encode(&mut writer),
             Self::Links(report) => report.encode(&mut writer),
+            Self::Events(report) => report.encode(&mut writer),
             Self::Refused(refusal) => status = refusal.code(),
         }
         (status, writer.length())
@@ -61,9 +64,10 @@ impl<'a> Reply<'a> {
             }
             command::WRITE | command::DISARM | command::SET_DEFAULT | command::RESET => Self::Done,
             command::ARM => Self::Armed(ArmReport::decode(&mut reader)?),
-            command::FIRE => Self::Fired(FireReport::decode(&mut reader)?),
+            command::FIRE | command::GO => Self::Fired(FireReport::decode(&mut reader)?),
             command::STATUS => Self::Status(StatusReport::decode(&mut reader)?),
             command::LINKS => Self::Links(LinksReport::decode(&mut reader)?),
+            command::EVENTS => Self::Events(EventsReport::decode(&mut reader)?),
             _ => return None,
         };
         reader.done(reply)

@@ -84,11 +84,21 @@ impl Capabilities {
     pub const TAPS: Self = Self(16);
     /// It sends its link name over its light and shows the one that arrives.
     pub const NEIGHBOURS: Self = Self(32);
+    /// It sends events to a host that asks for them. Since 1.2.
+    pub const EVENTS: Self = Self(64);
+    /// It arms and fires in one request. Since 1.2.
+    pub const GO: Self = Self(128);
 
     /// Whether all of `others` are present.
     #[must_use]
     pub const fn has(self, others: Self) -> bool {
         self.0 & others.0 == others.0
+    }
+
+    /// These but for `others`.
+    #[must_use]
+    pub const fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
     }
 
     /// Both together.

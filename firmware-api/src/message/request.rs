@@ -48,6 +48,23 @@ pub enum Request<'a> {
     /// What are you called, and who is at the far ends? Answered by [`Reply::Links`](super::Reply::Links).
     /// Only of modules with [`Capabilities::NEIGHBOURS`](super::Capabilities::NEIGHBOURS).
     Links,
+    /// Send events from now on, or no more. Answered by [`Reply::Events`](super::Reply::Events).
+    /// Only of modules with [`Capabilities::EVENTS`](super::Capabilities::EVENTS).
+    Events {
+        /// Send them.
+        enabled: bool,
+        /// How long light has to be gone, or back, before that is an event, in µs; 0 leaves it to the module.
+        debounce_us: u16,
+    },
+    /// Arm and fire at once: a move that is to wait for no second request. Answered by
+    /// [`Reply::Fired`](super::Reply::Fired), as a fire. Sent again, it moves nothing again and answers the same.
+    /// Only of modules with [`Capabilities::GO`](super::Capabilities::GO).
+    Go {
+        /// What an arm would say.
+        arm: Arm,
+        /// Which groups move.
+        groups: Groups,
+    },
     /// Store the paths taken at power-on. Answered by [`Reply::Done`](super::Reply::Done).
     SetDefault {
         /// The module's host password.
@@ -85,6 +102,8 @@ impl<'a> Request<'a> {
             Self::SetDefault { .. } => command::SET_DEFAULT,
             Self::Reset => command::RESET,
             Self::Links => command::LINKS,
+            Self::Events { .. } => command::EVENTS,
+            Self::Go { .. } => command::GO,
         }
     }
 
@@ -107,6 +126,13 @@ impl<'a> Request<'a> {
             }
             Self::Arm(arm) => {
                 writer.u32(arm.transaction.0).u8(arm.policy.code()).codes(&arm.paths, Path::code);
+            }
+            Self::Go { arm, groups } => {
+                writer.u32(arm.transaction.0).u8(arm.policy.code()).codes(&arm.paths, Path::code);
+                writer.u8(groups.0);
+            }
+            Self::Events { enabled, debounce_us } => {
+                writer.u8(u8::from(*enabled)).u16(*debounce_us);
             }
             Self::Fire { transaction, groups } => {
                 writer.u32(transaction.0).u8(groups.0);
@@ -131,7 +157,9 @@ impl<'a> Request<'a> {
             command::HELLO => Some(Self::Hello),
             command::READ => Self::decode_read(&mut reader),
             command::WRITE => Self::decode_write(&mut reader),
-            command::ARM => Self::decode_arm(&mut reader),
+            command::ARM => Self::decode_arm(&mut reader).map(Self::Arm),
+            command::GO => Self::decode_go(&mut reader),
+            command::EVENTS => Self::decode_events(&mut reader),
             command::FIRE => Self::decode_fire(&mut reader),
             command::DISARM => reader.u32().map(|id| Self::Disarm { transaction: Transaction(id) }),
             command::STATUS => Some(Self::Status),
@@ -154,12 +182,25 @@ impl<'a> Request<'a> {
         address.holds(bytes.len()).then_some(Self::Write { address, bytes })
     }
 
-    fn decode_arm(reader: &mut Reader<'a>) -> Option<Self> {
-        Some(Self::Arm(Arm {
+    fn decode_arm(reader: &mut Reader<'a>) -> Option<Arm> {
+        Some(Arm {
             transaction: Transaction(reader.u32().filter(|&id| id != 0)?),
             policy: Policy::from_code(reader.u8()?)?,
             paths: reader.codes(Path::from_code)?,
-        }))
+        })
+    }
+
+    fn decode_go(reader: &mut Reader<'a>) -> Option<Self> {
+        Some(Self::Go { arm: Self::decode_arm(reader)?, groups: Groups(reader.u8()?) })
+    }
+
+    fn decode_events(reader: &mut Reader<'a>) -> Option<Self> {
+        let enabled = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        Some(Self::Events { enabled, debounce_us: reader.u16()? })
     }
 
     fn decode_fire(reader: &mut Reader<'a>) -> Option<Self> {

@@ -57,6 +57,10 @@ pub struct Timing {
     pub dwell_us: u16,
     /// Longest time from fire to an outcome.
     pub commit_max_us: u32,
+    /// How long light is gone, or back, before that is an event, where the host asks for no other time.
+    pub debounce_us: u16,
+    /// Longest time until a status is answered.
+    pub answer_us: u32,
 }
 
 /// A kind of module.
@@ -125,7 +129,9 @@ impl Profile {
             .and(Capabilities::HOT)
             .and(Capabilities::FAST_FIRE)
             .and(Capabilities::TAPS)
-            .and(Capabilities::NEIGHBOURS),
+            .and(Capabilities::NEIGHBOURS)
+            .and(Capabilities::EVENTS)
+            .and(Capabilities::GO),
         power_low: Power(1_000),
         los: Power(500),
         power_max_watts: 12,
@@ -147,6 +153,8 @@ impl Profile {
             settle_us: 30,
             dwell_us: 1_000,
             commit_max_us: 1_000,
+            debounce_us: 100,
+            answer_us: 300,
         },
         applications: &[
             Application {

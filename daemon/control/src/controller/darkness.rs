@@ -51,7 +51,7 @@ impl Controller {
     }
 
     /// Whether nothing but a fault explains that a device does not send or see light.
-    fn is_at_rest(&self, device: &DeviceName) -> bool {
+    pub(super) fn is_at_rest(&self, device: &DeviceName) -> bool {
         !self.is_moving(device) && !self.ledger.attention.contains_key(device)
     }
 
@@ -71,6 +71,10 @@ impl Controller {
         }
         seen.observed = Some(read.clone());
         seen.read_at = asked;
+        let least = self.inventory.devices.get(device).map_or(0, |d| d.limits.power_min_mdbm);
+        for (slot, _) in read.power_mdbm.iter().filter(|(_, power)| **power >= least) {
+            seen.signalled.sees_light(*slot, asked);
+        }
         self.note_shut(now, device, read);
         self.note_drift(device, actions);
         self.note_contention(now, device, read, actions);
@@ -162,9 +166,11 @@ impl Controller {
             (self.inventory.limits(device), self.inventory.limits(&far.0));
         let shut = self.is_shut(device, slot) || self.is_shut(&far.0, far.1);
         let at_rest = self.is_at_rest(device) && self.is_at_rest(&far.0) && !shut;
+        // A read since then agrees, and no module of the far end's node answers.
+        let dead = !other.up && other.signalled.is_found_dead;
         // A far end that cannot be talked to has to have looked back when that was last possible.
         if !at_rest
-            || dark.reads < near_limits.power_samples
+            || (!dead && dark.reads < near_limits.power_samples)
             || other.stood.is_none()
             || !self.looks_back(far)
         {
@@ -179,7 +185,7 @@ impl Controller {
             false => (since.max(other.down_since + far_limits.silent_within), seen.read_at),
         };
         let dark_within = near_limits.dark_within.max(far_limits.dark_within);
-        (until >= since + dark_within).then(|| DarkFibre {
+        (dead || until >= since + dark_within).then(|| DarkFibre {
             near: (device.clone(), slot, to),
             far: far.clone(),
             far_is_down: !other.up,

@@ -51,9 +51,13 @@ impl Controller {
             actions.push(Action::Note(Note::Late(device.clone())));
             return;
         };
-        seen.next_poll = now.mono + self.inventory.poll_every;
+        seen.next_poll = match seen.signalled.wants_read_after(flight.asked) {
+            true => now.mono,
+            false => now.mono + self.inventory.poll_every,
+        };
         match &outcome {
             Outcome::Done(Some(read)) => {
+                seen.signalled.answered(flight.asked);
                 if flight.names {
                     seen.named_at = flight.asked;
                 }
@@ -97,6 +101,7 @@ impl Controller {
     pub(super) fn up(&mut self, now: &Now, device: DeviceName, actions: &mut Vec<Action>) {
         let Some(seen) = self.devices.get_mut(&device) else { return };
         seen.up = true;
+        seen.signalled.reset();
         (seen.observed, seen.stood, seen.trouble) = (None, None, None);
         actions.push(Action::Note(Note::Up(device.clone())));
         if seen.in_flight.is_none() {

@@ -16,9 +16,9 @@ impl Controller {
     /// When the operation on its way to a device is late, or given up.
     pub(super) fn due_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let flight = seen.in_flight.as_ref()?;
-        match flight.is_late && !self.is_witnessed(device) {
+        match flight.is_late && !self.is_witnessed(device) && !self.is_node_dead(device) {
             true => Some(flight.deadline),
-            false => Some(flight.late_at.min(flight.deadline)),
+            false => self.late_at(device, seen).map(|late_at| late_at.min(flight.deadline)),
         }
     }
 
@@ -27,12 +27,18 @@ impl Controller {
         let due = |(device, seen): (&DeviceName, &Seen)| {
             let at = self.due_at(device, seen)?;
             let flight = seen.in_flight.as_ref().filter(|_| at <= now.mono)?;
-            let over = flight.deadline <= now.mono || (flight.is_late && self.is_witnessed(device));
-            Some((device.clone(), flight.ticket, over))
+            let dead = flight.is_late && self.is_node_dead(device);
+            let witnessed = dead || (flight.is_late && self.is_witnessed(device));
+            let over = flight.deadline <= now.mono || witnessed;
+            Some((device.clone(), flight.ticket, (over, dead)))
         };
-        let due: Vec<(DeviceName, Ticket, bool)> = self.devices.iter().filter_map(due).collect();
-        for (device, ticket, over) in due {
+        let due: Vec<(DeviceName, Ticket, (bool, bool))> =
+            self.devices.iter().filter_map(due).collect();
+        for (device, ticket, (over, dead)) in due {
             if over {
+                if dead {
+                    self.found_dead(&device);
+                }
                 actions.push(Action::Abandon(device.clone(), ticket));
                 let outcome = Outcome::Unknown("no answer in time".into());
                 self.reply(now, &device, ticket, outcome, actions);
@@ -54,7 +60,7 @@ impl Controller {
     }
 
     /// The other modules of its node: what takes one of them down often takes all.
-    fn of_same_node(&self, device: &DeviceName) -> Vec<DeviceName> {
+    pub(super) fn of_same_node(&self, device: &DeviceName) -> Vec<DeviceName> {
         let Some((node, _)) = device.as_str().split_once('/') else { return Vec::new() };
         let first = format!("{node}/");
         let from = self.devices.range(DeviceName::from(first.as_str())..).map(|(name, _)| name);
@@ -117,7 +123,10 @@ impl Controller {
         let silent_within = self.inventory.limits(device).silent_within.max(HELLO_WITHIN);
         self.devices.get(device).is_some_and(|seen| match seen.up {
             true => seen.read_at < since,
-            false => now.mono < seen.down_since + silent_within && !self.sends_light(device),
+            false => {
+                let tries = now.mono < seen.down_since + silent_within;
+                tries && !seen.signalled.is_found_dead && !self.sends_light(device)
+            }
         })
     }
 }

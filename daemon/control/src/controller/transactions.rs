@@ -7,8 +7,11 @@ use crate::change::stages_back;
 use crate::drive::{Command, Drive, PartEnd, Site, Start, Verdict};
 use crate::inventory::Recovery;
 use crate::ledger::Open;
-use crate::record::{Cause, OnFailure, Pending, Record, TxnResult};
-use crate::state::{DeviceName, Fabric, Now, Observation, Op, at};
+use crate::record::{Cause, Intent, OnFailure, Pending, Record, TxnResult};
+use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
+
+/// A device that was read within this time is not armed before a bypass moves it.
+const READ_LATELY: Micros = Micros::from_secs(2);
 
 impl Controller {
     pub(super) fn recover(&mut self, now: &Now, actions: &mut Vec<Action>) {
@@ -48,6 +51,7 @@ impl Controller {
             true => stages_back(&intent.before, &intent.stages),
             false => intent.stages.clone(),
         };
+        let known = self.known_to_stand(now, intent, &start);
         let mut drive = Drive::new(txn, target, start, neighbours, held, standing);
         drive.in_stages(stages);
         if turned {
@@ -55,9 +59,35 @@ impl Controller {
         }
         let late = self.devices.iter().filter(|(_, seen)| seen.late_until > now.mono);
         drive.wait_for_late(late.map(|(device, seen)| (device.clone(), seen.late_until)).collect());
-        let commands = drive.begin(now.mono, &self.inventory);
+        let commands = match known {
+            Some(seen) => drive.begin_known(now.mono, &self.inventory, seen),
+            None => drive.begin(now.mono, &self.inventory),
+        };
         self.drive = Some(drive);
         self.execute(now, commands, actions);
+    }
+
+    /// How the devices of a bypass were read lately, if each of them stands as it was planned to and is moved by one
+    /// request: then none has to be armed before.
+    fn known_to_stand(
+        &self,
+        now: &Now,
+        intent: &Intent,
+        start: &Start,
+    ) -> Option<BTreeMap<DeviceName, Observation>> {
+        let Start::AllOrNothing(expected) = start else { return None };
+        let bypass = intent.cause == Cause::Bypass && self.ledger.open.as_ref()?.turned.is_none();
+        let known = |device: &DeviceName| {
+            let goes = self.inventory.devices.get(device)?.goes;
+            let seen = self.devices.get(device).filter(|seen| seen.up && goes)?;
+            let read = seen.observed.as_ref().filter(|read| read.tuning.is_empty())?;
+            let lately = seen.read_at + READ_LATELY >= now.mono && seen.late_until <= now.mono;
+            let attended = self.ledger.attention.contains_key(device);
+            let mut expected = expected.get(device).into_iter().flatten();
+            let stands = expected.all(|(slot, to)| at(&read.positions, *slot) == *to);
+            (lately && stands && !attended).then(|| (device.clone(), read.clone()))
+        };
+        bypass.then(|| intent.after.keys().map(known).collect()).flatten()
     }
 
     /// Where the devices stand that are at the far ends of these.

@@ -77,7 +77,8 @@ impl Control {
                 let seen = self.controller.devices().get(device);
                 let silent =
                     seen.is_some_and(|seen| !seen.up) && !self.may_be_silent(now, bundle, device);
-                if silent && !self.controller.sends_light(device) {
+                let suspected = self.controller.is_silent_beside(device, now);
+                if silent && !suspected && !self.controller.sends_light(device) {
                     let why = format!("silent, as {bundle} of the same node is");
                     broken.entry(Part::Bundle(sibling)).or_insert(why);
                 }
@@ -113,6 +114,9 @@ impl Control {
     /// Whether it is not known yet if `device` is dead as well as `bundle` is, and is about to be. One that fell
     /// silent later has as long: `bundle` may have been dead for minutes, and one lost answer is no death.
     fn may_be_silent(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
+        if self.controller.is_silent_beside(device, now) {
+            return false;
+        }
         let Some(since) = self.down_since(bundle) else { return false };
         let seen = self.controller.devices().get(device).filter(|seen| !seen.up);
         let since = seen.map_or(since, |seen| since.max(seen.down_since));
@@ -210,6 +214,7 @@ impl Control {
         &self,
         broken: &[(Part, String)],
         repaired: &[Part],
+        now: &Now,
     ) -> Vec<Around> {
         let named = |(part, why): &(Part, String)| Around::named(*part, why.clone());
         let mut around: Vec<Around> = broken.iter().map(named).collect();
@@ -226,6 +231,18 @@ impl Control {
         let suspects = bypass::suspects(history, path).into_iter();
         let mut more: BTreeMap<Part, Around> =
             suspects.map(|(part, why)| (part, Around { part, why, suspected: true })).collect();
+        for (part, _) in broken {
+            let Part::Bundle(bundle) = part else { continue };
+            let beside =
+                |(_, device): &(_, &DeviceName)| self.controller.is_silent_beside(device, now);
+            for (sibling, _) in self.of_node(*bundle).filter(beside) {
+                let why = format!("suspect: it did not answer beside {bundle} of the same node");
+                more.insert(
+                    Part::Bundle(sibling),
+                    Around { part: Part::Bundle(sibling), why, suspected: true },
+                );
+            }
+        }
         for (name, before) in &self.reported {
             if let Ok(part) = name.parse() {
                 more.insert(part, Around::named(part, before.why.clone()));

@@ -1,0 +1,72 @@
+//! A clock for short waits: the runtime's own timers round up to a millisecond, which is a third of the time in which
+//! a dead node is found.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Longer waits are left to the runtime's timers.
+const SHORT: Duration = Duration::from_millis(20);
+/// Two waits that end so close to each other are one.
+const NEAR: Duration = Duration::from_micros(50);
+
+/// A thread that sleeps, and says when it wakes.
+pub(super) struct Alarm {
+    set: Sender<Instant>,
+    rings: UnboundedReceiver<Instant>,
+    /// Waited for by the thread already.
+    until: Option<Instant>,
+}
+
+impl Alarm {
+    pub(super) fn new() -> Self {
+        let (set, sets) = channel::<Instant>();
+        let (ring, rings) = unbounded_channel();
+        // Without the thread every wait is left to the timers. It ends when this is dropped.
+        let _ = std::thread::Builder::new().name("alarm".into()).spawn(move || {
+            let mut next: Option<Instant> = None;
+            loop {
+                let heard = match next {
+                    None => sets.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                    Some(at) => sets.recv_timeout(at.saturating_duration_since(Instant::now())),
+                };
+                match heard {
+                    Ok(at) => next = Some(at),
+                    Err(RecvTimeoutError::Timeout) => {
+                        if next.take().is_some_and(|at| ring.send(at).is_err()) {
+                            return;
+                        }
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        });
+        Self { set, rings, until: None }
+    }
+
+    /// Returns after this time, or a millisecond later at most where it is longer than [`SHORT`].
+    pub(super) async fn sleep(&mut self, wait: Duration) {
+        if wait.is_zero() || wait > SHORT {
+            return tokio::time::sleep(wait).await;
+        }
+        let until = Instant::now() + wait;
+        let same = |set: Instant| set.max(until) - set.min(until) <= NEAR;
+        if !self.until.is_some_and(same) {
+            self.until = self.set.send(until).ok().map(|()| until);
+        }
+        let late = tokio::time::sleep(wait + Duration::from_millis(1));
+        tokio::pin!(late);
+        loop {
+            tokio::select! {
+                () = &mut late => break,
+                rang = self.rings.recv() => match rang {
+                    Some(at) if at + NEAR >= until => break,
+                    Some(_) => {}
+                    None => return late.await,
+                }
+            }
+        }
+        self.until = None;
+    }
+}
