@@ -14,7 +14,6 @@ use std::time::Instant;
 
 use daemon_rig::times::{Times, state_folder};
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
-use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::mover::Limits;
 use lightloom_control::state::{Fabric, Move, Op, Position, Positions, Slot, Txn};

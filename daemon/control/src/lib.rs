@@ -9,6 +9,7 @@
 //! | [`record`], [`ledger`] | what is written into the journal, and what it comes to |
 //! | [`controller`] | one transaction at a time over any number of devices |
 //! | [`policy`] | what is broken, when it is bypassed, which plan is on the devices, where undone changes go |
+//! | [`diagnosis`] | from powers, bit errors, read-backs and neighbours to the part at fault |
 //! | [`desired`], [`bypass`] | from a plan to the positions of devices; from a fault to the plan around it |
 //!
 //! Whoever runs it performs its actions in order and brings it answers and the time: `lightloomd` against
@@ -19,6 +20,7 @@ pub mod bypass;
 pub mod change;
 pub mod controller;
 pub mod desired;
+pub mod diagnosis;
 pub mod drive;
 pub mod inventory;
 pub mod ledger;

@@ -58,7 +58,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// The firmware starts anew. A host that asked for events is told so.
+    /// The firmware starts anew. A host that asked for events gets one.
     pub(super) fn restart(&mut self) {
         let (enabled, debounce, paid_until) = (self.enabled, self.debounce, self.paid_until);
         *self = Self { enabled, debounce, paid_until, restarted: enabled, ..Self::default() };

@@ -1,0 +1,234 @@
+//! From what is measured to the part at fault: transceiver, lane, fibre, connector, switch port or node.
+//!
+//! ```text
+//!   readings, usual readings ─▶ symptoms ─▶ each part that explains some of them ─▶ the best one, with its evidence
+//!                                  ▲         (what it predicts and was seen,              │ and the second best
+//!                                  └────────  less what it predicts and was not) ◀────────┘ what it explains is taken away
+//! ```
+//!
+//! A part is named by what it predicts, not by the first symptom: a dead node predicts that all of its modules are
+//! silent, a dead module only its own, a cut fibre that two modules which answer and send both miss each other's light.
+//! Pure, and moves nothing: the policies decide by reads of their own.
+
+mod parts;
+mod symptoms;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::state::{DeviceName, Slot};
+
+/// What a module says of one of its ports, or usually says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PortReading {
+    /// It answers.
+    pub answers: bool,
+    /// Its light is where it was brought.
+    pub stands: bool,
+    /// What each lane sends by the module's own monitor, in 1/1000 dBm; empty if it does not say.
+    pub sent: Vec<i32>,
+    /// What arrives at the end of the fibre, before anything of the module's receiver, in 1/1000 dBm.
+    pub tap: Option<i32>,
+    /// What each lane receives, in 1/1000 dBm; empty if it does not say.
+    pub received: Vec<i32>,
+    /// Bit errors of each lane before correction, as 1/1000 of their decimal logarithm; empty if it does not say.
+    pub errors: Vec<i32>,
+}
+
+/// One end of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct End {
+    /// The node that the module is in.
+    pub node: String,
+    /// The module.
+    pub module: DeviceName,
+    /// What it says now.
+    pub now: PortReading,
+    /// What it said when the link was last known to be well.
+    pub usual: PortReading,
+}
+
+/// A port of an optical switch on the way of a link.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PortOnTheWay {
+    /// The port.
+    pub slot: Slot,
+    /// It was read where it should stand.
+    pub stands: bool,
+    /// The light that arrives at it from its module, now and usually, in 1/1000 dBm.
+    pub arrives: Option<(i32, i32)>,
+    /// The light that leaves it towards its module, now and usually, in 1/1000 dBm.
+    pub leaves: Option<(i32, i32)>,
+}
+
+/// A circuit through an optical switch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverSwitch {
+    /// The switch.
+    pub switch: DeviceName,
+    /// The ports of both ends, in their order.
+    pub ports: [PortOnTheWay; 2],
+}
+
+/// A link between two modules, both directions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Its ends.
+    pub ends: [End; 2],
+    /// `None` where one fibre joins the ends.
+    pub over: Option<OverSwitch>,
+}
+
+/// A part that can be at fault.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Culprit {
+    /// A node, with all of its modules.
+    Node(String),
+    /// A module.
+    Transceiver(DeviceName),
+    /// One lane of a module, from 0: what it sends, or what it receives.
+    Lane(DeviceName, usize),
+    /// The fibre that is plugged into this module, up to the next module or switch.
+    Fibre(DeviceName, DeviceName),
+    /// The connector of a fibre at this module or, with a slot, at this port of a switch.
+    Connector(DeviceName),
+    /// A port of an optical switch.
+    SwitchPort(DeviceName, Slot),
+}
+
+impl fmt::Display for Culprit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "node {node}"),
+            Self::Transceiver(module) => write!(f, "transceiver {module}"),
+            Self::Lane(module, lane) => write!(f, "lane {} of {module}", lane + 1),
+            Self::Fibre(one, other) => write!(f, "fibre between {one} and {other}"),
+            Self::Connector(module) => write!(f, "connector at {module}"),
+            Self::SwitchPort(switch, slot) => write!(f, "port {slot} of {switch}"),
+        }
+    }
+}
+
+/// Something that is not as usual.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Symptom {
+    /// The module does not answer.
+    Silent(DeviceName),
+    /// It sends no light on any lane, by its own monitor.
+    SendsNothing(DeviceName),
+    /// It sends no light on this lane, by its own monitor.
+    LaneSendsNothing(DeviceName, usize),
+    /// Light arrives at its tap and not at its lanes.
+    Deaf(DeviceName),
+    /// Its light is not where it was brought.
+    Strayed(DeviceName),
+    /// Nothing arrives at this module from that one.
+    Dark(DeviceName, DeviceName),
+    /// Less than usual arrives at this module from that one, about the same on every lane.
+    Weak(DeviceName, DeviceName),
+    /// Less than usual arrives, and the less the longer the wavelength.
+    Tilted(DeviceName, DeviceName),
+    /// Less than usual arrives on this lane alone.
+    LaneWeak(DeviceName, DeviceName, usize),
+    /// More bit errors on this lane alone, though its light is as usual.
+    LaneErrors(DeviceName, usize),
+    /// More bit errors on every lane than the light explains.
+    Errors(DeviceName),
+    /// A port of a switch does not stand where it should.
+    PortStrayed(DeviceName, Slot),
+    /// Less than usual or nothing arrives at this port from its module.
+    PortMisses(DeviceName, Slot),
+    /// What arrives at the other port leaves this one weaker than usual or not at all.
+    PortLoses(DeviceName, Slot),
+}
+
+impl fmt::Display for Symptom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent(module) => write!(f, "{module} does not answer"),
+            Self::SendsNothing(module) => write!(f, "{module} says that it sends no light"),
+            Self::LaneSendsNothing(module, lane) => {
+                write!(f, "{module} says that lane {} sends no light", lane + 1)
+            }
+            Self::Deaf(module) => write!(f, "light arrives at {module} and not at its lanes"),
+            Self::Strayed(module) => write!(f, "{module} is not where it was brought"),
+            Self::Dark(at, from) => write!(f, "no light of {from} arrives at {at}"),
+            Self::Weak(at, from) => write!(f, "less light of {from} arrives at {at}"),
+            Self::Tilted(at, from) => {
+                write!(f, "less light of {from} arrives at {at}, and least of the long wavelengths")
+            }
+            Self::LaneWeak(at, from, lane) => {
+                write!(f, "less light of {from} arrives at lane {} of {at} alone", lane + 1)
+            }
+            Self::LaneErrors(at, lane) => {
+                write!(f, "more bit errors at lane {} of {at} alone, with light as usual", lane + 1)
+            }
+            Self::Errors(at) => write!(f, "more bit errors at {at} than its light explains"),
+            Self::PortStrayed(switch, slot) => {
+                write!(f, "port {slot} of {switch} does not stand where it should")
+            }
+            Self::PortMisses(switch, slot) => {
+                write!(f, "too little arrives at port {slot} of {switch}")
+            }
+            Self::PortLoses(switch, slot) => write!(f, "too little leaves port {slot} of {switch}"),
+        }
+    }
+}
+
+/// A part that is named.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named {
+    /// Which.
+    pub culprit: Culprit,
+    /// What it explains.
+    pub evidence: Vec<Symptom>,
+    /// The part that explains this second best; `None` if no other explains any of it.
+    pub second: Option<Culprit>,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let evidence = self.evidence.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        write!(f, "{}: {evidence}", self.culprit)?;
+        match &self.second {
+            Some(second) => write!(f, "; or else {second}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// At most so many parts are named at once.
+const NAMED_MAX: usize = 16;
+
+/// What is at fault, the part that explains most first.
+#[must_use]
+pub fn diagnose(links: &[Link]) -> Vec<Named> {
+    let mut left = symptoms::of(links);
+    let explanations = parts::explanations(links);
+    let mut named: Vec<Named> = Vec::new();
+    let mut explained = BTreeSet::new();
+    while !left.is_empty() && named.len() < NAMED_MAX {
+        let mut scores: BTreeMap<&Culprit, (i32, &parts::Explanation)> = BTreeMap::new();
+        for explanation in &explanations {
+            let Some(score) = explanation.score(&left, &explained) else { continue };
+            let best = scores.entry(&explanation.culprit).or_insert((score, explanation));
+            if score > best.0 {
+                *best = (score, explanation);
+            }
+        }
+        let best =
+            scores.iter().max_by_key(|(culprit, (score, _))| (*score, std::cmp::Reverse(*culprit)));
+        let Some((&culprit, &(_, explanation))) = best else { break };
+        let evidence: Vec<Symptom> =
+            explanation.predicts().filter(|symptom| left.contains(*symptom)).cloned().collect();
+        let other = |(other, (_, explanation)): &(&&Culprit, &(i32, &parts::Explanation))| {
+            ***other != *culprit && explanation.predicts().any(|s| evidence.contains(s))
+        };
+        let second = scores.iter().filter(other).max_by_key(|(_, (score, _))| *score);
+        let second = second.map(|(culprit, _)| (*culprit).clone());
+        left.retain(|symptom| !evidence.contains(symptom) && !explanation.implies(symptom));
+        explained.extend(explanation.predicts().cloned());
+        named.push(Named { culprit: culprit.clone(), evidence, second });
+    }
+    named
+}

@@ -1,0 +1,240 @@
+//! What each part predicts when it is at fault, in each of the ways in which it can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Culprit, Link, Symptom};
+use crate::state::DeviceName;
+
+/// A symptom that a fault always makes, seen; and not seen though it could be.
+const SEEN: i32 = 10;
+const MISSING: i32 = -8;
+/// A symptom that it may make, seen.
+const ALSO: i32 = 4;
+
+/// One way in which a part can be at fault.
+#[derive(Clone, Debug)]
+pub(super) struct Explanation {
+    pub(super) culprit: Culprit,
+    /// It always makes these.
+    always: Vec<Symptom>,
+    /// It may make these.
+    perhaps: Vec<Symptom>,
+    /// How much more or less often this happens than others.
+    prior: i32,
+}
+
+impl Explanation {
+    fn new(culprit: Culprit, prior: i32) -> Self {
+        Self { culprit, always: Vec::new(), perhaps: Vec::new(), prior }
+    }
+
+    fn always(mut self, symptoms: impl IntoIterator<Item = Symptom>) -> Self {
+        self.always.extend(symptoms);
+        self
+    }
+
+    fn perhaps(mut self, symptoms: impl IntoIterator<Item = Symptom>) -> Self {
+        self.perhaps.extend(symptoms);
+        self
+    }
+
+    pub(super) fn predicts(&self) -> impl Iterator<Item = &Symptom> {
+        self.always.iter().chain(&self.perhaps)
+    }
+
+    /// Whether a symptom is no news once this is known: less of the same light on the same way.
+    pub(super) fn implies(&self, symptom: &Symptom) -> bool {
+        let dark = |at: &DeviceName, from: &DeviceName| {
+            let dark = Symptom::Dark(at.clone(), from.clone());
+            self.always.contains(&dark) || self.perhaps.contains(&dark)
+        };
+        match symptom {
+            Symptom::Weak(at, from) | Symptom::Tilted(at, from) => dark(at, from),
+            Symptom::LaneWeak(at, from, _) => dark(at, from),
+            _ => false,
+        }
+    }
+
+    /// How well this explains what is left; `None` if it explains nothing of it.
+    pub(super) fn score(
+        &self,
+        left: &BTreeSet<Symptom>,
+        explained: &BTreeSet<Symptom>,
+    ) -> Option<i32> {
+        if !self.always.iter().any(|symptom| left.contains(symptom)) {
+            return None;
+        }
+        let of = |symptom: &Symptom| match symptom {
+            _ if left.contains(symptom) => SEEN,
+            // Another part explains it already: neither for nor against this one.
+            _ if explained.contains(symptom) => 0,
+            _ => MISSING,
+        };
+        let always: i32 = self.always.iter().map(of).sum();
+        let perhaps = self.perhaps.iter().filter(|symptom| left.contains(*symptom)).count();
+        Some(self.prior + always + ALSO * i32::try_from(perhaps).unwrap_or(0))
+    }
+}
+
+/// A way of light: from a module to another.
+struct Way<'a> {
+    link: &'a Link,
+    from: usize,
+}
+
+impl Way<'_> {
+    fn sender(&self) -> &DeviceName {
+        &self.link.ends[self.from].module
+    }
+    fn receiver(&self) -> &DeviceName {
+        &self.link.ends[1 - self.from].module
+    }
+    /// Whether the receiver can say anything of what arrives.
+    fn is_read(&self) -> bool {
+        let end = &self.link.ends[1 - self.from];
+        end.now.answers && end.now.tap.is_some()
+    }
+    fn dark(&self) -> Option<Symptom> {
+        self.is_read().then(|| Symptom::Dark(self.receiver().clone(), self.sender().clone()))
+    }
+    fn weak(&self) -> Option<Symptom> {
+        self.is_read().then(|| Symptom::Weak(self.receiver().clone(), self.sender().clone()))
+    }
+    fn tilted(&self) -> Option<Symptom> {
+        self.is_read().then(|| Symptom::Tilted(self.receiver().clone(), self.sender().clone()))
+    }
+    /// The switch's port at the sender misses its light.
+    fn missed(&self) -> Option<Symptom> {
+        let over = self.link.over.as_ref()?;
+        let port = &over.ports[self.from];
+        port.arrives?;
+        Some(Symptom::PortMisses(over.switch.clone(), port.slot))
+    }
+    /// The switch's port at the receiver lets less out than came in.
+    fn lost(&self) -> Option<Symptom> {
+        let over = self.link.over.as_ref()?;
+        let port = &over.ports[1 - self.from];
+        port.leaves?;
+        Some(Symptom::PortLoses(over.switch.clone(), port.slot))
+    }
+}
+
+/// Every way in which any part of these links can be at fault.
+pub(super) fn explanations(links: &[Link]) -> Vec<Explanation> {
+    let mut all = Vec::new();
+    let mut nodes: BTreeMap<&str, BTreeSet<&DeviceName>> = BTreeMap::new();
+    let mut sends: BTreeMap<&DeviceName, Vec<Symptom>> = BTreeMap::new();
+    for link in links {
+        for (from, end) in link.ends.iter().enumerate() {
+            nodes.entry(&end.node).or_default().insert(&end.module);
+            let way = Way { link, from };
+            sends
+                .entry(&end.module)
+                .or_default()
+                .extend(way.dark().into_iter().chain(way.missed()));
+        }
+        of_link(link, &mut all);
+    }
+    for (node, modules) in nodes.into_iter().filter(|(_, modules)| modules.len() > 1) {
+        let silent = modules.iter().map(|module| Symptom::Silent((*module).clone()));
+        let dark = modules.iter().flat_map(|module| sends[*module].clone());
+        let node = Explanation::new(Culprit::Node(node.to_owned()), 1);
+        all.push(node.always(silent).always(dark));
+    }
+    for (module, dark) in sends {
+        let part = || Explanation::new(Culprit::Transceiver(module.clone()), 0);
+        all.push(part().always([Symptom::Silent(module.clone())]).always(dark.clone()));
+        all.push(part().always([Symptom::SendsNothing(module.clone())]).always(dark.clone()));
+        all.push(part().always([Symptom::Deaf(module.clone())]));
+        let strayed = part().always([Symptom::Strayed(module.clone())]).always(dark);
+        all.push(strayed.perhaps([Symptom::Deaf(module.clone())]));
+    }
+    all
+}
+
+fn of_link(link: &Link, all: &mut Vec<Explanation>) {
+    let ways = [0, 1].map(|from| Way { link, from });
+    for (index, way) in ways.iter().enumerate() {
+        of_lanes(way, all);
+        of_end(index, &ways, all);
+    }
+    match &link.over {
+        None => of_fibre(
+            Culprit::Fibre(ways[0].sender().clone(), ways[1].sender().clone()),
+            [ways[0].dark(), ways[1].dark()],
+            [ways[0].tilted(), ways[1].tilted()],
+            all,
+        ),
+        Some(over) => {
+            for index in [0, 1] {
+                let fibre = Culprit::Fibre(ways[index].sender().clone(), over.switch.clone());
+                let (out, back) = (&ways[index], &ways[1 - index]);
+                // What goes out misses at the port; what comes back left the port and does not arrive.
+                let cut = Explanation::new(fibre.clone(), 0);
+                let cut = cut.always(out.missed()).always(out.dark()).always(back.dark());
+                all.push(cut);
+                let bent = Explanation::new(fibre, 0);
+                let bent = bent.always(out.missed()).always(out.tilted()).always(back.tilted());
+                all.push(bent);
+                let port = Culprit::SwitchPort(over.switch.clone(), over.ports[index].slot);
+                let strayed = Symptom::PortStrayed(over.switch.clone(), over.ports[index].slot);
+                let strayed = Explanation::new(port.clone(), 2).always([strayed]);
+                let lost = [ways[0].lost(), ways[1].lost()].into_iter().flatten();
+                let light = ways.iter().flat_map(|way| way.dark().into_iter().chain(way.weak()));
+                all.push(strayed.always(lost.clone()).perhaps(light.clone()));
+                // Which of the two ports loses it cannot be known if both stand where they should.
+                all.push(Explanation::new(port, -2).always(lost).perhaps(light));
+            }
+        }
+    }
+}
+
+fn of_fibre(
+    fibre: Culprit,
+    dark: [Option<Symptom>; 2],
+    tilted: [Option<Symptom>; 2],
+    all: &mut Vec<Explanation>,
+) {
+    let cut = Explanation::new(fibre.clone(), 2).always(dark.clone().into_iter().flatten());
+    all.push(cut);
+    for one in dark.into_iter().flatten() {
+        all.push(Explanation::new(fibre.clone(), -1).always([one]));
+    }
+    all.push(Explanation::new(fibre, 0).always(tilted.into_iter().flatten()));
+}
+
+/// A lane of the sender or of the receiver.
+fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
+    let (sender, receiver) = (way.sender(), way.receiver());
+    let lanes = way.link.ends[way.from].usual.sent.len();
+    for lane in 0..lanes.max(way.link.ends[1 - way.from].usual.received.len()) {
+        let weak = way.is_read().then(|| Symptom::LaneWeak(receiver.clone(), sender.clone(), lane));
+        let noisy = Symptom::LaneErrors(receiver.clone(), lane);
+        let of = |module: &DeviceName, prior| {
+            Explanation::new(Culprit::Lane(module.clone(), lane), prior)
+        };
+        let says = Symptom::LaneSendsNothing(sender.clone(), lane);
+        all.push(of(sender, 0).always([says]).always(weak.clone()));
+        all.push(of(receiver, 0).always(weak.clone()).perhaps([noisy.clone()]));
+        all.push(of(receiver, 0).always([noisy.clone()]));
+        // A lane that sends badly and says it is well.
+        all.push(of(sender, -4).always(weak).perhaps([noisy.clone()]));
+        all.push(of(sender, -4).always([noisy]));
+    }
+}
+
+/// The connector at an end of a link: it takes light both ways, and reflects what the module sends into its receiver.
+fn of_end(index: usize, ways: &[Way<'_>; 2], all: &mut Vec<Explanation>) {
+    let (out, back) = (&ways[index], &ways[1 - index]);
+    let module = out.sender();
+    let connector = |prior| Explanation::new(Culprit::Connector(module.clone()), prior);
+    let reflects = || {
+        let answers = out.link.ends[index].now.answers;
+        answers.then(|| Symptom::Errors(module.clone()))
+    };
+    let dirty = connector(0).always(out.missed()).always(out.weak()).always(back.weak());
+    all.push(dirty.always(reflects()));
+    all.push(connector(-2).always(back.weak()).always(reflects()));
+    all.push(connector(-2).always(out.missed()).always(out.weak()));
+    all.push(connector(-1).always(reflects()));
+}

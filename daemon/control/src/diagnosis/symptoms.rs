@@ -1,0 +1,152 @@
+//! What is not as usual: readings held against those of a time when the link was well.
+
+use std::collections::BTreeSet;
+
+use super::{Link, OverSwitch, PortReading, Symptom};
+
+/// Below this there is no light, in 1/1000 dBm.
+const DARK: i32 = -25_000;
+/// So much less than usual is no noise, in 1/1000 dB.
+const LESS: i32 = 1_200;
+/// So much less on one lane than on the others, or on the last than on the first.
+const LANE_LESS: i32 = 2_000;
+const TILT: i32 = 1_500;
+/// So many more bit errors, in 1/1000 of a decade, than usual and than the missing light explains.
+const MORE_ERRORS: i32 = 1_000;
+/// A decibel of light that is missing makes so many more errors, in 1/1000 of a decade.
+const ERRORS_OF_LIGHT: i32 = 500;
+
+/// Every symptom of these links.
+pub(super) fn of(links: &[Link]) -> BTreeSet<Symptom> {
+    let mut symptoms = BTreeSet::new();
+    for link in links {
+        for (at, from) in [(0, 1), (1, 0)] {
+            of_direction(link, at, from, &mut symptoms);
+        }
+        if let Some(over) = &link.over {
+            of_switch(over, &mut symptoms);
+        }
+    }
+    symptoms
+}
+
+fn of_direction(link: &Link, at: usize, from: usize, symptoms: &mut BTreeSet<Symptom>) {
+    let (end, far) = (&link.ends[at], &link.ends[from]);
+    let (module, sender) = (&end.module, &far.module);
+    if !end.now.answers {
+        symptoms.insert(Symptom::Silent(module.clone()));
+        return;
+    }
+    if !end.now.stands {
+        symptoms.insert(Symptom::Strayed(module.clone()));
+    }
+    of_sender(&end.now, &mut |lane| {
+        symptoms.insert(match lane {
+            None => Symptom::SendsNothing(module.clone()),
+            Some(lane) => Symptom::LaneSendsNothing(module.clone(), lane),
+        });
+    });
+    let Some((tap, usual)) = end.now.tap.zip(end.usual.tap) else { return };
+    if tap < DARK {
+        symptoms.insert(Symptom::Dark(module.clone(), sender.clone()));
+        return;
+    }
+    let losses = differences(&end.usual.received, &end.now.received);
+    let deaf = !losses.is_empty() && end.now.received.iter().all(|lane| *lane < DARK);
+    if deaf {
+        symptoms.insert(Symptom::Deaf(module.clone()));
+        return;
+    }
+    let lane = lonely(&losses, LANE_LESS);
+    if let Some(lane) = lane {
+        symptoms.insert(Symptom::LaneWeak(module.clone(), sender.clone(), lane));
+    } else if usual - tap > LESS {
+        symptoms.insert(match tilt(&losses) > TILT {
+            true => Symptom::Tilted(module.clone(), sender.clone()),
+            false => Symptom::Weak(module.clone(), sender.clone()),
+        });
+    }
+    // More errors than usual, less those that come of the light that is missing.
+    let errors = differences(&end.now.errors, &end.usual.errors);
+    let light = |lane: usize| losses.get(lane).map_or(0, |loss| (*loss).max(0));
+    let errors: Vec<i32> = errors
+        .iter()
+        .enumerate()
+        .map(|(lane, more)| more - light(lane) * ERRORS_OF_LIGHT / 1_000)
+        .collect();
+    if !errors.is_empty() && median(&errors) > MORE_ERRORS {
+        symptoms.insert(Symptom::Errors(module.clone()));
+    } else if lane.is_none()
+        && let Some(lane) = lonely(&errors, MORE_ERRORS)
+    {
+        symptoms.insert(Symptom::LaneErrors(module.clone(), lane));
+    }
+}
+
+fn of_sender(now: &PortReading, on: &mut impl FnMut(Option<usize>)) {
+    let dark = |power: &i32| *power < DARK;
+    if now.sent.is_empty() {
+        return;
+    }
+    if now.sent.iter().all(dark) {
+        return on(None);
+    }
+    for (lane, _) in now.sent.iter().enumerate().filter(|(_, power)| dark(power)) {
+        on(Some(lane));
+    }
+}
+
+fn of_switch(over: &OverSwitch, symptoms: &mut BTreeSet<Symptom>) {
+    for (index, port) in over.ports.iter().enumerate() {
+        let name = || (over.switch.clone(), port.slot);
+        if !port.stands {
+            let (switch, slot) = name();
+            symptoms.insert(Symptom::PortStrayed(switch, slot));
+        }
+        let less = |(now, usual): (i32, i32)| usual - now;
+        let missing = port.arrives.map_or(0, less);
+        if missing > LESS {
+            let (switch, slot) = name();
+            symptoms.insert(Symptom::PortMisses(switch, slot));
+        }
+        let before = over.ports[1 - index].arrives.map_or(0, less);
+        if port.leaves.map_or(0, less) - before > LESS {
+            let (switch, slot) = name();
+            symptoms.insert(Symptom::PortLoses(switch, slot));
+        }
+    }
+}
+
+/// What is in `more` and not in `less`, lane by lane; empty where a lane is missing.
+fn differences(more: &[i32], less: &[i32]) -> Vec<i32> {
+    match more.len() == less.len() {
+        true => more.iter().zip(less).map(|(more, less)| more - less).collect(),
+        false => Vec::new(),
+    }
+}
+
+fn median(values: &[i32]) -> i32 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
+}
+
+/// The one lane that is so much above the middle of the others, if there is one.
+fn lonely(values: &[i32], above: i32) -> Option<usize> {
+    let middle = median(values);
+    let (lane, highest) = values.iter().enumerate().max_by_key(|(_, value)| **value)?;
+    // Where the next is half as far above, it is no lane of its own but a slope.
+    let others = values.iter().enumerate().filter(|(other, _)| *other != lane);
+    let next = others.map(|(_, value)| *value).max()?;
+    (highest - middle > above && next - middle <= above / 2).then_some(lane)
+}
+
+/// How much more the second half of the lanes loses than the first.
+fn tilt(losses: &[i32]) -> i32 {
+    let (first, last) = losses.split_at(losses.len() / 2);
+    let mean = |lanes: &[i32]| {
+        let count = i32::try_from(lanes.len()).unwrap_or(i32::MAX).max(1);
+        lanes.iter().sum::<i32>() / count
+    };
+    mean(last) - mean(first)
+}
