@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if arguments.prove_reuse && arguments.look.is_asked_for() {
-        let message = "--prove-reuse has nothing to prove with --timeline, --pcap or --links-out, for which \
+        let message = "--prove-reuse has nothing to prove with --timeline, --pcap, --links-out or --series-out, for which \
                        everything is simulated";
         return Err(WrongUsage(message.to_owned()).into());
     }
@@ -105,7 +105,8 @@ fn run_once(
     arguments.look.refuse_packets(scenario)?;
     let watch = arguments.look.watch(&start.substrate)?;
     let threads = usize::from(arguments.threads);
-    let settings = Settings { threads, watch, sharing: arguments.sharing() };
+    let (sharing, series) = (arguments.sharing(), arguments.look.series());
+    let settings = Settings { threads, watch, sharing, series };
     let begun = Instant::now();
     let mut live = Live::new();
     let finished = emulate_from(scenario, &start, settings, &mut live)?;
@@ -114,7 +115,7 @@ fn run_once(
     result.head.took(begun.elapsed().as_secs_f64());
     result.head.made.inputs.clone_from(&source.inputs);
     if let Some(engine) = finished.engine.engine() {
-        arguments.look.write(&result, engine, &finished.substrate)?;
+        arguments.look.write(&result, engine, (&finished.substrate, &finished.series))?;
     }
     conclude(arguments, source, &result)
 }

@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter};
 use crate::run::workload::{Groups, Jobs, PhaseOrder, Phases};
 use crate::run::{
-    ControlPlane, Order, Progress, RunError, RunLog, Sharing, Workload, run as run_order,
+    ControlPlane, Order, Progress, RunError, RunLog, Series, Sharing, Workload, run as run_order,
 };
 use crate::scenario::{
     CircuitPlan, Effect, Expectation, FaultEvent, PACKETS_MAX, Scenario, Start, StartError,
@@ -31,6 +31,8 @@ pub struct Settings {
     pub watch: Watch,
     /// Whether equal parts are simulated once; the result does not depend on it.
     pub sharing: Sharing,
+    /// How often ports are looked at. `None` if nobody wants to see them over time.
+    pub series: Option<Picoseconds>,
 }
 
 /// A run that has come to its end: its result, and the engine to look into.
@@ -41,6 +43,8 @@ pub struct Finished {
     pub engine: Islands<Watch>,
     /// What it ran on.
     pub substrate: Arc<Substrate>,
+    /// What ports did over time, where that was asked for.
+    pub series: Series,
 }
 
 /// Why a scenario cannot be run.
@@ -93,7 +97,8 @@ pub fn emulate(
     progress: &mut dyn Progress,
 ) -> Result<Outcome, EmulateError> {
     let start = plan(scenario)?;
-    let settings = Settings { threads, watch: Watch::default(), sharing: Sharing::Reuse };
+    let settings =
+        Settings { threads, watch: Watch::default(), sharing: Sharing::Reuse, series: None };
     emulate_from(scenario, &start, settings, progress).map(|finished| finished.outcome)
 }
 
@@ -110,26 +115,27 @@ pub fn emulate_from(
     require_groups(scenario, start)?;
     let sharing = sharing(scenario, start, &settings)?;
     let scale = scale_of(scenario, start)?;
-    let Settings { threads, watch, .. } = settings;
+    let Settings { threads, watch, series, .. } = settings;
     let making = Making::new(scenario, start, (scale, threads, sharing));
     let events = making.events(&start.events);
-    let log = making.run(&events, watch, progress)?;
+    let mut log = making.run(&events, (watch, series), progress)?;
     if sharing == Sharing::Proven && log.engine().prove()?.is_none() {
         return Err(EmulateError::NothingSpared("parts of the run grew together"));
     }
+    let calm = || (Watch::default(), None);
     // What the first plan does not respect and was broken from the start is no news of this run.
     let is_old = |event: &&FaultEvent| event.from_start && event.planned().is_empty();
     let old: Vec<FaultEvent> = events.iter().filter(is_old).cloned().collect();
     let is_calm = events.iter().all(|event| is_old(&event));
     let baseline = match is_calm {
         true => None,
-        false => Some(making.run(&old, Watch::default(), progress)?),
+        false => Some(making.run(&old, calm(), progress)?),
     };
     // Phases have no flows of their own by which a fault could be separated from another: each is run alone.
     let mut alone = Vec::new();
     if start.circuits.is_some() && scenario.phases.is_some() && events.len() > 1 {
         for event in &events {
-            alone.push(making.run(std::slice::from_ref(event), Watch::default(), progress)?);
+            alone.push(making.run(std::slice::from_ref(event), calm(), progress)?);
         }
     }
     let ran = judge::Ran {
@@ -143,8 +149,8 @@ pub fn emulate_from(
         threads,
     };
     let outcome = judge::outcome(&ran);
-    let substrate = start.substrate.clone();
-    Ok(Finished { outcome, engine: log.into_engine(), substrate })
+    let (substrate, series) = (start.substrate.clone(), std::mem::take(&mut log.series));
+    Ok(Finished { outcome, engine: log.into_engine(), substrate, series })
 }
 
 /// How many times a scenario is run, under its seed: for progress.
@@ -204,7 +210,7 @@ impl<'a> Making<'a> {
     fn run(
         &self,
         events: &[FaultEvent],
-        watch: Watch,
+        (watch, series): (Watch, Option<Picoseconds>),
         progress: &mut dyn Progress,
     ) -> Result<RunLog, RunError> {
         let Self { scenario, start, .. } = self;
@@ -257,6 +263,7 @@ impl<'a> Making<'a> {
             control,
             settings,
             watch,
+            series,
         };
         run_order(order, progress)
     }
@@ -347,6 +354,8 @@ fn whole_because(scenario: &Scenario, start: &Start, settings: &Settings) -> Opt
         Some("bit errors are drawn for each link by itself")
     } else if hits(|effect| matches!(effect, Effect::PauseStorm(_))) {
         Some("pauses spread")
+    } else if settings.series.is_some() {
+        Some("ports are looked at over time")
     } else if settings.watch.keeps_packets() {
         Some("single packets are looked at")
     } else if scenario.transport.balance != Balance::PerFlow {

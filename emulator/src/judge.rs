@@ -4,6 +4,7 @@
 //! ones that hit its links or moved it; else the last before its first moved ending.
 
 mod bounds;
+mod cuts;
 mod expectations;
 mod flows;
 mod groups;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{FlowRecord, VertexId};
+use lightloom_engine::{FlowRecord, LinkId, VertexId};
 use lightloom_fabric::plan::Metrics as PlanMetrics;
 use lightloom_planner::khop::to_document;
 use lightloom_units::{Picoseconds, SimTime};
@@ -23,7 +24,7 @@ use lightloom_units::{Picoseconds, SimTime};
 use crate::outcome::{
     FaultResult, FlowRow, Flows, Head, Of, Outcome, Percentiles, PlanResult, TrafficImpact,
 };
-use crate::run::{FaultLog, RunLog};
+use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, Scenario, Start, Traffic};
 use flows::{Compared, Suspect};
 use groups::GroupImpact;
@@ -56,6 +57,16 @@ impl<'a> Ran<'a> {
     /// The faults that this run has made, each with its log, its place and whether it is news of this run.
     fn faults(&self) -> impl Iterator<Item = (&'a FaultEvent, &'a FaultLog)> + use<'a> {
         self.start.events.iter().zip(&self.log.faults)
+    }
+
+    /// For how long the far end of a link had it pause some priority.
+    fn paused(&self, link: LinkId) -> Picoseconds {
+        self.longer(Picoseconds(self.log.engine().port_count(link).paused_ps))
+    }
+
+    /// Something that was not done, in the fabric's time.
+    fn waits(&self, waiting: &Waiting) -> Waiting {
+        Waiting { since: waiting.since.map(|since| self.moment(since)), ..waiting.clone() }
     }
 
     /// A flow of the run in the fabric's bytes and time.
@@ -106,7 +117,7 @@ pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
         }),
         never_ended: log.stop.as_ref().is_some_and(|s| s.is_unwanted(scenario.ends_at_limit)),
         stop: log.stop.clone(),
-        waiting: log.waiting.clone(),
+        waiting: log.waiting.iter().map(|one| ran.waits(one)).collect(),
         expectations: Vec::new(),
         flow_records: flow_rows(ran, &flows),
         workloads,

@@ -16,6 +16,7 @@ pub use head::{Head, Packets, RUN_SCHEMA};
 
 pub use crate::judge::{LinkClass, LinkResult, QueueResult};
 pub use crate::run::log::Stop;
+pub use crate::run::{Waiting, WaitsFor};
 use crate::scenario::InFlight;
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
@@ -71,8 +72,8 @@ pub struct Outcome {
     pub stop: Option<Stop>,
     /// Whether it was stopped by a limit that its scenario does not write: it would never have ended.
     pub never_ended: bool,
-    /// What was waiting for what when it was stopped.
-    pub waiting: Vec<String>,
+    /// What was not done when it was stopped, since when it had come no further, and what it waited for.
+    pub waiting: Vec<Waiting>,
     /// What was expected, and whether it came true.
     pub expectations: Vec<ExpectationResult>,
     /// Every flow, for `--flows-out`.
@@ -327,6 +328,12 @@ pub struct Queues {
     pub p99_bytes: Bytes,
     /// None found more, to three digits.
     pub max_bytes: Bytes,
+    /// Time in which ports were paused, added up over all ports: docs/metrics.md.
+    #[serde(rename = "paused_ps")]
+    pub paused: Picoseconds,
+    /// That of the port that was paused longest.
+    #[serde(rename = "paused_max_ps")]
+    pub paused_max: Picoseconds,
 }
 
 /// Shares of the time of a run.

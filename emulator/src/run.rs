@@ -17,6 +17,8 @@ pub(crate) mod control;
 mod faults;
 mod light;
 pub(crate) mod log;
+mod series;
+mod waiting;
 pub(crate) mod workload;
 
 use lightloom_engine::capture::Watch;
@@ -29,6 +31,9 @@ use lightloom_units::{Picoseconds, SimTime};
 pub(crate) use context::{Context, Notice, Owner};
 pub(crate) use control::ControlPlane;
 pub(crate) use log::{FaultLog, RunLog, Stop};
+use series::Looker;
+pub use series::{Series, SeriesRow};
+pub use waiting::{Waiting, WaitsFor};
 pub(crate) use workload::Workload;
 
 use crate::scenario::FaultEvent;
@@ -94,6 +99,8 @@ pub(crate) struct Order<'a> {
     pub(crate) settings: Settings,
     pub(crate) watch: Watch,
     pub(crate) sharing: Sharing,
+    /// How often ports are looked at. `None` if nobody wants to see them over time.
+    pub(crate) series: Option<Picoseconds>,
     /// The run is stopped here.
     pub(crate) time_limit: SimTime,
     /// The run is stopped after so many packets on a wire.
@@ -109,6 +116,7 @@ pub(crate) struct Run<'a> {
     packet_limit: u64,
     /// Packets delivered, and since when there have been no more.
     still: (u64, SimTime),
+    looker: Option<Looker>,
 }
 
 /// Runs an order to its end.
@@ -126,6 +134,7 @@ impl<'a> Run<'a> {
     fn new(order: Order<'a>) -> Result<Self, RunError> {
         let Order { substrate, events, workloads, control, settings, watch, sharing, .. } = order;
         let network = substrate.network.clone();
+        let links = network.links().len();
         let watch = watch.over(substrate.classes().to_vec());
         let engine = match sharing {
             Sharing::Whole => Islands::whole(network, settings, watch)?,
@@ -142,6 +151,7 @@ impl<'a> Run<'a> {
             time_limit: order.time_limit,
             packet_limit: order.packet_limit,
             still: (0, SimTime::START),
+            looker: order.series.map(|every| Looker::new(every, links)),
         })
     }
 
@@ -164,6 +174,8 @@ impl<'a> Run<'a> {
                 return Ok((!self.is_done()).then_some(Stop::Time { limit }));
             }
             let horizon = (next.max(self.context.engine.now()) + SLICE).min(limit);
+            let look = self.looker.as_ref().map_or(horizon, Looker::next);
+            let horizon = horizon.min(look);
             while let Some(event) = self.context.engine.next_event(horizon) {
                 match event {
                     Event::Timer { token, .. } => self.timer(token)?,
@@ -174,6 +186,9 @@ impl<'a> Run<'a> {
                     }
                 }
                 self.deliver()?;
+            }
+            if let Some(looker) = &mut self.looker {
+                looker.look(&self.context, self.context.engine.next_due());
             }
             let hops = self.context.engine.hops();
             progress.report(self.context.engine.now(), hops, self.share_done());
@@ -248,7 +263,7 @@ impl<'a> Run<'a> {
     }
 
     fn finish(self, stop: Option<Stop>) -> RunLog {
-        let Self { mut context, workloads, control, .. } = self;
+        let Self { mut context, workloads, control, looker, .. } = self;
         let open = stop.is_some() || !workloads.iter().all(|workload| workload.is_done());
         let waiting =
             workloads.iter().filter(|_| open).flat_map(|one| one.waiting(&context)).collect();
@@ -258,6 +273,7 @@ impl<'a> Run<'a> {
         let last = ends.chain(faults).max().unwrap_or_default();
         let ended = if open { last.max(context.engine.now()) } else { last };
         let mut log = RunLog::new(ended, stop, waiting);
+        log.series = looker.map(|looker| looker.finish(&context)).unwrap_or_default();
         for plane in control {
             plane.finish(&mut context, &mut log);
         }

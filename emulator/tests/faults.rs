@@ -181,7 +181,10 @@ fn while_the_control_plane_is_gone_nothing_is_healed_and_nothing_else_is_touched
     assert_eq!(for_ever.faults[0].detected, None);
     assert!(for_ever.never_ended, "the ring waits for a plan that never comes");
     let [waiting] = for_ever.waiting.as_slice() else { panic!("{:?}", for_ever.waiting) };
-    assert!(waiting.contains("`tensor` waits for n4/"), "{waiting}");
+    // The fault began at 50 us; the group has stood since.
+    assert_eq!(waiting.since, Some(SimTime(50_000_000)), "{waiting}");
+    let waiting = waiting.to_string();
+    assert!(waiting.contains("`tensor`: waits for n4/"), "{waiting}");
     assert!(waiting.contains("the control plane is gone"), "{waiting}");
 }
 

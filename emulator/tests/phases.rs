@@ -89,6 +89,7 @@ fn flows_and_links_are_given_in_the_fabrics_bytes_and_time() {
         threads: 1,
         watch: lightloom_engine::capture::Watch::default(),
         sharing: lightloom_emulator::run::Sharing::Reuse,
+        series: None,
     };
     let finished = lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ()).unwrap();
     let run = &finished.outcome;

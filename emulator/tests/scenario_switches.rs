@@ -58,8 +58,7 @@ fn small_queues_drop_and_pauses_do_not() {
     assert_eq!(verdicts(&lossy), [false, false, true]);
     assert!(!lossy.passed());
 
-    let pause =
-        "switches: {queue: 16KiB, mark_from: 16KiB, pause: {priorities: [3], above: 16KiB}}\n";
+    let pause = "switches: {mark_from: 16KiB, pause: {priorities: [3], above: 16KiB}}\n";
     let lossless =
         run(&format!("{pause}expect: [no drops, no drops on priority 3, no deadlock]\n"));
     assert!(lossless.head.packets.pauses > 0, "{:?}", lossless.head.packets);

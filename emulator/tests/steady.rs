@@ -456,8 +456,8 @@ control: {{detection_delay: 20us, planning_delay: 10us}}
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     let start = scenario::plan(&scenario).unwrap();
     [Sharing::Reuse, Sharing::Proven, Sharing::Whole].map(|sharing| {
-        let settings =
-            lightloom_emulator::Settings { threads: 1, watch: Watch::default(), sharing };
+        let watch = Watch::default();
+        let settings = lightloom_emulator::Settings { threads: 1, watch, sharing, series: None };
         let run = lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ());
         match run {
             Err(lightloom_emulator::EmulateError::NothingSpared(_))

@@ -204,7 +204,7 @@ fn a_dead_host_takes_its_flows_with_it_and_nobody_waits_for_ever() {
     assert_eq!(affected.gpus_lost, 4, "the hosts of a leaf");
     assert!(traffic.flows_given_up > 0, "{affected}");
     assert_eq!(outcome.stop, None, "{:?}", outcome.waiting);
-    assert!(outcome.waiting[0].contains("`left`"), "{:?}", outcome.waiting);
+    assert!(outcome.waiting[0].what.contains("`left`"), "{:?}", outcome.waiting);
     assert!(outcome.workloads[0].end.is_none() && outcome.workloads[1].end.is_some());
     // Four of sixteen hosts are out of service from 10 us on.
     let out =

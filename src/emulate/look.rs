@@ -5,16 +5,17 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use lightloom_emulator::outcome::{FaultResult, Outcome as Run};
+use lightloom_emulator::run::Series;
 use lightloom_emulator::scenario::{Kind, Scenario};
 use lightloom_emulator::substrate::Substrate;
 use lightloom_engine::capture::{
     Slice, Tap, Track, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
 };
 use lightloom_engine::{Arrival, Engine, LinkId};
-use lightloom_units::SimTime;
+use lightloom_units::{Picoseconds, SimTime};
 
 use crate::files;
-use crate::output::WrongUsage;
+use crate::output::{self, WrongUsage};
 
 /// Packets that are kept of the chosen ports at most.
 const MOST_PACKETS: usize = 5_000_000;
@@ -36,12 +37,32 @@ pub(super) struct Look {
     /// Write what every link carried to this file: link,bytes,packets,dropped,marked,lost.
     #[arg(long, value_name = "FILE")]
     links_out: Option<PathBuf>,
+    /// Write what ports did over time to this file:
+    /// time_ps,link,queue_bytes,sent_bytes,rate_bits_per_s,marked,dropped,lost,paused_ps.
+    #[arg(long, value_name = "FILE")]
+    series_out: Option<PathBuf>,
+    /// How often ports are looked at for `--series-out`.
+    #[arg(long, value_name = "TIME", default_value = "10us", value_parser = interval, requires = "series_out")]
+    series_every: Picoseconds,
+}
+
+/// The time between two looks.
+fn interval(text: &str) -> Result<Picoseconds, String> {
+    match text.parse::<Picoseconds>() {
+        Ok(Picoseconds::ZERO) => {
+            Err("ports cannot be looked at without a pause: write `10us`".into())
+        }
+        other => other.map_err(|error| error.to_string()),
+    }
 }
 
 impl Look {
     /// Whether anything of one run is to be written.
     pub(super) fn is_asked_for(&self) -> bool {
-        self.timeline.is_some() || self.pcap.is_some() || self.links_out.is_some()
+        self.timeline.is_some()
+            || self.pcap.is_some()
+            || self.links_out.is_some()
+            || self.series_out.is_some()
     }
 
     /// Refuses packets of a run that is scaled down, where each stands for many.
@@ -50,13 +71,19 @@ impl Look {
     /// If packets of single ports were asked for.
     pub(super) fn refuse_packets(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let is_scaled = scenario.phases.is_some_and(|phases| phases.scale != Some(1));
-        if !is_scaled || (self.pcap.is_none() && self.pcap_port.is_empty()) {
+        let looks = self.pcap.is_some() || !self.pcap_port.is_empty() || self.series_out.is_some();
+        if !is_scaled || !looks {
             return Ok(());
         }
-        let message = "a run of phases is scaled down and each of its packets stands for many, so `--pcap` and \
-                       `--pcap-port` would mislead: use `--timeline`, `--links-out` or `--flows-out`, or write \
+        let message = "a run of phases is scaled down and each of its packets stands for many, so `--pcap`, \
+                       `--pcap-port` and `--series-out` would mislead: use `--timeline`, `--links-out` or `--flows-out`, or write \
                        `phases: {scale: 1}`";
         Err(WrongUsage(message.into()).into())
+    }
+
+    /// How often ports are looked at. `None` if nobody asks.
+    pub(super) fn series(&self) -> Option<Picoseconds> {
+        self.series_out.as_ref().map(|_| self.series_every)
     }
 
     /// What to watch the run with.
@@ -90,7 +117,7 @@ impl Look {
         &self,
         result: &Run,
         engine: &Engine<Watch>,
-        substrate: &Substrate,
+        (substrate, series): (&Substrate, &Series),
     ) -> anyhow::Result<()> {
         let packets = Watch::packets(engine.probes());
         if let Some(path) = &self.timeline {
@@ -105,6 +132,15 @@ impl Look {
         }
         if let Some(path) = &self.links_out {
             files::write(path, links_csv(engine, substrate).as_bytes())?;
+        }
+        if let Some(path) = &self.series_out {
+            files::write(path, series_csv(series, substrate).as_bytes())?;
+            if let Some(at) = series.full_at {
+                output::note(&format!(
+                    "the series ends at {at} with {} rows: choose a longer --series-every",
+                    series.rows.len()
+                ));
+            }
         }
         Ok(())
     }
@@ -211,6 +247,29 @@ fn links_csv(engine: &Engine<Watch>, substrate: &Substrate) -> String {
             csv,
             "{name},{},{},{},{},{}",
             count.bytes, count.packets, count.dropped, count.marked, count.lost
+        );
+    }
+    csv
+}
+
+/// What ports did over time, one look at one port a line.
+fn series_csv(series: &Series, substrate: &Substrate) -> String {
+    let mut csv = String::from(
+        "time_ps,link,queue_bytes,sent_bytes,rate_bits_per_s,marked,dropped,lost,paused_ps\n",
+    );
+    for row in &series.rows {
+        let _ = writeln!(
+            csv,
+            "{},{},{},{},{},{},{},{},{}",
+            row.at.0,
+            substrate.link_name(row.link),
+            row.queue.0,
+            row.sent.0,
+            row.rate.0,
+            row.marked,
+            row.dropped,
+            row.lost,
+            row.paused.0,
         );
     }
     csv

@@ -56,7 +56,7 @@ pub use probe::{Arrival, ArrivalLog, NoProbe, Probe, Way};
 pub use queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Pause, Queueing, Schedule};
 pub(crate) use route::Router;
 pub use route::{Choice, Route, RouteError};
-pub use run::{Engine, PacketCount};
+pub use run::{Awaits, Engine, PacketCount};
 pub use settings::{EngineError, Settings};
 pub(crate) use shard::again;
 pub use switching::Switching;

@@ -3,7 +3,8 @@
 
 use lightloom_engine::transport::{Transport, Window};
 use lightloom_engine::{
-    Engine, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, Role, Settings, VertexId,
+    Awaits, Engine, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, Role, Settings,
+    VertexId,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -56,4 +57,45 @@ fn a_flow_led_away_from_an_interface_does_not_wait_there_when_it_goes_dark() {
     for flow in flows {
         assert!(engine.record(flow).end.is_some(), "{:?}", engine.record(flow));
     }
+}
+
+/// Hand-made pauses: the time is that between them, also where they overlap or never end.
+#[test]
+fn the_time_that_a_port_is_paused_is_counted_exactly() {
+    let (mut engine, _, cables) = joined(1);
+    let [port, _] = cables[0];
+    let at = |engine: &mut Engine, time: u64, priorities: u8| {
+        engine.change_link(SimTime(time), port, LinkChange::Paused(priorities));
+    };
+    at(&mut engine, 1_000, 1);
+    at(&mut engine, 3_000, 4);
+    at(&mut engine, 5_000, 0);
+    at(&mut engine, 9_000, 2);
+    engine.set_timer(SimTime(20_000), 0);
+    engine.run(SimTime(8_000));
+    assert_eq!(engine.port_count(port).paused_ps, 4_000);
+    engine.run(SimTime(12_500));
+    assert_eq!(engine.port_count(port).paused_ps, 4_000 + 3_500);
+}
+
+#[test]
+fn a_flow_says_what_it_waits_for_and_since_when() {
+    let (mut engine, [from, to], cables) = joined(1);
+    let [near, far] = cables[0];
+    let flow = engine.add_flow(FlowSpec::new(from, to, Bytes(4_032 * 4_000))).unwrap();
+    let late = engine.add_flow(FlowSpec::new(from, to, Bytes(1)).at(SimTime(1 << 40))).unwrap();
+    engine.run(SimTime(20_000_000));
+    let (what, since) = engine.awaits(flow);
+    assert_eq!(what, Awaits::Acknowledgements);
+    assert!(since.unwrap().0 > 19_900_000, "{since:?}");
+    assert_eq!(engine.awaits(late).0, Awaits::Start);
+    set(&mut engine, far, LinkChange::Down);
+    // The last acknowledgements are on the first link, and arrive; then time runs out again and again.
+    for until in [25_000_000, 3_000_000_000, 90_000_000_000] {
+        engine.run(SimTime(until));
+        let (what, since) = engine.awaits(flow);
+        assert_eq!(what, Awaits::Dark(far.reverse()));
+        assert!((20_000_000..21_100_000).contains(&since.unwrap().0), "{since:?}");
+    }
+    let _ = near;
 }

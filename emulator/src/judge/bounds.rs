@@ -1,16 +1,13 @@
-//! What no run can beat: the closed form of a workload's messages on their paths, and what each host has to send and
-//! to receive over all of its cables. The tightest is shown, by name.
-
-use std::collections::BTreeMap;
+//! What no run can beat: the closed form of a workload's messages on their paths, and what has to leave and to enter
+//! each host and each larger cut of the network. The tightest is shown, by name.
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{Islands, Stage};
 use lightloom_engine::transport::Transport;
-use lightloom_engine::{Route, VertexId};
 use lightloom_units::{Bytes, Picoseconds};
 
+use super::cuts::{Cut, Cuts};
 use crate::run::workload::Step;
-use crate::substrate::Substrate;
 
 /// A lower bound of a time, and what it comes from.
 pub(super) struct Bound {
@@ -18,28 +15,49 @@ pub(super) struct Bound {
     pub(super) of: String,
 }
 
+/// What crosses a cut: what leaves it, and what enters it.
+#[derive(Clone, Copy, Default)]
+struct Crossing([u128; 2]);
+
 /// The tightest lower bound of one repetition of a workload.
-pub(super) fn tightest(substrate: &Substrate, engine: &Islands<Watch>, step: &Step) -> Bound {
+pub(super) fn tightest(cuts: &Cuts, engine: &Islands<Watch>, step: &Step) -> Bound {
     let transport = engine.transport();
-    let (mut sends, mut receives) = (BTreeMap::new(), BTreeMap::new());
+    let mut crossings = vec![Crossing::default(); cuts.all.len()];
     for flow in step.flows().map(|flow| engine.record(flow)) {
         // What was given up need not arrive.
         if flow.cancelled {
             continue;
         }
         let bytes = on_wire(transport, flow.size);
-        *sends.entry(flow.source).or_insert(0u128) += bytes;
-        *receives.entry(flow.destination).or_insert(0u128) += bytes;
-    }
-    let path = Bound { time: step.ideal, of: "path".to_owned() };
-    let of_host = |verb: &'static str| {
-        move |(host, bytes): (&VertexId, &u128)| Bound {
-            time: time_for(*bytes, rate(substrate, *host)),
-            of: format!("{} {verb}", substrate.name(*host)),
+        let ends = [flow.source, flow.destination].map(|end| &cuts.around[end.index()][..]);
+        for (way, (inside, outside)) in [(ends[0], ends[1]), (ends[1], ends[0])].iter().enumerate()
+        {
+            for cut in inside.iter().filter(|cut| outside.binary_search(cut).is_err()) {
+                crossings[*cut as usize].0[way] += bytes;
+            }
         }
+    }
+    let mut best = (step.ideal, None);
+    for (cut, crossing) in cuts.all.iter().zip(&crossings) {
+        for (way, bytes) in crossing.0.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+            let time = time_for(bytes, cut.rates[way]);
+            if time > best.0 {
+                best = (time, Some((cut, way)));
+            }
+        }
+    }
+    let of = best.1.map_or("path".to_owned(), |(cut, way)| says(cut, way));
+    Bound { time: best.0, of }
+}
+
+fn says(cut: &Cut, way: usize) -> String {
+    let verb = match (way, cut.hosts) {
+        (0, 1) => "sends",
+        (0, _) => "send",
+        (_, 1) => "receives",
+        _ => "receive",
     };
-    let all = sends.iter().map(of_host("sends")).chain(receives.iter().map(of_host("receives")));
-    all.fold(path, |best, bound| if bound.time > best.time { bound } else { best })
+    format!("{} {verb}", cut.name)
 }
 
 /// What data of this size occupies on a wire at least: full packets and one that may be short.
@@ -48,18 +66,8 @@ fn on_wire(transport: &Transport, size: Bytes) -> u128 {
     u128::from(size.0) + packets * u128::from(transport.header.0)
 }
 
-/// The rates of all cables of a host that workloads may use, together, in bits a second.
-fn rate(substrate: &Substrate, host: VertexId) -> u128 {
-    let cables = substrate.network.outgoing(host).iter();
-    let specs = cables.map(|cable| substrate.network.link(*cable).spec);
-    let usable = specs.filter(|spec| match &substrate.route {
-        Route::Within(plane) => spec.plane == *plane,
-        _ => true,
-    });
-    usable.map(|spec| u128::from(spec.rate.0)).sum()
-}
-
+/// Nothing leaves where no link leads: such flows never end, and have no time to bound.
 fn time_for(bytes: u128, rate: u128) -> Picoseconds {
-    let time = bytes * 8 * 1_000_000_000_000 / rate.max(1);
+    let time = (bytes * 8 * 1_000_000_000_000).checked_div(rate).unwrap_or_default();
     Picoseconds(u64::try_from(time).unwrap_or(u64::MAX))
 }

@@ -114,6 +114,8 @@ impl Verdict<'_> {
             Figure::StepMax => step(outcome, |steps| steps.max),
             Figure::QueueP99 => outcome.queues.p99_bytes.0 as f64,
             Figure::QueueMax => outcome.queues.max_bytes.0 as f64,
+            Figure::Paused => outcome.queues.paused.0 as f64,
+            Figure::PausedMax => outcome.queues.paused_max.0 as f64,
             Figure::BusBandwidth => {
                 let whole = outcome.workloads.iter().filter(|one| one.restarts == 0);
                 let all = whole.map(|one| one.busbw_bytes_per_s).filter(|rate| *rate > 0.0);

@@ -12,12 +12,12 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::Ran as Whole;
 use super::bounds;
+use super::cuts::Cuts;
 use super::expectations::{Found, ended_by};
 use crate::outcome::{TrafficImpact, WorkloadResult};
 use crate::run::RunLog;
 use crate::run::workload::{Job, Step};
 use crate::scenario::Traffic;
-use crate::substrate::Substrate;
 
 /// How the workloads of one run went.
 #[derive(Clone, Copy)]
@@ -50,7 +50,7 @@ pub(super) struct Suspect<'a> {
 /// Two runs of the same workloads.
 pub(super) struct Compared<'a> {
     workloads: &'a [Traffic],
-    substrate: &'a Substrate,
+    cuts: Cuts,
     here: Ran<'a>,
     calm: Ran<'a>,
     pub(super) moved: Vec<Moved>,
@@ -60,8 +60,8 @@ impl<'a> Compared<'a> {
     /// The traffic of a run and that of the same one without faults.
     pub(super) fn of(whole: &Whole<'a>) -> Self {
         let (here, calm) = (Ran::of(whole.log), Ran::of(whole.baseline));
-        let substrate = whole.start.substrate.as_ref();
-        Self { workloads: whole.traffic, substrate, here, calm, moved: moved(here, calm) }
+        let cuts = Cuts::of(&whole.start.substrate);
+        Self { workloads: whole.traffic, cuts, here, calm, moved: moved(here, calm) }
     }
 
     /// One result for each repetition.
@@ -80,7 +80,7 @@ impl<'a> Compared<'a> {
         // What was given up never arrived: the rest may have ended, the whole has not.
         let end = step.end.filter(|_| given_up(self.here, step) == 0);
         let took = end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
-        let bound = bounds::tightest(self.substrate, self.here.engine, step);
+        let bound = bounds::tightest(&self.cuts, self.here.engine, step);
         let algbw = took.map_or(0.0, |took| step.size.0 as f64 / took.as_secs_f64());
         WorkloadResult {
             name: workload.name.clone(),

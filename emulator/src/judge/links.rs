@@ -73,6 +73,9 @@ pub struct LinkResult {
     pub marked: u64,
     /// Packets lost on it while it was dark or wrong.
     pub lost: u64,
+    /// Time in which its far end had it pause some priority.
+    #[serde(rename = "paused_ps")]
+    pub paused: Picoseconds,
 }
 
 /// The links of a run, class by class, and the queues of all of them together; classes that no packet used are left
@@ -96,12 +99,19 @@ pub(super) fn results(ran: &Ran<'_>) -> (Vec<LinkClass>, Queues) {
         results.push(class_result(ran, class, &links, queue));
     }
     results.retain(|class| class.links_used > 0);
-    (results, all.as_ref().map(queues).unwrap_or_default())
+    let paused = || (0..classes.len()).map(|link| ran.paused(LinkId::from_index(link)));
+    let queues = Queues {
+        paused: paused().fold(Picoseconds::ZERO, |sum, paused| sum + paused),
+        paused_max: paused().max().unwrap_or_default(),
+        ..all.as_ref().map(queues).unwrap_or_default()
+    };
+    (results, queues)
 }
 
 fn queues(histogram: &Histogram<u64>) -> Queues {
     let at = |quantile: f64| Bytes(histogram.value_at_quantile(quantile));
-    Queues { p50_bytes: at(0.5), p99_bytes: at(0.99), max_bytes: Bytes(histogram.max()) }
+    let (p50_bytes, p99_bytes) = (at(0.5), at(0.99));
+    Queues { p50_bytes, p99_bytes, max_bytes: Bytes(histogram.max()), ..Queues::default() }
 }
 
 fn queue_result(histogram: &Histogram<u64>) -> QueueResult {
@@ -163,5 +173,6 @@ fn link_result(ran: &Ran<'_>, (utilisation, link, count): &(f64, LinkId, PortCou
         dropped: count.dropped,
         marked: count.marked,
         lost: count.lost,
+        paused: ran.paused(*link),
     }
 }

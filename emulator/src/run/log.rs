@@ -13,6 +13,8 @@ use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
+use super::series::Series;
+use super::waiting::Waiting;
 use super::workload::{GroupLog, Job, StepLog};
 use crate::scenario::FaultEvent;
 
@@ -21,7 +23,7 @@ pub(crate) struct RunLog {
     pub(crate) ended: SimTime,
     pub(crate) stop: Option<Stop>,
     /// What was waiting for what when it was stopped.
-    pub(crate) waiting: Vec<String>,
+    pub(crate) waiting: Vec<Waiting>,
     /// By fault.
     pub(crate) faults: Vec<FaultLog>,
     /// By group of a job.
@@ -41,11 +43,13 @@ pub(crate) struct RunLog {
     pub(crate) broken: u128,
     /// Times in which some host was out of service.
     pub(crate) out_of_service: Vec<(SimTime, SimTime)>,
+    /// What ports did over time, where that was asked for.
+    pub(crate) series: Series,
     pub(super) engine: Option<Islands<Watch>>,
 }
 
 impl RunLog {
-    pub(super) fn new(ended: SimTime, stop: Option<Stop>, waiting: Vec<String>) -> Self {
+    pub(super) fn new(ended: SimTime, stop: Option<Stop>, waiting: Vec<Waiting>) -> Self {
         Self {
             ended,
             stop,
@@ -60,6 +64,7 @@ impl RunLog {
             switching: 0,
             broken: 0,
             out_of_service: Vec::new(),
+            series: Series::default(),
             engine: None,
         }
     }

@@ -11,6 +11,7 @@ mod progress;
 use lightloom_engine::{BatchId, LinkId};
 use lightloom_units::SimTime;
 
+use super::waiting::{MOST_LISTED, Waiting, WaitsFor};
 use super::{Context, Notice, Owner, RunError, RunLog};
 
 pub(crate) use groups::Groups;
@@ -66,8 +67,19 @@ pub(crate) trait Workload {
     fn progress(&self) -> (f64, f64);
     /// When the last of its work ended.
     fn last_end(&self) -> Option<SimTime>;
-    /// One sentence for each thing that is not done.
-    fn waiting(&self, context: &Context<'_>) -> Vec<String>;
+    /// Everything that is not done.
+    fn waiting(&self, context: &Context<'_>) -> Vec<Waiting>;
     /// Writes down what it has come to.
     fn finish(self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog);
+}
+
+/// The first of `all`, and how many more there are.
+fn shortened(of: &str, mut all: Vec<Waiting>) -> Vec<Waiting> {
+    let more = all.len().saturating_sub(MOST_LISTED);
+    if more > 0 {
+        all.truncate(MOST_LISTED);
+        let waits_for = WaitsFor::More(more);
+        all.push(Waiting { what: of.to_owned(), since: None, waits_for });
+    }
+    all
 }

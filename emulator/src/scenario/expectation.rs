@@ -122,6 +122,10 @@ figures! {
     QueueMax = "queue_max",
     /// Times that a switch asked a port to pause.
     Pauses = "pauses",
+    /// Time in which ports were paused, added up over all ports.
+    Paused = "paused",
+    /// Time in which the port that was paused longest was paused.
+    PausedMax = "paused_max",
     /// The least bus bandwidth of any collective that was not begun again, in bytes a second.
     BusBandwidth = "bus_bandwidth",
 }
@@ -164,7 +168,9 @@ impl Figure {
             | Self::FctMax
             | Self::StepP50
             | Self::StepP99
-            | Self::StepMax => FigureUnit::Time,
+            | Self::StepMax
+            | Self::Paused
+            | Self::PausedMax => FigureUnit::Time,
             Self::QueueP99 | Self::QueueMax => FigureUnit::Size,
             Self::BusBandwidth => FigureUnit::Rate,
             _ => FigureUnit::Number,

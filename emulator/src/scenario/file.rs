@@ -9,6 +9,7 @@ mod direct_connect;
 pub(crate) mod expectations;
 mod faults;
 mod graph;
+mod idle;
 mod links;
 mod neighbours;
 mod network;
@@ -300,8 +301,8 @@ fn lower(
     faults.extend(faults_beside(&raw, place.as_ref(), check, neighbours));
     let mut scenario =
         base.map(|base| Scenario { traffic: traffic.unwrap_or_default(), faults, ..base });
-    refuse_idle_control(&raw, scenario.as_ref(), check);
     let ground = scenario.as_ref().zip(start.as_ref()).map(|(s, start)| ground(&raw, s, start));
+    idle::refuse(&raw, scenario.as_ref(), ground.as_ref(), check);
     let expectations = lower_expectations(&raw.expect, ground.as_ref(), check);
     traffic::refuse_sentences(&raw.expect, &raw.traffic, check);
     if let Some(start) = &start {
@@ -426,25 +427,6 @@ fn require_something(raw: &ScenarioFile, check: &mut Check<'_>) {
         check
             .error(codes::NO_EFFECT, "/phases/scale", "only phases alone can be scaled down")
             .help("leave it out, or make the demands of the fabric smaller");
-    }
-}
-
-/// Refuses delays of a control plane that has nothing to do.
-fn refuse_idle_control(raw: &ScenarioFile, scenario: Option<&Scenario>, check: &mut Check<'_>) {
-    let Some(scenario) = scenario else { return };
-    let plans = !scenario.collectives.is_empty();
-    let reroutes = !raw.traffic.is_empty();
-    let keys = [
-        ("/control/detection_delay", raw.control.detection_delay.is_some(), plans || reroutes),
-        ("/control/planning_delay", raw.control.planning_delay.is_some(), plans),
-        ("/control/reroute_delay", raw.control.reroute_delay.is_some(), reroutes),
-    ];
-    for (key, _, _) in keys.iter().filter(|(_, written, used)| *written && !used) {
-        check
-            .error(codes::NO_EFFECT, key, "nothing in this scenario waits for that")
-            .help("groups wait for detection and planning, traffic for other ways: leave it out")
-            .depends_on("/collectives")
-            .depends_on("/traffic");
     }
 }
 

@@ -67,7 +67,10 @@ impl OnePort<'_> {
 
     #[cold]
     fn obey(&mut self, now: u64, frame: &Packet, sink: &mut impl Sink) {
-        if frame.obeyed_by(self.paused) && self.sending.free <= now {
+        let before = *self.paused;
+        let goes_on = frame.obeyed_by(self.paused);
+        self.sending.count().note_paused((before, *self.paused), now);
+        if goes_on && self.sending.free <= now {
             self.serve_one(now, sink);
         }
     }

@@ -158,6 +158,9 @@ pub struct PortCount {
     pub trimmed: u64,
     /// Pauses asked of the far end.
     pub pauses: u64,
+    /// Picoseconds in which the far end had it pause some priority. While it is paused, what was added up so far less
+    /// the time at which that began.
+    pub paused_ps: u64,
 }
 
 impl PortCount {
@@ -170,6 +173,16 @@ impl PortCount {
         self.lost += more.lost;
         self.trimmed += more.trimmed;
         self.pauses += more.pauses;
+        self.paused_ps = self.paused_ps.wrapping_add(more.paused_ps);
+    }
+
+    /// Notes that the priorities which are paused change at `now` from one set to another.
+    pub(crate) fn note_paused(&mut self, (before, after): (u8, u8), now: u64) {
+        match (before == 0, after == 0) {
+            (true, false) => self.paused_ps = self.paused_ps.wrapping_sub(now),
+            (false, true) => self.paused_ps = self.paused_ps.wrapping_add(now),
+            _ => {}
+        }
     }
 }
 
@@ -256,9 +269,12 @@ impl Port {
         self.line.unusual(bytes)
     }
 
-    /// Does what a pause frame asks. Returns whether something may go on.
-    pub(crate) fn obey(&mut self, frame: &Packet) -> bool {
-        frame.obeyed_by(&mut self.paused)
+    /// Does at `now` what a pause frame asks. Returns whether something may go on.
+    pub(crate) fn obey(&mut self, frame: &Packet, count: &mut PortCount, now: u64) -> bool {
+        let before = self.paused;
+        let goes_on = frame.obeyed_by(&mut self.paused);
+        count.note_paused((before, self.paused), now);
+        goes_on
     }
 
     /// Takes the port in hand for a stretch of packets.

@@ -4,6 +4,7 @@ mod counts;
 mod flows;
 mod links;
 mod trains;
+mod waits;
 
 use std::collections::VecDeque;
 
@@ -13,6 +14,7 @@ use rayon::prelude::*;
 pub use self::counts::PacketCount;
 use self::flows::FlowState;
 use self::trains::Trains;
+pub use self::waits::Awaits;
 use super::control::{Act, ControlQueue, Event};
 use super::flow::{BatchId, FlowId};
 use super::layout::{Layout, Place};

@@ -46,7 +46,8 @@ pub(crate) struct Sender {
     per_message: u32,
     full_bytes: u16,
     last_bytes: u16,
-    backoff: u8,
+    /// Timeouts in a row.
+    timeouts: u32,
     recovery: Recovery,
     /// Go-back-N: gaps below this number have been answered already.
     answered: u32,
@@ -106,7 +107,7 @@ impl Sender {
             per_message: load.per_message,
             full_bytes: load.full_bytes,
             last_bytes: load.last_bytes,
-            backoff: 0,
+            timeouts: 0,
             recovery,
             answered: 0,
             repair: 0,
@@ -189,7 +190,7 @@ impl Sender {
         }
         self.sent = self.sent.max(self.next);
         if self.deadline == u64::MAX {
-            self.deadline = now + (self.timeout << self.backoff);
+            self.deadline = now + self.backoff(self.timeouts);
         }
         Some(self.outgoing(now, sequence, wire_bytes, resent))
     }
@@ -313,7 +314,7 @@ impl Sender {
         if self.next < acked {
             self.go_to(acked);
         }
-        self.backoff = 0;
+        self.timeouts = 0;
         self.deadline = if acked == self.next { u64::MAX } else { now + self.timeout };
         if let Recovery::SelectiveRepeat { .. } = self.recovery {
             for sequence in before..acked {
@@ -360,7 +361,7 @@ impl Sender {
     /// Nothing was acknowledged until the deadline: sends everything in flight again.
     #[cold]
     pub(crate) fn timed_out(&mut self, now: u64) {
-        self.backoff = (self.backoff + 1).min(6);
+        self.timeouts += 1;
         self.count_loss(now);
         self.answered = self.sent;
         self.repair = self.acked;
@@ -369,7 +370,18 @@ impl Sender {
         self.in_flight = 0;
         self.go_to(self.acked);
         self.skip_held();
-        self.deadline = now + (self.timeout << self.backoff);
+        self.deadline = now + self.backoff(self.timeouts);
+    }
+
+    /// How long it waits for an acknowledgement after so many timeouts in a row: doubled each time, up to 64-fold.
+    fn backoff(&self, timeouts: u32) -> u64 {
+        self.timeout << timeouts.min(6)
+    }
+
+    /// Since when nothing was acknowledged of what is in flight. `None` with nothing in flight.
+    pub(crate) fn silent_since(&self) -> Option<u64> {
+        let in_a_row = |timeouts: u32| (0..=timeouts).map(|at| self.backoff(at)).sum::<u64>();
+        (self.deadline != u64::MAX).then(|| self.deadline - in_a_row(self.timeouts))
     }
 
     /// Whether what it does depends on nothing but the order of what comes.
@@ -395,7 +407,7 @@ impl Sender {
             let ends = [sender.released, sender.message_end, sender.repair_end, sender.answered];
             let flags = [sender.started, sender.enlisted, sender.repair < sender.repair_end];
             let counts = [sender.resent, sender.total, sender.in_flight];
-            (ends, flags, sender.backoff, counts, sender.cursor)
+            (ends, flags, sender.timeouts, counts, sender.cursor)
         };
         let deadline = if self.deadline == u64::MAX { u64::MAX } else { self.deadline + time };
         moves(self, packets) == moves(later, 0)
@@ -502,5 +514,12 @@ mod tests {
         assert_eq!(sender.deadline, 3_000);
         sender.timed_out(3_000);
         assert_eq!(sender.deadline, 7_000);
+        assert_eq!(sender.silent_since(), Some(0));
+        let mut deadline = sender.deadline;
+        for _ in 0..10 {
+            sender.timed_out(deadline);
+            deadline = sender.deadline;
+        }
+        assert_eq!(sender.silent_since(), Some(0), "also after the longest backoff");
     }
 }

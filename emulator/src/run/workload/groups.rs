@@ -9,12 +9,13 @@ use lightloom_collective::{self as collective, Directions, Hierarchical, Ring};
 use lightloom_engine::collective::{Placement, StartError};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, EngineError, FlowId, LinkId, Route, VertexId};
+use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::context::{Context, GroupMove, Members, Notice, Owner};
 use super::super::{RunError, RunLog};
-use super::Workload;
 use super::progress::{Begun, Between, GroupProgress, Running, finish_step, note_start};
+use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::scenario::{Collective, Effect};
 use crate::substrate::{DCN, HBD};
 
@@ -279,32 +280,37 @@ impl<'a> Groups<'a> {
         links
     }
 
-    fn reason(&self, context: &Context<'_>, index: usize) -> String {
+    fn reason(&self, context: &Context<'_>, index: usize) -> WaitsFor {
         let group = &self.groups[index];
         if group.stopped {
-            return "waits for its transceivers".to_owned();
+            return WaitsFor::Transceivers;
         }
         if let Some(link) = group.links.iter().find(|link| !context.carries(**link)) {
-            let plan = if context.control_is_gone() {
-                "no plan is made, the control plane is gone"
-            } else {
-                "no plan has replaced it"
-            };
             let link = context.substrate.link_name(*link);
-            return format!("waits for {link}, which is dark; {plan}");
+            return WaitsFor::DarkLink { link, control_is_gone: context.control_is_gone() };
         }
         let behind = self.groups.iter().enumerate().find(|(other, there)| {
             let log = &there.log;
             *other != index && log.job == group.log.job && !log.lost && log.next < group.log.next
         });
         match (&group.running, behind) {
-            (Some(_), _) => "is under way".to_owned(),
+            (Some(_), _) => WaitsFor::Packets,
             (None, _) if self.between[group.log.job as usize].running.is_some() => {
-                "is under way between the groups".to_owned()
+                WaitsFor::Packets
             }
-            (None, Some((other, _))) => format!("waits for g{other}"),
-            (None, None) => "waits for light on its ring".to_owned(),
+            (None, Some((other, _))) => WaitsFor::Group(GroupId::from_index(other)),
+            (None, None) => WaitsFor::Light,
         }
+    }
+
+    /// A group that has work left.
+    fn waits(&self, context: &Context<'_>, index: usize) -> Waiting {
+        let group = &self.groups[index];
+        let (_, collective) = self.program[group.log.next];
+        let last = group.log.steps.last();
+        let since = group.down_since.or_else(|| last.map(|step| step.end.unwrap_or(step.start)));
+        let what = format!("g{index}, `{}`", collective.name);
+        Waiting { what, since, waits_for: self.reason(context, index) }
     }
 
     fn unfinished(&self) -> impl Iterator<Item = usize> + '_ {
@@ -313,9 +319,6 @@ impl<'a> Groups<'a> {
         (0..self.groups.len()).filter(move |index| is_open(&self.groups[*index]))
     }
 }
-
-/// Most groups that are listed one by one.
-const MOST_LISTED: usize = 10;
 
 impl Workload for Groups<'_> {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
@@ -413,18 +416,9 @@ impl Workload for Groups<'_> {
         steps.chain(between).filter_map(|step| step.end).max()
     }
 
-    fn waiting(&self, context: &Context<'_>) -> Vec<String> {
-        let unfinished: Vec<usize> = self.unfinished().collect();
-        let sentence = |index: &usize| {
-            let (_, collective) = self.program[self.groups[*index].log.next];
-            format!("g{index}: `{}` {}", collective.name, self.reason(context, *index))
-        };
-        let mut sentences: Vec<String> =
-            unfinished.iter().take(MOST_LISTED).map(sentence).collect();
-        if unfinished.len() > MOST_LISTED {
-            sentences.push(format!("and {} more groups", unfinished.len() - MOST_LISTED));
-        }
-        sentences
+    fn waiting(&self, context: &Context<'_>) -> Vec<Waiting> {
+        let all = self.unfinished().map(|index| self.waits(context, index)).collect();
+        shortened("groups", all)
     }
 
     fn finish(mut self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {

@@ -6,15 +6,15 @@ use std::ops::Range;
 use lightloom_collective::Kind;
 use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{BatchId, EngineError, FlowId, LinkId};
+use lightloom_engine::{Awaits, BatchId, EngineError, FlowId, LinkId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rand::Rng;
 
 use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
-use super::Workload;
 use super::exchange::Circuits;
+use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::scenario::{Pattern, Traffic};
 
 /// All traffic of a run.
@@ -216,22 +216,71 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// What a workload that has begun and not ended waits for.
-    fn what_runs(&self, context: &Context<'_>, job: &Job) -> String {
-        let substrate = context.substrate;
+    /// The flows of a workload that have not ended.
+    fn open_flows(&self, context: &Context<'_>, name: &str, job: &Job) -> Vec<Waiting> {
         let flows = job.steps.last().into_iter().flat_map(Step::flows);
-        let records = flows.map(|flow| (flow, context.engine.record(flow)));
-        let open: Vec<_> = records.filter(|(_, record)| record.end.is_none()).collect();
-        let Some((flow, record)) = open.first() else { return "is under way".to_owned() };
-        let [from, to] = [record.source, record.destination].map(|at| substrate.name(at));
-        let mut path = context.engine.path(*flow).iter();
-        let why = match path.find(|link| !context.carries(**link)) {
-            _ if record.cancelled => "was given up, for it has no way".to_owned(),
-            Some(link) => format!("waits for {}, which is dark", substrate.link_name(*link)),
-            None => format!("has delivered {} of {}", record.delivered, record.size),
+        let is_open = |flow: &FlowId| {
+            let record = context.engine.record(*flow);
+            record.end.is_none() && !record.cancelled
         };
-        format!("has {} flows to end; the first, {from} to {to}, {why}", open.len())
+        let waits = |flow: FlowId| Waiting {
+            what: format!("`{name}`, flow {}", flow_name(context, flow)),
+            ..flow_waits(context, flow)
+        };
+        shortened(&format!("`{name}`, flows"), flows.filter(is_open).map(waits).collect())
     }
+
+    /// What a workload that is not done waits for.
+    fn waits(&self, context: &Context<'_>, place: usize) -> Vec<Waiting> {
+        let (traffic, job) = (&self.traffic[place], &self.jobs[place]);
+        let behind = traffic.after.iter().find(|before| !self.jobs[**before].done);
+        let waits_for = match (behind, job.blocked) {
+            (Some(before), _) => WaitsFor::Workload(self.traffic[*before].name.clone()),
+            (None, true) => WaitsFor::Way,
+            (None, false) if job.running => {
+                let flows = self.open_flows(context, &traffic.name, job);
+                if !flows.is_empty() {
+                    return flows;
+                }
+                WaitsFor::Packets
+            }
+            (None, false) => WaitsFor::Start,
+        };
+        vec![Waiting { what: format!("`{}`", traffic.name), since: None, waits_for }]
+    }
+}
+
+/// Both ends of a flow.
+fn flow_name(context: &Context<'_>, flow: FlowId) -> String {
+    let record = context.engine.record(flow);
+    let [from, to] = [record.source, record.destination].map(|at| context.substrate.name(at));
+    format!("{from} to {to}")
+}
+
+/// What a flow that has not ended waits for.
+fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
+    let record = context.engine.record(flow);
+    let arrived = WaitsFor::Acknowledgements { delivered: record.delivered, size: record.size };
+    let link = |link: LinkId| context.substrate.link_name(link);
+    let (awaits, since) = match context.engine.engine() {
+        Some(engine) => engine.awaits(flow),
+        None => (Awaits::Acknowledgements, None),
+    };
+    let waits_for = match awaits {
+        Awaits::Start => WaitsFor::Start,
+        Awaits::Dark(dark) => {
+            let control_is_gone = context.control_is_gone();
+            WaitsFor::DarkLink { link: link(dark), control_is_gone }
+        }
+        Awaits::Messages(of) if context.engine.record(of).cancelled => {
+            WaitsFor::GivenUp { flow: flow_name(context, of) }
+        }
+        Awaits::Messages(of) => WaitsFor::Message { flow: flow_name(context, of) },
+        Awaits::Paused(port) => WaitsFor::Paused { port: link(port) },
+        Awaits::Turn(port) => WaitsFor::Turn { port: link(port) },
+        Awaits::Acknowledgements => arrived,
+    };
+    Waiting { what: String::new(), since, waits_for }
 }
 
 impl Workload for Jobs<'_> {
@@ -316,18 +365,9 @@ impl Workload for Jobs<'_> {
         self.jobs.iter().flat_map(|job| &job.steps).filter_map(|step| step.end).max()
     }
 
-    fn waiting(&self, context: &Context<'_>) -> Vec<String> {
-        let open = self.traffic.iter().zip(&self.jobs).filter(|(_, job)| !job.done);
-        let sentence = |(traffic, job): (&Traffic, &Job)| {
-            let behind = traffic.after.iter().find(|before| !self.jobs[**before].done);
-            let reason = match (behind, job.blocked) {
-                (Some(before), _) => format!("waits for `{}`", self.traffic[*before].name),
-                (None, true) => "finds no way between its hosts".to_owned(),
-                (None, false) => self.what_runs(context, job),
-            };
-            format!("`{}` {reason}", traffic.name)
-        };
-        open.map(sentence).collect()
+    fn waiting(&self, context: &Context<'_>) -> Vec<Waiting> {
+        let open = (0..self.jobs.len()).filter(|place| !self.jobs[*place].done);
+        open.flat_map(|place| self.waits(context, place)).collect()
     }
 
     fn finish(self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {

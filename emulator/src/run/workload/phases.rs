@@ -8,8 +8,8 @@ use lightloom_units::{Bytes, Picoseconds, SimTime};
 use super::super::context::{Context, Notice, Owner};
 use super::super::log::PhaseLog;
 use super::super::{RunError, RunLog};
-use super::Workload;
 use super::pairs::Traffic;
+use super::{Waiting, WaitsFor, Workload};
 use crate::scenario::Effect;
 use crate::substrate::{Lane, OpticalCircuits};
 
@@ -217,7 +217,7 @@ impl Workload for Phases<'_> {
         self.ended
     }
 
-    fn waiting(&self, _: &Context<'_>) -> Vec<String> {
+    fn waiting(&self, _: &Context<'_>) -> Vec<Waiting> {
         if self.ended.is_some() || self.logs.is_empty() {
             return Vec::new();
         }
@@ -225,7 +225,8 @@ impl Workload for Phases<'_> {
             (self.phase(), self.traffic.as_ref().map_or(Bytes::ZERO, Traffic::held));
         let name = &self.order.names[phase];
         let step = (self.logs.len() - 1) / self.order.demands.len();
-        vec![format!("phase `{name}` of step {step} has not ended; {held} have no way")]
+        let what = format!("phase `{name}` of step {step}");
+        vec![Waiting { what, since: None, waits_for: WaitsFor::Held(held) }]
     }
 
     fn finish(mut self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog) {

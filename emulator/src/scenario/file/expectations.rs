@@ -92,6 +92,9 @@ const NOTHING_BREAKS: &str =
 const BREAK_SOMETHING: &str = "declare what breaks under `faults`, or leave the sentence out";
 const NO_BOUND: &str = "the queues of these switches have no bound, so nothing is dropped";
 const NO_SWITCH: &str = "nothing that runs here crosses a switch, and only switches drop";
+const NO_PAUSE: &str = "no switch asks for pauses here, so this is true whatever happens";
+const ASK_FOR_PAUSES: &str =
+    "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave the sentence out";
 
 impl Ground<'_> {
     /// Why a sentence is about something that there is not here, and what there is.
@@ -144,10 +147,7 @@ impl Ground<'_> {
                 says(NO_SWITCH, "leave the sentence out")
             }
             Expectation::NoDrops { priority: Some(priority) } => self.unused(*priority),
-            Expectation::NoDeadlock if !self.switches.pause() => says(
-                "no switch asks for pauses here, so this is true whatever happens",
-                "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave the sentence out",
-            ),
+            Expectation::NoDeadlock if !self.switches.pause() => says(NO_PAUSE, ASK_FOR_PAUSES),
             Expectation::NoDeadlock if self.priorities.is_empty() => says(
                 "nothing that runs here crosses a switch, and only switches pause",
                 "leave the sentence out",
@@ -176,6 +176,10 @@ impl Ground<'_> {
         }
         if figure == Figure::Drops && self.priorities.is_empty() {
             return Some((NO_SWITCH.to_owned(), "leave the sentence out".to_owned()));
+        }
+        let is_of_pauses = matches!(figure, Figure::Pauses | Figure::Paused | Figure::PausedMax);
+        if is_of_pauses && !self.switches.pause() {
+            return Some((NO_PAUSE.to_owned(), ASK_FOR_PAUSES.to_owned()));
         }
         let most = if figure.is_share() { 1.0 } else { f64::INFINITY };
         let verdict = match comparison.over(bound, most) {

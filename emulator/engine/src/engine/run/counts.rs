@@ -35,11 +35,15 @@ pub struct PacketCount {
 }
 
 impl<P: Probe> Engine<P> {
-    /// What the port before a link has done so far.
+    /// What the port before a link has done so far; a pause that has not ended counts until now.
     #[must_use]
     pub fn port_count(&self, link: LinkId) -> PortCount {
         let Place { shard, index } = self.layout.ports[link.index()];
-        self.shards[shard as usize].counts[index as usize]
+        let shard = &self.shards[shard as usize];
+        let (mut count, is_paused) =
+            (shard.counts[index as usize], shard.ports[index as usize].paused != 0);
+        count.note_paused((u8::from(is_paused), 0), self.now.0);
+        count
     }
 
     /// Packets made so far and what became of them.

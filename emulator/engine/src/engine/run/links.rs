@@ -80,7 +80,12 @@ impl<P: Probe> Engine<P> {
 
     fn set_paused(&mut self, link: LinkId, priorities: u8) {
         if priorities != 0 {
-            self.port_of(link).paused |= priorities & !(1 << CONTROL_PRIORITY);
+            let Place { shard, index } = self.layout.ports[link.index()];
+            let (now, shard) = (self.now.0, &mut self.shards[shard as usize]);
+            let paused = &mut shard.ports[index as usize].paused;
+            let before = *paused;
+            *paused |= priorities & !(1 << CONTROL_PRIORITY);
+            shard.counts[index as usize].note_paused((before, *paused), now);
             return;
         }
         let Place { shard, index } = self.layout.ports[link.index()];

@@ -184,6 +184,8 @@ fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
         lost: more(now.lost, before.lost),
         trimmed: more(now.trimmed, before.trimmed),
         pauses: more(now.pauses, before.pauses),
+        // Nothing is leapt over while something is paused.
+        paused_ps: now.paused_ps,
     }
 }
 

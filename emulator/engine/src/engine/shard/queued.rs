@@ -158,7 +158,8 @@ impl<P: Probe> Shard<P> {
             let packet = packets[at];
             if packet.is_pause_frame() {
                 let place = packet.cursor() - 1 - first;
-                if outlet.port(place).0.obey(&packet) {
+                let (port, count) = outlet.port(place);
+                if port.obey(&packet, count, now) {
                     switch.send_next(place, now, &mut outlet);
                 }
             } else {
@@ -208,7 +209,8 @@ impl<P: Probe> Shard<P> {
 
     /// The link that comes in beside a port has changed: the pauses it has carried here are void.
     pub(crate) fn forget_pauses(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
-        self.ports[port as usize].paused = 0;
+        let before = std::mem::take(&mut self.ports[port as usize].paused);
+        self.counts[port as usize].note_paused((before, 0), now);
         let Some(mut switch) = self.switches[vertex as usize].take() else {
             return self.wake(vertex, now);
         };

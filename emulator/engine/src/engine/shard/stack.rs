@@ -118,7 +118,8 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     fn obey(&mut self, frame: &Packet, now: u64) {
         self.ends.delivered += 1;
         let place = self.interfaces.place_of(frame.cursor());
-        if self.interfaces.at(place).port.obey(frame) {
+        let interface = self.interfaces.at(place);
+        if interface.port.obey(frame, interface.count, now) {
             self.host.pull_due = self.host.pull_due.min(now);
         }
     }

@@ -1,0 +1,68 @@
+//! What a flow that has not ended waits for, and what stands before a port.
+
+use lightloom_units::{Bytes, SimTime};
+
+use super::Engine;
+use crate::engine::flow::FlowId;
+use crate::engine::layout::Place;
+use crate::engine::network::LinkId;
+use crate::engine::probe::Probe;
+
+/// What a flow that has not ended waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// Its start.
+    Start,
+    /// A link of its path, or of the way back, that is down.
+    Dark(LinkId),
+    /// Messages of this flow, which have not arrived where it begins.
+    Messages(FlowId),
+    /// The interface before this link, which was asked to pause its priority.
+    Paused(LinkId),
+    /// Its turn at the interface before this link.
+    Turn(LinkId),
+    /// Acknowledgements of what it has sent.
+    Acknowledgements,
+}
+
+impl<P: Probe> Engine<P> {
+    /// What a flow that has not ended waits for, and since when nothing was acknowledged that it has in flight. `None`
+    /// with nothing in flight.
+    #[must_use]
+    pub fn awaits(&self, flow: FlowId) -> (Awaits, Option<SimTime>) {
+        let state = &self.flows[flow.index()];
+        let Place { shard, index } = state.sender;
+        let shard = &self.shards[shard as usize];
+        let sender = &shard.senders[index as usize];
+        let since = sender.silent_since().map(SimTime);
+        let first = state.paths[0][0];
+        let is_dark = |link: &&LinkId| !self.is_up(**link) || !self.is_up(link.reverse());
+        let awaited = sender.gates.iter().map(|(receiver, _)| &shard.receivers[*receiver as usize]);
+        let what = if !sender.started {
+            Awaits::Start
+        } else if let Some(dark) = state.paths.iter().flatten().find(is_dark) {
+            Awaits::Dark(*dark)
+        } else if since.is_some() {
+            Awaits::Acknowledgements
+        } else if let Some(late) = awaited.filter(|_| !sender.enlisted).find(|end| !end.is_done()) {
+            Awaits::Messages(FlowId(late.flow))
+        } else if self.port(first).paused & (1 << sender.priority) != 0 {
+            Awaits::Paused(first)
+        } else {
+            Awaits::Turn(first)
+        };
+        (what, since)
+    }
+
+    /// Bytes that wait before a link or are being put on it now.
+    #[must_use]
+    pub fn backlog(&self, link: LinkId) -> Bytes {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        let shard = &self.shards[shard as usize];
+        let vertex = self.layout.vertices[self.network.link(link).from.index()].index as usize;
+        let port = &shard.ports[index as usize];
+        let Some(switch) = &shard.switches[vertex] else { return port.backlog(self.now.0) };
+        let (waiting, end) = switch.stands_before(index - shard.vertices[vertex].first_port);
+        Bytes(waiting) + port.backlog_until(end, self.now.0)
+    }
+}

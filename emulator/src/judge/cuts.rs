@@ -1,0 +1,198 @@
+//! Cuts of a network: sets of vertices, and how fast bytes can leave and enter them.
+//!
+//! ```text
+//!        spines            what is below a tier, switch by switch      ──▶ leaves with their hosts, pods
+//!       /  |  \            a switch with the hosts on it               ──▶ rails, routers
+//!    leaf  leaf  leaf      halves of what has no switches, or is a grid
+//!    hosts hosts hosts
+//! ```
+//! Whatever the routes, what hosts inside send to hosts outside crosses the links between. So every set gives a bound;
+//! these are the ones that are tight on the shapes that are built. `emulator/tests/bounds.rs` holds them against the
+//! largest flow through every set of hosts of small networks.
+
+use std::collections::BTreeSet;
+
+use lightloom_engine::{LinkId, Route, VertexId};
+
+use crate::substrate::Substrate;
+
+/// A set of vertices.
+pub(super) struct Cut {
+    /// The hosts inside, by name.
+    pub(super) name: String,
+    /// How many of them there are.
+    pub(super) hosts: usize,
+    /// Bits a second of the links that lead out, and of those that lead in.
+    pub(super) rates: [u128; 2],
+}
+
+/// The cuts of a network.
+pub(super) struct Cuts {
+    pub(super) all: Vec<Cut>,
+    /// By vertex: the cuts it is inside of, in order.
+    pub(super) around: Vec<Vec<u32>>,
+}
+
+impl Cuts {
+    pub(super) fn of(substrate: &Substrate) -> Self {
+        let usable = Usable::of(substrate);
+        let mut sets: BTreeSet<Vec<VertexId>> = BTreeSet::new();
+        sets.extend(substrate.hosts.iter().map(|host| vec![*host]));
+        sets.extend(usable.below_tiers());
+        sets.extend(usable.around_switches());
+        sets.extend(halves(substrate, &usable));
+        let mut cuts =
+            Self { all: Vec::new(), around: vec![Vec::new(); substrate.network.vertex_count()] };
+        for set in sets {
+            cuts.add(&usable, &set);
+        }
+        cuts
+    }
+
+    fn add(&mut self, usable: &Usable<'_>, set: &[VertexId]) {
+        let substrate = usable.substrate;
+        let mut places: Vec<u32> =
+            set.iter().filter_map(|vertex| substrate.place_of(*vertex)).collect();
+        if places.is_empty() || places.len() == substrate.hosts.len() {
+            return;
+        }
+        places.sort_unstable();
+        let is_inside = |vertex: &VertexId| set.binary_search(vertex).is_ok();
+        let mut rates = [0; 2];
+        for link in set.iter().flat_map(|vertex| usable.links_from(*vertex)) {
+            if !is_inside(&substrate.network.link(link).to) {
+                for (rate, link) in rates.iter_mut().zip([link, link.reverse()]) {
+                    *rate += u128::from(substrate.network.link(link).spec.rate.0);
+                }
+            }
+        }
+        let number = self.all.len() as u32;
+        set.iter().for_each(|vertex| self.around[vertex.index()].push(number));
+        self.all.push(Cut { name: name(substrate, &places), hosts: places.len(), rates });
+    }
+}
+
+/// The hosts at these places.
+fn name(substrate: &Substrate, places: &[u32]) -> String {
+    let host = |place: u32| substrate.name(substrate.hosts[place as usize]);
+    let (first, last) = (places[0], places[places.len() - 1]);
+    match places.len() {
+        1 => host(first).to_owned(),
+        count if (last - first) as usize + 1 == count => {
+            format!("{}..{}", host(first), host(last))
+        }
+        count => format!("{} to {}, {count} hosts,", host(first), host(last)),
+    }
+}
+
+/// The links that workloads may use.
+struct Usable<'a> {
+    substrate: &'a Substrate,
+    /// By vertex: how many links away the next host is.
+    tiers: Vec<u32>,
+}
+
+impl<'a> Usable<'a> {
+    fn of(substrate: &'a Substrate) -> Self {
+        let mut usable = Self { substrate, tiers: Vec::new() };
+        let mut tiers = vec![u32::MAX; substrate.network.vertex_count()];
+        let mut front: Vec<VertexId> = substrate.hosts.clone();
+        front.iter().for_each(|host| tiers[host.index()] = 0);
+        let mut tier = 0;
+        while !front.is_empty() {
+            tier += 1;
+            let reached: Vec<VertexId> = front
+                .iter()
+                .flat_map(|vertex| usable.links_from(*vertex))
+                .map(|link| substrate.network.link(link).to)
+                .collect();
+            front.clear();
+            for vertex in reached {
+                if tiers[vertex.index()] == u32::MAX {
+                    tiers[vertex.index()] = tier;
+                    front.push(vertex);
+                }
+            }
+        }
+        usable.tiers = tiers;
+        usable
+    }
+
+    fn links_from(&self, vertex: VertexId) -> impl Iterator<Item = LinkId> + use<'a> {
+        let Substrate { network, route, .. } = self.substrate;
+        network.outgoing(vertex).iter().copied().filter(move |link| match route {
+            Route::Within(plane) => network.link(*link).spec.plane == *plane,
+            _ => true,
+        })
+    }
+
+    fn vertices(&self) -> impl Iterator<Item = VertexId> + use<> {
+        (0..self.tiers.len()).map(VertexId::from_index)
+    }
+
+    /// For each tier: what hangs together below the next one.
+    fn below_tiers(&self) -> Vec<Vec<VertexId>> {
+        let highest = self.tiers.iter().filter(|tier| **tier != u32::MAX).max().copied();
+        let below = |tier: u32| self.together(move |at: u32| at <= tier);
+        (0..highest.unwrap_or(0)).flat_map(below).collect()
+    }
+
+    /// The sets of vertices of some tiers that links among them join.
+    fn together(&self, is_in: impl Fn(u32) -> bool) -> Vec<Vec<VertexId>> {
+        let mut seen = vec![false; self.tiers.len()];
+        let mut sets = Vec::new();
+        for first in self.vertices() {
+            if seen[first.index()] || !is_in(self.tiers[first.index()]) {
+                continue;
+            }
+            seen[first.index()] = true;
+            let (mut set, mut next) = (vec![first], 0);
+            while next < set.len() {
+                for link in self.links_from(set[next]) {
+                    let to = self.substrate.network.link(link).to;
+                    if is_in(self.tiers[to.index()]) && !seen[to.index()] {
+                        seen[to.index()] = true;
+                        set.push(to);
+                    }
+                }
+                next += 1;
+            }
+            set.sort_unstable();
+            sets.push(set);
+        }
+        sets
+    }
+
+    /// Each switch with the hosts on it.
+    fn around_switches(&self) -> Vec<Vec<VertexId>> {
+        let around = |switch: VertexId| {
+            let ends = self.links_from(switch).map(|link| self.substrate.network.link(link).to);
+            let hosts = ends.filter(|end| self.tiers[end.index()] == 0);
+            let mut set: Vec<VertexId> = hosts.chain([switch]).collect();
+            set.sort_unstable();
+            set.dedup();
+            set
+        };
+        self.vertices().filter(|vertex| self.tiers[vertex.index()] == 1).map(around).collect()
+    }
+}
+
+/// The first half of the hosts where there are no switches; of a grid, along each dimension.
+fn halves(substrate: &Substrate, usable: &Usable<'_>) -> Vec<Vec<VertexId>> {
+    let half = |mut set: Vec<VertexId>| {
+        set.sort_unstable();
+        set
+    };
+    if let Some(grid) = &substrate.grid {
+        let along = |dimension: usize| {
+            let rings = grid.rings(dimension);
+            let first = rings.iter().flat_map(|ring| &ring[..ring.len() / 2]);
+            half(first.map(|place| grid.hosts[*place]).collect())
+        };
+        return (0..grid.sides.len()).map(along).collect();
+    }
+    if usable.tiers.iter().any(|tier| *tier != 0 && *tier != u32::MAX) {
+        return Vec::new();
+    }
+    vec![half(substrate.hosts[..substrate.hosts.len() / 2].to_vec())]
+}

@@ -1,0 +1,79 @@
+//! Keys that would have no effect in what else the file says, and what to write instead.
+
+use lightloom_fabric::document::Check;
+
+use super::expectations::Ground;
+use super::{ScenarioFile, codes};
+use crate::scenario::Scenario;
+
+/// Refuses every key that changes nothing.
+pub(super) fn refuse(
+    raw: &ScenarioFile,
+    scenario: Option<&Scenario>,
+    ground: Option<&Ground<'_>>,
+    check: &mut Check<'_>,
+) {
+    if let Some(scenario) = scenario {
+        refuse_control(raw, scenario, check);
+    }
+    if let Some(ground) = ground.filter(|ground| ground.has_groups || ground.has_flows) {
+        refuse_switches(ground, check);
+        refuse_queue(raw, ground, check);
+    }
+}
+
+/// Refuses delays of a control plane that has nothing to do.
+fn refuse_control(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
+    let plans = !scenario.collectives.is_empty();
+    let reroutes = !raw.traffic.is_empty();
+    let keys = [
+        ("/control/detection_delay", raw.control.detection_delay.is_some(), plans || reroutes),
+        ("/control/planning_delay", raw.control.planning_delay.is_some(), plans),
+        ("/control/reroute_delay", raw.control.reroute_delay.is_some(), reroutes),
+    ];
+    for (key, _, _) in keys.iter().filter(|(_, written, used)| *written && !used) {
+        check
+            .error(codes::NO_EFFECT, key, "nothing in this scenario waits for that")
+            .help("groups wait for detection and planning, traffic for other ways: leave it out")
+            .depends_on("/collectives")
+            .depends_on("/traffic");
+    }
+}
+
+/// Refuses what is said of switches that nothing crosses.
+fn refuse_switches(ground: &Ground<'_>, check: &mut Check<'_>) {
+    if ground.priorities.is_empty() && check.is_written("/switches") {
+        let message = "nothing that runs here crosses a switch";
+        check
+            .error(codes::NO_EFFECT, "/switches", message)
+            .help("leave it out: rings and hosts that pass packets on have queues of their own")
+            .depends_on("/on")
+            .depends_on("/collectives")
+            .depends_on("/traffic");
+    }
+}
+
+/// Refuses a bound of queues, and trimming, where all data is of priorities that pause: those are bounded by pauses.
+fn refuse_queue(raw: &ScenarioFile, ground: &Ground<'_>, check: &mut Check<'_>) {
+    let Some(pause) = &raw.switches.pause else { return };
+    let pauses = |priority: &u8| pause.priorities.contains(priority);
+    if ground.priorities.is_empty() || !ground.priorities.iter().all(pauses) {
+        return;
+    }
+    // A queue without `mark_from` also says from where packets are marked.
+    let marks = raw.switches.mark_from.is_none();
+    let keys = [
+        ("/switches/queue", raw.switches.queue.is_some() && !marks),
+        ("/switches/trim", raw.switches.trim),
+    ];
+    for (key, _) in keys.iter().filter(|(_, written)| *written) {
+        let message =
+            "all data here is of priorities that pause, which no queue bounds and nothing trims";
+        check
+            .error(codes::NO_EFFECT, key, message)
+            .also("/switches/pause/priorities", "these wait at their senders instead")
+            .help("leave it out: `pause: {above: …}` and `buffer: {size: …}` bound what waits")
+            .depends_on("/traffic")
+            .depends_on("/collectives");
+    }
+}
