@@ -63,8 +63,9 @@ fn the_series_of_every_port_adds_up_in_every_mode_and_looking_changes_nothing() 
             let held = series.rows.iter().map(|row| row.queue).max().unwrap();
             assert!(held > Bytes::ZERO && held <= plain.queues.max_bytes * 2, "{text}{held}");
             let last = series.rows.last().unwrap().at;
-            let is_placed =
-                |row: &SeriesRow| row.at == last || row.at.since(SimTime::START).0 % every.0 == 0;
+            let is_placed = |row: &SeriesRow| {
+                row.at == last || row.at.since(SimTime::START).0.is_multiple_of(every.0)
+            };
             assert!(series.rows.iter().all(is_placed), "{text}");
         }
         let paused: u64 = totals.iter().map(|totals| totals[4]).sum();
