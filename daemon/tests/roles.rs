@@ -21,17 +21,21 @@ use tokio_rustls::rustls::pki_types::{
 };
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-const VERBS: [(&str, &str, Role); 17] = [
+const VERBS: [(&str, &str, Role); 21] = [
     ("GET", "/v1/status", Role::Read),
     ("GET", "/v1/drift", Role::Read),
     ("GET", "/v1/transactions/1", Role::Read),
     ("GET", "/v1/journal", Role::Read),
     ("GET", "/v1/log", Role::Read),
     ("GET", "/metrics", Role::Read),
+    ("GET", "/v1/phases", Role::Read),
+    ("GET", "/v1/phase/r1", Role::Read),
     ("GET", "/v1/module/n1/b0", Role::Firmware),
     ("POST", "/v1/diff", Role::Plan),
     ("POST", "/v1/rollback/diff", Role::Plan),
     ("POST", "/v1/faults/diff", Role::Plan),
+    ("POST", "/v1/phase", Role::Phase),
+    ("POST", "/v1/phase/release", Role::Phase),
     ("POST", "/v1/apply", Role::Apply),
     ("POST", "/v1/rollback", Role::Apply),
     ("POST", "/v1/adopt", Role::Apply),
@@ -48,6 +52,10 @@ fn body(path: &str, id: usize) -> String {
         "/v1/rollback" | "/v1/rollback/diff" | "/v1/confirm" => {
             format!(r#"{{"request_id": "r{id}", "txn": 1}}"#)
         }
+        "/v1/phase" => format!(
+            r#"{{"request_id": "r{id}", "phase": "experts", "for_ms": 10, "lease_ms": 10}}"#
+        ),
+        "/v1/phase/release" => format!(r#"{{"request_id": "r{id}"}}"#),
         "/v1/faults" | "/v1/faults/diff" => {
             format!(r#"{{"request_id": "r{id}", "broken": ["n1"]}}"#)
         }
@@ -147,7 +155,8 @@ impl Door {
         let (_, server) = Identity::signed_by(&issuer);
         std::fs::write(folder.path().join("server.pem"), server).unwrap();
         std::fs::write(folder.path().join("ca.pem"), ca_certificate.pem()).unwrap();
-        let roles = [Role::Read, Role::Plan, Role::Apply, Role::Confirm, Role::Firmware];
+        let roles =
+            [Role::Read, Role::Plan, Role::Phase, Role::Apply, Role::Confirm, Role::Firmware];
         let identities: Vec<(Role, Identity)> =
             roles.iter().map(|role| (*role, Identity::signed_by(&issuer).0)).collect();
         let listed: Vec<_> = identities.iter().map(|(role, i)| (*role, i.sha256())).collect();
@@ -177,6 +186,11 @@ impl Door {
     /// Every client, with what it may do.
     fn everybody(&self) -> impl Iterator<Item = (BTreeSet<Role>, &TlsConnector)> {
         let listed = self.clients.iter().map(|(role, client)| (BTreeSet::from([*role]), client));
+        let listed = listed.map(|(mut roles, client)| {
+            // Who may apply may ask for a phase.
+            roles.extend(roles.contains(&Role::Apply).then_some(Role::Phase));
+            (roles, client)
+        });
         listed.chain([(BTreeSet::new(), &self.stranger)])
     }
 
@@ -204,7 +218,10 @@ fn s10_the_matrix_is_whole() {
     let mut verbs = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
-            let path = path.replace("{txn}", "1").replace("{device}", "n1/b0");
+            let path = path
+                .replace("{txn}", "1")
+                .replace("{device}", "n1/b0")
+                .replace("{request_id}", "r1");
             let verb = method.to_uppercase();
             let there = VERBS.iter().any(|(v, p, _)| (*v, *p) == (verb.as_str(), path.as_str()));
             assert!(there, "{verb} {path}");
@@ -236,7 +253,7 @@ fn s10_no_verb_without_its_role_and_every_attempt_on_the_record() {
         // A certificate of another authority, or none, does not even get to ask.
         assert_eq!(door.ask(&door.forged, "GET", "/v1/status", "").await, None);
         println!(
-            "S10: {asked} requests of 6 clients, {forbidden} forbidden, {changes} on the record"
+            "S10: {asked} requests of 7 clients, {forbidden} forbidden, {changes} on the record"
         );
     });
 }
