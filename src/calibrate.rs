@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "RUNS.csv")]
     runs: PathBuf,
     /// Write the refitted constants here, for `lightloom mfu --constants FILE` (ends in .json).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = files::destination)]
     out: Option<PathBuf>,
     #[command(flatten)]
     result: ResultArguments,

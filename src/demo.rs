@@ -45,6 +45,12 @@ const COMMANDS: [&str; 3] = [
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let is_used = fs::read_dir(&arguments.folder).is_ok_and(|mut there| there.next().is_some());
+    ensure!(
+        !is_used,
+        "{} is there and not empty: nothing in it is overwritten, give --folder another name",
+        arguments.folder.display()
+    );
     for (name, contents) in FILES {
         let path = arguments.folder.join(name);
         let parent = path.parent().unwrap_or(&arguments.folder);

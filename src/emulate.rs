@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     /// Write every flow to this file: flow,src,dst,bytes,start_ps,end_ps.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = files::destination)]
     flows_out: Option<PathBuf>,
     /// Simulate every ring, also those that are the same as another one. The result does not depend on it.
     #[arg(long)]

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use anyhow::Context;
 use lightloom_emulator::scenario::Neighbour;
@@ -15,6 +16,54 @@ use lightloom_fabric::trace::MAX_TRACE_BYTES;
 /// What the user calls a file: `-` is standard input.
 pub(crate) fn name(path: &Path) -> String {
     if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
+}
+
+/// What people wrote and this command has read: no result takes its place.
+static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn note_read(path: &Path) {
+    if let (Ok(path), Ok(mut read)) = (fs::canonicalize(path), READ.lock()) {
+        read.push(path);
+    }
+}
+
+/// Whether this command has read the file as input.
+fn is_input(path: &Path) -> bool {
+    READ.lock().is_ok_and(|read| read.iter().any(|input| input == path))
+}
+
+/// A file that a result shall go to, for the parser of flags: refused before the work if nothing can be written there.
+///
+/// # Errors
+/// What is wrong with it, and what to write instead.
+pub(crate) fn destination(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if text == "-" {
+        return Err("results go to standard output without it: leave it out, or name a file".into());
+    }
+    if path.exists() && !path.is_file() {
+        let is_folder = path.is_dir();
+        return if is_folder { Err("is a folder: name a file in it".into()) } else { Ok(path) };
+    }
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(format!(
+            "there is no folder {}: make it first, or name another",
+            folder.display()
+        ));
+    }
+    let probe = temporary_name(&path);
+    match File::create_new(&probe) {
+        Ok(_) => {
+            let _ = fs::remove_file(probe);
+            Ok(path)
+        }
+        Err(error) => Err(format!(
+            "nothing can be written to {}: {error}; name another folder",
+            folder.display()
+        )),
+    }
 }
 
 fn is_standard_input(path: &Path) -> bool {
@@ -36,6 +85,7 @@ pub(crate) fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     };
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
+    note_read(path);
     document::take(&name, metadata.is_file().then_some(metadata.len()), file)
 }
 
@@ -79,6 +129,7 @@ pub(crate) fn beside(path: &Path, named: &str) -> Result<Neighbour, String> {
     let name = name(&beside);
     let message = |error: std::io::Error| format!("cannot read {name}: {error}");
     let file = File::open(&beside).map_err(message)?;
+    note_read(&beside);
     let mut bytes = Vec::new();
     file.take(MAX_TRACE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(message)?;
     Ok(Neighbour { name, bytes })
@@ -125,6 +176,11 @@ pub(crate) fn fabric_in(
 pub(crate) fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    anyhow::ensure!(
+        !is_input(&target),
+        "{} is an input of this command and is not overwritten: give the result another name",
+        path.display()
+    );
     if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
         return fs::write(&target, contents).with_context(failed);
     }

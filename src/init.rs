@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// GPUs of the cluster [default: asked for, on a terminal].
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
-    /// GPUs of a tensor-parallel group [default: 32 on rings, 8 in switch domains].
+    /// GPUs of a tensor-parallel group [default: 32 on rings, 8 in switch domains and below 128 GPUs].
     #[arg(long, value_name = "N")]
     tp: Option<u32>,
     /// Where to write the file, which must not exist [default: standard output].

@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,
     /// Where to write the plan.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) format: FormatArgument,
@@ -356,6 +356,9 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Duration) -> String {
             "what {} ranks send is carried as stated in {} phases by {} cross-connects",
             verdict.ranks, verdict.phases, verdict.cross_connects
         ));
+    }
+    if proven.is_empty() {
+        proven.push(format!("{} groups over {} GPUs", plan.groups.len(), verdict.gpus));
     }
     let cost =
         metrics.cost_per_gpu_usd.map_or(String::new(), |usd| match metrics.power_per_gpu_w {

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -13,9 +14,12 @@ pub(crate) struct Progress {
     total: u64,
     done: AtomicU64,
     bar: Option<ProgressBar>,
+    begun: Instant,
 }
 
-/// Elsewhere than on a terminal, a line is written each time this share more is done.
+/// Elsewhere than on a terminal nothing is said of work that ends so soon.
+pub(crate) const QUIET_FOR: Duration = Duration::from_secs(2);
+/// There a line is written each time this share more is done.
 const LINE_EVERY_PERCENT: u64 = 10;
 
 impl Progress {
@@ -26,7 +30,13 @@ impl Progress {
                 .expect("the template is well-formed");
             ProgressBar::new(total).with_style(style).with_message(what.to_owned())
         });
-        Self { what: what.to_owned(), total: total.max(1), done: AtomicU64::new(0), bar }
+        Self {
+            what: what.to_owned(),
+            total: total.max(1),
+            done: AtomicU64::new(0),
+            bar,
+            begun: Instant::now(),
+        }
     }
 
     /// Records that `steps` more are done.
@@ -35,7 +45,8 @@ impl Progress {
         match &self.bar {
             Some(bar) => bar.inc(steps),
             None => {
-                if let Some(percent) = line_due(before, before + steps, self.total) {
+                let due = line_due(before, before + steps, self.total);
+                if let Some(percent) = due.filter(|_| self.begun.elapsed() >= QUIET_FOR) {
                     output::note(&format!("{}: {percent} %", self.what));
                 }
             }

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     repair: Vec<Part>,
     /// Where to write the next plan.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArgument,

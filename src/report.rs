@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// Where to write the page [default: standard output].
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
     /// The form of the page [default: by the ending of --output, else html].
     #[arg(long, value_enum, value_name = "FORMAT")]

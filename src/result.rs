@@ -16,7 +16,7 @@ pub(crate) struct ResultArguments {
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) format: ResultFormat,
     /// Keep the result in this file, too: its rows if the name ends in .csv, else the JSON document.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
 }
 

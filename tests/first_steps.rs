@@ -44,7 +44,7 @@ fn a_size_that_a_preset_cannot_have_is_answered_with_the_nearest() {
         (["--preset", "khop", "--gpus", "3"], "write 32"),
         (["--preset", "pod", "--gpus", "2050"], "write 2048 or 2080"),
         (["--preset", "dgx", "--gpus", "0"], "write 32"),
-        (["--preset", "rails", "--gpus", "4294967295"], "more than 4000000"),
+        (["--preset", "rails", "--gpus", "4294967295"], "write at most 4000000"),
     ] {
         let refused = lightloom(folder.path(), &[&["init"], arguments.as_slice()].concat());
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
@@ -142,4 +142,44 @@ fn every_table_is_kept_as_json_and_as_rows() {
         let document: Value = serde_json::from_str(&kept).expect("JSON");
         assert!(document.is_object() && !shown.starts_with('{'), "text is shown, JSON is kept");
     }
+}
+
+#[test]
+fn no_result_takes_the_place_of_what_the_command_has_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    good(folder.path(), &["init", "--preset", "khop", "--gpus", "64", "-o", "fabric.yaml"]);
+    let scenario = "kind: scenario\nversion: 2\nname: s\non: {fabric: fabric.yaml}\n\
+                    collectives: [{all_reduce: {name: t, bytes: 64KiB}}]\n";
+    std::fs::write(folder.path().join("s.yaml"), scenario).expect("written");
+    let fabric = std::fs::read_to_string(folder.path().join("fabric.yaml")).expect("made");
+    for words in [
+        ["plan", "fabric.yaml", "-o", "fabric.yaml"],
+        ["emulate", "s.yaml", "-o", "s.yaml"],
+        ["emulate", "s.yaml", "-o", "./fabric.yaml"],
+        ["emulate", "s.yaml", "--junit", "s.yaml"],
+    ] {
+        let refused = lightloom(folder.path(), &words);
+        assert_eq!(refused.status.code(), Some(1), "{words:?}");
+        assert!(text(&refused.stderr).contains("is an input of this command"), "{words:?}");
+    }
+    let kept = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("kept");
+    assert_eq!((kept("fabric.yaml"), kept("s.yaml")), (fabric, scenario.to_owned()));
+    assert_eq!(lightloom(folder.path(), &["demo"]).status.code(), Some(0));
+    let twice = lightloom(folder.path(), &["demo"]);
+    assert!(text(&twice.stderr).contains("give --folder another name"), "{}", text(&twice.stderr));
+}
+
+#[test]
+fn a_place_where_nothing_can_be_written_is_refused_before_the_work() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (file, wanted) in
+        [("none/r.json", "there is no folder none"), ("-", "leave it out"), (".", "is a folder")]
+    {
+        for verb in [&["compare", "-o", file][..], &["emulate", "no.yaml", "--timeline", file]] {
+            let refused = lightloom(folder.path(), verb);
+            assert_eq!(refused.status.code(), Some(2), "{verb:?}");
+            assert!(text(&refused.stderr).contains(wanted), "{}", text(&refused.stderr));
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing is left");
 }

@@ -104,7 +104,18 @@ fn every_page_is_in_the_summary_once() {
         .map(|page| (page.display().to_string(), 1))
         .filter(|(page, _)| page != "SUMMARY.md")
         .collect();
-    assert_eq!(listed, written);
+    let differ = |a: &BTreeMap<String, u32>, b: &BTreeMap<String, u32>| -> Vec<String> {
+        a.iter()
+            .filter(|(page, times)| b.get(*page) != Some(*times))
+            .map(|(page, _)| page.clone())
+            .collect()
+    };
+    let wrong = (differ(&written, &listed), differ(&listed, &written));
+    assert_eq!(
+        wrong,
+        (Vec::new(), Vec::new()),
+        "missing in docs/SUMMARY.md, and listed without being there or twice"
+    );
 }
 
 /// Commands of the program in a page, in code and in lines: words after `lightloom`.

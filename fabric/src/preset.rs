@@ -62,7 +62,10 @@ impl Preset {
     /// If the preset has no such size: the nearest that it has.
     pub fn file(self, size: Size) -> Result<String, Misfit> {
         if size.gpus > MOST_GPUS {
-            return Err(Misfit(format!("{} GPUs are more than {MOST_GPUS}", size.gpus)));
+            return Err(Misfit(format!(
+                "{} GPUs are too many: write at most {MOST_GPUS}",
+                size.gpus
+            )));
         }
         match self {
             Self::Khop => khop(size),
@@ -98,7 +101,7 @@ fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
     let nearest = (gpus / unit).max(least) * unit;
     let above = if nearest < gpus { format!(" or {}", nearest + unit) } else { String::new() };
     Err(Misfit(format!(
-        "{gpus} GPUs are not whole {what} of {unit}, {least} or more: write {nearest}{above}"
+        "{gpus} GPUs are not at least {least} whole {what} of {unit} GPUs: write {nearest}{above}"
     )))
 }
 
@@ -121,7 +124,10 @@ fn group(size: Size, node: u32) -> Result<u32, Misfit> {
     if fits {
         Ok(tp)
     } else {
-        Err(Misfit(format!("tp {tp} is neither whole nodes of {node} GPUs nor a part of one")))
+        Err(Misfit(format!(
+            "tp {tp} is neither whole nodes of {node} GPUs nor a part of one: write {}",
+            tp.div_ceil(node).max(1) * node
+        )))
     }
 }
 
@@ -145,11 +151,19 @@ fn khop(size: Size) -> Result<String, Misfit> {
          dcn: {{fat_tree: {{nodes_per_tor: 4, oversubscription: 1, link_rate: 400Gbps}}}}\n\
          # Times of a transceiver's optical switch (the range is published; the software delay is an assumption: measure yours).\n\
          transceiver: {{switch_min: 60us, switch_max: 80us, software_delay: 1ms}}\n\
-         # {used} of {} GPUs are asked for: the others are spares for what breaks.\n\
+         # {}\n\
          jobs:\n  - {{name: pretrain, gpus: {used}, tp: {tp}}}\n",
-        size.gpus
+        spares(used, size.gpus)
     );
     Ok(text)
+}
+
+/// What is left for repairs, in words.
+fn spares(used: u32, gpus: u32) -> String {
+    match gpus - used {
+        0 => format!("All {gpus} GPUs are asked for: none is spare when something breaks."),
+        left => format!("{used} of {gpus} GPUs are asked for: {left} are spares for what breaks."),
+    }
 }
 
 /// Leaves and the GPUs below each, so that an optical switch has no more ports than are sold.
@@ -263,9 +277,9 @@ fn domain(name: &str, size: Size, dcn: &str) -> Result<String, Misfit> {
     text.push_str(dcn);
     let _ = write!(
         text,
-        "# {used} of {} GPUs are asked for: the others are spares for what breaks.\n\
+        "# {}\n\
          jobs:\n  - {{name: pretrain, gpus: {used}, tp: {tp}}}\n",
-        size.gpus
+        spares(used, size.gpus)
     );
     Ok(text)
 }

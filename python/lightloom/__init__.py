@@ -42,7 +42,7 @@ class Result(dict):
         try:
             import pandas
         except ImportError as missing:
-            raise ImportError("frames want pandas: pip install 'lightloom[frames]'") from missing
+            raise ImportError("frames want pandas: pip install pandas pyarrow") from missing
         if not isinstance(self.get(table), list):
             raise KeyError(f"no table {table!r}: this result has {', '.join(self.tables) or 'none'}")
         return pandas.json_normalize(self[table])

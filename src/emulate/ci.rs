@@ -12,7 +12,7 @@ use crate::files;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Reports {
     /// Write JUnit XML: a case for each expectation and each fault, with the command that replays it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = files::destination)]
     junit: Option<PathBuf>,
     /// Write a Markdown summary; `--summary "$GITHUB_STEP_SUMMARY"` adds it to the page of a GitHub job.
     #[arg(long, value_name = "FILE")]

@@ -8,6 +8,7 @@ use lightloom_emulator::run::Progress;
 use lightloom_units::SimTime;
 
 use crate::output;
+use crate::progress::QUIET_FOR;
 
 /// Elsewhere than on a terminal, a line is written at each tenth and at least so often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -16,6 +17,8 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,
+    /// When the first of the runs began.
+    first: Instant,
     /// When the last report came: where one run ends, the next begins.
     heard: Instant,
     /// The run: 0 with the faults, 1 without.
@@ -38,7 +41,14 @@ impl Live {
             ProgressBar::new(1000).with_style(style)
         });
         let now = Instant::now();
-        Self { bar, begun: now, heard: now, run: 0, last: Last { at: now, tenth: 0, done: 0.0 } }
+        Self {
+            bar,
+            begun: now,
+            first: now,
+            heard: now,
+            run: 0,
+            last: Last { at: now, tenth: 0, done: 0.0 },
+        }
     }
 
     fn line(&self, now: SimTime, packet_hops: u64) -> String {
@@ -67,6 +77,9 @@ impl Progress for Live {
             return;
         }
         let tenth = (done * 10.0) as u64;
+        if self.first.elapsed() < QUIET_FOR {
+            return;
+        }
         if tenth > self.last.tenth || self.last.at.elapsed() >= LINE_EVERY {
             let percent = (done * 100.0) as u64;
             output::note(&format!("emulating: {percent} %, {}", self.line(now, packet_hops)));

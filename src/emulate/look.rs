@@ -25,17 +25,17 @@ const MOST_PACKETS: usize = 5_000_000;
 pub(super) struct Look {
     /// Write a timeline that Perfetto and Chrome open: a track for each group with its collectives and
     /// its faults, one for each rank with what it sends, and one for each port of `--pcap-port`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = files::destination)]
     timeline: Option<PathBuf>,
     /// Write the packets of the ports of `--pcap-port` as pcapng, which tshark and Wireshark read.
-    #[arg(long, value_name = "FILE", requires = "pcap_port")]
+    #[arg(long, value_name = "FILE", requires = "pcap_port", value_parser = files::destination)]
     pcap: Option<PathBuf>,
     /// Watch all links of these parts: nodes `n17`, GPUs `n17/g2`, interfaces `n17/nic2`, bundles `n17/b0`,
     /// fibres `n17/b0.2`, ToRs `t3`; of a network, hosts `h3`, switches `s0` and cables `h3-s0`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     pcap_port: Vec<String>,
     /// Write what every link carried to this file: link,bytes,packets,dropped,marked,lost.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = files::destination)]
     links_out: Option<PathBuf>,
     /// Write what ports did over time to this file:
     /// time_ps,link,queue_bytes,sent_bytes,rate_bits_per_s,marked,dropped,lost,paused_ps.
@@ -126,6 +126,13 @@ impl Look {
             files::write(path, &bytes)?;
         }
         if let Some(path) = &self.pcap {
+            if packets.is_empty() {
+                let ports = self.pcap_port.join(", ");
+                output::note(&format!(
+                    "note: no packet passed {ports}: {} is empty (rings leave a node by its bundles, such as n17/b0)",
+                    path.display()
+                ));
+            }
             let mut bytes = Vec::new();
             write_pcapng(&mut bytes, engine, &packets)?;
             files::write(path, &bytes)?;
