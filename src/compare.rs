@@ -1,17 +1,20 @@
 //! `lightloom compare`: which design wastes how many GPUs, and how large a job it carries.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::Observation;
-use lightloom_study::architecture::{Architecture, Cluster, parse};
+use lightloom_study::architecture::{Architecture, Cluster, name_of, parse};
 use lightloom_study::compare::{
-    CrossTorQuestion, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study, aligned_limit,
-    compare, cross_tor_shares,
+    CrossTorQuestion, FabricFigures, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study,
+    aligned_limit, compare, cross_tor_shares, on_fabric,
 };
 use lightloom_study::results::{COMPARE_SCHEMA, CompareResult, CrossTorResult};
 use lightloom_units::seed::Seed;
 
+use lightloom_fabric::fabric::Fabric;
+
+use crate::files;
 use crate::output::{Outcome, WrongUsage};
 use crate::progress::Progress;
 use crate::result::ResultArguments;
@@ -23,10 +26,14 @@ use crate::trace;
 #[command(after_help = "Examples:
   lightloom compare --faults fault_trace.json --tp 32 --samples 100
   lightloom compare --arch khop:2,khop:3,nvl:72 --gpus 131072 --faults iid:0.05
+  lightloom compare topologies/pod-2048.yaml --faults iid:0.03
 
 Architectures: khop:K, khop:K:line, khop:K:spare, big-switch, nvl:X, nvl:36x2, tpuv4, tpuv4:strict, sip-ring, dgx,
 torus:XxYxZ. What the columns mean: docs/compare.md")]
 pub(crate) struct Arguments {
+    /// Fabric file to compare with the designs: its GPUs, its jobs' sizes of groups, its own plans under the faults.
+    #[arg(conflicts_with_all = ["gpus", "gpus_per_node"])]
+    fabric: Option<PathBuf>,
     /// GPUs of the cluster.
     #[arg(long, value_name = "N", default_value_t = 2880)]
     gpus: u32,
@@ -41,8 +48,8 @@ pub(crate) struct Arguments {
         default_value = "khop:2,khop:3,big-switch,nvl:36,nvl:72,nvl:576,tpuv4,sip-ring,dgx"
     )]
     arch: Vec<String>,
-    /// Sizes of a tensor-parallel group in GPUs, separated by commas.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8,16,32,64")]
+    /// Sizes of a tensor-parallel group in GPUs, separated by commas [default: those of the fabric's jobs, else 8,16,32,64].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tp: Vec<u32>,
     /// A trace file, `synthetic`, or `iid:P` for nodes that are faulty with probability P.
     #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
@@ -78,15 +85,75 @@ const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0
 /// Snapshots for each of them.
 const SNAPSHOTS: u64 = 10;
 
+/// Plans of a fabric are made for so many moments at most: each plans every job twice.
+const MOST_MOMENTS: usize = 10;
+
+/// The sizes of groups to compare at.
+const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
+
+/// The sizes that are asked for, or those of the jobs of a fabric.
+///
+/// # Errors
+/// If one is 0.
+fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32>> {
+    require_group(asked)?;
+    let mut sizes: Vec<u32> = match (asked, fabric) {
+        ([], Some(fabric)) => fabric.jobs.iter().map(|job| job.tp).filter(|tp| *tp > 0).collect(),
+        (asked, _) => asked.to_vec(),
+    };
+    if sizes.is_empty() {
+        sizes.extend(USUAL_TP);
+    }
+    let mut seen = Vec::new();
+    sizes.retain(|tp| {
+        !seen.contains(tp) && {
+            seen.push(*tp);
+            true
+        }
+    });
+    Ok(sizes)
+}
+
+/// # Errors
+/// If a group has no GPU.
+pub(crate) fn require_group(sizes: &[u32]) -> anyhow::Result<()> {
+    match sizes.contains(&0) {
+        true => {
+            let text = "--tp 0: a group has at least one GPU: write the GPUs of a group, such as `--tp 32`";
+            Err(WrongUsage(text.to_owned()).into())
+        }
+        false => Ok(()),
+    }
+}
+
+fn fabric_in(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Option<Fabric>> {
+    let Some(path) = path else { return Ok(None) };
+    let document = files::read_document(path);
+    if let Ok(bytes) = &document {
+        files::note_input(inputs, "fabric", &files::name(path), bytes);
+    }
+    files::fabric_in(path, document).map(Some)
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
-    let architectures = designs(&arguments.arch)?;
     let mut inputs = Inputs::new();
+    let fabric = fabric_in(arguments.fabric.as_deref(), &mut inputs)?;
+    let cluster = match &fabric {
+        None => cluster(arguments.gpus, arguments.gpus_per_node)?,
+        Some(fabric) => Cluster {
+            nodes: fabric.hbd.nodes(),
+            gpus_per_node: u32::from(fabric.hbd.gpus_per_node()),
+        },
+    };
+    let own = fabric.as_ref().and_then(name_of).filter(|own| !arguments.arch.contains(own));
+    let names: Vec<String> = own.into_iter().chain(arguments.arch.iter().cloned()).collect();
+    let architectures = designs(&names)?;
+    let sizes = group_sizes(&arguments.tp, fabric.as_ref())?;
     let source = fault_source(&arguments.faults, arguments.trace_servers, &mut inputs)?;
     let samples = source.samples(cluster, arguments.samples, Seed(arguments.seed))?;
-    let steps = (architectures.len() + 1) * arguments.tp.len() * samples.len();
+    let steps = (architectures.len() + 1) * sizes.len() * samples.len();
     let progress = Progress::new("replaying faults", steps as u64);
-    let (tp, jobs) = (&arguments.tp[..], &arguments.jobs[..]);
+    let (tp, jobs) = (&sizes[..], &arguments.jobs[..]);
     let study = Study { cluster, architectures: &architectures, tp, jobs, samples: &samples };
     let rows = compare(&study, &|done| progress.advance(done));
     drop(progress);
@@ -99,14 +166,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         samples: arguments.samples,
         node_fault_ratio: NodeFaultRatio::of(&samples),
         rows,
-        cross_tor: cross_tor(arguments, cluster)?,
+        fabric: fabric.as_ref().map(|fabric| {
+            on_fabric(fabric, &samples[..samples.len().min(MOST_MOMENTS)], Seed(arguments.seed))
+        }),
+        cross_tor: cross_tor(arguments, (cluster, tp))?,
     };
     arguments.result.show(&document, "rows", || describe(&document, tp))?;
     Ok(Outcome::Good)
 }
 
 /// The crossing shares of every closed k-hop ring of the list, where they are asked for.
-fn cross_tor(arguments: &Arguments, cluster: Cluster) -> anyhow::Result<Vec<CrossTorResult>> {
+fn cross_tor(
+    arguments: &Arguments,
+    (cluster, sizes): (Cluster, &[u32]),
+) -> anyhow::Result<Vec<CrossTorResult>> {
     let mut answers = Vec::new();
     if !arguments.cross_tor {
         return Ok(answers);
@@ -118,7 +191,7 @@ fn cross_tor(arguments: &Arguments, cluster: Cluster) -> anyhow::Result<Vec<Cros
     let rings = arguments.arch.iter().filter_map(|arch| arch.strip_prefix("khop:"));
     let reaches: Vec<u8> = rings.filter_map(|k| k.parse().ok()).collect();
     // Smaller groups stay inside a node: they have no ranks to align.
-    for &tp in arguments.tp.iter().filter(|tp| tp.is_multiple_of(cluster.gpus_per_node)) {
+    for &tp in sizes.iter().filter(|tp| tp.is_multiple_of(cluster.gpus_per_node)) {
         for &k in &reaches {
             let question = CrossTorQuestion {
                 cluster,
@@ -219,6 +292,9 @@ fn describe(document: &CompareResult, tp: &[u32]) -> String {
         }
         text.push_str(&reasons(&rows));
     }
+    if let Some(fabric) = &document.fabric {
+        text.push_str(&fabric_text(fabric));
+    }
     for answer in &document.cross_tor {
         text.push_str(&cross_tor_text(answer));
     }
@@ -251,6 +327,30 @@ fn cross_tor_text(answer: &CrossTorResult) -> String {
         100.0 * answer.job_share,
         100.0 * answer.aligned_limit
     )
+}
+
+/// What the planner makes of a fabric file.
+fn fabric_text(fabric: &FabricFigures) -> String {
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share + 0.0);
+    let or_none = |share: Option<f64>| share.map_or("-".to_owned(), percent);
+    let mut table = Table::new(["this fabric, as planned", "mean", "bound"]);
+    table.row(["GPUs wasted".into(), percent(fabric.waste_mean), percent(fabric.lower_bound_mean)]);
+    if let Some(passing) = fabric.passing_mean {
+        table.row(["  of them, passing light on".into(), percent(passing), "-".into()]);
+    }
+    let bound = or_none(fabric.cross_tor_share_lower_bound_mean);
+    table.row(["inner hops that cross ToRs".into(), percent(fabric.cross_tor_share_mean), bound]);
+    if let Some(gain) = fabric.orchestration_gain_mean {
+        let bound = or_none(fabric.orchestration_gain_upper_bound_mean);
+        table.row(["saved by planning both halves together".into(), percent(gain), bound]);
+    }
+    let refused = fabric.first_refusal.as_ref().map_or(String::new(), |why| {
+        format!(
+            "not planned at {} of the moments, first because: {why}\n",
+            percent(1.0 - fabric.planned)
+        )
+    });
+    format!("\n{}: {} moments of the histories\n\n{table}{refused}", fabric.name, fabric.moments)
 }
 
 fn waste_table(rows: &[&Row]) -> Table {

@@ -58,7 +58,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 /// A fabric file of version 2. `None` if it is one already.
 fn of_fabric(path: &Path, bytes: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
     let name = || path.display().to_string();
-    let before = files::read_fabric(path)?;
+    let before = files::fabric_of_any_version(path, bytes)?;
     let text = std::str::from_utf8(bytes).with_context(name)?;
     let Some(converted) = file::convert(text).with_context(name)? else { return Ok(None) };
     let mut after = files::fabric_in(path, Ok(converted.clone().into_bytes()))?;

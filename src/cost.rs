@@ -12,7 +12,7 @@ use lightloom_study::cost::{
 use lightloom_study::results::{COST_SCHEMA, CostResult, UsableCost};
 use lightloom_units::seed::Seed;
 
-use crate::compare::{cluster, designs, fault_source};
+use crate::compare::{cluster, designs, fault_source, require_group};
 use crate::files;
 use crate::output::{self, Outcome, Refused};
 use crate::result::ResultArguments;
@@ -102,6 +102,7 @@ impl From<Nic> for NicRate {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    require_group(&[arguments.tp])?;
     let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
     let architectures = designs(&arguments.arch)?;
     let mut inputs = Inputs::new();

@@ -156,14 +156,27 @@ pub(crate) fn fabric_in(
             anyhow::bail!("{} is a plan: a fabric file belongs here", name(path))
         }
         Ok(bytes) => {
-            let mut text = |named: &str| {
-                let Neighbour { name, bytes } = beside(path, named)?;
-                String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
-            };
-            lightloom_planner::load(&name(path), &bytes, &mut text)
+            lightloom_planner::load(&name(path), &bytes, &mut |named| text_of(path, named))
         }
         Err(mistake) => (None, vec![*mistake]),
     };
+    crate::output::diagnostics(&mistakes);
+    fabric.ok_or(crate::output::Refused.into())
+}
+
+/// The text of a file that stands beside `path`.
+fn text_of(path: &Path, named: &str) -> Result<String, String> {
+    let Neighbour { name, bytes } = beside(path, named)?;
+    String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
+}
+
+/// The fabric in a file of version 1 or 2, for converting it.
+///
+/// # Errors
+/// [`Refused`](crate::output::Refused) when it has mistakes.
+pub(crate) fn fabric_of_any_version(path: &Path, bytes: &[u8]) -> anyhow::Result<Fabric> {
+    let mut text = |named: &str| text_of(path, named);
+    let (fabric, mistakes) = lightloom_planner::load_any_version(&name(path), bytes, &mut text);
     crate::output::diagnostics(&mistakes);
     fabric.ok_or(crate::output::Refused.into())
 }

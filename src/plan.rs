@@ -382,7 +382,8 @@ fn reserve_note(plan: &Plan) -> &'static str {
         return "(the fabric has no `jobs`, so no GPU works for one: add `jobs: [{name: train, gpus: all, tp: 32}]`)\n";
     }
     let sized = plan.jobs.iter().any(|job| job.gpus_wanted.is_some());
-    if sized && plan.metrics.waste_ratio > plan.metrics.waste_ratio_lower_bound {
+    let reserves = sized && plan.metrics.gpus_passing.is_none();
+    if reserves && plan.metrics.waste_ratio > plan.metrics.waste_ratio_lower_bound {
         "(keeping equal ranks under one ToR leaves working nodes idle; bypasses draw on them)\n"
     } else {
         ""

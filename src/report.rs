@@ -9,7 +9,6 @@ use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::khop::Shape;
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_planner::Options;
@@ -18,7 +17,7 @@ use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::file::RfabricInput;
 use lightloom_planner::rfabric::{self, RfabricPlan};
 use lightloom_report::page::{Form, Results, Subject, render};
-use lightloom_study::architecture::{Architecture, Cluster};
+use lightloom_study::architecture::{Architecture, Cluster, name_of};
 use lightloom_units::seed::Seed;
 
 use crate::compare::{cluster, designs};
@@ -149,7 +148,7 @@ fn ring_page(arguments: &Arguments, inputs: &Inputs, form: Form) -> anyhow::Resu
         Some(fabric) => Some(planned(arguments, inputs, fabric, &samples[0])?),
         None => None,
     };
-    let own = fabric.map(own_design);
+    let own = fabric.and_then(name_of);
     let designs = designs(&design_names(arguments, own.as_deref(), &DESIGNS))?;
     let question = Question {
         cluster,
@@ -379,15 +378,6 @@ fn first_tp(inputs: &Inputs) -> u32 {
     let of_fabric = inputs.fabric.as_ref().and_then(|(_, fabric)| Some(fabric.jobs.first()?.tp));
     let of_plan = || inputs.plan.as_ref().and_then(|(_, plan)| Some(plan.jobs.first()?.tp));
     of_fabric.or_else(of_plan).unwrap_or(32)
-}
-
-/// How the fabric's design is written among the architectures.
-fn own_design(fabric: &Fabric) -> String {
-    match fabric.hbd.shape() {
-        _ if fabric.spare_per_ring > 0 => format!("khop:{}:spare", fabric.hbd.k()),
-        Shape::Ring => format!("khop:{}", fabric.hbd.k()),
-        Shape::Line => format!("khop:{}:line", fabric.hbd.k()),
-    }
 }
 
 fn design_names(arguments: &Arguments, own: Option<&str>, usual: &[&str]) -> Vec<String> {

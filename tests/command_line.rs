@@ -28,7 +28,8 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("output is text")
 }
 
-const BAD: &[u8] = b"name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, kk: 2}}\n";
+const BAD: &[u8] =
+    b"name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, kk: 2}}\nkind: fabric\nversion: 2\n";
 
 /// The YAML files of a folder and the folders in it.
 fn files_under(folder: &std::path::Path, files: &mut Vec<String>) {

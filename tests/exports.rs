@@ -111,7 +111,9 @@ fn a_switch_gets_a_file_in_the_folder() {
     }
 }
 
-const SMALL: &str = "name: small
+const SMALL: &str = "kind: fabric
+version: 2
+name: small
 hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 2, shape: line}}
 jobs: [{name: a, gpus: 16, tp: 8}, {name: b, gpus: all, tp: 16}]
 ";

@@ -251,7 +251,7 @@ fn a_fabric_file_gives_its_own_rates_and_tiers() {
     let seconds = |dcn: &str| {
         let path = folder.path().join("fabric.yaml");
         let text = format!(
-            "name: mine\nhbd: {{khop: {{nodes: 64, gpus_per_node: 4, k: 3}}}}\ndcn: {{fat_tree: {{nodes_per_tor: 4, tors_per_domain: 16{dcn}}}}}\n"
+            "kind: fabric\nversion: 2\nname: mine\nhbd: {{khop: {{nodes: 64, gpus_per_node: 4, k: 3}}}}\ndcn: {{fat_tree: {{nodes_per_tor: 4, tors_per_domain: 16{dcn}}}}}\n"
         );
         std::fs::write(&path, text).unwrap();
         seconds_of(&format!("{line} --fabric {}", path.display()))

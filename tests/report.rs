@@ -217,7 +217,7 @@ fn a_ring_is_shown_at_both_widths_and_in_both_themes() {
 fn a_small_ring_is_shown_node_by_node() {
     let folder = tempfile::tempdir().unwrap();
     let small = folder.path().join("ring-16.yaml");
-    let text = "name: ring-16\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2, shape: ring}}\n\
+    let text = "kind: fabric\nversion: 2\nname: ring-16\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2, shape: ring}}\n\
                 jobs: [{name: pretrain, gpus: 32, tp: 16}]\n";
     fs::write(&small, text).unwrap();
     let html = page(&[&small.display().to_string(), "--fault", "n3,n5/b0"]);

@@ -234,7 +234,7 @@ fn what_cannot_be_planned_says_why_and_writes_nothing() {
     let fabric = folder.path().join("small.yaml");
     std::fs::write(
         &fabric,
-        "name: small\nhbd: {khop: {nodes: 10, gpus_per_node: 4, k: 2}}\njobs: [{name: a, gpus: 40, tp: 8}]\n",
+        "kind: fabric\nversion: 2\nname: small\nhbd: {khop: {nodes: 10, gpus_per_node: 4, k: 2}}\njobs: [{name: a, gpus: 40, tp: 8}]\n",
     )
     .unwrap();
     let plan = |more: &[&str]| {
@@ -349,7 +349,7 @@ fn a_failed_expectation_exits_1_and_says_what_was_found() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("small.yaml"),
-        "name: small\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\njobs: [{name: a, gpus: all, tp: 8}]\n",
+        "kind: fabric\nversion: 2\nname: small\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\njobs: [{name: a, gpus: all, tp: 8}]\n",
     )
     .unwrap();
     std::fs::write(

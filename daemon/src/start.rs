@@ -98,10 +98,10 @@ fn installed(file: &Path) -> anyhow::Result<(PathBuf, Installed)> {
     };
     let installed = checked(file, |shown, bytes| {
         if rfabric::is_kind(&document::top_keys(bytes)) {
-            let (input, mistakes) = rfabric::load(shown, bytes, &mut beside);
+            let (input, mistakes) = rfabric::load_any_version(shown, bytes, &mut beside);
             return (input.map(|input| Installed::FatTree(Box::new(input))), mistakes);
         }
-        let (rings, mistakes) = lightloom_planner::load(shown, bytes, &mut beside);
+        let (rings, mistakes) = lightloom_planner::load_any_version(shown, bytes, &mut beside);
         (rings.map(|rings| Installed::Rings(Box::new(rings))), mistakes)
     })?;
     Ok((std::path::absolute(file)?, installed))

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 fn ring(nodes: u32, jobs: &str) -> Fabric {
     let text = format!(
-        "name: r\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\njobs: [{jobs}]\n"
+        "kind: fabric\nversion: 2\nname: r\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\njobs: [{jobs}]\n"
     );
     lightloom_fabric::file::load("ring.yaml", text.as_bytes()).0.unwrap()
 }
@@ -70,7 +70,8 @@ fn a_daemon_file_for_more_than_the_fabric_has_is_refused() {
     let file = "state_dir: /nowhere\nfabric: ring.yaml\nmodules:\n\
         - {nodes: [0, 99], bundles: 9, serial: x}\ndevices:\n- {name: n200/b0, driver: {ocstrx: {serial: y}}}\n";
     std::fs::write(folder.path().join("daemon.yaml"), file).unwrap();
-    let fabric = "name: r\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\n";
+    let fabric =
+        "kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\n";
     std::fs::write(folder.path().join("ring.yaml"), fabric).unwrap();
     let error = start::read_files(&folder.path().join("daemon.yaml")).unwrap_err().to_string();
     for line in [

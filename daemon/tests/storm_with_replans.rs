@@ -77,7 +77,7 @@ struct Ring {
 
 fn installed() -> Installed {
     let text = format!(
-        "name: ring\nhbd: {{khop: {{nodes: {NODES}, gpus_per_node: 4, k: 2}}}}\n\
+        "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {NODES}, gpus_per_node: 4, k: 2}}}}\n\
          jobs:\n  - {{name: pretrain, gpus: 96, tp: 16}}\n"
     );
     lightloom_fabric::file::load("ring.yaml", text.as_bytes()).0.unwrap()

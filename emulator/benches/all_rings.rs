@@ -88,7 +88,7 @@ impl Case {
         // As many nodes more as break, and half as many again to come in later; whole ToRs.
         let nodes = needed + (f64::from(needed) * ratio * 1.5) as u32 / 4 * 4;
         let text = format!(
-            "name: all-rings\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 3, shape: ring}}}}\n\
+            "kind: fabric\nversion: 2\nname: all-rings\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 3, shape: ring}}}}\n\
              dcn: {{fat_tree: {{nodes_per_tor: 4, tors_per_domain: 64}}}}\n\
              jobs: [{{name: train, gpus: {}, tp: 32}}]\n",
             wanted.rings * 32

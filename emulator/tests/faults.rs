@@ -327,7 +327,7 @@ fn groups_days_and_files_that_do_not_exist_are_shown_at_their_place() {
     let synthetic = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");
     let day = first(&format!("{base}broken_by: {{trace: {synthetic}, day: 400}}\n"));
     assert!(day.contains("error[LL0307]: the trace has days 0 to 348, not 400"), "{day}");
-    let wrong_fabric = load("name: x\nhbd: 3\n", base).1;
+    let wrong_fabric = load("name: x\nhbd: 3\nkind: fabric\nversion: 2\n", base).1;
     let lines: Vec<String> = wrong_fabric.iter().map(ToString::to_string).collect();
     assert!(lines.iter().any(|line| line.starts_with("fabric.yaml:2:")), "{lines:?}");
 }

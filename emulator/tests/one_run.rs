@@ -21,6 +21,8 @@ use rand::RngExt;
 
 /// Eight leaves of two nodes; what leaves send to each other is small.
 const POD: &str = "
+kind: fabric
+version: 2
 name: pod
 hbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}
 dcn:

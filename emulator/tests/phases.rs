@@ -10,6 +10,8 @@ use lightloom_units::Picoseconds;
 
 /// Sixteen leaves with eight circuits each, two phases, two failure domains.
 const FABRIC: &str = "
+kind: fabric
+version: 2
 name: small
 dcn:
   reconfigurable_fat_tree:
@@ -21,10 +23,12 @@ dcn:
       - {name: core, switches: 4, ports_per_switch: 32, ports_per_leaf: 2, insertion_loss_db: 1.0}
     timing: {control: 1ms, switching: 2ms, bring_up: BRING_UP}
     failure_domains: 2
-step:
-  phases:
-    - {name: experts, slack: SLACK, demand: {shape: {moe: {seed: 1}}}}
-    - {name: sync, slack: SLACK, demand: {shape: {weight_sync: {seed: 1}}}}
+jobs:
+  - name: small
+    step:
+      phases:
+        - {name: experts, slack: SLACK, demand: {shape: {moe: {seed: 1}}}}
+        - {name: sync, slack: SLACK, demand: {shape: {weight_sync: {seed: 1}}}}
 ";
 
 fn fabric(slack: &str, bring_up: &str) -> String {

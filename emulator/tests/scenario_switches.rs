@@ -10,6 +10,8 @@ use lightloom_units::Picoseconds;
 
 /// Two groups of 16 GPUs under eight ToRs, whose uplinks carry a quarter of what comes from below.
 const FABRIC: &str = "
+kind: fabric
+version: 2
 name: narrow
 hbd: {khop: {nodes: 8, gpus_per_node: 4, k: 3}}
 dcn: {fat_tree: {nodes_per_tor: 1, tors_per_domain: 8, oversubscription: 4}}

@@ -28,7 +28,7 @@ struct Target {
 }
 
 fn main() -> ExitCode {
-    let generator = b"name: bench\nhbd: {khop: {nodes: 16384, gpus_per_node: 8, k: 3}}\n";
+    let generator = b"kind: fabric\nversion: 2\nname: bench\nhbd: {khop: {nodes: 16384, gpus_per_node: 8, k: 3}}\n";
     let mut met = measure(
         &Target {
             what: "generator form, 131,072 GPUs",
@@ -58,11 +58,14 @@ fn main() -> ExitCode {
 
 /// Every node and every fibre of a ring, one a line, in the deployment order of its generator form.
 fn explicit_form(nodes: u32, k: u8) -> String {
-    let header =
-        format!("name: bench\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 8, k: {k}}}}}\n");
+    let header = format!(
+        "kind: fabric\nversion: 2\nname: bench\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 8, k: {k}}}}}\n"
+    );
     let (fabric, _) = file::load("bench", header.as_bytes());
     let ring = fabric.expect("the generator form is good").hbd;
-    let mut text = format!("name: bench\nhbd: {{khop: {{gpus_per_node: 8, k: {k}}}}}\nnodes:\n");
+    let mut text = format!(
+        "kind: fabric\nversion: 2\nname: bench\nhbd: {{khop: {{gpus_per_node: 8, k: {k}}}}}\nnodes:\n"
+    );
     for position in 0..nodes {
         let node = ring.node_at(lightloom_fabric::khop::Position(position));
         writeln!(text, "  {node}:").expect("writing to a string succeeds");
@@ -128,9 +131,11 @@ fn nasty() -> Vec<(&'static str, Vec<u8>)> {
         ("text without its end", [b"\"".to_vec(), repeated("a\n")[2..].to_vec()].concat()),
         (
             "100,000 jobs too many",
-            numbered(100_000, |index| match index {
-                0 => "name: x\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\njobs:\n".to_owned(),
+            numbered(100_000, |index| {
+                match index {
+                0 => "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\njobs:\n".to_owned(),
                 index => format!("- {{name: j{index}, gpus: 8, tp: 8}}\n"),
+            }
             }),
         ),
         ("1 GB", Vec::new()),

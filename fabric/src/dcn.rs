@@ -3,6 +3,7 @@
 //! A leaf is a ToR or a rail switch. One type answers for every design, so that nothing outside this room
 //! asks which one it is.
 
+use crate::direct::DirectNetwork;
 use crate::fat_tree::ReconfigurableFatTree;
 use crate::fault::FaultSet;
 use lightloom_units::id::{GpuId, LeafId, NodeId, TorId};
@@ -15,6 +16,8 @@ pub enum Dcn {
     FatTree(FatTree),
     /// A leaf for each GPU of a node, packet switches above them.
     Rails(Rails),
+    /// Leaves joined leaf to leaf, without switches above them.
+    Direct(Box<DirectNetwork>),
     /// Leaves joined by a thin packet core and by banks of optical switches.
     Reconfigurable {
         /// The leaves and what joins them.
@@ -37,6 +40,7 @@ impl Dcn {
                 "{} rails below each of {} nodes, {} planes, {}:1",
                 rails.gpus_per_node, rails.nodes_per_group, rails.planes, rails.oversubscription
             ),
+            Self::Direct(network) => network.name(),
             Self::Reconfigurable { network, .. } => format!(
                 "reconfigurable fat-tree: {} leaves, {} optical ports each on {} switches, {} a circuit",
                 network.leaves(),
@@ -53,6 +57,7 @@ impl Dcn {
         match self {
             Self::FatTree(tree) => tree.nodes_per_tor,
             Self::Rails(rails) => rails.nodes_per_group,
+            Self::Direct(network) => network.nodes_per_leaf,
             Self::Reconfigurable { nodes_per_leaf, .. } => *nodes_per_leaf,
         }
     }
@@ -64,6 +69,7 @@ impl Dcn {
             Self::FatTree(tree) => tree.tors_per_domain,
             // The switches above the rails join all groups of nodes.
             Self::Rails(rails) => (u32::MAX / rails.nodes_per_group.max(1)).max(1),
+            Self::Direct(network) => network.leaves(),
             Self::Reconfigurable { network, .. } => network.spec().leaves,
         }
     }
@@ -82,7 +88,7 @@ impl Dcn {
             Self::Rails(rails) => {
                 LeafId(group * u32::from(rails.gpus_per_node) + u32::from(gpu.gpu))
             }
-            Self::FatTree(_) | Self::Reconfigurable { .. } => LeafId(group),
+            Self::FatTree(_) | Self::Direct(_) | Self::Reconfigurable { .. } => LeafId(group),
         }
     }
 
@@ -104,6 +110,7 @@ impl Dcn {
         match self {
             Self::FatTree(_) => self.tors(nodes),
             Self::Rails(rails) => self.tors(nodes) * u32::from(rails.gpus_per_node),
+            Self::Direct(network) => network.leaves(),
             Self::Reconfigurable { network, .. } => network.spec().leaves,
         }
     }
@@ -114,6 +121,10 @@ impl Dcn {
         match self {
             Self::FatTree(tree) => tree.oversubscription,
             Self::Rails(rails) => rails.oversubscription,
+            Self::Direct(network) => {
+                let up = self.packet_rate_of_leaf(network.gpus_per_node).max(1.0);
+                (network.interface_rate() / up).ceil() as u32
+            }
             Self::Reconfigurable { network, .. } => {
                 let spec = network.spec();
                 let down = f64::from(spec.gpus_per_leaf) * spec.gpu_rate.0 as f64;
@@ -122,14 +133,37 @@ impl Dcn {
         }
     }
 
-    /// Rate of a GPU's network interface.
+    /// Rate of a port of a packet switch.
+    #[must_use]
+    pub fn port_rate(&self) -> BitsPerSecond {
+        match self {
+            Self::FatTree(tree) => tree.link_rate,
+            Self::Rails(rails) => rails.link_rate,
+            Self::Direct(_) | Self::Reconfigurable { .. } => self.link_rate(),
+        }
+    }
+
+    /// What one aggregation domain can send to others, and receive, in bit/s. `None` if it is never less than what its
+    /// ToRs can.
+    #[must_use]
+    pub fn rate_of_domain(&self, gpus_per_node: u8) -> Option<f64> {
+        let tree = self.packet_tree().filter(|tree| tree.core_oversubscription > 1)?;
+        let cores = tree.cores_of_plane();
+        let uplinks = f64::from(self.uplinks_of_leaf(gpus_per_node));
+        Some(uplinks * f64::from(cores) * tree.link_rate.0 as f64)
+    }
+
+    /// Rate of a GPU's network interfaces, together.
     #[must_use]
     pub fn link_rate(&self) -> BitsPerSecond {
         match self {
-            Self::FatTree(tree) => tree.link_rate,
+            Self::FatTree(tree) => {
+                BitsPerSecond(tree.link_rate.0.saturating_mul(u64::from(tree.nics_per_gpu)))
+            }
             Self::Rails(rails) => {
                 BitsPerSecond(rails.link_rate.0.saturating_mul(u64::from(rails.planes)))
             }
+            Self::Direct(network) => network.link_rate,
             Self::Reconfigurable { network, .. } => network.spec().gpu_rate,
         }
     }
@@ -140,6 +174,7 @@ impl Dcn {
         match self {
             Self::FatTree(tree) => tree.link_latency,
             Self::Rails(rails) => rails.link_latency,
+            Self::Direct(network) => network.link_latency,
             Self::Reconfigurable { .. } => FatTree::default().link_latency,
         }
     }
@@ -149,7 +184,16 @@ impl Dcn {
     pub fn packet_tree(&self) -> Option<&FatTree> {
         match self {
             Self::FatTree(tree) => Some(tree),
-            Self::Rails(_) | Self::Reconfigurable { .. } => None,
+            Self::Rails(_) | Self::Direct(_) | Self::Reconfigurable { .. } => None,
+        }
+    }
+
+    /// The cables between leaves, where leaves are joined leaf to leaf.
+    #[must_use]
+    pub fn direct(&self) -> Option<&DirectNetwork> {
+        match self {
+            Self::Direct(network) => Some(network),
+            Self::FatTree(_) | Self::Rails(_) | Self::Reconfigurable { .. } => None,
         }
     }
 
@@ -157,23 +201,32 @@ impl Dcn {
     #[must_use]
     pub fn circuits(&self) -> Option<&ReconfigurableFatTree> {
         match self {
-            Self::FatTree(_) | Self::Rails(_) => None,
+            Self::FatTree(_) | Self::Rails(_) | Self::Direct(_) => None,
             Self::Reconfigurable { network, .. } => Some(network),
         }
     }
 
-    /// Uplinks of one leaf towards packet switches; 0 where there are none.
+    /// Uplinks of `leaf`: towards packet switches, or to other leaves; 0 where there are none.
+    #[must_use]
+    pub fn uplinks_at(&self, leaf: LeafId, gpus_per_node: u8) -> u32 {
+        self.direct()
+            .map_or_else(|| self.uplinks_of_leaf(gpus_per_node), |network| network.cables_of(leaf))
+    }
+
+    /// Uplinks of one leaf towards packet switches, or the most that one has to other leaves; 0 where there are none.
     #[must_use]
     pub fn uplinks_of_leaf(&self, gpus_per_node: u8) -> u32 {
         match self {
             Self::FatTree(tree) => {
                 let down = tree.nodes_per_tor.saturating_mul(u32::from(gpus_per_node));
+                let down = down.saturating_mul(tree.nics_per_gpu);
                 down.div_ceil(tree.oversubscription.max(1))
             }
             Self::Rails(rails) => {
                 let down = rails.nodes_per_group.saturating_mul(rails.planes);
                 down.div_ceil(rails.oversubscription.max(1))
             }
+            Self::Direct(network) => network.most_cables(),
             Self::Reconfigurable { network, .. } => network.uplinks_of_leaf(),
         }
     }
@@ -181,22 +234,31 @@ impl Dcn {
     /// As [`packet_rate_of_leaf`](Self::packet_rate_of_leaf), with the uplinks that `faults` leave to `leaf`.
     #[must_use]
     pub fn packet_rate_left(&self, leaf: LeafId, gpus_per_node: u8, faults: &FaultSet) -> f64 {
+        if let Some(network) = self.direct() {
+            let working = network.working(faults);
+            let own = working.iter().filter(|(cable, _)| [cable.a, cable.b].contains(&leaf));
+            let cables: u32 = own.map(|(_, count)| count).sum();
+            return f64::from(cables) * network.link_rate.0 as f64;
+        }
         let uplinks = self.uplinks_of_leaf(gpus_per_node).max(1);
         let left = uplinks.saturating_sub(faults.uplinks_of(leaf));
         self.packet_rate_of_leaf(gpus_per_node) * f64::from(left) / f64::from(uplinks)
     }
 
-    /// What one leaf can send to others, and receive, through packet switches alone, in bit/s.
+    /// What one leaf can send to others, and receive, through packet switches alone, in bit/s; the mean where leaves
+    /// differ.
     #[must_use]
     pub fn packet_rate_of_leaf(&self, gpus_per_node: u8) -> f64 {
         match self {
             Self::FatTree(tree) => {
-                let down = f64::from(tree.nodes_per_tor) * f64::from(gpus_per_node);
-                let up = (down / f64::from(tree.oversubscription)).ceil();
-                up * tree.link_rate.0 as f64
+                f64::from(self.uplinks_of_leaf(gpus_per_node)) * tree.link_rate.0 as f64
             }
             Self::Rails(rails) => {
                 f64::from(self.uplinks_of_leaf(gpus_per_node)) * rails.link_rate.0 as f64
+            }
+            Self::Direct(network) => {
+                let ends = 2.0 * network.cables().len() as f64;
+                ends / f64::from(network.leaves()) * network.link_rate.0 as f64
             }
             Self::Reconfigurable { network, .. } => network.electrical_rate(),
         }
@@ -241,10 +303,22 @@ pub struct FatTree {
     pub tors_per_domain: u32,
     /// Downlink over uplink bandwidth of a ToR: 1 is non-blocking, 3 is 3:1.
     pub oversubscription: u32,
+    /// Downlink over uplink bandwidth of the switches above the ToRs, between aggregation domains.
+    pub core_oversubscription: u32,
+    /// Network interfaces of a GPU, each of `link_rate`.
+    pub nics_per_gpu: u32,
     /// Rate of a GPU's network interface and of every switch port.
     pub link_rate: BitsPerSecond,
     /// Propagation delay of one cable.
     pub link_latency: Picoseconds,
+}
+
+impl FatTree {
+    /// Core switches that the aggregation switches of one number are below.
+    #[must_use]
+    pub fn cores_of_plane(&self) -> u32 {
+        self.tors_per_domain.div_ceil(self.core_oversubscription.max(1))
+    }
 }
 
 /// How the HBD line runs through the racks.

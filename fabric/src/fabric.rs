@@ -206,6 +206,8 @@ impl Default for FatTree {
             nodes_per_tor: 4,
             tors_per_domain: 64,
             oversubscription: 1,
+            core_oversubscription: 1,
+            nics_per_gpu: 1,
             link_rate: BitsPerSecond::from_gbps(400),
             link_latency: Picoseconds::from_micros(1),
         }

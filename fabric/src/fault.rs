@@ -308,13 +308,14 @@ fn resolve(fabric: &Fabric, part: Part) -> Result<Resolved, FaultError> {
             Ok(Resolved::OcsPort(port))
         }
         Part::Uplink(uplink) => {
-            let uplinks = fabric.dcn.uplinks_of_leaf(hbd.gpus_per_node());
+            let uplinks = fabric.dcn.uplinks_at(uplink.leaf, hbd.gpus_per_node());
             let last = uplinks.checked_sub(1).ok_or(FaultError::NoUplinks(uplink))?;
             let last_leaf = fabric.dcn.leaves(hbd.nodes()).saturating_sub(1);
             if uplink.leaf.0 > last_leaf || uplink.uplink > last {
                 return Err(FaultError::NoUplink { uplink, last_leaf, last });
             }
-            Ok(Resolved::Uplink(uplink))
+            let lower = fabric.dcn.direct().and_then(|network| network.lower_end(uplink));
+            Ok(Resolved::Uplink(lower.unwrap_or(uplink)))
         }
     }
 }
@@ -335,7 +336,7 @@ mod tests {
     use super::*;
 
     fn line() -> Fabric {
-        let text = "name: line\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 3, shape: line}}\n\
+        let text = "kind: fabric\nversion: 2\nname: line\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 3, shape: line}}\n\
                     deployment: {order: sequential}\n";
         crate::file::load("line.yaml", text.as_bytes()).0.unwrap()
     }

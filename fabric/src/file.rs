@@ -8,7 +8,7 @@
 //! `nodes:` and `links:`, where a link that is not listed is a fibre that was never installed.
 //!
 //! ```
-//! let text = b"name: ring-demo\nhbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}\n";
+//! let text = b"kind: fabric\nversion: 2\nname: ring-demo\nhbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}\n";
 //! let (fabric, mistakes) = lightloom_fabric::file::load("fabric.yaml", text);
 //! assert_eq!(fabric.expect("the file is good").hbd.gpus(), 2880);
 //! assert!(mistakes.is_empty());
@@ -16,6 +16,7 @@
 
 pub mod codes;
 mod convert;
+mod direct;
 mod explicit;
 mod jobs;
 mod lower;
@@ -26,6 +27,7 @@ mod step;
 mod workload;
 
 pub use convert::{ConvertError, convert};
+pub use direct::{DragonflyFile, GraphFile, LeafLinkFile, LeafTorusFile};
 pub use network::*;
 pub use optics::{HopFile, OpticsFile};
 pub use raw::{
@@ -44,6 +46,20 @@ use sha2::{Digest, Sha256};
 use crate::document::{self, Check, Diagnostic};
 use crate::fabric::Fabric;
 
+/// As [`load_with`], of version 1 too: for converting a file, and for a daemon whose plan in force names it.
+pub fn load_any_version(
+    file: &str,
+    bytes: &[u8],
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+    also: impl FnOnce(&Fabric, &mut Check<'_>),
+) -> (Option<Fabric>, Vec<Diagnostic>) {
+    document::load(file, bytes, |raw: FabricFile, check| {
+        let fabric = lower::lower(raw, sha256(bytes), read, check)?;
+        also(&fabric, check);
+        Some(fabric)
+    })
+}
+
 /// Reads a fabric file that names no other files: the fabric, or every mistake in it.
 ///
 /// `file` is what the user calls it, for messages.
@@ -61,6 +77,7 @@ pub fn load_with(
     also: impl FnOnce(&Fabric, &mut Check<'_>),
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
     document::load(file, bytes, |raw: FabricFile, check| {
+        lower::require_version(file, &raw, check);
         let fabric = lower::lower(raw, sha256(bytes), read, check)?;
         also(&fabric, check);
         Some(fabric)

@@ -6,6 +6,7 @@
 
 pub mod canonical;
 pub mod dcn;
+pub mod direct;
 pub mod document;
 pub mod fabric;
 pub mod fat_tree;

@@ -15,7 +15,7 @@ use crate::fault::Part;
 use crate::khop::{Path, Port};
 use crate::provenance::{Inputs, VERSION};
 use crate::{canonical, file};
-use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
+use lightloom_units::id::{BundleId, GpuId, GroupId, LeafId, NodeId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Dollars, Picoseconds, Watts};
 
@@ -256,6 +256,9 @@ pub struct PhasePlan {
     /// The circuits, by switch and port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub circuits: Vec<CrossConnect>,
+    /// The ways from leaf to leaf, where leaves are joined leaf to leaf.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<RoutePlan>,
     /// How often per second the demand is served.
     pub lambda: f64,
     /// What no choice of circuits exceeds for this demand.
@@ -268,6 +271,21 @@ pub struct PhasePlan {
     /// What a solver said, where one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver: Option<SolverReport>,
+}
+
+/// One way from a leaf to another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoutePlan {
+    /// Where it begins.
+    pub from: LeafId,
+    /// Where it ends.
+    pub to: LeafId,
+    /// The leaves between, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<LeafId>,
+    /// Share of what the one sends to the other that takes it.
+    pub weight: f64,
 }
 
 /// What integer and linear programming say about a phase.
@@ -352,6 +370,9 @@ pub struct Metrics {
     pub waste_ratio_lower_bound: f64,
     /// Share of inner data-parallel hops that cross ToRs, over all jobs.
     pub cross_tor_share: f64,
+    /// A share that no placement of as many rings goes below (docs/khop.md). `None` after a replan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_tor_share_lower_bound: Option<f64>,
     /// Interconnect cost of one GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_per_gpu_usd: Option<Dollars>,

@@ -8,13 +8,21 @@ use lightloom_fabric::khop::{Fibre, Position};
 use lightloom_units::id::NodeId;
 use proptest::prelude::*;
 
+/// `text` as a file of version 2; at its end, so that places stay.
+fn current(text: &str) -> String {
+    match text.contains("kind: fabric") {
+        true => text.to_owned(),
+        false => format!("{}\nkind: fabric\nversion: 2\n", text.trim_end()),
+    }
+}
+
 fn good(text: &str) -> Fabric {
-    let (fabric, mistakes) = file::load("fabric.yaml", text.as_bytes());
+    let (fabric, mistakes) = file::load("fabric.yaml", current(text).as_bytes());
     fabric.unwrap_or_else(|| panic!("{}", render(&mistakes, Style::Plain)))
 }
 
 fn shown(text: &str) -> String {
-    let (fabric, mistakes) = file::load("fabric.yaml", text.as_bytes());
+    let (fabric, mistakes) = file::load("fabric.yaml", current(text).as_bytes());
     assert!(fabric.is_none(), "the file is taken for good");
     render(&mistakes, Style::Plain)
 }
@@ -140,7 +148,7 @@ proptest! {
         let moved = format!("{before}, \"n{node}:b{bundle}.{path}\"]");
         let unchanged = moved == lines[index];
         lines[index] = &moved;
-        let (fabric, _) = file::load("x", lines.join("\n").as_bytes());
+        let (fabric, _) = file::load("x", current(&lines.join("\n")).as_bytes());
         prop_assert_eq!(fabric.is_some(), unchanged);
     }
 }
@@ -275,7 +283,7 @@ fn rates_and_switches_that_nobody_builds_are_named() {
     let text = "name: x\ndcn:\n  reconfigurable_fat_tree:\n    leaves: 4\n    gpus_per_leaf: 8\n    circuit_rate: 400Gbps\n    \
                 gpu_rate: 1Mbps\n    electrical: {rate_per_leaf: 400Gbps, oversubscription: 1}\n    banks: [{name: b, switches: \
                 1, ports_per_switch: 8192, ports_per_leaf: 2}]\n    timing: {switching: 1ms}\n";
-    let (fabric, mistakes) = file::load("fabric.yaml", text.as_bytes());
+    let (fabric, mistakes) = file::load("fabric.yaml", current(text).as_bytes());
     assert!(fabric.is_some());
     let all = render(&mistakes, Style::Plain);
     assert!(all.contains("1 Mb/s is slower"), "{all}");
@@ -289,7 +297,7 @@ const OPTICS: &str = "transceiver:\n  optics: {launch_dbm: 1, sensitivity_dbm: -
 fn a_hop_that_loses_too_much_is_not_there_for_the_planner() {
     let ring = "name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 3}}\n";
     let text = format!("{ring}{OPTICS}");
-    let (fabric, mistakes) = file::load("fabric.yaml", text.as_bytes());
+    let (fabric, mistakes) = file::load("fabric.yaml", current(&text).as_bytes());
     let warning = render(&mistakes, Style::Plain);
     // 2 * 2 dB + 4 * 0.5 dB + 0.5 km * 0.4 dB/km against 6 dB.
     assert!(warning.contains("a hop over 3 loses 6.20 dB, and 6.00 dB are allowed"), "{warning}");

@@ -9,6 +9,7 @@ mod links;
 mod network;
 mod numbers;
 mod rings;
+mod routes;
 mod spares;
 
 use lightloom_fabric::fabric::Fabric;

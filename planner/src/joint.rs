@@ -18,6 +18,7 @@ mod bound;
 mod mapping;
 mod network;
 mod replan;
+mod routes;
 mod traffic;
 
 use lightloom_fabric::fabric::Fabric;
@@ -29,7 +30,7 @@ use lightloom_units::seed::Seed;
 use crate::khop::{self, Layout, Method};
 use crate::rfabric::exact::Limits;
 use crate::rfabric::file::step::Mistake;
-pub use crate::rfabric::file::step::load;
+pub use crate::rfabric::file::step::{load, load_any_version};
 use crate::rfabric::one_hop::Effort;
 
 pub use mapping::{Dimension, Mapping, MappingError};

@@ -12,4 +12,4 @@ pub mod joint;
 pub mod khop;
 pub mod rfabric;
 
-pub use joint::{Options, PlanError, load, plan};
+pub use joint::{Options, PlanError, load, load_any_version, plan};

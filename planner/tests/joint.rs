@@ -70,8 +70,18 @@ fn combinations() -> Vec<(String, String)> {
             "fat-tree",
             "{fat_tree: {nodes_per_tor: 4, tors_per_domain: 8, oversubscription: 3}}".to_owned(),
         ),
+        (
+            "fat-tree, core and interfaces",
+            "{fat_tree: {nodes_per_tor: 4, tors_per_domain: 4, core_oversubscription: 4, nics_per_gpu: 2}}".to_owned(),
+        ),
         ("leaf-spine", "{leaf_spine: {nodes_per_leaf: 8, oversubscription: 2}}".to_owned()),
         ("rails", "{rails: {nodes_per_group: 16, planes: 2, oversubscription: 3}}".to_owned()),
+        ("dragonfly", "{dragonfly: {groups: 4, leaves_per_group: 4}}".to_owned()),
+        ("torus", "{torus: {sides: [4, 2, 2], cables: 2}}".to_owned()),
+        (
+            "graph",
+            "{graph: {leaves: 3, nodes_per_leaf: 24, links: [{endpoints: [leaf0, leaf1], cables: 4}, {endpoints: [leaf2, leaf1]}]}}".to_owned(),
+        ),
         ("optical", optical(core)),
         ("optical, hardly a core", optical("{rate_per_leaf: 100Gbps, oversubscription: 1}")),
     ];
@@ -150,6 +160,18 @@ fn random_file(draws: &mut impl RngExt) -> String {
             "{{rails: {{nodes_per_group: {nodes_per_leaf}, planes: {}}}}}",
             draws.random_range(1..=3)
         )
+    } else if draws.random_bool(0.2) {
+        let cables = draws.random_range(1..=2);
+        if leaves.is_multiple_of(2) && leaves > 2 {
+            format!(
+                "{{dragonfly: {{groups: 2, leaves_per_group: {}, cables_between_groups: {cables}, nodes_per_leaf: {nodes_per_leaf}}}}}",
+                leaves / 2
+            )
+        } else {
+            format!(
+                "{{torus: {{sides: [{leaves}], cables: {cables}, nodes_per_leaf: {nodes_per_leaf}}}}}"
+            )
+        }
     } else if draws.random_bool(0.2) {
         format!("{{fat_tree: {{nodes_per_tor: {nodes_per_leaf}, tors_per_domain: 4}}}}")
     } else {
@@ -316,8 +338,7 @@ fn circuits_without_a_packet_core_change_from_phase_to_phase() {
 
 #[test]
 fn a_group_larger_than_the_fabric_is_refused_when_read() {
-    let text =
-        "name: x\nhbd: {khop: {nodes: 12, gpus_per_node: 4, k: 2}}\njobs: [{name: j, tp: 1024}]\n";
+    let text = "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 12, gpus_per_node: 4, k: 2}}\njobs: [{name: j, tp: 1024}]\n";
     let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));
     let shown = render(&mistakes, Style::Plain);
     assert!(fabric.is_none() && shown.contains("write at most 48"), "{shown}");

@@ -33,7 +33,7 @@ fn groups(plan: &Plan) -> BTreeMap<GroupId, &Group> {
     plan.groups.iter().map(|group| (group.id, group)).collect()
 }
 
-const SMALL: &str = "name: r\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\njobs: [{name: j, gpus: 24, tp: 8}]\n";
+const SMALL: &str = "kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\njobs: [{name: j, gpus: 24, tp: 8}]\n";
 
 #[test]
 fn a_job_that_must_shrink_goes_on_with_the_groups_that_are_left_under_their_names() {
@@ -99,7 +99,7 @@ fn a_fault_in_either_half_changes_little_of_the_other() {
 
 #[test]
 fn a_training_job_that_loses_groups_gives_up_whole_replicas_and_says_so() {
-    let text = "name: r\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\njobs:\n  - name: j\n    gpus: 64\n    tp: 8\n    step: \
+    let text = "kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\njobs:\n  - name: j\n    gpus: 64\n    tp: 8\n    step: \
                 {training: {model: llama-3.1-70b, pp: 2, dp: 4, tokens: 4096}}\n";
     let fabric = fabric(text);
     let first = plan(&fabric, &FaultSet::none(), options()).unwrap();

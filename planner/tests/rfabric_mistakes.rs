@@ -13,9 +13,13 @@ dcn:
     banks:
       - {name: core, switches: 4, ports_per_switch: 64, ports_per_leaf: 2, insertion_loss_db: 1.5}
     timing: {switching: 10ms}
-step:
-  phases:
+jobs:
+- name: example
+  step:
+    phases:
     - {name: train, demand: {csv: train.csv}}
+kind: fabric
+version: 2
 ";
 
 fn refusal(text: &str, matrix: &str) -> String {
@@ -77,7 +81,7 @@ fn numbers_that_are_no_bytes() {
         &refusal(SOUND, "0,-5,nan\ninf,0,x\n1,1,0"),
         &[
             "train.csv: row 1, column 2: `-5` is not a number of bytes\n",
-            "f.yaml:13:35",
+            "f.yaml:15:35",
             "help: write a number of bytes from 0 to 1e18",
             "row 1, column 3: `nan`",
             "row 2, column 1: `inf`",
@@ -85,13 +89,13 @@ fn numbers_that_are_no_bytes() {
         ],
     );
     let inline = SOUND.replace("{csv: train.csv}", "{matrix: [[0, 1, 2], [-3, 0, 1], [1, 1, 0]]}");
-    says(&refusal(&inline, ""), &["row 2, column 1: `-3`", "f.yaml:13:51", "help: write a number"]);
+    says(&refusal(&inline, ""), &["row 2, column 1: `-3`", "f.yaml:15:51", "help: write a number"]);
     let inline = inline.replace("-3", ".nan");
     says(
         &refusal(&inline, ""),
         &[
             "expected a number, found the text `.nan`",
-            "f.yaml:13:51",
+            "f.yaml:15:51",
             "help: write a finite number",
         ],
     );
@@ -106,7 +110,7 @@ fn a_matrix_file_that_cannot_be_read() {
         &render(&mistakes, Style::Plain),
         &[
             "cannot read train.csv: not there",
-            "f.yaml:13:29",
+            "f.yaml:15:29",
             "help: name a text file with one row of comma-separated bytes a line, relative to this file",
         ],
     );
@@ -118,7 +122,7 @@ fn a_matrix_that_is_not_square_or_of_other_leaves() {
         &refusal(SOUND, "0,1,1\n1,0\n1,1,0"),
         &[
             "train.csv: row 2 has 2 entries and there are 3 rows\n",
-            "f.yaml:13:35",
+            "f.yaml:15:35",
             "help: a demand matrix is square: write one row and one column for each leaf",
         ],
     );
@@ -126,7 +130,7 @@ fn a_matrix_that_is_not_square_or_of_other_leaves() {
         &refusal(SOUND, "0,1\n1,0"),
         &[
             "the matrix has 2 leaves and the fabric 3\n",
-            "f.yaml:13:29",
+            "f.yaml:15:29",
             "help: write one row and one column for each of leaf0 to leaf2",
         ],
     );
@@ -140,5 +144,5 @@ fn leaves_that_do_not_exist() {
         &["leaf7 does not exist", "f.yaml:10:17", "help: leaves run from leaf0 to leaf2"],
     );
     let text = SOUND.replace("{csv: train.csv}", "{all_reduce: {leaves: 9, bytes: 1GB}}");
-    says(&refusal(&text, ""), &["9 leaves from leaf0 on", "f.yaml:13:29", "among leaf0 to leaf2"]);
+    says(&refusal(&text, ""), &["9 leaves from leaf0 on", "f.yaml:15:29", "among leaf0 to leaf2"]);
 }

@@ -98,12 +98,12 @@ fn what_does_not_fit_is_refused_with_place_and_fix() {
         (
             "place: {gpus: 64}, tp: 8",
             "place: {gpus: 64}, tp: 7",
-            ["64 is not a multiple of 7", "f.yaml:18:", "help: write a divisor of 64"],
+            ["64 is not a multiple of 7", "f.yaml:22:", "help: write a divisor of 64"],
         ),
         (
             "pool: {first_leaf: leaf8, gpus: 64}",
             "pool: {first_leaf: leaf9, gpus: 64}",
-            ["64 GPUs from leaf9 on fill 8 leaves", "f.yaml:21:", "help: use fewer GPUs"],
+            ["64 GPUs from leaf9 on fill 8 leaves", "f.yaml:25:", "help: use fewer GPUs"],
         ),
         (
             "segment: leaf5",
@@ -139,12 +139,12 @@ fn what_does_not_fit_is_refused_with_place_and_fix() {
         (
             "model: qwen2.5-72b",
             "model: qwen2.5-7b",
-            ["no model is called `qwen2.5-7b`", "f.yaml:18:", "help: did you mean `qwen2.5-72b`?"],
+            ["no model is called `qwen2.5-7b`", "f.yaml:22:", "help: did you mean `qwen2.5-72b`?"],
         ),
         (
             "model: qwen2.5-72b",
             "model: mine.yaml",
-            ["cannot read mine.yaml", "f.yaml:18:", "help: write one of deepseek-v3,"],
+            ["cannot read mine.yaml", "f.yaml:22:", "help: write one of deepseek-v3,"],
         ),
     ] {
         let said = refusal(from, to);

@@ -251,7 +251,9 @@ mod tests {
             let Err(why) = parse("x", text.into()) else { panic!("{text} is a plan") };
             why.to_string()
         };
-        let fabric = why("name: ring\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\n");
+        let fabric = why(
+            "kind: fabric\nversion: 2\nname: ring\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\n",
+        );
         let way = "`lightloom plan x -o plan.json`, then apply plan.json";
         assert!(fabric.starts_with("x is a fabric file") && fabric.ends_with(way), "{fabric}");
         assert!(why("state_dir: /tmp\npolicies: {}\n").starts_with("x is a daemon file"));

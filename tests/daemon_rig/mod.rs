@@ -102,7 +102,7 @@ impl Drop for Modules {
 fn fabric_file(nodes: u32) -> String {
     let gpus = nodes * 3 / 16 * 16;
     format!(
-        "name: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
+        "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
          jobs:\n  - {{name: pretrain, gpus: {gpus}, tp: 16}}\n"
     )
 }

@@ -106,8 +106,10 @@ fn write_fabric(folder: &Path) {
     let mut phases = String::new();
     let mut draws = Draws::new(3);
     for name in PHASES {
-        let _ =
-            writeln!(phases, "    - {{name: {name}, slack: 100ms, demand: {{csv: {name}.csv}}}}");
+        let _ = writeln!(
+            phases,
+            "        - {{name: {name}, slack: 100ms, demand: {{csv: {name}.csv}}}}"
+        );
         let mut rows = String::new();
         for from in 0..LEAVES {
             let bytes = |to: usize, draws: &mut Draws| match from == to {
@@ -120,10 +122,10 @@ fn write_fabric(folder: &Path) {
         std::fs::write(folder.join(format!("{name}.csv")), rows).unwrap();
     }
     let fabric = format!(
-        "name: sixteen\ndcn:\n  reconfigurable_fat_tree:\n    leaves: {LEAVES}\n    gpus_per_leaf: 64\n    \
+        "kind: fabric\nversion: 2\nname: sixteen\ndcn:\n  reconfigurable_fat_tree:\n    leaves: {LEAVES}\n    gpus_per_leaf: 64\n    \
          circuit_rate: 400Gbps\n    electrical: {{rate_per_leaf: 25.6Tbps, oversubscription: 16}}\n    banks:\n      \
          - {{name: core, switches: {SWITCHES}, ports_per_switch: {PORTS}, ports_per_leaf: 2, insertion_loss_db: 1.5}}\n    \
-         timing: {{control: 5ms, switching: 10ms}}\n    failure_domains: 4\nstep:\n  phases:\n{phases}"
+         timing: {{control: 5ms, switching: 10ms}}\n    failure_domains: 4\njobs:\n  - name: sixteen\n    step:\n      phases:\n{phases}"
     );
     std::fs::write(folder.join("fabric.yaml"), fabric).unwrap();
 }

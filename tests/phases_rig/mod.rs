@@ -49,7 +49,9 @@ enum Judge {
 }
 
 pub(crate) fn write_fabric(folder: &Path) {
-    let fabric = "name: small
+    let fabric = "kind: fabric
+version: 2
+name: small
 dcn:
   reconfigurable_fat_tree:
     leaves: 4
@@ -60,10 +62,12 @@ dcn:
       - {name: core, switches: 3, ports_per_switch: 8, ports_per_leaf: 2, insertion_loss_db: 1.5}
     timing: {control: 5ms, switching: 10ms}
     failure_domains: 3
-step:
-  phases:
-    - {name: experts, slack: 100ms, demand: {csv: experts.csv}}
-    - {name: weights, slack: 100ms, demand: {csv: weights.csv}}
+jobs:
+  - name: small
+    step:
+      phases:
+        - {name: experts, slack: 100ms, demand: {csv: experts.csv}}
+        - {name: weights, slack: 100ms, demand: {csv: weights.csv}}
 ";
     let experts = "0, 8e10, 0, 0\n8e10, 0, 1e10, 0\n0, 1e10, 0, 8e10\n0, 0, 8e10, 0\n";
     let weights = "0, 0, 8e10, 0\n0, 0, 0, 8e10\n8e10, 0, 0, 1e10\n0, 8e10, 1e10, 0\n";

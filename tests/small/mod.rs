@@ -37,6 +37,8 @@ pub(crate) fn read(folder: &Path, name: &str) -> String {
 pub(crate) fn small(expect: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let fabric = "
+kind: fabric
+version: 2
 name: small
 hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 3}}
 transceiver: {software_delay: 20us}

@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_node_that_breaks_and_works_again_costs_no_circuit() {
-        let text = "name: ring\nhbd: {khop: {nodes: 32, gpus_per_node: 4, k: 2}}\n\
+        let text = "kind: fabric\nversion: 2\nname: ring\nhbd: {khop: {nodes: 32, gpus_per_node: 4, k: 2}}\n\
                     jobs:\n  - {name: pretrain, gpus: 96, tp: 16}\n";
         let (fabric, _) = lightloom_fabric::file::load("ring.yaml", text.as_bytes());
         let fabric = fabric.expect("it is one");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     /// A pod with both halves: rings of transceivers, and optical switches between the leaves.
-    const POD: &str = "name: pod\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\ndcn:\n  reconfigurable_fat_tree: \
+    const POD: &str = "kind: fabric\nversion: 2\nname: pod\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\ndcn:\n  reconfigurable_fat_tree: \
         {leaves: 8, gpus_per_leaf: 8, circuit_rate: 400Gbps, electrical: {rate_per_leaf: 800Gbps, oversubscription: 4}, \
         banks: [{name: core, switches: 2, ports_per_switch: 32, ports_per_leaf: 4}], timing: {switching: 10ms}}\n\
         jobs:\n  - {name: train, gpus: 48, tp: 8, step: {training: \

@@ -171,7 +171,7 @@ mod tests {
     use lightloom_planner::khop::{Method, plan, to_document};
     use lightloom_units::seed::Seed;
 
-    const RING: &str = "name: ring\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\n\
+    const RING: &str = "kind: fabric\nversion: 2\nname: ring\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\n\
                         jobs:\n  - {name: pretrain, gpus: 48, tp: 16}\n";
 
     fn made() -> Plan {

@@ -33,7 +33,8 @@ pub(crate) fn daemon_file(bytes: &[u8]) {
 /// Bytes as a plan document for a ring of four nodes: what is taken names only devices that exist.
 pub(crate) fn plan(bytes: &[u8]) {
     let Ok(document) = serde_json::from_slice(bytes) else { return };
-    let fabric = b"name: r\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n";
+    let fabric =
+        b"kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n";
     let installed = lightloom_fabric::file::load("fabric.yaml", fabric).0;
     let file = b"state_dir: /nowhere\nmodules: [{nodes: [0, 3], bundles: 2, serial: x}]\n";
     let config = config::load("daemon.yaml", file).0.expect("the file is good");

@@ -25,7 +25,7 @@ pub const SLOT: Slot = Slot(0);
 /// fabric says, and the shipping policy that bypasses.
 pub fn ring(nodes: u32, groups: u32) -> (Inventory, Setup) {
     let text = format!(
-        "name: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
+        "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
          jobs:\n  - {{name: pretrain, gpus: {}, tp: 8}}\n",
         8 * groups
     );

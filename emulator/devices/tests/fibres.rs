@@ -10,7 +10,8 @@ use lightloom_units::{Picoseconds, SimTime};
 fn rack() -> Rack {
     let list =
         "fabric: f.yaml\ntransceivers:\n  - names: n{0..3}/b{0..1}\n    power_on: external-1\n";
-    let fabric = "name: r\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n";
+    let fabric =
+        "kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n";
     let (list, mistakes) = load_beside("d.yaml", list.as_bytes(), &mut |_| Ok(fabric.to_owned()));
     list.unwrap_or_else(|| panic!("{mistakes:?}")).rack
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use lightloom_engine::{LinkId, LinkSpec, NetworkBuilder, NetworkError, Role, Route, VertexId};
+use lightloom_fabric::dcn::FatTree;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::khop::{Fibre, Path, Port};
@@ -58,7 +59,9 @@ impl Substrate {
         circuits: &[CrossConnect],
     ) -> Result<Self, NetworkError> {
         let mut builder = NetworkBuilder::new();
-        let has_gpus = fabric.hbd.ring().is_some() || fabric.dcn.packet_tree().is_some();
+        let has_gpus = fabric.hbd.ring().is_some()
+            || fabric.dcn.packet_tree().is_some()
+            || fabric.dcn.direct().is_some();
         let mut rings = has_gpus.then(|| RingCables::new(fabric, &mut builder));
         if let Some(rings) = &mut rings {
             if fabric.hbd.ring().is_some() {
@@ -66,6 +69,7 @@ impl Substrate {
                 rings.cable_fibres(&mut builder);
             }
             rings.cable_packet_tree(switches, &mut builder);
+            rings.cable_leaves(switches, &mut builder);
         }
         let optical = fabric.dcn.circuits().map(|network| {
             let mut optical = OpticalCircuits::lay(network, switches, &mut builder);
@@ -203,13 +207,12 @@ impl RingCables {
             return;
         }
         let dcn = &fabric.dcn;
-        let link = switches.on(LinkSpec::new(dcn.link_rate(), dcn.link_latency())).in_plane(DCN);
+        let link = switches.on(LinkSpec::new(dcn.port_rate(), dcn.link_latency())).in_plane(DCN);
         let tors = dcn.tors(fabric.hbd.nodes());
         self.tors = (0..tors).map(|_| builder.add(Role::Switch)).collect();
         let tor_vertices = self.tors.clone();
         self.cable_interfaces(&tor_vertices, switches, builder);
-        let uplinks =
-            (dcn.nodes_per_tor() * u32::from(self.gpus_per_node)).div_ceil(dcn.oversubscription());
+        let uplinks = dcn.uplinks_of_leaf(self.gpus_per_node);
         let aggregations: Vec<Vec<VertexId>> = tor_vertices
             .chunks(dcn.tors_per_domain() as usize)
             .map(|domain| aggregate(builder, domain, uplinks, link))
@@ -218,12 +221,26 @@ impl RingCables {
             return;
         }
         for plane in 0..uplinks as usize {
-            for _ in 0..dcn.tors_per_domain() {
+            for _ in 0..dcn.packet_tree().map_or(0, FatTree::cores_of_plane) {
                 let core = builder.add(Role::Switch);
                 for domain in &aggregations {
                     builder.connect(domain[plane], core, link);
                 }
             }
+        }
+    }
+
+    /// Leaves over the GPUs, joined leaf to leaf.
+    fn cable_leaves(&mut self, switches: &Switches, builder: &mut NetworkBuilder) {
+        let fabric = self.fabric.clone();
+        let Some(network) = fabric.dcn.direct() else { return };
+        let link = LinkSpec::new(network.link_rate, network.link_latency);
+        let link = switches.on(link).in_plane(DCN);
+        self.tors = (0..network.leaves()).map(|_| builder.add(Role::Switch)).collect();
+        let leaves = self.tors.clone();
+        self.cable_interfaces(&leaves, switches, builder);
+        for cable in network.cables() {
+            builder.connect(leaves[cable.a.index()], leaves[cable.b.index()], link);
         }
     }
 

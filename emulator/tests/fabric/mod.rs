@@ -2,6 +2,8 @@
 
 /// The fabric file.
 pub(crate) const FABRIC: &str = "
+kind: fabric
+version: 2
 name: test
 hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 3}}
 dcn: {fat_tree: {nodes_per_tor: 2, tors_per_domain: 6}}

@@ -37,4 +37,6 @@ crate::document::codes! {
     IMPLAUSIBLE = "LL0217", "a rate or a size that nobody builds";
     /// More loss than light can take.
     OPTICAL_BUDGET = "LL0218", "a hop that loses more light than it may";
+    /// A file of version 1.
+    EARLIER_VERSION = "LL0219", "a fabric file of version 1";
 }

@@ -1,6 +1,7 @@
 //! From what a fabric file says to the fabric it means, with every check that needs more than one key.
 
 use super::codes;
+use super::direct::{self, Direct};
 use super::explicit;
 use super::jobs::{Sizes, lower_jobs};
 use super::network;
@@ -16,6 +17,23 @@ use crate::fat_tree::ReconfigurableFatTree;
 use crate::hbd::{Hbd, Islands};
 use crate::khop::{KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES};
 use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
+
+/// Answers a file of version 1 with the command that rewrites it.
+pub(super) fn require_version(file: &str, raw: &FabricFile, check: &mut Check<'_>) {
+    let path = if raw.step.is_some() { "/step" } else { "/name" };
+    let message = match (raw.kind, raw.version, &raw.step) {
+        (Some(_), Some(_), None) => return,
+        (Some(_), Some(_), Some(_)) => "a step belongs to a job since version 2",
+        _ => "the file does not say `kind: fabric` and `version: 2`, so it is of version 1",
+    };
+    let help =
+        format!("rewrite it: `lightloom convert {file} -o new.yaml`, comments and layout stay");
+    check
+        .error(codes::EARLIER_VERSION, path, message)
+        .help(help)
+        .depends_on("/kind")
+        .depends_on("/version");
+}
 
 /// Makes a fabric of `raw`, or reports why it cannot be.
 pub(super) fn lower(
@@ -152,6 +170,7 @@ enum Network {
     FatTree(FatTree),
     LeafSpine(LeafSpineFile),
     Rails(RailsFile),
+    Direct(Direct),
     Reconfigurable(Box<ReconfigurableFatTree>),
 }
 
@@ -169,6 +188,9 @@ fn lower_network(raw: &DcnFile, check: &mut Check<'_>) -> Option<Network> {
             check_links("rails", raw.link_rate.0, raw.link_latency.0, check);
             Some(Network::Rails(raw.clone()))
         }
+        DcnFile::Dragonfly(raw) => direct::dragonfly(raw, check).map(Network::Direct),
+        DcnFile::Torus(raw) => direct::torus(raw, check).map(Network::Direct),
+        DcnFile::Graph(raw) => direct::graph(raw, check).map(Network::Direct),
         DcnFile::ReconfigurableFatTree(raw) => {
             network::lower(raw, check).map(|network| Network::Reconfigurable(Box::new(network)))
         }
@@ -179,9 +201,13 @@ impl Network {
     /// The network above the nodes of `hbd`, or a report of why they do not fit.
     fn above(self, hbd: &Hbd, sizes: &Sizes, check: &mut Check<'_>) -> Option<Dcn> {
         let network = match self {
-            Self::FatTree(tree) => return Some(tree.into()),
+            Self::FatTree(tree) => {
+                require_core(&tree, hbd, check);
+                return Some(tree.into());
+            }
             Self::LeafSpine(raw) => return Some(leaf_spine(&raw, hbd).into()),
             Self::Rails(raw) => return Some(Dcn::Rails(rails(&raw, hbd))),
+            Self::Direct(raw) => return Some(Dcn::Direct(Box::new(raw.above(hbd, check)?))),
             Self::Reconfigurable(network) => network,
         };
         const LEAVES: &str = "/dcn/reconfigurable_fat_tree/leaves";
@@ -219,6 +245,9 @@ fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(
         DcnFile::FatTree(tree) => tree.nodes_per_tor,
         DcnFile::LeafSpine(leaves) => leaves.nodes_per_leaf,
         DcnFile::Rails(rails) => rails.nodes_per_group,
+        DcnFile::Dragonfly(raw) => raw.nodes_per_leaf,
+        DcnFile::Torus(raw) => raw.nodes_per_leaf,
+        DcnFile::Graph(raw) => raw.nodes_per_leaf,
         DcnFile::ReconfigurableFatTree(network) => {
             (network.gpus_per_leaf / u32::from(khop.gpus_per_node).max(1)).max(1)
         }
@@ -347,7 +376,12 @@ pub(super) fn warn_of_slow(path: &str, rate: BitsPerSecond, check: &mut Check<'_
     }
 }
 
-fn check_links(design: &str, rate: BitsPerSecond, latency: Picoseconds, check: &mut Check<'_>) {
+pub(super) fn check_links(
+    design: &str,
+    rate: BitsPerSecond,
+    latency: Picoseconds,
+    check: &mut Check<'_>,
+) {
     let (rate_path, latency_path) =
         (format!("/dcn/{design}/link_rate"), format!("/dcn/{design}/link_latency"));
     warn_of_slow(&rate_path, rate, check);
@@ -359,12 +393,25 @@ fn check_links(design: &str, rate: BitsPerSecond, latency: Picoseconds, check: &
     }
 }
 
+/// The oversubscription of a core has no effect where there is none.
+fn require_core(tree: &FatTree, hbd: &Hbd, check: &mut Check<'_>) {
+    let tors = hbd.nodes().div_ceil(tree.nodes_per_tor.max(1));
+    if tree.core_oversubscription > 1 && tors <= tree.tors_per_domain {
+        let message = format!("all {tors} ToRs are of one aggregation domain, so there is no core");
+        check
+            .error(codes::BAD_GROUP, "/dcn/fat_tree/core_oversubscription", message)
+            .help(format!("remove it, or write `tors_per_domain` below {tors}"));
+    }
+}
+
 /// A fat-tree of two tiers: all leaves are of one domain.
 fn leaf_spine(raw: &LeafSpineFile, hbd: &Hbd) -> FatTree {
     FatTree {
         nodes_per_tor: raw.nodes_per_leaf,
         tors_per_domain: hbd.nodes().div_ceil(raw.nodes_per_leaf.max(1)).max(1),
         oversubscription: raw.oversubscription,
+        core_oversubscription: 1,
+        nics_per_gpu: raw.nics_per_gpu,
         link_rate: raw.link_rate.0,
         link_latency: raw.link_latency.0,
     }
@@ -381,7 +428,7 @@ fn rails(raw: &RailsFile, hbd: &Hbd) -> Rails {
     }
 }
 
-fn not_positive(path: &str, what: &str, check: &mut Check<'_>) {
+pub(super) fn not_positive(path: &str, what: &str, check: &mut Check<'_>) {
     check
         .error(codes::NOT_POSITIVE, path, format!("{what} is zero"))
         .help("write a value above zero");
@@ -392,6 +439,8 @@ fn lower_fat_tree(tree: &FatTreeFile) -> FatTree {
         nodes_per_tor: tree.nodes_per_tor,
         tors_per_domain: tree.tors_per_domain,
         oversubscription: tree.oversubscription,
+        core_oversubscription: tree.core_oversubscription,
+        nics_per_gpu: tree.nics_per_gpu,
         link_rate: tree.link_rate.0,
         link_latency: tree.link_latency.0,
     }

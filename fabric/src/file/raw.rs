@@ -12,6 +12,7 @@ use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::direct::{DragonflyFile, GraphFile, LeafTorusFile};
 use super::network::ReconfigurableFile;
 use super::optics::OpticsFile;
 use super::step::{PlanningFile, StepFile};
@@ -256,6 +257,12 @@ pub enum DcnFile {
     LeafSpine(LeafSpineFile),
     /// A leaf for each GPU of a node (rail-optimised), in one plane or several.
     Rails(RailsFile),
+    /// Groups of leaves, joined leaf to leaf: within a group each with each, and every two groups.
+    Dragonfly(DragonflyFile),
+    /// A torus of leaves.
+    Torus(LeafTorusFile),
+    /// Leaves and the cables between them, listed.
+    Graph(GraphFile),
     /// Leaves, a thin packet core and banks of optical switches between them.
     ReconfigurableFatTree(ReconfigurableFile),
 }
@@ -271,6 +278,9 @@ pub struct LeafSpineFile {
     /// Downlink over uplink bandwidth of a leaf: 1 is non-blocking.
     #[schemars(range(min = 1, max = 64))]
     pub oversubscription: u32,
+    /// Network interfaces of a GPU, each of `link_rate`.
+    #[schemars(range(min = 1, max = 16))]
+    pub nics_per_gpu: u32,
     /// Rate of a GPU's network interface and of every switch port.
     pub link_rate: Text<BitsPerSecond>,
     /// Propagation delay of one cable.
@@ -283,6 +293,7 @@ impl Default for LeafSpineFile {
         Self {
             nodes_per_leaf: tree.nodes_per_tor,
             oversubscription: tree.oversubscription,
+            nics_per_gpu: tree.nics_per_gpu,
             link_rate: Text(tree.link_rate),
             link_latency: Text(tree.link_latency),
         }
@@ -342,6 +353,12 @@ pub struct FatTreeFile {
     /// Downlink over uplink bandwidth of a ToR: 1 is non-blocking, 3 is 3:1.
     #[schemars(range(min = 1, max = 64))]
     pub oversubscription: u32,
+    /// The same of the switches above the ToRs, between aggregation domains.
+    #[schemars(range(min = 1, max = 64))]
+    pub core_oversubscription: u32,
+    /// Network interfaces of a GPU, each of `link_rate`.
+    #[schemars(range(min = 1, max = 16))]
+    pub nics_per_gpu: u32,
     /// Rate of a GPU's network interface and of every switch port.
     pub link_rate: Text<BitsPerSecond>,
     /// Propagation delay of one cable.
@@ -355,6 +372,8 @@ impl Default for FatTreeFile {
             nodes_per_tor: tree.nodes_per_tor,
             tors_per_domain: tree.tors_per_domain,
             oversubscription: tree.oversubscription,
+            core_oversubscription: tree.core_oversubscription,
+            nics_per_gpu: tree.nics_per_gpu,
             link_rate: Text(tree.link_rate),
             link_latency: Text(tree.link_latency),
         }

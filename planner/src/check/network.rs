@@ -83,7 +83,14 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
             let findings = check_step(&network, &flows, &plan.phases, &plan.transitions);
             found.extend(findings.into_iter().map(Violation::Network));
         }
-        None => check_packets(fabric, faults, plan, &flows, found),
+        None => match fabric.dcn.direct() {
+            Some(network) => super::routes::check(network, faults, plan, &flows, found),
+            None => check_packets(fabric, faults, plan, &flows, found),
+        },
+    }
+    if fabric.dcn.direct().is_none() && plan.phases.iter().any(|phase| !phase.routes.is_empty()) {
+        let text = "there are routes, and no leaves are joined leaf to leaf";
+        found.push(Violation::Network(text.to_owned()));
     }
     let step = plan.phases.iter().map(|phase| phase.duration_ps).sum();
     if !plan.phases.is_empty() && plan.metrics.step_time_ps != Some(step) {
@@ -267,6 +274,27 @@ impl Step<'_> {
     }
 }
 
+/// Seconds that a core below its ToRs' rate needs for what goes from domain to domain.
+fn between_domains(fabric: &Fabric, flows: &Flows) -> f64 {
+    let Some(tree) = fabric.dcn.packet_tree().filter(|tree| tree.core_oversubscription > 1) else {
+        return 0.0;
+    };
+    let gpus = tree.nodes_per_tor * u32::from(fabric.hbd.gpus_per_node());
+    let uplinks = (gpus * tree.nics_per_gpu).div_ceil(tree.oversubscription);
+    let cores = uplinks * tree.tors_per_domain.div_ceil(tree.core_oversubscription);
+    let domain = |leaf: &u32| leaf / tree.tors_per_domain;
+    let last = flows.keys().flat_map(|(from, to)| [domain(from), domain(to)]).max().unwrap_or(0);
+    (0..=last).fold(0.0, |most: f64, own| {
+        let bytes = |is_own: &dyn Fn(u32, u32) -> bool| -> f64 {
+            let flows = flows.iter().filter(|((from, to), _)| is_own(domain(from), domain(to)));
+            flows.map(|(_, bytes)| bytes).sum()
+        };
+        let sent = bytes(&|from, to| from == own && to != own);
+        let received = bytes(&|from, to| to == own && from != own);
+        most.max(sent.max(received) * 8.0 / (f64::from(cores) * tree.link_rate.0 as f64))
+    })
+}
+
 fn check_packets(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -289,6 +317,7 @@ fn check_packets(
             let most_bits = bits(&|pair| pair.0 == *leaf).max(bits(&|pair| pair.1 == *leaf));
             most.max(most_bits / rate(*leaf))
         });
+        let seconds = seconds.max(between_domains(fabric, flows));
         let stated = phase.duration_ps.as_secs_f64();
         if (seconds - stated).abs() > TOLERANCE * seconds.max(1e-6) || !phase.circuits.is_empty() {
             let (stated, seconds) = (stated.to_string(), seconds.to_string());

@@ -100,7 +100,7 @@ fn nodes_by_rank(plan: &Plan) -> BTreeMap<GroupId, BTreeMap<u32, NodeId>> {
 fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
     let per_tor = fabric.dcn.nodes_per_tor();
     let nodes = nodes_by_rank(plan);
-    let (mut all_hops, mut all_crossing) = (0_u64, 0_u64);
+    let (mut all_hops, mut all_crossing, mut bound) = (0_u64, 0_u64, 0.0);
     for (index, job) in (0_u32..).zip(&plan.jobs) {
         let groups: Vec<_> = plan
             .groups
@@ -116,8 +116,13 @@ fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
         let per_node = u64::from(fabric.hbd.gpus_per_node()).min(u64::from(job.tp)).max(1);
         all_hops += hops / per_node;
         all_crossing += crossing / per_node;
+        bound += job.cross_tor_share_lower_bound.unwrap_or(f64::NAN) * (hops / per_node) as f64;
     }
     counts.near("cross_tor_share", plan.metrics.cross_tor_share, share(all_hops, all_crossing));
+    if let Some(stated) = plan.metrics.cross_tor_share_lower_bound {
+        let bound = if all_hops == 0 { 0.0 } else { bound / all_hops as f64 };
+        counts.near("cross_tor_share_lower_bound", stated, bound);
+    }
 }
 
 /// Hops between equal ranks of consecutive groups in sets of `per_tor`, and those that cross ToRs.

@@ -1,13 +1,15 @@
 //! How the network carries the phases: over planned circuits where there are optical switches, else over its
 //! packet switches alone.
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::{PhasePlan, Plan, TransitionPlan};
-use lightloom_units::id::LeafId;
+use lightloom_units::id::{LeafId, TorId};
 use lightloom_units::{Bytes, Picoseconds};
 
-use super::{Options, PlanError};
+use super::{Options, PlanError, routes};
 use crate::rfabric::demand::Demand;
 use crate::rfabric::phases::Phase;
 use crate::rfabric::plan::Options as CircuitOptions;
@@ -34,13 +36,18 @@ pub(super) fn carry(
     options: Options,
 ) -> Result<Carried, PlanError> {
     let sending = sending(phases);
-    let mut carried = match fabric.dcn.circuits() {
+    let mut carried = match (fabric.dcn.circuits(), fabric.dcn.direct()) {
         _ if sending.is_empty() => Carried::nothing(),
-        Some(network) => {
+        (Some(network), _) => {
             let options = circuit_options(fabric, options);
             rfabric::plan(&network.without(faults), &sending, &[], options)?.into()
         }
-        None => over_packets(fabric, faults, &sending)?,
+        (None, Some(network)) => {
+            let planned = routes::plan(network, faults, &sending, silent)
+                .map_err(crate::rfabric::plan::PlanError::Unservable)?;
+            Carried::of(planned)
+        }
+        (None, None) => over_packets(fabric, faults, &sending)?,
     };
     carried.add_silent(phases);
     Ok(carried)
@@ -112,6 +119,12 @@ impl From<RfabricPlan> for Carried {
 }
 
 impl Carried {
+    /// Phases that follow one another without a change between them.
+    fn of(phases: Vec<PhasePlan>) -> Self {
+        let step_time: Picoseconds = phases.iter().map(|phase| phase.duration_ps).sum();
+        Self { phases, step_time: Some(step_time), ..Self::nothing() }
+    }
+
     fn nothing() -> Self {
         Self {
             phases: Vec::new(),
@@ -156,6 +169,7 @@ fn silent(phase: &Phase) -> PhasePlan {
         ring_bytes: phase.demand.carried().rings,
         leaf_bytes: phase.demand.carried().leaves,
         circuits: Vec::new(),
+        routes: Vec::new(),
         lambda: AT_ONCE,
         lambda_upper_bound: AT_ONCE,
         gap: 0.0,
@@ -175,7 +189,8 @@ fn over_packets(
     let planned: Vec<PhasePlan> = phases
         .iter()
         .map(|phase| {
-            let seconds = busiest_seconds(&phase.demand, &rates);
+            let leaves = busiest_seconds(&phase.demand, &rates);
+            let seconds = leaves.max(busiest_domain_seconds(fabric, &phase.demand));
             let lambda = 1.0 / seconds;
             PhasePlan {
                 topology: "packets".to_owned(),
@@ -191,8 +206,7 @@ fn over_packets(
         let phase = stuck.name.clone();
         return Err(crate::rfabric::plan::PlanError::Unservable(phase).into());
     }
-    let step_time: Picoseconds = planned.iter().map(|phase| phase.duration_ps).sum();
-    Ok(Carried { phases: planned, step_time: Some(step_time), ..Carried::nothing() })
+    Ok(Carried::of(planned))
 }
 
 /// Seconds of the leaf that takes longest to send, or to receive.
@@ -203,6 +217,20 @@ fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
         bits => bits / rate,
     });
     seconds.fold(0.0, f64::max)
+}
+
+/// Seconds of the aggregation domain that takes longest to send to others, or to receive.
+fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
+    let Some(rate) = fabric.dcn.rate_of_domain(fabric.hbd.gpus_per_node()) else { return 0.0 };
+    let mut bits: BTreeMap<(bool, u32), f64> = BTreeMap::new();
+    for (from, to, bytes) in demand.flows() {
+        let [from, to] = [from, to].map(|leaf| fabric.dcn.domain_of(TorId(leaf.0)));
+        if from != to {
+            *bits.entry((true, from)).or_default() += bytes.0 as f64 * 8.0;
+            *bits.entry((false, to)).or_default() += bytes.0 as f64 * 8.0;
+        }
+    }
+    bits.values().fold(0.0, |most: f64, bits| most.max(bits / rate))
 }
 
 /// Bits that each leaf sends and receives.
@@ -218,7 +246,11 @@ fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
 /// The least time in which any circuits could carry `phases`, leaf by leaf: what orders of ranks are compared by.
 pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> f64 {
     let rates = leaf_rates(fabric, faults);
-    phases.iter().map(|phase| busiest_seconds(&phase.demand, &rates)).sum()
+    let leaves = |phase: &Phase| busiest_seconds(&phase.demand, &rates);
+    phases
+        .iter()
+        .map(|phase| leaves(phase).max(busiest_domain_seconds(fabric, &phase.demand)))
+        .sum()
 }
 
 /// What each leaf can send at most with all its ports, in bit/s.

@@ -168,6 +168,7 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
         waste_ratio: wasted as f64 / total as f64,
         waste_ratio_lower_bound: unavoidable(layout, healthy) as f64 / total as f64,
         cross_tor_share: crossing.share(),
+        cross_tor_share_lower_bound: crossing_bound(fabric, layout),
         cost_per_gpu_usd: fabric.hbd.ring().map(|_| fabric.cost_per_gpu()),
         power_per_gpu_w: fabric.hbd.ring().map(|_| fabric.power_per_gpu()),
         step_time_ps: None,
@@ -177,6 +178,17 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
         orchestration_gain_upper_bound: None,
         plan_seconds: (),
     }
+}
+
+/// The lower bounds of all jobs, weighted by their inner hops. `None` if one has none.
+fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
+    let mut all = (0.0, 0_u64);
+    for (index, job) in (0..).zip(&layout.jobs) {
+        let hops = layout.cross_tor(fabric, index).hops;
+        all = (all.0 + job.cross_tor_bound? * hops as f64, all.1 + hops);
+    }
+    let (bound, hops) = all;
+    (!layout.jobs.is_empty()).then(|| if hops == 0 { 0.0 } else { bound / hops as f64 })
 }
 
 /// GPUs that no method can use: what is left when the healthy ones are divided into rings.

@@ -1,6 +1,8 @@
 //! The file that describes a reconfigurable fat-tree and the step that runs on it.
 //!
 //! ```yaml
+//! kind: fabric
+//! version: 2
 //! name: example
 //! dcn:
 //!   reconfigurable_fat_tree:
@@ -11,10 +13,12 @@
 //!     banks:
 //!       - {name: core, switches: 4, ports_per_switch: 64, ports_per_leaf: 2, insertion_loss_db: 1.5}
 //!     timing: {switching: 10ms}
-//! step:
-//!   phases:
-//!     - {name: train, demand: {csv: train.csv}}
-//!     - {name: sync, slack: 200ms, demand: {shape: {weight_sync: {}}}}
+//! jobs:
+//!   - name: example
+//!     step:
+//!       phases:
+//!         - {name: train, demand: {csv: train.csv}}
+//!         - {name: sync, slack: 200ms, demand: {shape: {weight_sync: {}}}}
 //! ```
 
 mod lower;
@@ -55,7 +59,23 @@ pub fn load(
     let mut phases = None;
     let also = |fabric: &Fabric, check: &mut Check<'_>| phases = step::check(fabric, check);
     let (fabric, mistakes) = lightloom_fabric::file::load_with(file, bytes, read, also);
-    let input = fabric.and_then(|fabric| {
+    (input_of(fabric, phases), mistakes)
+}
+
+/// As [`load`], of version 1 too: for a daemon whose plan in force names the file.
+pub fn load_any_version(
+    file: &str,
+    bytes: &[u8],
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> (Option<RfabricInput>, Vec<Diagnostic>) {
+    let mut phases = None;
+    let also = |fabric: &Fabric, check: &mut Check<'_>| phases = step::check(fabric, check);
+    let (fabric, mistakes) = lightloom_fabric::file::load_any_version(file, bytes, read, also);
+    (input_of(fabric, phases), mistakes)
+}
+
+fn input_of(fabric: Option<Fabric>, phases: Option<Vec<Phase>>) -> Option<RfabricInput> {
+    fabric.and_then(|fabric| {
         Some(RfabricInput {
             fabric: fabric.dcn.circuits()?.clone(),
             phases: phases?,
@@ -63,8 +83,7 @@ pub fn load(
             name: fabric.name,
             sha256: fabric.sha256,
         })
-    });
-    (input, mistakes)
+    })
 }
 
 /// Whether a file with these top-level keys is a fabric without a high-bandwidth domain.
@@ -81,6 +100,8 @@ mod tests {
     use lightloom_units::Picoseconds;
 
     const SOUND: &str = "
+kind: fabric
+version: 2
 name: example
 dcn:
   reconfigurable_fat_tree:
@@ -91,10 +112,12 @@ dcn:
     banks:
       - {name: core, switches: 4, ports_per_switch: 64, ports_per_leaf: 2, insertion_loss_db: 1.5}
     timing: {switching: 10ms}
-step:
-  phases:
-    - {name: train, demand: {shape: {moe: {}}}}
-    - {name: sync, slack: 200ms, demand: {csv: sync.csv}}
+jobs:
+  - name: example
+    step:
+      phases:
+        - {name: train, demand: {shape: {moe: {}}}}
+        - {name: sync, slack: 200ms, demand: {csv: sync.csv}}
 ";
 
     fn matrix(leaves: usize) -> String {
@@ -142,12 +165,12 @@ step:
 
     #[test]
     fn a_step_that_cannot_be_built_is_refused_at_its_field() {
-        let rl = "step:\n  rl: {model: gpt-9, trainer_gpus: 64, generation_gpus: 64, tp: 8, pp: 2, \
+        let rl = "jobs:\n  - name: example\n    step:\n      rl: {model: gpt-9, trainer_gpus: 64, generation_gpus: 64, tp: 8, pp: 2, \
                   samples: 64, tokens_per_sample: 1000, replica_gpus: 16}\n";
-        let text = SOUND.split("step:").next().unwrap().to_owned() + rl;
+        let text = SOUND.split("jobs:").next().unwrap().to_owned() + rl;
         assert!(mistakes(&text, "").contains("no model is called `gpt-9`"));
         let text = text.replace("gpt-9", "qwen2.5-72b").replace("tp: 8", "tp: 7");
         let wrong = mistakes(&text, "");
-        assert!(wrong.contains("f.yaml:13:") && wrong.contains("multiple of 14"), "{wrong}");
+        assert!(wrong.contains("f.yaml:17:") && wrong.contains("multiple of 14"), "{wrong}");
     }
 }

@@ -221,13 +221,14 @@ impl Costs {
 fn shortest_cycle(costs: &Costs, phases: usize, first: usize) -> Schedule {
     let count = costs.of[0].len();
     // best[x]: cheapest time of phases 1..=p with phase p on x. Phase 0 is paid on closing the cycle.
-    let mut best = vec![f64::MAX; count];
+    // What nothing serves takes for ever: it is reached, at no finite time.
+    let mut best = vec![f64::NAN; count];
     best[first] = 0.0;
     let mut came_from = Vec::new();
     for phase in 1..phases {
         let reach = |to: usize| {
             (0..count)
-                .filter(|from| best[*from] < f64::MAX)
+                .filter(|from| !best[*from].is_nan())
                 .map(|from| (best[from] + costs.of[phase][from][to], from))
                 .min_by(|a, b| a.0.total_cmp(&b.0).then((a.1 != to).cmp(&(b.1 != to))))
                 .expect("phase 0 reaches every candidate")
@@ -237,7 +238,7 @@ fn shortest_cycle(costs: &Costs, phases: usize, first: usize) -> Schedule {
         came_from.push(reached.into_iter().map(|(_, from)| from).collect::<Vec<_>>());
     }
     let (seconds, mut at) = (0..count)
-        .filter(|last| best[*last] < f64::MAX)
+        .filter(|last| !best[*last].is_nan())
         .map(|last| (best[last] + costs.of[0][last][first], last))
         .min_by(|a, b| a.0.total_cmp(&b.0))
         .expect("the last phase is reached");
@@ -261,6 +262,14 @@ mod tests {
         [("train", shapes::moe(16, Seed(1))), ("sync", shapes::weight_sync(16, Seed(1)))]
             .map(|(name, demand)| Phase { name: name.into(), demand, slack })
             .to_vec()
+    }
+
+    /// Two phases that no candidate serves, as where the uplinks of a leaf and its switches are broken.
+    #[test]
+    fn a_step_that_nothing_serves_takes_for_ever() {
+        let costs = Costs { of: vec![vec![vec![f64::INFINITY; 2]; 2]; 2] };
+        let schedule = shortest_cycle(&costs, 2, 1);
+        assert_eq!((schedule.choice.len(), schedule.seconds), (2, f64::INFINITY));
     }
 
     fn with_bring_up(bring_up: Picoseconds) -> ReconfigurableFatTree {

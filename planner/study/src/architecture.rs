@@ -29,6 +29,9 @@ mod tpuv4;
 
 use std::fmt;
 
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::hbd::Grouping;
+use lightloom_fabric::khop::Shape;
 use lightloom_units::id::NodeId;
 
 pub use bill::{Bill, BillLine, NicRate, NoBill, Site};
@@ -80,6 +83,19 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// If no parts list is known, or the design cannot be built for this site.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         Err(NoBill(format!("no parts list of {} is known", self.name())))
+    }
+}
+
+/// How the high-bandwidth domain of `fabric` is written among the designs. `None` if none of them is like it.
+#[must_use]
+pub fn name_of(fabric: &Fabric) -> Option<String> {
+    let hbd = &fabric.hbd;
+    match (hbd.grouping(), hbd.shape()) {
+        (Grouping::Line, _) if fabric.spare_per_ring > 0 => Some(format!("khop:{}:spare", hbd.k())),
+        (Grouping::Line, Shape::Ring) => Some(format!("khop:{}", hbd.k())),
+        (Grouping::Line, Shape::Line) => Some(format!("khop:{}:line", hbd.k())),
+        (Grouping::Island { .. }, _) => Some(format!("nvl:{}", hbd.largest_group())),
+        (Grouping::Anywhere, _) => None,
     }
 }
 

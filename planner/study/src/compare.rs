@@ -15,6 +15,7 @@ mod cross_tor;
 mod fault_ratio;
 mod faults;
 mod history;
+mod on_fabric;
 mod tally;
 
 use lightloom_fabric::trace::Timeline;
@@ -28,6 +29,7 @@ pub use cross_tor::{CrossTorPoint, CrossTorQuestion, aligned_limit, cross_tor_sh
 pub use fault_ratio::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 pub use faults::{FaultSource, NodeFaultRatio, snapshots};
 pub use history::{Moment, history, share_of_time_above};
+pub use on_fabric::{FabricFigures, on_fabric};
 
 /// Samples that one task replays; small, so that few designs keep many threads busy.
 const SAMPLES_PER_TASK: usize = 8;

@@ -3,7 +3,7 @@
 use lightloom_fabric::provenance::Provenance;
 use serde::Serialize;
 
-use crate::compare::{CrossTorPoint, NodeFaultRatio, Row};
+use crate::compare::{CrossTorPoint, FabricFigures, NodeFaultRatio, Row};
 use crate::cost::{Aggregate, CostRow, Sensitivity};
 use crate::reproduce::{Claim, Sentence};
 
@@ -34,6 +34,9 @@ pub struct CompareResult {
     pub node_fault_ratio: NodeFaultRatio,
     /// A row for each design and group size.
     pub rows: Vec<Row>,
+    /// What the planner makes of the fabric file. `None` if none was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<FabricFigures>,
     /// Traffic that leaves its ToR, where that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cross_tor: Vec<CrossTorResult>,

@@ -105,7 +105,7 @@ fn cases() -> impl Strategy<Value = Case> {
             let k = k.min(gpus);
             let shape = if ring { "ring" } else { "line" };
             let text = format!(
-                "name: case\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: {gpus}, k: {k}, shape: {shape}}}}}\n\
+                "kind: fabric\nversion: 2\nname: case\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: {gpus}, k: {k}, shape: {shape}}}}}\n\
                  dcn: {{fat_tree: {{nodes_per_tor: {per_tor}, tors_per_domain: {tors}}}}}\n\
                  jobs: [{{name: small, gpus: {}, tp: {tp}}}, {{name: rest, gpus: all, tp: 8}}]\n",
                 u64::from(tp) * count,
@@ -259,7 +259,7 @@ fn the_same_plan_gives_the_same_bytes() {
 /// Every format of one small plan, byte for byte: what changes here changes for users.
 #[test]
 fn what_is_written_stays_as_it_is() {
-    let text = "name: small\nhbd: {khop: {nodes: 9, gpus_per_node: 4, k: 2, shape: line}}\n\
+    let text = "kind: fabric\nversion: 2\nname: small\nhbd: {khop: {nodes: 9, gpus_per_node: 4, k: 2, shape: line}}\n\
                 dcn: {fat_tree: {nodes_per_tor: 2}}\n\
                 jobs: [{name: a, gpus: 8, tp: 8}, {name: b, gpus: 12, tp: 12}]\n";
     let parts: Vec<Part> = ["n2", "n7/b0"].map(|part| part.parse().unwrap()).to_vec();
@@ -273,7 +273,7 @@ fn what_is_written_stays_as_it_is() {
     }
 }
 
-const RING: &str = "name: ring\nhbd: {khop: {nodes: 48, gpus_per_node: 4, k: 2}}\njobs: [";
+const RING: &str = "kind: fabric\nversion: 2\nname: ring\nhbd: {khop: {nodes: 48, gpus_per_node: 4, k: 2}}\njobs: [";
 
 #[test]
 fn slurm_rings_stand_beside_the_blocks_that_take_jobs_of_several_rings() {
@@ -350,7 +350,9 @@ fn kueue_levels_are_labels_that_the_nodes_carry() {
 }
 
 /// A small reconfigurable fat-tree with a circuit of another job.
-const FAT_TREE: &str = "name: small
+const FAT_TREE: &str = "kind: fabric
+version: 2
+name: small
 dcn:
   reconfigurable_fat_tree:
     leaves: 8
@@ -361,10 +363,12 @@ dcn:
       - {name: core, switches: 4, ports_per_switch: 32, ports_per_leaf: 2, insertion_loss_db: 1.5}
     timing: {switching: 10ms}
     held: [{ocs: ocs1, a: leaf0, a_port: 0, b: leaf5, b_port: 11}]
-step:
-  phases:
-    - {name: train, demand: {shape: {moe: {seed: 3}}}, slack: 100ms}
-    - {name: sync, demand: {shape: {weight_sync: {}}}, slack: 100ms}
+jobs:
+  - name: small
+    step:
+      phases:
+        - {name: train, demand: {shape: {moe: {seed: 3}}}, slack: 100ms}
+        - {name: sync, demand: {shape: {weight_sync: {}}}, slack: 100ms}
 ";
 
 #[test]

@@ -470,44 +470,8 @@ fn is_ready(context: &Context<'_>, members: &Members) -> bool {
 fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
     let ring = &members.ring;
     let hops = if members.is_closed { ring.len() } else { ring.len() - 1 };
-    let pairs = (0..hops).map(|at| (ring[at], ring[(at + 1) % ring.len()]));
-    let ways = pairs.map(|(from, to)| match lit_link(context, from, to) {
-        Some(link) => Some(vec![link]),
-        None => lit_way(context, ring, from, to),
-    });
-    Some(ways.collect::<Option<Vec<_>>>()?.concat())
+    (0..hops).map(|at| lit_link(context, ring[at], ring[(at + 1) % ring.len()])).collect()
 }
-
-/// The links from `from` to `to` over GPUs that are not in the ring and pass its light on.
-fn lit_way(
-    context: &Context<'_>,
-    ring: &[VertexId],
-    from: VertexId,
-    to: VertexId,
-) -> Option<Vec<LinkId>> {
-    let network = &context.substrate.network;
-    let onward = |at: VertexId| {
-        let links = network.outgoing(at).iter().copied();
-        links.filter(|link| network.link(*link).spec.plane == HBD && context.carries(*link))
-    };
-    let passes = |link: &LinkId| !ring.contains(&network.link(*link).to);
-    onward(from).filter(passes).find_map(|first| {
-        let (mut way, mut before) = (vec![first], from);
-        loop {
-            let at = network.link(*way.last()?).to;
-            let link = onward(at).find(|link| network.link(*link).to != before)?;
-            way.push(link);
-            match network.link(link).to {
-                end if end == to => return Some(way),
-                _ if !passes(&link) || way.len() > LONGEST_WAY => return None,
-                _ => before = at,
-            }
-        }
-    })
-}
-
-/// GPUs of a node, at most: so many pass light on between two that are in a ring.
-const LONGEST_WAY: usize = 65;
 
 fn lit_link(context: &Context<'_>, from: VertexId, to: VertexId) -> Option<LinkId> {
     let network = &context.substrate.network;

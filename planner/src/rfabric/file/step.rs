@@ -56,6 +56,18 @@ pub fn load(
     lightloom_fabric::file::load_with(file, bytes, read, also)
 }
 
+/// As [`load`], of version 1 too: for converting a file, and for a daemon whose plan in force names it.
+pub fn load_any_version(
+    file: &str,
+    bytes: &[u8],
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> (Option<Fabric>, Vec<Diagnostic>) {
+    let also = |fabric: &Fabric, found: &mut Check<'_>| {
+        let _ = check(fabric, found);
+    };
+    lightloom_fabric::file::load_any_version(file, bytes, read, also)
+}
+
 /// Reports everything that is wrong with the steps of a fabric file. Returns the phases of its steps that
 /// name leaves.
 pub fn check(fabric: &Fabric, check: &mut Check<'_>) -> Option<Vec<Phase>> {

@@ -60,6 +60,7 @@ impl Planner<'_> {
                 .min(solver.as_ref().map_or(f64::MAX, |solver| solver.lambda_upper_bound))
                 .max(lambda);
             phases.push(PhasePlan {
+                routes: Vec::new(),
                 name: phase.name.clone(),
                 order: u32::try_from(at).unwrap_or(u32::MAX),
                 topology: names[at].clone(),

@@ -1,0 +1,244 @@
+//! Leaves joined leaf to leaf, without switches above them: a dragonfly, a torus of leaves, any graph.
+//!
+//! | design | cables |
+//! | --- | --- |
+//! | dragonfly | every two leaves of a group; every two groups, spread over their leaves in turn |
+//! | torus | neighbours along every side, closed; along a side of 2 there is one neighbour |
+//! | graph | those listed |
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::fault::FaultSet;
+use lightloom_units::id::{LeafId, UplinkId};
+use lightloom_units::{BitsPerSecond, Picoseconds};
+
+/// The most leaves of such a network: routes are found between every two of them.
+pub const MAX_DIRECT_LEAVES: u32 = 2_048;
+
+/// Cables between two leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeafCable {
+    /// The leaf with the smaller number.
+    pub a: LeafId,
+    /// The other.
+    pub b: LeafId,
+}
+
+/// Leaves joined leaf to leaf.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectNetwork {
+    name: String,
+    leaves: u32,
+    /// Nodes under one leaf, at least 1.
+    pub nodes_per_leaf: u32,
+    /// GPUs of a node.
+    pub gpus_per_node: u8,
+    /// Rate of a GPU's network interface and of every cable.
+    pub link_rate: BitsPerSecond,
+    /// Propagation delay of one cable.
+    pub link_latency: Picoseconds,
+    /// Every cable, in order; parallel ones follow one another.
+    cables: Vec<LeafCable>,
+    /// By leaf: its cables, in the order in which its uplinks are counted.
+    of_leaf: Vec<Vec<u32>>,
+}
+
+/// What the leaves of a direct network are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DirectLeaf {
+    /// Nodes under one leaf, at least 1.
+    pub nodes: u32,
+    /// GPUs of a node.
+    pub gpus_per_node: u8,
+    /// Rate of a GPU's network interface and of every cable.
+    pub link_rate: BitsPerSecond,
+    /// Propagation delay of one cable.
+    pub link_latency: Picoseconds,
+}
+
+impl DirectNetwork {
+    /// `leaves` leaves joined by `pairs`, each with how many cables it has.
+    #[must_use]
+    pub fn new(
+        name: String,
+        leaves: u32,
+        leaf: DirectLeaf,
+        pairs: &BTreeMap<LeafCable, u32>,
+    ) -> Self {
+        let cables: Vec<LeafCable> =
+            pairs.iter().flat_map(|(pair, count)| (0..*count).map(|_| *pair)).collect();
+        let mut of_leaf = vec![Vec::new(); leaves as usize];
+        for (index, cable) in (0..).zip(&cables) {
+            of_leaf[cable.a.index()].push(index);
+            of_leaf[cable.b.index()].push(index);
+        }
+        let DirectLeaf { nodes, gpus_per_node, link_rate, link_latency } = leaf;
+        Self {
+            name,
+            leaves,
+            nodes_per_leaf: nodes,
+            gpus_per_node,
+            link_rate,
+            link_latency,
+            cables,
+            of_leaf,
+        }
+    }
+
+    /// The cables of a dragonfly: `between` cables for every two groups.
+    #[must_use]
+    pub fn dragonfly(groups: u32, per_group: u32, between: u32) -> BTreeMap<LeafCable, u32> {
+        let mut pairs = BTreeMap::new();
+        let mut ports = vec![0_u32; groups as usize];
+        let mut next = |group: u32| {
+            let port = &mut ports[group as usize];
+            *port += 1;
+            LeafId(group * per_group + (*port - 1) % per_group)
+        };
+        for x in 0..groups {
+            for y in x + 1..groups {
+                for _ in 0..between {
+                    *pairs.entry(LeafCable { a: next(x), b: next(y) }).or_insert(0) += 1;
+                }
+            }
+        }
+        for group in 0..groups {
+            let leaf = |place: u32| LeafId(group * per_group + place);
+            for a in 0..per_group {
+                for b in a + 1..per_group {
+                    *pairs.entry(LeafCable { a: leaf(a), b: leaf(b) }).or_insert(0) += 1;
+                }
+            }
+        }
+        pairs
+    }
+
+    /// The cables of a torus of these sides, `count` between neighbours.
+    #[must_use]
+    pub fn torus(sides: &[u32], count: u32) -> BTreeMap<LeafCable, u32> {
+        let leaves: u32 = sides.iter().product();
+        let mut pairs = BTreeMap::new();
+        let mut stride = 1;
+        for &side in sides {
+            for leaf in (0..leaves).filter(|_| side > 1) {
+                let place = leaf / stride % side;
+                let next = leaf - place * stride + (place + 1) % side * stride;
+                let cable = LeafCable { a: LeafId(leaf.min(next)), b: LeafId(leaf.max(next)) };
+                pairs.insert(cable, count);
+            }
+            stride *= side;
+        }
+        pairs
+    }
+
+    /// What the design is called, for people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{} of {} leaves, {} cables", self.name, self.leaves, self.cables.len())
+    }
+    /// Leaves, with and without nodes.
+    #[must_use]
+    pub fn leaves(&self) -> u32 {
+        self.leaves
+    }
+    /// Every cable.
+    #[must_use]
+    pub fn cables(&self) -> &[LeafCable] {
+        &self.cables
+    }
+    /// Cables of one leaf.
+    #[must_use]
+    pub fn cables_of(&self, leaf: LeafId) -> u32 {
+        self.of_leaf.get(leaf.index()).map_or(0, |cables| cables.len() as u32)
+    }
+    /// The most cables that a leaf has.
+    #[must_use]
+    pub fn most_cables(&self) -> u32 {
+        self.of_leaf.iter().map(|cables| cables.len() as u32).max().unwrap_or(0)
+    }
+    /// What all GPUs below one leaf can send together, in bit/s.
+    #[must_use]
+    pub fn interface_rate(&self) -> f64 {
+        f64::from(self.nodes_per_leaf) * f64::from(self.gpus_per_node) * self.link_rate.0 as f64
+    }
+
+    /// The name of a cable at its leaf with the smaller number: a cable is one fault whichever end names it.
+    #[must_use]
+    pub fn lower_end(&self, uplink: UplinkId) -> Option<UplinkId> {
+        let cable = *self.of_leaf.get(uplink.leaf.index())?.get(uplink.uplink as usize)?;
+        let leaf = self.cables[cable as usize].a;
+        let place = self.of_leaf[leaf.index()].iter().position(|other| *other == cable)?;
+        Some(UplinkId { leaf, uplink: u32::try_from(place).ok()? })
+    }
+
+    /// Cables that work between every two leaves that have some.
+    #[must_use]
+    pub fn working(&self, faults: &FaultSet) -> BTreeMap<LeafCable, u32> {
+        let broken = faults.uplinks.iter().filter_map(|uplink| {
+            self.of_leaf.get(uplink.leaf.index())?.get(uplink.uplink as usize).copied()
+        });
+        let broken: std::collections::BTreeSet<u32> = broken.collect();
+        let mut pairs = BTreeMap::new();
+        for (_, cable) in (0_u32..).zip(&self.cables).filter(|(index, _)| !broken.contains(index)) {
+            *pairs.entry(*cable).or_insert(0) += 1;
+        }
+        pairs
+    }
+
+    /// A leaf that no cables join with leaf 0. `None` if all are joined.
+    #[must_use]
+    pub fn cut_off(&self) -> Option<LeafId> {
+        let mut seen = vec![false; self.leaves as usize];
+        let mut next = VecDeque::from([LeafId(0)]);
+        seen[0] = true;
+        while let Some(leaf) = next.pop_front() {
+            for &cable in &self.of_leaf[leaf.index()] {
+                let LeafCable { a, b } = self.cables[cable as usize];
+                let other = if a == leaf { b } else { a };
+                if !std::mem::replace(&mut seen[other.index()], true) {
+                    next.push_back(other);
+                }
+            }
+        }
+        seen.iter().position(|seen| !seen).map(LeafId::from_index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAF: DirectLeaf = DirectLeaf {
+        nodes: 1,
+        gpus_per_node: 4,
+        link_rate: BitsPerSecond(400_000_000_000),
+        link_latency: Picoseconds(1_000_000),
+    };
+
+    #[test]
+    fn a_balanced_dragonfly_joins_every_two_groups_once_and_each_leaf_as_often() {
+        // a = 4 leaves a group with h = 2 global cables each: g = a·h + 1 = 9 groups.
+        let network = DirectNetwork::new("d".into(), 36, LEAF, &DirectNetwork::dragonfly(9, 4, 1));
+        assert!((0..36).all(|leaf| network.cables_of(LeafId(leaf)) == 3 + 2));
+        assert_eq!(network.cables().len(), 9 * 6 + 36);
+        assert_eq!(network.cut_off(), None);
+    }
+
+    #[test]
+    fn a_torus_has_two_neighbours_a_side_and_one_where_the_side_is_2() {
+        let network =
+            DirectNetwork::new("t".into(), 24, LEAF, &DirectNetwork::torus(&[4, 3, 2], 2));
+        assert!((0..24).all(|leaf| network.cables_of(LeafId(leaf)) == 2 * (2 + 2 + 1)));
+        assert_eq!(network.cut_off(), None);
+    }
+
+    #[test]
+    fn a_cable_is_one_fault_whichever_end_names_it() {
+        let network = DirectNetwork::new("t".into(), 4, LEAF, &DirectNetwork::torus(&[4], 1));
+        let at = |leaf: u32, uplink: u32| UplinkId { leaf: LeafId(leaf), uplink };
+        // Leaf 1 has l0-l1 and l1-l2, in that order.
+        assert_eq!(network.lower_end(at(1, 0)), Some(at(0, 0)));
+        assert_eq!(network.lower_end(at(2, 0)), network.lower_end(at(1, 1)));
+        assert_eq!(network.lower_end(at(2, 2)), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! Routes between leaves that are joined leaf to leaf: every pair that sends has routes over cables that work, and the
+//! phase takes as long as what they load most.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::direct::{DirectNetwork, LeafCable};
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::plan::{PhasePlan, Plan};
+use lightloom_units::id::LeafId;
+
+use super::Violation;
+use crate::rfabric::check::Flows;
+
+const TOLERANCE: f64 = 1e-6;
+
+pub(super) fn check(
+    network: &DirectNetwork,
+    faults: &FaultSet,
+    plan: &Plan,
+    flows: &[Flows],
+    found: &mut Vec<Violation>,
+) {
+    let working = network.working(faults);
+    for (phase, flows) in plan.phases.iter().zip(flows) {
+        check_phase(network, &working, phase, flows, found);
+    }
+}
+
+fn check_phase(
+    network: &DirectNetwork,
+    working: &BTreeMap<LeafCable, u32>,
+    phase: &PhasePlan,
+    flows: &Flows,
+    found: &mut Vec<Violation>,
+) {
+    let mut refuse =
+        |text: String| found.push(Violation::Network(format!("{}: {text}", phase.name)));
+    let mut weights: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+    let mut loads: BTreeMap<(LeafId, LeafId), f64> = BTreeMap::new();
+    for route in &phase.routes {
+        let pair = (route.from.0, route.to.0);
+        *weights.entry(pair).or_default() += route.weight;
+        let bits = flows.get(&pair).copied().unwrap_or(0.0) * 8.0 * route.weight;
+        let path: Vec<LeafId> = std::iter::once(route.from)
+            .chain(route.via.iter().copied())
+            .chain([route.to])
+            .collect();
+        if !(0.0..=1.0).contains(&route.weight) || bits <= 0.0 {
+            refuse(format!("the route from {} to {} carries nothing", route.from, route.to));
+        }
+        for step in path.windows(2) {
+            *loads.entry((step[0], step[1])).or_default() += bits;
+        }
+    }
+    for (from, to) in flows.keys() {
+        let weight = weights.get(&(*from, *to)).copied().unwrap_or(0.0);
+        if (weight - 1.0).abs() > TOLERANCE {
+            refuse(format!("routes from l{from} to l{to} carry {weight} of what is sent"));
+        }
+    }
+    let mut seconds: f64 = 0.0;
+    for ((from, to), bits) in &loads {
+        let cable = LeafCable { a: *from.min(to), b: *from.max(to) };
+        match working.get(&cable) {
+            Some(count) => {
+                seconds = seconds.max(bits / (f64::from(*count) * network.link_rate.0 as f64));
+            }
+            None => {
+                refuse(format!("a route goes from {from} to {to}, which no working cable joins"))
+            }
+        }
+    }
+    let mut ends: BTreeMap<(bool, u32), f64> = BTreeMap::new();
+    let mut own: BTreeMap<u32, f64> = BTreeMap::new();
+    for ((from, to), bytes) in flows {
+        *ends.entry((true, *from)).or_default() += bytes * 8.0;
+        *ends.entry((false, *to)).or_default() += bytes * 8.0;
+    }
+    for (cable, count) in working {
+        for leaf in [cable.a.0, cable.b.0] {
+            *own.entry(leaf).or_default() += f64::from(*count) * network.link_rate.0 as f64;
+        }
+    }
+    let mut least: f64 = 0.0;
+    for ((_, leaf), bits) in &ends {
+        seconds = seconds.max(bits / network.interface_rate());
+        least = least.max(bits / own.get(leaf).copied().unwrap_or(0.0));
+    }
+    if (seconds - phase.duration_ps.as_secs_f64()).abs() > TOLERANCE * seconds.max(1e-6) {
+        refuse(format!("its duration is {} and its routes need {seconds} s", phase.duration_ps));
+    }
+    // The bound may be sharper than this one, and never above what was reached.
+    let bound = phase.lambda_upper_bound;
+    if least > 0.0
+        && (bound > (1.0 + TOLERANCE) / least || bound < phase.lambda * (1.0 - TOLERANCE))
+    {
+        refuse(format!("{bound} phases a second is no bound"));
+    }
+}

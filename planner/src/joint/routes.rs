@@ -1,0 +1,173 @@
+//! How leaves that are joined leaf to leaf carry the phases: over shortest paths, each two leaves over up to four of them.
+//!
+//! A phase takes as long as its busiest cable, or as the interfaces below its busiest leaf. The bound beside it is what
+//! no routes exceed: every leaf sends all it has over its own cables, and a byte takes at least as many cables as the
+//! shortest path has.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use lightloom_fabric::direct::{DirectNetwork, LeafCable};
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::plan::{PhasePlan, RoutePlan};
+use lightloom_units::Picoseconds;
+use lightloom_units::id::LeafId;
+
+use crate::rfabric::demand::Demand;
+use crate::rfabric::phases::Phase;
+
+/// Paths between two leaves, at most.
+const MOST_PATHS: usize = 4;
+
+/// Working cables by leaf, and how far every leaf is from one.
+struct Graph<'a> {
+    network: &'a DirectNetwork,
+    cables: BTreeMap<LeafCable, u32>,
+    neighbours: Vec<Vec<LeafId>>,
+}
+
+/// The phases over routes of `network`; the name of the first whose leaves are cut off, as an error.
+pub(super) fn plan(
+    network: &DirectNetwork,
+    faults: &FaultSet,
+    phases: &[Phase],
+    silent: impl Fn(&Phase) -> PhasePlan,
+) -> Result<Vec<PhasePlan>, String> {
+    let graph = Graph::new(network, faults);
+    let routed = |phase: &Phase| {
+        let Routed { routes, seconds, least_seconds } =
+            graph.route(&phase.demand).ok_or_else(|| phase.name.clone())?;
+        let (lambda, bound) = (1.0 / seconds, 1.0 / least_seconds);
+        Ok(PhasePlan {
+            topology: "shortest paths".to_owned(),
+            demand_bytes: phase.demand.total(),
+            routes,
+            lambda,
+            lambda_upper_bound: bound,
+            gap: 1.0 - lambda / bound,
+            duration_ps: Picoseconds((seconds * 1e12).round() as u64),
+            ..silent(phase)
+        })
+    };
+    phases.iter().map(routed).collect()
+}
+
+struct Routed {
+    routes: Vec<RoutePlan>,
+    seconds: f64,
+    least_seconds: f64,
+}
+
+impl<'a> Graph<'a> {
+    fn new(network: &'a DirectNetwork, faults: &FaultSet) -> Self {
+        let cables = network.working(faults);
+        let mut neighbours = vec![Vec::new(); network.leaves() as usize];
+        for LeafCable { a, b } in cables.keys() {
+            neighbours[a.index()].push(*b);
+            neighbours[b.index()].push(*a);
+        }
+        neighbours.iter_mut().for_each(|of_leaf| of_leaf.sort_unstable());
+        Self { network, cables, neighbours }
+    }
+
+    /// Cables from every leaf to `to`; `None` where there is no way.
+    fn distances(&self, to: LeafId) -> Vec<Option<u32>> {
+        let mut distances = vec![None; self.neighbours.len()];
+        distances[to.index()] = Some(0);
+        let mut next = VecDeque::from([(to, 0)]);
+        while let Some((leaf, distance)) = next.pop_front() {
+            for neighbour in &self.neighbours[leaf.index()] {
+                let slot = &mut distances[neighbour.index()];
+                if slot.is_none() {
+                    *slot = Some(distance + 1);
+                    next.push_back((*neighbour, distance + 1));
+                }
+            }
+        }
+        distances
+    }
+
+    /// Path number `number` from `from` to `to`: at each leaf with several ways on the number chooses one.
+    fn path(
+        &self,
+        from: LeafId,
+        to: LeafId,
+        distances: &[Option<u32>],
+        number: usize,
+    ) -> Vec<LeafId> {
+        let (mut path, mut number, mut at) = (vec![from], number, from);
+        while at != to {
+            let left = distances[at.index()];
+            let nearer =
+                |leaf: &&LeafId| distances[leaf.index()].map(|distance| distance + 1) == left;
+            let ways: Vec<LeafId> =
+                self.neighbours[at.index()].iter().filter(nearer).copied().collect();
+            at = ways[(number + from.index() + to.index()) % ways.len()];
+            number /= ways.len();
+            path.push(at);
+        }
+        path
+    }
+
+    fn route(&self, demand: &Demand) -> Option<Routed> {
+        let mut by_target: BTreeMap<LeafId, Vec<(LeafId, f64)>> = BTreeMap::new();
+        for (from, to, bytes) in demand.flows() {
+            by_target.entry(to).or_default().push((from, bytes.0 as f64 * 8.0));
+        }
+        let mut routes = Vec::new();
+        let mut loads: BTreeMap<(LeafId, LeafId), f64> = BTreeMap::new();
+        let mut ends = vec![(0.0, 0.0); self.neighbours.len()];
+        let mut cable_bits = 0.0;
+        for (to, flows) in by_target {
+            let distances = self.distances(to);
+            for (from, bits) in flows {
+                let distance = distances[from.index()]?;
+                cable_bits += bits * f64::from(distance);
+                ends[from.index()].0 += bits;
+                ends[to.index()].1 += bits;
+                let mut paths: Vec<Vec<LeafId>> = Vec::new();
+                for number in 0..MOST_PATHS {
+                    let path = self.path(from, to, &distances, number);
+                    if !paths.contains(&path) {
+                        paths.push(path);
+                    }
+                }
+                let weight = 1.0 / paths.len() as f64;
+                for path in paths {
+                    for pair in path.windows(2) {
+                        *loads.entry((pair[0], pair[1])).or_default() += bits * weight;
+                    }
+                    let via = path[1..path.len() - 1].to_vec();
+                    routes.push(RoutePlan { from, to, via, weight });
+                }
+            }
+        }
+        routes.sort_by_key(|route| (route.from, route.to));
+        let busiest = loads.iter().map(|((a, b), bits)| bits / self.rate(*a, *b));
+        let interfaces = self.most(&ends, |_| self.network.interface_rate());
+        let seconds = busiest.fold(interfaces, f64::max);
+        let all: f64 = self.cables.values().map(|count| 2.0 * f64::from(*count)).sum();
+        let spread = cable_bits / (all * self.network.link_rate.0 as f64);
+        let own = self.most(&ends, |leaf| self.rate_of(leaf));
+        Some(Routed { routes, seconds, least_seconds: interfaces.max(own).max(spread) })
+    }
+
+    /// Rate of the cables between two leaves, one direction, in bit/s.
+    fn rate(&self, a: LeafId, b: LeafId) -> f64 {
+        let cables = self.cables.get(&LeafCable { a: a.min(b), b: a.max(b) }).copied();
+        f64::from(cables.unwrap_or(0)) * self.network.link_rate.0 as f64
+    }
+
+    fn rate_of(&self, leaf: LeafId) -> f64 {
+        self.neighbours[leaf.index()].iter().map(|other| self.rate(leaf, *other)).sum()
+    }
+
+    /// Seconds of the leaf that takes longest to send, or to receive, at its `rate`.
+    fn most(&self, ends: &[(f64, f64)], rate: impl Fn(LeafId) -> f64) -> f64 {
+        let seconds =
+            ends.iter().enumerate().map(|(leaf, (sent, received))| match sent.max(*received) {
+                0.0 => 0.0,
+                bits => bits / rate(LeafId::from_index(leaf)),
+            });
+        seconds.fold(0.0, f64::max)
+    }
+}

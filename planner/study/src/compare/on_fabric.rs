@@ -1,0 +1,96 @@
+//! One fabric under faults: what the planner makes of it at moments of the histories that designs are compared over.
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::plan::{Metrics, Plan};
+use lightloom_fabric::trace::{Timeline, TraceTime};
+use lightloom_planner::{Options, plan};
+use lightloom_units::seed::Seed;
+use rand::RngExt;
+use rayon::prelude::*;
+use serde::Serialize;
+
+/// What a fabric's own plans come to, as means over the moments at which its jobs could be planned.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FabricFigures {
+    /// Name of the fabric.
+    pub name: String,
+    /// Moments looked at: one of each history.
+    pub moments: usize,
+    /// Share of the moments at which every job could be planned.
+    pub planned: f64,
+    /// Why the first that could not be planned could not. `None` if all could.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_refusal: Option<String>,
+    /// Healthy GPUs without a rank in a complete ring or group, as a share of all GPUs.
+    pub waste_mean: f64,
+    /// The most of it.
+    pub waste_max: f64,
+    /// What even one ideal switch would waste.
+    pub lower_bound_mean: f64,
+    /// Share of GPUs that pass the light of a ring on, within the waste. `None` where no ring has such a node by design.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passing_mean: Option<f64>,
+    /// Share of inner data-parallel hops that cross ToRs.
+    pub cross_tor_share_mean: f64,
+    /// What no placement goes below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cross_tor_share_lower_bound_mean: Option<f64>,
+    /// Share of the communication time between leaves that planning rings and network together saves. `None` where no
+    /// job has a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orchestration_gain_mean: Option<f64>,
+    /// What no placement exceeds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orchestration_gain_upper_bound_mean: Option<f64>,
+}
+
+/// Plans `fabric` at one moment of each of `samples`, drawn with `seed`.
+#[must_use]
+pub fn on_fabric(fabric: &Fabric, samples: &[Timeline], seed: Seed) -> FabricFigures {
+    let made: Vec<Result<Plan, String>> = (0..)
+        .zip(samples)
+        .collect::<Vec<_>>()
+        .into_par_iter()
+        .map(|(sample, timeline)| {
+            let options = Options { seed, ..Options::default() };
+            plan(fabric, &at_a_moment(timeline, seed, sample), options)
+                .map_err(|error| error.to_string())
+        })
+        .collect();
+    let first_refusal = made.iter().find_map(|plan| plan.as_ref().err().cloned());
+    let planned: Vec<&Metrics> = made.iter().flatten().map(|plan| &plan.metrics).collect();
+    let share = |gpus: u64, of: &Metrics| gpus as f64 / of.gpus_total as f64;
+    FabricFigures {
+        name: fabric.name.clone(),
+        moments: samples.len(),
+        planned: planned.len() as f64 / samples.len().max(1) as f64,
+        first_refusal,
+        waste_mean: mean(planned.iter().map(|of| of.waste_ratio)).unwrap_or(0.0),
+        waste_max: planned.iter().map(|of| of.waste_ratio).fold(0.0, f64::max),
+        lower_bound_mean: mean(planned.iter().map(|of| of.waste_ratio_lower_bound)).unwrap_or(0.0),
+        passing_mean: mean(planned.iter().filter_map(|of| Some(share(of.gpus_passing?, of)))),
+        cross_tor_share_mean: mean(planned.iter().map(|of| of.cross_tor_share)).unwrap_or(0.0),
+        cross_tor_share_lower_bound_mean: mean(
+            planned.iter().filter_map(|of| of.cross_tor_share_lower_bound),
+        ),
+        orchestration_gain_mean: mean(planned.iter().filter_map(|of| of.orchestration_gain)),
+        orchestration_gain_upper_bound_mean: mean(
+            planned.iter().filter_map(|of| of.orchestration_gain_upper_bound),
+        ),
+    }
+}
+
+/// The nodes that are out at a moment drawn evenly from a history.
+fn at_a_moment(timeline: &Timeline, seed: Seed, sample: u64) -> FaultSet {
+    let last = timeline.changes().last().map_or(0.0, |change| change.at.as_days());
+    let mut draws = seed.stream("compare.moments", sample);
+    let day = draws.random_range(0.0..=last);
+    let nodes = timeline.faulty_at(TraceTime::from_days(day)).into_iter().collect();
+    FaultSet { nodes, ..FaultSet::none() }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
