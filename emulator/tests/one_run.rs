@@ -429,3 +429,23 @@ fn files_of_version_1_are_answered_with_what_to_change() {
         assert!(mistake.help.as_ref().unwrap().contains(wanted), "{mistake:?}");
     }
 }
+
+#[test]
+fn a_fault_after_the_end_of_the_run_tests_no_restoration() {
+    let on = |at: &str| {
+        let text = format!(
+            "kind: scenario\nversion: 2\nname: late\non: {{fabric: pod.yaml}}\n\
+             collectives: [{{all_reduce: {{name: t, bytes: 64KiB}}}}]\nfaults: [{{part: n3, at: {at}}}]\n\
+             expect: [restored within 10ms]\n"
+        );
+        emulate(&loaded(&text), 1, &mut ()).unwrap()
+    };
+    let late = on("500s");
+    assert!(!late.expectations[0].passed, "{:?}", late.expectations);
+    assert!(
+        late.expectations[0].value.contains("n3 breaks at 500 s, after the run has ended"),
+        "{:?}",
+        late.expectations
+    );
+    assert!(on("1us").expectations[0].passed);
+}

@@ -8,7 +8,7 @@ use super::flows::Compared;
 use super::{Ran, groups};
 use crate::outcome::{ExpectationResult, Outcome, Percentiles, Stop};
 use crate::run::FaultLog;
-use crate::scenario::{Comparison, Expectation, FaultEvent, Figure};
+use crate::scenario::{Comparison, Expectation, FaultEvent, Figure, When};
 
 /// Whether an expectation came true, what was found, and how far inside its bound that is.
 pub(super) type Found = (bool, String, Option<f64>);
@@ -28,7 +28,10 @@ impl Verdict<'_> {
                 let found = format!("{} = {}", figure.name(), figure.show(value));
                 (comparison.holds(value, *bound), found, Some(comparison.margin(value, *bound)))
             }
-            Expectation::RestoredWithin(span) => restored(&self.restorable(), *span),
+            Expectation::RestoredWithin(span) => {
+                let tested = self.all_came_too_late(outcome.head.simulated);
+                tested.unwrap_or_else(|| restored(&self.restorable(), *span))
+            }
             Expectation::CompletesWithin(span) => {
                 let open = self.traffic.and_then(|traffic| traffic.incomplete(|_| true));
                 open.unwrap_or_else(|| completes(outcome, *span))
@@ -122,6 +125,21 @@ impl Verdict<'_> {
                 all.fold(f64::INFINITY, f64::min)
             }
         }
+    }
+
+    /// Whether every fault begins after the end of the run: an expectation of restoration was not tested then.
+    fn all_came_too_late(&self, end: SimTime) -> Option<Found> {
+        let mut events = self.ran.faults().map(|(event, _)| event);
+        let is_late = |event: &FaultEvent| {
+            matches!(event.when, When::At(at) if at > end) && !event.from_start
+        };
+        let first = events.next().filter(|event| is_late(event))?;
+        let When::At(at) = first.when else { return None };
+        let why = format!(
+            "{} breaks at {at}, after the run has ended at {end}: nothing was tested",
+            first.what()
+        );
+        events.all(is_late).then_some((false, why, None))
     }
 
     /// Faults that there is something to restore of: not those of the control plane itself, nor those that
