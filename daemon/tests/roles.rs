@@ -304,7 +304,7 @@ fn s10_a_replayed_request_acts_once_and_needs_its_role() {
         assert_eq!(door.written("journal.log"), journal, "it acted once");
         assert_eq!(
             door.written("audit.log").lines().count(),
-            7,
+            8,
             "and each attempt is on the record"
         );
     });
