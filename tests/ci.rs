@@ -411,5 +411,5 @@ fn a_run_that_never_ends_fails_and_says_what_waits_for_what() {
     assert_eq!(run.status.code(), Some(1));
     let shown = text(&run.stderr);
     assert!(shown.contains("stopped at its time limit of 10 s: it may never end"), "{shown}");
-    assert!(shown.contains("g0: `tensor` waits for n"), "{shown}");
+    assert!(shown.contains("g0, `tensor`: waits for n"), "{shown}");
 }
