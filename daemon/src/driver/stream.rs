@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_serial::{SerialPortBuilderExt, SerialStream};
+use tokio_serial::{ClearBuffer, SerialPort, SerialPortBuilderExt, SerialStream};
 
 use super::module::Module;
 use super::{Boxed, Dialect, Driver, Idle, Reached, Session};
@@ -46,7 +46,11 @@ impl Link {
             }
             Address::Serial { path, bits_per_second } => {
                 let line = tokio_serial::new(path, *bits_per_second).open_native_async();
-                Ok(Self::Serial(line.map_err(io::Error::from)?))
+                let line = line.map_err(io::Error::from)?;
+                // A line outlives who used it: what a daemon that was killed had asked for would be taken for the
+                // answer to the first question of this one, and each later answer for the next question's.
+                line.clear(ClearBuffer::Input).map_err(io::Error::from)?;
+                Ok(Self::Serial(line))
             }
         }
     }
