@@ -153,7 +153,7 @@ mod tests {
             "dgx:9",
         ] {
             let error = parse(text).unwrap_err().to_string();
-            assert!(error.contains("khop:K, khop:K:line, big-switch"), "{error}");
+            assert!(error.contains("khop:K, khop:K:line, khop:K:spare, big-switch"), "{error}");
         }
     }
 }
