@@ -53,11 +53,7 @@ pub fn load_any_version(
     read: &mut dyn FnMut(&str) -> Result<String, String>,
     also: impl FnOnce(&Fabric, &mut Check<'_>),
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
-    document::load(file, bytes, |raw: FabricFile, check| {
-        let fabric = lower::lower(raw, sha256(bytes), read, check)?;
-        also(&fabric, check);
-        Some(fabric)
-    })
+    load_after(file, bytes, read, |_, _| (), also)
 }
 
 /// Reads a fabric file that names no other files: the fabric, or every mistake in it.
@@ -76,8 +72,19 @@ pub fn load_with(
     read: &mut dyn FnMut(&str) -> Result<String, String>,
     also: impl FnOnce(&Fabric, &mut Check<'_>),
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
+    load_after(file, bytes, read, |raw, check| lower::require_version(file, raw, check), also)
+}
+
+/// Reads a fabric file once `before` has looked at it as it is written.
+fn load_after(
+    file: &str,
+    bytes: &[u8],
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+    before: impl FnOnce(&FabricFile, &mut Check<'_>),
+    also: impl FnOnce(&Fabric, &mut Check<'_>),
+) -> (Option<Fabric>, Vec<Diagnostic>) {
     document::load(file, bytes, |raw: FabricFile, check| {
-        lower::require_version(file, &raw, check);
+        before(&raw, check);
         let fabric = lower::lower(raw, sha256(bytes), read, check)?;
         also(&fabric, check);
         Some(fabric)

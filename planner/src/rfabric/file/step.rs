@@ -50,10 +50,7 @@ pub fn load(
     bytes: &[u8],
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
-    let also = |fabric: &Fabric, found: &mut Check<'_>| {
-        let _ = check(fabric, found);
-    };
-    lightloom_fabric::file::load_with(file, bytes, read, also)
+    lightloom_fabric::file::load_with(file, bytes, read, report)
 }
 
 /// As [`load`], of version 1 too: for converting a file, and for a daemon whose plan in force names it.
@@ -62,10 +59,12 @@ pub fn load_any_version(
     bytes: &[u8],
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
-    let also = |fabric: &Fabric, found: &mut Check<'_>| {
-        let _ = check(fabric, found);
-    };
-    lightloom_fabric::file::load_any_version(file, bytes, read, also)
+    lightloom_fabric::file::load_any_version(file, bytes, read, report)
+}
+
+/// Reports everything that is wrong with the steps of a fabric file, and keeps nothing.
+fn report(fabric: &Fabric, found: &mut Check<'_>) {
+    let _ = check(fabric, found);
 }
 
 /// Reports everything that is wrong with the steps of a fabric file. Returns the phases of its steps that
