@@ -234,7 +234,7 @@ impl<'a> Making<'a> {
                     &scenario.collectives,
                     members,
                     jobs,
-                    per_set,
+                    (per_set, scenario.awaited_collectives()),
                 )));
             }
             control.push(Box::new(replanner));
@@ -291,6 +291,7 @@ impl<'a> Making<'a> {
             slacks: phases.iter().map(|phase| self.shorter(phase.slack)).collect(),
             names: phases.iter().map(|phase| phase.name.clone()).collect(),
             steps: run.steps,
+            after: self.scenario.phases_after.clone(),
         };
         Some((CircuitChanges::new(circuits, order), Phases::new(circuits, phases)))
     }

@@ -28,7 +28,6 @@ use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, Scenario, Start, Traffic};
 use flows::{Compared, Suspect};
 use groups::GroupImpact;
-pub use links::{LinkClass, LinkResult, QueueResult};
 
 /// What was run, and what happened.
 pub(crate) struct Ran<'a> {

@@ -1,6 +1,7 @@
 //! What a run found: the result document of `lightloom emulate`, one for every kind of scenario.
 
 mod head;
+mod links;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use head::Of;
 pub use head::{Head, Packets, RUN_SCHEMA};
+pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};
 
-pub use crate::judge::{LinkClass, LinkResult, QueueResult};
 pub use crate::run::log::Stop;
 pub use crate::run::{Waiting, WaitsFor};
 use crate::scenario::InFlight;

@@ -28,7 +28,7 @@ pub use flow_sizes::{FlowSizes, SizeRow};
 pub use flow_table::{ListedFlow, read_flows};
 pub use replay::{Replay, TraceDay};
 pub use start::{CircuitPlan, Start, StartError, plan};
-pub use traffic::{AllReduceWay, Pattern, Traffic};
+pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
 
 use crate::substrate::{Substrate, Switches};
 
@@ -53,6 +53,8 @@ pub struct Scenario {
     pub traffic: Vec<Traffic>,
     /// The phases of the fabric's step.
     pub phases: Option<PhaseRun>,
+    /// What is done before the first phase begins.
+    pub phases_after: Vec<Prior>,
     /// What breaks during the run, as far as the seed lets it.
     pub faults: Vec<Fault>,
     /// Days of a fault trace, as more of what breaks.
@@ -73,6 +75,21 @@ pub struct Scenario {
     pub packet_limit: u64,
     /// What must be true in the end.
     pub expectations: Vec<Expectation>,
+}
+
+impl Scenario {
+    /// Collectives that something waits for, by their places.
+    pub(crate) fn awaited_collectives(&self) -> Vec<usize> {
+        let all = self.traffic.iter().flat_map(|one| &one.after).chain(&self.phases_after);
+        let place = |prior: &Prior| match prior {
+            Prior::Collective(place) => Some(*place),
+            Prior::Traffic(_) => None,
+        };
+        let mut places: Vec<usize> = all.filter_map(place).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
 }
 
 /// What a scenario runs on.

@@ -304,6 +304,51 @@ fn a_flow_that_comes_no_further_is_named_with_what_it_waits_for_and_since_when()
     assert!(outcome.queues.paused > outcome.queues.paused_max, "{:?}", outcome.queues);
 }
 
+#[test]
+fn traffic_waits_for_collectives_and_phases_wait_for_both() {
+    let text = "
+name: x
+on: {fabric: pod.yaml}
+collectives:
+  - all_reduce: {name: tensor, bytes: 256KiB, repeat: 3}
+  - data_parallel_all_reduce: {name: gradients, bytes: 64KiB}
+traffic:
+  - {name: early, run: {shift: 3}, hosts: [n12..n15], bytes: 64KiB}
+  - {name: late, run: {shift: 4}, hosts: [n12..n15], bytes: 64KiB, after: [tensor, early], delay: 5us}
+phases: {steps: 1, after: [late, gradients]}
+expect: [completes within 20ms]
+";
+    for faults in [
+        "",
+        "faults: [{part: n1, at: 2us}]\ncontrol: {detection_delay: 20us, planning_delay: 20us}\n",
+    ] {
+        let outcome = emulate(&loaded(&format!("{text}{faults}")), 1, &mut ()).unwrap();
+        require_conserved(&outcome);
+        assert!(outcome.passed() && outcome.stop.is_none(), "{:?}", outcome.expectations);
+        let of = |name: &str| {
+            let named = outcome.workloads.iter().filter(|one| one.name == name);
+            named.map(|one| (one.start, one.end.unwrap())).collect::<Vec<_>>()
+        };
+        let end = |name: &str| of(name).into_iter().map(|(_, end)| end).max().unwrap();
+        let late = of("late")[0].0;
+        let before = end("tensor").max(end("early")) + Picoseconds::from_micros(5);
+        // News of an end travels for one link.
+        assert!(late >= before && late.since(before) <= Picoseconds::from_micros(2), "{late}");
+        let phase = outcome.phases[0].start;
+        let before = end("late").max(end("gradients"));
+        assert!(phase >= before && phase.since(before) <= Picoseconds::from_micros(2), "{phase}");
+        for threads in [2, 3, 7] {
+            let mut other = emulate(&loaded(&format!("{text}{faults}")), threads, &mut ()).unwrap();
+            other.head.threads = 1;
+            assert_eq!(outcome, other);
+        }
+    }
+    let (_, mistakes) = load(&text.replace("[late, gradients]", "[late, nothing]"));
+    assert!(mistakes.iter().any(|one| one.message.contains("`nothing`") && one.help.is_some()));
+    let (_, mistakes) = load(&text.replace("name: early", "name: tensor"));
+    assert!(mistakes.iter().any(|one| one.message.contains("both a collective and traffic")));
+}
+
 /// A scenario as it is read at a path.
 fn at_home(path: &str, bytes: &[u8]) -> Scenario {
     let folder = Path::new(path).parent().unwrap();

@@ -34,7 +34,9 @@ impl Verdict<'_> {
             }
             Expectation::CompletesWithin(span) => {
                 let open = self.traffic.and_then(|traffic| traffic.incomplete(|_| true));
-                open.unwrap_or_else(|| completes(outcome, *span))
+                let begins_late = !self.ran.scenario.phases_after.is_empty();
+                let by = begins_late.then(|| self.ran.moment(self.ran.log.ended));
+                open.unwrap_or_else(|| completes(outcome, by, *span))
             }
             Expectation::NoDrops { priority } => no_drops(outcome, *priority),
             Expectation::NoDeadlock => no_deadlock(outcome),
@@ -218,8 +220,9 @@ fn no_deadlock(outcome: &Outcome) -> Found {
     }
 }
 
-/// Whether everything was done by then; of phases alone, whether all steps took no longer.
-fn completes(outcome: &Outcome, span: Picoseconds) -> Found {
+/// Whether everything was done by then; of phases that begin with the run, whether all steps took no longer. `ended`:
+/// the end of the run, where they wait for something.
+fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Found {
     let unfinished = outcome.workloads.iter().find(|workload| workload.end.is_none());
     if let Some(workload) = unfinished {
         let group = workload.group.map_or(String::new(), |group| format!(" of {group}"));
@@ -233,6 +236,7 @@ fn completes(outcome: &Outcome, span: Picoseconds) -> Found {
     let took: Option<Picoseconds> = outcome.steps.iter().map(|step| step.times.packets).sum();
     match took {
         None => (false, "some bytes never arrived".to_owned(), None),
+        Some(_) if ended.is_some() => ended_by(ended.unwrap_or_default(), span),
         Some(took) if took >= last.since(SimTime::START) => {
             (took <= span, format!("all steps took {took}"), Some(time_margin(took, span)))
         }

@@ -11,7 +11,7 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::light::Links;
 use super::log::{FaultLog, RunLog};
-use crate::scenario::{Effect, FaultEvent};
+use crate::scenario::{Effect, FaultEvent, Prior};
 use crate::substrate::Substrate;
 
 /// Whom a timer or a batch belongs to.
@@ -67,6 +67,8 @@ pub(crate) enum Notice {
     ChangeEnded { began: SimTime, ended: SimTime },
     /// Nobody was there to command a change.
     ChangeMissed,
+    /// Something is done that others may wait for.
+    Done(Prior),
 }
 
 /// What everybody in a run shares.

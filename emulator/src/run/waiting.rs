@@ -27,6 +27,8 @@ pub struct Waiting {
 pub enum WaitsFor {
     /// Other workloads are to be done first: this one.
     Workload(String),
+    /// A collective of the groups is to be done first: the one at this place of the scenario's list.
+    Collective(usize),
     /// Another group of its job.
     Group(GroupId),
     /// Transceivers that were commanded to switch.
@@ -83,6 +85,9 @@ impl fmt::Display for WaitsFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Workload(name) => write!(f, "waits for `{name}`"),
+            Self::Collective(place) => {
+                write!(f, "waits for collective {} of the groups", place + 1)
+            }
             Self::Group(group) => write!(f, "waits for {group}"),
             Self::Transceivers => f.write_str("waits for its transceivers"),
             Self::DarkLink { link, control_is_gone: true } => {

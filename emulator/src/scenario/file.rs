@@ -42,7 +42,10 @@ pub use switches::SwitchesFile;
 pub use traffic::TrafficFile;
 pub use transport::TransportFile;
 
-use super::{Control, Expectation, Fault, InFlight, On, PhaseRun, Scenario, Start, Traffic, plan};
+use super::{
+    Collective, Control, Expectation, Fault, InFlight, On, PhaseRun, Prior, Scenario, Start,
+    Traffic, plan,
+};
 use crate::substrate::{Substrate, Switches};
 use expectations::{Breaks, Ground, lower_expectations};
 use neighbours::Neighbours;
@@ -149,6 +152,8 @@ pub struct PhasesFile {
     pub scale: Option<u64>,
     /// What acknowledgements wait for in switches.
     pub acknowledgements: Acknowledgements,
+    /// The first phase begins when these are done: collectives, or traffic.
+    pub after: Vec<String>,
 }
 
 impl Default for PhasesFile {
@@ -158,6 +163,7 @@ impl Default for PhasesFile {
             in_flight: InFlight::default(),
             scale: None,
             acknowledgements: Acknowledgements::default(),
+            after: Vec::new(),
         }
     }
 }
@@ -263,6 +269,7 @@ fn lower(
         }
     };
     let collectives = collectives::lower(&raw.collectives, &switches, check);
+    let named = collectives.clone();
     require_something(&raw, check);
     let broken_by = raw.broken_by.as_ref().and_then(|d| replay::lower_day(d, check, neighbours));
     let replay = raw.replay.as_ref().and_then(|days| replay::lower(days, check, neighbours));
@@ -275,6 +282,7 @@ fn lower(
         seed: Seed(raw.seed),
         broken: fabric.as_ref().map_or_else(Vec::new, |f| existing(&raw.broken, f, check)),
         phases: raw.phases.as_ref().map(|phases| lower_phases(phases, &raw)),
+        phases_after: Vec::new(),
         control: lower_control(&raw.control),
         host_delay: raw.transport.host_delay.0,
         time_limit: SimTime(raw.time_limit.0.get()),
@@ -294,13 +302,19 @@ fn lower(
     let start = base.as_ref().and_then(|base| require_plan(base, &raw, check));
     let names = start.as_ref().map(|start| start.substrate.as_ref());
     let priorities = switches.have_priorities();
-    let traffic =
-        names.map(|names| traffic::lower(&raw.traffic, (names, priorities), check, neighbours));
+    let traffic = names.map(|names| {
+        traffic::lower((&raw.traffic, &named), (names, priorities), check, neighbours)
+    });
+    let phases_after = lower_phases_after(&raw, &named, check);
     let place = faults::Ground::of(start.as_ref(), &switches, raw.phases.as_ref());
     let mut faults = faults::lower(&raw.faults, place.as_ref(), check);
     faults.extend(faults_beside(&raw, place.as_ref(), check, neighbours));
-    let mut scenario =
-        base.map(|base| Scenario { traffic: traffic.unwrap_or_default(), faults, ..base });
+    let mut scenario = base.map(|base| Scenario {
+        traffic: traffic.unwrap_or_default(),
+        faults,
+        phases_after,
+        ..base
+    });
     let ground = scenario.as_ref().zip(start.as_ref()).map(|(s, start)| ground(&raw, s, start));
     idle::refuse(&raw, scenario.as_ref(), ground.as_ref(), check);
     let expectations = lower_expectations(&raw.expect, ground.as_ref(), check);
@@ -377,6 +391,16 @@ fn is_alone(file: &ScenarioFile) -> bool {
 fn lower_phases(raw: &PhasesFile, file: &ScenarioFile) -> PhaseRun {
     let scale = raw.scale.or((!is_alone(file)).then_some(1));
     PhaseRun { steps: raw.steps, in_flight: raw.in_flight, scale }
+}
+
+/// What is done before the first phase begins.
+fn lower_phases_after(
+    raw: &ScenarioFile,
+    collectives: &[Collective],
+    check: &mut Check<'_>,
+) -> Vec<Prior> {
+    let after = raw.phases.as_ref().map_or(&[][..], |phases| &phases.after);
+    traffic::lower_after(after, (&raw.traffic, collectives), "/phases", check)
 }
 
 fn lower_control(raw: &ControlFile) -> Control {

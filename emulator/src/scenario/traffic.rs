@@ -26,10 +26,19 @@ pub struct Traffic {
     pub priority: u8,
     /// It begins so long after the start of the run, or after what it waits for.
     pub delay: Picoseconds,
-    /// Places of the workloads it waits for.
-    pub after: Vec<usize>,
+    /// What it waits for.
+    pub after: Vec<Prior>,
     /// How often, one after the other.
     pub repeat: u32,
+}
+
+/// Something that is done before something else begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Prior {
+    /// The traffic at this place, as often as it is repeated.
+    Traffic(usize),
+    /// The collective at this place, by every group of every job that is not lost, as often as it is repeated.
+    Collective(usize),
 }
 
 /// What a workload is.

@@ -16,7 +16,7 @@ use super::super::context::{Context, GroupMove, Members, Notice, Owner};
 use super::super::{RunError, RunLog};
 use super::progress::{Begun, Between, GroupProgress, Running, finish_step, note_start};
 use super::{Waiting, WaitsFor, Workload, shortened};
-use crate::scenario::{Collective, Effect};
+use crate::scenario::{Collective, Effect, Prior};
 use crate::substrate::{DCN, HBD};
 
 #[derive(Clone, Copy)]
@@ -36,6 +36,8 @@ pub(crate) struct Groups<'a> {
     /// Nodes under a ToR.
     per_set: usize,
     done_steps: usize,
+    /// Collectives that others wait for and that are not done.
+    awaited: Vec<usize>,
     me: Owner,
 }
 
@@ -50,7 +52,7 @@ impl<'a> Groups<'a> {
         collectives: &'a [Collective],
         members: Vec<Members>,
         jobs: usize,
-        per_set: usize,
+        (per_set, awaited): (usize, Vec<usize>),
     ) -> Self {
         let repeated =
             |(index, one): (usize, &'a Collective)| (0..one.repeat).map(move |_| (index, one));
@@ -61,6 +63,7 @@ impl<'a> Groups<'a> {
             parts: BTreeMap::new(),
             per_set,
             done_steps: 0,
+            awaited,
             me: Owner::Workload(0),
         }
     }
@@ -313,6 +316,20 @@ impl<'a> Groups<'a> {
         Waiting { what, since, waits_for: self.reason(context, index) }
     }
 
+    /// Lets others know of collectives that every group which is not lost has done.
+    fn announce(&mut self, context: &mut Context<'_>) {
+        let Self { awaited, program, groups, .. } = self;
+        awaited.retain(|number| {
+            let past = program.iter().rposition(|(of, _)| of == number).map_or(0, |last| last + 1);
+            let mut alive = groups.iter().filter(|group| !group.log.lost).peekable();
+            let is_done = alive.peek().is_some() && alive.all(|group| group.log.next >= past);
+            if is_done {
+                context.post(Notice::Done(Prior::Collective(*number)));
+            }
+            !is_done
+        });
+    }
+
     fn unfinished(&self) -> impl Iterator<Item = usize> + '_ {
         let is_open =
             |group: &GroupProgress| !group.log.lost && !group.log.is_through(self.length());
@@ -352,14 +369,17 @@ impl Workload for Groups<'_> {
             return Ok(());
         }
         match part {
-            Part::Group(index) => self.group_done(context, index, at),
-            Part::Between(job) => self.between_done(context, job, at),
+            Part::Group(index) => self.group_done(context, index, at)?,
+            Part::Between(job) => self.between_done(context, job, at)?,
         }
+        self.announce(context);
+        Ok(())
     }
 
     fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
         if let Notice::Groups(moves) = notice {
             moves.iter().try_for_each(|moved| self.move_group(context, moved))?;
+            self.announce(context);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
 use super::exchange::Circuits;
 use super::{Waiting, WaitsFor, Workload, shortened};
-use crate::scenario::{Pattern, Traffic};
+use crate::scenario::{Pattern, Prior, Traffic};
 
 /// All traffic of a run.
 pub(crate) struct Jobs<'a> {
@@ -30,6 +30,10 @@ pub(crate) struct Jobs<'a> {
     pub(super) circuits: Option<Circuits>,
     /// Batches of exchanges over circuits.
     pub(super) pairs: BTreeMap<BatchId, Pair>,
+    /// Collectives of groups that are done, by place.
+    collectives: Vec<usize>,
+    /// Workloads that were done since others were last let know.
+    finished: Vec<usize>,
     pub(super) me: Owner,
 }
 
@@ -104,6 +108,8 @@ impl<'a> Jobs<'a> {
             owner: BTreeMap::new(),
             circuits: None,
             pairs: BTreeMap::new(),
+            collectives: Vec::new(),
+            finished: Vec::new(),
             me: Owner::Workload(0),
             traffic,
             seed,
@@ -114,6 +120,9 @@ impl<'a> Jobs<'a> {
     pub(super) fn plan_turns(&mut self, context: &mut Context<'_>) {
         for (time, turn) in std::mem::take(&mut self.turns) {
             self.plan(context, time, turn);
+        }
+        for place in self.finished.drain(..) {
+            context.post(Notice::Done(Prior::Traffic(place)));
         }
     }
 
@@ -208,11 +217,24 @@ impl<'a> Jobs<'a> {
             return;
         }
         job.done = true;
+        self.finished.push(place);
+        self.begin_after(Prior::Traffic(place), now);
+    }
+
+    /// What waits for something that is done now begins, if it waits for nothing else.
+    fn begin_after(&mut self, done: Prior, now: SimTime) {
         for (next, traffic) in self.traffic.iter().enumerate() {
-            let waits = traffic.after.contains(&place);
-            if waits && traffic.after.iter().all(|before| self.jobs[*before].done) {
+            let waits = traffic.after.contains(&done);
+            if waits && traffic.after.iter().all(|before| self.is_over(*before)) {
                 self.turns.push((now + traffic.delay, Turn::Begin(next)));
             }
+        }
+    }
+
+    fn is_over(&self, prior: Prior) -> bool {
+        match prior {
+            Prior::Traffic(place) => self.jobs[place].done,
+            Prior::Collective(place) => self.collectives.contains(&place),
         }
     }
 
@@ -233,9 +255,12 @@ impl<'a> Jobs<'a> {
     /// What a workload that is not done waits for.
     fn waits(&self, context: &Context<'_>, place: usize) -> Vec<Waiting> {
         let (traffic, job) = (&self.traffic[place], &self.jobs[place]);
-        let behind = traffic.after.iter().find(|before| !self.jobs[**before].done);
+        let behind = traffic.after.iter().find(|before| !self.is_over(**before));
         let waits_for = match (behind, job.blocked) {
-            (Some(before), _) => WaitsFor::Workload(self.traffic[*before].name.clone()),
+            (Some(Prior::Traffic(before)), _) => {
+                WaitsFor::Workload(self.traffic[*before].name.clone())
+            }
+            (Some(Prior::Collective(before)), _) => WaitsFor::Collective(*before),
             (None, true) => WaitsFor::Way,
             (None, false) if job.running => {
                 let flows = self.open_flows(context, &traffic.name, job);
@@ -324,6 +349,11 @@ impl Workload for Jobs<'_> {
             let now = context.now();
             let blocked = (0..self.jobs.len()).filter(|place| self.jobs[*place].blocked);
             self.turns.extend(blocked.map(|place| (now, Turn::Begin(place))));
+            self.plan_turns(context);
+        }
+        if let Notice::Done(Prior::Collective(place)) = notice {
+            self.collectives.push(*place);
+            self.begin_after(Prior::Collective(*place), context.now());
             self.plan_turns(context);
         }
         Ok(())

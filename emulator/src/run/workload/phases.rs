@@ -10,7 +10,7 @@ use super::super::log::PhaseLog;
 use super::super::{RunError, RunLog};
 use super::pairs::Traffic;
 use super::{Waiting, WaitsFor, Workload};
-use crate::scenario::Effect;
+use crate::scenario::{Effect, Prior};
 use crate::substrate::{Lane, OpticalCircuits};
 
 /// What is sent, in the time and the bytes of the run.
@@ -20,6 +20,8 @@ pub(crate) struct PhaseOrder<'a> {
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) names: Vec<String>,
     pub(crate) steps: u32,
+    /// What is done before the first begins.
+    pub(crate) after: Vec<Prior>,
 }
 
 /// What a timer is for.
@@ -125,7 +127,9 @@ impl<'a> Phases<'a> {
 impl Workload for Phases<'_> {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
-        self.begin_phase(context);
+        if self.order.after.is_empty() {
+            self.begin_phase(context);
+        }
         Ok(())
     }
 
@@ -157,6 +161,12 @@ impl Workload for Phases<'_> {
             Notice::Circuits => {
                 self.divide(context)?;
                 self.end_if_over(context);
+            }
+            Notice::Done(prior) if self.order.after.contains(prior) => {
+                self.order.after.retain(|other| other != prior);
+                if self.order.after.is_empty() {
+                    self.begin_phase(context);
+                }
             }
             Notice::ChangeBegan => self.is_changing = true,
             Notice::ChangeEnded { began, ended } => {
@@ -218,8 +228,12 @@ impl Workload for Phases<'_> {
     }
 
     fn waiting(&self, _: &Context<'_>) -> Vec<Waiting> {
-        if self.ended.is_some() || self.logs.is_empty() {
+        if self.ended.is_some() {
             return Vec::new();
+        }
+        if self.logs.is_empty() {
+            let what = "phases".to_owned();
+            return vec![Waiting { what, since: None, waits_for: WaitsFor::Start }];
         }
         let (phase, held) =
             (self.phase(), self.traffic.as_ref().map_or(Bytes::ZERO, Traffic::held));

@@ -14,7 +14,8 @@ use super::collectives::refuse_without_priorities;
 use super::expectations::refuse_idle;
 use super::neighbours::Neighbours;
 use crate::scenario::{
-    AllReduceWay, Expectation, FlowSizes, ListedFlow, Pattern, SizeRow, Traffic, read_flows,
+    AllReduceWay, Collective, Expectation, FlowSizes, ListedFlow, Pattern, Prior, SizeRow, Traffic,
+    read_flows,
 };
 use crate::substrate::Substrate;
 
@@ -42,7 +43,7 @@ pub struct TrafficFile {
     #[serde(default)]
     #[schemars(range(min = 0, max = 6))]
     pub priority: u8,
-    /// It begins when these are done.
+    /// It begins when these are done: traffic that stands above it, or collectives.
     #[serde(default)]
     pub after: Vec<String>,
     /// It begins so long after the start of the run, or after what it waits for.
@@ -163,7 +164,7 @@ pub struct PointFile {
 
 /// The workloads of a file.
 pub(super) fn lower(
-    raw: &[TrafficFile],
+    (raw, collectives): (&[TrafficFile], &[Collective]),
     (substrate, have_priorities): (&Substrate, bool),
     check: &mut Check<'_>,
     beside: &mut Neighbours<'_, '_>,
@@ -175,19 +176,7 @@ pub(super) fn lower(
             let message = format!("another workload is called `{}`", file.name);
             check.error(codes::COLLECTIVE_TWICE, &format!("{path}/name"), message);
         }
-        let mut after = Vec::new();
-        for (place, name) in file.after.iter().enumerate() {
-            match raw[..index].iter().position(|before| before.name == *name) {
-                Some(before) => after.push(before),
-                None => {
-                    let message = format!("no workload before this one is called `{name}`");
-                    let path = format!("{path}/after/{place}");
-                    check
-                        .error(codes::BAD_WORKLOAD, &path, message)
-                        .help("a workload waits for some that stand above it");
-                }
-            }
-        }
+        let after = lower_after(&file.after, (&raw[..index], collectives), &path, check);
         if file.priority > 0 && !have_priorities {
             refuse_without_priorities(&format!("{path}/priority"), check);
         }
@@ -214,6 +203,36 @@ pub(super) fn lower(
         }
     }
     workloads
+}
+
+/// What is to be done before what stands at `path` begins: some of `above`, or collectives.
+pub(super) fn lower_after(
+    names: &[String],
+    (above, collectives): (&[TrafficFile], &[Collective]),
+    path: &str,
+    check: &mut Check<'_>,
+) -> Vec<Prior> {
+    let mut after = Vec::new();
+    for (place, name) in names.iter().enumerate() {
+        let traffic = above.iter().position(|before| before.name == *name).map(Prior::Traffic);
+        let collective = collectives.iter().position(|one| one.name == *name);
+        match (traffic, collective.map(Prior::Collective)) {
+            (Some(prior), None) | (None, Some(prior)) => after.push(prior),
+            (Some(_), Some(_)) => {
+                let message = format!("both a collective and traffic are called `{name}`");
+                check
+                    .error(codes::BAD_WORKLOAD, &format!("{path}/after/{place}"), message)
+                    .help("give one of the two another name");
+            }
+            (None, None) => {
+                let message = format!("no workload before this one is called `{name}`");
+                check
+                    .error(codes::BAD_WORKLOAD, &format!("{path}/after/{place}"), message)
+                    .help("a workload waits for collectives, or for traffic that stands above it");
+            }
+        }
+    }
+    after
 }
 
 /// Refuses sentences about workloads that are not in the file, and about those that send nothing, which no
