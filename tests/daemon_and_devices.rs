@@ -18,6 +18,9 @@ use lightloom_control::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 use lightloom_control::{bypass, desired};
 use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::view;
+use lightloom_daemon_api::circuit::DarkCircuits;
+use lightloom_daemon_api::device::DeviceState;
+use lightloom_daemon_api::status::BrokenPart;
 use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
@@ -221,7 +224,7 @@ fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
         let liar = moved.unwrap().bundle;
         modules.fault(&format!("{liar} lie"));
         modules.fault(&format!("n{node} dead"));
-        let of_node = move |part: &view::BrokenPart| part.part.starts_with(&format!("n{node}/"));
+        let of_node = move |part: &BrokenPart| part.part.starts_with(&format!("n{node}/"));
         let waits = move |runtime: &Runtime| {
             let broken = view::status(runtime).broken_parts;
             broken.into_iter().find(of_node)
@@ -240,7 +243,7 @@ fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
         println!("{liar}: {}", suspect.why);
         let closed = move |runtime: &Runtime| {
             let status = view::status(runtime);
-            let dead = |part: &view::BrokenPart| part.part.starts_with(&format!("n{node}/"));
+            let dead = |part: &BrokenPart| part.part.starts_with(&format!("n{node}/"));
             let around = status.broken_parts.iter().all(|part| part.bypassed)
                 && status.broken_parts.iter().filter(|part| dead(part)).count() == 2;
             let stand = status.circuits.iter().all(|circuit| circuit.stands);
@@ -361,7 +364,7 @@ fn a_circuit_of_the_plan_that_was_adopted_away_is_told_and_lit_again() {
         assert!(matches!(answer, Answer::Adopted { .. }), "{answer:?}");
         let status = rig.look(view::status).await;
         let all = plan.circuits.len();
-        let dark = view::DarkCircuits {
+        let dark = DarkCircuits {
             standing: all - 1,
             circuits: all,
             ends: vec![end.to_string()],
@@ -639,7 +642,7 @@ fn cables_crossed_at_rest_are_told_and_nothing_is_blamed() {
         assert_eq!((&*end.lit_by, &*end.should_be), (&*other.b.to_string(), &*one.b.to_string()));
         let status = rig.look(view::status).await;
         let device = status.devices.iter().find(|d| d.name == one.a.bundle.to_string()).unwrap();
-        assert_eq!(device.state, "crossed");
+        assert_eq!(device.state, DeviceState::Crossed);
         assert_eq!(rig.look(view::drift).await.crossed, crossed);
         let metric = rig.shared.metrics.crossed_ends.with_label_values(&[&device.name]);
         assert!((metric.get() - 1.0).abs() < f64::EPSILON);

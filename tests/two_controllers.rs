@@ -16,7 +16,8 @@ use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, RESTORES_MAX, Request};
 use lightloom_control::state::{Fabric, Position, Slot};
 use lightloom_daemon::runtime::Runtime;
-use lightloom_daemon::view::{self, ContendedDevice};
+use lightloom_daemon::view;
+use lightloom_daemon_api::status::ContendedDevice;
 
 async fn daemon(folder: &Path, at: &str) -> Rig {
     std::fs::create_dir_all(folder).unwrap();

@@ -30,14 +30,21 @@ use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
 use crate::start::JOURNAL_FILE;
 use crate::tend::{NoPreview, ToDevice};
-use crate::view::{self, DeviceBytes, Diff, DriftReport, Log, ModuleView, Status, Transaction};
+use crate::view;
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Preview, Request, Rollback};
 use lightloom_control::desired::fat_tree::FatTree;
 use lightloom_control::desired::{self, Wanted};
 use lightloom_control::state::{DeviceName, Fabric, Micros, Op, Outcome, Position, Slot, Txn};
+use lightloom_daemon_api::body::{DevicesBody, FaultBody, RollbackBody, TxnBody};
+use lightloom_daemon_api::diff::{DeviceBytes, Diff};
+use lightloom_daemon_api::drift::DriftReport;
+use lightloom_daemon_api::log::Log;
+use lightloom_daemon_api::module::ModuleView;
+use lightloom_daemon_api::status::Status;
+use lightloom_daemon_api::transaction::{self, Transaction};
 
-pub use body::{ApplyBody, DevicesBody, FaultBody, Last, RollbackBody, TxnBody, Wait};
+pub use body::{ApplyBody, Last, Wait};
 pub use document::PlanDocument;
 use gate::{BODY_BYTES_MAX, Gate, gate};
 use problem::{Answered, Problem, Reply};
@@ -87,7 +94,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         Log,
         ModuleView,
         Transaction,
-        view::Kind,
+        transaction::Kind,
         lightloom_daemon_api::phase::PhaseBody,
         lightloom_daemon_api::phase::ReleaseBody,
         lightloom_daemon_api::phase::PhaseStatus,
@@ -299,7 +306,7 @@ async fn read_apply(
 ) -> Result<(Apply, Option<Box<Plan>>), Problem> {
     let (wanted, plan_sha256, plan) = match (body.plan.take(), &body.target, body.again) {
         (None, None, true) => {
-            let (phase, mode) = (body.phase.clone(), body.mode);
+            let (phase, mode) = (body.phase.clone(), view::mode(body.mode));
             let find = move |runtime: &Runtime| -> Result<Read, Vec<String>> {
                 let (sha256, plan) = runtime.control.applied_last()?;
                 let wanted = runtime.control.wanted(&plan, phase.as_deref(), mode)?;
@@ -312,7 +319,7 @@ async fn read_apply(
             match fat_tree {
                 Some(tree) => of_fat_tree(tree, document, body).await?,
                 None => {
-                    let (phase, mode) = (body.phase.clone(), body.mode);
+                    let (phase, mode) = (body.phase.clone(), view::mode(body.mode));
                     let find = move |runtime: &Runtime| {
                         of_rings(runtime, document, phase.as_deref(), mode)
                     };
@@ -330,10 +337,10 @@ async fn read_apply(
     let apply = Apply {
         target: wanted.target,
         plan_sha256,
-        mode: body.mode,
+        mode: view::mode(body.mode),
         version: body.expected_version,
         confirm_within,
-        on_failure: body.on_failure,
+        on_failure: body.on_failure.map(view::on_failure),
         phase: wanted.phase,
         ..Apply::default()
     };
@@ -347,7 +354,7 @@ async fn of_fat_tree(
     document: PlanDocument,
     body: &ApplyBody,
 ) -> Result<Read, Problem> {
-    let (phase, mode) = (body.phase.clone(), body.mode);
+    let (phase, mode) = (body.phase.clone(), view::mode(body.mode));
     let find = move || {
         let document = match document {
             PlanDocument::Other(document) => document,

@@ -9,14 +9,11 @@ mod moves;
 pub mod phases;
 mod shut;
 mod silence;
+mod twins;
 mod watched;
 mod words;
 
-use std::collections::BTreeMap;
 use std::path::Path;
-
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::journal::Damage;
 use crate::runtime::Runtime;
@@ -28,332 +25,20 @@ use lightloom_control::inventory::FibreEnd;
 use lightloom_control::ledger::{Open, Past};
 use lightloom_control::record::{Broken, Cause, TxnResult};
 use lightloom_control::state::{DeviceName, Txn};
+use lightloom_daemon_api::device::{CrossedEnd, DeviceState, DeviceStatus, DriftedSlot};
+use lightloom_daemon_api::drift::DriftReport;
+use lightloom_daemon_api::log::JournalDamage;
+use lightloom_daemon_api::status::{AppliedPlan, BrokenPart, BypassBudget, DarkFibreView, Status};
+use lightloom_daemon_api::transaction::{
+    DeviceResult, OpenTransaction, PendingConfirm, Transaction, TransactionResult, TransactionState,
+};
 
-pub use attention::OwedView;
-pub use circuits::{CircuitCounts, CircuitView, DarkCircuits, NoPlan};
-pub use contention::ContendedDevice;
-pub use log::{Log, LogRecord, log};
-pub use module::{GroupView, ModuleView, module};
-pub use moves::{DeviceBytes, Diff, MoveView, OtherChange, diff};
-pub use shut::ShutPort;
+pub use log::log;
+pub use module::module;
+pub use moves::diff;
 pub use silence::when_known;
+pub use twins::{answer, mode, on_failure};
 pub use watched::watched;
-
-/// The daemon at one moment.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Status {
-    /// The daemon's version.
-    pub daemon: String,
-    /// Counts the changes of what is owned; name it when applying.
-    pub version: u64,
-    /// The plan last committed.
-    pub plan_sha256: String,
-    /// The plan that somebody applied last, where bypasses and repairs have led to another.
-    pub applied: Option<AppliedPlan>,
-    /// The transaction on its way.
-    pub transaction: Option<OpenTransaction>,
-    /// The confirm that is waited for.
-    pub pending: Option<PendingConfirm>,
-    /// Devices a transaction left where nobody wanted them.
-    pub attention: BTreeMap<String, String>,
-    /// What to do about each of them: only what would be accepted now.
-    pub attention_next: BTreeMap<String, String>,
-    /// What to do about devices that stand elsewhere than the journal says: only what would be accepted now.
-    pub drifted_next: Option<String>,
-    /// Devices that missed the undoing of a change and are brought back by the daemon itself.
-    pub owed: BTreeMap<String, OwedView>,
-    /// Levers that an operator holds drained.
-    pub held: Vec<String>,
-    /// Records in the journal.
-    pub journal_records: u64,
-    /// Why changes are refused, if they are: the journal cannot be written, or the disk is full.
-    pub journal_failure: Option<String>,
-    /// Why the audit log cannot be written, if so: changes are refused then, too.
-    pub audit_failure: Option<String>,
-    /// The circuits of the plan between nodes, and whether both ends stand at them; where no plan is
-    /// known, those that what we set and adopted makes.
-    pub circuits: Vec<CircuitView>,
-    /// Circuits of the plan that do not stand, where nothing else in the status explains it.
-    pub dark_circuits: Option<DarkCircuits>,
-    /// That no plan is applied and nothing is lit.
-    pub no_plan: Option<NoPlan>,
-    /// Where the plan on the devices was made from another fabric file than the daemon has read, so that nothing
-    /// can be bypassed: what to do.
-    pub other_fabric: Option<String>,
-    /// What is broken: the plan goes around it, or does not do so yet.
-    pub broken: Vec<String>,
-    /// The same, with since when and why.
-    pub broken_parts: Vec<BrokenPart>,
-    /// Fibres that are known to carry no light though both ends look into them, by the end that
-    /// misses it; also where the policy is not to bypass them.
-    pub dark_fibres: Vec<DarkFibreView>,
-    /// Ends that send no light because their port was shut down: no fault, and nothing is moved for it.
-    pub shut: Vec<ShutPort>,
-    /// Ends that are lit by others than the fabric says: cables plugged in the wrong way round.
-    pub crossed: Vec<CrossedEnd>,
-    /// Devices that another controller changes as well, with the evidence.
-    pub contended: Vec<ContendedDevice>,
-    /// What the daemon may still change without being asked.
-    pub bypass_budget: BypassBudget,
-    /// Devices that cannot be talked to, or have not been read since they can.
-    pub unseen: Vec<String>,
-    /// Where the journal is damaged, if it was when it was opened.
-    pub journal_damage: Option<JournalDamage>,
-    /// Every device.
-    pub devices: Vec<DeviceStatus>,
-    /// The last transactions, newest first.
-    pub transactions: Vec<Transaction>,
-}
-
-/// A plan that was applied, beside the one that is on the devices now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct AppliedPlan {
-    /// Its hash.
-    pub plan_sha256: String,
-    /// How many circuits it has.
-    pub circuits: usize,
-    /// Something is known to be broken that it does not go around.
-    pub explained: bool,
-}
-
-/// A part that the plan goes around.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct BrokenPart {
-    /// A node `n17`, a bundle `n17/b0`, or a fibre by its lower port `n17/b0.2`.
-    pub part: String,
-    /// Since when that is known, Unix time in milliseconds; nothing where nobody wrote it down.
-    pub since_unix_ms: Option<u64>,
-    /// Who or what says so; empty where nobody wrote it down.
-    pub why: String,
-    /// The plan on the devices goes around it.
-    pub bypassed: bool,
-}
-
-/// A fibre without light.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct DarkFibreView {
-    /// The end that misses it, such as `n17/b0.2`.
-    pub near: String,
-    /// The end that should send it.
-    pub far: String,
-    /// What arrives.
-    pub power_dbm: f64,
-    /// The far end cannot be talked to either.
-    pub far_is_down: bool,
-    /// Whose light the far end sees, where that is another's: crossed cables, and not this fibre.
-    pub far_lit_by: Option<String>,
-}
-
-/// An end that is lit by another than the fabric says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct CrossedEnd {
-    /// Who sees it, such as `n17/b0.2`.
-    pub end: String,
-    /// Whose light arrives.
-    pub lit_by: String,
-    /// Whose light should.
-    pub should_be: String,
-}
-
-/// How often the daemon has changed something without being asked: bypasses, and drift put back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct BypassBudget {
-    /// Within the last hour.
-    pub used: usize,
-    /// The most within an hour; then it only reports.
-    pub per_hour: usize,
-}
-
-/// Where a journal is damaged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct JournalDamage {
-    /// The file.
-    pub file: String,
-    /// Records before the damage, all of them good.
-    pub readable: u64,
-    /// The line at which it begins, from 1.
-    pub line: u64,
-    /// The byte at which that line begins, from 0.
-    pub byte: u64,
-    /// What is wrong there.
-    pub reason: String,
-    /// What a person can do.
-    pub what_to_do: String,
-}
-
-/// What stands elsewhere than the ledger says, and how much of the fabric that answer speaks of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct DriftReport {
-    /// Slots that stand elsewhere.
-    pub slots: Vec<DriftedSlot>,
-    /// Whether every device was seen and the ledger can be trusted: only then no slots mean no drift.
-    pub complete: bool,
-    /// Ends that are lit by others than the fabric says.
-    pub crossed: Vec<CrossedEnd>,
-    /// Devices that cannot be spoken of.
-    pub unseen: Vec<String>,
-    /// Why the ledger cannot be trusted.
-    pub journal_damage: Option<JournalDamage>,
-}
-
-/// A transaction on its way.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct OpenTransaction {
-    /// Its number.
-    pub txn: u32,
-    /// Who asked.
-    pub actor: String,
-    /// Why: apply, bypass, repair, rollback to before 2.
-    pub cause: String,
-    /// The same without the transaction that it speaks of.
-    pub kind: Kind,
-    /// In words: apply of which plan, bypass of what, back to what.
-    pub summary: String,
-    /// The transaction that it undoes, with everything after that.
-    pub undoes: Option<u32>,
-    /// Whether it goes back.
-    pub going_back: bool,
-    /// How many devices it names.
-    pub devices: usize,
-    /// The devices that do not answer and are waited for, and how much longer at most, in picoseconds.
-    pub waits_for_ps: BTreeMap<String, u64>,
-}
-
-/// A confirm that is waited for.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct PendingConfirm {
-    /// Of which transaction.
-    pub txn: u32,
-    /// Seconds until it is rolled back.
-    pub seconds_left: f64,
-    /// The same in whole picoseconds.
-    pub left_ps: u64,
-    /// When that is, Unix time in milliseconds by the clock as it stands now.
-    pub until_unix_ms: u64,
-}
-
-/// One device.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct DeviceStatus {
-    /// Its name.
-    pub name: String,
-    /// Who it says it is.
-    pub identity: String,
-    /// Whether it can be talked to.
-    pub up: bool,
-    /// Why not.
-    pub trouble: Option<String>,
-    /// Whether its light is on a transaction's way, settling, as wanted, or lost sight of.
-    pub state: &'static str,
-    /// Slot to position, as last read. Lit slots only.
-    pub slots: BTreeMap<String, u32>,
-    /// Output power in dBm by slot, where measured.
-    pub power_dbm: BTreeMap<String, f64>,
-    /// Who sends the light that arrives, by slot, where the device can tell: `n17/b0.2`.
-    pub neighbours: BTreeMap<String, String>,
-    /// Slots that stand elsewhere than the ledger says.
-    pub drift: Vec<DriftedSlot>,
-}
-
-/// A slot in three columns.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct DriftedSlot {
-    /// The device.
-    pub device: String,
-    /// The slot.
-    pub slot: u32,
-    /// Where the ledger says it stands, 0 dark.
-    pub ledger: u32,
-    /// Where it was read.
-    pub device_says: u32,
-}
-
-/// A transaction that is over.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Transaction {
-    /// Its number.
-    pub txn: u32,
-    /// Who asked.
-    pub actor: String,
-    /// Why: apply, bypass, repair, rollback to before 2.
-    pub cause: String,
-    /// The same without the transaction that it speaks of.
-    pub kind: Kind,
-    /// In words: apply of which plan, bypass of what, back to what.
-    pub summary: String,
-    /// Which plan.
-    pub plan_sha256: String,
-    /// When it began, Unix time in milliseconds.
-    pub unix_ms: u64,
-    /// As a whole: committed, rolled-back, aborted, partial; undone when a later one took it back.
-    pub result: String,
-    /// The same, and for what was committed whether it stays: confirm-pending, confirmed.
-    pub state: String,
-    /// When it is undone unless somebody confirms, Unix time in milliseconds.
-    pub confirm_until_unix_ms: Option<u64>,
-    /// The transaction that undid it.
-    pub undone_by: Option<u32>,
-    /// Parts that it goes around and its predecessor did not.
-    pub broken: Vec<String>,
-    /// Parts that its predecessor went around and it does not.
-    pub repaired: Vec<String>,
-    /// Of the last one: ends of its devices that are lit by others than the fabric says.
-    pub crossed: Vec<CrossedEnd>,
-    /// Of the last one, where it was aborted for devices that do not answer: when to ask again.
-    pub when_known: Vec<String>,
-    /// Device by device, those with something to say first.
-    pub devices: Vec<DeviceResult>,
-}
-
-/// How one device came out of a transaction.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct DeviceResult {
-    /// The device.
-    pub device: String,
-    /// applied, untouched, refused, failed, unknown, rolled-back.
-    pub verdict: String,
-    /// Why.
-    pub detail: String,
-    /// It did as it was asked, and the light of another is missing at it.
-    pub unlit: bool,
-}
-
-/// What kind of change a transaction is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// A plan or circuits.
-    Apply,
-    /// The next phase of the plan on the devices.
-    Phase,
-    /// An operator undoes changes.
-    Rollback,
-    /// A change that was not confirmed in time is undone.
-    ConfirmTimeout,
-    /// Around what is broken.
-    Bypass,
-    /// Parts that work again are used again.
-    Repair,
-    /// What somebody else moved is put back.
-    Drift,
-    /// A device that answers again gets what it missed.
-    Deferred,
-}
-
-impl Kind {
-    fn of(cause: &Cause) -> Self {
-        match cause {
-            Cause::Apply => Self::Apply,
-            Cause::Phase => Self::Phase,
-            Cause::Rollback(_) => Self::Rollback,
-            Cause::ConfirmTimeout(_) => Self::ConfirmTimeout,
-            Cause::Bypass => Self::Bypass,
-            Cause::Repair => Self::Repair,
-            Cause::Drift => Self::Drift,
-            Cause::Owed(_) => Self::Deferred,
-        }
-    }
-}
 
 /// How many past transactions a status lists.
 const TRANSACTIONS_SHOWN: usize = 20;
@@ -419,7 +104,7 @@ pub fn status(runtime: &Runtime) -> Status {
 }
 
 fn drifted(devices: &[DeviceStatus]) -> Vec<DeviceName> {
-    let drifted = devices.iter().filter(|device| device.state == "drifted");
+    let drifted = devices.iter().filter(|device| device.state == DeviceState::Drifted);
     drifted.map(|device| DeviceName::from(device.name.as_str())).collect()
 }
 
@@ -436,7 +121,7 @@ fn open_transaction(runtime: &Runtime, open: &Open) -> OpenTransaction {
         txn: open.intent.txn.0,
         actor: open.intent.asked.actor.to_string(),
         cause: cause_text(&open.intent.cause),
-        kind: Kind::of(&open.intent.cause),
+        kind: twins::kind(&open.intent.cause),
         summary: words::of_intent(&open.intent, &runtime.control.controller().ledger().broken),
         undoes: undone_by(open).map(|txn| txn.0),
         going_back: open.turned.is_some(),
@@ -547,13 +232,13 @@ fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {
     let ledger = runtime.control.controller().ledger();
     let moving = ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(name));
     let state = match () {
-        () if !seen.up || seen.observed.is_none() => "unseen",
-        () if moving => "moving",
-        () if !observed.tuning.is_empty() => "tuning",
-        () if ledger.attention.contains_key(name) => "attention",
-        () if !seen.drift.is_empty() => "drifted",
-        () if !runtime.control.controller().crossed(name).is_empty() => "crossed",
-        () => "as-wanted",
+        () if !seen.up || seen.observed.is_none() => DeviceState::Unseen,
+        () if moving => DeviceState::Moving,
+        () if !observed.tuning.is_empty() => DeviceState::Tuning,
+        () if ledger.attention.contains_key(name) => DeviceState::Attention,
+        () if !seen.drift.is_empty() => DeviceState::Drifted,
+        () if !runtime.control.controller().crossed(name).is_empty() => DeviceState::Crossed,
+        () => DeviceState::AsWanted,
     };
     DeviceStatus {
         name: name.to_string(),
@@ -618,7 +303,7 @@ pub fn transaction(runtime: &Runtime, past: &Past) -> Transaction {
         }
     }
     if let Some(pending) = pending(runtime).filter(|pending| pending.txn == past.txn.0) {
-        shown.state = "confirm-pending".into();
+        shown.state = TransactionState::ConfirmPending;
         shown.confirm_until_unix_ms = Some(pending.until_unix_ms);
     }
     shown
@@ -627,33 +312,32 @@ pub fn transaction(runtime: &Runtime, past: &Past) -> Transaction {
 /// A transaction that is over.
 #[must_use]
 pub fn past(past: &Past) -> Transaction {
-    let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let mut devices: Vec<DeviceResult> = past
         .parts
         .iter()
         .map(|(device, part)| DeviceResult {
             device: device.to_string(),
-            verdict: word(serde_json::json!(part.verdict)),
+            verdict: twins::verdict(part.verdict),
             detail: part.detail.clone(),
             unlit: part.unlit,
         })
         .collect();
     devices.sort_by_key(|device| device.detail.is_empty());
     let result = match past.undone_by {
-        Some(_) => "undone".into(),
-        None => word(serde_json::json!(past.result)),
+        Some(_) => TransactionResult::Undone,
+        None => twins::result(past.result),
     };
     Transaction {
         txn: past.txn.0,
         actor: past.actor.to_string(),
         cause: cause_text(&past.cause),
-        kind: Kind::of(&past.cause),
+        kind: twins::kind(&past.cause),
         summary: words::of_past(past),
         plan_sha256: past.plan_sha256.clone(),
         unix_ms: past.wall_ms,
         state: match past.confirmed_ms {
-            Some(_) if past.undone_by.is_none() => "confirmed".into(),
-            _ => result.clone(),
+            Some(_) if past.undone_by.is_none() => TransactionState::Confirmed,
+            _ => twins::state(&result),
         },
         result,
         confirm_until_unix_ms: None,

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use lightloom_daemon_api::phase::{
-    PhaseBody, PhaseRefused, PhaseState, PhaseStatus, Phases, ReleaseBody,
-};
+use lightloom_daemon_api::answer::Answer;
+use lightloom_daemon_api::phase::{PhaseBody, PhaseState, PhaseStatus, Phases, ReleaseBody};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -124,7 +123,7 @@ impl Session {
     }
 
     fn phase_refused(&self, response: &Response) -> anyhow::Result<Outcome> {
-        let Ok(PhaseRefused { code, reason, fix }) = read(response) else {
+        let Ok(Answer::PhaseRefused { code, reason, fix, .. }) = read(response) else {
             return self.refused(response);
         };
         if let Format::Json = self.format {
@@ -139,7 +138,7 @@ impl Session {
 fn became(status: &PhaseStatus) -> String {
     let PhaseStatus { phase, reason, fix, .. } = status;
     let reason = reason.as_deref().unwrap_or_default();
-    let mut text = match (status.state, status.txn) {
+    let mut text = match (&status.state, status.txn) {
         (PhaseState::Lit, Some(txn)) => {
             let dark = status.dark_ms.map(|dark| format!(", dark for {dark:.1} ms"));
             let stated =
@@ -153,6 +152,9 @@ fn became(status: &PhaseStatus) -> String {
         (PhaseState::Kept, _) => {
             let lit = status.lit.as_deref().unwrap_or("other circuits");
             format!("phase {phase} was not made, {lit} keeps its light: {reason}\n")
+        }
+        (PhaseState::Other(word), _) => {
+            format!("phase {phase} is `{word}`: the daemon's own `lightloom ctl` knows that word\n")
         }
         _ => format!("phase {phase} was not made: {reason}\n"),
     };

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::words::words;
+
 /// A phase of the plan on the devices: in so many milliseconds, for at least so many, under a lease.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -38,26 +40,26 @@ pub struct ReleaseBody {
     pub job: String,
 }
 
-/// How a phase stands that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum PhaseState {
-    /// It begins later.
-    Waiting,
-    /// Its circuits are on their way.
-    Moving,
-    /// Acknowledged: its circuits have light, read back and qualified.
-    Lit,
-    /// The circuits of before stay: it is too short for the way into it.
-    Kept,
-    /// Nothing was made of it; the circuits of before stay where `reason` names no other.
-    Missed,
+words! {
+    /// How a phase stands that was asked for.
+    PhaseState {
+        /// It begins later.
+        Waiting,
+        /// Its circuits are on their way.
+        Moving,
+        /// Acknowledged: its circuits have light, read back and qualified.
+        Lit,
+        /// The circuits of before stay: it is too short for the way into it.
+        Kept,
+        /// Nothing was made of it; the circuits of before stay where `reason` names no other.
+        Missed,
+    }
 }
 
 /// A phase that was asked for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct PhaseStatus {
     /// The id of the request.
     pub request_id: String,
@@ -96,8 +98,9 @@ pub struct PhaseStatus {
 }
 
 /// The phase that the plan names next.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct NextPhase {
     /// Its name.
     pub phase: String,
@@ -106,8 +109,9 @@ pub struct NextPhase {
 }
 
 /// The phases of the plan on the devices, and what is scheduled.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct Phases {
     /// The digest of the plan on the devices; empty without one.
     pub revision: String,
@@ -124,8 +128,9 @@ pub struct Phases {
 }
 
 /// A phase of the plan.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct PhaseOfPlan {
     /// Its name.
     pub name: String,
@@ -134,8 +139,9 @@ pub struct PhaseOfPlan {
 }
 
 /// A way between two phases.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct WayOfPlan {
     /// From this phase.
     pub from: String,
@@ -150,8 +156,9 @@ pub struct WayOfPlan {
 }
 
 /// A job's word that the circuits are its own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct LeaseStatus {
     /// The job.
     pub job: String,
@@ -159,16 +166,4 @@ pub struct LeaseStatus {
     pub actor: String,
     /// For so much longer.
     pub left_ms: f64,
-}
-
-/// Why a phase is refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct PhaseRefused {
-    /// The reason's name, for programs.
-    pub code: String,
-    /// The reason.
-    pub reason: String,
-    /// What to do instead.
-    pub fix: String,
 }

@@ -1,104 +1,15 @@
-//! What clients send.
+//! What belongs into each body that clients send.
 
-use std::collections::BTreeMap;
+use serde::Deserialize;
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
+use lightloom_daemon_api::body::{self, DevicesBody, FaultBody, RollbackBody, TxnBody};
 use lightloom_daemon_api::phase::{PhaseBody, ReleaseBody};
 
 use super::document::PlanDocument;
 use super::reading::{Described, Field, Wanted};
-use lightloom_control::change::Mode;
-use lightloom_control::record::OnFailure;
 
-/// A wanted state: a plan, or positions device by device.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ApplyBody {
-    /// Chosen by the client: sent again, it acts once.
-    #[serde(default)]
-    pub request_id: String,
-    /// A plan document.
-    #[serde(default)]
-    #[schema(value_type = Option<Object>)]
-    pub plan: Option<PlanDocument>,
-    /// Or the plan that was applied last, once more, from the daemon's own copy.
-    #[serde(default)]
-    pub again: bool,
-    /// Which phase of a plan with phases.
-    #[serde(default)]
-    pub phase: Option<String>,
-    /// Or device, slot, position; 0 is dark. Slots we own on these devices and not named go dark.
-    #[serde(default)]
-    pub target: Option<BTreeMap<String, BTreeMap<u32, u32>>>,
-    /// safe, update or overwrite.
-    #[serde(default)]
-    #[schema(value_type = String)]
-    pub mode: Mode,
-    /// The version that was looked at.
-    #[serde(default)]
-    pub expected_version: Option<u64>,
-    /// Undo it unless confirmed within this time.
-    #[serde(default)]
-    pub confirm_within_ms: Option<u64>,
-    /// rollback or hold; the daemon's policy where it is left out.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    pub on_failure: Option<OnFailure>,
-    /// For overwrite: what the diff says to type.
-    #[serde(default)]
-    pub confirmation: Option<String>,
-}
-
-/// A request about one transaction.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TxnBody {
-    /// Chosen by the client.
-    pub request_id: String,
-    /// Which transaction.
-    pub txn: u32,
-}
-
-/// A way back.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RollbackBody {
-    /// Chosen by the client; a preview needs none.
-    #[serde(default)]
-    pub request_id: String,
-    /// Undo this transaction and everything after it.
-    pub txn: u32,
-    /// Undo the rollback unless confirmed within this time.
-    #[serde(default)]
-    pub confirm_within_ms: Option<u64>,
-}
-
-/// A request about devices.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DevicesBody {
-    /// Chosen by the client.
-    pub request_id: String,
-    /// Devices; for adopt `all`, for drain and undrain a node `n17` names all of its.
-    pub devices: Vec<String>,
-}
-
-/// Parts that broke or work again.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FaultBody {
-    /// Chosen by the client; a preview needs none.
-    #[serde(default)]
-    pub request_id: String,
-    /// What broke: `n17`, `n17/b0`, `n17/b0.2`.
-    #[serde(default)]
-    pub broken: Vec<String>,
-    /// What works again.
-    #[serde(default)]
-    pub repaired: Vec<String>,
-}
+/// A wanted state: a plan that was read as it came, or positions device by device.
+pub type ApplyBody = body::ApplyBody<PlanDocument>;
 
 /// A request under an id of the client's own choice.
 const REQUEST_ID: Field = Field::must("request_id", Wanted::Text);

@@ -266,7 +266,9 @@ fn kind(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::body::{ApplyBody, DevicesBody, FaultBody, RollbackBody, TxnBody};
+    use lightloom_daemon_api::body::{DevicesBody, FaultBody, RollbackBody, TxnBody};
+
+    use super::super::body::ApplyBody;
     use super::*;
 
     fn said<T: Described>(body: &str) -> String {

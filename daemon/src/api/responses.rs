@@ -4,6 +4,7 @@
 use serde_json::json;
 use utoipa::Modify;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::security::{SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Components, Content, OpenApi, Ref, RefOr, Response, Schema, Server};
 
@@ -37,9 +38,45 @@ impl Modify for InCommon {
         if let Some(schema) = answer_schema() {
             components.schemas.insert(ANSWER.into(), schema);
         }
+        components.schemas.values_mut().for_each(require_what_is_always_sent);
         for item in document.paths.paths.values_mut() {
             item.get.iter_mut().chain(&mut item.post).for_each(complete);
         }
+    }
+}
+
+/// What is read has defaults, for daemons of other versions; this one sends every field of an answer that may not
+/// be null. A body names the fields that it must have itself, and denies any other.
+fn require_what_is_always_sent(schema: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::Object(schema)) = schema else { return };
+    if schema.additional_properties.is_none() {
+        schema.properties.values_mut().for_each(without_default);
+        let sent = schema.properties.iter().filter(|(_, property)| !may_be_null(property));
+        schema.required = sent.map(|(name, _)| name.clone()).collect();
+    }
+}
+
+fn without_default(property: &mut RefOr<Schema>) {
+    match property {
+        RefOr::Ref(named) => named.default = None,
+        RefOr::T(Schema::Object(object)) => object.default = None,
+        RefOr::T(Schema::Array(array)) => array.default = None,
+        RefOr::T(Schema::OneOf(one)) => one.default = None,
+        RefOr::T(_) => {}
+    }
+}
+
+fn may_be_null(property: &RefOr<Schema>) -> bool {
+    let null = |types: &SchemaType| match types {
+        SchemaType::Array(types) => types.contains(&Type::Null),
+        SchemaType::Type(of) => *of == Type::Null,
+        SchemaType::AnyValue => false,
+    };
+    match property {
+        RefOr::T(Schema::Object(object)) => null(&object.schema_type),
+        RefOr::T(Schema::Array(array)) => null(&array.schema_type),
+        RefOr::T(Schema::OneOf(one)) => one.items.iter().any(may_be_null),
+        _ => false,
     }
 }
 

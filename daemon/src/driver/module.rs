@@ -6,6 +6,7 @@ use lightloom_firmware_api::cmis::{Address, Registers, lower, page_b0};
 use lightloom_firmware_api::message::{Identity, StatusReport};
 
 use lightloom_control::state::Position;
+use lightloom_daemon_api::module;
 
 /// The first register and how many, read one after the other. Lower memory 4 to 13 is left out: its flags are
 /// cleared by reading (CMIS 5.x, clear on read).
@@ -35,7 +36,7 @@ pub struct Module {
     /// Layout version of page B0h, as two nibbles.
     pub layout: (u8, u8),
     /// Its module state (CMIS module state machine).
-    pub state: &'static str,
+    pub state: module::ModuleState,
     /// Temperature in °C.
     pub temperature_c: f64,
     /// Supply voltage in V.
@@ -99,13 +100,13 @@ impl Module {
     }
 }
 
-fn state(state: Option<ModuleState>) -> &'static str {
+fn state(state: Option<ModuleState>) -> module::ModuleState {
     match state {
-        Some(ModuleState::LowPower) => "low-power",
-        Some(ModuleState::PowerUp) => "power-up",
-        Some(ModuleState::Ready) => "ready",
-        Some(ModuleState::PowerDown) => "power-down",
-        Some(ModuleState::Fault) => "fault",
-        None => "unknown",
+        Some(ModuleState::LowPower) => module::ModuleState::LowPower,
+        Some(ModuleState::PowerUp) => module::ModuleState::PowerUp,
+        Some(ModuleState::Ready) => module::ModuleState::Ready,
+        Some(ModuleState::PowerDown) => module::ModuleState::PowerDown,
+        Some(ModuleState::Fault) => module::ModuleState::Fault,
+        None => module::ModuleState::Unknown,
     }
 }

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fault::Part;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::unseen;
 use crate::runtime::Runtime;
@@ -12,20 +10,10 @@ use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Remedy};
 use lightloom_control::record::Cause;
 use lightloom_control::state::{DeviceName, Txn};
+use lightloom_daemon_api::status::OwedView;
 
 /// With more drifted devices than so many, all are adopted.
 const DRIFTED_NAMED_MAX: usize = 6;
-
-/// A device that missed the undoing of a change and is brought back by the daemon itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct OwedView {
-    /// What it missed: `the undoing of 2`.
-    pub what: String,
-    /// Why it missed it.
-    pub why: String,
-    /// What can be done meanwhile.
-    pub next: String,
-}
 
 /// Devices in attention for whom the daemon does not go on by itself, and why.
 pub(super) fn reasons(runtime: &Runtime) -> BTreeMap<String, String> {

@@ -5,45 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::khop::Port;
 use lightloom_units::id::BundleId;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::attention::again;
 use crate::runtime::Runtime;
 use lightloom_control::bypass::is_inside;
 use lightloom_control::controller::Seen;
 use lightloom_control::state::{DeviceName, Move, Position, Slot, at};
-
-/// A circuit of the plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CircuitView {
-    /// One end, such as `n17/b0.2`.
-    pub a: String,
-    /// The other end.
-    pub b: String,
-    /// Both ends stand at it.
-    pub stands: bool,
-}
-
-/// Circuits of the plan that do not stand, where nothing else in the status explains it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct DarkCircuits {
-    /// How many circuits of the plan stand at both ends.
-    pub standing: usize,
-    /// How many it has.
-    pub circuits: usize,
-    /// The ends that stand elsewhere, such as `n17/b0.2`.
-    pub ends: Vec<String>,
-    /// What to do: only what would be accepted now.
-    pub next: String,
-}
-
-/// That no plan is applied and nothing is lit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct NoPlan {
-    /// What to do: only what would be accepted now.
-    pub next: String,
-}
+use lightloom_daemon_api::circuit::{CircuitCounts, CircuitView, DarkCircuits, NoPlan};
 
 /// The circuits of the plan; without one, those that what we set and adopted makes.
 pub(super) fn all(runtime: &Runtime) -> Vec<CircuitView> {
@@ -64,15 +32,6 @@ fn stands(runtime: &Runtime, port: Port) -> Option<bool> {
     let seen = runtime.control.controller().devices().get(device)?;
     let observed = seen.observed.as_ref().filter(|_| seen.up)?;
     Some(at(&observed.positions, Slot(0)) == Position(u32::from(port.path)))
-}
-
-/// How many circuits between modules stand at both ends, before a change and after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CircuitCounts {
-    /// Now, as the modules were last read.
-    pub before: usize,
-    /// Once everything that moves is there and nothing else has moved.
-    pub after: usize,
 }
 
 /// What these moves make of the circuits that stand; nothing where the cabling is not known.

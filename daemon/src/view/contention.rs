@@ -1,31 +1,10 @@
 //! Devices that another controller changes as well: what, when, how often, and what to do.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use super::attention;
 use crate::runtime::{Runtime, contention};
 use lightloom_control::controller::{Contended, QUIET};
 use lightloom_control::state::DeviceName;
-
-/// A device that another controller changes as well.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct ContendedDevice {
-    /// The device.
-    pub device: String,
-    /// What was changed, where to, how often and within which time; who holds the claim on it.
-    pub evidence: String,
-    /// How often what the daemon restored was changed again.
-    pub times: u32,
-    /// When that was first seen, Unix time in milliseconds; 0 where only a claim is known.
-    pub first_unix_ms: u64,
-    /// When it was last seen, Unix time in milliseconds; 0 where only a claim is known.
-    pub last_unix_ms: u64,
-    /// The daemon restores nothing on it any more.
-    pub stopped: bool,
-    /// What to do.
-    pub next: String,
-}
+use lightloom_daemon_api::status::ContendedDevice;
 
 /// All of them.
 pub(super) fn all(runtime: &Runtime) -> Vec<ContendedDevice> {

@@ -3,45 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
-use super::{JournalDamage, damage_of, words};
+use super::{damage_of, words};
 use crate::journal::read_all;
 use lightloom_control::drive::{PartEnd, Verdict};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Broken, Record};
 use lightloom_control::state::{DeviceName, Txn};
-
-/// The journal's file, record by record, as far as it can be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Log {
-    /// How many records can be read.
-    pub readable: u64,
-    /// The last of them, oldest first.
-    pub records: Vec<LogRecord>,
-    /// Where the damage begins, if there is any.
-    pub damage: Option<JournalDamage>,
-}
-
-/// One record of the journal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-pub struct LogRecord {
-    /// Its line, from 1.
-    pub line: u64,
-    /// When, Unix time in milliseconds; nothing in journals that did not write it down.
-    pub unix_ms: Option<u64>,
-    /// What: started, snapshot, intent, fire, turn, end, confirmed, adopted, held.
-    pub what: String,
-    /// Of which transaction.
-    pub txn: Option<u32>,
-    /// Who asked.
-    pub actor: Option<String>,
-    /// In words: why, or how it ended.
-    pub detail: String,
-    /// The devices it speaks of.
-    pub parts: Vec<String>,
-}
+use lightloom_daemon_api::log::{Log, LogRecord, RecordKind};
 
 /// The journal in `bytes`, its last records in words.
 #[must_use]
@@ -111,45 +79,50 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
     };
     let (what, wall_ms, txn, asked, detail, parts) = match record {
         Record::Started { daemon, wall_ms } => {
-            ("started", *wall_ms, None, None, daemon.clone(), Vec::new())
+            (RecordKind::Started, *wall_ms, None, None, daemon.clone(), Vec::new())
         }
         Record::Snapshot { ledger, .. } => {
             let detail =
                 format!("version {} after transaction {}", ledger.version, ledger.last_txn);
-            ("snapshot", 0, None, None, detail, names(&mut ledger.owned.keys()))
+            (RecordKind::Snapshot, 0, None, None, detail, names(&mut ledger.owned.keys()))
         }
         Record::Intent(intent) => {
             let parts = names(&mut intent.after.keys());
             let (txn, asked) = (Some(intent.txn), Some(&intent.asked));
-            ("intent", intent.wall_ms, txn, asked, String::new(), parts)
+            (RecordKind::Intent, intent.wall_ms, txn, asked, String::new(), parts)
         }
         Record::Fire { txn, wave, wall_ms } => {
-            ("fire", *wall_ms, Some(*txn), None, String::new(), names(&mut wave.keys()))
+            (RecordKind::Fire, *wall_ms, Some(*txn), None, String::new(), names(&mut wave.keys()))
         }
-        Record::Turn { txn, parts, wall_ms } => {
-            ("turn", *wall_ms, Some(*txn), None, troubles(parts), names(&mut parts.keys()))
-        }
+        Record::Turn { txn, parts, wall_ms } => (
+            RecordKind::Turn,
+            *wall_ms,
+            Some(*txn),
+            None,
+            troubles(parts),
+            names(&mut parts.keys()),
+        ),
         Record::End { txn, parts, wall_ms, .. } => {
-            ("end", *wall_ms, Some(*txn), None, troubles(parts), names(&mut parts.keys()))
+            (RecordKind::End, *wall_ms, Some(*txn), None, troubles(parts), names(&mut parts.keys()))
         }
         Record::Confirmed { txn, asked, wall_ms } => {
-            ("confirmed", *wall_ms, Some(*txn), Some(asked), String::new(), Vec::new())
+            (RecordKind::Confirmed, *wall_ms, Some(*txn), Some(asked), String::new(), Vec::new())
         }
         Record::Adopted { asked, positions, wall_ms } => {
             let slots: usize = positions.values().map(BTreeMap::len).sum();
             let detail = format!("{slots} paths and cross-connects as they stand; nothing moved");
-            ("adopted", *wall_ms, None, Some(asked), detail, names(&mut positions.keys()))
+            (RecordKind::Adopted, *wall_ms, None, Some(asked), detail, names(&mut positions.keys()))
         }
         Record::Held { asked, levers, drained, wall_ms } => {
             let detail = if *drained { "drained" } else { "in use" };
             let parts = levers.iter().map(|(device, slot)| format!("{device}/{slot}")).collect();
-            ("held", *wall_ms, None, Some(asked), detail.into(), parts)
+            (RecordKind::Held, *wall_ms, None, Some(asked), detail.into(), parts)
         }
     };
     LogRecord {
         line,
         unix_ms: Some(wall_ms).filter(|ms| *ms > 0),
-        what: what.into(),
+        what,
         txn: txn.map(|txn| txn.0),
         actor: asked.map(|asked| asked.actor.to_string()),
         detail,

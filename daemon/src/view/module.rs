@@ -1,54 +1,8 @@
 //! What a transceiver says about itself, for people and scripts.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use crate::driver::module::Module;
 use lightloom_control::state::DeviceName;
-
-/// What a transceiver says about itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ModuleView {
-    /// The device.
-    pub device: String,
-    /// Vendor name.
-    pub vendor: String,
-    /// Part number.
-    pub part: String,
-    /// Serial number.
-    pub serial: String,
-    /// Version of the running firmware.
-    pub firmware: String,
-    /// Revision of CMIS.
-    pub cmis: String,
-    /// Layout of page B0h.
-    pub layout: String,
-    /// low-power, power-up, ready, power-down, fault.
-    pub state: String,
-    /// Temperature in degrees Celsius.
-    pub temperature_c: f64,
-    /// Supply voltage in volts.
-    pub supply_v: f64,
-    /// Completed switches since power-on.
-    pub generation: u32,
-    /// Restarts since manufacture, modulo 65,536.
-    pub boots: u16,
-    /// Its switch groups.
-    pub groups: Vec<GroupView>,
-    /// The registers as they were read, hexadecimal, by half, page and first offset.
-    pub registers: BTreeMap<String, String>,
-}
-
-/// A switch group of a transceiver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct GroupView {
-    /// Where its light is: external-1, loopback, dark.
-    pub lit: String,
-    /// Where its light goes when power comes back.
-    pub at_power_on: String,
-}
+use lightloom_daemon_api::module::{GroupView, ModuleView};
 
 /// The outer twin of what was read.
 #[must_use]
@@ -70,7 +24,7 @@ pub fn module(device: &DeviceName, module: &Module) -> ModuleView {
         firmware: version(module.firmware),
         cmis: version(module.cmis),
         layout: version(module.layout),
-        state: module.state.into(),
+        state: module.state.clone(),
         temperature_c: module.temperature_c,
         supply_v: module.supply_v,
         generation: module.generation,

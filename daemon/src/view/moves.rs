@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::id::BundleId;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-use super::circuits::{self, CircuitCounts};
-use super::{BrokenPart, CrossedEnd, part, words};
+use super::{circuits, part, words};
 use crate::runtime::Runtime;
 use lightloom_control::change::{self, Domains, Wave};
 use lightloom_control::controller::{Apply, Preview};
@@ -17,90 +14,11 @@ use lightloom_control::drive::Site;
 use lightloom_control::ledger::{Ledger, Past};
 use lightloom_control::record::{Broken, Cause, TxnResult};
 use lightloom_control::state::{DeviceName, Move, Position, Slot, Txn};
+use lightloom_daemon_api::device::CrossedEnd;
+use lightloom_daemon_api::diff::{Diff, MoveView, OtherChange};
 
 /// Picoseconds in a microsecond.
 const PS_A_MICROSECOND: u64 = 1_000_000;
-
-/// What an apply would do.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Diff {
-    /// The version to apply it against.
-    pub version: u64,
-    /// What to type to confirm mode overwrite.
-    pub confirmation: String,
-    /// The transactions that it undoes, newest first; empty but for a rollback.
-    pub undoes: Vec<OtherChange>,
-    /// Those that had been undone and stand again after it.
-    pub restores: Vec<OtherChange>,
-    /// The plan that is on the devices once it is done; empty where none remains.
-    pub plan_sha256: String,
-    /// A plan is on the devices now and none once it is done.
-    pub no_plan_after: bool,
-    /// How many circuits stand before and after it, where the cabling is known.
-    pub circuits: Option<CircuitCounts>,
-    /// Ends of devices that move and are lit by others than the fabric says: crossed cables.
-    pub crossed: Vec<CrossedEnd>,
-    /// What moves.
-    pub moves: Vec<MoveView>,
-    /// In how many waves.
-    pub waves: usize,
-    /// The phase of a plan with phases, and whether its stages order the waves; else empty.
-    pub phase: String,
-    /// The most links dark at a time.
-    pub dark_links_max: usize,
-    /// What is known to be broken once it is done: the plan goes around it.
-    pub broken: Vec<BrokenPart>,
-    /// What is known to be broken now, and taken to work again once it is done.
-    pub forgets: Vec<BrokenPart>,
-    /// The very bytes, device by device in order, as text with escapes.
-    pub bytes: Vec<DeviceBytes>,
-}
-
-/// A past transaction that a rollback speaks of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct OtherChange {
-    /// Its number.
-    pub txn: u32,
-    /// Who asked.
-    pub actor: String,
-    /// In words: apply of which plan, bypass of what.
-    pub summary: String,
-}
-
-/// One slot's change.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct MoveView {
-    /// The device.
-    pub device: String,
-    /// The slot.
-    pub slot: u32,
-    /// Where it stands, 0 dark.
-    pub from: u32,
-    /// Where it goes.
-    pub to: u32,
-    /// In which wave, from 1.
-    pub wave: usize,
-    /// Links of one failure domain are darkened together only so far.
-    pub domain: String,
-    /// The circuit that goes dark with it, by its two ends; none where nothing is lit between two
-    /// devices, as for a transceiver that looks at itself.
-    pub goes_dark: Option<String>,
-    /// The circuit it becomes an end of.
-    pub comes_up: Option<String>,
-    /// Within how many picoseconds the device has to answer each command.
-    pub answer_within_ps: u64,
-}
-
-/// What a device would be sent.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct DeviceBytes {
-    /// The device.
-    pub device: String,
-    /// Request after request; text where it is text, else hex.
-    pub requests: Vec<String>,
-    /// Why it cannot be said.
-    pub trouble: Option<String>,
-}
 
 /// A preview without its bytes; `next` is the plan that would be applied.
 #[must_use]

@@ -1,0 +1,91 @@
+//! The words of the API for what the controller knows: a variant that one side gains or renames does not
+//! compile here.
+
+use lightloom_control::change;
+use lightloom_control::controller;
+use lightloom_control::drive::Verdict;
+use lightloom_control::record::{self, Cause, TxnResult};
+use lightloom_daemon_api::answer::Answer;
+use lightloom_daemon_api::body::{Mode, OnFailure};
+use lightloom_daemon_api::transaction::{DeviceVerdict, Kind, TransactionResult, TransactionState};
+
+pub(super) fn kind(cause: &Cause) -> Kind {
+    match cause {
+        Cause::Apply => Kind::Apply,
+        Cause::Phase => Kind::Phase,
+        Cause::Rollback(_) => Kind::Rollback,
+        Cause::ConfirmTimeout(_) => Kind::ConfirmTimeout,
+        Cause::Bypass => Kind::Bypass,
+        Cause::Repair => Kind::Repair,
+        Cause::Drift => Kind::Drift,
+        Cause::Owed(_) => Kind::Deferred,
+    }
+}
+
+pub(super) fn verdict(verdict: Verdict) -> DeviceVerdict {
+    match verdict {
+        Verdict::Applied => DeviceVerdict::Applied,
+        Verdict::Untouched => DeviceVerdict::Untouched,
+        Verdict::Refused => DeviceVerdict::Refused,
+        Verdict::Failed => DeviceVerdict::Failed,
+        Verdict::Unknown => DeviceVerdict::Unknown,
+        Verdict::RolledBack => DeviceVerdict::RolledBack,
+    }
+}
+
+pub(super) fn result(result: TxnResult) -> TransactionResult {
+    match result {
+        TxnResult::Committed => TransactionResult::Committed,
+        TxnResult::RolledBack => TransactionResult::RolledBack,
+        TxnResult::Aborted => TransactionResult::Aborted,
+        TxnResult::Partial => TransactionResult::Partial,
+    }
+}
+
+/// The state of a transaction of which nothing more is known than how it ended.
+pub(super) fn state(result: &TransactionResult) -> TransactionState {
+    match result {
+        TransactionResult::Committed => TransactionState::Committed,
+        TransactionResult::RolledBack => TransactionState::RolledBack,
+        TransactionResult::Aborted => TransactionState::Aborted,
+        TransactionResult::Partial => TransactionState::Partial,
+        TransactionResult::Undone => TransactionState::Undone,
+        TransactionResult::Other(word) => TransactionState::Other(word.clone()),
+    }
+}
+
+/// How much a client lets an apply disturb.
+#[must_use]
+pub fn mode(mode: Mode) -> change::Mode {
+    match mode {
+        Mode::Safe => change::Mode::Safe,
+        Mode::Update => change::Mode::Update,
+        Mode::Overwrite => change::Mode::Overwrite,
+    }
+}
+
+/// What a client wants done when a device does not get to its target.
+#[must_use]
+pub fn on_failure(on_failure: OnFailure) -> record::OnFailure {
+    match on_failure {
+        OnFailure::Rollback => record::OnFailure::Rollback,
+        OnFailure::Hold => record::OnFailure::Hold,
+    }
+}
+
+/// What the controller answers.
+#[must_use]
+pub fn answer(answer: controller::Answer) -> Answer {
+    match answer {
+        controller::Answer::Accepted { txn } => Answer::Accepted { txn: txn.0 },
+        controller::Answer::Done => Answer::Done,
+        controller::Answer::Adopted { devices, slots } => Answer::Adopted { devices, slots },
+        controller::Answer::NothingToDo { reasons } => Answer::NothingToDo { reasons },
+        controller::Answer::Booked { request_id, paced } => Answer::Booked { request_id, paced },
+        controller::Answer::PhaseRefused { conflict, code, reason, fix } => {
+            Answer::PhaseRefused { conflict, code, reason, fix }
+        }
+        controller::Answer::Conflict { reason } => Answer::Conflict { reason },
+        controller::Answer::Refused { reasons } => Answer::Refused { reasons },
+    }
+}
