@@ -125,8 +125,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             let phases = sending(&fabric, &plan)?;
             if let Some(network) = network.filter(|_| !phases.is_empty()) {
                 let network = network.without(&faults);
-                let circuits =
-                    rfabric::Options { effort: options.effort, exact: None, floor: fabric.floor };
+                let circuits = rfabric::Options {
+                    effort: options.effort,
+                    floor: fabric.floor,
+                    ..rfabric::Options::default()
+                };
                 output::print(&plan_rfabric::break_even(&network, &phases, &plan, circuits))?;
             }
             if let Some(rows) = &sensitivity {

@@ -184,7 +184,17 @@ fn phase_table(plan: &Plan) -> Table {
     table
 }
 
+/// Whether several jobs have a step.
+fn is_of_several_jobs(plan: &Plan) -> bool {
+    plan.phases.iter().any(|phase| phase.job.is_some())
+}
+
 fn transition_table(plan: &Plan) -> String {
+    if is_of_several_jobs(plan) {
+        return "No transitions: nothing keeps jobs in step, so one topology serves all phases. Times are those of a phase \
+                while no other job sends over its leaves.\n"
+            .into();
+    }
     if plan.transitions.is_empty() {
         return "No transitions: one topology serves all phases.\n".into();
     }
@@ -225,7 +235,8 @@ pub(crate) fn summary(plan: &Plan) -> String {
             100.0 * share
         )
     });
-    format!("A step communicates between leaves for {}{fixed}.\n{dark}", rounded(step))
+    let of = if is_of_several_jobs(plan) { "The longest step" } else { "A step" };
+    format!("{of} communicates between leaves for {}{fixed}.\n{dark}", rounded(step))
 }
 
 /// Where no change of circuits pays: up to which time of one it would. Planned again with changes that take
@@ -236,7 +247,7 @@ pub(crate) fn break_even(
     plan: &Plan,
     options: Options,
 ) -> String {
-    if !plan.transitions.is_empty() || plan.phases.len() < 2 {
+    if !plan.transitions.is_empty() || plan.phases.len() < 2 || is_of_several_jobs(plan) {
         return String::new();
     }
     let none = Picoseconds::ZERO;

@@ -196,16 +196,3 @@ expect: [group g9 unaffected, restored within 5]
     }
     assert_eq!(found.len(), 8, "{found:#?}");
 }
-
-#[test]
-fn collectives_on_rings_with_a_spare_node_are_refused_with_what_to_write() {
-    let spare = FABRIC.replace("k: 3}", "k: 3, spare_per_ring: 1}").replace("tp: 16", "tp: 8");
-    let read =
-        &mut |name: &str| Ok(Neighbour { name: name.to_owned(), bytes: spare.as_bytes().to_vec() });
-    let (scenario, mistakes) = scenario::load("s.yaml", ON_FABRIC.as_bytes(), read);
-    let said = match scenario {
-        None => mistakes.iter().map(ToString::to_string).collect::<String>(),
-        Some(scenario) => scenario::plan(&scenario).expect_err("it is refused").to_string(),
-    };
-    assert!(said.contains("spare_per_ring: 0"), "{said}");
-}

@@ -241,6 +241,9 @@ pub struct Rank {
 pub struct PhasePlan {
     /// Its name.
     pub name: String,
+    /// The job whose step it is a part of, where several jobs have one. `None` where one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// Its place in the step, from 0.
     pub order: u32,
     /// What the circuits were chosen for.

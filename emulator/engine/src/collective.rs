@@ -5,6 +5,8 @@
 
 mod bag;
 
+use std::collections::BTreeMap;
+
 use lightloom_collective::{Await, CollectiveError, Kind, Level, MessageTime, Schedule, Sending};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
@@ -86,6 +88,8 @@ pub struct Placement {
     pub priority: u8,
     /// Not before this.
     pub start: SimTime,
+    /// By both ends: how flows between them find their way, where it is another.
+    pub ways: BTreeMap<(VertexId, VertexId), Route>,
 }
 
 impl Placement {
@@ -93,7 +97,15 @@ impl Placement {
     #[must_use]
     pub fn new(members: Vec<VertexId>, route: Route) -> Self {
         let (inside, between) = (route.clone(), route);
-        Self { members, inside, between, priority: 0, start: SimTime::START }
+        let ways = BTreeMap::new();
+        Self { members, inside, between, priority: 0, start: SimTime::START, ways }
+    }
+
+    /// The same with flows between these ends going these ways.
+    #[must_use]
+    pub fn along(mut self, ways: BTreeMap<(VertexId, VertexId), Route>) -> Self {
+        self.ways = ways;
+        self
     }
 
     /// The same, starting at `start`.
@@ -150,10 +162,10 @@ impl Placement {
 
     fn flow(&self, sending: &Sending, gates: Vec<Gate>, batch: BatchId) -> FlowSpec {
         let ends = (self.members[sending.from], self.members[sending.to]);
-        let route = match sending.level {
+        let route = self.ways.get(&ends).unwrap_or(match sending.level {
             Level::Inside => &self.inside,
             Level::Between => &self.between,
-        };
+        });
         FlowSpec {
             messages: sending.messages,
             priority: self.priority,

@@ -60,7 +60,7 @@ pub(super) fn steps(ran: &Ran<'_>, phases: &[PhaseResult]) -> Vec<StepResult> {
                 packets: sum(|times| times.packets),
                 packets_without_faults: sum(|times| times.packets_without_faults),
                 fluid: sum(|times| times.fluid),
-                closed_form: plan.step_time_ps,
+                closed_form: plan.phases.iter().map(|phase| phase.duration_ps).sum(),
             },
         }
     };

@@ -32,6 +32,8 @@ pub(crate) struct Members {
     pub(crate) gpus: u32,
     /// In the order of the ring.
     pub(crate) ring: Vec<VertexId>,
+    /// All that its light goes by, in order: those that only pass it on, too.
+    pub(crate) light: Vec<VertexId>,
     /// Whether the last of them is joined to the first.
     pub(crate) is_closed: bool,
     /// In the order of their ranks.

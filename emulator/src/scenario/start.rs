@@ -80,12 +80,6 @@ pub enum StartError {
          switches or circuits"
     )]
     NoRings,
-    /// Rings whose light passes GPUs that are not in them.
-    #[error(
-        "rings with a spare node (`spare_per_ring: 1`) are planned, not emulated: for `collectives` write \
-         `spare_per_ring: 0` in the fabric file"
-    )]
-    SpareRings,
     /// No job, or no group of it.
     #[error("no group of any job can be formed: give the fabric a job, or fewer faults")]
     NothingRuns,
@@ -183,10 +177,6 @@ fn layout_of(
         return if scenario.collectives.is_empty() { Ok(None) } else { Err(StartError::NoRings) };
     }
     let (layout, _) = from_document(fabric, document)?;
-    let passes = layout.groups.iter().any(|group| group.passing.is_some());
-    if passes && !scenario.collectives.is_empty() {
-        return Err(StartError::SpareRings);
-    }
     let runs = layout.groups.iter().any(|group| group.job.is_some());
     if !runs && !scenario.collectives.is_empty() {
         return Err(StartError::NothingRuns);

@@ -10,8 +10,8 @@ use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
 use lightloom_fabric::plan::{PhasePlan, Plan, Rank};
-use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
+use lightloom_units::{Bytes, Picoseconds};
 
 use super::Violation;
 use crate::rfabric::check::{Flows, check_step};
@@ -47,21 +47,25 @@ impl Sent {
         }
     }
 
-    fn add(&mut self, other: &Self) {
-        self.rings += other.rings;
-        self.below += other.below;
-        for (pair, bytes) in &other.between {
-            *self.between.entry(*pair).or_default() += bytes;
-        }
-    }
-
     fn total_between(&self) -> f64 {
         self.between.values().sum()
     }
 }
 
+/// What each phase of a job sends, by its name.
+type Named = Vec<(String, Sent)>;
+
 pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut Vec<Violation>) {
-    let Some(phases) = expected(fabric, plan, found) else { return };
+    let Some(by_job) = expected(fabric, plan, found) else { return };
+    let several = by_job.len() > 1;
+    let lengths: Vec<usize> = by_job.iter().map(|(_, phases)| phases.len()).collect();
+    let phases: Vec<(String, Sent)> = by_job
+        .into_iter()
+        .flat_map(|(job, phases)| {
+            let named = move |name| if several { format!("{job}/{name}") } else { name };
+            phases.into_iter().map(move |(name, sent)| (named.clone()(name), sent))
+        })
+        .collect();
     if phases.len() != plan.phases.len() {
         let (stated, found_here) = (plan.phases.len().to_string(), phases.len().to_string());
         found.push(Violation::Metric { name: "phases", stated, found: found_here });
@@ -92,10 +96,30 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
         let text = "there are routes, and no leaves are joined leaf to leaf";
         found.push(Violation::Network(text.to_owned()));
     }
-    let step = plan.phases.iter().map(|phase| phase.duration_ps).sum();
-    if !plan.phases.is_empty() && plan.metrics.step_time_ps != Some(step) {
-        let stated = plan.metrics.step_time_ps.map_or("absent".to_owned(), |time| time.to_string());
-        found.push(Violation::Metric { name: "step_time_ps", stated, found: step.to_string() });
+    check_step_time(plan, &lengths, found);
+}
+
+/// A step takes as long as that of the job whose phases take longest; `lengths` says how many phases each job has.
+/// Circuits follow one job alone.
+fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
+    let mut left = plan.phases.as_slice();
+    let mut step = None;
+    for length in lengths {
+        let (own, others) = left.split_at(*length);
+        step = step.max(Some(own.iter().map(|phase| phase.duration_ps).sum()));
+        left = others;
+    }
+    if !plan.phases.is_empty() && plan.metrics.step_time_ps != step {
+        let text =
+            |time: Option<Picoseconds>| time.map_or("absent".to_owned(), |time| time.to_string());
+        let (stated, found_here) = (text(plan.metrics.step_time_ps), text(step));
+        found.push(Violation::Metric { name: "step_time_ps", stated, found: found_here });
+    }
+    let mut lit = plan.phases.iter().map(|phase| &phase.circuits).filter(|own| !own.is_empty());
+    let first = lit.next();
+    if lengths.len() > 1 && (lit.any(|own| Some(own) != first) || !plan.transitions.is_empty()) {
+        let text = "circuits change between phases of several jobs, which nothing keeps in step";
+        found.push(Violation::Network(text.to_owned()));
     }
 }
 
@@ -114,13 +138,13 @@ fn compare(stated: &PhasePlan, sent: &Sent, found: &mut Vec<Violation>) {
     near("leaf_bytes", stated.leaf_bytes.0, sent.below);
 }
 
-/// Every phase that the fabric file asks for, by name, from where the plan has the ranks.
+/// Every phase that the fabric file asks for, by job and by name, from where the plan has the ranks.
 fn expected(
     fabric: &Fabric,
     plan: &Plan,
     found: &mut Vec<Violation>,
-) -> Option<Vec<(String, Sent)>> {
-    let mut by_job: Vec<Vec<(String, Sent)>> = Vec::new();
+) -> Option<Vec<(String, Named)>> {
+    let mut by_job = Vec::new();
     for (index, job) in (0_u32..).zip(&fabric.jobs) {
         let phases = match &job.step {
             None => continue,
@@ -130,19 +154,14 @@ fn expected(
             }
             Some(_) => as_read(fabric, job)?,
         };
-        by_job.push(phases);
+        if !phases.is_empty() {
+            by_job.push((job.name.clone(), phases));
+        }
     }
-    if by_job.len() < 2 {
-        return Some(by_job.pop().unwrap_or_default());
-    }
-    let mut all = Sent::default();
-    for (_, sent) in by_job.iter().flatten() {
-        all.add(sent);
-    }
-    Some(vec![("all jobs".to_owned(), all)])
+    Some(by_job)
 }
 
-fn as_read(fabric: &Fabric, job: &Job) -> Option<Vec<(String, Sent)>> {
+fn as_read(fabric: &Fabric, job: &Job) -> Option<Named> {
     let phases = step::phases(fabric, job).ok()?;
     let sent = |demand: &crate::rfabric::demand::Demand| Sent {
         between: demand.flows().map(|(from, to, bytes)| ((from.0, to.0), bytes.0 as f64)).collect(),
@@ -161,7 +180,7 @@ fn training(
     (index, job): (u32, &Job),
     (raw, card): (&MappingFile, &ModelCard),
     found: &mut Vec<Violation>,
-) -> Option<Vec<(String, Sent)>> {
+) -> Option<Named> {
     let mut grid = Grid::new();
     for rank in plan.ranks.iter().filter(|rank| rank.job == Some(index)) {
         let Rank { gpu, group, tp, pp, dp, cp, ep, .. } = *rank;

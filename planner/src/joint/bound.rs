@@ -30,7 +30,7 @@ struct Direction {
     bytes: f64,
 }
 
-/// Seconds that a step of all `mappings` spends between leaves at least. `None` where islands are larger than
+/// Seconds that the longest step of `mappings` spends between leaves at least. `None` where islands are larger than
 /// groups, so that they carry traffic between groups.
 pub(super) fn least_seconds(
     fabric: &Fabric,
@@ -41,8 +41,10 @@ pub(super) fn least_seconds(
         return None;
     }
     let rate: f64 = leaf_rates(fabric, faults).iter().sum();
-    let bytes: Option<f64> = mappings.iter().map(|mapping| least_bytes(fabric, mapping)).sum();
-    Some(bytes? * 8.0 / rate)
+    // The step of the job that takes longest counts: what another sends does not delay it at best.
+    let bytes = mappings.iter().map(|mapping| least_bytes(fabric, mapping));
+    let most = bytes.reduce(|most, bytes| Some(most?.max(bytes?)));
+    Some(most.flatten()? * 8.0 / rate)
 }
 
 fn least_bytes(fabric: &Fabric, mapping: &Mapping) -> Option<f64> {

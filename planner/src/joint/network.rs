@@ -39,7 +39,7 @@ pub(super) fn carry(
     let mut carried = match (fabric.dcn.circuits(), fabric.dcn.direct()) {
         _ if sending.is_empty() => Carried::nothing(),
         (Some(network), _) => {
-            let options = circuit_options(fabric, options);
+            let options = circuit_options(fabric, phases, options);
             rfabric::plan(&network.without(faults), &sending, &[], options)?.into()
         }
         (None, Some(network)) => {
@@ -73,7 +73,7 @@ pub(super) fn carry_on(
     let before: Vec<PhasePlan> = before.iter().filter(sends).cloned().collect();
     let network = network.without(faults);
     let sending = sending(phases);
-    let circuits = circuit_options(fabric, options);
+    let circuits = circuit_options(fabric, phases, options);
     let repaired = rfabric::plan::repaired(&network, &sending, &before, circuits);
     let serves = |plan: &RfabricPlan| {
         let pairs = plan.phases.iter().zip(&before);
@@ -101,9 +101,10 @@ fn sending(phases: &[Phase]) -> Vec<Phase> {
     phases.iter().filter(|phase| phase.demand.total() > Bytes::ZERO).cloned().collect()
 }
 
-fn circuit_options(fabric: &Fabric, options: Options) -> CircuitOptions {
+fn circuit_options(fabric: &Fabric, phases: &[Phase], options: Options) -> CircuitOptions {
     let Options { effort, exact, .. } = options;
-    CircuitOptions { effort, exact, floor: fabric.floor }
+    let may_change = phases.iter().all(|phase| phase.job == phases[0].job);
+    CircuitOptions { effort, exact, floor: fabric.floor, may_change }
 }
 
 impl From<RfabricPlan> for Carried {
@@ -151,10 +152,19 @@ impl Carried {
             let own = planned.next_if(|planned| planned.name == phase.name);
             self.phases.push(PhasePlan { order, ..own.unwrap_or_else(|| silent(phase)) });
         }
-        if !phases.is_empty() {
-            self.step_time.get_or_insert(Picoseconds::ZERO);
+        self.step_time = longest(&self.phases);
+        if phases.iter().any(|phase| phase.job != phases[0].job) {
+            self.static_step_time = self.static_step_time.and(self.step_time);
         }
     }
+}
+
+/// The time of a step: of the job whose step takes longest, where several have one. `None` without phases.
+fn longest(phases: &[PhasePlan]) -> Option<Picoseconds> {
+    let of_job = |job: &Option<String>| -> Picoseconds {
+        phases.iter().filter(|phase| phase.job == *job).map(|phase| phase.duration_ps).sum()
+    };
+    phases.iter().map(|phase| of_job(&phase.job)).max()
 }
 
 /// More often a second than any phase is served: nothing is sent.
@@ -163,6 +173,7 @@ const AT_ONCE: f64 = 0.0;
 fn silent(phase: &Phase) -> PhasePlan {
     PhasePlan {
         name: phase.name.clone(),
+        job: phase.job.clone(),
         order: 0,
         topology: "nothing between leaves".to_owned(),
         demand_bytes: Bytes::ZERO,

@@ -19,12 +19,12 @@ use crate::rfabric::workload::card::ModelCard;
 use crate::rfabric::workload::place::Seats;
 use crate::rfabric::workload::training::Training;
 
-/// The phases of the step of `fabric` with its ranks where `ranks` has them: of its only job with a step, or, where
-/// several jobs have one, a single phase with all they send, since nothing keeps them in step with one another.
+/// The phases of the steps of `fabric` with its ranks where `ranks` has them, job after job. Where several jobs have a
+/// step their phases are called after them, `JOB/PHASE`.
 ///
 /// # Errors
 /// If a step makes no sense on this fabric.
-pub fn phases(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> {
+pub fn phases<'a>(fabric: &'a Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> {
     let mut by_job = Vec::new();
     for (index, job) in (0_u32..).zip(&fabric.jobs) {
         let refuse = |mistakes| PlanError::Step { job: job.name.clone(), mistakes };
@@ -37,22 +37,18 @@ pub fn phases(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> 
             None => Vec::new(),
         };
         if !phases.is_empty() {
-            by_job.push(phases);
+            by_job.push((job.name.as_str(), phases));
         }
     }
-    Ok(merged(by_job))
+    let several = by_job.len() > 1;
+    let own = |(job, phases): (&'a str, Vec<Phase>)| {
+        phases.into_iter().map(move |phase| if several { of_job(job, phase) } else { phase })
+    };
+    Ok(by_job.into_iter().flat_map(own).collect())
 }
 
-fn merged(mut by_job: Vec<Vec<Phase>>) -> Vec<Phase> {
-    if by_job.len() < 2 {
-        return by_job.pop().unwrap_or_default();
-    }
-    let leaves = by_job[0][0].demand.leaves();
-    let mut demand = Demand::none(leaves);
-    for phase in by_job.iter().flatten() {
-        demand.add_all(&phase.demand);
-    }
-    vec![Phase { name: "all jobs".to_owned(), demand, slack: Picoseconds::ZERO }]
+fn of_job(job: &str, phase: Phase) -> Phase {
+    Phase { name: format!("{job}/{}", phase.name), job: Some(job.to_owned()), ..phase }
 }
 
 fn training(
@@ -98,5 +94,7 @@ fn training(
 
 fn named(demands: [Demand; 2], slack: [Picoseconds; 2]) -> Vec<Phase> {
     let phases = ["micro-batches", "gradients"].into_iter().zip(demands).zip(slack);
-    phases.map(|((name, demand), slack)| Phase { name: name.to_owned(), demand, slack }).collect()
+    phases
+        .map(|((name, demand), slack)| Phase { job: None, name: name.to_owned(), demand, slack })
+        .collect()
 }

@@ -230,6 +230,14 @@ impl Layout {
     /// The GPUs of `group` in ring order.
     #[must_use]
     pub fn ring(&self, hbd: &Hbd, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
+        let mut ring = self.way_of_light(hbd, group);
+        ring.retain(|gpu| Some(gpu.node) != group.passing);
+        ring
+    }
+
+    /// The GPUs that the light of `group` goes by, in order: those that only pass it on, too.
+    #[must_use]
+    pub fn way_of_light(&self, hbd: &Hbd, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
         ring::walk(hbd, self, group)
     }
 

@@ -12,7 +12,7 @@ use lightloom_units::id::{BundleId, GpuId, NodeId};
 use super::document::gpus_by_rank;
 use super::{Layout, RingGroup};
 
-/// The GPUs of `group` in ring order, from the first GPU of its first node, without those that only pass light on.
+/// The GPUs of `group` in ring order, from the first GPU of its first node, those that only pass light on included.
 ///
 /// # Panics
 /// If the paths do not close one ring over all GPUs of the group: a layout always does.
@@ -41,7 +41,6 @@ pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> 
         ring.len() == total && gpu == start,
         "group at {start} closes one ring over {total} GPUs"
     );
-    ring.retain(|gpu| Some(gpu.node) != group.passing);
     ring
 }
 

@@ -23,6 +23,8 @@ use super::topology::Topology;
 pub struct Phase {
     /// Its name in tables.
     pub name: String,
+    /// Whose it is, where several jobs have a step; `None` where one has.
+    pub job: Option<String>,
     /// What it sends.
     pub demand: Demand,
     /// How long the network is idle before it sends: the time in which a change is free.
@@ -260,7 +262,7 @@ mod tests {
 
     fn phases(slack: Picoseconds) -> Vec<Phase> {
         [("train", shapes::moe(16, Seed(1))), ("sync", shapes::weight_sync(16, Seed(1)))]
-            .map(|(name, demand)| Phase { name: name.into(), demand, slack })
+            .map(|(name, demand)| Phase { job: None, name: name.into(), demand, slack })
             .to_vec()
     }
 
@@ -305,6 +307,7 @@ mod tests {
         let fabric = with_bring_up(Picoseconds::from_millis(60));
         let mut phases = phases(Picoseconds::from_millis(30));
         phases.push(Phase {
+            job: None,
             name: "dense".into(),
             demand: shapes::dense(16, Seed(2)),
             slack: Picoseconds::ZERO,

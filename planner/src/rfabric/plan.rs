@@ -26,11 +26,14 @@ pub struct Options {
     pub floor: f64,
     /// Solve every phase by integer programming as well, within these limits.
     pub exact: Option<Limits>,
+    /// Whether phases may have circuits of their own: they may not where they are of several jobs, which nothing keeps
+    /// in step.
+    pub may_change: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { effort: Effort::default(), floor: 0.75, exact: None }
+        Self { effort: Effort::default(), floor: 0.75, exact: None, may_change: true }
     }
 }
 
@@ -92,6 +95,12 @@ pub enum PlanError {
              add electrical uplinks, ports, or permit the pair"
     )]
     Unservable(String),
+    /// Phases that no one set of circuits serves, where circuits may not change.
+    #[error(
+        "no circuits serve the steps of all jobs, and nothing keeps jobs in step, so circuits cannot follow one of \
+         them: add electrical uplinks or ports, or give a step to one job"
+    )]
+    NoneForAll,
     /// Circuits of other jobs leave no way to place one of ours.
     #[error("phase `{phase}`: {} circuits find no switch beside those that other jobs hold, the first \
              between {} and {}; free a port or hold circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
@@ -127,6 +136,10 @@ pub fn plan(
     // Without a packet core there may be circuits for each phase and none that serve all of them.
     let fixed = fixed.seconds.is_finite().then(|| planner.realise(&fixed, existing)).transpose()?;
     let static_step_time_ps = fixed.as_ref().map(|fixed| fixed.step_time_ps);
+    if !options.may_change {
+        let fixed = fixed.ok_or(PlanError::NoneForAll)?;
+        return Ok(RfabricPlan { static_step_time_ps, ..fixed });
+    }
     let moving = planner.realise(&moving, existing)?;
     // The schedule was chosen on logical circuits; what the switches keep decides.
     let best = match fixed {
@@ -282,7 +295,7 @@ mod tests {
             ("sync", shapes::weight_sync(leaves, Seed(1))),
             ("generate", shapes::moe(leaves, Seed(2))),
         ]
-        .map(|(name, demand)| Phase { name: name.into(), demand, slack })
+        .map(|(name, demand)| Phase { job: None, name: name.into(), demand, slack })
         .to_vec()
     }
 
@@ -366,7 +379,7 @@ mod tests {
         let closed = ReconfigurableFatTree::new(closed).unwrap();
         let mut demand = Demand::none(4);
         demand.add(LeafId(0), LeafId(1), Bytes(1));
-        let phase = Phase { name: "p".into(), demand, slack: Picoseconds::ZERO };
+        let phase = Phase { job: None, name: "p".into(), demand, slack: Picoseconds::ZERO };
         assert!(message(&closed, &[phase]).contains("cannot be served"));
     }
 }

@@ -121,7 +121,11 @@ impl Replanner<'_> {
         nodes: &[NodeId],
         lit_at: &BTreeMap<BundleId, SimTime>,
     ) -> SimTime {
-        let mine = |bundle: &&BundleId| nodes.contains(&bundle.node);
+        let own = self.layout.groups.iter().find(|group| group.ranks == nodes);
+        let passing = own.and_then(|group| group.passing);
+        let mine = |bundle: &&BundleId| {
+            nodes.contains(&bundle.node) || passing.is_some_and(|node| node == bundle.node)
+        };
         let lit = lit_at.keys().filter(mine).map(|bundle| lit_at[bundle]).max();
         lit.unwrap_or(context.now() + self.fabric.transceiver.software_delay)
     }

@@ -136,7 +136,8 @@ impl<'a> Replanner<'a> {
 
     pub(super) fn members_of(&self, group: usize) -> Members {
         let ring_group = self.group_of(group);
-        let ring = self.layout.ring(&self.fabric.hbd, &ring_group);
+        let vertices = |gpus: Vec<GpuId>| gpus.iter().map(|gpu| self.rings.vertex(*gpu)).collect();
+        let hbd = &self.fabric.hbd;
         let gpus = self.fabric.hbd.gpus_per_node();
         let range = ring_group.segment.map_or(0..gpus, |s| s.first..s.first + s.gpus);
         let ranks = ring_group
@@ -146,7 +147,8 @@ impl<'a> Replanner<'a> {
         Members {
             job: self.groups[group].job,
             gpus: self.groups[group].gpus,
-            ring: ring.iter().map(|gpu| self.rings.vertex(*gpu)).collect(),
+            ring: vertices(self.layout.ring(hbd, &ring_group)),
+            light: vertices(self.layout.way_of_light(hbd, &ring_group)),
             // A group inside a node is a line: its ends are joined over its own links.
             is_closed: ring_group.segment.is_none(),
             ranks: ranks.map(|gpu| self.rings.vertex(gpu)).collect(),

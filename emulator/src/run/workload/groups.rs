@@ -91,9 +91,11 @@ impl<'a> Groups<'a> {
             size: collective.bytes,
             directions: collective.directions,
         };
+        let Some(ways) = ways_past(context, &group.members) else { return Ok(()) };
         let placement = Placement::new(group.members.ring.clone(), Route::Within(HBD))
             .at(context.now())
-            .in_priority(collective.priority);
+            .in_priority(collective.priority)
+            .along(ways);
         let schedule = ring.schedule().map_err(StartError::from)?;
         let running = Running::of(vec![placement.start(&schedule, &mut context.engine)?]);
         self.own(context, &running, Part::Group(index));
@@ -488,9 +490,35 @@ fn is_ready(context: &Context<'_>, members: &Members) -> bool {
 
 /// The links of a group's ring, one direction. `None` while one of them is dark.
 fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
-    let ring = &members.ring;
-    let hops = if members.is_closed { ring.len() } else { ring.len() - 1 };
-    (0..hops).map(|at| lit_link(context, ring[at], ring[(at + 1) % ring.len()])).collect()
+    let light = &members.light;
+    let hops = if members.is_closed { light.len() } else { light.len() - 1 };
+    (0..hops).map(|at| lit_link(context, light[at], light[(at + 1) % light.len()])).collect()
+}
+
+/// The ways between GPUs of a ring whose light goes by others in between, both directions. `None` while one is dark.
+fn ways_past(
+    context: &Context<'_>,
+    members: &Members,
+) -> Option<BTreeMap<(VertexId, VertexId), Route>> {
+    let Members { ring, light, .. } = members;
+    let mut ways = BTreeMap::new();
+    if ring.len() == light.len() {
+        return Some(ways);
+    }
+    let links = ring_links(context, members)?;
+    let seats: Vec<usize> = (0..light.len()).filter(|at| ring.contains(&light[*at])).collect();
+    for (place, from) in seats.iter().enumerate() {
+        let to = seats[(place + 1) % seats.len()];
+        let hops = (to + light.len() - from) % light.len();
+        if hops > 1 {
+            let there: Vec<LinkId> =
+                (0..hops).map(|hop| links[(from + hop) % light.len()]).collect();
+            let back = there.iter().rev().map(|link| link.reverse()).collect();
+            ways.insert((light[*from], light[to]), Route::Links(there));
+            ways.insert((light[to], light[*from]), Route::Links(back));
+        }
+    }
+    Some(ways)
 }
 
 fn lit_link(context: &Context<'_>, from: VertexId, to: VertexId) -> Option<LinkId> {

@@ -122,7 +122,7 @@ pub(super) fn lower_phases(
         match lower_demand(phase.demand.clone(), phase.times, fabric, read) {
             Ok((demand, idle)) => {
                 let slack = phase.slack.0 + idle;
-                phases.push(Phase { name: phase.name.clone(), demand, slack });
+                phases.push(Phase { job: None, name: phase.name.clone(), demand, slack });
             }
             Err(within) => {
                 for Mistake { place: within, message, fix } in within {

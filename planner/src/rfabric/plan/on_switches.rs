@@ -62,6 +62,7 @@ impl Planner<'_> {
             phases.push(PhasePlan {
                 routes: Vec::new(),
                 name: phase.name.clone(),
+                job: phase.job.clone(),
                 order: u32::try_from(at).unwrap_or(u32::MAX),
                 topology: names[at].clone(),
                 demand_bytes: phase.demand.total(),

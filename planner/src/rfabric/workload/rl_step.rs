@@ -149,7 +149,7 @@ impl RlStep {
         Ok(phases
             .into_iter()
             .filter(|(_, demand, _)| demand.total().0 > 0)
-            .map(|(name, demand, slack)| Phase { name: name.into(), demand, slack })
+            .map(|(name, demand, slack)| Phase { job: None, name: name.into(), demand, slack })
             .collect())
     }
 

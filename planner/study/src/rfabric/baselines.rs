@@ -204,6 +204,7 @@ mod tests {
     fn phases(leaves: usize) -> Vec<Phase> {
         [("moe", shapes::moe(leaves, Seed(1))), ("sync", shapes::weight_sync(leaves, Seed(1)))]
             .map(|(name, demand)| Phase {
+                job: None,
                 name: name.into(),
                 demand,
                 slack: Picoseconds::from_millis(500),

@@ -103,7 +103,7 @@ fn mesh_claims(base: &ReconfigurableFatTree) -> Vec<RfabricClaim> {
         .map(|(name, shape)| {
             let demand = shape(base.leaves(), Seed(1));
             let plan = one_hop::plan(base, &demand, Effort::default());
-            let phase = Phase { name: name.into(), demand, slack: Picoseconds::ZERO };
+            let phase = Phase { job: None, name: name.into(), demand, slack: Picoseconds::ZERO };
             let evaluator = &evaluators(base, &[phase])[0];
             RfabricClaim {
                 claim: format!("planned ÷ uniform mesh, {name} (derived, not a paper's)"),
@@ -125,6 +125,7 @@ fn mesh_claims(base: &ReconfigurableFatTree) -> Vec<RfabricClaim> {
 fn gated_layers(leaves: usize, count: u64, compute: Picoseconds) -> Vec<Phase> {
     (0..count)
         .map(|layer| Phase {
+            job: None,
             name: format!("layer {layer}"),
             demand: shapes::moe(leaves, Seed(100 + layer)),
             slack: compute,
@@ -315,7 +316,7 @@ fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
             for from in 0..8 {
                 demand.add(LeafId(from), LeafId((from + shift) % 8), size);
             }
-            Phase { name: format!("shift {shift}"), demand, slack: Picoseconds::ZERO }
+            Phase { job: None, name: format!("shift {shift}"), demand, slack: Picoseconds::ZERO }
         })
         .collect();
     let changes = |delay: f64| {
