@@ -1,18 +1,19 @@
 //! `lightloom workload`: steps that other tools describe or recorded, run or replayed on a fabric.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use lightloom_emulator::training::packets::machine;
 use lightloom_emulator::training::replay::{Reuse, replay_watched};
 use lightloom_training::architecture::architecture;
 use lightloom_training::calibrated::H100_NEMO_25_02;
+use lightloom_training::described::{self, Described, DescribedError, File};
+use lightloom_training::goal;
 use lightloom_training::graph::{TaskGraph, TaskId};
 use lightloom_training::longest_path::{Shares, critical_path, play};
 use lightloom_training::machine::Machine;
 use lightloom_training::network::Network;
-use lightloom_training::recorded::{self, Recorded};
-use lightloom_training::{chakra, goal, kineto, simai};
+use lightloom_training::recorded::Recorded;
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
@@ -131,20 +132,29 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The bytes of a file, which is not packed.
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    anyhow::ensure!(
-        !bytes.starts_with(&[0x1f, 0x8b]),
-        "{} is packed: write `gunzip --keep {0}` and name what that makes",
-        path.display()
-    );
-    Ok(bytes)
+/// The files of a step, by name.
+fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    let read = |path: &PathBuf| -> anyhow::Result<(String, Vec<u8>)> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+        Ok((name, bytes))
+    };
+    paths.iter().map(read).collect()
+}
+
+fn as_files(read: &[(String, Vec<u8>)]) -> Vec<File<'_>> {
+    read.iter().map(|(name, bytes)| File { name, bytes }).collect()
+}
+
+fn refused(error: DescribedError) -> anyhow::Error {
+    if error.is_usage() { WrongUsage(error.to_string()).into() } else { error.into() }
 }
 
 fn run_described(arguments: &RunArguments) -> anyhow::Result<Outcome> {
     let network = arguments.fabric.network()?.map_or_else(|| architecture("khop:3"), Ok)?;
-    let (graph, ranks, tensor) = described(arguments)?;
+    let files = read(&arguments.files)?;
+    let described = described::read_described(&as_files(&files), arguments.fabric.tp);
+    let Described { graph, ranks, tensor } = described.map_err(refused)?;
     let machine = fabric(&network, ranks, tensor)?;
     let report = emulate(&graph, &machine, &network.name, tensor, None)?;
     if let Some(folder) = &arguments.chakra_out {
@@ -167,47 +177,6 @@ impl FabricArguments {
         }
         Ok(self.arch.as_deref().map(architecture).transpose()?)
     }
-}
-
-/// The graph, its ranks and the ranks of a TP group.
-fn described(arguments: &RunArguments) -> anyhow::Result<(TaskGraph, u32, u32)> {
-    let names = &arguments.files;
-    let is_text = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "txt");
-    if names.iter().any(is_text) {
-        if names.len() > 1 {
-            return Err(
-                WrongUsage("a SimAI text stands alone: it describes all ranks".into()).into()
-            );
-        }
-        let text = String::from_utf8(read(&names[0])?)
-            .with_context(|| format!("{} is no text", names[0].display()))?;
-        let workload = simai::read(&text).with_context(|| names[0].display().to_string())?;
-        if arguments.fabric.tp.is_some_and(|tp| tp != workload.tensor) {
-            let own = workload.tensor;
-            return Err(WrongUsage(format!("the workload is for TP {own}: leave out --tp")).into());
-        }
-        return Ok((workload.graph, workload.ranks, workload.tensor));
-    }
-    if names.iter().any(|path| path.extension().is_some_and(|extension| extension == "goal")) {
-        if names.len() > 1 {
-            return Err(WrongUsage("a GOAL text stands alone: it has all ranks".into()).into());
-        }
-        let text = String::from_utf8(read(&names[0])?)
-            .with_context(|| format!("{} is no text", names[0].display()))?;
-        let (graph, ranks) = goal::read(&text).with_context(|| names[0].display().to_string())?;
-        return Ok((graph, ranks, arguments.fabric.tp.unwrap_or(8).min(ranks.max(1))));
-    }
-    let streams: Vec<Vec<u8>> = names.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
-    let streams: Vec<&[u8]> = streams.iter().map(Vec::as_slice).collect();
-    let ranks = streams.len() as u32;
-    let tensor = arguments.fabric.tp.unwrap_or(8).min(ranks);
-    let rings: Vec<Vec<u32>> =
-        (0..ranks / tensor).map(|ring| (ring * tensor..(ring + 1) * tensor).collect()).collect();
-    let graph = chakra::import(&streams, &rings).with_context(|| match names.len() {
-        1 => names[0].display().to_string(),
-        count => format!("{} and {} more", names[0].display(), count - 1),
-    })?;
-    Ok((graph, ranks, tensor))
 }
 
 fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<Outcome> {
@@ -235,34 +204,21 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<Outcome> {
 
 /// What was recorded, and the ranks of a TP group.
 fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Recorded, u32)> {
-    let texts: Vec<Vec<u8>> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
-    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    if !kineto::is_kineto(&texts[0]) {
-        if paths.len() > 1 {
-            let message = format!("{} is no profile of PyTorch, and stands alone", names[0]);
-            return Err(WrongUsage(message).into());
-        }
-        let tensor = tensor.unwrap_or(8);
-        let recorded = recorded::read(&texts[0], tensor).with_context(|| names[0].clone())?;
-        return Ok((recorded, tensor));
-    }
-    let files: Vec<kineto::File<'_>> =
-        names.iter().zip(&texts).map(|(name, text)| kineto::File { name, text }).collect();
-    let profile = kineto::read(&files)?;
-    if !profile.missing.is_empty() {
+    let files = read(paths)?;
+    let taken = described::read_recorded(&as_files(&files), tensor).map_err(refused)?;
+    if !taken.missing.is_empty() {
         output::note(&format!(
             "no file of ranks {:?}: they are taken to be ready whenever the others are",
-            profile.missing
+            taken.missing
         ));
     }
-    if profile.unknown > 0 {
+    if taken.unknown > 0 {
         output::note(&format!(
             "{} NCCL kernels do not say what they exchange and count as computing",
-            profile.unknown
+            taken.unknown
         ));
     }
-    let tensor = tensor.unwrap_or(8).min(profile.recorded.ranks.max(1));
-    Ok((profile.recorded, tensor))
+    Ok((taken.recorded, taken.tensor))
 }
 
 fn fabric(network: &Network, ranks: u32, tensor: u32) -> anyhow::Result<Machine> {

@@ -200,7 +200,10 @@ fn moved(here: Ran<'_>, calm: Ran<'_>) -> Vec<Moved> {
     let mut moved = Vec::new();
     for (workload, (job, calm_job)) in here.jobs.iter().zip(calm.jobs).enumerate() {
         for (step, calm_step) in job.steps.iter().zip(&calm_job.steps) {
-            for (flow, calm_flow) in step.flows().zip(calm_step.flows()) {
+            // Stretch by stretch: a task that never began has none.
+            let stretches = step.flows.iter().cloned().zip(calm_step.flows.iter().cloned());
+            for (flow, calm_flow) in stretches.flat_map(|(here, calm)| here.zip(calm)) {
+                let (flow, calm_flow) = (FlowId(flow), FlowId(calm_flow));
                 let (end, calm_end) =
                     (here.engine.record(flow).end, calm.engine.record(calm_flow).end);
                 if end != calm_end {

@@ -7,6 +7,7 @@ mod pairs;
 mod pattern;
 mod phases;
 mod progress;
+mod recorded;
 
 use lightloom_engine::{BatchId, LinkId};
 use lightloom_units::SimTime;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lightloom_collective::{Directions, Exchange, Kind};
 use lightloom_engine::VertexId;
+use lightloom_training::described::Described;
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::flow_sizes::FlowSizes;
@@ -81,6 +82,8 @@ pub enum Pattern {
         /// For how long new ones begin.
         lasts: Picoseconds,
     },
+    /// A step that another tool recorded or described.
+    Recorded(Arc<Described>),
     /// Nothing is sent for so long.
     Compute(Picoseconds),
 }
@@ -119,6 +122,7 @@ impl Pattern {
             Self::Broadcast { .. } => Kind::Broadcast.name(),
             Self::CircuitExchange => "circuit-exchange",
             Self::Flows(_) | Self::Random { .. } => Kind::Flows.name(),
+            Self::Recorded(_) => "recorded",
             Self::Compute(_) => "compute",
         }
     }
@@ -139,7 +143,7 @@ impl Pattern {
     /// Whether it needs a size.
     #[must_use]
     pub fn has_size(&self) -> bool {
-        !matches!(self, Self::Flows(_) | Self::Random { .. } | Self::Compute(_))
+        !matches!(self, Self::Flows(_) | Self::Random { .. } | Self::Recorded(_) | Self::Compute(_))
     }
 }
 

@@ -19,6 +19,7 @@ pub mod cards;
 pub mod chakra;
 pub mod chrome;
 pub mod claims;
+pub mod described;
 pub mod fit;
 pub mod flops;
 pub mod goal;

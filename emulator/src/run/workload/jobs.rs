@@ -7,6 +7,7 @@ use lightloom_collective::Kind;
 use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{Awaits, BatchId, EngineError, FlowId, LinkId};
+use lightloom_training::graph::TaskId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rand::Rng;
@@ -14,6 +15,7 @@ use rand::Rng;
 use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
 use super::exchange::Circuits;
+use super::recorded::Playing;
 use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::scenario::{Pattern, Prior, Traffic};
 
@@ -30,6 +32,8 @@ pub(crate) struct Jobs<'a> {
     pub(super) circuits: Option<Circuits>,
     /// Batches of exchanges over circuits.
     pub(super) pairs: BTreeMap<BatchId, Pair>,
+    /// Recorded steps under way, by workload.
+    pub(super) playing: BTreeMap<usize, Playing>,
     /// Collectives of groups that are done, by place.
     collectives: Vec<usize>,
     /// Workloads that were done since others were last let know.
@@ -48,6 +52,8 @@ pub(super) enum Turn {
     Begin(usize),
     /// Its computation ends.
     Computed(usize),
+    /// A task of its recorded step that sends nothing ends.
+    Worked(usize, TaskId),
     /// The circuit of a host has come to the fibre of a step.
     Come(usize, usize),
 }
@@ -72,7 +78,8 @@ pub(crate) struct Step {
     pub(crate) ideal: Picoseconds,
     pub(crate) size: Bytes,
     pub(crate) ranks: u32,
-    /// Its flows; those of an exchange over circuits lie in stretches, in order of their beginning.
+    /// Its flows; those of an exchange over circuits lie in stretches, in order of their beginning, those of a recorded
+    /// step by task.
     pub(crate) flows: Vec<Range<u32>>,
 }
 
@@ -108,6 +115,7 @@ impl<'a> Jobs<'a> {
             owner: BTreeMap::new(),
             circuits: None,
             pairs: BTreeMap::new(),
+            playing: BTreeMap::new(),
             collectives: Vec::new(),
             finished: Vec::new(),
             me: Owner::Workload(0),
@@ -138,6 +146,9 @@ impl<'a> Jobs<'a> {
         self.jobs[place].blocked = false;
         match &traffic.run {
             Pattern::CircuitExchange => return self.begin_exchange(context, place, step),
+            Pattern::Recorded(described) if traffic.hosts.len() >= described.ranks as usize => {
+                return self.begin_recorded(context, place, step);
+            }
             Pattern::Compute(takes) => {
                 step.ideal = *takes;
                 self.turns.push((step.start + *takes, Turn::Computed(place)));
@@ -147,7 +158,7 @@ impl<'a> Jobs<'a> {
             _ => {}
         }
         // Where nodes are broken from the start, too few may be left.
-        if traffic.hosts.len() < 2 {
+        if traffic.hosts.len() < 2 || matches!(traffic.run, Pattern::Recorded(_)) {
             self.jobs[place].blocked = true;
             return Ok(());
         }
@@ -262,6 +273,9 @@ impl<'a> Jobs<'a> {
             }
             (Some(Prior::Collective(before)), _) => WaitsFor::Collective(*before),
             (None, true) => WaitsFor::Way,
+            (None, false) if self.playing.get(&place).is_some_and(Playing::is_blocked) => {
+                WaitsFor::Way
+            }
             (None, false) if job.running => {
                 let flows = self.open_flows(context, &traffic.name, job);
                 if !flows.is_empty() {
@@ -322,6 +336,7 @@ impl Workload for Jobs<'_> {
         match self.planned[act as usize] {
             Turn::Begin(place) => self.begin_next(context, place)?,
             Turn::Computed(place) => self.step_done(place, now, now),
+            Turn::Worked(place, task) => self.worked(context, (place, task), now)?,
             Turn::Come(host, step) => self.come(context, host, step)?,
         }
         self.plan_turns(context);
@@ -338,6 +353,8 @@ impl Workload for Jobs<'_> {
             self.pair_done(context, pair, at)?;
         } else if let Some(place) = self.owner.remove(&batch) {
             self.part_done(place, at, context.now());
+        } else {
+            self.task_done(context, batch, at)?;
         }
         self.plan_turns(context);
         Ok(())
@@ -349,6 +366,7 @@ impl Workload for Jobs<'_> {
             let now = context.now();
             let blocked = (0..self.jobs.len()).filter(|place| self.jobs[*place].blocked);
             self.turns.extend(blocked.map(|place| (now, Turn::Begin(place))));
+            self.retry_tasks(context)?;
             self.plan_turns(context);
         }
         if let Notice::Done(Prior::Collective(place)) = notice {

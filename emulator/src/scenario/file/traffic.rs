@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lightloom_collective::{Directions, Exchange};
 use lightloom_engine::VertexId;
 use lightloom_fabric::document::Check;
+use lightloom_training::described::{self, File};
 use lightloom_units::{Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use super::codes;
 use super::collectives::refuse_without_priorities;
 use super::expectations::refuse_idle;
-use super::neighbours::Neighbours;
+use super::neighbours::{Neighbour, Neighbours};
 use crate::scenario::{
     AllReduceWay, Collective, Expectation, FlowSizes, ListedFlow, Pattern, Prior, SizeRow, Traffic,
     read_flows,
@@ -90,6 +91,10 @@ pub enum PatternFile {
     Flows(String),
     /// Flows that begin at random.
     Random(RandomFile),
+    /// A step in files of another tool, relative to this file: profiles of PyTorch (Kineto) or Chakra traces, one a rank; or
+    /// one Chrome trace, SimAI text (`.txt`) or GOAL text (`.goal`). Its tasks run in their order, computing in the recorded
+    /// time, what ranks exchange packet by packet.
+    Recorded(Vec<String>),
     /// Nothing is sent for so long.
     Compute(Text<Picoseconds>),
 }
@@ -375,6 +380,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             PatternFile::CircuitExchange => Pattern::CircuitExchange,
             PatternFile::Flows(table) => Pattern::Flows(self.table(table)?),
             PatternFile::Random(random) => self.random(random)?,
+            PatternFile::Recorded(files) => self.recorded(files)?,
             PatternFile::Compute(takes) => Pattern::Compute(takes.0),
         })
     }
@@ -392,6 +398,36 @@ impl Lowering<'_, '_, '_, '_, '_> {
         let good = mistakes.is_empty();
         self.beside.mistakes.extend(mistakes);
         good.then(|| flows.into())
+    }
+
+    fn recorded(&mut self, names: &[String]) -> Option<Pattern> {
+        let read = names.iter().enumerate().map(|(at, name)| {
+            let path = format!("{}/run/recorded/{at}", self.path);
+            self.beside.read(name, &path, self.check)
+        });
+        let read: Vec<Neighbour> = read.collect::<Vec<_>>().into_iter().collect::<Option<_>>()?;
+        let files: Vec<File<'_>> =
+            read.iter().map(|file| File { name: &file.name, bytes: &file.bytes }).collect();
+        let described = match described::read(&files, None) {
+            Ok(described) => described,
+            Err(error) => {
+                let path = format!("{}/run/recorded", self.path);
+                self.check.error(codes::BAD_NEIGHBOUR, &path, error.to_string());
+                return None;
+            }
+        };
+        let (ranks, hosts) = (described.ranks as usize, self.hosts.len());
+        let named = !self.file.hosts.is_empty();
+        if ranks > hosts || (named && ranks < hosts) {
+            let message = format!("the step has {ranks} ranks, and {hosts} hosts take part");
+            let help = format!(
+                "name {ranks} hosts in order of rank, such as `hosts: [h0..h{}]`",
+                ranks - 1
+            );
+            self.refuse("/run/recorded", message, &help);
+            return None;
+        }
+        Some(Pattern::Recorded(Arc::new(described)))
     }
 
     fn random(&mut self, raw: &RandomFile) -> Option<Pattern> {

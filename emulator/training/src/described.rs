@@ -1,0 +1,264 @@
+//! A step that another tool described (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome traces), from its files.
+
+use super::graph::{Task, TaskGraph, Work};
+use super::recorded::{self, Recorded, RecordedError};
+use super::{chakra, goal, kineto, simai};
+
+/// A file of a step.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// What the user calls it.
+    pub name: &'a str,
+    /// What is in it.
+    pub bytes: &'a [u8],
+}
+
+/// A step that can be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// Its tasks. Ring r is the r-th TP group.
+    pub graph: TaskGraph,
+    /// Its ranks.
+    pub ranks: u32,
+    /// Ranks of a TP group: so many in a row.
+    pub tensor: u32,
+}
+
+/// A recorded step.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// What was recorded.
+    pub recorded: Recorded,
+    /// Ranks of a TP group: so many in a row.
+    pub tensor: u32,
+    /// Ranks of which there is no file: they are taken to be ready whenever the others are.
+    pub missing: Vec<u32>,
+    /// NCCL kernels that do not say what they exchange, and count as computing.
+    pub unknown: u64,
+}
+
+/// Why files are no step.
+#[derive(Debug, thiserror::Error)]
+pub enum DescribedError {
+    /// No file.
+    #[error("there is no file: name the files of a step")]
+    NoFile,
+    /// A task of a rank that the step does not have.
+    #[error(
+        "{file}: `{task}` is of a rank or a TP group that the step, of {ranks} ranks, does not have"
+    )]
+    Absent {
+        /// The file.
+        file: String,
+        /// The task.
+        task: String,
+        /// Ranks of the step.
+        ranks: u32,
+    },
+    /// A packed file.
+    #[error("{file} is packed: write `gunzip --keep {file}` and name what that makes")]
+    Packed {
+        /// The file.
+        file: String,
+    },
+    /// A file that has all ranks, beside others.
+    #[error("{0}")]
+    Alone(String),
+    /// Another TP than the file's.
+    #[error("the workload is for TP {own}: leave out --tp")]
+    OtherTensor {
+        /// TP of the file.
+        own: u32,
+    },
+    /// A text that is none.
+    #[error("{file} is no text: {error}")]
+    NoText {
+        /// The file.
+        file: String,
+        /// Where.
+        error: std::str::Utf8Error,
+    },
+    /// A SimAI text with a mistake.
+    #[error("{file}: {error}")]
+    Simai {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        error: simai::SimaiError,
+    },
+    /// A GOAL text with a mistake.
+    #[error("{file}: {error}")]
+    Goal {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        error: goal::GoalError,
+    },
+    /// Chakra traces with a mistake.
+    #[error("{file}: {error}")]
+    Chakra {
+        /// The files.
+        file: String,
+        /// What is wrong.
+        error: chakra::ChakraError,
+    },
+    /// A Chrome trace with a mistake.
+    #[error("{file}: {error}")]
+    Recorded {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        error: RecordedError,
+    },
+    /// Profiles of PyTorch with a mistake.
+    #[error(transparent)]
+    Kineto(#[from] kineto::KinetoError),
+}
+
+impl DescribedError {
+    /// Whether the files are good, and what was asked of them is not.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::NoFile | Self::Alone(_) | Self::OtherTensor { .. })
+    }
+}
+
+/// TP where nothing says otherwise.
+const TENSOR: u32 = 8;
+
+/// Reads a step of any kind; its `tensor` ranks in a row are a TP group.
+///
+/// # Errors
+/// Files that are no step, with their place.
+pub fn read(files: &[File<'_>], tensor: Option<u32>) -> Result<Described, DescribedError> {
+    let first = files.first().ok_or(DescribedError::NoFile)?;
+    let described = match has_extension(first.name, "json") {
+        false => read_described(files, tensor)?,
+        true => {
+            let Taken { recorded, tensor, .. } = read_recorded(files, tensor)?;
+            Described { graph: recorded.graph, ranks: recorded.ranks, tensor }
+        }
+    };
+    let absent = |task: &Task| {
+        let rank = described.highest_rank(&task.work);
+        let file = first.name.to_owned();
+        rank.is_none_or(|rank| rank >= described.ranks).then(|| DescribedError::Absent {
+            file,
+            task: task.name.clone(),
+            ranks: described.ranks,
+        })
+    };
+    match described.graph.tasks().iter().find_map(absent) {
+        Some(error) => Err(error),
+        None => Ok(described),
+    }
+}
+
+/// Reads a described step: Chakra traces in the order of ranks, one SimAI text (`.txt`), or one GOAL text (`.goal`).
+///
+/// # Errors
+/// Files that are no step, with their place.
+pub fn read_described(
+    files: &[File<'_>],
+    tensor: Option<u32>,
+) -> Result<Described, DescribedError> {
+    let first = unpacked(files)?;
+    let is = |extension: &str| files.iter().any(|file| has_extension(file.name, extension));
+    let name = || first.name.to_owned();
+    if is("txt") {
+        alone(files, "a SimAI text stands alone: it describes all ranks")?;
+        let workload = simai::read(text(first)?)
+            .map_err(|error| DescribedError::Simai { file: name(), error })?;
+        let simai::Workload { tensor: own, ranks, graph } = workload;
+        if tensor.is_some_and(|tensor| tensor != own) {
+            return Err(DescribedError::OtherTensor { own });
+        }
+        return Ok(Described { graph, ranks, tensor: own });
+    }
+    if is("goal") {
+        alone(files, "a GOAL text stands alone: it has all ranks")?;
+        let (graph, ranks) = goal::read(text(first)?)
+            .map_err(|error| DescribedError::Goal { file: name(), error })?;
+        let tensor = tensor.unwrap_or(TENSOR).min(ranks.max(1));
+        return Ok(Described { graph, ranks, tensor });
+    }
+    let streams: Vec<&[u8]> = files.iter().map(|file| file.bytes).collect();
+    let ranks = streams.len() as u32;
+    let tensor = tensor.unwrap_or(TENSOR).min(ranks);
+    let graph = chakra::import(&streams, &rings(ranks, tensor)).map_err(|error| {
+        let file = match files.len() {
+            1 => name(),
+            count => format!("{} and {} more", first.name, count - 1),
+        };
+        DescribedError::Chakra { file, error }
+    })?;
+    Ok(Described { graph, ranks, tensor })
+}
+
+/// Reads a recorded step: profiles of PyTorch (Kineto), a file a rank, or one Chrome trace with ids and bytes.
+///
+/// # Errors
+/// Files that are no step, with their place.
+pub fn read_recorded(files: &[File<'_>], tensor: Option<u32>) -> Result<Taken, DescribedError> {
+    let first = unpacked(files)?;
+    if !kineto::is_kineto(first.bytes) {
+        alone(files, &format!("{} is no profile of PyTorch, and stands alone", first.name))?;
+        let tensor = tensor.unwrap_or(TENSOR);
+        let recorded = recorded::read(first.bytes, tensor)
+            .map_err(|error| DescribedError::Recorded { file: first.name.to_owned(), error })?;
+        return Ok(Taken { recorded, tensor, missing: Vec::new(), unknown: 0 });
+    }
+    let profiles: Vec<kineto::File<'_>> =
+        files.iter().map(|file| kineto::File { name: file.name, text: file.bytes }).collect();
+    let profile = kineto::read(&profiles)?;
+    let tensor = tensor.unwrap_or(TENSOR).min(profile.recorded.ranks.max(1));
+    let (missing, unknown) = (profile.missing.into_iter().collect(), profile.unknown as u64);
+    Ok(Taken { recorded: profile.recorded, tensor, missing, unknown })
+}
+
+impl Described {
+    /// The ranks of a ring of the graph. `None` if there is no such TP group.
+    #[must_use]
+    pub fn ring(&self, ring: u32) -> Option<std::ops::Range<u32>> {
+        let first = ring.checked_mul(self.tensor)?;
+        let end = first.checked_add(self.tensor)?.min(self.ranks);
+        (first < end).then_some(first..end)
+    }
+
+    /// The highest rank that takes part in something. `None` if it is on a ring that is not there, or of nobody.
+    fn highest_rank(&self, work: &Work) -> Option<u32> {
+        match work {
+            Work::Compute { rank, .. } => Some(*rank),
+            Work::Transfer { from, to, .. } => Some(*from.max(to)),
+            Work::Across { ranks, .. } => ranks.iter().copied().max(),
+            Work::Ring { ring, .. } => self.ring(*ring).map(|ranks| ranks.end - 1),
+        }
+    }
+}
+
+fn rings(ranks: u32, tensor: u32) -> Vec<Vec<u32>> {
+    let whole = ranks / tensor.max(1);
+    (0..whole).map(|ring| (ring * tensor..(ring + 1) * tensor).collect()).collect()
+}
+
+fn has_extension(name: &str, extension: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, last)| last == extension)
+}
+
+/// The first file; none of them is packed.
+fn unpacked<'a, 'b>(files: &'a [File<'b>]) -> Result<&'a File<'b>, DescribedError> {
+    let packed = files.iter().find(|file| file.bytes.starts_with(&[0x1f, 0x8b]));
+    match packed {
+        Some(packed) => Err(DescribedError::Packed { file: packed.name.to_owned() }),
+        None => files.first().ok_or(DescribedError::NoFile),
+    }
+}
+
+fn alone(files: &[File<'_>], why: &str) -> Result<(), DescribedError> {
+    if files.len() > 1 { Err(DescribedError::Alone(why.to_owned())) } else { Ok(()) }
+}
+
+fn text<'a>(file: &File<'a>) -> Result<&'a str, DescribedError> {
+    std::str::from_utf8(file.bytes)
+        .map_err(|error| DescribedError::NoText { file: file.name.to_owned(), error })
+}
