@@ -87,3 +87,21 @@ fn circuits_that_follow_one_of_two_jobs_are_found() {
     let is_named = |one: &Violation| one.to_string().contains("between phases of several jobs");
     assert!(found.iter().any(is_named), "{found:?}");
 }
+
+/// Its GPUs are those below the first leaves, by number: a job whose GPUs are placed would be given them again.
+#[test]
+fn an_rl_step_beside_a_job_with_gpus_is_refused() {
+    let rl = "  - {name: rl, step: {rl: {model: qwen2.5-72b, trainer_gpus: 256, generation_gpus: 256, tp: 8, pp: 4, samples: 1024, tokens_per_sample: 8192, replica_gpus: 64, tail_replica_gpus: 32}}}\n";
+    let load = |text: &str| {
+        lightloom_planner::load("f.yaml", text.as_bytes(), &mut |name| Err(name.to_owned()))
+    };
+    let (alone, mistakes) = load(&(POD.to_owned() + rl));
+    assert!(alone.is_some(), "{mistakes:?}");
+    let second = rl.replace("name: rl", "name: other");
+    for beside in [A, &second] {
+        let (fabric, mistakes) = load(&(POD.to_owned() + rl + beside));
+        let said = format!("{mistakes:?}");
+        assert!(fabric.is_none() && said.contains("is given GPUs there, too"), "{said}");
+        assert!(said.contains("`phases`"), "{said}");
+    }
+}

@@ -26,9 +26,25 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     };
     match step {
         StepFile::Training(_) => Ok(Vec::new()),
+        StepFile::Rl(_) if beside(fabric, job).is_some() => {
+            let other = beside(fabric, job).map_or("", |other| other.name.as_str());
+            let place = "/rl".to_owned();
+            let message = format!(
+                "an RL step fills the first leaves with its GPUs, and job `{other}` is given GPUs there, too"
+            );
+            let fix = "plan it on a fabric file of its own, or write what it sends as `phases`"
+                .to_owned();
+            Err(vec![Mistake { place, message, fix }])
+        }
         StepFile::Rl(rl) => lower_rl(rl, network.spec().gpus_per_leaf, network.leaves(), &mut read),
         StepFile::Phases(phases) => lower_phases(phases, network, &mut read),
     }
+}
+
+/// Another job that needs GPUs of its own.
+fn beside<'a>(fabric: &'a Fabric, job: &Job) -> Option<&'a Job> {
+    let needs = |other: &&Job| other.is_placed() || matches!(other.step, Some(StepFile::Rl(_)));
+    fabric.jobs.iter().filter(|other| other.name != job.name).find(needs)
 }
 
 /// The model that a job trains. `None` if it trains none.
