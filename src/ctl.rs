@@ -16,12 +16,16 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use lightloom_daemon_api::answer::Answer;
+use lightloom_daemon_api::body::{DevicesBody, TxnBody};
+use lightloom_daemon_api::drift::DriftReport;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::cli::Format;
 use crate::output::{self, Outcome};
-use client::{Asked, Client, Response};
-use show::Preview;
+use client::{Client, Response};
+use show::{Done, Preview};
 use wanted::{Apply, Fault, Rollback, Wanted};
 
 /// Talks to the daemon: looks, previews, applies, confirms, rolls back.
@@ -162,7 +166,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             session.look(&format!("/v1/log?last={last}"), show::records)
         }
         Verb::Journal { last, records: false } => {
-            session.look("/v1/journal", |journal| show::transactions(journal, *last))
+            session.look("/v1/journal", |all: &Vec<_>| show::transactions(all, *last))
         }
         Verb::Module { device } => session.look(&format!("/v1/module/{device}"), show::module),
         Verb::Watch => session.watch(),
@@ -170,30 +174,46 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Page { listen } => page::serve(&session.client, *listen),
         Verb::Diff(wanted) => {
             let preview = Preview { by_device: true, ..wanted.preview() };
-            session.diff("diff", &wanted.asked()?, preview)
+            session.diff("diff", &wanted.body()?, preview)
         }
         Verb::Apply(Apply { wanted, dry_run: true, .. }) => {
-            session.diff("diff", &wanted.asked()?, wanted.preview())
+            session.diff("diff", &wanted.body()?, wanted.preview())
         }
-        Verb::Apply(apply) => session.change("apply", apply.asked()?),
+        Verb::Apply(apply) => session.change("apply", &apply.body(fresh_id)?, &Done::Moved),
         Verb::Phase(phase) => session.phase(phase),
-        Verb::Confirm { txn } => session.change("confirm", json!({"txn": txn}).into()),
+        Verb::Confirm { txn } => {
+            let body = TxnBody { request_id: fresh_id("confirm"), txn: *txn };
+            session.change("confirm", &body, &Done::Confirmed(*txn))
+        }
         Verb::Rollback(back) if back.dry_run => {
-            session.diff("rollback/diff", &back.body()?.into(), back.preview())
+            session.diff("rollback/diff", &back.body(String::new())?, back.preview())
         }
-        Verb::Rollback(back) => session.change("rollback", back.body()?.into()),
-        Verb::Drain(Devices { devices }) => session.change("drain", devices_in(devices)),
-        Verb::Undrain(Devices { devices }) => session.change("undrain", devices_in(devices)),
-        Verb::Adopt(Devices { devices }) => session.change("adopt", devices_in(devices)),
+        Verb::Rollback(back) => {
+            session.change("rollback", &back.body(fresh_id("rollback"))?, &Done::Moved)
+        }
+        Verb::Drain(devices) => {
+            let body = devices.body("drain");
+            session.change("drain", &body, &Done::Drained(&body.devices))
+        }
+        Verb::Undrain(devices) => {
+            let body = devices.body("undrain");
+            session.change("undrain", &body, &Done::Undrained(&body.devices))
+        }
+        Verb::Adopt(devices) => session.change("adopt", &devices.body("adopt"), &Done::Adopted),
         Verb::Fault(fault) if fault.dry_run => {
-            session.diff("faults/diff", &fault.body()?.into(), fault.preview())
+            session.diff("faults/diff", &fault.body(String::new())?, fault.preview())
         }
-        Verb::Fault(fault) => session.change("faults", fault.body()?.into()),
+        Verb::Fault(fault) => {
+            session.change("faults", &fault.body(fresh_id("faults"))?, &Done::Moved)
+        }
     }
 }
 
-fn devices_in(names: &[String]) -> Asked {
-    json!({"devices": wanted::listed(names)}).into()
+impl Devices {
+    fn body(&self, verb: &str) -> DevicesBody {
+        let devices = wanted::listed(&self.devices).into_iter().map(str::to_owned).collect();
+        DevicesBody { request_id: fresh_id(verb), devices }
+    }
 }
 
 struct Session {
@@ -202,22 +222,27 @@ struct Session {
 }
 
 impl Session {
-    fn look(&self, path: &str, text: impl Fn(&Value) -> String) -> anyhow::Result<Outcome> {
+    fn look<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        text: impl Fn(&T) -> String,
+    ) -> anyhow::Result<Outcome> {
         let response = self.client.get(path)?;
         self.show(&response, text)
     }
 
-    fn show(
+    /// Shows what the daemon sent: as it came to a program, as `text` to people.
+    fn show<T: DeserializeOwned>(
         &self,
         response: &Response,
-        text: impl Fn(&Value) -> String,
+        text: impl Fn(&T) -> String,
     ) -> anyhow::Result<Outcome> {
         if !response.is_good() {
             return self.refused(response);
         }
         match self.format {
             Format::Json => output::print_json(&response.body)?,
-            Format::Text => print(&text(&response.body))?,
+            Format::Text => print(&text(&response.read()?))?,
         }
         Ok(Outcome::Good)
     }
@@ -233,32 +258,37 @@ impl Session {
     fn status(&self, check: bool) -> anyhow::Result<Outcome> {
         let response = self.client.get("/v1/status")?;
         let shown = self.show(&response, show::status)?;
-        Ok(if check && !show::all_is_well(&response.body) { Outcome::Bad } else { shown })
+        let is_bad = check && response.is_good() && !show::all_is_well(&response.read()?);
+        Ok(if is_bad { Outcome::Bad } else { shown })
     }
 
     /// No slots are no drift only where every device was read and the journal can be trusted.
     fn drift(&self) -> anyhow::Result<Outcome> {
         let response = self.client.get("/v1/drift")?;
         let shown = self.show(&response, show::drift)?;
-        let empty = |key: &str| response.body[key].as_array().is_none_or(Vec::is_empty);
-        let none = empty("slots") && empty("crossed");
-        Ok(if none && response.body["complete"] == true { shown } else { Outcome::Bad })
+        if !response.is_good() {
+            return Ok(shown);
+        }
+        let DriftReport { slots, crossed, complete, .. } = response.read()?;
+        let is_none = slots.is_empty() && crossed.is_empty() && complete;
+        Ok(if is_none { shown } else { Outcome::Bad })
     }
 
-    fn diff(&self, path: &str, asked: &Asked, preview: Preview) -> anyhow::Result<Outcome> {
-        let response = self.client.post(&format!("/v1/{path}"), asked)?;
+    fn diff(&self, path: &str, body: &impl Serialize, preview: Preview) -> anyhow::Result<Outcome> {
+        let response = self.client.post(&format!("/v1/{path}"), body)?;
         self.show(&response, |diff| preview.page(diff))
     }
 
-    fn change(&self, verb: &str, mut asked: Asked) -> anyhow::Result<Outcome> {
-        if asked.fields.get("request_id").is_none() {
-            asked.fields["request_id"] = json!(fresh_id(verb));
-        }
-        let response = self.client.post(&format!("/v1/{verb}"), &asked)?;
-        let body = &asked.fields;
-        match response.body.get("txn").and_then(Value::as_u64) {
-            Some(txn) if response.is_good() => self.wait_for(txn),
-            _ => self.show(&response, |answer| show::done(verb, body, answer)),
+    fn change(
+        &self,
+        verb: &str,
+        body: &impl Serialize,
+        done: &Done<'_>,
+    ) -> anyhow::Result<Outcome> {
+        let response = self.client.post(&format!("/v1/{verb}"), body)?;
+        match response.read() {
+            Ok(Answer::Accepted { txn }) if response.is_good() => self.wait_for(txn),
+            _ => self.show(&response, |answer| show::done(done, answer)),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::output;
@@ -23,31 +25,6 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const TIMES_HUNG_UP_ON: u32 = 4;
 /// How long room is waited for.
 const ROOM_WITHIN: Duration = Duration::from_secs(30);
-
-/// What is asked for: fields, and the bytes of a plan as they are in its file.
-pub(super) struct Asked {
-    /// The fields but for the plan.
-    pub(super) fields: Value,
-    /// The plan.
-    pub(super) plan: Option<Vec<u8>>,
-}
-
-impl From<Value> for Asked {
-    fn from(fields: Value) -> Self {
-        Self { fields, plan: None }
-    }
-}
-
-impl Asked {
-    /// The JSON in pieces: a plan is not copied.
-    fn pieces<'a>(&'a self, fields: &'a str) -> Vec<&'a [u8]> {
-        match (&self.plan, fields.strip_prefix('{')) {
-            (Some(plan), Some("}")) => vec![b"{\"plan\":", plan, b"}"],
-            (Some(plan), Some(others)) => vec![b"{\"plan\":", plan, b",", others.as_bytes()],
-            _ => vec![fields.as_bytes()],
-        }
-    }
-}
 
 /// The way to the daemon.
 #[derive(Clone)]
@@ -69,6 +46,16 @@ impl Response {
     pub(super) fn is_good(&self) -> bool {
         (200..300).contains(&self.code)
     }
+
+    /// The body as the type that it has.
+    ///
+    /// # Errors
+    /// Another document than the daemon of this version sends.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        T::deserialize(&self.body).context(
+            "the daemon's answer is not understood: use the `lightloom` of the daemon's version, or --format json",
+        )
+    }
 }
 
 impl Client {
@@ -87,17 +74,14 @@ impl Client {
     }
 
     /// Every change has a request id under which it acts once, however often it is sent.
-    pub(super) fn post(&self, path: &str, asked: &Asked) -> anyhow::Result<Response> {
-        let fields = serde_json::to_string(&asked.fields)?;
-        let body = asked.pieces(&fields);
-        let length: usize = body.iter().map(|piece| piece.len()).sum();
+    pub(super) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Response> {
+        let body = serde_json::to_vec(body)?;
+        let length = body.len();
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         );
-        let mut pieces = vec![head.as_bytes()];
-        pieces.extend(body);
-        self.until_room(|| parse(&self.talk_again(&pieces)?))
+        self.until_room(|| parse(&self.talk_again(&[head.as_bytes(), &body])?))
     }
 
     /// Asks again where there was no room, when the answer says so.
@@ -238,16 +222,6 @@ fn parse(answer: &[u8]) -> anyhow::Result<Response> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_plan_goes_out_as_it_is_in_its_file() {
-        let fields = serde_json::json!({"mode": "safe", "phase": null});
-        let asked = Asked { fields: fields.clone(), plan: Some(b"{\"ranks\": []}".to_vec()) };
-        let sent = asked.pieces(&fields.to_string()).concat();
-        let sent: Value = serde_json::from_slice(&sent).unwrap();
-        let whole = serde_json::json!({"mode": "safe", "phase": null, "plan": {"ranks": []}});
-        assert_eq!(sent, whole);
-    }
 
     #[test]
     fn answers_are_code_and_json() {

@@ -4,8 +4,9 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use serde_json::Value;
+use anyhow::bail;
+use lightloom_daemon_api::status::Status;
+use lightloom_daemon_api::transaction::{Transaction, TransactionResult};
 
 use super::client::Response;
 use super::{Session, print, show, time};
@@ -64,7 +65,7 @@ impl Session {
                         output::note("lightloomd is back");
                     }
                     wait_ms = CHANGE_WITHIN_MS;
-                    last = self.draw(&response.body)?;
+                    last = self.draw(&response)?;
                     std::thread::sleep(Duration::from_millis(200));
                 }
                 Err(error) => {
@@ -80,12 +81,12 @@ impl Session {
         }
     }
 
-    fn draw(&self, status: &Value) -> anyhow::Result<String> {
+    fn draw(&self, response: &Response) -> anyhow::Result<String> {
         if let Format::Json = self.format {
-            output::print(&format!("{status}\n"))?;
+            output::print(&format!("{}\n", response.body))?;
             return Ok(String::new());
         }
-        let page = show::status(status);
+        let page = show::status(&status_of(response)?);
         draw_page(&page)?;
         Ok(page)
     }
@@ -109,33 +110,33 @@ impl Session {
     pub(super) fn wait(&self, named: &[&str], within: Duration) -> anyhow::Result<Outcome> {
         let mut waiting = Waiting::begins();
         loop {
-            let status = self.present("/v1/status");
-            let left = within.saturating_sub(waiting.since.elapsed());
-            match &status {
-                Ok(response) if !response.is_good() => return self.refused(response),
-                Ok(response) if show::is_deaf(&response.body) => {
+            let present = match self.present("/v1/status") {
+                Ok(response) if !response.is_good() => return self.refused(&response),
+                Ok(response) => status_of(&response).map(|status| Ok((response, status)))?,
+                Err(error) => Err(error),
+            };
+            if let Ok((response, status)) = &present {
+                if show::is_deaf(status) {
                     return self.show(response, show::status).map(|_| Outcome::Bad);
                 }
-                Ok(response) => {
-                    if let Some(stranger) = show::not_a_device(named, &response.body) {
-                        anyhow::bail!("{stranger}: no such device or node is configured here");
-                    }
-                    if unread(named, &response.body)?.is_empty() {
-                        return self.show(response, |status| show::all_read(named, status));
-                    }
+                if let Some(stranger) = show::not_a_device(named, status) {
+                    bail!("{stranger}: no such device or node is configured here");
                 }
-                Err(_) => {}
+                if show::waited_for(named, status).is_empty() {
+                    return self.show(response, |status| show::all_read(named, status));
+                }
             }
+            let left = within.saturating_sub(waiting.since.elapsed());
             if left.is_zero() {
-                let status = status?;
-                let names = not_read(named, &status.body);
+                let (response, status) = present?;
+                let names = not_read(named, &status);
                 output::note(&format!("not read within {}: {names}", span(within)));
-                return self.show(&status, show::status).map(|_| Outcome::Bad);
+                return self.show(&response, show::status).map(|_| Outcome::Bad);
             }
             waiting.say(|| {
-                let what = match &status {
+                let what = match &present {
                     Err(error) => format!("{error:#}"),
-                    Ok(response) => format!("not read yet: {}", not_read(named, &response.body)),
+                    Ok((_, status)) => format!("not read yet: {}", not_read(named, status)),
                 };
                 format!("waiting, {} left: {what}", span(left))
             });
@@ -145,7 +146,7 @@ impl Session {
 
     /// The transaction is journalled: a daemon that dies meanwhile brings it to an end when it is
     /// started again, so that is waited for.
-    pub(super) fn wait_for(&self, txn: u64) -> anyhow::Result<Outcome> {
+    pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<Outcome> {
         output::note(&format!("transaction {txn} is on its way"));
         let (began, mut away) = (Instant::now(), None);
         let path = format!("/v1/transactions/{txn}?wait_ms={}", SAY_EVERY.as_millis());
@@ -177,34 +178,38 @@ impl Session {
         }
     }
 
-    fn say_on_its_way(&self, txn: u64, elapsed: Duration) {
-        if let Ok(status) = self.present("/v1/status") {
-            output::note(&show::on_its_way(txn, &status.body, &span(elapsed)));
+    fn say_on_its_way(&self, txn: u32, elapsed: Duration) {
+        if let Ok(status) = self.present("/v1/status").and_then(|now| status_of(&now)) {
+            output::note(&show::on_its_way(txn, &status, &span(elapsed)));
         }
     }
 
     fn ended(&self, response: &Response) -> anyhow::Result<Outcome> {
         let shown = self.show(response, show::transaction)?;
+        if !response.is_good() {
+            return Ok(shown);
+        }
+        let past: Transaction = response.read()?;
         if self.format == Format::Json
-            && let Some(confirm) = show::confirm_by(&response.body)
+            && let Some(confirm) = show::confirm_by(&past)
         {
             output::note(&confirm);
         }
-        let committed = response.body["result"] == "committed";
-        let crossed = response.body["crossed"].as_array().is_some_and(|ends| !ends.is_empty());
-        Ok(if committed && !crossed { shown } else { Outcome::Bad })
+        let is_good = past.result == TransactionResult::Committed && past.crossed.is_empty();
+        Ok(if is_good { shown } else { Outcome::Bad })
     }
 }
 
-/// The devices that have not been read yet and may still be.
-fn unread(named: &[&str], status: &Value) -> anyhow::Result<Vec<Value>> {
-    let devices = status["devices"].as_array().context("the daemon gives no status")?;
-    Ok(show::waited_for(named, devices, status))
+fn status_of(response: &Response) -> anyhow::Result<Status> {
+    let status: Status = response.read()?;
+    if status.daemon.is_empty() {
+        bail!("the daemon gives no status");
+    }
+    Ok(status)
 }
 
-fn not_read(named: &[&str], status: &Value) -> String {
-    let unread = unread(named, status).unwrap_or_default();
-    show::devices_named(&unread.iter().collect::<Vec<_>>())
+fn not_read(named: &[&str], status: &Status) -> String {
+    show::devices_named(&show::waited_for(named, status))
 }
 
 fn span(time: Duration) -> String {

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use lightloom_daemon_api::answer::Answer;
 use lightloom_daemon_api::phase::{PhaseBody, PhaseState, PhaseStatus, Phases, ReleaseBody};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use super::client::{Asked, Response};
-use super::{Session, fresh_id, print, time};
+use super::client::Response;
+use super::{Session, fresh_id, print, show, time};
 use crate::cli::Format;
 use crate::output::{self, Outcome, WrongUsage};
 use crate::table::Table;
@@ -48,10 +45,6 @@ fn ms(time: Duration) -> anyhow::Result<u64> {
     Ok(u64::try_from(time.as_millis())?)
 }
 
-fn read<T: DeserializeOwned>(response: &Response) -> anyhow::Result<T> {
-    serde_json::from_value(response.body.clone()).context("the daemon's answer is not understood")
-}
-
 impl Session {
     pub(super) fn phase(&self, asked: &Phase) -> anyhow::Result<Outcome> {
         match (&asked.phase, asked.release) {
@@ -62,25 +55,13 @@ impl Session {
     }
 
     fn phases(&self) -> anyhow::Result<Outcome> {
-        let response = self.client.get("/v1/phases")?;
-        if !response.is_good() {
-            return self.refused(&response);
-        }
-        match self.format {
-            Format::Json => output::print_json(&response.body)?,
-            Format::Text => print(&listed(&read(&response)?))?,
-        }
-        Ok(Outcome::Good)
+        self.look("/v1/phases", listed)
     }
 
     fn release(&self, asked: &Phase) -> anyhow::Result<Outcome> {
         let body = ReleaseBody { request_id: fresh_id("release"), job: asked.job.clone() };
-        let asked = Asked::from(serde_json::to_value(body)?);
-        let response = self.client.post("/v1/phase/release", &asked)?;
-        self.show(&response, |answer| match answer["answer"].as_str() {
-            Some("nothing-to-do") => super::show::done("release", &Value::Null, answer),
-            _ => "released: what has light keeps it\n".into(),
-        })
+        let response = self.client.post("/v1/phase/release", &body)?;
+        self.show(&response, |answer| show::done(&show::Done::Released, answer))
     }
 
     fn ask_for(&self, asked: &Phase, phase: &str) -> anyhow::Result<Outcome> {
@@ -98,8 +79,7 @@ impl Session {
             job: asked.job.clone(),
             revision: asked.revision.clone(),
         };
-        let sent = Asked::from(serde_json::to_value(&body)?);
-        let response = self.client.post("/v1/phase", &sent)?;
+        let response = self.client.post("/v1/phase", &body)?;
         if !response.is_good() {
             return self.phase_refused(&response);
         }
@@ -109,7 +89,7 @@ impl Session {
             if !response.is_good() {
                 return self.refused(&response);
             }
-            let status: PhaseStatus = read(&response)?;
+            let status: PhaseStatus = response.read()?;
             if matches!(status.state, PhaseState::Waiting | PhaseState::Moving) {
                 continue;
             }
@@ -123,7 +103,7 @@ impl Session {
     }
 
     fn phase_refused(&self, response: &Response) -> anyhow::Result<Outcome> {
-        let Ok(Answer::PhaseRefused { code, reason, fix, .. }) = read(response) else {
+        let Ok(Answer::PhaseRefused { code, reason, fix, .. }) = response.read() else {
             return self.refused(response);
         };
         if let Format::Json = self.format {

@@ -2,19 +2,24 @@
 
 mod contention;
 mod crossed;
+mod drift;
 mod history;
 mod module;
 mod moves;
 mod status;
 
+use std::fmt::Display;
+
+use lightloom_daemon_api::answer::Answer;
+use serde::Deserialize;
 use serde_json::Value;
 
+pub(super) use drift::drift;
 pub(super) use history::{confirm_by, records, transaction, transactions};
 pub(super) use module::module;
 pub(super) use moves::Preview;
 pub(super) use status::{
-    all_is_well, all_read, devices_named, drift, is_deaf, not_a_device, on_its_way, status,
-    waited_for,
+    all_is_well, all_read, devices_named, is_deaf, not_a_device, on_its_way, status, waited_for,
 };
 
 /// How many names a line holds.
@@ -76,16 +81,9 @@ pub(super) fn painted(page: &str) -> String {
     painted
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "-".into(),
-        other => other.to_string(),
-    }
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
+/// What may be missing; `-` where it is.
+fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
 /// `1 device`, `64 devices`.
@@ -129,37 +127,41 @@ fn is_switch(device: &str) -> bool {
 }
 
 /// What moves on a device: `port 3` of an optical switch, `group 0` of a transceiver.
-fn slot(device: &str, slot: &Value) -> String {
+fn slot(device: &str, slot: impl Display) -> String {
     let what = match () {
         () if is_module(device) => "group",
         () if is_switch(device) => "port",
         () => "slot",
     };
-    format!("{what} {}", text(slot))
+    format!("{what} {slot}")
 }
 
 /// Where it stands: a transceiver's path by its name, an optical switch's port by its number.
-fn place(device: &str, position: &Value) -> String {
-    match (position.as_u64(), is_module(device)) {
-        (Some(0), _) => "dark".into(),
-        (Some(15), true) => "loopback".into(),
-        (Some(path), true) => format!("external-{path}"),
-        (_, false) if is_switch(device) => format!("port {}", text(position)),
-        (_, false) => format!("position {}", text(position)),
-        (None, true) => text(position),
+fn place(device: &str, position: u32) -> String {
+    match (position, is_module(device)) {
+        (0, _) => "dark".into(),
+        (15, true) => "loopback".into(),
+        (path, true) => format!("external-{path}"),
+        (port, false) if is_switch(device) => format!("port {port}"),
+        (position, false) => format!("position {position}"),
     }
 }
 
 /// Why something was not done.
 pub(super) fn refusal(body: &Value) -> String {
-    if let Some(reason) = body["reason"].as_str() {
-        return format!("conflict: {reason}");
-    }
-    let reasons = alike(&list(&body["reasons"]).iter().map(text).collect::<Vec<_>>());
-    if reasons.is_empty() {
-        text(body)
-    } else {
-        format!("refused: {}", reasons.join("\n         "))
+    match Answer::deserialize(body) {
+        Ok(Answer::Conflict { reason } | Answer::PhaseRefused { reason, .. }) => {
+            format!("conflict: {reason}")
+        }
+        Ok(Answer::Refused { reasons }) if !reasons.is_empty() => {
+            format!("refused: {}", alike(&reasons).join("\n         "))
+        }
+        // What the HTTP layer itself refuses is text.
+        _ => match body {
+            Value::String(text) => text.clone(),
+            Value::Null => "-".into(),
+            other => other.to_string(),
+        },
     }
 }
 
@@ -182,27 +184,47 @@ fn alike(reasons: &[String]) -> Vec<String> {
     together.into_iter().map(line).collect()
 }
 
+/// What was asked for, where it is done at once and without a transaction.
+pub(super) enum Done<'a> {
+    /// An apply, a rollback or a fault that moves nothing.
+    Moved,
+    /// This transaction stays.
+    Confirmed(u32),
+    /// What has light is ours.
+    Adopted,
+    /// These devices carry no traffic.
+    Drained(&'a [String]),
+    /// These devices may carry traffic.
+    Undrained(&'a [String]),
+    /// A lease was given up.
+    Released,
+}
+
 /// What was done at once, without a transaction.
-pub(super) fn done(verb: &str, asked: &Value, answer: &Value) -> String {
-    let devices = named(list(&asked["devices"]).iter().map(text).collect(), 8);
-    let txn = text(&asked["txn"]);
-    let number = |key: &str| answer[key].as_u64().unwrap_or(0) as usize;
-    match (verb, answer["answer"].as_str()) {
-        (_, Some("nothing-to-do")) => {
-            let reasons: Vec<String> = list(&answer["reasons"]).iter().map(text).collect();
-            format!("nothing to do: {}\n", reasons.join("\n               "))
-        }
-        ("adopt", _) => {
-            let slots = match number("slots") {
+pub(super) fn done(done: &Done<'_>, answer: &Answer) -> String {
+    if let Answer::NothingToDo { reasons } = answer {
+        return format!("nothing to do: {}\n", reasons.join("\n               "));
+    }
+    let names = |devices: &[String]| named(devices.to_vec(), 8);
+    match done {
+        Done::Moved => "nothing had to move\n".into(),
+        Done::Confirmed(txn) => format!("transaction {txn} is confirmed: it stays\n"),
+        Done::Adopted => {
+            let (devices, slots) = match answer {
+                Answer::Adopted { devices, slots } => (*devices, *slots),
+                _ => (0, 0),
+            };
+            let slots = match slots {
                 1 => "1 path or cross-connect".to_owned(),
                 slots => format!("{slots} paths and cross-connects"),
             };
-            format!("adopted: {slots} on {}; nothing moved\n", count(number("devices"), "device"))
+            format!("adopted: {slots} on {}; nothing moved\n", count(devices, "device"))
         }
-        ("confirm", _) => format!("transaction {txn} is confirmed: it stays\n"),
-        ("drain", _) => format!("drained: {devices}; back with `lightloom ctl undrain`\n"),
-        ("undrain", _) => format!("undrained: {devices}\n"),
-        _ => "nothing had to move\n".into(),
+        Done::Drained(devices) => {
+            format!("drained: {}; back with `lightloom ctl undrain`\n", names(devices))
+        }
+        Done::Undrained(devices) => format!("undrained: {}\n", names(devices)),
+        Done::Released => "released: what has light keeps it\n".into(),
     }
 }
 
@@ -235,7 +257,7 @@ mod tests {
             (0..64).map(|node| format!("n{node}/b0: cannot be talked to (gone)")).collect();
         reasons.push("ocs0: not read yet".into());
         reasons.push("n1/b0, n2/b0: silent for 3 s; ask again".into());
-        let said = refusal(&json!({ "reasons": reasons }));
+        let said = refusal(&json!({"answer": "refused", "reasons": reasons}));
         let expected = "refused: n0/b0, n1/b0, n2/b0, n3/b0, n4/b0, n5/b0 and 58 more: cannot be talked to \
                         (gone)\n         ocs0: not read yet\n         n1/b0, n2/b0: silent for 3 s; ask again";
         assert_eq!(said, expected);
@@ -245,9 +267,9 @@ mod tests {
     fn places_have_the_names_that_people_use() {
         let places =
             [("n1/b0", 15), ("n1/b0", 2), ("n1/b0", 0), ("ocs0", 26), ("ocs0", 15), ("leaf5", 1)];
-        let shown = places.map(|(device, position)| place(device, &json!(position)));
+        let shown = places.map(|(device, position)| place(device, position));
         assert_eq!(shown, ["loopback", "external-2", "dark", "port 26", "port 15", "position 1"]);
-        let slots = ["n1/b0", "ocs0", "leaf5"].map(|device| slot(device, &json!(3)));
+        let slots = ["n1/b0", "ocs0", "leaf5"].map(|device| slot(device, 3));
         assert_eq!(slots, ["group 3", "port 3", "slot 3"]);
     }
 }

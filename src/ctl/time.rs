@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Local};
-use serde_json::Value;
 
 /// `5m`, `90s`, `500ms`.
 ///
@@ -56,8 +55,8 @@ pub(super) fn span(seconds: f64) -> String {
 }
 
 /// Seconds from now until a Unix time in milliseconds.
-pub(super) fn until(unix_ms: &Value) -> Option<f64> {
-    let then = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms.as_u64()?))?;
+pub(super) fn until(unix_ms: u64) -> Option<f64> {
+    let then = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms))?;
     Some(then.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f64())
 }
 
@@ -67,17 +66,17 @@ pub(super) fn clock_now() -> String {
 }
 
 /// The wall clock here at a Unix time in milliseconds: `2026-11-21 18:32:28`.
-pub(super) fn moment(unix_ms: &Value) -> String {
+pub(super) fn moment(unix_ms: u64) -> String {
     at(unix_ms, "%Y-%m-%d %H:%M:%S")
 }
 
 /// The same without the day: `18:32:28`.
-pub(super) fn clock_at(unix_ms: &Value) -> String {
+pub(super) fn clock_at(unix_ms: u64) -> String {
     at(unix_ms, "%H:%M:%S")
 }
 
-fn at(unix_ms: &Value, how: &str) -> String {
-    let utc = unix_ms.as_i64().and_then(DateTime::from_timestamp_millis);
+fn at(unix_ms: u64, how: &str) -> String {
+    let utc = i64::try_from(unix_ms).ok().and_then(DateTime::from_timestamp_millis);
     utc.map_or_else(|| "-".into(), |utc| utc.with_timezone(&Local).format(how).to_string())
 }
 

@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use lightloom_daemon_api::body::{self, FaultBody, RollbackBody};
 use lightloom_fabric::document;
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::value::RawValue;
 
-use super::client::Asked;
 use super::show::Preview;
 use super::time;
 use crate::kinds;
 use crate::output::WrongUsage;
+
+/// A wanted state; a plan in it stays the bytes that it is in its file.
+pub(super) type ApplyBody = body::ApplyBody<Box<RawValue>>;
 
 /// The largest plan file.
 const PLAN_BYTES_MAX: u64 = 64 << 20;
@@ -95,7 +99,7 @@ impl Fault {
     ///
     /// # Errors
     /// No part, or one that broke and works again at once.
-    pub(super) fn body(&self) -> anyhow::Result<Value> {
+    pub(super) fn body(&self, request_id: String) -> anyhow::Result<FaultBody> {
         let (broken, repaired) = (listed(&self.broken), listed(&self.repaired));
         if broken.is_empty() && repaired.is_empty() {
             return Err(WrongUsage("name a part that broke or works again".into()).into());
@@ -104,7 +108,9 @@ impl Fault {
             let why = format!("{part} cannot be broken and work again at once");
             return Err(WrongUsage(why).into());
         }
-        Ok(json!({"broken": broken, "repaired": repaired}))
+        let [broken, repaired] =
+            [broken, repaired].map(|parts| parts.into_iter().map(str::to_owned).collect());
+        Ok(FaultBody { request_id, broken, repaired })
     }
 
     /// How its preview is shown.
@@ -135,19 +141,17 @@ impl Wanted {
     ///
     /// # Errors
     /// A file that cannot be read or is no plan.
-    pub(super) fn asked(&self) -> anyhow::Result<Asked> {
-        let mode = match self.mode {
-            Mode::Safe => "safe",
-            Mode::Update => "update",
-            Mode::Overwrite => "overwrite",
-        };
-        let mut asked = match &self.plan {
-            None => json!({"again": true}).into(),
+    pub(super) fn body(&self) -> anyhow::Result<ApplyBody> {
+        let wanted = match &self.plan {
+            None => ApplyBody { again: true, ..ApplyBody::default() },
             Some(plan) => read(plan)?,
         };
-        asked.fields["mode"] = json!(mode);
-        asked.fields["phase"] = json!(self.phase);
-        Ok(asked)
+        let mode = match self.mode {
+            Mode::Safe => body::Mode::Safe,
+            Mode::Update => body::Mode::Update,
+            Mode::Overwrite => body::Mode::Overwrite,
+        };
+        Ok(ApplyBody { mode, phase: self.phase.clone(), ..wanted })
     }
 }
 
@@ -156,20 +160,14 @@ impl Apply {
     ///
     /// # Errors
     /// A file that cannot be read or is no plan.
-    pub(super) fn asked(&self) -> anyhow::Result<Asked> {
-        let mut asked = self.wanted.asked()?;
-        let body = &mut asked.fields;
-        confirm_within(body, self.confirm_within)?;
-        if let Some(version) = self.version_is {
-            body["expected_version"] = json!(version);
-        }
-        if let Some(words) = &self.confirmation {
-            body["confirmation"] = json!(words);
-        }
-        if let Some(id) = &self.request_id {
-            body["request_id"] = json!(id);
-        }
-        Ok(asked)
+    pub(super) fn body(&self, fresh_id: impl Fn(&str) -> String) -> anyhow::Result<ApplyBody> {
+        Ok(ApplyBody {
+            request_id: self.request_id.clone().unwrap_or_else(|| fresh_id("apply")),
+            expected_version: self.version_is,
+            confirm_within_ms: self.confirm_within.map(millis).transpose()?,
+            confirmation: self.confirmation.clone(),
+            ..self.wanted.body()?
+        })
     }
 }
 
@@ -178,10 +176,9 @@ impl Rollback {
     ///
     /// # Errors
     /// A time that is too long.
-    pub(super) fn body(&self) -> anyhow::Result<Value> {
-        let mut body = json!({"txn": self.txn});
-        confirm_within(&mut body, self.confirm_within)?;
-        Ok(body)
+    pub(super) fn body(&self, request_id: String) -> anyhow::Result<RollbackBody> {
+        let confirm_within_ms = self.confirm_within.map(millis).transpose()?;
+        Ok(RollbackBody { request_id, txn: self.txn, confirm_within_ms })
     }
 
     /// How its preview is shown.
@@ -195,14 +192,11 @@ pub(super) fn listed(names: &[String]) -> Vec<&str> {
     names.iter().flat_map(|names| names.split([',', ' '])).filter(|name| !name.is_empty()).collect()
 }
 
-fn confirm_within(body: &mut Value, within: Option<Duration>) -> anyhow::Result<()> {
-    if let Some(within) = within {
-        body["confirm_within_ms"] = json!(u64::try_from(within.as_millis())?);
-    }
-    Ok(())
+fn millis(time: Duration) -> anyhow::Result<u64> {
+    Ok(u64::try_from(time.as_millis())?)
 }
 
-fn read(path: &Path) -> anyhow::Result<Asked> {
+fn read(path: &Path) -> anyhow::Result<ApplyBody> {
     let shown = path.display();
     let size = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
     if size > PLAN_BYTES_MAX {
@@ -212,16 +206,29 @@ fn read(path: &Path) -> anyhow::Result<Asked> {
     parse(&shown.to_string(), bytes)
 }
 
+/// A file with positions instead of a plan.
+#[derive(Deserialize)]
+struct Positions {
+    target: BTreeMap<String, BTreeMap<u32, u32>>,
+}
+
 /// What to send of a file. A plan is looked through and stays the bytes that it is: the daemon reads it.
-fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<Asked> {
+fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<ApplyBody> {
     let document = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(&bytes);
     if let Ok(document) = &document {
         if document.contains_key("target") {
-            let mut document: Value = serde_json::from_slice(&bytes)?;
-            return Ok(json!({"target": document["target"].take()}).into());
+            let Positions { target } = serde_json::from_slice(&bytes).with_context(|| {
+                format!(
+                    "{shown} is no target: write for each device where its ports or groups shall be, such as \
+                     {{\"target\": {{\"ocs0\": {{\"1\": 25}}}}}}; 0 is dark"
+                )
+            })?;
+            return Ok(ApplyBody { target: Some(target), ..ApplyBody::default() });
         }
         if ["phases", "transceivers"].iter().any(|key| document.contains_key(*key)) {
-            return Ok(Asked { fields: json!({}), plan: Some(bytes) });
+            let no_text = || format!("{shown} is no plan: a text in it is not UTF-8");
+            let plan = RawValue::from_string(String::from_utf8(bytes).with_context(no_text)?)?;
+            return Ok(ApplyBody { plan: Some(plan), ..ApplyBody::default() });
         }
     }
     let bytes = &bytes;
@@ -260,5 +267,13 @@ mod tests {
         assert!(why("gibberish").starts_with("x is no plan (expected"));
         assert!(why("{}").contains("`transceivers`"));
         assert!(parse("x", b"{\"target\": {}}".to_vec()).is_ok());
+        assert!(why("{\"target\": {\"ocs0\": 25}}").starts_with("x is no target: write"));
+    }
+
+    #[test]
+    fn a_plan_goes_out_as_it_is_in_its_file() {
+        let body = parse("x", b"{\"transceivers\":  [ ]}\n".to_vec()).unwrap();
+        let sent = serde_json::to_string(&body).unwrap();
+        assert!(sent.contains("\"plan\":{\"transceivers\":  [ ]},\"again\":false"), "{sent}");
     }
 }

@@ -2,36 +2,23 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
-
-use super::{list, text};
+use lightloom_daemon_api::module::ModuleView;
 
 /// Who it is, how it is, and where its light is now and after a loss of power.
-pub(in crate::ctl) fn module(module: &Value) -> String {
-    let of = |key: &str| text(&module[key]);
-    let number = |key: &str| module[key].as_f64().unwrap_or(f64::NAN);
+pub(in crate::ctl) fn module(module: &ModuleView) -> String {
+    let ModuleView { device, vendor, part, serial, firmware, cmis, layout, state, .. } = module;
     let mut page = format!(
-        "{}: {} {}, serial number {}\nfirmware {}, CMIS {}, page B0h layout {}\n",
-        of("device"),
-        of("vendor"),
-        of("part"),
-        of("serial"),
-        of("firmware"),
-        of("cmis"),
-        of("layout"),
+        "{device}: {vendor} {part}, serial number {serial}\nfirmware {firmware}, CMIS {cmis}, page B0h layout \
+         {layout}\n"
     );
+    let ModuleView { temperature_c, supply_v, generation, boots, .. } = module;
     let _ = writeln!(
         page,
-        "{}, {:.1} °C, {:.2} V; {} switches since power-on, started {} times",
-        of("state"),
-        number("temperature_c"),
-        number("supply_v"),
-        of("generation"),
-        of("boots"),
+        "{state}, {temperature_c:.1} °C, {supply_v:.2} V; {generation} switches since power-on, started {boots} times",
     );
-    for (group, lit) in list(&module["groups"]).iter().enumerate() {
-        let (now, later) = (text(&lit["lit"]), text(&lit["at_power_on"]));
-        let same = if now == later { "the same" } else { &later };
+    for (group, lit) in module.groups.iter().enumerate() {
+        let (now, later) = (&lit.lit, &lit.at_power_on);
+        let same = if now == later { "the same" } else { later };
         let _ = writeln!(page, "group {group}: {now}; when power comes back: {same}");
     }
     page
