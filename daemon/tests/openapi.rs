@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use lightloom_control::controller::Answer;
 use lightloom_control::state::Txn;
+use lightloom_daemon::view;
 use serde_json::Value;
 
 #[test]
@@ -61,7 +62,15 @@ fn every_response_has_a_meaning_and_a_body() {
             fix: String::new(),
         },
     ];
-    let written = answers.map(|answer| serde_json::to_value(answer).unwrap()["answer"].to_string());
+    let written = answers.map(|answer| {
+        let sent = serde_json::to_value(view::answer(answer.clone())).unwrap();
+        assert_eq!(
+            sent,
+            serde_json::to_value(answer).unwrap(),
+            "a request sent again is answered alike"
+        );
+        sent["answer"].to_string()
+    });
     let written: BTreeSet<&str> = written.iter().map(|tag| tag.trim_matches('"')).collect();
     assert_eq!(tags, written);
 }

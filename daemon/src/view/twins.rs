@@ -89,3 +89,41 @@ pub fn answer(answer: controller::Answer) -> Answer {
         controller::Answer::Refused { reasons } => Answer::Refused { reasons },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize;
+
+    use super::*;
+
+    fn word(value: impl Serialize) -> String {
+        serde_json::to_string(&value).unwrap()
+    }
+
+    /// The judge is the journal, which spells the same words for itself.
+    #[test]
+    fn the_api_spells_a_word_as_the_journal_does() {
+        let verdicts = [
+            Verdict::Applied,
+            Verdict::Untouched,
+            Verdict::Refused,
+            Verdict::Failed,
+            Verdict::Unknown,
+            Verdict::RolledBack,
+        ];
+        for one in verdicts {
+            assert_eq!(word(verdict(one)), word(one));
+        }
+        let results =
+            [TxnResult::Committed, TxnResult::RolledBack, TxnResult::Aborted, TxnResult::Partial];
+        for one in results {
+            assert_eq!([word(result(one)), word(state(&result(one)))], [word(one), word(one)]);
+        }
+        for one in [Mode::Safe, Mode::Update, Mode::Overwrite] {
+            assert_eq!(word(one), word(mode(one)));
+        }
+        for one in [OnFailure::Rollback, OnFailure::Hold] {
+            assert_eq!(word(one), word(on_failure(one)));
+        }
+    }
+}

@@ -530,6 +530,21 @@ fn standing(device: &DeviceStatus) -> String {
 mod tests {
     use super::*;
 
+    /// A state, a field and a kind that this version does not know, and almost everything missing.
+    #[test]
+    fn a_status_of_another_version_of_the_daemon_is_still_shown() {
+        let other = serde_json::json!({
+            "daemon": "9.0.0", "colour": "red",
+            "devices": [{"name": "n1/b0", "state": "dozing", "slots": {"0": 1}}],
+            "transaction": {"txn": 3, "kind": "dance", "actor": "uid:0", "devices": 1},
+        });
+        let shown = super::status(&serde_json::from_value(other).unwrap());
+        let first = "transaction 3 ON ITS WAY: 1 device, going forward, asked by uid:0\n";
+        assert!(shown.starts_with(first), "{shown}");
+        assert!(shown.contains("n1/b0   dozing  external-1"), "{shown}");
+        assert!(!shown.contains("NO BYPASS LEFT"), "{shown}");
+    }
+
     #[test]
     fn a_fibre_whose_far_end_is_silent_is_not_to_blame() {
         let fibre = |near: &str, far: &str, far_is_down: bool| DarkFibreView {
