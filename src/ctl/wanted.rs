@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use lightloom_daemon_api::body::{self, FaultBody, RollbackBody};
+use lightloom_daemon_api::body::{self, FaultBody, RawValue, RollbackBody};
 use lightloom_fabric::document;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
 
 use super::show::Preview;
 use super::time;

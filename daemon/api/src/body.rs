@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+/// JSON as it stands in a file: a client sends a plan so, without reading it.
+pub use serde_json::value::RawValue;
 
 /// How much an apply may disturb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
