@@ -16,7 +16,7 @@ use daemon_rig::times::{Times, state_folder};
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::mover::Limits;
-use lightloom_control::state::{Fabric, Move, Op, Position, Positions, Slot, Txn};
+use lightloom_control::state::{Fabric, Move, Neighbours, Op, Position, Positions, Slot, Txn};
 use lightloom_daemon::driver::preview;
 use lightloom_daemon::driver::scpi::Scpi;
 use lightloom_daemon::runtime::Call;
@@ -123,7 +123,7 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
         }
         ops.push(Op::Switch { txn, moves: add });
         for _ in 0..Limits::default().power_samples {
-            ops.push(Op::Observe { power: power.clone(), neighbours: false });
+            ops.push(Op::Observe { power: power.clone(), neighbours: Neighbours::Usual });
         }
         let lines = preview(&Scpi::new(true), &ops).unwrap();
         let started = Instant::now();

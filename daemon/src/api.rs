@@ -35,7 +35,7 @@ use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Preview, Request, Rollback};
 use lightloom_control::desired::fat_tree::FatTree;
 use lightloom_control::desired::{self, Wanted};
-use lightloom_control::state::{DeviceName, Fabric, Micros, Op, Outcome, Position, Slot, Txn};
+use lightloom_control::state::{DeviceName, Fabric, Micros, Neighbours, Op, Outcome, Position, Slot, Txn};
 use lightloom_daemon_api::body::{DevicesBody, FaultBody, RollbackBody, TxnBody};
 use lightloom_daemon_api::diff::{DeviceBytes, Diff};
 use lightloom_daemon_api::drift::DriftReport;
@@ -493,7 +493,7 @@ fn ops_of(preview: &Preview, txn: Txn) -> BTreeMap<DeviceName, Vec<Op>> {
         ops.extend(steps.map(|moves| Op::Switch { txn, moves: moves.clone() }));
         let lit = step.end().into_iter().filter(|(_, position)| !position.is_dark());
         let power = lit.map(|(slot, _)| slot).collect();
-        ops.push(Op::Observe { power, neighbours: false });
+        ops.push(Op::Observe { power, neighbours: Neighbours::Usual });
     }
     ops
 }

@@ -181,6 +181,8 @@ async fn serve(
                 let _ = answer.send(driver.preview(&ops).map_err(NoPreview::Refused));
             }
             ToDevice::Look(answer) => {
+                let occupied = |is| FromDevice::Event(Event::Occupied(name.clone(), is));
+                let _ = events.send(occupied(true));
                 let late = |_| Err(Outcome::Unknown("no answer in time".into()));
                 let told = tokio::time::timeout(LOOK_WITHIN, driver.look()).await;
                 let told = told.unwrap_or_else(late);
@@ -188,6 +190,8 @@ async fn serve(
                     Err(Outcome::Unknown(why)) => Some(why.clone()),
                     _ => None,
                 };
+                report(name, driver, events);
+                let _ = events.send(occupied(false));
                 let _ = answer.send(told);
                 if lost.is_some() {
                     return lost;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use lightloom_control::state::{Move, Op, Outcome, Position, Slot, Txn, at};
+use lightloom_control::state::{Move, Neighbours, Op, Outcome, Position, Slot, Txn, at};
 use lightloom_daemon::config::linux::LinuxFile;
 use lightloom_daemon::driver::Driver;
 use lightloom_daemon::driver::linux::Linux;
@@ -189,7 +189,7 @@ async fn random_plans(driver: &mut Linux, plans: u32) {
         let outcome = driver.run(&Op::Switch { txn: Txn(plan), moves }).await;
         assert_eq!(outcome, Outcome::Done(None));
         let Outcome::Done(Some(seen)) =
-            driver.run(&Op::Observe { power: vec![], neighbours: false }).await
+            driver.run(&Op::Observe { power: vec![], neighbours: Neighbours::Usual }).await
         else {
             panic!("no observation");
         };

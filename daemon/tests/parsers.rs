@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use lightloom_control::record::Record;
-use lightloom_control::state::{Observation, Op, Outcome, Position, Slot};
+use lightloom_control::state::{Neighbours, Observation, Op, Outcome, Position, Slot};
 use lightloom_daemon::driver::ocstrx::OcsTrx;
 use lightloom_daemon::driver::scpi::Scpi;
 use lightloom_daemon::driver::sonic::{ReadFrom, Sonic};
@@ -23,7 +23,7 @@ fn observed<D: Dialect>(dialect: D, replies: &[&[u8]], last: &[u8], cut: usize) 
     for reply in replies {
         session.received(reply, &mut out);
     }
-    let op = Op::Observe { power: vec![], neighbours: false };
+    let op = Op::Observe { power: vec![], neighbours: Neighbours::Usual };
     if let Some(outcome) = session.start(&op, &mut out) {
         return Some(Reached::Ended(outcome));
     }

@@ -10,7 +10,7 @@ mod redis_server;
 use std::net::TcpStream;
 
 use lightloom_control::controller::Foreign;
-use lightloom_control::state::{Move, Op, Outcome, Position, Positions, Slot, Txn};
+use lightloom_control::state::{Move, Neighbours, Op, Outcome, Position, Positions, Slot, Txn};
 use lightloom_daemon::driver::Driver;
 use lightloom_daemon::driver::sonic::{ReadFrom, Sonic};
 use lightloom_daemon::driver::stream::{Address, StreamDriver};
@@ -24,7 +24,7 @@ fn driver(redis: &Redis, password: Option<&str>) -> StreamDriver<Sonic> {
 }
 
 async fn positions(driver: &mut StreamDriver<Sonic>) -> Positions {
-    match driver.run(&Op::Observe { power: Vec::new(), neighbours: false }).await {
+    match driver.run(&Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual }).await {
         Outcome::Done(Some(seen)) => seen.positions,
         other => panic!("{other:?}"),
     }

@@ -202,6 +202,8 @@ pub enum Event {
     Foreign(DeviceName, Foreign),
     /// A device reported what it sees of its light.
     Signalled(DeviceName, Signal),
+    /// A device is asked about itself from now on, or not any more: operations wait meanwhile.
+    Occupied(DeviceName, bool),
     /// Time has passed.
     Tick,
 }
@@ -310,6 +312,11 @@ pub struct Seen {
     /// What it reported unasked.
     signalled: signals::Signalled,
     in_flight: Option<Flight>,
+    /// What reads took lately, and the last of them.
+    pace: signals::Pace,
+    /// It is asked something else than operations, or was until then: nothing is late meanwhile.
+    occupied: bool,
+    free_since: Micros,
     waiting: VecDeque<(Op, bool)>,
     next_poll: Micros,
     /// How often it was to be given what it is owed, and when that is tried again.
@@ -328,6 +335,10 @@ struct Flight {
     late_at: Micros,
     /// That was seen, and the far ends are read.
     is_late: bool,
+    /// It asks for nothing but a status, which a module that reports lost light answers soon.
+    is_probe: bool,
+    /// Since when that status is missing, of a node that is suspected to be dead.
+    unanswered: Option<Micros>,
     /// It is given up then.
     deadline: Micros,
     /// Asked by the drive, or a poll.
@@ -479,6 +490,7 @@ impl Controller {
             Event::Down(device, reason) => self.down(now, device, reason, &mut actions),
             Event::Foreign(device, what) => self.foreign(now, &device, what, &mut actions),
             Event::Signalled(device, signal) => self.signalled(now, &device, signal),
+            Event::Occupied(device, occupied) => self.occupied(now, &device, occupied),
             Event::Tick => self.tick(now, &mut actions),
         }
         actions

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::Step;
 use crate::state::{
-    DeviceName, Micros, Move, Observation, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
+    DeviceName, Micros, Move, Neighbours, Observation, Op, Outcome, Position, Positions, Sharing,
+    Slot, Txn, at,
 };
 
 /// How long to wait, how often to try and what counts as light, for one device.
@@ -331,7 +332,7 @@ impl Mover {
     fn read(&mut self) -> Next {
         self.doing = Doing::Read;
         let power = self.lit().map(|(slot, _)| slot).collect();
-        Next::Send(Op::Observe { power, neighbours: false })
+        Next::Send(Op::Observe { power, neighbours: Neighbours::Usual })
     }
 
     fn wait_and_read(&mut self, now: Micros) -> Next {

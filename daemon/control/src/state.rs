@@ -211,6 +211,18 @@ impl fmt::Display for Txn {
     }
 }
 
+/// Whether a read asks who is at the far ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Neighbours {
+    /// It does not: the read is answered as fast as a device can, where nothing else is wanted of it.
+    Never,
+    /// Where that is not known, and now and then.
+    #[default]
+    Usual,
+    /// Also where it was known at the last read.
+    Always,
+}
+
 /// What the controller asks of a device. Each is answered by one [`Outcome`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -218,8 +230,8 @@ pub enum Op {
     Observe {
         /// Slots whose power matters now; the driver may measure more.
         power: Vec<Slot>,
-        /// Ask who is at the far ends as well, even where that was known at the last read.
-        neighbours: bool,
+        /// Whether to ask who is at the far ends as well.
+        neighbours: Neighbours,
     },
     /// Check that `want` can be done and prepare it; move nothing; say where everything stands.
     Arm {

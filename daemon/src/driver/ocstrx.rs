@@ -22,7 +22,8 @@ use super::{Awaits, Dialect, Input, Progress, Request};
 use lightloom_control::controller::Signal;
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{
-    Micros, Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Shut, Slot,
+    Micros, Move, NEIGHBOURS_EVERY, Neighbours, Observation, Op, Outcome, Position, Positions,
+    Shut, Slot,
 };
 
 /// The transceiver dialect.
@@ -89,10 +90,13 @@ impl OcsTrx {
         self.name != LinkName::NONE && self.identity.is_some_and(capable)
     }
 
-    /// Whether this read asks who is at the far ends: where that was `asked` for, where light has moved or
+    /// Whether this read asks who is at the far ends: where that is `asked` for, where light has moved or
     /// somebody is not known, and now and then. A line is asked nothing that a bypass would have to wait for
     /// each time.
-    fn wants_neighbours(&mut self, asked: bool) -> bool {
+    fn wants_neighbours(&mut self, asked: Neighbours) -> bool {
+        if asked == Neighbours::Never {
+            return false;
+        }
         self.reads = self.reads.wrapping_add(1);
         let known = |links: &LinksReport, status: &StatusReport| {
             let lit = |group: &usize| status.active[*group].external_number().is_some();
@@ -101,14 +105,16 @@ impl OcsTrx {
         let all_known =
             self.links.zip(self.status).is_some_and(|(links, status)| known(&links, &status));
         self.knows_neighbours()
-            && (asked || !all_known || self.reads.is_multiple_of(NEIGHBOURS_EVERY))
+            && (asked == Neighbours::Always
+                || !all_known
+                || self.reads.is_multiple_of(NEIGHBOURS_EVERY))
     }
 
-    /// A read; a module that has restarted is told its name first.
-    fn observe(&mut self, neighbours: bool) -> Vec<Request> {
+    /// A read; a module that has restarted is given its name first, unless nothing but the status is wanted.
+    fn observe(&mut self, neighbours: Neighbours) -> Vec<Request> {
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
-        if self.knows_neighbours() && self.named != boots {
+        if neighbours != Neighbours::Never && self.knows_neighbours() && self.named != boots {
             let (name, address) = (self.name.0.to_be_bytes(), page_b0::LINK_NAME.at());
             requests.push(self.ask(&Wire::Write { address, bytes: &name }, Awaits::Neighbours));
             self.named = boots;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lightloom_control::desired;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::Record;
-use lightloom_control::state::{Op, Outcome};
+use lightloom_control::state::{Neighbours, Op, Outcome};
 use lightloom_daemon::api::{self, Shared};
 use lightloom_daemon::audit::Audit;
 use lightloom_daemon::clock::Clock;
@@ -77,7 +77,8 @@ fn heard(dialect: impl Dialect, bytes: &[u8]) {
             assert_eq!(held.len(), seen.positions.len());
         }
         if reached.is_some() {
-            session.start(&Op::Observe { power: Vec::new(), neighbours: false }, &mut out);
+            session
+                .start(&Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual }, &mut out);
         }
     }
 }

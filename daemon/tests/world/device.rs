@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_control::state::{
-    Micros, Move, NEIGHBOURS_EVERY, Observation, Op, Outcome, Position, Positions, Sharing, Shut,
-    Slot, at,
+    Micros, Move, NEIGHBOURS_EVERY, Neighbours, Observation, Op, Outcome, Position, Positions,
+    Sharing, Shut, Slot, at,
 };
 use lightloom_units::seed::Stream;
 use rand::RngExt;
@@ -169,10 +169,13 @@ impl ModelDevice {
 
     /// As the driver of modules does: who is at the far ends is asked where it is not known, now and then,
     /// and where it is wanted.
-    fn ask_neighbours(&mut self, wanted: bool) {
+    fn ask_neighbours(&mut self, wanted: Neighbours) {
+        if wanted == Neighbours::Never {
+            return;
+        }
         self.reads = self.reads.wrapping_add(1);
         let known = self.neighbours.keys().all(|slot| self.named.contains_key(slot));
-        if wanted || !known || self.reads.is_multiple_of(NEIGHBOURS_EVERY) {
+        if wanted == Neighbours::Always || !known || self.reads.is_multiple_of(NEIGHBOURS_EVERY) {
             self.named.clone_from(&self.neighbours);
         }
     }

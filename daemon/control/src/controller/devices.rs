@@ -6,7 +6,7 @@ use crate::actor::Policy;
 use crate::drive::{Command, Drive, Site};
 use crate::inventory::Inventory;
 use crate::record::Cause;
-use crate::state::{DeviceName, Micros, Now, Op, Outcome};
+use crate::state::{DeviceName, Micros, Neighbours, Now, Op, Outcome};
 
 impl Controller {
     pub(super) fn send(
@@ -32,9 +32,25 @@ impl Controller {
             false => (limits.read_within.min(limits.reply_within), limits.reply_within),
         };
         let (late_at, deadline) = (asked + late, asked + given_up);
-        let names = matches!(op, Op::Observe { neighbours: true, .. });
-        seen.in_flight =
-            Some(Flight { ticket, asked, late_at, is_late: false, deadline, drives, names, moves });
+        let neighbours = match &op {
+            Op::Observe { neighbours, .. } => Some(*neighbours),
+            _ => None,
+        };
+        let names = neighbours == Some(Neighbours::Always);
+        let is_probe = neighbours == Some(Neighbours::Never);
+        let (is_late, unanswered) = (false, None);
+        seen.in_flight = Some(Flight {
+            ticket,
+            asked,
+            late_at,
+            is_late,
+            is_probe,
+            unanswered,
+            deadline,
+            drives,
+            names,
+            moves,
+        });
         actions.push(Action::Send(device.clone(), ticket, op));
     }
 
@@ -58,6 +74,9 @@ impl Controller {
         match &outcome {
             Outcome::Done(Some(read)) => {
                 seen.signalled.answered(flight.asked);
+                if !flight.moves {
+                    seen.pace.answered(now.mono - flight.asked.max(seen.free_since));
+                }
                 if flight.names {
                     seen.named_at = flight.asked;
                 }
@@ -102,10 +121,11 @@ impl Controller {
         let Some(seen) = self.devices.get_mut(&device) else { return };
         seen.up = true;
         seen.signalled.reset();
+        seen.occupied = false;
         (seen.observed, seen.stood, seen.trouble) = (None, None, None);
         actions.push(Action::Note(Note::Up(device.clone())));
         if seen.in_flight.is_none() {
-            let observe = Op::Observe { power: Vec::new(), neighbours: false };
+            let observe = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
             self.send(now, &device, observe, false, actions);
         }
     }

@@ -9,7 +9,7 @@ use crate::change::Mode;
 use crate::drive::Site;
 use crate::inventory::{FibreEnd, OnDrift};
 use crate::record::{Asked, Cause};
-use crate::state::{DeviceName, Fabric, Micros, Now, Positions, Slot, at};
+use crate::state::{DeviceName, Fabric, Micros, Neighbours, Now, Positions, Slot, at};
 
 /// An end of a fibre that is lit by another than the fabric says: cables plugged in the wrong way round.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,10 +51,17 @@ impl Controller {
     }
 
     /// Whether the next read of a device asks who is at its far ends: somebody else was, so that it is known
-    /// at once when the cables are right again; or light is missing at the other end of a fibre of its.
-    pub(super) fn asks_for_neighbours(&mut self, device: &DeviceName) -> bool {
-        let Some(seen) = self.devices.get_mut(device) else { return false };
-        std::mem::take(&mut seen.missed_opposite) || !seen.crossed.is_empty()
+    /// at once when the cables are right again; or light is missing at the other end of a fibre of its. A module of a
+    /// node that is suspected to be dead is asked for its status alone, which it promises to answer soonest.
+    pub(super) fn asks_for_neighbours(&mut self, device: &DeviceName) -> Neighbours {
+        let Some(seen) = self.devices.get_mut(device) else { return Neighbours::Usual };
+        if seen.signalled.is_suspected() {
+            return Neighbours::Never;
+        }
+        match std::mem::take(&mut seen.missed_opposite) || !seen.crossed.is_empty() {
+            true => Neighbours::Always,
+            false => Neighbours::Usual,
+        }
     }
 
     pub(super) fn note_drift(&mut self, device: &DeviceName, actions: &mut Vec<Action>) {

@@ -6,7 +6,7 @@ use super::{Action, Answer, Apply, Controller, Request, Rollback};
 use crate::change::Mode;
 use crate::drive::{IN_USE, Site, Start};
 use crate::record::{Asked, Cause, Intent, Record};
-use crate::state::{DeviceName, Fabric, Move, Now, Op, Position, Positions, Slot, Txn};
+use crate::state::{DeviceName, Fabric, Move, Neighbours, Now, Op, Position, Positions, Slot, Txn};
 
 impl Controller {
     pub(super) fn request(
@@ -269,7 +269,7 @@ impl Controller {
         for (device, slot) in levers {
             let op = Op::Switch { txn, moves: vec![Move { slot, from, to }] };
             self.send(now, &device, op, false, actions);
-            let observe = Op::Observe { power: Vec::new(), neighbours: false };
+            let observe = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
             self.send(now, &device, observe, false, actions);
         }
         Answer::Done

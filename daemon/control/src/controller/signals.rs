@@ -2,14 +2,23 @@
 //!
 //! ```text
 //!   near end    light lost ──▶ read near end, far end, its node's other modules, and their far ends, all at once
-//!   the node    no module of it answers within `probe_within` ┐
-//!   near end    the read agrees: no light                     ┴▶ given up, without a hello on a fresh connection
+//!   the node    no module of it answers a plain status in time
+//!   near end    is asked once more, answers promptly, and sees no light
+//!               ──▶ the node is given up, without a hello on a fresh connection
 //! ```
 //!
 //! A report moves nothing and proves nothing: it says where to look now. What is dead is known from reads, and from
-//! those that are not answered. One module that is silent beside a dark fibre may have lost a byte while a fibre was
-//! cut, so it has to fail a hello as well; that the other modules of its node are silent, too, is a witness of its own.
-//! A module of the node that sends light to nobody has only lost one answer: it is gone around and only suspected.
+//! those that are not answered. A late answer alone is no death:
+//!
+//! * It counts where nothing but a status was asked for, *after* light was lost: what was lost before says nothing of
+//!   now. In time is what the module promises of a status, with the time of its line, or twice what its reads took
+//!   lately, whichever is longer: a module that is slow is slow before its light is lost, too.
+//! * Two modules of the node at least have to be silent, and those that were out of reach before are no witnesses.
+//! * A host or a bus that is busy delays all answers. So the near end is asked again after the node is late: that it
+//!   answers promptly shows that the others could have.
+//!
+//! All else is found by a hello on a fresh connection. A module of the node that sends light to nobody has only lost
+//! one answer: it is gone around and only suspected.
 
 use super::{Controller, Seen};
 use crate::drive::Site;
@@ -47,7 +56,40 @@ pub(super) struct Signalled {
     paid_until: Micros,
 }
 
+/// So many reads say how fast a device answers.
+const PACE_READS: usize = 8;
+
+/// What the last reads of a device took, from the question to the answer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pace {
+    took: [Micros; PACE_READS],
+    next: usize,
+}
+
+impl Pace {
+    pub(super) fn answered(&mut self, took: Micros) {
+        self.took[self.next % PACE_READS] = took;
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// The slowest of them but one: one that was slow alone met a busy host.
+    fn slow(&self) -> Micros {
+        let mut took = self.took;
+        took.sort_unstable();
+        took[PACE_READS - 2]
+    }
+
+    fn last(&self) -> Micros {
+        self.took[self.next.wrapping_sub(1) % PACE_READS]
+    }
+}
+
 impl Signalled {
+    /// A far end lost the light of its node, and it has not answered since.
+    pub(super) fn is_suspected(&self) -> bool {
+        self.suspected.is_some()
+    }
+
     /// It can be talked to again, or a read of it was answered that was asked for at this time.
     pub(super) fn answered(&mut self, asked: Micros) {
         self.suspected.take_if(|suspected| *suspected <= asked);
@@ -112,38 +154,51 @@ impl Controller {
         node.push(far.0.clone());
         for module in node {
             if let Some(seen) = self.devices.get_mut(&module) {
-                seen.signalled.suspected = Some(now.mono);
+                // A second report, of another fibre of the node, makes what was asked since the first no older.
+                seen.signalled.suspected.get_or_insert(now.mono);
             }
             self.read_now(now, &module);
         }
         self.look_around(&far.0);
     }
 
-    /// When the answer of a device is late: soon, where its node is suspected to be dead.
-    pub(super) fn late_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
-        let flight = seen.in_flight.as_ref()?;
-        let within = self.inventory.devices.get(device).map(|device| device.limits.probe_within);
-        let within = within.filter(|within| within.0 > 0 && !flight.moves);
-        let Some((suspected, within)) = seen.signalled.suspected.zip(within) else {
-            return Some(flight.late_at);
-        };
-        Some(flight.late_at.min(flight.asked.max(suspected) + within))
+    /// How long a status of this device may take before it is missed, where it promises to report lost light.
+    fn status_within(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
+        let limits = &self.inventory.devices.get(device)?.limits;
+        let within = limits.probe_within.max(Micros(2 * seen.pace.slow().0));
+        (limits.probe_within.0 > 0 && within < limits.read_within).then_some(within)
     }
 
-    /// Whether the node of this device is found dead: none of its modules answers, there are several, a far end
-    /// reported that the light of one is gone, and whoever should see light of them was read since and sees none.
+    /// When the status that a device of a suspected node was asked for is missed.
+    pub(super) fn missed_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
+        let flight = seen.in_flight.as_ref().filter(|flight| flight.is_probe)?;
+        let suspected = seen.signalled.suspected.filter(|suspected| *suspected <= flight.asked)?;
+        let asked = flight.asked.max(suspected).max(seen.free_since);
+        Some(asked + self.status_within(device, seen)?)
+    }
+
+    /// Asks whoever should see light of this node once more: that they answer shows that the node could have.
+    pub(super) fn ask_witnesses(&mut self, now: &Now, device: &DeviceName) {
+        let mut node = self.of_same_node(device);
+        node.push(device.clone());
+        let witnesses: Vec<_> = node.iter().flat_map(|module| self.opposite(module)).collect();
+        for witness in witnesses {
+            self.read_now(now, &witness);
+        }
+    }
+
+    /// Whether the node of this device is found dead: no module of it that was in reach answers a status, there are
+    /// several, whoever should see light of them was read since and sees none, and a far end that reported so has
+    /// answered promptly since they are silent.
     pub(super) fn is_node_dead(&self, device: &DeviceName) -> bool {
         let mut node = self.of_same_node(device);
         node.push(device.clone());
-        let is_silent = |module: &DeviceName| {
-            self.devices.get(module).is_some_and(|seen| {
-                let late = seen.in_flight.as_ref().is_some_and(|flight| flight.is_late);
-                !seen.up || (late && seen.signalled.suspected.is_some())
-            })
-        };
+        node.retain(|module| self.devices.get(module).is_some_and(|seen| seen.up));
+        let missed = |module: &DeviceName| self.devices.get(module)?.in_flight.as_ref()?.unanswered;
+        let silent: Option<Vec<Micros>> = node.iter().map(missed).collect();
+        let Some(since) = silent.and_then(|silent| silent.into_iter().max()) else { return false };
         node.len() > 1
-            && node.iter().all(is_silent)
-            && node.iter().any(|module| self.is_reported_lost(module))
+            && node.iter().any(|module| self.is_reported_lost(module, since))
             && node.iter().all(|module| self.is_light_gone(module) != Some(false))
     }
 
@@ -181,11 +236,18 @@ impl Controller {
         })
     }
 
-    fn is_reported_lost(&self, device: &DeviceName) -> bool {
+    /// Whether a far end reported that the light of this device is gone, and a read since `since` agrees that was
+    /// answered as soon as a status is.
+    fn is_reported_lost(&self, device: &DeviceName, since: Micros) -> bool {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
         let mut far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
         far.any(|(near, slot, _)| {
-            self.devices.get(near).is_some_and(|seen| seen.up && seen.confirms_lost(*slot))
+            self.devices.get(near).filter(|seen| seen.up && seen.confirms_lost(*slot)).is_some_and(
+                |seen| {
+                    let within = self.status_within(near, seen);
+                    seen.read_at >= since && within.is_some_and(|within| seen.pace.last() <= within)
+                },
+            )
         })
     }
 }

@@ -13,13 +13,19 @@ use crate::state::{DeviceName, Micros, Now, Outcome, at};
 const HELLO_WITHIN: Micros = Micros::from_millis(50);
 
 impl Controller {
-    /// When the operation on its way to a device is late, or given up.
+    /// When the operation on its way to a device is late, missed, or given up; never while it waits behind
+    /// something else that the device is asked.
     pub(super) fn due_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
-        let flight = seen.in_flight.as_ref()?;
-        match flight.is_late && !self.is_witnessed(device) && !self.is_node_dead(device) {
-            true => Some(flight.deadline),
-            false => self.late_at(device, seen).map(|late_at| late_at.min(flight.deadline)),
-        }
+        let flight = seen.in_flight.as_ref().filter(|_| !seen.occupied)?;
+        let late = match flight.is_late && !self.is_witnessed(device) {
+            true => flight.deadline,
+            false => flight.late_at.min(flight.deadline),
+        };
+        let missed = match flight.unanswered {
+            None => self.missed_at(device, seen),
+            Some(since) => self.is_node_dead(device).then_some(since),
+        };
+        Some(missed.map_or(late, |missed| missed.min(late)))
     }
 
     /// Gives up what is over, and reads at once what is late, with what is around it.
@@ -27,33 +33,60 @@ impl Controller {
         let due = |(device, seen): (&DeviceName, &Seen)| {
             let at = self.due_at(device, seen)?;
             let flight = seen.in_flight.as_ref().filter(|_| at <= now.mono)?;
-            let dead = flight.is_late && self.is_node_dead(device);
-            let witnessed = dead || (flight.is_late && self.is_witnessed(device));
-            let over = flight.deadline <= now.mono || witnessed;
+            let dead = flight.unanswered.is_some() && self.is_node_dead(device);
+            let witnessed = flight.is_late && self.is_witnessed(device);
+            let over = flight.deadline <= now.mono || witnessed || dead;
             Some((device.clone(), flight.ticket, (over, dead)))
         };
         let due: Vec<(DeviceName, Ticket, (bool, bool))> =
             self.devices.iter().filter_map(due).collect();
         for (device, ticket, (over, dead)) in due {
-            if over {
-                if dead {
-                    self.found_dead(&device);
-                }
-                actions.push(Action::Abandon(device.clone(), ticket));
-                let outcome = Outcome::Unknown("no answer in time".into());
-                self.reply(now, &device, ticket, outcome, actions);
+            if !over {
+                self.note_late(now, &device);
                 continue;
             }
-            let flight = self.devices.get_mut(&device).and_then(|seen| seen.in_flight.as_mut());
-            if let Some(flight) = flight {
-                flight.is_late = true;
+            if dead {
+                self.found_dead(&device);
             }
-            self.look_around(&device);
+            actions.push(Action::Abandon(device.clone(), ticket));
+            let outcome = Outcome::Unknown("no answer in time".into());
+            self.reply(now, &device, ticket, outcome, actions);
+        }
+    }
+
+    /// What is asked of a device is late, or a status of it is missed: what tells which it is, is read at once.
+    fn note_late(&mut self, now: &Now, device: &DeviceName) {
+        let missed = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
+        let missed = missed.filter(|missed| *missed <= now.mono);
+        let flight = self.devices.get_mut(device).and_then(|seen| seen.in_flight.as_mut());
+        let Some(flight) = flight else { return };
+        flight.is_late |= flight.late_at <= now.mono;
+        let is_new = missed.is_some() && flight.unanswered.is_none();
+        if is_new {
+            flight.unanswered = Some(now.mono);
+        }
+        self.look_around(device);
+        if is_new {
+            self.ask_witnesses(now, device);
+        }
+    }
+
+    /// A device is asked about itself from now on, or not any more: what was asked of it meanwhile is asked now.
+    pub(super) fn occupied(&mut self, now: &Now, device: &DeviceName, occupied: bool) {
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        seen.occupied = occupied;
+        if occupied {
+            return;
+        }
+        seen.free_since = now.mono;
+        if let Some(flight) = &mut seen.in_flight {
+            let waited = now.mono - flight.asked;
+            (flight.late_at, flight.deadline) = (flight.late_at + waited, flight.deadline + waited);
         }
     }
 
     /// The far ends of what is lit on a device.
-    fn opposite(&self, device: &DeviceName) -> Vec<DeviceName> {
+    pub(super) fn opposite(&self, device: &DeviceName) -> Vec<DeviceName> {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
         let far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
         far.map(|(far, ..)| far.clone()).collect()

@@ -45,7 +45,7 @@ fn greeted() -> (OcsTrx, StatusReport) {
 #[test]
 fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
     let (mut dialect, status) = greeted();
-    let read = Op::Observe { power: Vec::new(), neighbours: false };
+    let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
     let requests = dialect.requests(&read).unwrap();
     let (seen, refused) = (Reply::Status(status), Reply::Refused(Refusal::NoSuchRegister));
     let replies = [(command::WRITE, refused), (command::STATUS, seen), (command::LINKS, refused)];
@@ -84,13 +84,18 @@ fn neighbours_are_asked_for_where_they_are_not_known_and_now_and_then() {
         }
         asked
     };
-    let mut reads = |count, status: &_, links: &_| read(count, false, status, links);
+    let mut reads = |count, status: &_, links: &_| read(count, Neighbours::Usual, status, links);
     assert_eq!(reads(3, &status, &links), [0, 1, 2], "nobody is seen");
     links.neighbours[0] = known;
     assert_eq!(reads(6, &status, &links), [0, 4], "seen at the first, asked again at the eighth");
     status.active[0] = Path::external(2).unwrap();
     assert_eq!(reads(4, &status, &links), [1], "light has moved");
-    assert_eq!(read(3, true, &status, &links), [0, 1, 2], "somebody wants to know");
+    assert_eq!(read(3, Neighbours::Always, &status, &links), [0, 1, 2], "somebody wants to know");
+    links.neighbours[0] = Neighbour::default();
+    assert!(
+        read(9, Neighbours::Never, &status, &links).is_empty(),
+        "nothing but the status is wanted"
+    );
 }
 
 #[test]
