@@ -7,7 +7,7 @@
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -15,17 +15,56 @@ use serde_json::Value;
 /// workspace's tests has built it, else it is built here.
 fn programs() -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_lightloom")).parent().unwrap().to_owned();
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("daemon/src");
-    let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
-    let newest = std::fs::read_dir(sources).unwrap().map(|entry| changed(&entry.unwrap().path()));
-    if changed(&folder.join("lightloomd")) < newest.max().unwrap() {
+    let built = folder.join("lightloomd");
+    let is_old = built.metadata().and_then(|data| data.modified()).ok() < newest_source(&built);
+    if is_old {
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--offline", "--package", "lightloom-daemon"]);
+        build.args(["build", "--quiet", "--offline", "--workspace", "--bin", "lightloomd"]);
         build.args((!cfg!(debug_assertions)).then_some("--release"));
         let build = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
         assert!(build.success(), "the daemon can be built");
     }
     folder
+}
+
+/// When the newest source was changed that the daemon is made of, by the list that the compiler left beside it;
+/// the time of now where there is none.
+fn newest_source(built: &Path) -> Option<SystemTime> {
+    let Ok(list) = std::fs::read_to_string(built.with_extension("d")) else {
+        return Some(SystemTime::now());
+    };
+    let sources = list.split_once(": ").map_or("", |(_, sources)| sources.trim());
+    // A space within a name is written behind a backslash.
+    let sources = sources.replace("\\ ", "\0");
+    let sources = sources.split(' ').map(|source| PathBuf::from(source.replace('\0', " ")));
+    let changed = |source: PathBuf| match source.metadata().and_then(|data| data.modified()) {
+        Ok(changed) => changed,
+        // It is gone, so what is built was made of something else.
+        Err(_) => SystemTime::now(),
+    };
+    let others = ["Cargo.lock", "Cargo.toml"];
+    let others = others.map(|file| Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+    sources.chain(others).map(changed).max()
+}
+
+#[test]
+fn the_daemon_is_built_again_when_any_source_that_it_is_made_of_is_newer() {
+    let folder = tempfile::tempdir().unwrap();
+    let far = folder.path().join("of a far crate.rs");
+    std::fs::write(&far, "").unwrap();
+    let built = folder.path().join("lightloomd");
+    let listed = far.display().to_string().replace(' ', "\\ ");
+    std::fs::write(built.with_extension("d"), format!("{}: {listed}\n", built.display())).unwrap();
+    let later = SystemTime::now() + Duration::from_secs(3_600);
+    std::fs::File::options().write(true).open(&far).unwrap().set_modified(later).unwrap();
+    assert_eq!(newest_source(&built), Some(later));
+    std::fs::remove_file(&far).unwrap();
+    assert!(newest_source(&built) < Some(later), "one that is gone counts as changed now");
+    let list = programs().join("lightloomd.d");
+    let list = std::fs::read_to_string(list).unwrap();
+    for source in ["daemon/src/main.rs", "daemon/control/src/mover.rs", "firmware-api/src/lib.rs"] {
+        assert!(list.contains(source), "{source} is one of them");
+    }
 }
 
 /// The `sh` blocks of a page's section, one after the other.

@@ -276,3 +276,59 @@ fn a_module_says_who_it_is_and_where_its_light_goes_at_power_on() {
         assert!(code == 1 && shown.contains("ocs9: no such device is configured here"), "{shown}");
     });
 }
+
+/// Each part breaks on emulated devices, and the status names it, with what is seen and what else it could be.
+#[test]
+fn a_broken_part_is_named_with_its_evidence() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: report", folder.path()).await;
+        let circuit = first_plan(&installed(NODES)).circuits[1].clone();
+        let [one, other] = [circuit.a, circuit.b].map(|port| port.bundle.to_string());
+        let path = circuit.a.path;
+        let named = |part: &str| format!("PROBABLY AT FAULT, {part}");
+
+        house.modules.fault(&format!("{one} unplug {path}"));
+        let shown = house.shows("status", &named("fibre between")).await;
+        let [there, back] = [(&one, &other), (&other, &one)]
+            .map(|(at, from)| format!("no light of {from} arrives at {at}"));
+        has(&shown, &[&there, &back, "measure the fibre, then exchange it; if not, "]);
+        house.modules.fault(&format!("{one} clear"));
+        house.shows("status", "ALL IS WELL").await;
+
+        house.modules.fault(&format!("{one} droop 3"));
+        let shown = house.shows("status", &named("connector at")).await;
+        has(&shown, &[&format!("less light of {other} arrives at {one}"), "clean the connector"]);
+        house.modules.fault(&format!("{one} clear"));
+        house.shows("status", "ALL IS WELL").await;
+
+        house.modules.fault(&format!("{one} dead"));
+        let shown = house.shows("status", &named(&format!("transceiver {one}"))).await;
+        has(&shown, &[&format!("{one} does not answer"), &back]);
+        let (_, shown) = house.ctl("status --format json").await;
+        let status: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(status["named_parts"][0]["kind"], "transceiver", "{shown}");
+    });
+}
+
+/// What a bypass takes out of use stays named until it is repaired.
+#[test]
+fn a_dead_node_stays_named_while_it_is_bypassed() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: bypass", folder.path()).await;
+        let node = node_in_use();
+        house.modules.fault(&format!("{node} dead"));
+        house.shows("status", "BROKEN, the plan goes around 2 parts").await;
+        let shown = house.shows("status", &format!("PROBABLY AT FAULT, node {node}: ")).await;
+        has(&shown, &["does not answer", "look at the power of the node"]);
+        house.modules.fault(&format!("{node} clear"));
+        for bundle in ["b0", "b1"] {
+            house.is_read(&format!("{node}/{bundle}")).await;
+        }
+        let (code, shown) = house.ctl(&format!("fault --repaired {node}")).await;
+        assert_eq!(code, 0, "{shown}");
+        let (_, shown) = house.ctl("status").await;
+        assert!(!shown.contains("PROBABLY AT FAULT"), "{shown}");
+    });
+}

@@ -35,7 +35,9 @@ use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Preview, Request, Rollback};
 use lightloom_control::desired::fat_tree::FatTree;
 use lightloom_control::desired::{self, Wanted};
-use lightloom_control::state::{DeviceName, Fabric, Micros, Neighbours, Op, Outcome, Position, Slot, Txn};
+use lightloom_control::state::{
+    DeviceName, Fabric, Micros, Neighbours, Op, Outcome, Position, Slot, Txn,
+};
 use lightloom_daemon_api::body::{DevicesBody, FaultBody, RollbackBody, TxnBody};
 use lightloom_daemon_api::diff::{DeviceBytes, Diff};
 use lightloom_daemon_api::drift::DriftReport;

@@ -1,6 +1,7 @@
 //! Tends one device: keeps it connected, hands it operations one at a time, reports what becomes of
 //! them. One task a device.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use prometheus::Histogram;
@@ -146,16 +147,21 @@ async fn serve(
     events: &UnboundedSender<FromDevice>,
     took: &Histogram,
 ) -> Option<String> {
+    // Questions about the device that came while it was busy.
+    let mut asked = Asked::default();
     loop {
-        let command = tokio::select! {
-            biased;
-            command = commands.recv() => command?,
-            idle = driver.idle() => match idle {
-                Idle::Lost(why) => return Some(why),
-                Idle::Reports => {
-                    report(name, driver, events);
-                    continue;
-                }
+        let command = match asked.0.pop_front() {
+            Some(answer) => ToDevice::Look(answer),
+            None => tokio::select! {
+                biased;
+                command = commands.recv() => command?,
+                idle = driver.idle() => match idle {
+                    Idle::Lost(why) => return Some(why),
+                    Idle::Reports => {
+                        report(name, driver, events);
+                        continue;
+                    }
+                },
             },
         };
         match command {
@@ -163,7 +169,7 @@ async fn serve(
                 let started = Instant::now();
                 let outcome = tokio::select! {
                     outcome = driver.run(&op) => outcome,
-                    () = abandoned(ticket, commands) => return Some("no answer in time".into()),
+                    () = abandoned(ticket, commands, &mut asked) => return Some("no answer in time".into()),
                 };
                 took.observe(started.elapsed().as_secs_f64());
                 let lost = match &outcome {
@@ -201,18 +207,94 @@ async fn serve(
     }
 }
 
-async fn abandoned(ticket: Ticket, commands: &mut UnboundedReceiver<ToDevice>) {
+/// So many questions about a device wait for an operation of it.
+const ASKED_MAX: usize = 8;
+
+/// Who waits for a device's account of itself.
+#[derive(Default)]
+struct Asked(VecDeque<oneshot::Sender<Result<Module, Outcome>>>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        for answer in self.0.drain(..) {
+            let _ = answer.send(Err(Outcome::Unknown("the connection was lost".into())));
+        }
+    }
+}
+
+async fn abandoned(ticket: Ticket, commands: &mut UnboundedReceiver<ToDevice>, asked: &mut Asked) {
     loop {
         match commands.recv().await {
             Some(ToDevice::Abandon(abandoned)) if abandoned == ticket => return,
             Some(ToDevice::Preview(_, answer)) => {
                 let _ = answer.send(Err(NoPreview::NotNow("busy with an operation".into())));
             }
+            Some(ToDevice::Look(answer)) if asked.0.len() < ASKED_MAX => asked.0.push_back(answer),
             Some(ToDevice::Look(answer)) => {
-                let _ = answer.send(Err(Outcome::Refused("busy with an operation".into())));
+                let busy = "busy with an operation: ask again in a moment";
+                let _ = answer.send(Err(Outcome::Refused(busy.into())));
             }
             Some(_) => {}
             None => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Boxed;
+    use lightloom_control::state::Neighbours;
+
+    /// Takes its time for an operation.
+    struct Slow;
+
+    impl Driver for Slow {
+        fn connect(&mut self) -> Boxed<'_, Result<String, String>> {
+            Box::pin(async { Ok("slow".into()) })
+        }
+        fn run<'a>(&'a mut self, _: &'a Op) -> Boxed<'a, Outcome> {
+            Box::pin(async {
+                sleep(Duration::from_millis(50)).await;
+                Outcome::Done(None)
+            })
+        }
+        fn idle(&mut self) -> Boxed<'_, Idle> {
+            Box::pin(std::future::pending())
+        }
+        fn disconnect(&mut self) {}
+        fn preview(&self, _: &[Op]) -> Result<Vec<Vec<u8>>, String> {
+            Ok(Vec::new())
+        }
+        fn noise(&self) -> u64 {
+            0
+        }
+    }
+
+    /// A question about a device that is busy is asked after the operation that is under way, and the controller hears
+    /// when the device begins and ends to answer it: what is asked meanwhile is not late.
+    #[tokio::test]
+    async fn a_question_waits_for_the_operation_that_is_under_way() {
+        let (commands, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+        let took = Histogram::with_opts(prometheus::HistogramOpts::new("took", "took")).unwrap();
+        tokio::spawn(tend("n0/b0".into(), Box::new(Slow), receiver, sender, took));
+        let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
+        commands.send(ToDevice::Run(Ticket(1), read)).unwrap();
+        let (answer, answered) = oneshot::channel();
+        commands.send(ToDevice::Look(answer)).unwrap();
+        let answered = answered.await.unwrap();
+        let no_module = Outcome::Refused(crate::driver::module::NO_MODULE.into());
+        assert_eq!(answered.err(), Some(no_module), "it was asked, and not refused as busy");
+        let mut order = Vec::new();
+        while let Ok(event) = events.try_recv() {
+            match event {
+                FromDevice::Event(Event::Reply { .. }) => order.push("reply"),
+                FromDevice::Event(Event::Occupied(_, true)) => order.push("asked"),
+                FromDevice::Event(Event::Occupied(_, false)) => order.push("free"),
+                _ => {}
+            }
+        }
+        assert_eq!(order, ["reply", "asked", "free"]);
     }
 }

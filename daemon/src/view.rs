@@ -3,6 +3,7 @@
 mod attention;
 mod circuits;
 mod contention;
+mod diagnosis;
 mod log;
 mod module;
 mod moves;
@@ -77,6 +78,7 @@ pub fn status(runtime: &Runtime) -> Status {
         broken: broken_parts.iter().map(|broken| broken.part.clone()).collect(),
         broken_parts,
         dark_fibres: dark_fibres(runtime),
+        named_parts: diagnosis::all(runtime),
         shut: shut::all(runtime),
         crossed: runtime
             .control

@@ -2,6 +2,7 @@
 
 mod contention;
 mod crossed;
+mod diagnosis;
 mod drift;
 mod history;
 mod module;

@@ -8,6 +8,7 @@ pub mod answer;
 pub mod body;
 pub mod circuit;
 pub mod device;
+pub mod diagnosis;
 pub mod diff;
 pub mod drift;
 pub mod log;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::circuit::{CircuitView, DarkCircuits, NoPlan};
 use crate::device::{CrossedEnd, DeviceStatus};
+use crate::diagnosis::NamedPart;
 use crate::log::JournalDamage;
 use crate::transaction::{OpenTransaction, PendingConfirm, Transaction};
 
@@ -59,6 +60,8 @@ pub struct Status {
     /// Fibres that are known to carry no light though both ends look into them, by the end that
     /// misses it; also where the policy is not to bypass them.
     pub dark_fibres: Vec<DarkFibreView>,
+    /// The parts that are probably at fault, the one that explains most first.
+    pub named_parts: Vec<NamedPart>,
     /// Ends that send no light because their port was shut down: no fault, and nothing is moved for it.
     pub shut: Vec<ShutPort>,
     /// Ends that are lit by others than the fabric says: cables plugged in the wrong way round.

@@ -17,6 +17,7 @@ mod darkness;
 mod devices;
 mod drift;
 mod owed;
+mod readings;
 mod requests;
 mod shut;
 mod signals;
@@ -309,6 +310,8 @@ pub struct Seen {
     /// Slots that sent no light by the device's own word when it was last read, and since when; kept while
     /// it is down.
     shut: BTreeMap<Slot, (Shut, Micros)>,
+    /// What light was usual at each place of each slot.
+    usual: BTreeMap<(Slot, Position), i32>,
     /// What it reported unasked.
     signalled: signals::Signalled,
     in_flight: Option<Flight>,

@@ -70,6 +70,17 @@ pub struct OverSwitch {
     pub ports: [PortOnTheWay; 2],
 }
 
+/// A module that no link in use leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loose {
+    /// The node that it is in.
+    pub node: String,
+    /// The module.
+    pub module: DeviceName,
+    /// It answers.
+    pub answers: bool,
+}
+
 /// A link between two modules, both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
@@ -200,11 +211,32 @@ impl fmt::Display for Named {
 /// At most so many parts are named at once.
 const NAMED_MAX: usize = 16;
 
+/// The links of nodes at which something is not as usual: no part of another can explain it.
+fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
+    let odd = links.iter().filter(|link| !symptoms::of(std::slice::from_ref(link)).is_empty());
+    let silent = loose.iter().filter(|module| !module.answers).map(|module| module.node.as_str());
+    let nodes: BTreeSet<&str> =
+        odd.flat_map(|link| link.ends.iter().map(|end| end.node.as_str())).chain(silent).collect();
+    let near = |link: &&Link| link.ends.iter().any(|end| nodes.contains(end.node.as_str()));
+    links.iter().filter(near).cloned().collect()
+}
+
 /// What is at fault, the part that explains most first.
 #[must_use]
 pub fn diagnose(links: &[Link]) -> Vec<Named> {
+    diagnose_beside(links, &[])
+}
+
+/// The same, beside modules that no link in use leads to: whether a node is at fault shows by all of its modules.
+#[must_use]
+pub fn diagnose_beside(links: &[Link], loose: &[Loose]) -> Vec<Named> {
     let mut left = symptoms::of(links);
-    let explanations = parts::explanations(links);
+    let silent = loose.iter().filter(|module| !module.answers);
+    left.extend(silent.map(|loose| Symptom::Silent(loose.module.clone())));
+    if left.is_empty() {
+        return Vec::new();
+    }
+    let explanations = parts::explanations(&near_symptoms(links, loose), loose);
     let mut named: Vec<Named> = Vec::new();
     let mut explained = BTreeSet::new();
     while !left.is_empty() && named.len() < NAMED_MAX {

@@ -17,6 +17,7 @@
 //! Pure: plans are kept behind [`PlanStore`], the journal and everything else is an [`Action`].
 
 mod deaths;
+mod diagnoses;
 mod faults;
 pub mod phases;
 mod rollback;
@@ -38,6 +39,7 @@ use crate::inventory::Inventory;
 use crate::ledger::Ledger;
 use crate::record::{Asked, Broken, Cause, TxnResult};
 use crate::state::{DeviceName, Fabric, Micros, Now, Txn};
+pub use diagnoses::Diagnosis;
 use phases::Phases;
 
 /// Plans that nothing speaks of are dropped after so many changes, for it takes reading the whole history.
@@ -124,6 +126,8 @@ pub struct Control {
     refused: Option<String>,
     /// Which phases jobs asked for.
     phases: Phases,
+    /// The parts at fault when the last bypass began.
+    diagnosed: Vec<Diagnosis>,
 }
 
 impl Control {
@@ -155,6 +159,7 @@ impl Control {
             backoff: Backoff::default(),
             refused: None,
             phases: Phases::default(),
+            diagnosed: Vec::new(),
         };
         control.drop_old_plans();
         control.reported_and_on_its_way();

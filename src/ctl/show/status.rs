@@ -9,7 +9,9 @@ use lightloom_daemon_api::device::{DeviceState, DeviceStatus};
 use lightloom_daemon_api::status::{BrokenPart, BypassBudget, DarkFibreView, ShutPort, Status};
 use lightloom_daemon_api::transaction::{Kind, OpenTransaction};
 
-use super::{contention, count, crossed, history, is_module, named, natural, or_dash, place, slot};
+use super::{
+    contention, count, crossed, diagnosis, history, is_module, named, natural, or_dash, place, slot,
+};
 use crate::ctl::time;
 use crate::table::Table;
 
@@ -120,7 +122,7 @@ fn alarms(status: &Status) -> String {
     let crossed = crossed::alarm(&status.crossed);
     let known = crossed.into_iter().chain(last).chain(dark_circuits(status));
     let known = known.chain(without_light(&status.dark_fibres)).chain(shut_down(&status.shut));
-    let known = known.chain(around_faults(status));
+    let known = known.chain(around_faults(status)).chain(diagnosis::alarms(&status.named_parts));
     let contended = contention::alarms(&status.contended);
     for (what, about, next) in contended.chain(troubles).chain(known) {
         alarm(&what, about, next);

@@ -72,6 +72,9 @@ impl Controller {
         seen.observed = Some(read.clone());
         seen.read_at = asked;
         let least = self.inventory.devices.get(device).map_or(0, |d| d.limits.power_min_mdbm);
+        if !moving {
+            seen.note_usual(read, least);
+        }
         for (slot, _) in read.power_mdbm.iter().filter(|(_, power)| **power >= least) {
             seen.signalled.sees_light(*slot, asked);
         }

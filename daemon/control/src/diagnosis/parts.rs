@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Culprit, Link, Symptom};
+use super::{Culprit, Link, Loose, Symptom};
 use crate::state::DeviceName;
 
 /// A symptom that a fault always makes, seen; and not seen though it could be.
@@ -120,7 +120,7 @@ impl Way<'_> {
 }
 
 /// Every way in which any part of these links can be at fault.
-pub(super) fn explanations(links: &[Link]) -> Vec<Explanation> {
+pub(super) fn explanations(links: &[Link], loose: &[Loose]) -> Vec<Explanation> {
     let mut all = Vec::new();
     let mut nodes: BTreeMap<&str, BTreeSet<&DeviceName>> = BTreeMap::new();
     let mut sends: BTreeMap<&DeviceName, Vec<Symptom>> = BTreeMap::new();
@@ -134,6 +134,10 @@ pub(super) fn explanations(links: &[Link]) -> Vec<Explanation> {
                 .extend(way.dark().into_iter().chain(way.missed()));
         }
         of_link(link, &mut all);
+    }
+    for module in loose {
+        nodes.entry(&module.node).or_default().insert(&module.module);
+        sends.entry(&module.module).or_default();
     }
     for (node, modules) in nodes.into_iter().filter(|(_, modules)| modules.len() > 1) {
         let silent = modules.iter().map(|module| Symptom::Silent((*module).clone()));
@@ -229,8 +233,8 @@ fn of_end(index: usize, ways: &[Way<'_>; 2], all: &mut Vec<Explanation>) {
     let module = out.sender();
     let connector = |prior| Explanation::new(Culprit::Connector(module.clone()), prior);
     let reflects = || {
-        let answers = out.link.ends[index].now.answers;
-        answers.then(|| Symptom::Errors(module.clone()))
+        let now = &out.link.ends[index].now;
+        (now.answers && !now.errors.is_empty()).then(|| Symptom::Errors(module.clone()))
     };
     let dirty = connector(0).always(out.missed()).always(out.weak()).always(back.weak());
     all.push(dirty.always(reflects()));

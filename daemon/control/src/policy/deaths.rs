@@ -192,6 +192,7 @@ impl Control {
             actions.push(Action::Note(Note::TooMany(broken)));
             return;
         }
+        self.keep_diagnoses(now, &broken);
         let again_in = self.backoff.not_before(&tried) - now.mono;
         actions.push(Action::Note(Note::Bypassing(broken.clone(), again_in)));
         let request = format!("policy-{}-{}", now.wall_ms, self.controller.ledger().last_txn.0 + 1);

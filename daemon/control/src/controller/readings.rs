@@ -1,0 +1,110 @@
+//! What is read of the links in use, as the [diagnosis](crate::diagnosis) takes it.
+//!
+//! A status has the light that arrives at the end of a fibre, where the module stands and whether it answers; bit
+//! errors and what each lane sends or receives are in registers that no poll reads. What is not certain yet is left
+//! out: light that is missing in fewer reads than count, a module that may still answer a hello.
+
+use std::collections::BTreeSet;
+
+use super::{Controller, Seen};
+use crate::diagnosis::{End, Link, Loose, PortReading};
+use crate::drive::Site;
+use crate::inventory::FibreEnd;
+use crate::state::{DeviceName, Micros, Now, Observation, Position, Slot, at};
+
+/// So much more light than was usual is the usual from then on, in 1/1000 dB: a fibre was cleaned, or laid anew.
+const BRIGHTER: i32 = 1_000;
+
+impl Seen {
+    /// Remembers what light is usual where the device stands.
+    pub(super) fn note_usual(&mut self, read: &Observation, least: i32) {
+        for (&slot, &power) in read.power_mdbm.iter().filter(|(_, power)| **power >= least) {
+            let place = (slot, at(&read.positions, slot));
+            let usual = self.usual.entry(place).or_insert(power);
+            if power > *usual + BRIGHTER {
+                *usual = power;
+            }
+        }
+    }
+
+    fn tap(&self, slot: Slot, to: Position) -> Option<i32> {
+        let read = self.observed.as_ref().filter(|read| at(&read.positions, slot) == to)?;
+        read.power_mdbm.get(&slot).copied().filter(|_| !read.tuning.contains(&slot))
+    }
+}
+
+impl Controller {
+    /// The modules on fibres that none of these links leads to.
+    #[must_use]
+    pub fn loose(&self, now: &Now, links: &[Link]) -> Vec<Loose> {
+        let linked: BTreeSet<&DeviceName> =
+            links.iter().flat_map(|link| link.ends.iter().map(|end| &end.module)).collect();
+        let cabled: BTreeSet<&DeviceName> =
+            self.inventory.fibres.keys().map(|(device, ..)| device).collect();
+        let loose = cabled.difference(&linked).map(|module| Loose {
+            node: node_of(module),
+            module: (*module).clone(),
+            answers: !self.is_silent(now, module, &self.devices[*module]),
+        });
+        loose.collect()
+    }
+
+    /// The links that both ends are to look into, as last read; none that is being moved, and none with a port that
+    /// was shut down.
+    #[must_use]
+    pub fn links(&self, now: &Now) -> Vec<Link> {
+        let looks = |(device, slot, to): &FibreEnd| {
+            let owned = self.ledger.owned.get(device).is_some_and(|owned| at(owned, *slot) == *to);
+            owned && !self.is_moving(device) && !self.is_shut(device, *slot)
+        };
+        let fibres = self.inventory.fibres.iter().filter(|(one, other)| one < other);
+        let fibres = fibres.filter(|(one, other)| looks(one) && looks(other));
+        let link = |(one, other): (&FibreEnd, &FibreEnd)| Link {
+            ends: [self.end_of_link(now, one, other), self.end_of_link(now, other, one)],
+            over: None,
+        };
+        fibres.map(link).collect()
+    }
+
+    fn end_of_link(&self, now: &Now, end: &FibreEnd, far: &FibreEnd) -> End {
+        let (device, slot, to) = end;
+        let seen = &self.devices[device];
+        let least = self.inventory.limits(device).power_min_mdbm;
+        let usual = seen.usual.get(&(*slot, *to)).copied().unwrap_or(least);
+        let reading =
+            |answers, stands, tap| PortReading { answers, stands, tap, ..PortReading::default() };
+        let stands = |read: &Observation| at(&read.positions, *slot) == *to;
+        let stands = !seen.up || seen.observed.as_ref().is_none_or(stands);
+        let tap = self.certain_tap(seen, end, far);
+        End {
+            node: node_of(device),
+            module: device.clone(),
+            now: reading(!self.is_silent(now, device, seen), stands, tap),
+            usual: reading(true, true, Some(usual)),
+        }
+    }
+
+    /// What arrives, where that is certain: too little light counts as the policy counts it.
+    fn certain_tap(&self, seen: &Seen, end: &FibreEnd, far: &FibreEnd) -> Option<i32> {
+        let (device, slot, to) = end;
+        let limits = self.inventory.limits(device);
+        let tap = seen.tap(*slot, *to).filter(|_| seen.up)?;
+        let far_is_up = self.devices.get(&far.0).is_some_and(|far| far.up);
+        let dark = seen.dark.get(slot);
+        let counts = dark.is_some_and(|dark| dark.reads >= limits.power_samples || !far_is_up);
+        (tap >= limits.power_min_mdbm || counts).then_some(tap)
+    }
+
+    /// Whether a device is out of reach, and has had time to answer a hello.
+    fn is_silent(&self, now: &Now, device: &DeviceName, seen: &Seen) -> bool {
+        let since = seen.down_since.max(seen.silent_since);
+        let waits = self.inventory.limits(device).silent_within.max(Micros::from_millis(50));
+        let is_dead = seen.signalled.is_found_dead || seen.signalled.is_silent_beside;
+        !seen.up && (is_dead || now.mono >= since + waits)
+    }
+}
+
+/// The node that a module is in, by its name.
+fn node_of(module: &DeviceName) -> String {
+    module.as_str().split('/').next().unwrap_or_default().to_owned()
+}

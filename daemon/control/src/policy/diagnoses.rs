@@ -1,0 +1,77 @@
+//! Which part is at fault, by the [diagnosis](crate::diagnosis): of the links that are in use now, and of those that
+//! a bypass took out of use, as they were when it began.
+
+use std::collections::BTreeSet;
+
+use lightloom_fabric::fault::Part;
+
+use super::Control;
+use crate::bypass::is_inside;
+use crate::diagnosis::{Culprit, End, Named, diagnose_beside};
+use crate::state::Now;
+
+/// A part that is named, and since when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnosis {
+    /// The part, its evidence and the second best explanation.
+    pub named: Named,
+    /// When the bypass around it began, Unix time in milliseconds; `None` if its links are in use and were read now.
+    pub wall_ms: Option<u64>,
+}
+
+impl Control {
+    /// The parts at fault, the one that explains most first. What a bypass took out of use is kept until it is
+    /// repaired or the daemon restarts.
+    #[must_use]
+    pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
+        let links = self.controller.links(now);
+        let loose = self.controller.loose(now, &links);
+        let live = diagnose_beside(&links, &loose);
+        let live: Vec<Diagnosis> =
+            live.into_iter().map(|named| Diagnosis { named, wall_ms: None }).collect();
+        let is_live =
+            |kept: &&Diagnosis| live.iter().any(|live| live.named.culprit == kept.named.culprit);
+        let broken = self.reported_or_found();
+        let is_broken =
+            |kept: &&Diagnosis| broken.keys().any(|part| concerns(&kept.named.culprit, part));
+        let kept = self.diagnosed.iter().filter(is_broken).filter(|kept| !is_live(kept));
+        let kept: Vec<Diagnosis> = kept.cloned().collect();
+        live.into_iter().chain(kept).collect()
+    }
+
+    /// Keeps what is known of the parts that a bypass is about to take out of use. Light waits for it, so only the
+    /// links of their nodes are judged.
+    pub(super) fn keep_diagnoses(&mut self, now: &Now, broken: &[(Part, String)]) {
+        let broken: Vec<String> = broken.iter().map(|(part, _)| part.to_string()).collect();
+        let nodes: BTreeSet<&str> =
+            broken.iter().filter_map(|part| part.split(['/', '.']).next()).collect();
+        let near = |end: &End| nodes.contains(end.node.as_str());
+        let mut links = self.controller.links(now);
+        let mut loose = self.controller.loose(now, &links);
+        loose.retain(|module| nodes.contains(module.node.as_str()));
+        links.retain(|link| link.ends.iter().any(near));
+        let named = diagnose_beside(&links, &loose)
+            .into_iter()
+            .filter(|named| broken.iter().any(|part| concerns(&named.culprit, part)));
+        for named in named {
+            self.diagnosed.retain(|kept| kept.named.culprit != named.culprit);
+            self.diagnosed.push(Diagnosis { named, wall_ms: Some(now.wall_ms) });
+        }
+        let known = self.reported_or_found();
+        let known: Vec<&String> = known.keys().chain(&broken).collect();
+        self.diagnosed.retain(|kept| known.iter().any(|part| concerns(&kept.named.culprit, part)));
+    }
+}
+
+/// Whether a broken part is the one that is named, holds it, or is a part of it.
+fn concerns(culprit: &Culprit, part: &str) -> bool {
+    let near = |name: &str| is_inside(part, name) || is_inside(name, part);
+    match culprit {
+        Culprit::Node(node) => near(node),
+        Culprit::Transceiver(module) | Culprit::Lane(module, _) | Culprit::Connector(module) => {
+            near(module.as_str())
+        }
+        Culprit::Fibre(one, other) => near(one.as_str()) || near(other.as_str()),
+        Culprit::SwitchPort(switch, _) => near(switch.as_str()),
+    }
+}

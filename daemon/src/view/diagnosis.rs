@@ -1,0 +1,29 @@
+//! The parts that are named as being at fault, with their evidence.
+
+use crate::runtime::Runtime;
+use lightloom_control::diagnosis::Culprit;
+use lightloom_control::policy::Diagnosis;
+use lightloom_daemon_api::diagnosis::{NamedPart, PartKind};
+
+fn kind(culprit: &Culprit) -> PartKind {
+    match culprit {
+        Culprit::Node(_) => PartKind::Node,
+        Culprit::Transceiver(_) => PartKind::Transceiver,
+        Culprit::Lane(..) => PartKind::Lane,
+        Culprit::Fibre(..) => PartKind::Fibre,
+        Culprit::Connector(_) => PartKind::Connector,
+        Culprit::SwitchPort(..) => PartKind::SwitchPort,
+    }
+}
+
+pub(super) fn all(runtime: &Runtime) -> Vec<NamedPart> {
+    let diagnoses = runtime.control.diagnoses(&runtime.clock.now()).into_iter();
+    let of = |Diagnosis { named, wall_ms }: Diagnosis| NamedPart {
+        kind: kind(&named.culprit),
+        part: named.culprit.to_string(),
+        evidence: named.evidence.iter().map(ToString::to_string).collect(),
+        second: named.second.map(|second| second.to_string()),
+        since_unix_ms: wall_ms,
+    };
+    diagnoses.map(of).collect()
+}
