@@ -2,9 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::words::words;
+
 /// A part that is probably at fault.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct NamedPart {
     /// What kind of part it is.
     pub kind: PartKind,
@@ -18,21 +21,20 @@ pub struct NamedPart {
     pub since_unix_ms: Option<u64>,
 }
 
-/// A kind of part that can be at fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum PartKind {
-    /// A node with all of its modules.
-    Node,
-    /// A module.
-    Transceiver,
-    /// One lane of a module.
-    Lane,
-    /// A fibre.
-    Fibre,
-    /// The connector of a fibre at a module or at a port of a switch.
-    Connector,
-    /// A port of an optical switch.
-    SwitchPort,
+words! {
+    /// A kind of part that can be at fault.
+    PartKind {
+        /// A node with all of its modules.
+        Node,
+        /// A module.
+        Transceiver,
+        /// One lane of a module.
+        Lane,
+        /// A fibre.
+        Fibre,
+        /// The connector of a fibre at a module or at a port of a switch.
+        Connector,
+        /// A port of an optical switch.
+        SwitchPort,
+    }
 }
