@@ -283,7 +283,7 @@ fn a_broken_part_is_named_with_its_evidence() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: report", folder.path()).await;
-        let circuit = first_plan(&installed(NODES)).circuits[1].clone();
+        let circuit = first_plan(&installed(NODES)).circuits[1];
         let [one, other] = [circuit.a, circuit.b].map(|port| port.bundle.to_string());
         let path = circuit.a.path;
         let named = |part: &str| format!("PROBABLY AT FAULT, {part}");

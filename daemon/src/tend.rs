@@ -241,6 +241,7 @@ async fn abandoned(ticket: Ticket, commands: &mut UnboundedReceiver<ToDevice>, a
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use super::*;
     use crate::driver::Boxed;

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_control::diagnosis::{
-    Culprit, End, Link, OverSwitch, PortOnTheWay, PortReading, diagnose,
+    Culprit, End, Link, Loose, OverSwitch, PortOnTheWay, PortReading, diagnose, diagnose_beside,
 };
 use lightloom_control::state::{DeviceName, Slot};
 use lightloom_units::seed::{Seed, Stream};
@@ -326,4 +326,23 @@ fn a_named_part_says_why_and_what_else_it_could_be() {
         "fibre between n2/b1 and n3/b0: no light of n2/b1 arrives at n3/b0, no light of n3/b0 arrives at n2/b1"
     );
     assert!(text[0].contains("; or else "), "{text:?}");
+}
+
+/// A node of which one module has a link in use and the other none: that both are silent names the node, and that
+/// the other answers names the module.
+#[test]
+fn a_module_without_a_link_says_whether_its_node_is_at_fault() {
+    let mut rng = Seed(7).stream("loose", 0);
+    let mut world = World::new();
+    world.links.truncate(NODES);
+    let (one, other) = world.links.remove(0);
+    world.faults = vec![Fault::NodeDead(1)];
+    let links = world.links(&mut rng);
+    let loose = |answers| Loose { node: "n1".into(), module: other.clone(), answers };
+    assert_eq!((one.as_str(), other.as_str()), ("n0/b1", "n1/b0"));
+    let named = diagnose_beside(&links, &[loose(false)]);
+    assert_eq!(named[0].culprit, Culprit::Node("n1".into()));
+    assert_eq!(named.len(), 1, "{named:?}");
+    let named = diagnose_beside(&links, &[loose(true)]);
+    assert_eq!(named[0].culprit, Culprit::Transceiver("n1/b1".into()));
 }

@@ -87,10 +87,10 @@ pub struct TransceiversFile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum Protocol {
     /// Requests and replies.
+    #[default]
     #[serde(rename = "v1.1")]
     V1_1,
     /// And events, and moves in one request.
-    #[default]
     #[serde(rename = "v1.2")]
     V1_2,
 }
