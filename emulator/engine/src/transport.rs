@@ -5,17 +5,19 @@
 
 mod balance;
 mod congestion;
+mod lane;
 mod receiver;
 mod sender;
 mod sequence_set;
 
 use lightloom_units::{Bytes, Picoseconds};
 
-pub use balance::Balance;
+pub use balance::{Balance, Interfaces};
 pub use congestion::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};
 
 pub(crate) use balance::Balancer;
 pub(crate) use congestion::{Came, Controller, Path};
+pub(crate) use lane::Lane;
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Load, Outgoing, Sender};
 pub(crate) use sequence_set::SequenceSet;
@@ -63,10 +65,13 @@ pub struct Transport {
     /// Over how many paths a flow is spread. Everything but [`Balance::PerFlow`] lets packets overtake
     /// each other and wants [`Recovery::SelectiveRepeat`].
     pub balance: Balance,
+    /// By how many interfaces of its host a flow leaves. With [`Interfaces::All`] packets overtake each other too.
+    pub interfaces: Interfaces,
     /// What happens after a loss.
     pub recovery: Recovery,
     /// Without progress for so long, everything in flight counts as lost. Doubles with every
-    /// repetition, up to 64-fold.
+    /// repetition, up to 64-fold, unless each packet may take another path ([`Balance::spreads_packets`]): what is
+    /// sent again then goes another way, and waiting longer says nothing.
     pub timeout: Picoseconds,
 }
 
@@ -81,6 +86,7 @@ impl Default for Transport {
             window: Window::BandwidthDelay { percent: 100 },
             congestion: CongestionControl::FixedWindow,
             balance: Balance::PerFlow,
+            interfaces: Interfaces::One,
             recovery: Recovery::GoBackN,
             timeout: Picoseconds::from_micros(500),
         }
@@ -88,6 +94,11 @@ impl Default for Transport {
 }
 
 impl Transport {
+    /// Whether timeouts in a row take longer each time.
+    #[must_use]
+    pub const fn backs_off(&self) -> bool {
+        !self.balance.spreads_packets()
+    }
     /// A full data packet on the wire.
     #[must_use]
     pub fn packet(&self) -> Bytes {

@@ -17,6 +17,9 @@ pub(crate) mod flag {
     pub(crate) const RESENT: u16 = 1 << 4;
     /// Data cut to its header, or the acknowledgement that asks for it.
     pub(crate) const TRIMMED: u16 = 1 << 5;
+    /// Of data, with [`TRIMMED`]: a header alone that asks whether its path carries packets; `sequence` is the
+    /// path. The acknowledgement of one bears [`RESENT`].
+    pub(crate) const PROBE: u16 = ECHO;
     /// Asks the port it arrives at to pause a priority; `sequence` is the priority, `cursor` the port.
     pub(crate) const PAUSE: u16 = 1 << 6;
     /// Lets it go on.
@@ -178,6 +181,11 @@ impl Packet {
     /// A pause frame: what it asks of which port for which priority.
     pub(crate) const fn is_pause_frame(&self) -> bool {
         self.has(flag::PAUSE | flag::RESUME)
+    }
+    /// Data that asks whether its path carries packets.
+    #[inline(always)]
+    pub(crate) const fn is_probe(&self) -> bool {
+        self.has(flag::TRIMMED) && self.has(flag::PROBE) && !self.is_acknowledgement()
     }
     #[inline(always)]
     pub(crate) const fn is_acknowledgement(&self) -> bool {

@@ -4,6 +4,8 @@
 //! Distances to a destination are computed once, when a flow first needs them, and kept until a
 //! link changes state. Hosts behind one switch share the distances of that switch.
 
+mod striped;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 

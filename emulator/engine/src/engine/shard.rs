@@ -22,6 +22,7 @@ mod host;
 mod interfaces;
 mod queued;
 mod stack;
+mod striped;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

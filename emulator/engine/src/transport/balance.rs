@@ -2,11 +2,13 @@
 //!
 //! The choice is made where the flow begins, as an entropy value in the header is: switches only hash, unless
 //! they choose themselves ([`Balance::Adaptive`]).
-//! All paths of a flow begin with the same link, so spreading begins at the first switch.
-//! Acknowledgements take the way back of the first path.
+//! All paths of a lane begin with the same link; a flow has one lane, or one for each interface of its host
+//! ([`Interfaces::All`]). Acknowledgements take the way back of the first path, or with several lanes that of the
+//! packet which they answer.
 
 use lightloom_units::Picoseconds;
 
+use super::lane::Lane;
 use crate::engine::marking::mix;
 
 /// How a flow is spread over the shortest paths between its ends.
@@ -38,10 +40,30 @@ pub enum Balance {
         /// How many paths to draw.
         paths: u16,
     },
+    /// Packets take turns over entropy values; one whose packet was marked or trimmed misses its next turn, and one
+    /// that lost a packet is retired until a probe, a packet of a header alone, is answered (after OCP's
+    /// Multipath Reliable Connection 1.0, from its public description; not a conforming implementation).
+    Entropy {
+        /// How many values: each stands for a path that is drawn.
+        values: u16,
+        /// A retired value is probed so long after its loss and then as often.
+        probe: Picoseconds,
+    },
     /// Switches choose: a packet of data goes by the port, among those on shortest paths that are up, with the
     /// least before it, as time to send it (per-packet adaptive routing by output queue, as switches for
     /// clusters of GPUs have it; what others' switches know of one another's queues is not modelled).
     Adaptive,
+}
+
+/// By how many interfaces of its host a flow leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interfaces {
+    /// One, drawn for the flow.
+    #[default]
+    One,
+    /// All from which a shortest path leads to the other end: each takes the next packet when it is free. The paths
+    /// asked for are divided over them, and acknowledgements go back the way that the packet came.
+    All,
 }
 
 impl Balance {
@@ -50,10 +72,24 @@ impl Balance {
     pub fn paths(self) -> u16 {
         match self {
             Self::PerFlow | Self::Adaptive => 1,
-            Self::Spray { paths } | Self::Flowlet { paths, .. } | Self::AvoidMarked { paths } => {
-                paths.max(1)
-            }
+            Self::Spray { paths }
+            | Self::Flowlet { paths, .. }
+            | Self::AvoidMarked { paths }
+            | Self::Entropy { values: paths, .. } => paths.max(1),
         }
+    }
+
+    /// Whether a packet that is sent again may take another path than before.
+    #[must_use]
+    pub const fn spreads_packets(self) -> bool {
+        matches!(
+            self,
+            Self::Spray { .. } | Self::AvoidMarked { .. } | Self::Entropy { .. } | Self::Adaptive
+        )
+    }
+
+    const fn remembers(self) -> bool {
+        matches!(self, Self::AvoidMarked { .. } | Self::Entropy { .. })
     }
 }
 
@@ -61,86 +97,117 @@ impl Balance {
 #[derive(Clone, Debug)]
 pub(crate) struct Balancer {
     balance: Balance,
-    /// Where the paths begin in the route table.
+    /// Where the paths begin in the route table, those of a lane together.
     cursors: Box<[u32]>,
-    turn: usize,
+    lanes: Box<[Lane]>,
     /// What draws begin with, and how many there were.
     salt: u64,
     drawn: u64,
-    last_sent: u64,
-    /// By path: misses its next turn.
-    marked: Box<[bool]>,
-    /// By path: how many turns it misses yet, and how many packets were lost there in a row.
-    rest: Box<[(u16, u8)]>,
+    /// By path: what the sender knows of it.
+    known: Box<[Known]>,
+    /// Paths that are retired.
+    retired: u16,
     /// By packet number, modulo the length: the path it took.
     taken: Box<[u16]>,
 }
 
+/// What a sender knows of a path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// It misses its next turn.
+    marked: bool,
+    /// Packets lost there in a row.
+    lost: u8,
+    /// Turns it misses yet.
+    rests: u16,
+    /// When it is probed, if it is retired; 0: it is in use.
+    probe: u64,
+}
+
 impl Balancer {
-    pub(crate) fn new(balance: Balance, cursors: Vec<u32>, (window, salt): (u32, u64)) -> Self {
-        let adaptive = matches!(balance, Balance::AvoidMarked { .. });
-        let remembered = if adaptive { window.next_power_of_two() as usize } else { 0 };
+    pub(crate) fn new(
+        balance: Balance,
+        (cursors, lanes): (Vec<u32>, Vec<Lane>),
+        (window, salt): (u32, u64),
+    ) -> Self {
+        let remembered = if balance.remembers() { window.next_power_of_two() as usize } else { 0 };
         Self {
             balance,
-            marked: vec![false; cursors.len()].into_boxed_slice(),
-            rest: vec![(0, 0); cursors.len()].into_boxed_slice(),
+            known: vec![Known::default(); cursors.len()].into_boxed_slice(),
             cursors: cursors.into_boxed_slice(),
-            turn: 0,
+            lanes: lanes.into_boxed_slice(),
             salt,
             drawn: 0,
-            last_sent: 0,
+            retired: 0,
             taken: vec![0; remembered].into_boxed_slice(),
         }
     }
 
     /// Takes other paths from now on.
-    pub(crate) fn replace(&mut self, cursors: Vec<u32>) {
-        self.marked = vec![false; cursors.len()].into_boxed_slice();
-        self.rest = vec![(0, 0); cursors.len()].into_boxed_slice();
+    pub(crate) fn replace(&mut self, cursors: Vec<u32>, lanes: Vec<Lane>) {
+        self.known = vec![Known::default(); cursors.len()].into_boxed_slice();
         self.cursors = cursors.into_boxed_slice();
-        self.turn = 0;
+        self.lanes = lanes.into_boxed_slice();
+        self.retired = 0;
     }
 
-    /// The path for a packet sent at `now`.
+    /// The interfaces by which the flow leaves.
+    pub(crate) fn lanes(&mut self) -> &mut [Lane] {
+        &mut self.lanes
+    }
+
+    /// Whether losses take paths out of use.
+    pub(crate) const fn retires(&self) -> bool {
+        matches!(self.balance, Balance::Entropy { .. })
+    }
+
+    /// Whether the flow leaves by several interfaces.
+    pub(crate) fn is_striped(&self) -> bool {
+        self.lanes.len() > 1
+    }
+
+    /// The path for a packet sent at `now` by the interface of this lane.
     #[inline]
-    pub(crate) fn next(&mut self, now: u64, sequence: u32) -> u32 {
+    pub(crate) fn next(&mut self, now: u64, sequence: u32, lane: usize) -> u32 {
+        let lane = &mut self.lanes[lane];
         match self.balance {
-            Balance::PerFlow | Balance::Adaptive => return self.cursors[0],
+            Balance::PerFlow | Balance::Adaptive => return self.cursors[usize::from(lane.first)],
             Balance::Spray { .. } => {
                 self.drawn += 1;
                 let draw = mix(self.salt.wrapping_add(self.drawn));
-                self.turn = ((u128::from(draw) * self.cursors.len() as u128) >> 64) as usize;
+                lane.turn =
+                    lane.first + ((u128::from(draw) * u128::from(lane.width())) >> 64) as u16;
             }
             Balance::Flowlet { gap, .. } => {
-                if now > self.last_sent + gap.get() {
-                    self.step();
+                if now > lane.last_sent + gap.get() {
+                    lane.step();
                 }
-                self.last_sent = now;
+                lane.last_sent = now;
             }
-            Balance::AvoidMarked { .. } => {
-                self.step();
+            Balance::AvoidMarked { .. } | Balance::Entropy { .. } => {
+                lane.step();
                 // At most once around: with every path marked, the next one is as good as any.
-                for _ in 0..self.cursors.len() {
-                    let (missed, _) = &mut self.rest[self.turn];
-                    let rests = *missed > 0;
-                    *missed = missed.saturating_sub(1);
-                    if !std::mem::take(&mut self.marked[self.turn]) && !rests {
+                for _ in 0..lane.width() {
+                    let known = &mut self.known[usize::from(lane.turn)];
+                    let rests = known.rests > 0 || known.probe > 0;
+                    known.rests = known.rests.saturating_sub(1);
+                    if !std::mem::take(&mut known.marked) && !rests {
                         break;
                     }
-                    self.step();
+                    lane.step();
+                }
+                // A turn that is missed for a mark must not lead to a retired path.
+                for _ in 0..lane.width() {
+                    if self.known[usize::from(lane.turn)].probe == 0 {
+                        break;
+                    }
+                    lane.step();
                 }
                 let place = sequence as usize & (self.taken.len() - 1);
-                self.taken[place] = self.turn as u16;
+                self.taken[place] = lane.turn;
             }
         }
-        self.cursors[self.turn]
-    }
-
-    fn step(&mut self) {
-        self.turn += 1;
-        if self.turn == self.cursors.len() {
-            self.turn = 0;
-        }
+        self.cursors[usize::from(lane.turn)]
     }
 
     /// The path that the packet of this number took last.
@@ -154,16 +221,89 @@ impl Balancer {
     #[inline]
     pub(crate) fn echo(&mut self, sequence: u32, marked: bool) {
         if let Some(path) = self.path_of(sequence) {
-            self.marked[path] |= marked;
-            self.rest[path] = (0, 0);
+            let known = &mut self.known[path];
+            known.marked |= marked;
+            (known.rests, known.lost) = (0, 0);
         }
     }
 
-    /// The packet of this number is sent again for it was lost.
-    pub(crate) fn lost(&mut self, sequence: u32) {
-        if let Some(path) = self.path_of(sequence) {
-            let in_a_row = (self.rest[path].1 + 1).min(10);
-            self.rest[path] = (1 << in_a_row, in_a_row);
+    /// The packet of this number is sent again at `now` for it was lost.
+    pub(crate) fn lost(&mut self, now: u64, sequence: u32) {
+        let Some(path) = self.path_of(sequence) else { return };
+        if let Balance::Entropy { probe, .. } = self.balance {
+            return self.retire(path, now + probe.get());
+        }
+        let known = &mut self.known[path];
+        known.lost = (known.lost + 1).min(10);
+        known.rests = 1 << known.lost;
+    }
+
+    /// Takes a path out of use, unless it is the last one.
+    fn retire(&mut self, path: usize, probe: u64) {
+        if self.known[path].probe == 0 && usize::from(self.retired) + 1 < self.known.len() {
+            self.known[path].probe = probe;
+            self.retired += 1;
+            let lane = self.lane_of(path);
+            lane.retired += 1;
+            lane.probe_due = lane.probe_due.min(probe);
+        }
+    }
+
+    fn lane_of(&mut self, path: usize) -> &mut Lane {
+        let after = self.lanes.partition_point(|lane| usize::from(lane.first) <= path);
+        &mut self.lanes[after - 1]
+    }
+
+    /// A retired path of this lane that is to be probed at `now`: its number, and where it begins.
+    #[inline]
+    pub(crate) fn probe(&mut self, now: u64, lane: usize) -> Option<(u32, u32)> {
+        if self.lanes[lane].probe_due > now {
+            return None;
+        }
+        self.probe_one(now, lane)
+    }
+
+    #[cold]
+    fn probe_one(&mut self, now: u64, lane: usize) -> Option<(u32, u32)> {
+        let Balance::Entropy { probe, .. } = self.balance else { return None };
+        let lane = &mut self.lanes[lane];
+        let own = &mut self.known[usize::from(lane.first)..usize::from(lane.end)];
+        let place = own.iter().position(|known| known.probe > 0 && known.probe <= now);
+        if let Some(place) = place {
+            own[place].probe = now + probe.get();
+        }
+        let due = own.iter().map(|known| known.probe).filter(|probe| *probe > 0).min();
+        lane.probe_due = due.unwrap_or(u64::MAX);
+        let path = usize::from(lane.first) + place?;
+        Some((path as u32, self.cursors[path]))
+    }
+
+    /// A probe of this path was answered: it is in use again.
+    pub(crate) fn returned(&mut self, path: u32) {
+        let path = path as usize;
+        // The answer may come after the flow has been given other paths.
+        if self.known.get(path).is_none_or(|known| known.probe == 0) {
+            return;
+        }
+        self.known[path] = Known::default();
+        self.retired -= 1;
+        let lane = self.lane_of(path);
+        lane.retired -= 1;
+        let (first, end) = (usize::from(lane.first), usize::from(lane.end));
+        let probes = self.known[first..end].iter().map(|known| known.probe);
+        let due = probes.filter(|probe| *probe > 0).min().unwrap_or(u64::MAX);
+        self.lane_of(path).probe_due = due;
+    }
+
+    /// Nothing was acknowledged for a whole timeout: what is known of paths is out of date.
+    pub(crate) fn forgive(&mut self) {
+        if self.retired == 0 {
+            return;
+        }
+        self.retired = 0;
+        self.known.iter_mut().for_each(|known| known.probe = 0);
+        for lane in &mut self.lanes {
+            (lane.retired, lane.probe_due) = (0, u64::MAX);
         }
     }
 }
@@ -172,13 +312,19 @@ impl Balancer {
 mod tests {
     use super::*;
 
+    /// A balancer with one lane.
+    fn single(balance: Balance, cursors: Vec<u32>, drawn: (u32, u64)) -> Balancer {
+        let lane = Lane::new(0, 0..cursors.len() as u16);
+        Balancer::new(balance, (cursors, vec![lane]), drawn)
+    }
+
     fn paths(balancer: &mut Balancer, times: impl IntoIterator<Item = u64>) -> Vec<u32> {
-        times.into_iter().enumerate().map(|(i, now)| balancer.next(now, i as u32)).collect()
+        times.into_iter().enumerate().map(|(i, now)| balancer.next(now, i as u32, 0)).collect()
     }
 
     #[test]
     fn spraying_draws_each_path_as_often_and_not_in_turn() {
-        let mut spray = Balancer::new(Balance::Spray { paths: 3 }, vec![10, 20, 30], (8, 7));
+        let mut spray = single(Balance::Spray { paths: 3 }, vec![10, 20, 30], (8, 7));
         let drawn = paths(&mut spray, 0..3_000);
         for path in [10, 20, 30] {
             let times = drawn.iter().filter(|other| **other == path).count();
@@ -186,20 +332,20 @@ mod tests {
         }
         let again = drawn.windows(2).filter(|two| two[0] == two[1]).count();
         assert!((900..1_100).contains(&again), "{again} of 3,000 go by the path before");
-        let mut other = Balancer::new(Balance::Spray { paths: 3 }, vec![10, 20, 30], (8, 8));
+        let mut other = single(Balance::Spray { paths: 3 }, vec![10, 20, 30], (8, 8));
         assert_ne!(paths(&mut other, 0..3_000), drawn);
     }
 
     #[test]
     fn a_flowlet_keeps_its_path_until_a_pause() {
         let balance = Balance::Flowlet { paths: 2, gap: Picoseconds(100) };
-        let mut flowlet = Balancer::new(balance, vec![10, 20], (8, 0));
+        let mut flowlet = single(balance, vec![10, 20], (8, 0));
         assert_eq!(paths(&mut flowlet, [1, 50, 150, 251, 300]), [10, 10, 10, 20, 20]);
     }
 
     #[test]
     fn a_marked_path_misses_one_turn() {
-        let mut avoid = Balancer::new(Balance::AvoidMarked { paths: 3 }, vec![10, 20, 30], (8, 0));
+        let mut avoid = single(Balance::AvoidMarked { paths: 3 }, vec![10, 20, 30], (8, 0));
         assert_eq!(paths(&mut avoid, 0..3), [20, 30, 10]);
         avoid.echo(1, true);
         assert_eq!(paths(&mut avoid, 0..4), [20, 10, 20, 30]);
@@ -210,12 +356,12 @@ mod tests {
     #[test]
     fn a_path_that_loses_packets_rests_longer_each_time() {
         let balance = Balance::AvoidMarked { paths: 2 };
-        let mut avoid = Balancer::new(balance, vec![10, 20], (1_024, 0));
+        let mut avoid = single(balance, vec![10, 20], (1_024, 0));
         let mut tried = Vec::new();
         for sequence in 0..200 {
-            if avoid.next(0, sequence) == 20 {
+            if avoid.next(0, sequence, 0) == 20 {
                 tried.push(sequence);
-                avoid.lost(sequence);
+                avoid.lost(0, sequence);
             } else {
                 avoid.echo(sequence, false);
             }
@@ -225,5 +371,38 @@ mod tests {
         avoid.echo(tried[tried.len() - 1], false);
         let turns = paths(&mut avoid, 0..4);
         assert_eq!(turns.iter().filter(|path| **path == 20).count(), 2, "{turns:?}");
+    }
+
+    #[test]
+    fn a_value_that_loses_is_retired_until_its_probe_is_answered() {
+        let balance = Balance::Entropy { values: 4, probe: Picoseconds(100) };
+        let lanes = vec![Lane::new(7, 0..2), Lane::new(9, 2..4)];
+        let mut entropy = Balancer::new(balance, (vec![10, 20, 30, 40], lanes), (64, 0));
+        let taken: Vec<u32> = (0..4).map(|number| entropy.next(0, number, 0)).collect();
+        assert_eq!(taken, [20, 10, 20, 10]);
+        entropy.lost(50, 0);
+        assert!((4..8).all(|number| entropy.next(60, number, 0) == 10), "20 is retired");
+        assert_eq!(entropy.probe(149, 0), None);
+        assert_eq!(entropy.probe(150, 0), Some((1, 20)));
+        assert_eq!(entropy.probe(150, 0), None, "one at a time");
+        entropy.returned(1);
+        let again: Vec<u32> = (8..10).map(|number| entropy.next(160, number, 0)).collect();
+        assert!(again.contains(&20), "{again:?}");
+        (
+            entropy.next(0, 10, 0),
+            entropy.next(0, 11, 0),
+            entropy.lost(200, 10),
+            entropy.lost(200, 11),
+        );
+        assert_eq!(entropy.lanes()[0].rests_until(), 300, "the other lane goes on");
+        (
+            entropy.next(0, 12, 1),
+            entropy.next(0, 13, 1),
+            entropy.lost(200, 12),
+            entropy.lost(200, 13),
+        );
+        assert_eq!(entropy.lanes()[1].rests_until(), 0, "the last path is never retired");
+        entropy.forgive();
+        assert_eq!(entropy.lanes()[0].rests_until(), 0);
     }
 }

@@ -10,6 +10,9 @@ pub(crate) struct Receiver {
     pub(crate) flow: u32,
     /// The way of the acknowledgements in the route table.
     pub(crate) cursor: u32,
+    /// Acknowledgements go back the way that the packet came, which stands behind the end of that way in the
+    /// route table.
+    pub(crate) answers_by_path: bool,
     /// The lowest number that has not arrived.
     expected: u32,
     total: u32,
@@ -35,6 +38,7 @@ impl Receiver {
         Self {
             flow,
             cursor,
+            answers_by_path: false,
             expected: 0,
             total: messages * per_message,
             per_message,
@@ -63,6 +67,9 @@ impl Receiver {
     /// a message.
     #[inline(always)]
     pub(crate) fn data(&mut self, packet: &Packet) -> (Packet, bool) {
+        if packet.is_probe() {
+            return (self.answer_probe(packet), false);
+        }
         let mut flags = flag::ACKNOWLEDGEMENT;
         if packet.has(flag::TRIMMED) {
             // Only its header has come: asks for the rest, if it is still missing.
@@ -96,6 +103,14 @@ impl Receiver {
             flags,
         });
         (acknowledgement, self.count_messages())
+    }
+
+    /// A probe asks only whether its path carries packets.
+    #[cold]
+    fn answer_probe(&self, probe: &Packet) -> Packet {
+        let flags = flag::ACKNOWLEDGEMENT | flag::RESENT;
+        let (cursor, sequence) = (self.cursor, probe.sequence());
+        Packet::new(Contents { cursor, sequence, extra: 0, flags })
     }
 
     /// Whether `later` is this end moved on by `pace`, with nothing that has come out of order.

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Balancer, Came, Controller, Recovery, SequenceSet};
+use super::{Balancer, Came, Controller, Lane, Recovery, SequenceSet};
 use crate::engine::again::{End, Pace};
 use crate::engine::packet::{Packet, flag};
 
@@ -22,6 +22,8 @@ pub(crate) struct Outgoing {
     pub(crate) resent: bool,
     /// Where its way begins in the route table.
     pub(crate) cursor: u32,
+    /// Only a header that asks whether a retired path carries packets again; `sequence` is the path.
+    pub(crate) probe: bool,
 }
 
 /// The sending end of a flow. Numbers of packets count from zero over all messages.
@@ -61,6 +63,8 @@ pub(crate) struct Sender {
     /// window, or it would come back trimmed for ever.
     in_flight: u32,
     timeout: u64,
+    /// Timeouts in a row take longer each time.
+    pub(crate) backs_off: bool,
     /// When everything in flight counts as lost; `u64::MAX` with nothing in flight.
     pub(crate) deadline: u64,
     pub(crate) resent: u32,
@@ -116,6 +120,7 @@ impl Sender {
             trimmed: VecDeque::new(),
             in_flight: 0,
             timeout,
+            backs_off: true,
             deadline: u64::MAX,
             resent: 0,
             started: false,
@@ -165,11 +170,15 @@ impl Sender {
         !self.trimmed.is_empty() && self.in_flight < self.window
     }
 
-    /// The next packet that may be sent at `now`, if any.
+    /// The next packet that may be sent at `now` by the interface of this lane, if any. A flow that leaves by one
+    /// interface has one lane.
     #[inline(always)]
-    pub(crate) fn poll(&mut self, now: u64) -> Option<Outgoing> {
+    pub(crate) fn poll(&mut self, now: u64, lane: usize) -> Option<Outgoing> {
+        if let Some(probe) = self.probe_due(now, lane) {
+            return Some(probe);
+        }
         if self.has_repairs() {
-            return Some(self.poll_repair(now));
+            return Some(self.poll_repair(now, lane));
         }
         if !self.may_send_next() {
             return None;
@@ -185,27 +194,58 @@ impl Sender {
         self.in_flight += 1;
         if resent {
             self.resent += 1;
-            self.count_lost(sequence);
+            self.count_lost(now, sequence);
             self.skip_held();
         }
         self.sent = self.sent.max(self.next);
         if self.deadline == u64::MAX {
             self.deadline = now + self.backoff(self.timeouts);
         }
-        Some(self.outgoing(now, sequence, wire_bytes, resent))
+        Some(self.outgoing((now, lane), sequence, wire_bytes, resent))
     }
 
     /// The packet as it leaves, on the path whose turn it is.
     #[inline(always)]
-    fn outgoing(&mut self, now: u64, sequence: u32, wire_bytes: u16, resent: bool) -> Outgoing {
+    fn outgoing(
+        &mut self,
+        (now, lane): (u64, usize),
+        sequence: u32,
+        wire_bytes: u16,
+        resent: bool,
+    ) -> Outgoing {
         if let Some(controller) = &mut self.controller {
             controller.sent(now, sequence, wire_bytes);
         }
         let cursor = match &mut self.balancer {
-            Some(balancer) => balancer.next(now, sequence),
+            Some(balancer) => balancer.next(now, sequence, lane),
             None => self.cursor,
         };
-        Outgoing { sequence, wire_bytes, resent, cursor }
+        Outgoing { sequence, wire_bytes, resent, cursor, probe: false }
+    }
+
+    /// A header for a retired path of this lane whose time has come.
+    #[inline(always)]
+    fn probe_due(&mut self, now: u64, lane: usize) -> Option<Outgoing> {
+        let (path, cursor) = self.balancer.as_mut()?.probe(now, lane)?;
+        Some(Outgoing { sequence: path, wire_bytes: 0, resent: false, cursor, probe: true })
+    }
+
+    /// Whether it leaves by several interfaces.
+    #[inline(always)]
+    pub(crate) fn is_striped(&self) -> bool {
+        self.balancer.as_ref().is_some_and(|balancer| balancer.is_striped())
+    }
+
+    /// The interfaces by which it leaves, if there are several paths.
+    pub(crate) fn lanes(&mut self) -> &mut [Lane] {
+        self.balancer.as_mut().map_or(&mut [], |balancer| balancer.lanes())
+    }
+
+    /// The time has come for which a wake-up was planned.
+    pub(crate) fn wakes_up(&mut self) {
+        for lane in self.lanes() {
+            lane.wakes = false;
+        }
     }
 
     /// No packet may be sent before this.
@@ -215,32 +255,32 @@ impl Sender {
     }
 
     #[cold]
-    fn poll_repair(&mut self, now: u64) -> Outgoing {
+    fn poll_repair(&mut self, now: u64, lane: usize) -> Outgoing {
         if self.may_send_trimmed()
             && let Some(sequence) = self.trimmed.pop_front()
         {
             self.in_flight += 1;
-            return self.send_again(now, sequence);
+            return self.send_again((now, lane), sequence);
         }
         let sequence = self.repair;
         self.repair += 1;
-        self.count_lost(sequence);
+        self.count_lost(now, sequence);
         self.skip_held();
-        self.send_again(now, sequence)
+        self.send_again((now, lane), sequence)
     }
 
     /// The path of a packet that is sent again is one on which packets are lost.
-    fn count_lost(&mut self, sequence: u32) {
+    fn count_lost(&mut self, now: u64, sequence: u32) {
         if let Some(balancer) = &mut self.balancer {
-            balancer.lost(sequence);
+            balancer.lost(now, sequence);
         }
     }
 
-    fn send_again(&mut self, now: u64, sequence: u32) -> Outgoing {
+    fn send_again(&mut self, at: (u64, usize), sequence: u32) -> Outgoing {
         self.resent += 1;
         let last = (sequence + 1).is_multiple_of(self.per_message);
         let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
-        self.outgoing(now, sequence, wire_bytes, true)
+        self.outgoing(at, sequence, wire_bytes, true)
     }
 
     /// Passes over what has arrived already, so that what comes next is to be sent.
@@ -271,6 +311,9 @@ impl Sender {
         if self.is_done() {
             return;
         }
+        if packet.has(flag::RESENT) {
+            return self.probe_answered(packet);
+        }
         self.in_flight = self.in_flight.saturating_sub(1);
         let in_window = packet.answered() >= self.acked;
         let newly = packet.sequence().saturating_sub(self.acked);
@@ -282,6 +325,13 @@ impl Sender {
         }
         if in_window && (self.controller.is_some() || self.balancer.is_some()) {
             self.feed_back(packet, now, newly);
+        }
+    }
+
+    #[cold]
+    fn probe_answered(&mut self, packet: &Packet) {
+        if let Some(balancer) = &mut self.balancer {
+            balancer.returned(packet.sequence());
         }
     }
 
@@ -343,7 +393,9 @@ impl Sender {
                 }
                 self.repair_end = self.repair_end.max((arrived + 1).saturating_sub(reordering));
                 self.skip_held();
-                if self.repair < self.repair_end {
+                // Who retires paths for losses takes them for failures: congestion shows in marks, delays and trims.
+                let retires = self.balancer.as_ref().is_some_and(|balancer| balancer.retires());
+                if self.repair < self.repair_end && !retires {
                     self.count_loss(now);
                 }
             }
@@ -368,14 +420,18 @@ impl Sender {
         self.repair_end = self.acked;
         self.trimmed.clear();
         self.in_flight = 0;
+        if let Some(balancer) = &mut self.balancer {
+            balancer.forgive();
+        }
         self.go_to(self.acked);
         self.skip_held();
         self.deadline = now + self.backoff(self.timeouts);
     }
 
-    /// How long it waits for an acknowledgement after so many timeouts in a row: doubled each time, up to 64-fold.
+    /// How long it waits for an acknowledgement after so many timeouts in a row: doubled each time, up to 64-fold,
+    /// where it backs off.
     fn backoff(&self, timeouts: u32) -> u64 {
-        self.timeout << timeouts.min(6)
+        self.timeout << if self.backs_off { timeouts.min(6) } else { 0 }
     }
 
     /// Since when nothing was acknowledged of what is in flight. `None` with nothing in flight.
@@ -458,7 +514,9 @@ mod tests {
     }
 
     fn burst(sender: &mut Sender, now: u64) -> Vec<(u32, u16)> {
-        std::iter::from_fn(|| sender.poll(now)).map(|out| (out.sequence, out.wire_bytes)).collect()
+        std::iter::from_fn(|| sender.poll(now, 0))
+            .map(|out| (out.sequence, out.wire_bytes))
+            .collect()
     }
 
     /// The acknowledgement of what comes `ahead` of the first missing packet; 0: in order.

@@ -130,7 +130,8 @@ impl Reference<'_> {
     pub(super) fn time_out(&mut self, number: usize) {
         let now = self.now;
         let flow = &mut self.flows[number];
-        flow.backoff = (flow.backoff + 1).min(6);
+        let fixed = self.transport.balance.spreads_packets();
+        flow.backoff = if fixed { 0 } else { (flow.backoff + 1).min(6) };
         flow.answered = flow.sent;
         flow.next = flow.acked;
         flow.repaired.clear();
@@ -255,6 +256,7 @@ impl Reference<'_> {
                 }
                 flow.last_sent = now;
             }
+            Balance::Entropy { .. } => unreachable!("entropy values are judged by bounds"),
             Balance::AvoidMarked { .. } => {
                 flow.turn = (flow.turn + 1) % count;
                 let mut skipped = 0;

@@ -1,6 +1,6 @@
 //! Flows: added, given paths, cancelled, reported.
 
-use lightloom_units::{Bytes, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, SimTime};
 
 use rustc_hash::FxHashMap;
 
@@ -16,7 +16,8 @@ use crate::engine::route::{Choice, FlowName, Route, RouteError};
 use crate::engine::settings::EngineError;
 use crate::engine::shard::{CHOICE, DELIVER};
 use crate::transport::{
-    Balance, Balancer, Controller, Load, Path, Receiver, Sender, Transport, Window,
+    Balance, Balancer, Controller, Interfaces, Lane, Load, Path, Receiver, Sender, Transport,
+    Window,
 };
 
 #[derive(Clone, Debug)]
@@ -42,6 +43,17 @@ impl FlowState {
     const fn destination(&self) -> VertexId {
         self.name.ends.1
     }
+}
+
+/// The links with which these paths begin, and the place of the first path that begins so.
+fn first_links(paths: &[Vec<LinkId>]) -> Vec<(LinkId, u16)> {
+    let mut firsts: Vec<(LinkId, u16)> = Vec::new();
+    for (path, place) in paths.iter().zip(0..) {
+        if firsts.last().is_none_or(|(link, _)| *link != path[0]) {
+            firsts.push((path[0], place));
+        }
+    }
+    firsts
 }
 
 impl FlowSpec {
@@ -70,11 +82,10 @@ impl<P: Probe> Engine<P> {
         spec.check_ends(&self.network)?;
         spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))?;
         let name = self.router.name_flow((spec.source, spec.destination));
-        let count = self.settings.transport.balance.paths();
-        let paths = self.router.find(&self.network, name, &spec.route, count)?;
+        let paths = self.find_paths(name, &spec.route)?;
         let load = self.load_of(&spec)?;
-        let window = self.window_of(&paths[0])?;
-        let choices = self.choices_of(name, &spec.route, &paths[0]);
+        let window = self.window_of(&paths)?;
+        let choices = self.choices_of(name, &spec.route, &paths);
         let start = spec.start.max(self.now);
         let ways = (&paths[..], &choices[..]);
         let (sender, receiver) = self.make_ends((id, name), &spec, ways, load, window);
@@ -99,6 +110,19 @@ impl<P: Probe> Engine<P> {
         let vertex = self.layout.vertices[spec.source.index()];
         self.shards[sender.shard as usize].plan_start(vertex.index, sender.index, start.0);
         Ok(id)
+    }
+
+    /// The paths of a flow: those that begin with one link stand together.
+    fn find_paths(
+        &mut self,
+        name: FlowName,
+        route: &Route,
+    ) -> Result<Vec<Vec<LinkId>>, RouteError> {
+        let Transport { balance, interfaces, .. } = self.settings.transport;
+        match interfaces {
+            Interfaces::One => self.router.find(&self.network, name, route, balance.paths()),
+            Interfaces::All => self.router.find_all(&self.network, name, route, balance.paths()),
+        }
     }
 
     fn check_gate(&self, source_vertex: VertexId, gate: FlowId) -> Result<(), EngineError> {
@@ -142,7 +166,8 @@ impl<P: Probe> Engine<P> {
         })
     }
 
-    fn window_of(&self, path: &[LinkId]) -> Result<u32, EngineError> {
+    fn window_of(&self, paths: &[Vec<LinkId>]) -> Result<u32, EngineError> {
+        let path = &paths[0];
         let transport = &self.settings.transport;
         let packets = match transport.window {
             Window::Packets(packets) => u64::from(packets),
@@ -151,7 +176,8 @@ impl<P: Probe> Engine<P> {
                     self.network.link(*link).spec.rate.time_for(transport.packet()).get()
                 };
                 let slowest = path.iter().map(full).max().expect("a path has links");
-                let scaled = u128::from(self.round_trip(path)) * u128::from(percent);
+                let percent = u128::from(percent) * first_links(paths).len() as u128;
+                let scaled = u128::from(self.round_trip(path)) * percent;
                 scaled.div_ceil(u128::from(slowest) * 100) as u64
             }
         };
@@ -182,8 +208,11 @@ impl<P: Probe> Engine<P> {
         time
     }
 
-    fn idle_path(&self, path: &[LinkId], window: u32) -> Path {
-        let rate = self.network.link(path[0]).spec.rate;
+    fn idle_path(&self, paths: &[Vec<LinkId>], window: u32) -> Path {
+        let path = &paths[0];
+        let firsts = first_links(paths).into_iter();
+        let rates = firsts.map(|(link, _)| self.network.link(link).spec.rate.get());
+        let rate = BitsPerSecond(rates.sum());
         Path { round_trip: self.round_trip(path), hops: path.len() as u32, rate, window }
     }
 
@@ -205,25 +234,41 @@ impl<P: Probe> Engine<P> {
         let sending = (window, recovery, timeout.get());
         let mut sender = Sender::new((id.0, cursors[0]), load, sending);
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
-        sender.controller = Controller::new(congestion, self.idle_path(&ways.0[0], window));
+        sender.backs_off = self.settings.transport.backs_off();
+        sender.controller = Controller::new(congestion, self.idle_path(ways.0, window));
         // A flow with one path today may have several when it is led anew.
-        let may_spread = balance.paths() > 1 && !matches!(spec.route, Route::Links(_));
-        sender.balancer =
-            may_spread.then(|| Box::new(Balancer::new(balance, cursors, (window, name.salt()))));
+        let spreads = balance.paths() > 1 || self.settings.transport.interfaces == Interfaces::All;
+        let may_spread = spreads && !matches!(spec.route, Route::Links(_));
+        let lanes = self.lanes_of(ways.0, cursors.len());
+        sender.balancer = may_spread
+            .then(|| Box::new(Balancer::new(balance, (cursors, lanes), (window, name.salt()))));
         let messages = (load.messages, load.per_message);
-        let receiver = Receiver::new((id.0, answer), messages, (window, recovery));
+        let mut receiver = Receiver::new((id.0, answer), messages, (window, recovery));
+        receiver.answers_by_path = self.settings.transport.interfaces == Interfaces::All;
         self.shards[from as usize].senders.push(sender);
         self.shards[to as usize].receivers.push(receiver);
         let place = |shard, index| Place { shard, index };
         (place(from, sender_index), place(to, receiver_index))
     }
 
-    /// Where switches choose for a flow of this name.
-    fn choices_of(&mut self, name: FlowName, route: &Route, path: &[LinkId]) -> Vec<Choice> {
-        if self.settings.transport.balance != Balance::Adaptive || path.len() == 1 {
+    /// The interfaces by which a flow with these paths leaves.
+    fn lanes_of(&self, paths: &[Vec<LinkId>], ways: usize) -> Vec<Lane> {
+        let port = |link: LinkId| self.layout.ports[link.index()].index;
+        let firsts = first_links(paths);
+        let ends = firsts.iter().skip(1).map(|(_, begin)| *begin).chain([ways as u16]);
+        let lane =
+            |((link, begin), end): (&(LinkId, u16), u16)| Lane::new(port(*link), *begin..end);
+        firsts.iter().zip(ends).map(lane).collect()
+    }
+
+    /// Where switches choose for a flow of this name, which leaves by one interface.
+    fn choices_of(&mut self, name: FlowName, route: &Route, paths: &[Vec<LinkId>]) -> Vec<Choice> {
+        let is_striped = first_links(paths).len() > 1;
+        if self.settings.transport.balance != Balance::Adaptive || paths[0].len() == 1 || is_striped
+        {
             return Vec::new();
         }
-        self.router.choices(&self.network, name, (route, path))
+        self.router.choices(&self.network, name, (route, &paths[0]))
     }
 
     /// Appends paths, and the way back of the first, to the route table, for the sending and the receiving
@@ -236,22 +281,39 @@ impl<P: Probe> Engine<P> {
     ) -> (Vec<u32>, u32) {
         self.ways.push((self.shared.routes.len() as u32, flow));
         let [sender, receiver] = ends;
-        let data = if choices.is_empty() {
-            paths.iter().map(|path| self.lay_route(path.iter().copied(), receiver)).collect()
-        } else {
-            vec![self.lay_choices(paths[0][0], choices, receiver)]
-        };
-        let back = paths[0].iter().rev().map(|link| link.reverse());
-        (data, self.lay_route(back, sender))
+        let back =
+            |path: &[LinkId]| path.iter().rev().map(|link| link.reverse()).collect::<Vec<_>>();
+        if self.settings.transport.interfaces == Interfaces::All && choices.is_empty() {
+            let answers: Vec<u32> =
+                paths.iter().map(|path| self.lay_route(back(path).into_iter(), sender)).collect();
+            let lay = |(path, answer): (&Vec<LinkId>, &u32)| {
+                let begin = self.lay_route(path.iter().copied(), receiver);
+                self.shared.routes.push(*answer);
+                begin
+            };
+            return (paths.iter().zip(&answers).map(lay).collect(), answers[0]);
+        }
+        if choices.is_empty() {
+            let lay = |path: &Vec<LinkId>| self.lay_route(path.iter().copied(), receiver);
+            let data = paths.iter().map(lay).collect();
+            return (data, self.lay_route(back(&paths[0]).into_iter(), sender));
+        }
+        let answer = self.lay_route(back(&paths[0]).into_iter(), sender);
+        (vec![self.lay_choices((paths[0][0], choices), (receiver, answer))], answer)
     }
 
     /// Appends a way that begins with `first` and goes on by choice: what is nearest to the end comes first,
     /// so that everything leads to what is there already.
-    fn lay_choices(&mut self, first: LinkId, choices: &[Choice], end: u32) -> u32 {
+    fn lay_choices(
+        &mut self,
+        (first, choices): (LinkId, &[Choice]),
+        (end, answer): (u32, u32),
+    ) -> u32 {
         self.shared.chooses = true;
         let mut begins = FxHashMap::default();
         let delivery = self.shared.routes.len() as u32;
         self.shared.routes.push(DELIVER | end);
+        self.shared.routes.push(answer);
         let mut begin = delivery;
         for (place, choice) in choices.iter().enumerate().rev() {
             if place == 0 {
@@ -305,11 +367,12 @@ impl<P: Probe> Engine<P> {
     /// No such path; the flow then keeps the old one.
     pub fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
         let state = &self.flows[flow.index()];
-        let count = self.settings.transport.balance.paths();
-        let paths = self.router.find(&self.network, state.name, &state.route, count)?;
-        let ends = [state.sender.index, state.receiver.index];
         let (name, route) = (state.name, state.route.clone());
-        let choices = self.choices_of(name, &route, &paths[0]);
+        let paths = self.find_paths(name, &route)?;
+        let state = &self.flows[flow.index()];
+        let ends = [state.sender.index, state.receiver.index];
+        let choices = self.choices_of(name, &route, &paths);
+        let lanes = self.lanes_of(&paths, if choices.is_empty() { paths.len() } else { 1 });
         let (cursors, answer) = self.lay_routes(flow, (&paths, &choices), ends);
         let state = &mut self.flows[flow.index()];
         (state.paths, state.choices) = (paths, choices);
@@ -318,10 +381,15 @@ impl<P: Probe> Engine<P> {
         let sender = &mut self.shards[shard as usize].senders[index as usize];
         let ports = [sender.cursor, cursors[0]].map(|way| self.shared.routes[way as usize]);
         sender.cursor = cursors[0];
+        let was_striped = sender.is_striped();
         if let Some(balancer) = &mut sender.balancer {
-            balancer.replace(cursors);
+            balancer.replace(cursors, lanes);
         }
-        self.shards[shard as usize].leave_dark_port(vertex, index, ports, self.now.0);
+        if was_striped || sender.is_striped() {
+            self.shards[shard as usize].wait_anew(vertex, index, self.now.0);
+        } else {
+            self.shards[shard as usize].leave_dark_port(vertex, index, ports, self.now.0);
+        }
         let Place { shard, index } = state.receiver;
         self.shards[shard as usize].receivers[index as usize].cursor = answer;
         Ok(())

@@ -171,6 +171,11 @@ impl<P: Probe> Shard<P> {
             return;
         }
         for sender in std::mem::take(&mut self.ready[port as usize]) {
+            if self.senders[sender as usize].is_striped() {
+                // Its other interfaces go on; it waits here until this one comes back.
+                self.ready[port as usize].push_back(sender);
+                continue;
+            }
             let cursor = self.senders[sender as usize].cursor;
             self.ready[shared.routes[cursor as usize] as usize].push_back(sender);
         }

@@ -66,6 +66,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         if end.started {
             // It has waited for its rate to let it send again.
             end.enlisted = false;
+            end.wakes_up();
             return self.enlist(sender, now);
         }
         if end.is_done() {
@@ -136,6 +137,9 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     #[inline(always)]
     fn arrive_data(&mut self, (end, packet): (u32, Packet), now: u64) {
         let receiver = &mut self.receivers[end as usize];
+        if receiver.answers_by_path {
+            receiver.cursor = self.shared.routes[packet.cursor() as usize + 1];
+        }
         let was_done = receiver.is_done();
         let (acknowledgement, message_completed) = receiver.data(&packet);
         if receiver.is_done() && !was_done {
@@ -160,6 +164,9 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     #[inline(always)]
     fn enlist(&mut self, index: u32, now: u64) {
         let sender = &mut self.senders[index as usize];
+        if sender.is_striped() {
+            return self.enlist_striped(index, now);
+        }
         if !sender.enlisted && sender.wants_to_send() {
             sender.enlisted = true;
             if sender.next_send() > now {
@@ -206,9 +213,12 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         let Interface { ready, .. } = self.interfaces.at(place);
         let index = ready[turn];
         let sender = &mut self.senders[index as usize];
+        if sender.is_striped() {
+            return self.take_striped_turn(place, (turn, index), now);
+        }
         let leads_here = self.interfaces.place(&self.shared.routes, sender.cursor) == place;
         let Interface { ready, .. } = self.interfaces.at(place);
-        let outgoing = if leads_here { sender.poll(now) } else { None };
+        let outgoing = if leads_here { sender.poll(now, 0) } else { None };
         let goes_on = outgoing.is_some() && sender.wants_to_send();
         let waits = goes_on && sender.next_send() > now;
         sender.enlisted = goes_on;
@@ -234,14 +244,19 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     }
 
     #[inline(always)]
-    fn send(&mut self, place: usize, index: u32, outgoing: Outgoing, now: u64) {
+    pub(super) fn send(&mut self, place: usize, index: u32, outgoing: Outgoing, now: u64) {
         let sender = &self.senders[index as usize];
         let resent = if outgoing.resent { flag::RESENT } else { 0 };
+        let (kind, extra) = if outgoing.probe {
+            (flag::TRIMMED | flag::PROBE, self.shared.header_bytes)
+        } else {
+            (resent, outgoing.wire_bytes)
+        };
         let packet = Packet::new(Contents {
             cursor: outgoing.cursor + 1,
             sequence: outgoing.sequence,
-            extra: outgoing.wire_bytes,
-            flags: u16::from(sender.priority) << flag::PRIORITY_SHIFT | resent,
+            extra,
+            flags: u16::from(sender.priority) << flag::PRIORITY_SHIFT | kind,
         });
         self.host.timer_due = self.host.timer_due.min(sender.deadline);
         self.ends.data_sent += 1;

@@ -1,0 +1,82 @@
+//! Flows that leave by several interfaces of their host: they wait at each of them, and each takes the next packet
+//! when it is free.
+
+use std::cmp::Reverse;
+
+use super::interfaces::{Interface, Interfaces};
+use super::stack::Stack;
+use super::{Probe, Shard};
+
+impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
+    /// Lets the flow of `index` take its turns at all its interfaces, if it has something to send.
+    pub(super) fn enlist_striped(&mut self, index: u32, now: u64) {
+        let sender = &mut self.senders[index as usize];
+        if !sender.wants_to_send() {
+            return;
+        }
+        let (flow, next_send) = (sender.flow, sender.next_send());
+        for lane in sender.lanes() {
+            let rests_until = lane.rests_until().max(next_send);
+            if rests_until > now {
+                if !std::mem::replace(&mut lane.wakes, true) {
+                    self.host.starts.push(Reverse((rests_until, flow, index)));
+                }
+                continue;
+            }
+            if !std::mem::replace(&mut lane.enlisted, true) {
+                let interface = self.interfaces.at(self.interfaces.place_of(lane.port));
+                interface.ready.push_back(index);
+                self.host.pull_due = self.host.pull_due.min(interface.port.free.max(now));
+            }
+        }
+    }
+
+    /// Sends the next packet of a flow by the interface at `place`, if the flow still has one for it.
+    pub(super) fn take_striped_turn(
+        &mut self,
+        place: usize,
+        (turn, index): (usize, u32),
+        now: u64,
+    ) {
+        let sender = &mut self.senders[index as usize];
+        let interfaces = &self.interfaces;
+        let lane = sender.lanes().iter().position(|lane| interfaces.place_of(lane.port) == place);
+        let outgoing = lane
+            .filter(|lane| sender.lanes()[*lane].rests_until() <= now && sender.next_send() <= now)
+            .and_then(|lane| sender.poll(now, lane));
+        let next_send = sender.next_send();
+        let wants = sender.wants_to_send();
+        let goes_on = outgoing.is_some() && wants && next_send <= now;
+        if let Some(lane) = lane {
+            let lane = &mut sender.lanes()[lane];
+            lane.enlisted = goes_on && lane.rests_until() <= now;
+        }
+        let stays = lane.is_some_and(|lane| sender.lanes()[lane].enlisted);
+        let Interface { ready, .. } = self.interfaces.at(place);
+        ready.remove(turn);
+        if stays {
+            ready.push_back(index);
+        }
+        if let Some(outgoing) = outgoing {
+            self.send(place, index, outgoing, now);
+        }
+        if !stays && wants {
+            // It may rest until its rate or a probe lets it go on.
+            self.enlist_striped(index, now);
+        }
+    }
+}
+
+impl<P: Probe> Shard<P> {
+    /// A striped flow has been given other paths: it waits at their interfaces from now on.
+    pub(crate) fn wait_anew(&mut self, vertex: u32, sender: u32, now: u64) {
+        let ports = self.vertices[vertex as usize].ports();
+        for ready in &mut self.ready[ports] {
+            ready.retain(|waiting| *waiting != sender);
+        }
+        self.senders[sender as usize].enlisted = false;
+        if self.senders[sender as usize].started {
+            self.plan_start(vertex, sender, now);
+        }
+    }
+}
