@@ -25,7 +25,7 @@ pub use expectation::{Comparison, Expectation, ExpectationError, Figure, FigureU
 pub use fault::{Effect, Fault, PartName};
 pub use file::{FaultListFile, Neighbour, ReadNeighbour, ScenarioFile, check_faults, codes, load};
 pub use flow_sizes::{FlowSizes, SizeRow};
-pub use flow_table::{ListedFlow, read_flows};
+pub use flow_table::{Await, ListedFlow, read_flows};
 pub use replay::{Replay, TraceDay};
 pub use start::{CircuitPlan, Start, StartError, plan};
 pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};

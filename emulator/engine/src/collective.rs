@@ -11,11 +11,12 @@ use lightloom_collective::{Await, CollectiveError, Kind, Level, MessageTime, Sch
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use crate::engine::{
-    BatchId, EngineError, FlowId, FlowSpec, Gate, Route, VertexId, message_time, wire_time,
+    BatchId, EngineError, FlowId, FlowSpec, Gate, Route, VertexId, message_time, share_of,
+    wire_time,
 };
 use crate::steady::Stage;
 
-pub use bag::start_bag;
+pub use bag::{Wait, start_bag, start_ordered};
 
 /// A collective whose flows have been added to an engine.
 #[derive(Clone, Debug)]
@@ -185,9 +186,10 @@ fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<Mes
     let (network, settings) = (stage.network(), stage.settings());
     let time = |(flow, sending): (&FlowId, &Sending)| {
         let path = stage.path(*flow);
+        let share = share_of(network, &settings.transport, &stage.ways(*flow), sending.message);
         MessageTime {
-            arrives: message_time(network, settings, path, sending.message),
-            occupies: wire_time(network, &settings.transport, path, sending.message),
+            arrives: message_time(network, settings, path, share),
+            occupies: wire_time(network, &settings.transport, path, share),
         }
     };
     flows.iter().zip(sendings).map(time).collect()

@@ -247,3 +247,29 @@ fn striped_flows_are_led_over_the_planes_that_are_up() {
     assert!(engine.record(flow).end.is_some());
     assert_conserved(&engine);
 }
+
+/// Wake-ups for probes were planned again for each that came: a plane that stays dead at the far end made them without
+/// end.
+#[test]
+fn probes_of_planes_that_stay_dark_do_not_add_up() {
+    let (builder, hosts) = planes(square(2, link(50)), 8);
+    let settings = Settings { transport: entropy(), ..Settings::default() };
+    let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+    let flow = engine.add_flow(FlowSpec::new(hosts[0], hosts[3], Bytes(128 << 20))).unwrap();
+    let ends: Vec<LinkId> = engine.ways(flow).iter().map(|path| path[path.len() - 1]).collect();
+    for &end in &ends[..4] {
+        engine.change_link(micros(10), end, LinkChange::Down);
+    }
+    engine.run(micros(20_000));
+    let packets = engine.packets();
+    println!(
+        "{packets:?} {:?} {:?}",
+        engine.record(flow),
+        ends.iter().map(|e| engine.port_count(*e).packets).collect::<Vec<_>>()
+    );
+    assert!(engine.record(flow).end.is_some());
+    // 128 MiB in 33,289 packets; 8 values probed every 20 us for some 5.5 ms, and what was lost at first.
+    let probes = packets.data_sent - 33_289 - packets.retransmitted;
+    assert!((1_000..3_000).contains(&probes), "{probes} probes");
+    assert_conserved(&engine);
+}

@@ -149,7 +149,7 @@ fn the_nscc_style_settles_where_switches_trim() {
 #[test]
 fn dcqcn_converges_to_fair_rates() {
     let control = CongestionControl::Dcqcn(Dcqcn {
-        additive: BitsPerSecond(400_000_000),
+        additive: Some(BitsPerSecond(400_000_000)),
         ..Dcqcn::default()
     });
     let queue = standing_queue_packets(control);

@@ -332,7 +332,7 @@ fn lower(
 /// fills the path, so that a burst of other flows at a leaf's interface leaves no circuit idle.
 fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     if raw.phases.is_none() || check.is_written("/transport") {
-        return transport::lower(&raw.transport, check);
+        return transport::lower(&raw.transport, network::host_ports(raw), check);
     }
     // What phases lose with a circuit is divided anew at once. Their queues have no bound, so that an acknowledgement
     // may be milliseconds late; beside other workloads, which only a timeout repairs, the usual one holds.

@@ -1,13 +1,16 @@
-//! Flows in a table: `start,src,dst,bytes` and, if wanted, `priority`.
+//! Flows in a table: `start,src,dst,bytes` and, if wanted, `priority`, `id` and `after`.
+
+mod order;
 
 use lightloom_engine::{CONTROL_PRIORITY, VertexId};
 use lightloom_fabric::document::{Code, Diagnostic, Excerpt, Place};
 use lightloom_units::{Bytes, Picoseconds};
 
+use self::order::Order;
 use super::codes;
 
 /// One row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFlow {
     /// When it begins, after its workload does.
     pub start: Picoseconds,
@@ -19,7 +22,22 @@ pub struct ListedFlow {
     pub bytes: Bytes,
     /// Its priority; nothing: that of its workload.
     pub priority: Option<u8>,
+    /// What it waits for.
+    pub after: Vec<Await>,
 }
+
+/// Another flow of the table that one waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Await {
+    /// Its place in the table.
+    pub flow: usize,
+    /// Until its data is acknowledged; otherwise until it is received.
+    pub acknowledged: bool,
+}
+
+/// The columns that every table has, and those it may have, in this order.
+const COLUMNS: [&str; 4] = ["start", "src", "dst", "bytes"];
+const MORE: [&str; 3] = ["priority", "id", "after"];
 
 /// Mistakes that are shown of one file.
 const MOST_SHOWN: usize = 20;
@@ -39,27 +57,39 @@ pub fn read_flows(
     let mut lines = (1..).zip(text.lines());
     let header = lines.next().map_or("", |(_, line)| line.trim_end());
     let columns: Vec<&str> = header.split(',').map(str::trim).collect();
-    if columns != ["start", "src", "dst", "bytes"]
-        && columns != ["start", "src", "dst", "bytes", "priority"]
-    {
+    let more = columns.strip_prefix(&COLUMNS[..]).filter(|more| {
+        let places: Vec<_> =
+            more.iter().map(|name| MORE.iter().position(|at| at == name)).collect();
+        places.iter().all(Option::is_some) && places.is_sorted_by(|one, other| one < other)
+    });
+    let Some(more) = more else {
         let at = Cell { file, number: 1, line: header, begin: 0, end: header.len() };
         let message = "the first line does not name the columns";
-        let help = "write `start,src,dst,bytes` or `start,src,dst,bytes,priority`";
+        let help = "write `start,src,dst,bytes`, and after it any of `priority`, `id`, `after` in this order";
         return (flows, vec![at.mistake(codes::BAD_FLOW, message).with_help(help)]);
-    }
+    };
+    let mut order = Order::default();
     for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
-        match row(file, number, line, columns.len(), &host) {
-            Ok(flow) => flows.push(flow),
+        match row(file, number, line, more, &host) {
+            Ok((flow, cells)) => {
+                flows.push(flow);
+                order.note(cells);
+            }
             Err(mistake) => mistakes.push(*mistake),
         }
         if mistakes.len() == MOST_SHOWN {
             break;
         }
     }
+    if mistakes.is_empty() {
+        mistakes = order.settle(&mut flows, more);
+        mistakes.truncate(MOST_SHOWN);
+    }
     (flows, mistakes)
 }
 
 /// One cell of a table.
+#[derive(Clone, Copy)]
 struct Cell<'a> {
     file: &'a str,
     number: u32,
@@ -86,13 +116,14 @@ impl Cell<'_> {
     }
 }
 
-fn row(
-    file: &str,
+/// A flow, and the cells that are more than every table has.
+fn row<'a>(
+    file: &'a str,
     number: u32,
-    line: &str,
-    columns: usize,
+    line: &'a str,
+    more: &[&str],
     host: &impl Fn(&str) -> Option<VertexId>,
-) -> Result<ListedFlow, Box<Diagnostic>> {
+) -> Result<(ListedFlow, Vec<Cell<'a>>), Box<Diagnostic>> {
     let mut cells = Vec::new();
     let mut begin = 0;
     for text in line.split(',') {
@@ -100,6 +131,7 @@ fn row(
         begin += text.len() + 1;
     }
     let whole = Cell { file, number, line, begin: 0, end: line.len() };
+    let columns = COLUMNS.len() + more.len();
     if cells.len() != columns {
         let message = format!("{} cells where the first line names {columns}", cells.len());
         return Err(Box::new(whole.mistake(codes::BAD_FLOW, message)));
@@ -121,8 +153,10 @@ fn row(
         let message = "the flow begins and ends at the same host";
         return Err(Box::new(cells[2].mistake(codes::BAD_FLOW, message)));
     }
-    let priority = cells.get(4).map(priority).transpose()?;
-    Ok(ListedFlow { start, source, destination, bytes, priority })
+    let rest = cells.split_off(COLUMNS.len());
+    let first = more.first() == Some(&MORE[0]);
+    let priority = rest.first().filter(|_| first).map(priority).transpose()?;
+    Ok((ListedFlow { start, source, destination, bytes, priority, after: Vec::new() }, rest))
 }
 
 /// A quantity with its unit, or a bare number in the smallest one.
@@ -179,7 +213,52 @@ mod tests {
         ]) {
             assert_eq!(lines, wanted);
         }
+        assert!(read("start,src,dst,bytes,after,id\n").1[0].to_string().contains("in this order"));
         assert!(read("src,dst\n").1[0].to_string().contains("flows.csv:1:1"));
         assert!(read("").1[0].to_string().contains("does not name the columns"));
+    }
+
+    #[test]
+    fn flows_wait_for_others_by_name() {
+        let text = "start,src,dst,bytes,id,after\n0,h0,h1,9,a,\n0,h1,h2,9,b,a\n0,h1,h3,9,,b:acknowledged a\n";
+        let (flows, mistakes) = read(text);
+        assert!(mistakes.is_empty(), "{mistakes:?}");
+        let after = |flow: usize| flows[flow].after.clone();
+        let wait = |flow, acknowledged| Await { flow, acknowledged };
+        assert_eq!([after(0), after(1)], [vec![], vec![wait(0, false)]]);
+        assert_eq!(after(2), [wait(1, true), wait(0, false)]);
+    }
+
+    #[test]
+    fn what_no_flow_can_wait_for_is_refused_with_its_place() {
+        let says = |text: &str| {
+            let text = format!("start,src,dst,bytes,id,after\n{text}");
+            let (_, mistakes) = read(&text);
+            mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let circle = says("0,h0,h1,9,a,c\n0,h1,h2,9,b,a\n0,h2,h0,9,c,b\n");
+        assert!(
+            circle.starts_with(
+                "flows.csv:2:13: error[LL0323]: flows wait for each other in a circle: a, c, b, a"
+            ),
+            "{circle}"
+        );
+        assert!(
+            says("0,h0,h1,9,a,x\n")
+                .contains("flows.csv:2:13: error[LL0323]: no flow has the id `x`")
+        );
+        assert!(says("0,h0,h1,9,a,a\n").contains("circle: a, a"));
+        let far = says("0,h0,h1,9,a,\n0,h2,h3,9,b,a\n");
+        assert!(
+            far.contains("flows.csv:3:13") && far.contains("does not end where this one begins"),
+            "{far}"
+        );
+        let far = says("0,h0,h1,9,a,\n0,h1,h3,9,b,a:acknowledged\n");
+        assert!(far.contains("does not begin where this one does"), "{far}");
+        assert!(
+            says("0,h0,h1,9,a,\n0,h1,h2,9,a,\n")
+                .contains("flows.csv:3:11: error[LL0323]: another flow has the id `a`")
+        );
+        assert!(says("0,h0,h1,9,a,\n0,h1,h2,9,b,a:sent\n").contains("`a:sent`"));
     }
 }

@@ -170,6 +170,9 @@ impl Substrate {
             let switch = switch(name.trim()).ok_or_else(|| self.unknown(text))?;
             return Ok(self.rack(switch));
         }
+        if let Some(number) = text.strip_prefix("plane").and_then(|rest| rest.parse::<u8>().ok()) {
+            return self.plane(text, number);
+        }
         if let Some((host, nic)) = text.split_once("/nic") {
             return self.interface(text, host, nic);
         }
@@ -260,6 +263,17 @@ impl Substrate {
         nodes.dedup();
         let hosts = hosts.iter().filter_map(|host| self.place_of(*host)).collect();
         Part { planned: nodes.into_iter().map(PlannedPart::Node).collect(), hosts, ..part }
+    }
+
+    /// All of one of several planes: every switch and cable of it.
+    fn plane(&self, text: &str, number: u8) -> Result<Part, PartError> {
+        let links = self.network.links();
+        let last = links.iter().map(|link| link.spec.plane.0).max().unwrap_or(0);
+        if last == 0 || number > last || self.rings.is_some() {
+            return Err(self.unknown(text));
+        }
+        let own = (0..links.len()).filter(|at| links[*at].spec.plane.0 == number);
+        Ok(self.of_links(text, own.map(LinkId::from_index)))
     }
 
     fn interface(&self, text: &str, host: &str, nic: &str) -> Result<Part, PartError> {
@@ -423,6 +437,10 @@ impl Substrate {
                 some(switches),
             ),
         };
+        let last = self.network.links().iter().map(|link| link.spec.plane.0).max().unwrap_or(0);
+        if self.rings.is_none() && last > 0 {
+            there += &format!(", or a plane `plane0` to `plane{last}`");
+        }
         if self.circuits.is_some() {
             there += "; an optical switch `ocs3`, a port of it `ocs3/p7`, a board `ocs3/p0..p15`, the GPUs of a leaf \
                       `leaf2/gpus`";

@@ -4,7 +4,21 @@ use lightloom_units::{Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
 use super::{Collective, Kind, StartError};
-use crate::engine::{BatchId, Engine, FlowId, FlowSpec, LinkId, Probe, message_time, wire_time};
+use crate::engine::{
+    BatchId, Engine, FlowId, FlowSpec, Gate, LinkId, Probe, message_time, share_of, wire_time,
+};
+
+/// What a flow of a bag waits for, by their places in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The flow that waits.
+    pub flow: usize,
+    /// The flow waited for.
+    pub awaited: usize,
+    /// Until its data is acknowledged, at the host where both begin; otherwise until it is received, at the host
+    /// where the one ends and the other begins.
+    pub acknowledged: bool,
+}
 
 /// Adds `flows` as one batch, with the time that nobody can beat on these paths from the start of the
 /// first: the longest flow alone, or the link before or after a host that has the most to carry.
@@ -15,12 +29,25 @@ pub fn start_bag<P: Probe>(
     engine: &mut Engine<P>,
     specs: Vec<FlowSpec>,
 ) -> Result<Collective, StartError> {
+    start_ordered(engine, specs, &[])
+}
+
+/// Adds flows of which some wait for others, as [`start_bag`] does. Those that wait for each other in a circle never
+/// begin.
+///
+/// # Errors
+/// Flows that the engine refuses, and hosts that cannot know what they wait for.
+pub fn start_ordered<P: Probe>(
+    engine: &mut Engine<P>,
+    specs: Vec<FlowSpec>,
+    waits: &[Wait],
+) -> Result<Collective, StartError> {
     let batch: BatchId = engine.add_batch();
     let now = engine.now();
     let start = specs.iter().map(|spec| spec.start).min().unwrap_or_default().max(now);
     let ranks = specs.len();
     let size = specs.iter().map(|spec| spec.message * u64::from(spec.messages)).sum();
-    let (mut longest, mut flows) = (Picoseconds::ZERO, Vec::with_capacity(ranks));
+    let (mut alone, mut flows) = (Vec::with_capacity(ranks), Vec::with_capacity(ranks));
     // By link next to a host: its busy time, and the earliest start of those that use it.
     let mut busy: FxHashMap<LinkId, (Picoseconds, SimTime)> = FxHashMap::default();
     for spec in specs {
@@ -28,7 +55,8 @@ pub fn start_bag<P: Probe>(
         let flow: FlowId = engine.add_flow(spec.in_batch(batch))?;
         let path = engine.path(flow);
         let (network, settings) = (engine.network(), engine.settings());
-        longest = longest.max(begins.since(start) + message_time(network, settings, path, message));
+        let share = share_of(network, &settings.transport, &engine.ways(flow), message);
+        alone.push((begins.since(start), message_time(network, settings, path, share)));
         if engine.paths(flow).len() == 1 {
             let ends = [path[0], path[path.len() - 1]];
             for end in ends.into_iter().take(path.len()) {
@@ -39,7 +67,41 @@ pub fn start_bag<P: Probe>(
         }
         flows.push(flow);
     }
+    for wait in waits {
+        let (flow, awaited) = (flows[wait.flow], flows[wait.awaited]);
+        if wait.acknowledged {
+            engine.wait_for_acknowledgements(flow, awaited)?;
+        } else {
+            engine.add_gate(flow, Gate::after(awaited))?;
+        }
+    }
+    let longest = longest_chain(&alone, waits);
     let most = busy.values().map(|(sum, first)| first.since(start) + *sum).max();
     let ideal = longest.max(most.unwrap_or_default());
     Ok(Collective { kind: Kind::Flows, ranks, size, start, ideal, batch, flows })
+}
+
+/// When the last flow ends if each is alone: flows begin when those they wait for have ended, and last so long.
+fn longest_chain(alone: &[(Picoseconds, Picoseconds)], waits: &[Wait]) -> Picoseconds {
+    let mut awaited_by = vec![Vec::new(); alone.len()];
+    let mut open = vec![0_usize; alone.len()];
+    for wait in waits {
+        awaited_by[wait.awaited].push(wait.flow);
+        open[wait.flow] += 1;
+    }
+    let mut begins: Vec<Picoseconds> = alone.iter().map(|(begin, _)| *begin).collect();
+    let mut ready: Vec<usize> = (0..alone.len()).filter(|flow| open[*flow] == 0).collect();
+    let mut longest = Picoseconds::ZERO;
+    while let Some(flow) = ready.pop() {
+        let end = begins[flow] + alone[flow].1;
+        longest = longest.max(end);
+        for &waiting in &awaited_by[flow] {
+            begins[waiting] = begins[waiting].max(end);
+            open[waiting] -= 1;
+            if open[waiting] == 0 {
+                ready.push(waiting);
+            }
+        }
+    }
+    longest
 }

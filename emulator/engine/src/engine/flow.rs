@@ -56,6 +56,8 @@ pub struct FlowSpec {
     pub route: Route,
     /// What the messages wait for.
     pub gates: Vec<Gate>,
+    /// Flows from the same host: all their data has to be acknowledged before this one sends.
+    pub after_acknowledged: Vec<FlowId>,
     /// The batch whose end this flow is part of.
     pub batch: Option<BatchId>,
 }
@@ -73,6 +75,7 @@ impl FlowSpec {
             priority: 0,
             route: Route::Shortest,
             gates: Vec::new(),
+            after_acknowledged: Vec::new(),
             batch: None,
         }
     }
@@ -112,6 +115,8 @@ pub struct FlowRecord {
     /// When the last byte arrived at the receiver, or so much later as the host takes
     /// ([`Settings::host_delay`](super::Settings::host_delay)); `None` while under way or after cancelling.
     pub end: Option<SimTime>,
+    /// When the sender had the last acknowledgement; `None` before.
+    pub acknowledged: Option<SimTime>,
     /// Data packets sent more than once.
     pub retransmitted: u32,
     /// Whether it was cancelled before its end.

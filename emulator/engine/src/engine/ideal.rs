@@ -49,6 +49,34 @@ pub fn message_time(
     Picoseconds(last) + settings.host_delay
 }
 
+/// What the fastest of some interfaces carries at least of a message that is sent by all of them: `ways` are paths
+/// by each of them. Somebody carries no less than its share of the packets.
+#[must_use]
+pub fn share_of(
+    network: &Network,
+    transport: &Transport,
+    ways: &[&[LinkId]],
+    message: Bytes,
+) -> Bytes {
+    if ways.len() < 2 {
+        return message;
+    }
+    let slowest =
+        |path: &&[LinkId]| path.iter().map(|link| network.link(*link).spec.rate.get()).min();
+    let rates: Vec<u64> = ways.iter().filter_map(slowest).collect();
+    let (own, all) =
+        (u128::from(rates[0]), rates.iter().map(|rate| u128::from(*rate)).sum::<u128>());
+    let packets = u128::from(transport.packets_for(message));
+    let share = if rates.iter().all(|rate| u128::from(*rate) == own) {
+        packets.div_ceil(rates.len() as u128)
+    } else {
+        packets * own / all
+    };
+    // One of them may be the short one.
+    let last = message.0 - (transport.packets_for(message) - 1) * transport.payload.0;
+    Bytes((share.max(1) as u64 - 1) * transport.payload.0 + last)
+}
+
 /// How long a message occupies the slowest link of a path.
 #[must_use]
 pub fn wire_time(

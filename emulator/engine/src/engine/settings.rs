@@ -125,6 +125,14 @@ pub enum EngineError {
         /// The flow it should wait for.
         gate: FlowId,
     },
+    /// A flow waits for acknowledgements that another host gets.
+    #[error("a flow from vertex {} cannot wait for acknowledgements of flow {}, which begins elsewhere", source_vertex.0, awaited.0)]
+    AwaitsElsewhere {
+        /// Where the waiting flow begins.
+        source_vertex: VertexId,
+        /// The flow it should wait for.
+        awaited: FlowId,
+    },
     /// Packet numbers have 31 bits.
     #[error("a flow of {packets} packets is too long: fewer than 2^31 are possible")]
     TooLong {

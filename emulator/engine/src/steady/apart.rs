@@ -151,6 +151,10 @@ impl<P: LocalProbe> Apart<P> {
 
     fn check(&self, spec: &FlowSpec) -> Result<(), EngineError> {
         spec.check_ends(&self.network)?;
+        // Only one engine for all knows when a sender has its last acknowledgement.
+        if let Some(&awaited) = spec.after_acknowledged.first() {
+            return Err(EngineError::AwaitsElsewhere { source_vertex: spec.source, awaited });
+        }
         spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))
     }
 
@@ -368,6 +372,7 @@ impl<P: LocalProbe> Apart<P> {
                 delivered: Bytes::ZERO,
                 start,
                 end: None,
+                acknowledged: None,
                 retransmitted: 0,
                 cancelled: flow.cancelled,
             },

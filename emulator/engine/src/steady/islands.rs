@@ -12,7 +12,7 @@ use crate::engine::{
     Arrival, ArrivalLog, BatchId, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate,
     LinkChange, LinkId, Network, NoProbe, PRIORITIES, PacketCount, PortCount, Probe, Settings,
 };
-use crate::transport::Balance;
+use crate::transport::{Balance, Interfaces};
 
 /// A probe that can be put on a part of the network.
 pub trait LocalProbe: Probe {
@@ -108,7 +108,8 @@ impl<P: LocalProbe> Islands<P> {
     /// # Errors
     /// Packet sizes that cannot be emulated.
     pub fn new(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
-        if settings.transport.balance != Balance::PerFlow {
+        let transport = &settings.transport;
+        if transport.balance != Balance::PerFlow || transport.interfaces == Interfaces::All {
             return Self::whole(network, settings, probe);
         }
         settings.check()?;
@@ -320,6 +321,12 @@ impl<P: LocalProbe> Stage for Islands<P> {
         match &self.mode {
             Mode::Apart(apart) => &apart.flows[flow.index()].path,
             Mode::Whole(engine) => engine.path(flow),
+        }
+    }
+    fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
+        match &self.mode {
+            Mode::Apart(apart) => vec![&apart.flows[flow.index()].path],
+            Mode::Whole(engine) => engine.ways(flow),
         }
     }
     fn record(&self, flow: FlowId) -> FlowRecord {

@@ -48,6 +48,8 @@ pub trait Stage {
     fn next_event(&mut self, limit: SimTime) -> Option<Event>;
     /// See [`Engine::path`].
     fn path(&self, flow: FlowId) -> &[LinkId];
+    /// See [`Engine::ways`].
+    fn ways(&self, flow: FlowId) -> Vec<&[LinkId]>;
     /// See [`Engine::record`].
     fn record(&self, flow: FlowId) -> FlowRecord;
     /// How many flows were added.
@@ -113,6 +115,9 @@ impl<P: Probe> Stage for Engine<P> {
     }
     fn path(&self, flow: FlowId) -> &[LinkId] {
         Self::path(self, flow)
+    }
+    fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
+        Self::ways(self, flow)
     }
     fn record(&self, flow: FlowId) -> FlowRecord {
         Self::record(self, flow)

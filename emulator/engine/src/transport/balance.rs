@@ -161,6 +161,11 @@ impl Balancer {
         matches!(self.balance, Balance::Entropy { .. })
     }
 
+    /// How many paths are out of use.
+    pub(crate) const fn retired(&self) -> u16 {
+        self.retired
+    }
+
     /// Whether the flow leaves by several interfaces.
     pub(crate) fn is_striped(&self) -> bool {
         self.lanes.len() > 1
@@ -294,18 +299,6 @@ impl Balancer {
         let due = probes.filter(|probe| *probe > 0).min().unwrap_or(u64::MAX);
         self.lane_of(path).probe_due = due;
     }
-
-    /// Nothing was acknowledged for a whole timeout: what is known of paths is out of date.
-    pub(crate) fn forgive(&mut self) {
-        if self.retired == 0 {
-            return;
-        }
-        self.retired = 0;
-        self.known.iter_mut().for_each(|known| known.probe = 0);
-        for lane in &mut self.lanes {
-            (lane.retired, lane.probe_due) = (0, u64::MAX);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -402,7 +395,5 @@ mod tests {
             entropy.lost(200, 13),
         );
         assert_eq!(entropy.lanes()[1].rests_until(), 0, "the last path is never retired");
-        entropy.forgive();
-        assert_eq!(entropy.lanes()[0].rests_until(), 0);
     }
 }

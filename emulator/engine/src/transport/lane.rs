@@ -22,8 +22,6 @@ pub(crate) struct Lane {
     pub(crate) probe_due: u64,
     /// Paths that are retired.
     pub(crate) retired: u16,
-    /// A wake-up is planned for the time of the next probe.
-    pub(crate) wakes: bool,
 }
 
 impl Lane {
@@ -38,7 +36,6 @@ impl Lane {
             last_sent: 0,
             probe_due: u64::MAX,
             retired: 0,
-            wakes: false,
         }
     }
 

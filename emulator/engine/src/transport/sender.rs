@@ -10,6 +10,8 @@
 
 use std::collections::VecDeque;
 
+use lightloom_units::SimTime;
+
 use super::{Balancer, Came, Controller, Lane, Recovery, SequenceSet};
 use crate::engine::again::{End, Pace};
 use crate::engine::packet::{Packet, flag};
@@ -74,6 +76,14 @@ pub(crate) struct Sender {
     /// Messages of these receiving ends at the same host are awaited: message `k` may go when
     /// each has delivered `k + 1 - ahead` messages or all it has.
     pub(crate) gates: Vec<(u32, i32)>,
+    /// Sending ends at the same host that must have finished before this one sends.
+    pub(crate) awaits: Vec<u32>,
+    /// Sending ends that wait for this one.
+    pub(crate) dependents: Vec<u32>,
+    /// When all was acknowledged; `u64::MAX` before.
+    finished: u64,
+    /// The earliest wake-up that is planned for a striped flow; `u64::MAX`: none is.
+    wakes_at: u64,
 }
 
 /// What a flow sends.
@@ -126,6 +136,10 @@ impl Sender {
             started: false,
             enlisted: false,
             gates: Vec::new(),
+            awaits: Vec::new(),
+            dependents: Vec::new(),
+            finished: u64::MAX,
+            wakes_at: u64::MAX,
         }
     }
 
@@ -143,6 +157,11 @@ impl Sender {
         self.repair_end = self.repair;
         self.trimmed.clear();
         self.deadline = u64::MAX;
+    }
+
+    /// When all was acknowledged.
+    pub(crate) fn finished(&self) -> Option<SimTime> {
+        (self.finished != u64::MAX).then_some(SimTime(self.finished))
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -241,10 +260,17 @@ impl Sender {
         self.balancer.as_mut().map_or(&mut [], |balancer| balancer.lanes())
     }
 
-    /// The time has come for which a wake-up was planned.
-    pub(crate) fn wakes_up(&mut self) {
-        for lane in self.lanes() {
-            lane.wakes = false;
+    /// Whether a wake-up at `at` has to be planned: none is that early.
+    pub(crate) fn plans_wake(&mut self, at: u64) -> bool {
+        let earlier = at < self.wakes_at;
+        self.wakes_at = self.wakes_at.min(at);
+        earlier
+    }
+
+    /// A wake-up that was planned for `now` has come.
+    pub(crate) fn wakes_up(&mut self, now: u64) {
+        if self.wakes_at <= now {
+            self.wakes_at = u64::MAX;
         }
     }
 
@@ -361,6 +387,9 @@ impl Sender {
     fn progress(&mut self, acked: u32, now: u64) {
         debug_assert!(acked <= self.sent, "only what was sent is acknowledged");
         let before = std::mem::replace(&mut self.acked, acked);
+        if acked >= self.total {
+            self.finished = now;
+        }
         if self.next < acked {
             self.go_to(acked);
         }
@@ -414,18 +443,32 @@ impl Sender {
     #[cold]
     pub(crate) fn timed_out(&mut self, now: u64) {
         self.timeouts += 1;
-        self.count_loss(now);
+        if !self.retire_unheard(now) {
+            self.count_loss(now);
+        }
         self.answered = self.sent;
         self.repair = self.acked;
         self.repair_end = self.acked;
         self.trimmed.clear();
         self.in_flight = 0;
-        if let Some(balancer) = &mut self.balancer {
-            balancer.forgive();
-        }
         self.go_to(self.acked);
         self.skip_held();
         self.deadline = now + self.backoff(self.timeouts);
+    }
+
+    /// Takes the paths of everything in flight out of use, where losses do that. Returns whether that was any: then the
+    /// timeout says nothing of congestion.
+    fn retire_unheard(&mut self, now: u64) -> bool {
+        let Some(balancer) = self.balancer.as_mut().filter(|balancer| balancer.retires()) else {
+            return false;
+        };
+        let before = balancer.retired();
+        for sequence in self.acked..self.next {
+            if !self.held.contains(sequence) {
+                balancer.lost(now, sequence);
+            }
+        }
+        balancer.retired() > before
     }
 
     /// How long it waits for an acknowledgement after so many timeouts in a row: doubled each time, up to 64-fold,

@@ -1,7 +1,9 @@
 //! The router of flows: a while after a fault, and when circuits change, they take other ways; those without one are
 //! given up.
 
-use lightloom_engine::FlowId;
+use lightloom_engine::steady::Stage;
+use lightloom_engine::transport::{Balance, Interfaces};
+use lightloom_engine::{FlowId, LinkId};
 use lightloom_units::Picoseconds;
 
 use super::super::{Context, Notice, Owner, RunError};
@@ -83,6 +85,9 @@ impl ControlPlane for Rerouter {
         }
         let is_hopeless = !context.repairs_come();
         let is_stranded = reroute(context, is_hopeless);
+        if act == FOR_REPAIR {
+            spread_again(context);
+        }
         if let Some(fault) = own.filter(|_| !is_stranded || is_hopeless) {
             let now = context.now();
             context.faults[fault].restored.get_or_insert(now);
@@ -92,6 +97,35 @@ impl ControlPlane for Rerouter {
     }
 }
 
+/// Whether hosts leave dark paths alone without a router: their paths are static.
+fn has_static_paths(context: &Context<'_>) -> bool {
+    matches!(context.engine.transport().balance, Balance::Entropy { .. })
+}
+
+/// After a repair, flows that are spread take the paths that have come back as well.
+fn spread_again(context: &mut Context<'_>) {
+    let transport = context.engine.transport();
+    let spreads = transport.balance.paths() > 1 || transport.interfaces == Interfaces::All;
+    if !spreads || has_static_paths(context) || context.has_fixed_flows {
+        return;
+    }
+    let mine: Vec<FlowId> = context.flows().collect();
+    for flow in mine {
+        let record = context.engine.record(flow);
+        if record.end.is_none() && !record.cancelled {
+            // Without a way now it keeps the one it has.
+            drop(context.engine.engine_mut().reroute_flow(flow));
+        }
+    }
+}
+
+/// Whether all links of one of a flow's paths are up, both ways.
+fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
+    let engine = context.engine.engine_mut();
+    let is_up = |link: &LinkId| engine.is_up(*link) && engine.is_up(link.reverse());
+    engine.paths(flow).iter().any(|path| path.iter().all(is_up))
+}
+
 /// Gives flows over dark links other ways, and gives up those without one if nothing will be repaired. Returns whether
 /// some had none.
 fn reroute(context: &mut Context<'_>, is_hopeless: bool) -> bool {
@@ -99,7 +133,11 @@ fn reroute(context: &mut Context<'_>, is_hopeless: bool) -> bool {
     let mut is_stranded = false;
     let mut dark = context.engine.engine_mut().flows_on_dark_links();
     dark.retain(|flow| mine.binary_search(flow).is_ok());
+    let is_static = has_static_paths(context);
     for flow in dark {
+        if is_static && has_path_left(context, flow) {
+            continue;
+        }
         let has_way = context.engine.engine_mut().reroute_flow(flow).is_ok();
         if has_way && !context.has_fixed_flows {
             continue;

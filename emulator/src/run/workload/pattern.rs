@@ -4,13 +4,13 @@ use lightloom_collective::{
     AllToAll, CollectiveError, HalvingDoubling, Hierarchical, Kind, Ring, Schedule, TorusAllReduce,
     Tree, TreeOperation,
 };
-use lightloom_engine::collective::{Collective, Placement, StartError, start_bag};
+use lightloom_engine::collective::{Collective, Placement, StartError, Wait, start_ordered};
 use lightloom_engine::topology::Grid;
 use lightloom_engine::{Engine, FlowSpec, Probe, Route, VertexId};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 
-use crate::scenario::{AllReduceWay, ListedFlow, Pattern, Traffic};
+use crate::scenario::{AllReduceWay, Await, ListedFlow, Pattern, Traffic};
 use crate::substrate::Substrate;
 
 /// Pieces that go through a tree.
@@ -38,7 +38,7 @@ impl Traffic {
         }
         let over = |flow: FlowSpec| flow.over(substrate.route.clone());
         let flows = self.flows(engine, seed, &substrate.route).into_iter().map(over).collect();
-        start_bag(engine, flows)
+        start_ordered(engine, flows, &self.waits())
     }
 
     /// What its ranks send, where it is a collective.
@@ -78,6 +78,20 @@ impl Traffic {
             (Pattern::AllReduce(AllReduceWay::Torus), Some(grid)) => grid.hosts.clone(),
             _ => self.hosts.clone(),
         }
+    }
+
+    /// What its flows wait for.
+    fn waits(&self) -> Vec<Wait> {
+        let Pattern::Flows(rows) = &self.run else { return Vec::new() };
+        let of_row = |(flow, row): (usize, &ListedFlow)| {
+            let wait = move |other: &Await| Wait {
+                flow,
+                awaited: other.flow,
+                acknowledged: other.acknowledged,
+            };
+            row.after.iter().map(wait).collect::<Vec<_>>()
+        };
+        rows.iter().enumerate().flat_map(of_row).collect()
     }
 
     /// The flows of a pattern.

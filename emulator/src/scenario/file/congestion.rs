@@ -48,8 +48,8 @@ impl Default for DctcpFile {
     }
 }
 
-/// DCQCN's figures; the defaults are the paper's (Zhu et al., SIGCOMM 2015), whose rate steps are meant for
-/// 40 Gb/s.
+/// DCQCN's figures; the defaults are the paper's (Zhu et al., SIGCOMM 2015), whose rate steps, meant for 40 Gb/s, grow
+/// with the rate of the interface.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DcqcnFile {
@@ -58,27 +58,34 @@ pub struct DcqcnFile {
     pub inverse_gain: u32,
     /// A flow is notified at most once in this time.
     pub notification_interval: Text<Picoseconds>,
-    /// Without notifications the average decays, and the rate is raised, every so often.
+    /// Without notifications the rate is raised every so often.
     pub timer: Text<Picoseconds>,
+    /// Without notifications the average decays every so often; as `timer` if not written.
+    pub alpha_timer: Option<Text<Picoseconds>>,
+    /// So many raises go halfway back to the rate before the cut; later ones raise that rate.
+    #[schemars(range(min = 1, max = 1000))]
+    pub fast_steps: u32,
     /// The rate is raised as well after so many bytes.
     pub byte_counter: Text<Bytes>,
-    /// By how much the target rate is raised at first.
-    pub additive: Text<BitsPerSecond>,
-    /// By how much it is raised later.
-    pub hyper: Text<BitsPerSecond>,
+    /// By how much the target rate is raised at first. A thousandth of the interface's rate if not written.
+    pub additive: Option<Text<BitsPerSecond>>,
+    /// By how much it is raised later. A two-hundredth if not written.
+    pub hyper: Option<Text<BitsPerSecond>>,
 }
 
 impl Default for DcqcnFile {
     fn default() -> Self {
-        let Dcqcn { inverse_gain, notification_interval, timer, byte_counter, additive, hyper } =
+        let Dcqcn { inverse_gain, notification_interval, timer, fast_steps, byte_counter, .. } =
             Dcqcn::default();
         Self {
             inverse_gain,
             notification_interval: Text(notification_interval),
             timer: Text(timer),
+            alpha_timer: None,
+            fast_steps,
             byte_counter: Text(byte_counter),
-            additive: Text(additive),
-            hyper: Text(hyper),
+            additive: None,
+            hyper: None,
         }
     }
 }
@@ -153,7 +160,11 @@ impl Default for NsccFile {
 }
 
 /// What flows do about congestion, by what the file says.
-pub(super) fn lower_congestion(raw: &TransportFile, check: &mut Check<'_>) -> CongestionControl {
+pub(super) fn lower_congestion(
+    raw: &TransportFile,
+    rate: Option<BitsPerSecond>,
+    check: &mut Check<'_>,
+) -> CongestionControl {
     refuse_others(raw, check);
     match raw.congestion {
         CongestionFile::None => CongestionControl::FixedWindow,
@@ -162,7 +173,7 @@ pub(super) fn lower_congestion(raw: &TransportFile, check: &mut Check<'_>) -> Co
             CongestionControl::Dctcp(Dctcp { inverse_gain })
         }
         CongestionFile::Dcqcn => {
-            CongestionControl::Dcqcn(dcqcn(&raw.dcqcn.unwrap_or_default(), check))
+            CongestionControl::Dcqcn(dcqcn(&raw.dcqcn.unwrap_or_default(), rate, check))
         }
         CongestionFile::Swift => {
             CongestionControl::Swift(swift(&raw.swift.unwrap_or_default(), check))
@@ -202,21 +213,43 @@ fn require_some(is_nothing: bool, key: &str, example: &str, check: &mut Check<'_
     }
 }
 
-fn dcqcn(raw: &DcqcnFile, check: &mut Check<'_>) -> Dcqcn {
+/// Half of the rate has to come back within this by additive raises alone.
+const SLOWEST_RETURN: Picoseconds = Picoseconds::from_millis(1_000);
+
+fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) -> Dcqcn {
     let (interval, timer) = (raw.notification_interval.0, raw.timer.0);
     let zero = Picoseconds::ZERO;
     require_some(interval == zero, "dcqcn/notification_interval", "50us", check);
     require_some(timer == zero, "dcqcn/timer", "55us", check);
     require_some(raw.byte_counter.0 == Bytes::ZERO, "dcqcn/byte_counter", "10MB", check);
-    require_some(raw.additive.0 == BitsPerSecond(0), "dcqcn/additive", "40Mbps", check);
-    require_some(raw.hyper.0 == BitsPerSecond(0), "dcqcn/hyper", "200Mbps", check);
+    let none = |rate: Option<Text<BitsPerSecond>>| rate.is_some_and(|rate| rate.0.get() == 0);
+    require_some(none(raw.additive), "dcqcn/additive", "400Mbps", check);
+    require_some(none(raw.hyper), "dcqcn/hyper", "2Gbps", check);
+    let no_decay = raw.alpha_timer.is_some_and(|timer| timer.0 == zero);
+    require_some(no_decay, "dcqcn/alpha_timer", "55us", check);
+    if let (Some(rate), Some(additive)) = (rate, raw.additive.filter(|step| step.0.get() > 0)) {
+        let steps = rate.get() / 2 / additive.0.get();
+        let takes = Picoseconds(steps.saturating_mul(timer.get()));
+        if takes > SLOWEST_RETURN {
+            let message = format!(
+                "at {rate} half of the rate takes {takes} to come back by raises of {} every {timer}",
+                additive.0
+            );
+            let scaled = BitsPerSecond(rate.get() / 1_000);
+            check
+                .error(codes::BAD_CONGESTION, "/transport/dcqcn/additive", message)
+                .help(format!("write `{scaled}`, or leave it out"));
+        }
+    }
     Dcqcn {
         inverse_gain: raw.inverse_gain,
         notification_interval: interval,
         timer,
+        alpha_timer: raw.alpha_timer.map(|timer| timer.0),
+        fast_steps: raw.fast_steps,
         byte_counter: raw.byte_counter.0,
-        additive: raw.additive.0,
-        hyper: raw.hyper.0,
+        additive: raw.additive.map(|rate| rate.0),
+        hyper: raw.hyper.map(|rate| rate.0),
     }
 }
 

@@ -7,14 +7,15 @@ use lightloom_engine::topology::{
 };
 use lightloom_engine::transport::Balance;
 use lightloom_fabric::document::Check;
-use lightloom_units::{Picoseconds, Text};
+use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::graph::{self, GraphFile};
 use super::links::{self, LinksFile};
 use super::neighbours::Neighbours;
-use super::{codes, direct_connect};
+use super::transport::HostPorts;
+use super::{ScenarioFile, codes, direct_connect};
 use crate::substrate::{DragonflyRoutes, Shape};
 
 /// Hosts that a network may have.
@@ -85,6 +86,11 @@ pub struct LeafSpineFile {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 16))]
     pub nics: u32,
+    /// Planes of each interface: its rate is divided over so many such networks, as 800 Gb/s over 8 planes of
+    /// 100 Gb/s.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 16))]
+    pub planes: u32,
 }
 
 /// Rails under spines.
@@ -215,16 +221,7 @@ pub(super) fn lower(
     let cable = links.cable();
     Some(match raw {
         OnFile::FatTree(tree) => Shape::FatTree(lower_fat_tree(tree, cable, check)),
-        OnFile::LeafSpine(LeafSpineFile { leaves, spines, hosts_per_leaf, nics }) => {
-            let shape = LeafSpine {
-                leaves: *leaves,
-                spines: *spines,
-                hosts_per_leaf: *hosts_per_leaf,
-                host_link: cable,
-                spine_link: cable,
-            };
-            Shape::LeafSpine(shape, u8::try_from(*nics).unwrap_or(1))
-        }
+        OnFile::LeafSpine(raw) => lower_leaf_spine(raw, cable, check),
         OnFile::RailOptimised(RailOptimisedFile { servers, gpus_per_server, spines }) => {
             Shape::RailOptimised(RailOptimised {
                 servers: *servers,
@@ -266,6 +263,48 @@ pub(super) fn lower(
         OnFile::Graph(raw) => Shape::Graph(graph::lower(raw, links, check)),
         OnFile::Fabric(_) => return None,
     })
+}
+
+/// By how many interfaces a flow may leave a host, and how fast each is.
+pub(super) fn host_ports(raw: &ScenarioFile) -> HostPorts {
+    let rate = Some(raw.links.rate.0);
+    match &raw.on {
+        OnFile::LeafSpine(shape) => {
+            let rate = rate.map(|rate| BitsPerSecond(rate.get() / u64::from(shape.planes.max(1))));
+            HostPorts { count: Some(shape.nics * shape.planes), rate }
+        }
+        OnFile::SwitchedDomain(domain) => HostPorts { count: Some(domain.switches), rate },
+        OnFile::FatTree(_)
+        | OnFile::RailOptimised(_)
+        | OnFile::RailOnly(_)
+        | OnFile::Dragonfly(_) => HostPorts { count: Some(1), rate },
+        OnFile::Fabric(_) => HostPorts { count: Some(1), rate: None },
+        _ => HostPorts { count: None, rate: None },
+    }
+}
+
+fn lower_leaf_spine(raw: &LeafSpineFile, cable: LinkSpec, check: &mut Check<'_>) -> Shape {
+    let planes = u64::from(raw.planes.max(1));
+    let rate = BitsPerSecond(cable.rate.get() / planes);
+    if rate.get() * planes != cable.rate.get() {
+        let message = format!("{} do not divide into {planes} planes of whole bits", cable.rate);
+        check
+            .error(codes::BAD_NETWORK, "/on/leaf_spine/planes", message)
+            .help("write 2, 4 or 8")
+            .depends_on("/links/rate");
+    } else if rate < BitsPerSecond(10_000_000) {
+        let message = format!("a plane of {rate}: less than 10 Mb/s cannot be emulated");
+        check.error(codes::BAD_NETWORK, "/on/leaf_spine/planes", message).help("write fewer");
+    }
+    let link = LinkSpec { rate: rate.max(BitsPerSecond(10_000_000)), ..cable };
+    let shape = LeafSpine {
+        leaves: raw.leaves,
+        spines: raw.spines,
+        hosts_per_leaf: raw.hosts_per_leaf,
+        host_link: link,
+        spine_link: link,
+    };
+    Shape::LeafSpine(shape, u8::try_from(raw.nics * raw.planes).unwrap_or(u8::MAX))
 }
 
 fn lower_fat_tree(raw: &FatTreeFile, cable: LinkSpec, check: &mut Check<'_>) -> FatTree {

@@ -1,9 +1,9 @@
 //! How flows are sent, as scenario files say it: packets, window, congestion control, load balancing,
 //! repair.
 
-use lightloom_engine::transport::{Balance, Recovery, Transport, Window};
+use lightloom_engine::transport::{Balance, Interfaces, Recovery, Transport, Window};
 use lightloom_fabric::document::Check;
-use lightloom_units::{Bytes, Picoseconds, Text};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -43,6 +43,9 @@ pub struct TransportFile {
     pub nscc: Option<NsccFile>,
     /// How a flow is spread over equal paths.
     pub balance: BalanceFile,
+    /// By how many interfaces of its host a flow leaves. If not written, `all` where hosts have several that are alike
+    /// (`nics`, `planes`, `switched_domain`), otherwise `one`.
+    pub interfaces: Option<InterfacesFile>,
     /// How lost packets are sent again. If not written, `go_back_n` for flows on one path and
     /// `selective_repeat` for those that are spread.
     pub recovery: Option<RecoveryFile>,
@@ -68,6 +71,7 @@ impl Default for TransportFile {
             swift: None,
             nscc: None,
             balance: BalanceFile::PerFlow,
+            interfaces: None,
             recovery: None,
             timeout: Text(timeout),
             host_delay: Text(Picoseconds::ZERO),
@@ -88,8 +92,36 @@ pub enum BalanceFile {
     Flowlet(FlowletFile),
     /// Packets take turns over paths, but a path that marked one misses its next turn.
     AvoidMarked(PathsFile),
+    /// Packets take turns over entropy values; one that lost a packet is retired until a probe is answered.
+    Entropy(EntropyFile),
     /// Switches send each packet by the port with the least before it, among those on shortest paths that are up.
     Adaptive,
+}
+
+/// By how many interfaces of its host a flow leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InterfacesFile {
+    /// One, by a seeded hash.
+    One,
+    /// All from which a shortest path leads on: each takes the next packet when it is free.
+    All,
+}
+
+/// Entropy values and their probes.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EntropyFile {
+    /// Values that are drawn, each for a path; divided over the interfaces.
+    #[schemars(range(min = 2, max = 1024))]
+    pub values: u16,
+    /// A retired value is probed so long after its loss, and then as often. Not written: 50 us.
+    #[serde(default = "fifty_microseconds")]
+    pub probe: Text<Picoseconds>,
+}
+
+fn fifty_microseconds() -> Text<Picoseconds> {
+    Text(Picoseconds::from_micros(50))
 }
 
 /// Over how many paths.
@@ -131,8 +163,81 @@ pub struct ReorderingFile {
     pub reordering: u32,
 }
 
+/// What a transport has to know of the network.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HostPorts {
+    /// Interfaces of a host by which a flow may leave. `None` if that differs from host to host.
+    pub(super) count: Option<u32>,
+    /// The rate of one. `None` if it is not written in the file.
+    pub(super) rate: Option<BitsPerSecond>,
+}
+
 /// What flows do, by what the file says.
-pub(super) fn lower(raw: &TransportFile, check: &mut Check<'_>) -> Transport {
+pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> Transport {
+    check_packets(raw, check);
+    let interfaces = interfaces(raw, ports, check);
+    let is_spread = !matches!(raw.balance, BalanceFile::PerFlow) || interfaces == Interfaces::All;
+    if is_spread && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
+        let message = "packets of one flow that take several paths overtake each other, which go-back-N takes for loss";
+        let because = match raw.balance {
+            BalanceFile::PerFlow => "/on",
+            _ => "/transport/balance",
+        };
+        check
+            .error(codes::BAD_PACKET, "/transport/recovery", message)
+            .also(because, "flows are spread here")
+            .help("write `{selective_repeat: {reordering: 64}}`, or leave it out");
+    }
+    let percent = raw.window_percent;
+    Transport {
+        payload: raw.payload.0,
+        header: raw.header.0,
+        acknowledgement: raw.acknowledgement.0,
+        window: raw.window_packets.map_or(Window::BandwidthDelay { percent }, Window::Packets),
+        congestion: lower_congestion(raw, ports.rate, check),
+        balance: balance(raw.balance),
+        interfaces,
+        recovery: recovery(raw, is_spread),
+        timeout: raw.timeout.0,
+    }
+}
+
+/// By how many interfaces flows leave, and whether there are paths for each.
+fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> Interfaces {
+    let is_many = ports.count.is_some_and(|count| count > 1);
+    if raw.interfaces == Some(InterfacesFile::All) && ports.count == Some(1) {
+        let message = "every host has one interface, or one that leads on, in this network";
+        check
+            .error(codes::NO_EFFECT, "/transport/interfaces", message)
+            .help("leave it out, or write `nics: 4` or `planes: 4` in `leaf_spine`")
+            .depends_on("/on");
+    }
+    let all = match raw.interfaces {
+        Some(written) => written == InterfacesFile::All,
+        None => is_many,
+    };
+    let paths = balance(raw.balance).paths();
+    if let (true, Some(count), false) =
+        (all, ports.count, matches!(raw.balance, BalanceFile::PerFlow | BalanceFile::Adaptive))
+        && u32::from(paths) < count
+    {
+        let message = format!("{paths} paths for {count} interfaces: some would carry nothing");
+        check
+            .error(codes::BAD_PACKET, "/transport/balance", message)
+            .help(format!("write {count} or more, or `interfaces: one`"))
+            .depends_on("/on");
+    }
+    if let BalanceFile::Entropy(EntropyFile { probe: Text(Picoseconds::ZERO), .. }) = raw.balance {
+        let message = "probes that follow each other at once leave no room for data";
+        check
+            .error(codes::BAD_PACKET, "/transport/balance/entropy/probe", message)
+            .help("write `50us`");
+    }
+    if all { Interfaces::All } else { Interfaces::One }
+}
+
+/// Refuses sizes, windows and timeouts that cannot be.
+fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
     let sizes = [
         ("payload", raw.payload.0),
         ("header", raw.header.0),
@@ -160,25 +265,6 @@ pub(super) fn lower(raw: &TransportFile, check: &mut Check<'_>) -> Transport {
             .error(codes::BAD_PACKET, "/transport/window_packets", "the window is given twice")
             .help("write either `window_percent` or `window_packets`");
     }
-    let is_spread = !matches!(raw.balance, BalanceFile::PerFlow);
-    if is_spread && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
-        let message = "packets of one flow that take several paths overtake each other, which go-back-N takes for loss";
-        check
-            .error(codes::BAD_PACKET, "/transport/recovery", message)
-            .also("/transport/balance", "flows are spread here")
-            .help("write `{selective_repeat: {reordering: 64}}`, or leave it out");
-    }
-    let percent = raw.window_percent;
-    Transport {
-        payload: raw.payload.0,
-        header: raw.header.0,
-        acknowledgement: raw.acknowledgement.0,
-        window: raw.window_packets.map_or(Window::BandwidthDelay { percent }, Window::Packets),
-        congestion: lower_congestion(raw, check),
-        balance: balance(raw.balance),
-        recovery: recovery(raw),
-        timeout: raw.timeout.0,
-    }
 }
 
 fn balance(raw: BalanceFile) -> Balance {
@@ -187,16 +273,20 @@ fn balance(raw: BalanceFile) -> Balance {
         BalanceFile::Spray(PathsFile { paths }) => Balance::Spray { paths },
         BalanceFile::Flowlet(FlowletFile { paths, gap }) => Balance::Flowlet { paths, gap: gap.0 },
         BalanceFile::AvoidMarked(PathsFile { paths }) => Balance::AvoidMarked { paths },
+        BalanceFile::Entropy(EntropyFile { values, probe }) => {
+            Balance::Entropy { values, probe: probe.0 }
+        }
         BalanceFile::Adaptive => Balance::Adaptive,
     }
 }
 
-fn recovery(raw: &TransportFile) -> Recovery {
-    match (raw.recovery, raw.balance) {
-        (Some(RecoveryFile::SelectiveRepeat(ReorderingFile { reordering })), _) => {
+fn recovery(raw: &TransportFile, is_spread: bool) -> Recovery {
+    match raw.recovery {
+        Some(RecoveryFile::SelectiveRepeat(ReorderingFile { reordering })) => {
             Recovery::SelectiveRepeat { reordering }
         }
-        (Some(RecoveryFile::GoBackN), _) | (None, BalanceFile::PerFlow) => Recovery::GoBackN,
-        (None, _) => Recovery::SelectiveRepeat { reordering: REORDERING },
+        Some(RecoveryFile::GoBackN) => Recovery::GoBackN,
+        None if is_spread => Recovery::SelectiveRepeat { reordering: REORDERING },
+        None => Recovery::GoBackN,
     }
 }

@@ -103,6 +103,9 @@ impl<P: Probe> Engine<P> {
             cancelled: false,
         });
         spec.gates.iter().try_for_each(|gate| self.add_gate(id, *gate))?;
+        for awaited in &spec.after_acknowledged {
+            self.wait_for_acknowledgements(id, *awaited)?;
+        }
         if let Some(batch) = spec.batch {
             self.batches[batch.index()].open += 1;
         }
@@ -148,6 +151,32 @@ impl<P: Probe> Engine<P> {
         assert!(!sender.started, "flow {} has started", flow.0);
         sender.gates.push((awaited, gate.ahead));
         shard.receivers[awaited as usize].dependents.push(index);
+        Ok(())
+    }
+
+    /// Makes a flow wait until all data of another one from the same host is acknowledged.
+    ///
+    /// # Errors
+    /// The flow waited for begins elsewhere.
+    ///
+    /// # Panics
+    /// If `flow` has started: it may have sent what should be held back.
+    pub fn wait_for_acknowledgements(
+        &mut self,
+        flow: FlowId,
+        awaited: FlowId,
+    ) -> Result<(), EngineError> {
+        let source_vertex = self.flows[flow.index()].source();
+        let same = self.flows.get(awaited.index()).is_some_and(|at| at.source() == source_vertex);
+        if !same || flow == awaited {
+            return Err(EngineError::AwaitsElsewhere { source_vertex, awaited });
+        }
+        let [waiting, awaited] = [flow, awaited].map(|flow| self.flows[flow.index()].sender);
+        let senders = &mut self.shards[waiting.shard as usize].senders;
+        let sender = &mut senders[waiting.index as usize];
+        assert!(!sender.started, "flow {} has started", flow.0);
+        sender.awaits.push(awaited.index);
+        senders[awaited.index as usize].dependents.push(waiting.index);
         Ok(())
     }
 
@@ -414,6 +443,13 @@ impl<P: Probe> Engine<P> {
         &self.flows[flow.index()].paths[0]
     }
 
+    /// A path by each interface by which a flow leaves.
+    #[must_use]
+    pub fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
+        let paths = &self.flows[flow.index()].paths;
+        first_links(paths).into_iter().map(|(_, place)| &paths[usize::from(place)][..]).collect()
+    }
+
     /// All paths that a flow's data takes in turn.
     #[must_use]
     pub fn paths(&self, flow: FlowId) -> &[Vec<LinkId>] {
@@ -441,6 +477,7 @@ impl<P: Probe> Engine<P> {
             delivered: if state.end.is_some() { state.size } else { delivered.min(state.size) },
             start: state.start,
             end: state.end,
+            acknowledged: self.shards[shard as usize].senders[index as usize].finished(),
             retransmitted: self.shards[shard as usize].senders[index as usize].resent,
             cancelled: state.cancelled,
         }

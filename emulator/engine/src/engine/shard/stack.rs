@@ -66,7 +66,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         if end.started {
             // It has waited for its rate to let it send again.
             end.enlisted = false;
-            end.wakes_up();
+            end.wakes_up(now);
             return self.enlist(sender, now);
         }
         if end.is_done() {
@@ -80,6 +80,10 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
 
     /// Lets go the messages whose gates are open.
     fn release(&mut self, sender: u32) {
+        let awaits = &self.senders[sender as usize].awaits;
+        if awaits.iter().any(|awaited| self.senders[*awaited as usize].finished().is_none()) {
+            return;
+        }
         let sender = &mut self.senders[sender as usize];
         let receivers = &self.receivers;
         let opened = sender.gates.iter().map(|&(receiver, ahead)| {
@@ -110,8 +114,20 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         self.host.timer_due = self.host.timer_due.min(sender.deadline);
         if sender.is_done() {
             self.host.active.retain(|active| *active != end);
+            self.let_go_after(end, now);
         } else {
             self.enlist(end, now);
+        }
+    }
+
+    /// Lets go the flows that waited until all of this one is acknowledged.
+    #[cold]
+    fn let_go_after(&mut self, end: u32, now: u64) {
+        for dependent in std::mem::take(&mut self.senders[end as usize].dependents) {
+            self.release(dependent);
+            if self.senders[dependent as usize].started {
+                self.enlist(dependent, now);
+            }
         }
     }
 

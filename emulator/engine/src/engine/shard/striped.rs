@@ -15,19 +15,19 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
             return;
         }
         let (flow, next_send) = (sender.flow, sender.next_send());
+        let mut wake = u64::MAX;
         for lane in sender.lanes() {
             let rests_until = lane.rests_until().max(next_send);
             if rests_until > now {
-                if !std::mem::replace(&mut lane.wakes, true) {
-                    self.host.starts.push(Reverse((rests_until, flow, index)));
-                }
-                continue;
-            }
-            if !std::mem::replace(&mut lane.enlisted, true) {
+                wake = wake.min(rests_until);
+            } else if !std::mem::replace(&mut lane.enlisted, true) {
                 let interface = self.interfaces.at(self.interfaces.place_of(lane.port));
                 interface.ready.push_back(index);
                 self.host.pull_due = self.host.pull_due.min(interface.port.free.max(now));
             }
+        }
+        if wake != u64::MAX && sender.plans_wake(wake) {
+            self.host.starts.push(Reverse((wake, flow, index)));
         }
     }
 

@@ -2,34 +2,40 @@
 //!
 //! Zhu et al.: "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.2 and
 //! figure 5. A notification sets the target to the current rate, cuts the current rate by `α/2` and
-//! raises `α`; without one `α` decays every `timer`. Timer and byte counter each count steps since
-//! the last cut: the first five of either go halfway to the target, later ones raise the target by
-//! `additive` and, once both are past five, by `hyper`. Notifications are taken from acknowledgements
-//! of marked packets, at most one every 50 µs a flow, instead of packets of their own.
+//! raises `α`; without one `α` decays every `alpha_timer`. Timer and byte counter each count steps since
+//! the last cut: the first `fast_steps` of either go halfway to the target, later ones raise the target by
+//! `additive` and, once both are past them, by `hyper`. Notifications are taken from acknowledgements
+//! of marked packets, at most one every `notification_interval` a flow, instead of packets of their own.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use super::{Feedback, Path};
 
-const FAST_STEPS: u32 = 5;
 const LEAST_RATE: f64 = 10e6;
+/// The paper's 40 and 200 Mb/s are these parts of its 40 Gb/s.
+const ADDITIVE_SHARE: f64 = 1_000.0;
+const HYPER_SHARE: f64 = 200.0;
 
-/// DCQCN's settings; the defaults are the paper's (section 5, table 1 there), with rate steps meant
-/// for 40 Gb/s: scale them with the link.
+/// DCQCN's settings; the defaults are the paper's (section 5, table 1 there), whose steps of 40 and 200 Mb/s are meant for
+/// 40 Gb/s and grow here with the rate of the flow's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dcqcn {
     /// `1/g`.
     pub inverse_gain: u32,
     /// At most one notification in this time.
     pub notification_interval: Picoseconds,
-    /// Of the decay of `α` and of rate increase.
+    /// Of rate increase.
     pub timer: Picoseconds,
+    /// Of the decay of `α`. `None`: `timer`, as in the paper.
+    pub alpha_timer: Option<Picoseconds>,
+    /// Steps that go halfway to the target before it is raised.
+    pub fast_steps: u32,
     /// Of the byte counter.
     pub byte_counter: Bytes,
-    /// Additive increase of the target.
-    pub additive: BitsPerSecond,
-    /// Hyper increase of the target.
-    pub hyper: BitsPerSecond,
+    /// Additive increase of the target. `None`: a thousandth of the rate of the flow's interface.
+    pub additive: Option<BitsPerSecond>,
+    /// Hyper increase of the target. `None`: a two-hundredth of it.
+    pub hyper: Option<BitsPerSecond>,
 }
 
 impl Default for Dcqcn {
@@ -38,9 +44,11 @@ impl Default for Dcqcn {
             inverse_gain: 256,
             notification_interval: Picoseconds::from_micros(50),
             timer: Picoseconds::from_micros(55),
+            alpha_timer: None,
+            fast_steps: 5,
             byte_counter: Bytes(10_000_000),
-            additive: BitsPerSecond(40_000_000),
-            hyper: BitsPerSecond(200_000_000),
+            additive: None,
+            hyper: None,
         }
     }
 }
@@ -52,6 +60,8 @@ pub(super) struct State {
     current: f64,
     target: f64,
     line: f64,
+    additive: f64,
+    hyper: f64,
     alpha: f64,
     last_notification: Option<u64>,
     alpha_timer: u64,
@@ -70,6 +80,8 @@ impl State {
             current: line,
             target: line,
             line,
+            additive: settings.additive.map_or(line / ADDITIVE_SHARE, |rate| rate.get() as f64),
+            hyper: settings.hyper.map_or(line / HYPER_SHARE, |rate| rate.get() as f64),
             alpha: 1.0,
             last_notification: None,
             alpha_timer: 0,
@@ -123,8 +135,10 @@ impl State {
             return;
         }
         let gain = 1.0 / f64::from(self.settings.inverse_gain);
-        while now >= self.alpha_timer + period {
-            self.alpha_timer += period;
+        let alpha_period = self.settings.alpha_timer.unwrap_or(self.settings.timer).get();
+        let decays = now.saturating_sub(self.alpha_timer) / alpha_period;
+        self.alpha_timer += decays * alpha_period;
+        for _ in 0..decays {
             self.alpha *= 1.0 - gain;
         }
         while now >= self.rate_timer + period {
@@ -137,10 +151,10 @@ impl State {
     fn raise(&mut self) {
         let (most, least) =
             (self.timer_steps.max(self.byte_steps), self.timer_steps.min(self.byte_steps));
-        if least > FAST_STEPS {
-            self.target += self.settings.hyper.get() as f64;
-        } else if most > FAST_STEPS {
-            self.target += self.settings.additive.get() as f64;
+        if least > self.settings.fast_steps {
+            self.target += self.hyper;
+        } else if most > self.settings.fast_steps {
+            self.target += self.additive;
         }
         self.target = self.target.min(self.line);
         self.current = (self.current + self.target) / 2.0;

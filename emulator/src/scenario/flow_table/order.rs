@@ -1,0 +1,132 @@
+//! What flows of a table wait for: names, and that none waits for itself over others.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::document::Diagnostic;
+
+use super::{Await, Cell, ListedFlow, codes};
+
+/// The cells of rows that say names and what is waited for, in order of rows.
+#[derive(Default)]
+pub(super) struct Order<'a> {
+    rows: Vec<Vec<Cell<'a>>>,
+}
+
+impl<'a> Order<'a> {
+    /// Notes what a row has beyond what every table has.
+    pub(super) fn note(&mut self, cells: Vec<Cell<'a>>) {
+        self.rows.push(cells);
+    }
+
+    /// Enters what flows wait for, or returns every mistake. `more` names the columns.
+    pub(super) fn settle(&self, flows: &mut [ListedFlow], more: &[&str]) -> Vec<Diagnostic> {
+        let column = |name: &str| more.iter().position(|at| *at == name);
+        let (mut names, mut mistakes) = (BTreeMap::new(), Vec::new());
+        if let Some(id) = column("id") {
+            for (place, cell) in self.rows.iter().map(|row| &row[id]).enumerate() {
+                let name = cell.text();
+                if !name.is_empty() && names.insert(name, place).is_some() {
+                    let message = format!("another flow has the id `{name}`");
+                    mistakes.push(cell.mistake(codes::BAD_FLOW, message));
+                }
+            }
+        }
+        let Some(after) = column("after") else { return mistakes };
+        let cells: Vec<&Cell<'a>> = self.rows.iter().map(|row| &row[after]).collect();
+        for (place, cell) in cells.iter().enumerate() {
+            for text in cell.text().split_whitespace() {
+                match awaited(text, (place, flows), &names) {
+                    Ok(found) => flows[place].after.push(found),
+                    Err((message, help)) => {
+                        let mistake = cell.mistake(codes::BAD_FLOW, message);
+                        mistakes.push(mistake.with_help(help));
+                    }
+                }
+            }
+        }
+        if mistakes.is_empty()
+            && let Some(circle) = circle(flows)
+        {
+            let name = |place: &usize| {
+                let known = names.iter().find(|(_, at)| *at == place);
+                known.map_or_else(String::new, |(name, _)| (*name).to_owned())
+            };
+            let path: Vec<String> = circle.iter().chain(circle.first()).map(name).collect();
+            let message = format!("flows wait for each other in a circle: {}", path.join(", "));
+            let mistake = cells[circle[0]].mistake(codes::BAD_FLOW, message);
+            mistakes.push(mistake.with_help("let one of them begin without waiting"));
+        }
+        mistakes
+    }
+}
+
+/// What one word of `after` says, or what is wrong and what to write instead.
+fn awaited(
+    text: &str,
+    (place, flows): (usize, &[ListedFlow]),
+    names: &BTreeMap<&str, usize>,
+) -> Result<Await, (String, String)> {
+    let (name, what) = text.split_once(':').unwrap_or((text, "received"));
+    let acknowledged = match what {
+        "received" => false,
+        "acknowledged" => true,
+        _ => {
+            let help = format!("write `{name}`, `{name}:received` or `{name}:acknowledged`");
+            return Err((format!("`{text}` is nothing to wait for"), help));
+        }
+    };
+    let Some(&flow) = names.get(name) else {
+        return Err((
+            format!("no flow has the id `{name}`"),
+            "write an id of the table".to_owned(),
+        ));
+    };
+    let (own, other) = (&flows[place], &flows[flow]);
+    if acknowledged && own.source != other.source {
+        let message = format!(
+            "the flow `{name}` does not begin where this one does, so this host does not get its acknowledgements"
+        );
+        return Err((message, "wait for a flow with the same `src`".to_owned()));
+    }
+    if !acknowledged && own.source != other.destination && flow != place {
+        let message = format!(
+            "the flow `{name}` does not end where this one begins, so this host does not get its data"
+        );
+        let help = "wait for a flow whose `dst` is this `src`, or for `ID:acknowledged` of one with the same `src`";
+        return Err((message, help.to_owned()));
+    }
+    Ok(Await { flow, acknowledged })
+}
+
+/// Flows that wait for each other, each for the next one; the first in the table first.
+fn circle(flows: &[ListedFlow]) -> Option<Vec<usize>> {
+    // 0: not looked at; 1: on the way; 2: waits for no circle.
+    let mut state = vec![0_u8; flows.len()];
+    for begin in 0..flows.len() {
+        let mut way: Vec<(usize, usize)> = Vec::new();
+        if state[begin] == 0 {
+            state[begin] = 1;
+            way.push((begin, 0));
+        }
+        while let Some((flow, next)) = way.last_mut() {
+            let Some(awaited) = flows[*flow].after.get(*next) else {
+                state[*flow] = 2;
+                way.pop();
+                continue;
+            };
+            *next += 1;
+            match state[awaited.flow] {
+                0 => {
+                    state[awaited.flow] = 1;
+                    way.push((awaited.flow, 0));
+                }
+                1 => {
+                    let from = way.iter().position(|(at, _)| *at == awaited.flow)?;
+                    return Some(way[from..].iter().map(|(at, _)| *at).collect());
+                }
+                _ => {}
+            }
+        }
+    }
+    None
+}
