@@ -186,10 +186,14 @@ fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<Mes
     let (network, settings) = (stage.network(), stage.settings());
     let time = |(flow, sending): (&FlowId, &Sending)| {
         let path = stage.path(*flow);
-        let share = share_of(network, &settings.transport, &stage.ways(*flow), sending.message);
+        let (ways, transport) = (stage.ways(*flow), &settings.transport);
+        let share = share_of(network, transport, &ways, sending.message);
+        let wires = ways.iter().map(|way| wire_time(network, transport, way, sending.message));
+        let shortest = wires.min();
         MessageTime {
             arrives: message_time(network, settings, path, share),
-            occupies: wire_time(network, &settings.transport, path, share),
+            // Messages one after the other may go by different interfaces.
+            occupies: Picoseconds(shortest.map_or(0, Picoseconds::get) / ways.len() as u64),
         }
     };
     flows.iter().zip(sendings).map(time).collect()

@@ -262,11 +262,6 @@ fn probes_of_planes_that_stay_dark_do_not_add_up() {
     }
     engine.run(micros(20_000));
     let packets = engine.packets();
-    println!(
-        "{packets:?} {:?} {:?}",
-        engine.record(flow),
-        ends.iter().map(|e| engine.port_count(*e).packets).collect::<Vec<_>>()
-    );
     assert!(engine.record(flow).end.is_some());
     // 128 MiB in 33,289 packets; 8 values probed every 20 us for some 5.5 ms, and what was lost at first.
     let probes = packets.data_sent - 33_289 - packets.retransmitted;

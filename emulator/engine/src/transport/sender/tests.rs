@@ -1,0 +1,77 @@
+//! The sending end alone, packet by packet.
+
+use super::*;
+use crate::engine::packet::Contents;
+
+fn sender(recovery: Recovery) -> Sender {
+    let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
+    let mut sender = Sender::new((0, 0), load, (4, recovery, 1_000));
+    sender.release(2);
+    sender
+}
+
+fn burst(sender: &mut Sender, now: u64) -> Vec<(u32, u16)> {
+    std::iter::from_fn(|| sender.poll(now, 0)).map(|out| (out.sequence, out.wire_bytes)).collect()
+}
+
+/// The acknowledgement of what comes `ahead` of the first missing packet; 0: in order.
+fn acknowledgement(sequence: u32, ahead: u16) -> Packet {
+    let gap = if ahead > 0 { flag::GAP } else { 0 };
+    let extra = ahead;
+    let flags = flag::ACKNOWLEDGEMENT | gap;
+    Packet::new(Contents { cursor: 0, sequence, extra, flags })
+}
+
+#[test]
+fn the_window_opens_with_acknowledgements_and_messages_end_short() {
+    let mut sender = sender(Recovery::GoBackN);
+    assert_eq!(burst(&mut sender, 0), [(0, 100), (1, 100), (2, 40), (3, 100)]);
+    sender.acknowledged(&acknowledgement(2, 0), 10);
+    assert_eq!(burst(&mut sender, 10), [(4, 100), (5, 40)]);
+    assert_eq!(sender.deadline, 1_010);
+    sender.acknowledged(&acknowledgement(6, 0), 20);
+    assert!(sender.is_done());
+    assert_eq!(sender.deadline, u64::MAX);
+}
+
+#[test]
+fn a_gap_is_answered_once() {
+    let mut sender = sender(Recovery::GoBackN);
+    burst(&mut sender, 0);
+    sender.acknowledged(&acknowledgement(1, 1), 10);
+    sender.acknowledged(&acknowledgement(1, 2), 11);
+    assert_eq!(burst(&mut sender, 11).len(), 4, "packets 1 to 4");
+    sender.acknowledged(&acknowledgement(1, 3), 12);
+    assert_eq!(burst(&mut sender, 12), []);
+    assert_eq!(sender.resent, 3);
+}
+
+#[test]
+fn selective_repeat_sends_only_what_is_missing() {
+    let mut sender = sender(Recovery::SelectiveRepeat { reordering: 1 });
+    burst(&mut sender, 0);
+    sender.acknowledged(&acknowledgement(0, 1), 10);
+    assert_eq!(burst(&mut sender, 10), [(0, 100)]);
+    sender.acknowledged(&acknowledgement(0, 3), 11);
+    assert_eq!(burst(&mut sender, 11), [(2, 40)], "0 has been sent again, 1 has arrived");
+    sender.timed_out(2_000);
+    assert_eq!(burst(&mut sender, 2_000), [(0, 100), (2, 40)]);
+}
+
+#[test]
+fn timeouts_back_off() {
+    let mut sender = sender(Recovery::GoBackN);
+    burst(&mut sender, 0);
+    assert_eq!(sender.deadline, 1_000);
+    sender.timed_out(1_000);
+    assert_eq!(sender.deadline, 3_000);
+    sender.timed_out(3_000);
+    assert_eq!(sender.deadline, 7_000);
+    assert_eq!(sender.silent_since(), Some(0));
+    let mut deadline = sender.deadline;
+    for _ in 0..10 {
+        sender.timed_out(deadline);
+        deadline = sender.deadline;
+    }
+    assert_eq!(sender.silent_since(), Some(0), "also after the longest backoff");
+}
