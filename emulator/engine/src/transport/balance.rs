@@ -381,19 +381,17 @@ mod tests {
         entropy.returned(1);
         let again: Vec<u32> = (8..10).map(|number| entropy.next(160, number, 0)).collect();
         assert!(again.contains(&20), "{again:?}");
-        (
-            entropy.next(0, 10, 0),
-            entropy.next(0, 11, 0),
-            entropy.lost(200, 10),
-            entropy.lost(200, 11),
-        );
+        for number in [10, 11] {
+            entropy.next(0, number, 0);
+        }
+        entropy.lost(200, 10);
+        entropy.lost(200, 11);
         assert_eq!(entropy.lanes()[0].rests_until(), 300, "the other lane goes on");
-        (
-            entropy.next(0, 12, 1),
-            entropy.next(0, 13, 1),
-            entropy.lost(200, 12),
-            entropy.lost(200, 13),
-        );
+        for number in [12, 13] {
+            entropy.next(0, number, 1);
+        }
+        entropy.lost(200, 12);
+        entropy.lost(200, 13);
         assert_eq!(entropy.lanes()[1].rests_until(), 0, "the last path is never retired");
     }
 }
