@@ -15,14 +15,14 @@ use lightloom_control::record::{Asked, TxnResult};
 use lightloom_control::state::{
     DeviceName, Fabric, Micros, Now, Outcome, Position, Positions, Sharing, Slot,
 };
-use lightloom_daemon::driver::ocstrx::OcsTrx;
-use lightloom_daemon::driver::scpi::Scpi;
-use lightloom_daemon::driver::tl1::Tl1;
-use lightloom_daemon::driver::{Dialect, Reached, Session};
 use lightloom_devices::{
     Device, Fault, FaultyLight, Line, OpticalSwitch, Output, Port, SwitchSpec, Transceiver,
     TransceiverSpec,
 };
+use lightloom_drivers::ocstrx::OcsTrx;
+use lightloom_drivers::scpi::Scpi;
+use lightloom_drivers::tl1::Tl1;
+use lightloom_drivers::{Dialect, Reached, Session};
 use lightloom_firmware_api::path::Policy;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};

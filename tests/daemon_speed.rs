@@ -17,9 +17,9 @@ use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::mover::Limits;
 use lightloom_control::state::{Fabric, Move, Neighbours, Op, Position, Positions, Slot, Txn};
-use lightloom_daemon::driver::preview;
-use lightloom_daemon::driver::scpi::Scpi;
 use lightloom_daemon::runtime::Call;
+use lightloom_drivers::preview;
+use lightloom_drivers::scpi::Scpi;
 use lightloom_units::id::NodeId;
 use tokio::sync::oneshot;
 

@@ -40,11 +40,16 @@ const ROOMS: &[Room] = &[
     ),
     pure("devices", "emulator/devices", &["units", "fabric", "firmware-api"]),
     pure("control", "daemon/control", &["units", "fabric", "planner"]),
+    pure(
+        "drivers",
+        "daemon/drivers",
+        &["units", "fabric", "control", "daemon-api", "firmware-api"],
+    ),
     pure("daemon-api", "daemon/api", &[]),
     edge(
         "daemon",
         "daemon",
-        &["units", "fabric", "planner", "control", "daemon-api", "firmware-api"],
+        &["units", "fabric", "planner", "control", "drivers", "daemon-api", "firmware-api"],
     ),
     pure("study", "planner/study", &["units", "fabric", "planner"]),
     edge("report", "report", &["units", "fabric", "planner", "study"]),

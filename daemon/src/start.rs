@@ -21,11 +21,7 @@ use crate::config::{self, Chances, Config, DriverFile, Named, PathPolicy, Tl1Fil
 use crate::driver::Driver;
 use crate::driver::chaos::Chaos;
 use crate::driver::linux::Linux;
-use crate::driver::ocstrx::OcsTrx;
-use crate::driver::scpi::Scpi;
-use crate::driver::sonic::{ReadFrom, Sonic};
 use crate::driver::stream::{Address, StreamDriver};
-use crate::driver::tl1::Tl1;
 use crate::file_storage::FileStorage;
 use crate::hooks::Hooks;
 use crate::journal::{Journal, Storage, read_all};
@@ -38,6 +34,10 @@ use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::Record;
 use lightloom_control::state::DeviceName;
+use lightloom_drivers::ocstrx::OcsTrx;
+use lightloom_drivers::scpi::Scpi;
+use lightloom_drivers::sonic::{ReadFrom, Sonic};
+use lightloom_drivers::tl1::Tl1;
 
 /// The most bytes of a daemon or fabric file.
 const FILE_BYTES_MAX: u64 = 64 << 20;

@@ -9,11 +9,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::driver::module::Module;
 use crate::driver::{Driver, Idle};
 use lightloom_control::controller::{Event, Ticket};
 use lightloom_control::mover::RECONNECT;
 use lightloom_control::state::{DeviceName, Op, Outcome};
+use lightloom_drivers::module::Module;
 
 const BACKOFF_FIRST: Duration = Duration::from_micros(RECONNECT.0);
 /// The longest wait between two tries to connect.
@@ -285,7 +285,7 @@ mod tests {
         let (answer, answered) = oneshot::channel();
         commands.send(ToDevice::Look(answer)).unwrap();
         let answered = answered.await.unwrap();
-        let no_module = Outcome::Refused(crate::driver::module::NO_MODULE.into());
+        let no_module = Outcome::Refused(lightloom_drivers::module::NO_MODULE.into());
         assert_eq!(answered.err(), Some(no_module), "it was asked, and not refused as busy");
         let mut order = Vec::new();
         while let Ok(event) = events.try_recv() {

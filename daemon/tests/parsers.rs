@@ -6,12 +6,12 @@
 
 use lightloom_control::record::Record;
 use lightloom_control::state::{Neighbours, Observation, Op, Outcome, Position, Slot};
-use lightloom_daemon::driver::ocstrx::OcsTrx;
-use lightloom_daemon::driver::scpi::Scpi;
-use lightloom_daemon::driver::sonic::{ReadFrom, Sonic};
-use lightloom_daemon::driver::tl1::Tl1;
-use lightloom_daemon::driver::{Dialect, INPUT_BYTES_MAX, Reached, Session};
 use lightloom_daemon::journal::read_all;
+use lightloom_drivers::ocstrx::OcsTrx;
+use lightloom_drivers::scpi::Scpi;
+use lightloom_drivers::sonic::{ReadFrom, Sonic};
+use lightloom_drivers::tl1::Tl1;
+use lightloom_drivers::{Dialect, INPUT_BYTES_MAX, Reached, Session};
 use lightloom_firmware_api::path::Policy;
 use proptest::prelude::*;
 

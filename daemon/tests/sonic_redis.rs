@@ -12,8 +12,8 @@ use std::net::TcpStream;
 use lightloom_control::controller::Foreign;
 use lightloom_control::state::{Move, Neighbours, Op, Outcome, Position, Positions, Slot, Txn};
 use lightloom_daemon::driver::Driver;
-use lightloom_daemon::driver::sonic::{ReadFrom, Sonic};
 use lightloom_daemon::driver::stream::{Address, StreamDriver};
+use lightloom_drivers::sonic::{ReadFrom, Sonic};
 use redis_server::Redis;
 
 const CIRCUITS: u32 = 320;

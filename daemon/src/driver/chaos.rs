@@ -4,12 +4,12 @@
 use lightloom_units::seed::Stream;
 use rand::RngExt;
 
-use super::module::Module;
 use super::{Boxed, Driver, Idle};
 use crate::config::Chances;
 use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{Op, Outcome};
+use lightloom_drivers::module::Module;
 
 /// The driver.
 pub struct Chaos {

@@ -7,11 +7,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_serial::{ClearBuffer, SerialPort, SerialPortBuilderExt, SerialStream};
 
-use super::module::Module;
-use super::{Boxed, Dialect, Driver, Idle, Reached, Session};
+use super::{Boxed, Driver, Idle};
 use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{Op, Outcome};
+use lightloom_drivers::module::Module;
+use lightloom_drivers::{Dialect, Reached, Session};
 
 /// How long a connection and a hello may take.
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
@@ -168,8 +169,8 @@ impl<D: Dialect + Clone> Driver for StreamDriver<D> {
             self.session.look(&mut out)?;
             match self.until_reached(out).await {
                 Reached::Ended(Outcome::Done(_)) => {
-                    let told = self.session.dialect().module();
-                    told.ok_or_else(|| Outcome::Failed("its registers make no sense".into()))
+                    let module = self.session.dialect().module();
+                    module.ok_or_else(|| Outcome::Failed("its registers make no sense".into()))
                 }
                 Reached::Ended(outcome) => Err(outcome),
                 Reached::Lost(why) => {
@@ -222,7 +223,7 @@ impl<D: Dialect + Clone> Driver for StreamDriver<D> {
     }
 
     fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
-        super::preview(self.session.dialect(), ops)
+        lightloom_drivers::preview(self.session.dialect(), ops)
     }
 
     fn noise(&self) -> u64 {

@@ -1,8 +1,8 @@
 //! What a transceiver says about itself, for people and scripts.
 
-use crate::driver::module::Module;
 use lightloom_control::state::DeviceName;
 use lightloom_daemon_api::module::{GroupView, ModuleView};
+use lightloom_drivers::module::Module;
 
 /// The outer twin of what was read.
 #[must_use]

@@ -14,14 +14,14 @@ use lightloom_daemon::audit::Audit;
 use lightloom_daemon::clock::Clock;
 use lightloom_daemon::config;
 use lightloom_daemon::config::Role;
-use lightloom_daemon::driver::scpi::Scpi;
-use lightloom_daemon::driver::tl1::Tl1;
-use lightloom_daemon::driver::{Dialect, Reached, Session};
 use lightloom_daemon::file_storage::FileStorage;
 use lightloom_daemon::hooks::Hooks;
 use lightloom_daemon::journal::{Journal, read_all};
 use lightloom_daemon::metrics::Metrics;
 use lightloom_daemon::serve::{Client, connection};
+use lightloom_drivers::scpi::Scpi;
+use lightloom_drivers::tl1::Tl1;
+use lightloom_drivers::{Dialect, Reached, Session};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Bytes as the daemon's file: it is taken, or it has a mistake that says why not.

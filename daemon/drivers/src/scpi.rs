@@ -9,8 +9,8 @@ use std::fmt::Write;
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
-use super::ports::{Ports, Task};
-use super::{Awaits, Dialect, Input, Progress, Request, take_line};
+use crate::ports::{Ports, Task};
+use crate::{Awaits, Dialect, Input, Progress, Request, take_line};
 use lightloom_control::state::{Op, Outcome};
 
 /// Ports that one power query may name.

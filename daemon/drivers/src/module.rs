@@ -18,7 +18,7 @@ pub(super) const READS: [(Address, u8); 4] = [
 ];
 
 /// What is said of devices that are no transceivers.
-pub(crate) const NO_MODULE: &str = "it is no transceiver that tells of itself";
+pub const NO_MODULE: &str = "it is no transceiver that tells of itself";
 
 /// What was read of a transceiver.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@
 
 mod claim;
 
-use super::{Awaits, Dialect, Input, Progress, Request};
+use crate::{Awaits, Dialect, Input, Progress, Request};
 use claim::Claim;
 use lightloom_control::controller::Foreign;
 use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
@@ -293,7 +293,7 @@ impl Reply {
         length: i64,
     ) -> Result<Option<(Self, usize)>, &'static str> {
         let Ok(length) = usize::try_from(length) else { return Ok(Some((Self::Nothing, start))) };
-        if length > super::INPUT_BYTES_MAX {
+        if length > crate::INPUT_BYTES_MAX {
             return Err("a text longer than allowed");
         }
         let Some(text) = bytes.get(start..start + length + 2) else { return Ok(None) };

@@ -17,8 +17,8 @@ use lightloom_firmware_api::path::{
 };
 use lightloom_units::id::{BundleId, NodeId};
 
-use super::module::{self, Module};
-use super::{Awaits, Dialect, Input, Progress, Request};
+use crate::module::{self, Module};
+use crate::{Awaits, Dialect, Input, Progress, Request};
 use lightloom_control::controller::Signal;
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{

@@ -7,9 +7,9 @@
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
-use super::ports::{Ports, Task};
-use super::scpi::millis;
-use super::{Awaits, Dialect, Input, Progress, Request};
+use crate::ports::{Ports, Task};
+use crate::scpi::millis;
+use crate::{Awaits, Dialect, Input, Progress, Request};
 use lightloom_control::controller::Foreign;
 use lightloom_control::state::{Op, Outcome};
 
