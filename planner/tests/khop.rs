@@ -464,6 +464,25 @@ fn one_dead_node_switches_at_most_two_k_bundles() {
     }
 }
 
+#[test]
+fn a_group_on_the_longest_hops_is_rebuilt() {
+    let spec =
+        FabricSpec { nodes: 200, gpus_per_node: 64, k: 64, tp: 192, ..FabricSpec::default() };
+    let mut fabric = fabric(&spec);
+    fabric.jobs[0].size = JobSize::Gpus(192);
+    let dead: Vec<String> = (1..64).chain(65..128).map(|node| format!("n{node}")).collect();
+    let dead: Vec<&str> = dead.iter().map(String::as_str).collect();
+    let faults = faults_of(&fabric, &dead);
+    let (planned, _) = planned(&fabric, &faults);
+    for hit in [0, 64, 128] {
+        let (mut faults, mut layout) = (faults.clone(), planned.clone());
+        faults.insert(&fabric, Part::Node(NodeId(hit))).unwrap();
+        replan(&fabric, &Survey::new(&fabric.hbd, &faults), &mut layout);
+        let document = to_document(&fabric, &faults, Seed(0), &layout);
+        assert_eq!(check(&fabric, &faults, &document).err(), None, "n{hit}");
+    }
+}
+
 /// The fabric of the daemon's examples: how many circuits are dark after two nodes broke and work again.
 #[test]
 fn most_pairs_of_nodes_that_broke_together_cost_no_circuit_once_they_are_repaired() {

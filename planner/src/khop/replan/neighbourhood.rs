@@ -1,4 +1,5 @@
-//! Rebuilding a group where it stands, with the least change: an exact search up the line.
+//! Rebuilding a group where it stands, with the least change: an exact search up the line. A ring shorter than
+//! what the group can reach is cut in one place, and chains across the cut are not tried.
 //!
 //! Candidates are the group's own working nodes and the idle ones within reach. The search decides
 //! place by place whether a candidate joins the chain, and keeps, for every way to stand at a
@@ -29,7 +30,8 @@ pub(super) enum Effort {
     Any,
 }
 
-/// The cheapest chain that keeps at least one node of `old`, or nothing if there is none.
+/// The cheapest chain that keeps at least one node of `old`, or nothing if there is none. `idle` is by position;
+/// the working nodes of `old` are among the idle.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -67,8 +69,8 @@ struct Candidate {
     /// Its place, counted from the start of the window.
     place: u64,
     position: Position,
-    own: bool,
-    /// Places below the start of circuits that are lit towards lower candidates, as distances.
+    is_own: bool,
+    /// For each circuit that is lit to a lower candidate: how many places below it ends.
     lit_down: Vec<u8>,
     /// Lit bundles whose far end is dead: they go dark unless the node joins and sets them anew.
     widowed: u32,
@@ -96,8 +98,8 @@ struct State {
     last: usize,
     /// The hop by which it was reached, 0 for the first.
     back: Hop,
-    /// Bit d: the candidate d places below the current one joined.
-    joined: u64,
+    /// Bit d: the candidate d places below the current one joined, up to K places below.
+    joined: u128,
 }
 
 /// A state's cheapest history: bundles switched, and the trail that led there.
@@ -130,17 +132,17 @@ impl<'a> Search<'a> {
         for place in &places {
             let candidate =
                 search.candidate(*place, at(*place), &places, own.contains(&at(*place)));
-            search.own += usize::from(candidate.own);
+            search.own += usize::from(candidate.is_own);
             search.candidates.push(candidate);
         }
         (search.candidates.len() >= length && search.own > 0).then_some(search)
     }
 
     /// Looks at what is lit at one candidate today.
-    fn candidate(&self, place: u64, position: Position, places: &[u64], own: bool) -> Candidate {
+    fn candidate(&self, place: u64, position: Position, places: &[u64], is_own: bool) -> Candidate {
         let node = self.hbd.node_at(position);
         let mut candidate =
-            Candidate { place, position, own, lit_down: Vec::new(), widowed: 0, outside: 0 };
+            Candidate { place, position, is_own, lit_down: Vec::new(), widowed: 0, outside: 0 };
         for bundle in (0..self.hbd.k()).map(|bundle| BundleId { node, bundle }) {
             let Some(port) = selected_port(bundle, self.layout.path(bundle)) else { continue };
             let Some(far) = self.survey.working_peer(port) else {
@@ -178,10 +180,10 @@ impl<'a> Search<'a> {
         for (index, candidate) in self.candidates.iter().enumerate() {
             let moved = candidate.place - before;
             before = candidate.place;
-            own_seen += usize::from(candidate.own);
+            own_seen += usize::from(candidate.is_own);
             let mut next = BTreeMap::new();
             for (state, history) in states {
-                let joined = if moved < 64 { state.joined << moved } else { 0 };
+                let joined = if moved < 128 { state.joined << moved } else { 0 };
                 let state = State { joined, ..state };
                 let own_joined = state.placed - state.replaced;
                 if own_seen - own_joined <= spare_own {
@@ -208,9 +210,9 @@ impl<'a> Search<'a> {
     }
 
     /// Bundles that go dark because `candidate` stays outside the chain.
-    fn stays_out(&self, candidate: &Candidate, joined: u64) -> u32 {
-        let robbed = candidate.lit_down.iter().filter(|down| joined >> **down & 1 == 1).count();
-        candidate.widowed + u32::try_from(robbed).expect("at most K")
+    fn stays_out(&self, candidate: &Candidate, joined: u128) -> u32 {
+        let cut_off = candidate.lit_down.iter().filter(|down| joined >> **down & 1 == 1).count();
+        candidate.widowed + u32::try_from(cut_off).expect("at most K")
     }
 
     /// Candidate `index` joins: the new state and the bundles that switch for it.
@@ -241,7 +243,7 @@ impl<'a> Search<'a> {
         let complete = placed == self.length;
         let state = State {
             placed,
-            replaced: state.replaced + usize::from(!candidate.own),
+            replaced: state.replaced + usize::from(!candidate.is_own),
             last: if complete { 0 } else { index },
             back: if complete { 0 } else { back },
             joined: state.joined | 1,
