@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file_storage::FileStorage;
 use crate::journal::{Journal, JournalError};
-use crate::rate::{Allowance, Rates};
+use crate::rate::{Allowance, CLIENTS_MAX, OTHERS, Rates};
 use lightloom_control::state::Now;
 
 /// One request.
@@ -34,16 +34,14 @@ pub struct Entry {
     pub result: String,
 }
 
-/// The longest name and request id that are written whole, in bytes.
+/// The longest field but the answer that is written whole, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 /// The longest answer that is written whole, in bytes.
 const RESULT_BYTES_MAX: usize = 512;
-/// Refusals of one client.
+/// Refusals of one client that are written one by one.
 const REFUSALS_OF_EACH: Allowance = Allowance { burst: 60, per_second: 1 };
 /// Refusals of all clients: with lines of at most 1.5 KB less than 0.7 MB a minute.
 const REFUSALS_OF_ALL: Allowance = Allowance { burst: 200, per_second: 4 };
-/// The refusals of so many clients are counted by name, those of more together.
-const COUNTED_BY_NAME_MAX: usize = 64;
 /// The verb of a line that says how many were not written.
 const NOT_LISTED: &str = "not-listed";
 
@@ -160,9 +158,10 @@ impl Audit {
 
 impl Lines {
     fn count(&mut self, entry: &Entry) {
-        let known = self.not_listed.contains_key(&entry.actor);
-        let by_name = known || self.not_listed.len() < COUNTED_BY_NAME_MAX;
-        let actor = if by_name { short(&entry.actor, NAME_BYTES_MAX) } else { "others".into() };
+        let actor = short(&entry.actor, NAME_BYTES_MAX);
+        let known = self.not_listed.contains_key(&actor);
+        let by_name = known || self.not_listed.len() < CLIENTS_MAX;
+        let actor = if by_name { actor } else { OTHERS.into() };
         let (since_ms, until_ms) = (entry.unix_ms, entry.unix_ms);
         let first = NotListed { count: 0, since_ms, until_ms };
         let counted = self.not_listed.entry(actor).or_insert(first);
@@ -224,6 +223,22 @@ mod tests {
         let (bytes, entries) = lines(folder.path());
         assert!(bytes < 2048, "{bytes}");
         assert!(entries[0].result.ends_with("… (40000000 bytes in all)"), "{}", entries[0].result);
+    }
+
+    #[test]
+    fn a_client_with_a_long_name_is_counted_under_it_however_many_others_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = audit(folder.path());
+        let long = "x".repeat(200);
+        for _ in 0..5 {
+            audit.lines().count(&refused(&long, String::new()));
+            for client in 0..CLIENTS_MAX {
+                audit.lines().count(&refused(&format!("client {client}"), String::new()));
+            }
+        }
+        let counted =
+            audit.lines().not_listed.get(&short(&long, NAME_BYTES_MAX)).map(|of| of.count);
+        assert_eq!(counted, Some(5));
     }
 
     #[test]

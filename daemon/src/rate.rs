@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use lightloom_control::state::Micros;
 
-/// More clients than so many share one allowance.
-const CLIENTS_MAX: usize = 64;
+/// More clients than so many share one allowance, and one count.
+pub(crate) const CLIENTS_MAX: usize = 64;
 /// The name of those that share one.
-const OTHERS: &str = "others";
+pub(crate) const OTHERS: &str = "others";
 
 /// So many at once, then so many a second.
 #[derive(Clone, Copy, Debug)]
