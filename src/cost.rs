@@ -221,7 +221,7 @@ fn describe(document: &CostResult, with_bill: bool) -> String {
         }
     }
     if with_bill {
-        text.push_str(&bills(&document.rows));
+        text.push_str(&bills(&document.rows, document.gpus));
     }
     if let (Some(gpu_usd), false) = (document.gpu_usd, document.aggregate.is_empty()) {
         text.push_str(&format!(
@@ -274,12 +274,24 @@ fn summary(document: &CostResult) -> Table {
     table
 }
 
-fn bills(rows: &[CostRow]) -> String {
+/// Every part of every design, and what all of them come to: for each GPU, and for all of them.
+fn bills(rows: &[CostRow], gpus: u32) -> String {
     let mut text = String::new();
+    let all = |per_gpu: f64| per_gpu * f64::from(gpus);
     for row in rows {
         let Some(figures) = priced(row) else { continue };
-        let mut table =
-            Table::new(["part", "a GPU", "$ each", "W each", "$/GPU", "confidence", "count"]);
+        let whole = format!("$ for {gpus} GPUs");
+        let mut table = Table::new([
+            "part",
+            "a GPU",
+            "$ each",
+            "W each",
+            "$/GPU",
+            "W/GPU",
+            &whole,
+            "confidence",
+            "count",
+        ]);
         for line in &figures.bill {
             table.row([
                 line.part.clone(),
@@ -287,10 +299,23 @@ fn bills(rows: &[CostRow]) -> String {
                 format!("{:.2}", line.unit_usd),
                 line.unit_w.map_or("-".to_owned(), |watts| format!("{watts:.2}")),
                 format!("{:.2}", line.usd_per_gpu),
+                line.unit_w.map_or("-".to_owned(), |w| format!("{:.3}", w * line.count_per_gpu)),
+                format!("{:.0}", all(line.usd_per_gpu)),
                 line.confidence.name().to_owned(),
                 line.formula.clone(),
             ]);
         }
+        table.row([
+            "total".to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+            format!("{:.2}", figures.cost_per_gpu_usd),
+            figures.power_per_gpu_w.map_or("-".to_owned(), |watts| format!("{watts:.3}")),
+            format!("{:.0}", all(figures.cost_per_gpu_usd)),
+            figures.confidence.name().to_owned(),
+            "-".to_owned(),
+        ]);
         text.push_str(&format!("\n{} ({})\n\n{table}", row.arch, figures.basis));
     }
     text

@@ -166,12 +166,6 @@ pub(crate) struct Source {
     inputs: Inputs,
 }
 
-/// Whether a file with these keys at the top is a fabric, whose step can be run.
-fn is_fabric(keys: &[String]) -> bool {
-    let has = |name: &str| keys.iter().any(|key| key == name);
-    !has("on") && (has("dcn") || has("hbd")) && !has("fabric")
-}
-
 /// The scenario of a fabric's step, once and without faults.
 fn of_step(name: &str) -> String {
     format!("name: {name:?}\non: {{fabric: {name:?}}}\nphases: {{}}\n")
@@ -186,7 +180,7 @@ impl Source {
     /// Reads the scenario and all that it names, showing every mistake.
     ///
     /// # Errors
-    /// If there is one.
+    /// If there is a mistake.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let mut inputs = Inputs::new();
         let (scenario, mistakes) = match files::read_document(path) {
@@ -199,7 +193,8 @@ impl Source {
 
     fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> (Option<Scenario>, Vec<Diagnostic>) {
         let file = files::name(path);
-        if is_fabric(&document::top_keys(bytes)) {
+        let kind = kinds::of_keys(&document::top_keys(bytes));
+        if kind.is_some_and(|kind| kind.name == "fabric") {
             let last = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
             let mut beside = |name: &str| {
                 let there = files::beside(path, name)?;
@@ -209,6 +204,9 @@ impl Source {
             };
             let (loaded, mistakes) = scenario::load(&file, of_step(&last).as_bytes(), &mut beside);
             return (loaded.map(|loaded| Scenario { name: file, ..loaded }), mistakes);
+        }
+        if let Some(other) = kinds::refuse_other(&file, bytes, "scenario") {
+            return (None, vec![other]);
         }
         inputs.insert("scenario".to_owned(), Input::of(file.clone(), bytes));
         let mut beside = |name: &str| {

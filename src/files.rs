@@ -13,6 +13,8 @@ use lightloom_fabric::plan;
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
 
+use crate::kinds;
+
 /// What the user calls a file: `-` is standard input.
 pub(crate) fn name(path: &Path) -> String {
     if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
@@ -155,9 +157,10 @@ pub(crate) fn fabric_in(
         Ok(bytes) if plan::is_plan(&bytes) => {
             anyhow::bail!("{} is a plan: a fabric file belongs here", name(path))
         }
-        Ok(bytes) => {
-            lightloom_planner::load(&name(path), &bytes, &mut |named| text_of(path, named))
-        }
+        Ok(bytes) => match kinds::refuse_other(&name(path), &bytes, "fabric") {
+            Some(other) => (None, vec![other]),
+            None => lightloom_planner::load(&name(path), &bytes, &mut |named| text_of(path, named)),
+        },
         Err(mistake) => (None, vec![*mistake]),
     };
     crate::output::diagnostics(&mistakes);

@@ -128,6 +128,25 @@ pub(crate) fn of_keys(keys: &[String]) -> Option<&'static Kind> {
         .or_else(|| most(keys, |kind| kind.marks.iter().filter(|mark| near(mark)).count()))
 }
 
+/// That a file is clearly of another kind than the one a verb takes.
+pub(crate) fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic> {
+    let keys = document::top_keys(bytes);
+    let found = of_keys(&keys).filter(|kind| kind.name != wanted)?;
+    let is_marked = |kind: &Kind| kind.marks.iter().any(|mark| keys.iter().any(|key| key == mark));
+    if !is_marked(found) || named(wanted).is_some_and(is_marked) {
+        return None;
+    }
+    let article = |name: &str| if name.starts_with('a') { "an" } else { "a" };
+    let message = format!(
+        "this is {} {} file: {} {wanted} file belongs here",
+        article(found.name),
+        found.name,
+        article(wanted)
+    );
+    let help = format!("what {wanted} files are: `lightloom schema {wanted}`");
+    Some(Diagnostic::whole_file(document::codes::UNKNOWN_KIND, file, message).with_help(help))
+}
+
 /// The kind for which `count` is greatest, if it is one.
 fn most(keys: &[String], count: impl Fn(&Kind) -> usize) -> Option<&'static Kind> {
     let most = KINDS.iter().map(&count).max().filter(|most| *most > 0)?;
@@ -174,6 +193,20 @@ mod tests {
         assert_eq!(name(of_keys(&keys(&["faults"]))), Some("faults"));
         let daemon = ["state_dir", "fabric", "devices"];
         assert_eq!(name(of_keys(&keys(&daemon))), Some("daemon"));
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_named_and_slips_are_left_to_the_reader() {
+        let said = |text: &str, wanted: &str| {
+            refuse_other("x.yaml", text.as_bytes(), wanted).map(|mistake| mistake.message)
+        };
+        let prices = said("quotes: []\n", "scenario").unwrap();
+        assert_eq!(prices, "this is a prices file: a scenario file belongs here");
+        let fabric = "name: x\nhbd: {}\njobs: []\n";
+        assert!(said(fabric, "accelerator").unwrap().ends_with("an accelerator file belongs here"));
+        assert_eq!(said(fabric, "fabric"), None);
+        assert_eq!(said("name: x\nhdb: {}\n", "fabric"), None);
+        assert_eq!(said("name: x\nfabric: f.yaml\ncollectives: []\n", "scenario"), None);
     }
 
     #[test]

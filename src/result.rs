@@ -1,9 +1,11 @@
 //! How a verb shows its result and where it keeps it: text, JSON, or its rows as comma-separated values.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::files;
@@ -59,63 +61,151 @@ impl ResultArguments {
     }
 }
 
-/// The rows of a table of the document: a column for each value that any row has.
+/// The rows of a table of the document: a column for each value that any row has, in the order of the document.
+/// Tables within rows have no place: they are left out, and named.
 fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
-    let document = serde_json::to_value(result)?;
-    let rows: Vec<Vec<(String, String)>> = match document.get(rows) {
-        Some(Value::Array(rows)) => rows.iter().map(cells).collect(),
-        _ => vec![cells(&document)],
+    let document: Tree = serde_json::from_str(&serde_json::to_string(result)?)?;
+    let rows = match document.field(rows) {
+        Some(Tree::List(rows)) => rows.iter().map(Row::of).collect(),
+        _ => vec![Row::of(&document)],
     };
     let mut columns: Vec<&str> = Vec::new();
-    for (name, _) in rows.iter().flatten() {
-        if !columns.contains(&name.as_str()) {
-            columns.push(name);
-        }
+    let mut tables: Vec<&str> = Vec::new();
+    for row in &rows {
+        let place = |names: &mut Vec<_>, name| {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        };
+        row.cells.iter().for_each(|(name, _)| place(&mut columns, name.as_str()));
+        row.tables.iter().for_each(|name| place(&mut tables, name.as_str()));
+    }
+    if !tables.is_empty() {
+        output::note(&format!("not in the CSV, tables of their own: {}", tables.join(", ")));
     }
     let mut csv = csv::Writer::from_writer(Vec::new());
     csv.write_record(&columns)?;
     for row in &rows {
-        let cell = |column: &&str| row.iter().find(|(name, _)| name == column);
+        let cell = |column: &&str| row.cells.iter().find(|(name, _)| name == column);
         csv.write_record(columns.iter().map(|column| cell(column).map_or("", |(_, value)| value)))?;
     }
     Ok(String::from_utf8(csv.into_inner()?)?)
 }
 
-/// Each value of a row with its name; lists of plain values are separated by blanks, other lists stay JSON.
-fn cells(row: &Value) -> Vec<(String, String)> {
-    let mut cells = Vec::new();
-    flatten(String::new(), row, &mut cells);
-    cells
+/// A document with its fields in the order in which they are written.
+enum Tree {
+    Plain(Value),
+    List(Vec<Tree>),
+    Fields(Vec<(String, Tree)>),
 }
 
-fn flatten(name: String, value: &Value, cells: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(fields) => {
-            for (field, value) in fields {
-                let dot = if name.is_empty() { "" } else { "." };
-                flatten(format!("{name}{dot}{field}"), value, cells);
-            }
+impl Tree {
+    fn field(&self, name: &str) -> Option<&Self> {
+        let Self::Fields(fields) = self else { return None };
+        fields.iter().find(|(field, _)| field == name).map(|(_, value)| value)
+    }
+
+    fn text(&self) -> Option<String> {
+        match self {
+            Self::Plain(Value::Null) => Some(String::new()),
+            Self::Plain(Value::String(text)) => Some(text.clone()),
+            Self::Plain(value) => Some(value.to_string()),
+            Self::List(_) | Self::Fields(_) => None,
         }
-        Value::Array(values)
-            if values.iter().all(|value| !value.is_object() && !value.is_array()) =>
-        {
-            let plain: Vec<String> = values.iter().map(plain).collect();
-            cells.push((name, plain.join(" ")));
-        }
-        value => cells.push((name, plain(value))),
     }
 }
 
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(InOrder)
+    }
+}
+
+struct InOrder;
+
+impl<'de> Visitor<'de> for InOrder {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Plain(Value::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+        Ok(Tree::Plain(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+        Ok(Tree::Plain(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+        Ok(Tree::Plain(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
+        Ok(Tree::Plain(value.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+        Ok(Tree::Plain(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Tree, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = from.next_element()? {
+            values.push(value);
+        }
+        Ok(Tree::List(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Tree, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = from.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Tree::Fields(fields))
+    }
+}
+
+/// A row: each plain value with its name, and the names of what are tables themselves.
+#[derive(Default)]
+struct Row {
+    cells: Vec<(String, String)>,
+    tables: Vec<String>,
+}
+
+impl Row {
+    fn of(row: &Tree) -> Self {
+        let mut flat = Self::default();
+        flat.add(String::new(), row);
+        flat
+    }
+
+    /// Lists of plain values are one cell, with blanks between them.
+    fn add(&mut self, name: String, value: &Tree) {
+        match value {
+            Tree::Plain(_) => self.cells.push((name, value.text().unwrap_or_default())),
+            Tree::Fields(fields) => {
+                for (field, value) in fields {
+                    let dot = if name.is_empty() { "" } else { "." };
+                    self.add(format!("{name}{dot}{field}"), value);
+                }
+            }
+            Tree::List(values) => match values.iter().map(Tree::text).collect::<Option<Vec<_>>>() {
+                Some(plain) => self.cells.push((name, plain.join(" "))),
+                None => self.tables.push(name),
+            },
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::Serialize;
     use serde_json::json;
 
     use super::csv_of;
@@ -128,15 +218,18 @@ mod tests {
         ]});
         assert_eq!(
             csv_of(&document, "rows").unwrap(),
-            "arch,queue.p50,share,more,parts\nkhop:3,1,1 2.5,,\n\"a, \"\"b\"\"\",,,,\"[{\"\"name\"\":\"\"x\"\"}]\"\n"
+            "arch,queue.p50,share,more\nkhop:3,1,1 2.5,\n\"a, \"\"b\"\"\",,,\n"
         );
     }
 
     #[test]
-    fn a_document_without_the_table_is_one_row() {
-        assert_eq!(
-            csv_of(&json!({"servers": 3, "days": 1.5}), "rows").unwrap(),
-            "days,servers\n1.5,3\n"
-        );
+    fn columns_stand_in_the_order_of_the_document() {
+        #[derive(Serialize)]
+        struct Trace {
+            servers: u32,
+            days: f64,
+        }
+        let trace = Trace { servers: 3, days: 1.5 };
+        assert_eq!(csv_of(&trace, "rows").unwrap(), "servers,days\n3,1.5\n");
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Look {
     links_out: Option<PathBuf>,
     /// Write what ports did over time to this file:
     /// time_ps,link,queue_bytes,sent_bytes,rate_bits_per_s,marked,dropped,lost,paused_ps.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = files::destination)]
     series_out: Option<PathBuf>,
     /// How often ports are looked at for `--series-out`.
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = interval, requires = "series_out")]
