@@ -236,7 +236,8 @@ fn a_dry_run_tells_the_crossed_cables_of_what_the_plan_touches() {
         let circuits = first_plan(&installed(NODES)).circuits;
         let [one, other] = [&circuits[0], &circuits[1]].map(|circuit| circuit.a);
         house.modules.fault(&format!("{} cross {} {other}", one.bundle, one.path));
-        house.shows("status", "CROSSED CABLES?").await;
+        // Both ends are read before it is known whose cables to swap.
+        house.shows("status", "swap the cables of ").await;
         let plan = folder.path().join("plan.json");
         std::fs::write(&plan, serde_json::to_vec(&first_plan(&installed(NODES))).unwrap()).unwrap();
         let (_, shown) = house.ctl(&format!("apply {} --dry-run", plan.display())).await;
