@@ -21,6 +21,8 @@ mod diagnoses;
 mod faults;
 pub mod phases;
 mod rollback;
+mod suspects;
+mod why_not;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -118,10 +120,10 @@ pub struct Control {
     unreachable: BTreeMap<DeviceName, (Micros, String)>,
     /// A bypass that was not asked for waits till then after the last.
     bypass_not_before: Micros,
+    /// Parts that a bypass was tried for wait longer, the more often it was.
+    backoff: Backoff,
     /// A module beside a dead one is read first: what is broken is judged again in a moment.
     judges_again: bool,
-    /// And longer, the more often the same parts were tried.
-    backoff: Backoff,
     /// Why the last one was not even begun.
     refused: Option<String>,
     /// Which phases jobs asked for.

@@ -1,16 +1,13 @@
-//! What the daemon finds broken by itself, its own bypasses, and why there is none where there is none.
+//! What is found broken, and when the policy bypasses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::faults::{Around, CROSSED};
+use super::faults::CROSSED;
 use super::{Control, OWN, OnFault};
 use crate::actor::Policy;
 use crate::bypass;
 use crate::controller::{Action, Answer, Note, own};
-use crate::desired;
 use crate::drive::Site;
-use crate::ledger::Past;
-use crate::record::{Broken, Cause, TxnResult};
 use crate::state::{DeviceName, Micros, Now};
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
@@ -76,7 +73,7 @@ impl Control {
             for (sibling, device) in self.of_node(bundle) {
                 let seen = self.controller.devices().get(device);
                 let silent =
-                    seen.is_some_and(|seen| !seen.up) && !self.may_be_silent(now, bundle, device);
+                    seen.is_some_and(|seen| !seen.up) && !self.awaits_verdict(now, bundle, device);
                 let suspected = self.controller.is_silent_beside(device, now);
                 if silent && !suspected && !self.controller.sends_light(device) {
                     let why = format!("silent, as {bundle} of the same node is");
@@ -105,15 +102,19 @@ impl Control {
     }
 
     /// The modules of the same node, but this one.
-    fn of_node(&self, bundle: BundleId) -> impl Iterator<Item = (BundleId, &DeviceName)> {
+    pub(super) fn of_node(
+        &self,
+        bundle: BundleId,
+    ) -> impl Iterator<Item = (BundleId, &DeviceName)> {
         let [first, last] = [0, u8::MAX].map(|number| BundleId { bundle: number, ..bundle });
         let of_node = self.setup.modules.range(first..=last);
         of_node.filter(move |(other, _)| **other != bundle).map(|(other, device)| (*other, device))
     }
 
-    /// Whether it is not known yet if `device` is dead as well as `bundle` is, and is about to be. One that fell
-    /// silent later has as long: `bundle` may have been dead for minutes, and one lost answer is no death.
-    fn may_be_silent(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
+    /// Whether `device`, on the node of the dead `bundle`, may still turn out dead: its read or its hello has not
+    /// ended. One that fell silent later has as long: `bundle` may have been dead for minutes, and one lost answer is
+    /// no death.
+    fn awaits_verdict(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         if self.controller.is_silent_beside(device, now) {
             return false;
         }
@@ -135,12 +136,12 @@ impl Control {
         let named = |sibling: BundleId| broken.iter().any(|(p, _)| *p == Part::Bundle(sibling));
         bundles.into_iter().any(|bundle| {
             let mut siblings = self.of_node(bundle).filter(|(sibling, _)| !named(*sibling));
-            siblings.any(|(_, device)| self.may_be_silent(now, bundle, device))
+            siblings.any(|(_, device)| self.awaits_verdict(now, bundle, device))
         })
     }
 
     /// What broke by itself and the plan does not go around yet.
-    fn news(&self, now: &Now) -> Vec<(Part, String)> {
+    pub(super) fn news(&self, now: &Now) -> Vec<(Part, String)> {
         let (Some(installed), Some(plan)) = (self.installed(), &self.plan) else {
             return Vec::new();
         };
@@ -156,18 +157,19 @@ impl Control {
         broken
     }
 
-    /// When a bypass that failed or waited is tried again.
+    /// The next time at which a bypass may become due: a heartbeat ends, or a wait is over.
     pub(super) fn bypass_due(&self, now: &Now) -> Option<Micros> {
-        let idle = self.setup.on_fault == OnFault::Bypass
+        let may_bypass = self.setup.on_fault == OnFault::Bypass
             && self.failed.is_none()
             && !self.controller.is_busy();
         let down = || self.unreachable.values().map(|(since, _)| *since + self.setup.heartbeat);
-        let due = |at: &Micros| *at > now.mono;
-        let tries = || down().chain([self.bypass_not_before]).chain(self.backoff.due()).filter(due);
-        if idle { tries().min() } else { None }
+        let ahead = |at: &Micros| *at > now.mono;
+        let tries =
+            || down().chain([self.bypass_not_before]).chain(self.backoff.due()).filter(ahead);
+        if may_bypass { tries().min() } else { None }
     }
 
-    /// Bypasses what is detected, if the policy is to do so, once it is not in the plan yet.
+    /// Bypasses what is found broken and the plan does not avoid yet, if the policy says so and no wait is on.
     pub(super) fn notice_deaths(&mut self, now: &Now, actions: &mut Vec<Action>) {
         self.judges_again = false;
         if self.setup.on_fault != OnFault::Bypass
@@ -198,8 +200,8 @@ impl Control {
         let request = format!("policy-{}-{}", now.wall_ms, self.controller.ledger().last_txn.0 + 1);
         let asked = own(Policy::Fault, request);
         let mut begun = self.fault(now, asked, &broken, &[], OWN);
-        let own = begun.iter().position(|a| matches!(a, Action::Answer(OWN, _)));
-        self.refused = match own.map(|index| begun.remove(index)) {
+        let answer = begun.iter().position(|a| matches!(a, Action::Answer(OWN, _)));
+        self.refused = match answer.map(|index| begun.remove(index)) {
             Some(Action::Answer(
                 _,
                 Answer::Refused { reasons } | Answer::NothingToDo { reasons },
@@ -209,126 +211,4 @@ impl Control {
         };
         actions.append(&mut begun);
     }
-
-    /// What the last bypasses failed at is gone around as well, and what was reported before.
-    pub(super) fn with_suspects(
-        &self,
-        broken: &[(Part, String)],
-        repaired: &[Part],
-        now: &Now,
-    ) -> Vec<Around> {
-        let named = |(part, why): &(Part, String)| Around::named(*part, why.clone());
-        let mut around: Vec<Around> = broken.iter().map(named).collect();
-        let Some(installed) = self.installed() else { return around };
-        let faults = self.plan.iter().flat_map(|plan| plan.faults.iter().copied());
-        let reported = broken.iter().map(|(part, _)| *part);
-        let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return around };
-        let path = |sha256: &str, bundle: BundleId| {
-            let plan = self.store.load(sha256)?;
-            let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
-            u8::try_from(desired::position(found.path).0).ok()
-        };
-        let history = self.controller.ledger().history.iter().rev();
-        let suspects = bypass::suspects(history, path).into_iter();
-        let mut more: BTreeMap<Part, Around> =
-            suspects.map(|(part, why)| (part, Around { part, why, suspected: true })).collect();
-        for (part, _) in broken {
-            let Part::Bundle(bundle) = part else { continue };
-            let beside =
-                |(_, device): &(_, &DeviceName)| self.controller.is_silent_beside(device, now);
-            for (sibling, _) in self.of_node(*bundle).filter(beside) {
-                let why = format!("suspect: it did not answer beside {bundle} of the same node");
-                more.insert(
-                    Part::Bundle(sibling),
-                    Around { part: Part::Bundle(sibling), why, suspected: true },
-                );
-            }
-        }
-        for (name, before) in &self.reported {
-            if let Ok(part) = name.parse() {
-                more.insert(part, Around::named(part, before.why.clone()));
-            }
-        }
-        around.extend(more.into_values().filter(|Around { part, .. }| {
-            bypass::is_news(installed, &known, *part) && !repaired.contains(part)
-        }));
-        around
-    }
-
-    /// The parts that are found broken and not bypassed yet, since when, and why not.
-    #[must_use]
-    pub fn not_bypassed(&self, now: &Now) -> BTreeMap<String, Broken> {
-        let news = self.news(now);
-        let parts: Vec<Part> = news.iter().map(|(part, _)| *part).collect();
-        let known = &self.reported_or_found();
-        // A fibre without light is listed as such until it is bypassed.
-        let silent = news.iter().filter(|(part, _)| {
-            matches!(part, Part::Bundle(_)) || known.contains_key(&part.to_string())
-        });
-        let since = |part: &Part| {
-            let device = DeviceName::from(part.to_string().as_str());
-            let down_since = self.unreachable(&device).map(|(since, _)| since);
-            down_since.map_or(0, |since| now.wall_ms.saturating_sub((now.mono - since).0 / 1000))
-        };
-        let reason = self.why_not_bypassed(now, &parts);
-        let of = |(part, why): &(Part, String)| {
-            let name = part.to_string();
-            let wall_ms = known.get(&name).map_or_else(|| since(part), |broken| broken.wall_ms);
-            let sep = if why.is_empty() { "" } else { "; " };
-            (
-                name,
-                Broken {
-                    wall_ms,
-                    why: format!("{why}{sep}not yet bypassed: {reason}"),
-                    suspected: false,
-                },
-            )
-        };
-        silent.map(of).collect()
-    }
-
-    fn why_not_bypassed(&self, now: &Now, parts: &[Part]) -> String {
-        if self.failed.is_some() {
-            return "the journal has failed".into();
-        }
-        if self.setup.on_fault != OnFault::Bypass {
-            return "the policy is to report".into();
-        }
-        if let Some(open) = &self.controller.ledger().open {
-            return format!("transaction {} is on its way", open.intent.txn);
-        }
-        let left = (self.backoff.not_before(parts).max(self.bypass_not_before) - now.mono).0;
-        let again = match left.div_ceil(1_000_000) {
-            _ if !self.controller.may_act_alone(now) => {
-                "too much was changed without being asked within an hour".to_owned()
-            }
-            0 => "tried now".to_owned(),
-            left => format!("tried again in {left} s"),
-        };
-        let last = self
-            .controller
-            .ledger()
-            .history
-            .back()
-            .filter(|past| past.cause == Cause::Bypass && past.result != TxnResult::Committed);
-        match (&self.refused, last) {
-            (Some(refused), _) => format!("{refused}; {again}"),
-            (None, Some(past)) => format!("{}; {again}", failure(past)),
-            (None, None) => again,
-        }
-    }
-}
-
-/// How a bypass failed, and at whom: light that is missing at one is mostly the doing of another.
-fn failure(past: &Past) -> String {
-    let mut said: Vec<_> = past.parts.iter().filter(|(_, part)| !part.detail.is_empty()).collect();
-    said.sort_by_key(|(_, part)| part.unlit);
-    let result = match past.result {
-        TxnResult::Aborted => "aborted",
-        TxnResult::RolledBack => "rolled back",
-        TxnResult::Partial => "partial",
-        TxnResult::Committed => "committed",
-    };
-    let why = said.first().map(|(device, part)| format!(": {device}: {}", part.detail));
-    format!("transaction {} {result}{}", past.txn, why.unwrap_or_default())
 }

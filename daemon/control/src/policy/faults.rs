@@ -157,7 +157,7 @@ impl Control {
         }
         let broken = match broken.is_empty() {
             true => Vec::new(),
-            false => self.with_suspects(broken, repaired, now),
+            false => self.all_to_avoid(broken, repaired, now),
         };
         let parts: Vec<Part> = broken.iter().map(|around| around.part).collect();
         let next = bypass::next_plan(installed, plan, &parts, repaired)
