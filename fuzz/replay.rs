@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs every stored input of a fuzz target again, as an ordinary test of a crate. Tests take it in by its
 //! path.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom calibrate`: constants refitted on a user's own runs.
 
 use std::path::PathBuf;

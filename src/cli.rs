@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The verbs and the flags they share.
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom compare`: which design wastes how many GPUs, and how large a job it carries.
 
 use std::path::{Path, PathBuf};

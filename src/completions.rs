@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom completions`: completion scripts for shells.
 
 use clap_complete::Shell;

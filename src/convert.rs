@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom convert`: a fabric file or a plan of version 1 as one of version 2.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom cost`: what the interconnect of a design costs and draws, and how sure that is.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom ctl`: talks to `lightloomd` over its Unix socket.
 //!
 //! A change is sent once under a request id, waited for, and shown device by device. The exit status

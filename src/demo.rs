@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom demo`: a first plan, a first fault and a first page, by the commands that a user would type.
 
 use std::fs;

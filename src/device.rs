@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom device`: emulated transceivers and optical switches on ptys and TCP ports.
 
 use std::io::{BufRead, BufReader, Write};

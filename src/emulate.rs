@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom emulate`: runs a scenario packet by packet, under one seed or many.
 
 mod ci;
@@ -5,28 +6,28 @@ mod junit;
 mod live;
 mod look;
 mod phases;
+mod source;
 mod summary;
 mod sweep;
 mod text;
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use lightloom_emulator::outcome::{FlowRow, Outcome as RunOutcome};
 use lightloom_emulator::run::Sharing;
 use lightloom_emulator::scenario::{self, On, Scenario, Start};
-use lightloom_emulator::sweep::{SeedRange, Shard, Subject};
+use lightloom_emulator::sweep::{SeedRange, Shard};
 use lightloom_emulator::{Settings, emulate, emulate_from};
-use lightloom_fabric::document::{self, Diagnostic};
-use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_units::seed::Seed;
 
 use crate::output::{self, Outcome, WrongUsage};
 use crate::result::{ResultArguments, ResultFormat};
-use crate::{files, kinds, plan};
+use crate::{files, plan};
 pub(crate) use ci::Reports;
 use live::Live;
+pub(crate) use source::Source;
 pub(crate) use sweep::show as show_sweep;
 
 /// Runs a scenario packet by packet: what runs, what breaks, what was affected.
@@ -154,79 +155,6 @@ impl Arguments {
             Sharing::Proven
         } else {
             Sharing::Reuse
-        }
-    }
-}
-
-/// A scenario file that has been read, with all that it names.
-pub(crate) struct Source {
-    path: PathBuf,
-    scenario: Scenario,
-    /// The scenario file and all that it names.
-    inputs: Inputs,
-}
-
-/// The scenario of a fabric's step, once and without faults.
-fn of_step(name: &str) -> String {
-    format!("name: {name:?}\non: {{fabric: {name:?}}}\nphases: {{}}\n")
-}
-
-impl Source {
-    /// Every mistake of a file of faults that this scenario could name.
-    pub(crate) fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
-        self.scenario.check_faults(file, bytes)
-    }
-
-    /// Reads the scenario and all that it names, showing every mistake.
-    ///
-    /// # Errors
-    /// If there is a mistake.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let mut inputs = Inputs::new();
-        let (scenario, mistakes) = match files::read_document(path) {
-            Ok(bytes) => Self::load(path, &bytes, &mut inputs),
-            Err(mistake) => (None, vec![*mistake]),
-        };
-        output::diagnostics(&mistakes);
-        Ok(Self { path: path.to_owned(), scenario: scenario.ok_or(output::Refused)?, inputs })
-    }
-
-    fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> (Option<Scenario>, Vec<Diagnostic>) {
-        let file = files::name(path);
-        let kind = kinds::of_keys(&document::top_keys(bytes));
-        if kind.is_some_and(|kind| kind.name == "fabric") {
-            let last = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-            let mut beside = |name: &str| {
-                let there = files::beside(path, name)?;
-                let role = if *name == last { "fabric" } else { "matrix" };
-                files::note_input(inputs, role, &there.name, &there.bytes);
-                Ok(there)
-            };
-            let (loaded, mistakes) = scenario::load(&file, of_step(&last).as_bytes(), &mut beside);
-            return (loaded.map(|loaded| Scenario { name: file, ..loaded }), mistakes);
-        }
-        if let Some(other) = kinds::refuse_other(&file, bytes, "scenario") {
-            return (None, vec![other]);
-        }
-        inputs.insert("scenario".to_owned(), Input::of(file.clone(), bytes));
-        let mut beside = |name: &str| {
-            let there = files::beside(path, name)?;
-            files::note_input(inputs, kinds::role_of(&there.bytes), &there.name, &there.bytes);
-            Ok(there)
-        };
-        scenario::load(&file, bytes, &mut beside)
-    }
-
-    /// The scenario under one seed, which also decides which servers of a trace the nodes are.
-    fn under(&self, seed: Seed) -> Scenario {
-        Scenario { seed, ..self.scenario.clone() }
-    }
-
-    fn subject(&self) -> Subject {
-        Subject {
-            file: files::name(&self.path),
-            scenario: self.scenario.name.clone(),
-            fabric_sha256: self.scenario.sha256.clone(),
         }
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom export`: a plan in the formats of schedulers, simulators, switches and graph tools.
 
 use std::path::{Path, PathBuf};

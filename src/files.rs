@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files as the verbs see them: read within the size limit, written whole or not at all.
 
 use std::fs::{self, File};

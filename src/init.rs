@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom init`: a fabric file to begin with.
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The kinds of files that people write, and how to tell them apart.
 //!
 //! To add a kind: one entry in [`KINDS`].

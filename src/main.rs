@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command line of lightloom: one file a verb, no logic of its own.
 //!
 //! To add a verb: a file `src/<verb>.rs` with `Arguments` (clap) and `run`, its `mod` line here, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom man`: manual pages, one for the program and one for each verb.
 
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom merge`: puts the parts of a sweep together.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom mfu`: how fast a model trains on a fabric, and which cut of it is fastest.
 
 mod limits;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a verb shows and how it ends: results to standard output, everything else to standard error.
 //!
 //! The only place of the program that prints. A reader that goes away (`| head`) ends the program

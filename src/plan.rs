@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom plan`: from a fabric and its faults to a proven plan.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom plan` on a reconfigurable fat-tree: the phase table and the changes between phases.
 
 use std::fmt::Write as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Progress on standard error: a bar on a terminal, lines with a percentage elsewhere.
 
 use std::io::{self, IsTerminal};

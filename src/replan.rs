@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom replan`: the next plan after a fault or a repair, with the least change.
 
 use std::path::PathBuf;

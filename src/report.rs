@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom report`: one page that shows a design, its plan, its faults and its price.
 
 mod inputs;

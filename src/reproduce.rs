@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom reproduce`: published claims, recomputed.
 
 use std::fmt::Write;

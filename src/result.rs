@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a verb shows its result and where it keeps it: text, JSON, or its rows as comma-separated values.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom schema`: the JSON Schema of a file kind.
 
 use std::path::PathBuf;

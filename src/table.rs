@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Aligned tables for people: text to the left, numbers to the right.
 
 use std::fmt;

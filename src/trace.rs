@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom trace`: looks at fault traces, makes and converts them.
 
 use std::fs::File;

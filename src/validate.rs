@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom validate`: every mistake of files that people write, all at once.
 
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom workload`: steps that other tools describe or recorded, run or replayed on a fabric.
 
 use std::path::PathBuf;

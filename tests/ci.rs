@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What CI systems rely on: JUnit, summaries, sweeps over seeds, shards that merge, exit codes.
 
 #![allow(clippy::unwrap_used, reason = "tests")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The shipped files for CI systems, run as these systems run them: the steps of the GitHub action and the jobs of
 //! GitLab in their shells, every task of the Slurm array, every pod of the Kubernetes job; and held against the
 //! schemas of the services where a program that has them is installed. The services themselves are not here.

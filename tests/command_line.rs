@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command line as scripts see it: exit codes, and what goes to which stream.
 
 use std::io::Write;

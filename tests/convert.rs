@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom convert`: files and plans of version 1 mean the same as ones of version 2.
 
 mod small;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom ctl` against a daemon that is played by the test: what people are told, and what scripts see.
 
 #![allow(clippy::unwrap_used, reason = "a test")]

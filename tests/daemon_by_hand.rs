@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The commands of docs/first-hour.md and of docs/operations.md, typed as they stand into one shell: emulated
 //! transceivers and an optical switch, the real daemon, a plan, a dead node, a killed daemon. Only
 //! `/tmp/lightloom` is another folder here, so that a demonstration on the same machine goes on.

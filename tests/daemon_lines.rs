@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! S3 of docs/reliability.md: each byte between the daemon and a device, one at a time, lost, doubled,
 //! changed or swapped with the next. The shipping controller and drivers change circuits of emulated
 //! devices, in virtual time.

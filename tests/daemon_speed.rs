@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How fast the daemon is against emulated devices on real ptys and sockets, both in this process. The
 //! ordinary run is small and only asserts that all is done; the figures of docs/reliability.md come from
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a person reads while the daemon drives emulated devices on real ptys: `lightloom ctl` in a process of
 //! its own, over the daemon's socket.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long it takes from a node that loses its power until both of its bundles are bypassed, and what that time is
 //! made of: the shipped policy, emulated modules on ptys, nodes that die at any moment between two polls.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What scripts may rely on in `trace`, `compare` and `cost`: fields, exit statuses, reasons.
 
 use std::process::{Command, Output};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom device`: the shipped lists load, and a served module takes a fault.
 
 use std::io::{BufRead, BufReader, Read};

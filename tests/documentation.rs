@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Generated documentation agrees with the code. `LIGHTLOOM_BLESS=1 cargo test --test documentation`
 //! writes it anew.
 

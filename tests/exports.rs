@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Exports as users make them, and as the programs they are for read them. A program that is not
 //! installed is named and skipped; `.ci/run` installs those that have a package.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! S2 on the daemon itself: its journal is on a disk that fails at any write or flush of a change. It refuses
 //! new work, goes on to answer who looks, leaves the light, and its next life finds what it promised.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a newcomer types first: a file that is made, and a demonstration.
 
 mod small;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The house keeps its shape: which crate may use which, what pure crates may not do, how long a file may
 //! get, and which words the code does not use. docs/ARCHITECTURE.md says why.
 //!
@@ -235,6 +236,14 @@ const TOO_LONG: &[&str] = &[
     "tests/ctl.rs",
     "tests/daemon_and_devices.rs",
 ];
+
+#[test]
+fn every_source_names_its_licence_in_its_first_line() {
+    let first = |name: &String| text(&root().join(name)).lines().next().map(str::to_owned);
+    let licence = Some("// SPDX-License-Identifier: Apache-2.0".to_owned());
+    let without: Vec<_> = sources().into_iter().filter(|name| first(name) != licence).collect();
+    assert!(without.is_empty(), "{without:?}");
+}
 
 #[test]
 fn no_file_is_too_long_to_hold_one_idea() {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every verb takes one plan of rings and circuits.
 
 mod small;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom mfu` from the outside: what scripts rely on, and what users are told.
 
 use std::process::{Command, Output};

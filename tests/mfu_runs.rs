@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the judge of published runs computes is what a user gets who types the run's words.
 
 #![allow(clippy::print_stdout)] // it says what it skips

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Phase after phase on 16 emulated optical switches, six over SCPI, five over TL1 and five SONiC databases, while
 //! faults drawn at random disturb them. After each phase, clients that know nothing but what goes over the wire
 //! read every switch, and a reader of the plan document of a few lines says what they have to find: neither shares

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Circuits that follow a job: a program asks over plain HTTP, an operator with `lightloom ctl phase`, and clients
 //! of a few lines read what has light on emulated switches.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Phases of a reconfigurable fat-tree on optical switches: `lightloom plan`, the daemon, `lightloom ctl
 //! apply --phase`, emulated SCPI and TL1 switches and a real Redis for SONiC. What is lit is read by
 //! clients of a few lines each, which know only what goes over the wire, and compared with vectors that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What `lightloom replan` tells the person who types it.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The report page, looked at in a real browser: at two widths and in two themes nothing is missing, empty,
 //! outside its box or in error; and pages that were broken on purpose are found out.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The pages: all are in the summary, every link leads somewhere, every command that is shown has flags that exist, and
 //! the first hour is typed as it stands.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a fabric file to a checked plan to packets: the road that everything else stands on, walked
 //! with the program as users run it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The state folder of an earlier daemon opens in this one, with its plan, its journal and its bypass.
 
 mod daemon_rig;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Two daemons on one optical switch, each told to restore drift and each with another circuit in its journal.
 //! A raw TL1 session, which is neither of them, counts how often the light moves.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! docs/validation.md is what `lightloom reproduce infinitehbd` prints today.
 
 #![expect(clippy::print_stdout, reason = "a test says why it is skipped")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a person told the daemon to be broken: it is kept until a bypass of it is made, over restarts of the
 //! daemon and the rollback of plans, and tried again without being asked.
 

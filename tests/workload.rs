@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom workload` from the outside: the shipped samples, both ways with Chakra, and what users are told.
 
 #![allow(clippy::print_stdout)] // it says what it skips

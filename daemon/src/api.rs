@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The HTTP+JSON API. The OpenAPI document in `daemon/openapi.json` is made from this file.
 
 mod body;

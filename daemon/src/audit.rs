@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who asked for what: an append-only, hash-chained file of its own. Attempts that were refused are in it
 //! too, also for want of a role.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What `--check` looks at beyond the daemon's file and the fabric: journal, audit log, keys and passwords. Starts
 //! nothing and changes nothing.
 

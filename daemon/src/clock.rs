@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The clocks, read at the edge.
 
 use std::time::{SystemTime, UNIX_EPOCH};

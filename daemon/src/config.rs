@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon's file: devices, how to reach them, policies, who may do what.
 //!
 //! ```yaml

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices as the runtime drives them: the dialects of [`lightloom_drivers`] over sockets and serial lines.
 //!
 //! Linux switches speak netlink, not bytes on a stream, and implement [`Driver`] directly.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The journal's bytes in a file that one daemon holds at a time. Beside it space is set aside: on a full disk it
 //! is given up, so that what is on its way can still be written to its end.
 

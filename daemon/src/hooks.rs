@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Commands of the operator's around moves: before one, after it, and when it failed.
 //!
 //! | hook | when | if it fails |

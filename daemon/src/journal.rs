@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The write-ahead journal: a text file that a person can read and that only grows, until it is long
 //! and begins anew with one record that says all that went before.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloomd`: drives transceivers, optical switches and Linux switches, and leaves the light on.
 //!
 //! ```text

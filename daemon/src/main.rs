@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloomd --config daemon.yaml`: the daemon. `docs/operations.md` has the night-shift commands.
 
 use std::io::IsTerminal;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a monitoring system scrapes at `/metrics`. Names and units follow OpenMetrics.
 
 use prometheus::{

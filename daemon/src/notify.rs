@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What systemd is told: ready, status, still alive, stopping.
 
 use std::os::linux::net::SocketAddrExt;

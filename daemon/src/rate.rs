@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How often each client may do something that costs space or time, and all of them together.
 
 use std::collections::BTreeMap;

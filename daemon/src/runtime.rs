@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs the controller: performs its actions in order, brings it answers and the time.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Listeners: a Unix socket, and TCP with mutual TLS. Who a client is and what it may do is known
 //! before its first byte of HTTP is read.
 

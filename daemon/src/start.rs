@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Puts the daemon together: file, journal, controller, device tasks, runtime.
 
 use std::collections::BTreeMap;

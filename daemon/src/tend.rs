@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tends one device: keeps it connected, hands it operations one at a time, reports what becomes of
 //! them. One task a device.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the API says: outer twins of what the controller knows.
 
 mod attention;

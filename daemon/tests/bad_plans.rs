@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Plans that the daemon does not take: for another fabric, changed by hand, for devices that it has not.
 //! Each is refused with its reason before any device is asked anything.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Another controller that sets the same circuits: noticed, named with the evidence, and not fought. The other
 //! one is a few lines of this test: after each change of ours it puts its own circuit back.
 

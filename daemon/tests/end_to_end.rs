@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The real daemon, its real API and real sockets: a plan is applied to an optical switch over TCP,
 //! seen, confirmed, rolled back, killed in the middle and recovered; clients race, are refused, and
 //! garbage is survived. The switch is a few lines of SCPI written for this test alone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The real daemon with its folder on a small disk that is filled up and has room again: what is asked for
 //! then, what the status says, and that no restart is needed. Takes a mount namespace, so root.
 

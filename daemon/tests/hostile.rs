@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Six hostile clients at the socket of the real daemon, three of them without the role to change anything:
 //! long bodies, bodies that stop half-way, refusals and valid requests without end. The daemon stays small, its
 //! files grow little, and who looks is answered.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Journals of earlier versions still open: a copy of each format that was ever written is kept, and must
 //! be read to the same ledger for ever (S14).
 

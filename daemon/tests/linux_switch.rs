@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The Linux driver against the kernel, judged by `ip -j` and `tc -j`, in a network namespace of its
 //! own: made with root, or with an unprivileged user namespace. Says so when it can do neither.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The alert rules and the dashboard speak of metrics that the daemon serves, and alert rules are whole.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The committed OpenAPI document is the one the API is made of.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]

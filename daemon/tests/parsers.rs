@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bytes from outside, at random and nearly right, through every parser of the daemon: an answer or a
 //! counted refusal, never a panic, never more memory than the bound, never a position that was not
 //! said. The cases are drawn anew in each run; a failing one is printed and kept by proptest.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which plan is in force is a function of the records: any order of plans, circuits beside them and in them,
 //! rollbacks, expired confirms, bypasses, drift put back and restarts, held against a model that keeps a
 //! copy of the whole state after each change.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The door: S10, every verb of the API times every role, over TCP with mutual TLS. A client without the role
 //! changes nothing, and each attempt to change something is in the audit log. And S9: who says nothing there.
 

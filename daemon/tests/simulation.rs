@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises of the daemon, kept in a simulated world: crashes at every point, torn writes, lying
 //! devices, storms. Each scenario of docs/reliability.md is a test here, and prints its counts.
 

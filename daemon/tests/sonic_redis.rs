@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The SONiC driver against a real Redis on loopback: 320 cross-connects are one transaction, a
 //! permutation goes dark and comes back, and what Redis refuses changes nothing.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A storm over a ring of transceivers that runs the shipping policy with replans: nodes and modules die and come
 //! back, fibres are cut and mended, clients apply, confirm and roll back, the daemon is killed. The judge knows what
 //! is really broken and derives nothing from the policy.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A night on which two things break at once: a change waits for its confirm, a device dies, the daemon is
 //! restarted. What can be done is done; what cannot is listed by name, and done when the device is back.
 

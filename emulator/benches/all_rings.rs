@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ring all-reduce of 1 GiB on every ring of 32 GPUs of 131,072 GPUs at once, packet by packet.
 //!
 //! One way round, so that no acknowledgement takes a link from data and every ring must take its closed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A scenario is run: with its faults and, to compare, without.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From what happened to the result: what was affected by which fault, and whether it was as expected.
 //!
 //! A group or flow was affected if it ended at another picosecond than in the run without faults. By which fault: the

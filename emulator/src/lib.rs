@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What happens on a fabric or a network: one scenario, one run, one result.
 //!
 //! ```text

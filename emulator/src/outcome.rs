@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a run found: the result document of `lightloom emulate`, one for every kind of scenario.
 
 mod head;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One run: workloads send, parts break, the control plane answers. The only event loop there is.
 //!
 //! ```text

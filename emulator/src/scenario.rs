@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Scenarios: what is run, on what, what breaks when, and what is expected of the run.
 
 mod event;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a run runs on: vertices, links, and which links a part is.
 //!
 //! ```text

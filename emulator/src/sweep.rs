@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The same scenario under many seeds, on one machine or split over several.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Training steps packet by packet; in closed form they are `lightloom-training`.
 
 mod network;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bad scenarios: sentences that name nothing are refused, and every mistake of a file is shown at once, at its
 //! place, once.
 

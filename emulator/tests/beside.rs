@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Traffic beside the rings of a fabric: rings do not feel it, reductions over the same network do, and each fault
 //! says what it did to both.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Lower bounds: what no run can beat, computed by hand, and held against the largest flow through every set of hosts
 //! of small networks, which shares nothing with the cuts that the judge looks at.
 

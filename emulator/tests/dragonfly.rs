@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Routes on a dragonfly (Kim, Dally, Scott, Abts: "Technology-driven, highly-scalable dragonfly topology", ISCA 2008)
 //! against bounds that follow from counting cables: where every group sends to the next one, minimal routes share one
 //! cable, and by way of a third group every cable between groups is used twice, which leaves about a half.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The table of faults in docs/scenarios.md: every cell is written into a scenario of its kind, run, and felt.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read shipped files")]

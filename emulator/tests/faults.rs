@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What each kind of fault does: who feels it, who does not, and how it ends.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "tests")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables of flows that wait for each other, run packet by packet: held against the same flows alone.
 
 #![expect(clippy::unwrap_used, reason = "a test")]

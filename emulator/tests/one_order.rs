@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The modules of the emulator stand in one order: none uses another that uses it, directly or by way of others.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test reads the sources")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One loop for rings, circuits and flows: what is beside each other is conserved, does not depend on threads, beats
 //! no bound, and each fault is attributed what a comparison of two runs shows.
 

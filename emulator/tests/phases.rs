@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Phase sequences on reconfigurable circuits: packets against the models, and what faults do.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]

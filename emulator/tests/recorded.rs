@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Recorded and described steps beside other traffic, held against tables of the same flows and closed forms.
 
 #![expect(clippy::unwrap_used, reason = "a test")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a scenario promises: faults are healed, the groups beside them feel nothing, and one seed
 //! gives one result.
 

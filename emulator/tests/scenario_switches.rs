@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the switches of a scenario promise: queues that are too small drop, pauses lose nothing, drops
 //! are named by priority, and sentences that would be true whatever happens are refused.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports over time: what is seen adds up to what the result says, and looking changes nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]

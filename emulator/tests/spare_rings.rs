@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! N + 1 rings, packet by packet: light passes a node without ranks, and one death moves two modules.
 
 #![expect(clippy::unwrap_used, reason = "a test")]

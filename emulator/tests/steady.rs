@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Islands answer like one engine, to the picosecond, whatever is asked of them.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]

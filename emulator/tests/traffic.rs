@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a scenario of traffic promises: every network carries it, faults move what they hit and nothing
 //! else, circles of pauses are named, and mistakes are shown with their place.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The training step packet by packet: reuse is exact, one rail stands for all, and the analytic step agrees.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Recorded steps: what was run is read back and takes as long, waiting is not work, and mistakes have a place.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

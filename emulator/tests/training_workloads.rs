@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Workloads of other tools: Chakra traces both ways, SimAI text, both run packet by packet.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long a fabric file takes to read and check, and how much memory: 131,072 GPUs in both forms,
 //! and files made to hurt, which must be refused within 0.5 s and 64 MB.
 //!

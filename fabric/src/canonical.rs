@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! JSON in one spelling, so that equal content has equal bytes and one digest.
 //!
 //! The spelling is that of RFC 8785 (JSON Canonicalization Scheme): no white space, the members of an object in

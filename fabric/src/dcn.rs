@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The data-centre network beside the HBD: nodes under leaves, and what joins the leaves.
 //!
 //! A leaf is a ToR or a rail switch. One type answers for every design, so that nothing outside this room

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Leaves joined leaf to leaf, without switches above them: a dragonfly, a torus of leaves, any graph.
 //!
 //! | design | cables |

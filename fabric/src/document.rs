@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files that people write: YAML in, a Rust value or all of its mistakes out.
 //!
 //! Any kind of file (fabric, scenario, prices, daemon) is a Rust type with serde's `Deserialize` and

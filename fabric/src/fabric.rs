@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A fabric: what is installed, what is cabled to what, and what shall run on it.
 
 use std::collections::BTreeMap;

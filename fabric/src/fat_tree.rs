@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The reconfigurable fat-tree: leaves joined by an electrical core that is always up and by banks
 //! of optical circuit switches that are rewired for each phase.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is broken: nodes, bundles, single fibres, optical switches and their ports, uplinks of leaves.
 
 use std::collections::BTreeSet;

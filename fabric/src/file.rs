@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The fabric file: what people write to describe a cluster, and how it becomes a [`Fabric`].
 //!
 //! ```text

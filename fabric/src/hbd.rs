@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The high-bandwidth domain: which GPUs are joined by more than the data-centre network.
 //!
 //! One type answers for every design, so that nothing outside this room asks which one it is. A design

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The k-hop ring: which fibre joins which transceiver to which (InfiniteHBD, arXiv 2502.03885).
 //!
 //! N nodes stand in one line. Inside a node, R GPUs form a ring `g0-g1-…-g(R-1)-g0`; K of the R

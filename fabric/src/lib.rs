@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The vocabulary of lightloom: what a fabric is made of, and the documents that describe it.
 //!
 //! Everything here is pure data: the cabling of a fabric, the plan that configures it

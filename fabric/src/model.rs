@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The dimensions of a transformer, the numbers that follow from them alone, and the files that give them.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The plan document: which path every transceiver takes, which ring every group forms, which rank
 //! sits where, which circuits every phase of a step has, and how one phase's become the next one's.
 //! Written by the planner, read by the daemon, the emulator and the report.

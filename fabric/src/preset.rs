@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fabric files to begin with: a preset and a size give a file with comments that loads and plans as it is.
 
 use std::fmt::Write as _;

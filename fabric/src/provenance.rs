@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a result came from: the program's version, and every file that went into it by its hash.
 
 use std::collections::BTreeMap;

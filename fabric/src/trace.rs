@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fault traces: which server was out of service, from when to when.
 //!
 //! A trace knows servers, as an operator counts them. A plan, a comparison or an emulation

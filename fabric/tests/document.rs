@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the reader of files promises: every mistake at once, and no file that hurts it.
 
 use std::collections::BTreeMap;

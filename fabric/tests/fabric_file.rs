@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What fabric files promise: both forms mean the same cabling, and every mistake is shown.
 
 use lightloom_fabric::document::{Severity, Style, render};

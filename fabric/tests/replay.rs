@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every input that the fuzz target of fabric files has kept runs again, as an ordinary test.
 
 use lightloom_fabric::document::{Severity, Style, render};

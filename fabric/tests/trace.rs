@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the fault traces promise: the public one is counted right, and the synthetic one is
 //! like it.
 

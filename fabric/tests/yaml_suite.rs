@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The YAML test suite: what is YAML is read as it says or is named as left out, what is not is refused
 //! at its place, and nothing hurts. The suite is fetched by `.ci/run`, not kept here.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The CMIS 5.x memory map as typed fields, and our page B0h.
 //!
 //! CMIS is the common management interface of pluggable optics: a 256-byte window whose lower half

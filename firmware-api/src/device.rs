@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The device half of the serial line: bytes and time in, bytes out.
 //!
 //! [`Device`] joins a [`Module`] to the framing. Firmware calls [`Device::on_bytes`] with what the

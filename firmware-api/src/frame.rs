@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bytes on the serial line: one frame is `00 COBS(header payload CRC-32) 00`.
 //!
 //! ```text

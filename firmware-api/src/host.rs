@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The host half of the serial line: requests to bytes, bytes to replies.
 //!
 //! [`Host`] numbers requests and finds the replies; timeouts and repeats are the caller's, who

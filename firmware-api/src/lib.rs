@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a host and an optical transceiver with a switch inside say to each other.
 //!
 //! The crate has no operating system, no allocation and no `unsafe`, so a firmware team can link

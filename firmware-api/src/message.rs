@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Requests and replies inside a frame.
 //!
 //! Every request may be sent again when its reply was lost: reads change nothing, writes and arms

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The module behind the serial line and the I2C bus: registers, state machines, path switch, CDB.
 //!
 //! [`Module`] is a state machine without clock or interrupt: call [`Module::poll`] at

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which way a switch group sends its light, and how a change of it ended.
 //!
 //! A *group* is the set of lanes that one switch element moves together; an OCSTrx has one. A

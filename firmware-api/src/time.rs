@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Time as a module knows it: microseconds since its power came on.
 //!
 //! A module has no calendar and no picosecond timer; whoever drives it (a firmware timer, a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reading and writing fixed layouts in byte slices, most significant byte first as in CMIS.
 
 /// Takes fields from the front of a slice. A read past the end is `None`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Module and data-path states: every transition, and how long it takes.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the message")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! CDB: check codes, busy time, refusals, and the slow mirror of arm and fire.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the message")]

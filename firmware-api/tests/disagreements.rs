@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The ten points on which independent CMIS implementations disagree (docs/firmware-api.md,
 //! "Where implementations disagree"): one test each, in order.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Events: a comparator that sees light go says so, again until it is acknowledged, in order, and never in a flood;
 //! and a move that is armed and fired by one request.
 

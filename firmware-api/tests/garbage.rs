@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whatever arrives on the bus or the line: no panic, no endless loop, no wrong circuit.
 
 mod bench;

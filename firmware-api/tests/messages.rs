@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The bytes of every message are fixed, read back as written, and garbage is refused.
 
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, PAYLOAD_BYTES_MAX};

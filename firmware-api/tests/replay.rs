@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every input that the fuzz targets of this crate have kept runs again, as an ordinary test.
 
 mod corpus;

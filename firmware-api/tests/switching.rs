@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Arm and fire, over the serial line and over the registers: what moves, when, and what does not.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the message")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! No bytes make the reader of fabric files panic, and a fabric comes out exactly when no error does. The
 //! stored inputs run again in `fabric/tests/replay.rs`.
 #![no_main]

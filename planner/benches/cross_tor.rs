@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How much inner data-parallel traffic crosses ToRs as nodes break, and what no placement goes below.
 //!
 //! `cargo bench -p lightloom-planner --bench cross_tor` prints one line a case: the mean and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What one plan for 16,384 GPUs takes with 3 % of the nodes broken, and the next plan after one fault. Prints
 //! seconds of the processor, and how much of planning anew the next plan takes.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long planning takes at scale, and what a replan touches.
 //!
 //! `cargo bench -p lightloom-planner --bench khop_scale` prints one line a figure. Every plan is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Quality and time of the planner of the reconfigurable fat-tree. Prints one line a case.
 //!
 //! `cargo bench -p lightloom-planner --bench rfabric`

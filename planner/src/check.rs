@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The independent plan checker.
 //!
 //! From the cabling and the plan document alone it derives every circuit again and proves that each

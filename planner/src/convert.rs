@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Plans of version 1 as plans of this version.
 //!
 //! Version 1 had two documents under one name: of rings, and of the circuits of a reconfigurable fat-tree. Both

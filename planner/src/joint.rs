@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One plan for a whole fabric: rings, ranks, the traffic that is left between leaves, and circuits for it.
 //!
 //! ```text

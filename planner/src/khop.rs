@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The k-hop ring planner: from a fabric and its faults to rings of GPUs that route around them.
 //!
 //! ```text

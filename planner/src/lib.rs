@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Pure functions from a fabric and its faults to checked plans. Figures of whole designs: `lightloom-study`.
 //!
 //! * [`joint`] – one plan for a whole fabric: groups, ranks, and circuits for what is left between leaves;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Planning a reconfigurable fat-tree: which circuits each phase gets, how the switches hold them,
 //! and when changing them pays.
 //!

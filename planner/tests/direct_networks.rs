@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Leaves joined leaf to leaf: what two leaves exchange takes as long as their cables need, and what cannot be built is
 //! refused with the reason.
 

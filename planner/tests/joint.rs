@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One plan for rings, ranks and circuits: what it promises, held against the checker, closed forms and a
 //! naive oracle.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The next plan after faults and repairs in either half: names stay, what no fault touches stays, and every
 //! plan passes the checker.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the k-hop planner promises, over random fabrics, faults and jobs.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]

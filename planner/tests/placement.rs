@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where jobs are placed: crossing counted node by node, against figures of another program, an exact
 //! optimum on small fabrics, and a placement blind to ToRs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The reconfigurable fat-trees that come with lightloom can be read and planned, and the plans pass the
 //! checker.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a reconfigurable fat-tree file is refused with: place, reason, fix, word for word.
 
 use lightloom_fabric::document::{Style, render};

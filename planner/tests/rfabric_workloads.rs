@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every workload that a file can describe: its bytes, counted again here from the formulas, and what it is
 //! refused with.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Several jobs with a step: their phases stay apart, over circuits that follow none of them.
 
 mod joint_fabric;

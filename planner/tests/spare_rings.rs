@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! N + 1 rings: every single death moves the modules of the neighbours and no other, by enumeration.
 
 mod joint_fabric;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files of version 1 give the plans that they gave before rings and circuits were planned together: the paths of
 //! transceivers, the fibres with light and the cross-connects of every phase, by their SHA-256. The digests were
 //! taken with the last release that read version 1; the five of [`BETTER`] anew when jobs came to be placed together, without

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A plan in the formats that schedulers, simulators, switches and graph tools read.
 //!
 //! ```text

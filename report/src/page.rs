@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One self-contained page about a design, and the same as Markdown and CSV.
 //!
 //! ```text

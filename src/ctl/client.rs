@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A small HTTP client over a Unix socket: one request a connection, bounded answers.
 
 use std::io::{Read, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon's live page for a browser, which cannot open a Unix socket: GET requests from this
 //! machine are passed on with the rights of whoever runs this, everything else is refused.
 

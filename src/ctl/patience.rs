@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What waits: for a daemon that is away, for devices that are not read yet, for the end of a
 //! transaction. Nobody waits in silence, and each line says what is waited for.
 

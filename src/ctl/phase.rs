@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Phases of the plan on the devices: asking for one as a job does, and showing them.
 
 use std::time::Duration;

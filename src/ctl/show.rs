@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon's answers as people read them: what is wrong first, then what to type.
 
 mod contention;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Times as people type and read them: `5m`, `4 min 59 s`, `18:32:28` on the wall clock here.
 
 use std::time::{Duration, SystemTime};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an apply or its preview is asked for: the plan file and the flags beside it.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What CI systems read of a run: JUnit XML and a Markdown summary.
 
 use std::path::{Path, PathBuf};

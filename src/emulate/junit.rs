@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! JUnit XML: a suite for each seed, in it a case for each expectation and one for each fault.
 //!
 //! A fault's case fails when an expectation about restoration fails because of it. So the file says "failed" exactly when the exit status does.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A run while it goes on: simulated time, packets and rate, on standard error.
 
 use std::io::{self, IsTerminal};

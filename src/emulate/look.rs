@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Looking into one run: a timeline for Perfetto, packets for tshark, a table of all links.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Phases and steps of a result for people.
 
 use std::fmt::Write as _;

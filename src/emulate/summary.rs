@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A run or a sweep as Markdown, for the page of a CI job.
 
 use std::fmt::Write as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Many seeds of one scenario: run in parallel, shown in one table, the worst first.
 
 use lightloom_emulator::sweep::{SeedRange, SeedRun, Subject, Sweep};

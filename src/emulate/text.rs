@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The result of a run for people: workloads beside their bound, phases, faults and what they affected.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The flags of `lightloom mfu` that say which mappings are tried and how the training software works.
 
 use clap::ValueEnum;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What faults leave of an MFU: the flags of `lightloom mfu` that say how a job meets them.
 
 use std::collections::BTreeMap;

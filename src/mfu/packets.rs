@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom mfu --packets`: the steps found by formula, run packet by packet.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom reproduce mfu`: the training part of the InfiniteHBD study, recomputed.
 
 use std::fmt::Write;

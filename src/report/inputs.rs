@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The files of a report, each recognised by what is in it.
 
 use std::fs::File;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a report asks of the planner: the designs under the faults, their cost, the published figures.
 
 use anyhow::Context;

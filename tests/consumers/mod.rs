@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Programs that other people wrote and that our files are for.
 
 use std::path::Path;

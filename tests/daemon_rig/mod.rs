@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon and emulated devices in one process, joined by real ptys and sockets: what the tests of both
 //! together share.
 

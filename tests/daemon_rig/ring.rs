@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A ring of emulated modules whose fibres carry light only where both ends look at each other, and a daemon on it.
 
 use std::path::Path;

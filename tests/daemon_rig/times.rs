@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Times that are measured, and the folder whose disk is in them.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sixteen optical switches of three kinds, the daemon that drives them, raw clients that read what has light, and
 //! a reader of the plan document of a few lines.
 

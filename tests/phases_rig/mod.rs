@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Three optical switches, the daemon that drives them, and raw clients that read what is lit.
 
 #[path = "../../daemon/tests/redis_server/mod.rs"]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A scenario that runs in an instant, and the program to run it.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of it")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a client that asks for a change is answered at once, and why a request is refused.
 
 use serde::{Deserialize, Serialize};

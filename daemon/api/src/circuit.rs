@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The circuits of the plan, and how many of them are established.
 
 use serde::{Deserialize, Serialize};

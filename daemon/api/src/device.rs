@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One device as it was last read.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a change would do: every move, and the bytes.
 
 use serde::{Deserialize, Serialize};

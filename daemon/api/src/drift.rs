@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What differs from the journal.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the HTTP API of `lightloomd` says, as types: written by the daemon, read by `lightloom ctl`.
 //!
 //! An answer of an older or newer daemon can still be read: a field that is missing has its default, one that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The journal's file, record by record.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Circuits that follow a job: a phase that is asked for, and how it stands.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon at one moment: what is broken, what has no light, what needs an operator.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Changes: the one under way, and those that are over.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Words that are states: one enum each, kebab-case on the wire.
 
 /// An enum of words. A word that another version of the daemon sends is kept as it came, so that it is shown

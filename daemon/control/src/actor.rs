@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who asks for a change: a client, or a policy of the daemon itself. Written as text and parsed once.
 
 use std::convert::Infallible;

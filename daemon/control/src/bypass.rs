@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a plan and what broke to the plan around it, proven by the checker before it is used.
 
 use std::collections::BTreeMap;

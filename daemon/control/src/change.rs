@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From where slots stand to where they shall stand: the difference, and the waves that get there.
 //!
 //! [`difference`] says what a target changes and refuses what the mode does not allow.

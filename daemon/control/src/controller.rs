@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The controller: events in, actions out. No clock, no file, no socket, no thread.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a plan document to where every device shall stand.
 //!
 //! A plan has two halves: a path for every bundle, and for each phase of a step circuits by switch and port

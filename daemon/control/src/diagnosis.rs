@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From what is measured to the part at fault: transceiver, lane, fibre, connector, switch port or node.
 //!
 //! ```text

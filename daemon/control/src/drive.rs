@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Brings several devices to a target: arm all, then wave by wave drain, switch, qualify, undrain.
 //!
 //! ```text

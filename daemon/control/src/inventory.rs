@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is installed, as the controller sees it: devices with their limits, failure domains and
 //! levers, and the policies of the operator.
 

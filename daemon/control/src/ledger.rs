@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What survives a crash: the journal's records, folded.
 //!
 //! The controller never changes what must survive a crash except by a [`Record`]: it appends the

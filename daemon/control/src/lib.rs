@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The control core of `lightloomd`: the controller and every policy. Events in, actions out; no clock, no file,
 //! no socket, no thread.
 //!

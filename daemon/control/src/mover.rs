@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One step on one device, until it is proven: switch, read back, compare, qualify.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a device is owed that could not be reached when a change was undone.
 //!
 //! The others are brought back without it. When it answers again it is read, and only then, and only

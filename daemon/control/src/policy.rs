@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every policy around the [controller](crate::controller): what is broken and what is done about it, which plan
 //! is on the devices, where an undone change goes back to.
 //!

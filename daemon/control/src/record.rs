@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is written into the journal; folded, it is the [ledger](crate::ledger).
 
 use std::collections::{BTreeMap, BTreeSet};

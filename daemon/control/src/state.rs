@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a device is to the controller: numbered slots, each at one position.
 //!
 //! | device | slot | position |

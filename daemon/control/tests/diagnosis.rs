@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which part is at fault: single and double faults of every kind are drawn in a model of light on its way, which
 //! knows decibels, noise and reflections and nothing of symptoms, and counted is how often the right part comes first.
 //!

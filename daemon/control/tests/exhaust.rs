@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The shipping controller, explored exhaustively in small worlds: every order of answers, requests at any moment,
 //! and every placement of up to so many faults. docs/exploration.md says what that shows and what it assumes.
 //!

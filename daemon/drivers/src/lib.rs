@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Drivers: from an [`Op`] to a device's own language and back to an [`Outcome`], without a socket.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a transceiver says about itself beside where its light is: who it is, which firmware runs, and where
 //! its light goes when its power comes back. Read, never written.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The framed serial protocol of a transceiver with a switch inside (docs/firmware-api.md).
 //!
 //! A fire acts once per wire transaction, so every arm takes a new number: one more than any the

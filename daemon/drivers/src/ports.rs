@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What every language of a switch with ingress and egress ports has in common: which ports it has,
 //! where its circuits stand, and what an operation comes to in circuits. How that is said and read is
 //! each dialect's own.

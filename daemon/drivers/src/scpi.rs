@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SCPI as Polatis-style optical switches speak it (HUBER+SUHNER; TCP 5025 or a serial line).
 //!
 //! An operation is one line, and so one round trip. Set commands answer nothing, so each is followed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SONiC-OCS: cross-connects as Redis tables (SONiC OCS HLD rev 0.5).
 //!
 //! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the wanted state; one change is one

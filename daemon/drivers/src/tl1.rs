@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TL1 as Polatis-style optical switches speak it (TCP 3082).
 //!
 //! A reply is a block of lines that ends with `;` (or `>`: more follows). Autonomous messages come

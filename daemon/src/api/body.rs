@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What belongs into each body that clients send.
 
 use serde::Deserialize;

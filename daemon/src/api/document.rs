@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A plan as a client sends it: a plan with rings is read into its own type as it comes, whatever the order of
 //! its keys; any other document is kept as it is, up to a bound.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is asked of a request before a byte of its body is read: may this client ask for it at all, how long is
 //! it, and is there room for one more.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Circuits that follow a job: asking for a phase, waiting until it is acknowledged, giving the lease back.
 
 use std::time::Duration;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Answers and refusals as HTTP has them.
 
 use axum::Json;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reads the bodies of requests, and says of a body that somebody wrote by hand which field is wrong, what
 //! belongs there, and what a whole one looks like.
 

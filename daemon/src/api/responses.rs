@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What every operation of the API has in common, added to the OpenAPI document: what its status codes mean, the
 //! answer that a body holds, and who may ask.
 

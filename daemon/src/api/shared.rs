@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the handlers share: the way to the runtime, the roles and the audit log.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The audit log's key: 32 random bytes in a file that only the daemon's user reads, made at the first start.
 
 use std::fs::{self, File, OpenOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The devices of a daemon file as the switches of a network of circuits.
 
 use lightloom_fabric::document::Check;

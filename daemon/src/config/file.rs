@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon's file as people write it: its keys, their defaults, and nothing checked yet.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A Linux switch as the daemon's file describes it: what is to be set up, and between what traffic
 //! moves.
 

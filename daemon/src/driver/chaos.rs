@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A driver that fails any operation with any probability, around another driver. Seeded: the same
 //! seed fails the same operations.
 

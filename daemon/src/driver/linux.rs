@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A Linux switch, over rtnetlink: links, addresses, routes through nexthop groups, HTB rates.
 //!
 //! A slot is a nexthop group, a position one of its alternatives, 0 drained. Traffic moves by

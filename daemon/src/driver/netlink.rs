@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Netlink messages, written and read by hand: no crate has nexthop objects or HTB classes.
 //!
 //! Layouts are those of linux/netlink.h, rtnetlink.h, nexthop.h and pkt_sched.h. Every request asks

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A dialect over a TCP connection or a serial line.
 
 use std::io;

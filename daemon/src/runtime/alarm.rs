@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A clock for short waits: the runtime's own timers round up to a millisecond, which is a third of the time in which
 //! a dead node is found.
 

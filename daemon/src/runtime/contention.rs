@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The evidence that another controller changes a device, in words.
 
 use lightloom_control::controller::Contended;

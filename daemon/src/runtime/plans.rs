@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files beside the journal: plans by their digest, while the journal speaks of them, and what was reported to be
 //! broken.
 

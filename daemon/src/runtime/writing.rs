@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! When the journal or the audit log cannot be written: what is on its way is left as a crash would leave it,
 //! devices are read on, and writing is tried again until it succeeds.
 

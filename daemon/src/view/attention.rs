@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What to do about a device that needs a person, and what is waited for: only what would be accepted now.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The circuits of the plan: which stand, which do not though nothing explains it, and that there are none.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices that another controller changes as well: what, when, how often, and what to do.
 
 use super::attention;

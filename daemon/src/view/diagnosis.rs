@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The parts that are named as being at fault, with their evidence.
 
 use crate::runtime::Runtime;

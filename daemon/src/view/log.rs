@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The journal's records for people: when, what, who, which devices.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a transceiver says about itself, for people and scripts.
 
 use lightloom_control::state::DeviceName;

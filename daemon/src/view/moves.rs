@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an apply would do: every move with what it darkens and lights, and the bytes.
 
 use std::collections::BTreeMap;

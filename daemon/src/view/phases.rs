@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Phases that jobs ask for, as the API says them.
 
 use lightloom_control::policy::phases::{Booking, Standing};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports that were shut down: what, where and since when.
 
 use crate::runtime::Runtime;

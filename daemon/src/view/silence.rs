@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices that do not answer and stand against what was asked: until when it is known what becomes of them,
 //! and when to ask again.
 

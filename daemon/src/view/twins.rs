@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The words of the API for what the controller knows: a variant that one side gains or renames does not
 //! compile here.
 

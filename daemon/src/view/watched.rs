@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What monitoring watches that is no event: light, attention, broken parts, what is left to change, the phase.
 
 use super::{broken_parts, circuits_dark};

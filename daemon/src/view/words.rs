@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a change was, in words: the plan it applied, the part it went around, what it undid.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the fuzz targets of the daemon do with bytes; the stored corpus runs through the same functions
 //! as an ordinary test (`replay.rs`).
 

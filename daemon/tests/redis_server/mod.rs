@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A real Redis on loopback, for tests that hold a client of it against the program itself.
 
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::print_stderr, reason = "a test")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A model device: what a transceiver or switch does, without its wire format, and all the ways it
 //! does not.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A disk in memory that forgets what was not synced, tears writes at sectors, fills up and fails.
 
 #![allow(unreachable_pub)]

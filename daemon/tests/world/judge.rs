@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who judges: the invariants of docs/reliability.md, held against what is really broken. Nothing here asks the
 //! policy why it does what it does.
 

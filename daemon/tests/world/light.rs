@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What modules that promise their times report unasked: each loss of light and its return, by the truth of the world,
 //! after a debounce and the line, now and then only when it was sent again.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A world in virtual time: the shipping control core and journal, model devices, a disk that tears,
 //! clients, operators and crashes, all from one seed. After every step the invariants I1 to I9 of
 //! docs/reliability.md are checked; a violation panics with what happened last.

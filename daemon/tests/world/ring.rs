@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A ring of transceivers as a fabric file says it, for tests of what happens to fibres. The policy plans it.
 #![allow(clippy::unwrap_used, reason = "a test")]
 

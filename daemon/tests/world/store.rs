@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Plans beside the journal, in memory; they survive the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};

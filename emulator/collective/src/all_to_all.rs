@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! All-to-all: every rank has a piece for every other.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! All-reduce by recursive halving and doubling.
 //!
 //! Thakur, Rabenseifner, Gropp: "Optimization of collective communication operations in MPICH",

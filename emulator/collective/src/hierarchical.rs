@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! All-reduce over several groups: reduce-scatter inside each group, all-reduce of each share between
 //! the groups, all-gather inside.
 //!

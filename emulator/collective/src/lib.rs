@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Collectives: who sends what to whom after what, and the time that takes in closed form.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ring collectives: every rank passes pieces on to its neighbour.
 //!
 //! ```text

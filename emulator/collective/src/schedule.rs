@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A collective laid out: messages between ranks, each after those it waits for, and the time they take
 //! when nobody else is in their way.
 

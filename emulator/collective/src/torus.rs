@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! All-reduce on a torus along all its dimensions at once.
 //!
 //! ```text

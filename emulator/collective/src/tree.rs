@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! All-reduce over binary trees, and broadcast: pieces flow up, are added, and flow down again.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Schedules: every piece comes where it belongs, and closed forms are what happens message by message.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

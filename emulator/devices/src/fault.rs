@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What can go wrong with a device, in the words that files and people at run time use.
 //!
 //! Faults of the line (bytes) and faults of the device (light) are one list, because whoever

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Emulated optical devices: real protocols, real traps, no hardware.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A line with faults between a client and any device: bytes lost, doubled, garbled, late, or a
 //! connection that is up and carries nothing.
 //!

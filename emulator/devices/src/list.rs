@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The device list: a YAML file of emulated devices and of what goes wrong with them.
 //!
 //! ```yaml

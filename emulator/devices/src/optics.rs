@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The optics of an emulated transceiver: switch elements that take their time, light that has a
 //! power, and the faults of both.
 

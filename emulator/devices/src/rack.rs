@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A rack of emulated devices under one clock: who is called when, and which fault strikes when.
 //!
 //! The rack is still pure: lines are opened, fed and closed from outside, and time is handed in.

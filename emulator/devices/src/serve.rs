@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The edge: emulated devices on real ptys and TCP ports, in real time, on one thread.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An emulated Polatis-style optical circuit switch: one matrix, spoken to in SCPI and TL1.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An emulated transceiver with a switch inside: the firmware of `lightloom-firmware-api` on
 //! emulated optics, reached over its serial line.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Light travels the fibres of a fabric: it arrives where the far end sends it, and nowhere else.
 
 use lightloom_devices::{AnyDevice, Device, Fault, Line, Port, Rack, Slot, load_beside};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Emulated devices on real ptys and loopback TCP ports.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the message")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An emulated Polatis-style switch in virtual time: real syntax, and the traps behind it.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the message")]

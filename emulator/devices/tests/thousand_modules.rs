@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A thousand modules in one process on real ptys: one change each, and then nothing to do.
 //!
 //! Alone in its file, so that the processor time of the process is that of the modules.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An emulated transceiver in virtual time: what a host sees of each fault, and what is true.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the message")]

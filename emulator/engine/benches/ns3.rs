@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The engine beside ns-3: the same network, paths, flows and fixed window, packet for packet.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How fast the engine is: every host of a full-bisection three-tier fat-tree sends to one other.
 //!
 //! 400 Gb/s, 1 µs a link, 4,096-byte packets, acknowledgements of 64 bytes, queues of 256 packets that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Looking into a run: packets of chosen links as a capture file, flows and ports as a timeline.
 //!
 //! Both write to anything that takes bytes; opening files is for the caller.

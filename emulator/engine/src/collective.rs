@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Collectives on a network: the sendings of a schedule become flows that wait for each other.
 //!
 //! Nothing here runs: a [`Schedule`] is added once, as flows whose messages are gated by the messages

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The packet engine: window by window, vertex by vertex, without a global queue of events.
 //!
 //! ```

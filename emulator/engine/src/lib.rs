@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets on a network of vertices and links. Nothing here knows a fabric, a plan or a scenario.
 //!
 //! * the engine, at the root of this crate – how packets move; [`transport`] – how hosts send, pace and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Exact shortcuts: parts of a run that cannot feel each other are run one by one, and of parts that are
 //! the same only one is run.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Networks in the shapes people build, as graphs for the engine.
 
 mod domain;

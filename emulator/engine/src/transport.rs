@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How flows are sent: in packets, under a window, acknowledged one by one, repaired when lost.
 //!
 //! Both ends are plain state machines without a clock: the engine tells them what arrived and when,

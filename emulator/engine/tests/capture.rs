@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Captures and timelines, read back by programs that did not write them.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail or be skipped")]
 

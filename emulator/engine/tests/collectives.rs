@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Collectives against their closed forms, and what holds of every run.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

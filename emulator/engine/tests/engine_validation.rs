@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The table of closed forms in docs/validation-engine.md is what the engine does today.
 //! `LIGHTLOOM_BLESS=1 cargo test -p lightloom-engine --test engine_validation` writes it anew.
 #![expect(

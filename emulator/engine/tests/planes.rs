@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows that leave by several interfaces of their host, over planes that may die: against what the interfaces carry.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What switches with real queues promise: shares by weight, no loss where pauses have headroom, what
 //! is trimmed comes back soon, and circles of pauses are named.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows that are given other paths while links go dark and come back.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

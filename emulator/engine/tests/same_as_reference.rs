@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The engine against the reference engine: the same packets at the same picosecond on random small
 //! networks, with drops, marks, losses, retransmissions, gated messages and links that go dark.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switches that cut through, and hosts that take their time, against closed forms.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One seed, one result: on one thread or several, and whatever others do elsewhere.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every shape has the cables, the diameter and the bisection that its formula says. The bisection is
 //! counted by a plain maximum flow between two halves of the hosts, every cable carrying one each way.
 

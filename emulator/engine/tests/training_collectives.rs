@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ring all-reduce of the engine against published plateaus, with the documented share of the data-sheet rate.
 #![expect(
     clippy::print_stderr,

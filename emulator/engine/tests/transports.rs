@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the sources of congestion control and load balancing promise, shown on a shared link.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What no run can beat: the closed form of a workload's messages on their paths, and what has to leave and to enter
 //! each host and each larger cut of the network. The tightest is shown, by name.
 

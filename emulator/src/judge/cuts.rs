@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Cuts of a network: sets of vertices, and how fast bytes can leave and enter them.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whether a run was as expected.
 
 use lightloom_fabric::plan::Metrics as PlanMetrics;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What faults did to traffic between hosts: a run held against the same run without faults, flow by flow.
 //!
 //! A flow was affected if it ended at another picosecond than in the run without faults. By which fault: the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What faults did to each group: how late it was, for how long it stood still, what is left of its time.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How busy the links were, and how full the queues before them.
 
 use hdrhistogram::Histogram;

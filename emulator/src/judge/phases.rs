@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What phases of a step took, beside the models, and what faults did to them.
 
 use lightloom_planner::rfabric::fluid;

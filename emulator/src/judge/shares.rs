@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Availability and goodput, defined once for everything that works: docs/metrics.md.
 //!
 //! What works is the GPUs of a group, a host that only traffic uses, an optical port of a fabric whose phases are

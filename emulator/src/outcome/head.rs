@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the result of every kind of run begins with: what was run, for how long, and what became of the packets.
 
 use lightloom_fabric::provenance::{Inputs, Provenance};

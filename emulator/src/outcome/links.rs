@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How busy links were, and how full the queues before them.
 
 use lightloom_units::{Bytes, Picoseconds};

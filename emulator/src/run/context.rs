@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What everybody in a run shares: the engine, timers, links, what is broken, and news.
 
 use std::collections::{BTreeMap, VecDeque};

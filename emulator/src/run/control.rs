@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Control planes: what follows a fault.
 
 mod circuits;

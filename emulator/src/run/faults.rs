@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What breaks and what is repaired: links go down, worsen and come back, whatever the control plane has learnt.
 
 use lightloom_engine::steady::Stage;

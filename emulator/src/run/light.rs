@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which links carry packets: those that somebody has selected and no fault keeps dark.
 
 use lightloom_engine::steady::Stage;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What happened in one run.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What ports do over time: queues, pauses, marks, losses and rates, at equal distances.
 //!
 //! Looking changes nothing: the engine is asked to come to a moment and to go on.

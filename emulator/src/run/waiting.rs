@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What was not done when a run was stopped: what it is, since when it has come no further, and what it waits for.
 
 use std::fmt;

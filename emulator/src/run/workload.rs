@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Workloads: sources of flows with dependencies. They name ranks and never links.
 
 mod exchange;

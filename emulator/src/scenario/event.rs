@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A fault that the seed has decided on: which parts, how, from when to when.
 
 use lightloom_engine::{LinkChange, LinkId};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a scenario expects of its run, one sentence each.
 //!
 //! ```text

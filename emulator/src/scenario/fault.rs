@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The faults of a scenario: what is hit, how, when, and what the seed decides about it.
 
 use lightloom_units::seed::Seed;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The scenario file: on what, what runs, what breaks when, what is expected.
 //!
 //! Reading it reads the fabric too and plans it, so that every part and group it names is known to exist.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows as services send them: sizes from a published distribution, starts at random at a given load.
 
 use lightloom_units::seed::Seed;

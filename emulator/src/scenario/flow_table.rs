@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows in a table: `start,src,dst,bytes` and, if wanted, `priority`, `id` and `after`.
 
 mod order;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Days of a fault trace in a run: which nodes it has out, from when to when.
 
 use std::sync::Arc;

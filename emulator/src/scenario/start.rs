@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where a run begins: what is broken, what will break, the plan for it, and what it runs on.
 
 use std::sync::Arc;

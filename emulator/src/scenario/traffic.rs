@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What hosts send to each other: collectives and patterns of flows.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The leaves of a reconfigurable fat-tree: hosts below, a packet core above, and every circuit that a plan ever
 //! makes between them, lit or not.
 //!

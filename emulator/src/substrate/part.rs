@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parts by name: which links a part is, and what else whoever breaks or mends it has to know.
 //!
 //! A part is a bag of facts, so that nothing outside this file asks of which kind it is: an effect acts on its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A fabric as it is cabled: GPUs on their rings, interfaces under leaves, and what joins the leaves.
 //!
 //! A GPU is one vertex with two ring edges in the high-bandwidth domain and one interface in the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Networks written in place: their shapes, laid out as vertices and links.
 
 use std::sync::Arc;

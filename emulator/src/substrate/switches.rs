@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How packet switches queue: one queue a port, or priorities with one buffer, pauses and trimming.
 
 use lightloom_engine::{LinkSpec, Marking, Queueing, Settings, Switching};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The network of the machine that a task graph runs on.
 
 use lightloom_engine::topology::{Ring, RingShape};

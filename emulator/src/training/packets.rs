@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A step in both modes: packet by packet, and by formula under the same assumptions.
 //!
 //! A job of thousands of GPUs repeats itself: replicas do the same, layers do the same, micro-batches do the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs a task graph packet by packet.
 //!
 //! Every ring of the high-bandwidth domain has cables of its own, so nothing outside can disturb a collective

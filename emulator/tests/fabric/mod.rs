@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A small k-hop ring over a fat-tree, for scenarios that tests run.
 
 /// The fabric file.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long the search for the best mapping takes: `cargo bench -p lightloom-training --bench training_search`.
 #![expect(
     clippy::print_stdout,

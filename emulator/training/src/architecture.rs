@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The high-bandwidth domains that are compared, as networks for the analytic step.
 //!
 //! Rates are one way and per GPU, from the sources in brackets; a domain size of "all" means that a group may be as

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What was measured of an accelerator and its training software: shares of peak rates that real work
 //! reaches, and which of its tricks the software uses.
 //!

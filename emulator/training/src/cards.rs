@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The models and accelerators that come with lightloom, by name.
 
 use std::collections::BTreeMap;

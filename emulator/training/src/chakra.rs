@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Task graphs as Chakra execution traces (MLCommons), both ways.
 //!
 //! A trace is one stream a rank: a `GlobalMetadata` message, then `Node` messages, each behind its length. A collective stands in the

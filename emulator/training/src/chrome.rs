@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A step that was run, as a Chrome trace: Perfetto shows it, and [`super::recorded`] reads it back.
 //!
 //! Every rank that takes part in a task has an event for it. What computes, what exchanges in the domain and what goes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The training part of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025), recomputed.
 //!
 //! Only the abstract's "MFU up to 3.37 times that of DGX with 8 GPUs per node" could be read. The table behind it could

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A step that another tool described (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome traces), from its files.
 
 use super::graph::{Task, TaskGraph, Work};

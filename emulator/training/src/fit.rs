@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fits chips and frameworks on the fitting part of tables of runs. Cyclic coordinate descent on the logarithms of
 //! the constants, each within bounds, on the mean absolute logarithmic error; a pull to the starting value keeps what
 //! the rows do not determine plausible.

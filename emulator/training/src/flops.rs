@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Floating-point operations of one forward pass per token, two to a multiply-add.
 //!
 //! The formulas are those of Megatron-LM's `num_floating_point_operations`: projections, attention core,

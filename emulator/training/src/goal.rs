@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! GOAL, the text of LogGOPSim and ATLAHS, both ways.
 //!
 //! `num_ranks N`, then for each rank `rank k { l1: send 8b to 1 tag 0  l2: recv 8b from 0 tag 0  l3: calc 100  l2 requires l1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What faults leave of an MFU.
 //!
 //! goodput = MFU × ETTR × (1 − waste) × (1 − straggler loss). ETTR is the share of wall time in which the job

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A training step as tasks that wait for each other: computing, collectives round a ring, transfers.
 //!
 //! A [`TaskGraph`] that exists can be run: every task it names is there and none waits for itself. Ranks are

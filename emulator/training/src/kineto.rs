@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Profiles of PyTorch (Kineto), one file a rank, as a recorded step.
 //!
 //! Kernels, copies and sets on a device are operations, in the order of their streams. A kernel of NCCL is a collective: its name, sizes and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How fast a model trains on a fabric.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The time of a task graph whose tasks take known times, and the path that decides it.
 //!
 //! [`play`] starts every task when all that it waits for has ended: the end of a task is the longest path to it.

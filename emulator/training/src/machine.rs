@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The machine that a task graph runs on: ranks in rings or under switches, and rails between them.
 
 use lightloom_units::{BitsPerSecond, Picoseconds};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a training job is cut over GPUs, and which cuts are possible.
 
 use serde::Serialize;

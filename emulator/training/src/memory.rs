@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bytes that the fullest GPU holds.
 //!
 //! States per weight and activations per layer follow Megatron-LM's `theoretical_memory_usage`; the

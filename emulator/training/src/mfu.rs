@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Model FLOPs utilisation, in the four conventions in use. A share of peak without its convention means
 //! nothing: the four differ by up to a third on the same measured step.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What joins the GPUs, as far as the analytic step sees it, and the closed forms of collectives on it.
 //!
 //! GPUs that are neighbours in rank order share a high-bandwidth domain of `domain_gpus`; beyond it each

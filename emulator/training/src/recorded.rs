@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A recorded step, replayed in the manner of dPRO (Hu et al., MLSys 2022, "dPRO: A Generic Performance Diagnosis and
 //! Optimization Toolkit for Expediting Distributed DNN Training", sections 3 and 4).
 //!

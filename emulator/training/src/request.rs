@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a user asks of `lightloom mfu`, and what is answered: the one way from a model, a card and a fabric to figures,
 //! for the command line and for whoever judges it by published runs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Measured runs in a table, and what the command line computes for each: the judge of all constants.
 //!
 //! A row becomes the [`Request`] that a user types for it ([`Run::words`]); what the row leaves out is left to the

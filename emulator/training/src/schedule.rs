@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long a pipeline takes when its stages are uneven.
 //!
 //! A schedule says how the micro-batches of a step pass the stages. [`pipeline_time`] is a closed form; the exact time,

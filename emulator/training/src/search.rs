@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The fastest way to cut a model over GPUs that fits their memory.
 //!
 //! The search is complete over the degrees it lists: every TP, CP, PP, EP, micro-batch, number of virtual

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reads workloads of SimAI and AICB (Alibaba): text, one layer a line.
 //!
 //! ```text

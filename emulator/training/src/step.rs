@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The analytic step: how long one training step takes, and where the time goes.
 //!
 //! ```text

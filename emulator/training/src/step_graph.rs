@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The task graph of one training step, and the machine it runs on.
 //!
 //! ```text

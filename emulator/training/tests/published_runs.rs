@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The judge: what the command line computes for every published run of `../shared/data`.
 //!
 //! `cargo test -p lightloom-training --test published_runs -- --nocapture` prints the errors by class.

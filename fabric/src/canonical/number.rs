@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How ECMAScript writes a number (ECMA-262, Number::toString), which RFC 8785 takes over.
 
 /// The fewest digits that read back as `value`, plain from 1e-6 up to 1e21 and with an exponent beyond.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The mistakes that any kind of file can have. Kinds add their own: see docs/diagnostics.md.
 
 crate::document::codes! {

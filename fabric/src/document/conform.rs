@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Holds a tree against the shapes of its kind and reports every difference.
 
 use super::codes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reads a Rust value from a tree with serde.
 //!
 //! The tree already has the shape of its kind, so what fails here is what only the type itself can

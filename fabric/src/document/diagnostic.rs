@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is said about a bad file: one [`Diagnostic`] a mistake, complete in itself.
 //!
 //! A diagnostic carries its own excerpt of the source, so that it can be shown where the file is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The door: what bytes may come in at all, and how many.
 
 use std::io::Read;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A mapping whose entries keep the order in which the file has them.
 
 use std::fmt;

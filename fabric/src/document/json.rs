@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is wrong with a JSON file, in the words of whoever wrote the file and not of the parser.
 
 use serde_json::error::Category;

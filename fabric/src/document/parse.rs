@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From the parser's events to a [`Tree`], within the limits.
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError};

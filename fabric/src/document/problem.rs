@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Mistakes as they are found: with spans and paths, before anybody has counted lines.
 
 use super::Severity;

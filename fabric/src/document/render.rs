@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Diagnostics as people see them, with the source line, and as code-scanning services read them.
 
 use annotate_snippets::renderer::DecorStyle;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a document may look like, compiled from the JSON Schema of its Rust type.
 //!
 //! The Rust type is the one source of truth: serde reads it, schemars describes it, and this module

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A parsed YAML document: a flat tape of nodes, each knowing its place in the source.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a circuit of a plan to the cross-connects of a device: the one place where port numbers of
 //! plans become port numbers of optical switches.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What can be wrong with a [`FatTreeSpec`]: every mistake, with its field, its reason and the fix.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The mistakes that only a fabric file can have.
 
 crate::document::codes! {

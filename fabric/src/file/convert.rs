@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A fabric file of version 1 as one of version 2, its comments and its layout kept.
 //!
 //! Version 2 says what it is (`kind: fabric`, `version: 2`), and a step belongs to a job. Nothing else differs, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Leaves joined leaf to leaf, as a fabric file writes them.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The explicit form: nodes in the order of the line, and every fibre with its two ports.
 //!
 //! A link is held against the wiring table ([`port_for_hop`]): it must join two ports that a complete

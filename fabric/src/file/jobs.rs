@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a fabric file says of jobs, against each other and against the GPUs there are.
 
 use rustc_hash::FxHashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From what a fabric file says to the fabric it means, with every check that needs more than one key.
 
 use super::codes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The network of leaves as a fabric file writes it: a packet core, banks of optical switches and what a
 //! path may lose; and what it means.
 

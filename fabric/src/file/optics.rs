@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What light may lose between two nodes of a k-hop line, and which hops lose too much.
 
 use schemars::JsonSchema;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The fabric file as it is written: these types are its documentation, its JSON Schema and its reader.
 //!
 //! They hold what the file says, not what it means; `lower` turns them into a [`Fabric`].

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a job sends, again and again, as a fabric file writes it.
 
 use schemars::JsonSchema;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Traffic described by what produces it, as the file writes it: one entry a generator of the planner,
 //! where the byte formulas and their sources are.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From servers of a trace to nodes of a fabric.
 //!
 //! A fabric of N nodes takes a random draw of the trace's servers, in random order. A node of

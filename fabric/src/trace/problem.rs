@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What can be wrong with a fault trace, and where it stands.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reads a fault trace from JSON bytes and says where it is wrong.
 //!
 //! Two forms are read. The public one is an array of events:

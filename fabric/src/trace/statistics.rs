@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a trace says in numbers: how many faults, for how long, how many at once.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Makes a trace that looks like the public one, from a seed and a few published figures.
 //!
 //! The figures are computed from the public trace of the InfiniteHBD paper

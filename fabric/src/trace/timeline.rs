@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Intervals become changes: an ordered list of nodes that fail and nodes that come back.
 
 use std::collections::BTreeSet;

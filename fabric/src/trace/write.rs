@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Writes traces: the public format, and tables for spreadsheets and other simulators.
 
 use std::fmt::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Names of things. Each is a dense index with its own type, written the way users write it:
 //! `n17` a node, `n17/g2` a GPU, `n17/b0` an OCSTrx bundle, `t3` a ToR, `g12` a group.
 

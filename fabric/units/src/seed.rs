@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Randomness, all of it: one seed a run, split into named streams.
 //!
 //! A stream is named by what draws from it and an index, so that adding a draw in one place

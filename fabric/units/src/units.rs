@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Units as types: a span of time is never mistaken for a size, nor a rate for a price.
 //!
 //! Engine quantities are integers, so that a sum does not depend on its order and one byte at

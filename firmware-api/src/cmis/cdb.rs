@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! CDB: commands through page 9Fh, with check codes.
 //!
 //! A host writes body before header and the two bytes of the command id last: that write starts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Page checksums: the low eight bits of the plain sum of the bytes.
 
 use super::field::{Address, Registers, RegistersMut};

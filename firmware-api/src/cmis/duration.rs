@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Duration codes: upper bounds for transitions, advertised in half-bytes.
 
 use super::field::Code;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fields: where a value sits in the memory map and how its bits mean it.
 
 use core::marker::PhantomData;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Lower memory, bytes 0 to 127: always there, no page change needed.
 
 use super::field::{Address, Field, Flag, LaneFlags, Nibbles, Number};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Page 00h: who made the module.
 
 use super::field::{Address, Field, Text};

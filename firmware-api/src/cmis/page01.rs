@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Page 01h: what the module advertises.
 
 use super::duration::Duration;

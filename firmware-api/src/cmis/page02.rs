@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Page 02h: thresholds of the monitors. Offsets are recalled, not read: check before relying on
 //! them with a foreign module.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Page 10h: what the host wants of the lanes.
 
 use super::field::{Address, Field, LaneFlags};

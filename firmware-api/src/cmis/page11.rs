@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Page 11h: what the lanes do. Flags are latched and cleared by reading: one reader only.
 //!
 //! Offsets are those of four independent implementations; a fifth has the flags one byte higher

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Page B0h, bank 0: which path the light takes. **Ours, not part of CMIS.**
 //!
 //! Offsets 128 to 191 and outcome codes 0 to 6 are those of CMIS page 6Dh (media lane switching),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where independent CMIS implementations disagree, and what we take.
 //!
 //! Numbers are those of the table in docs/firmware-api.md; `tests/disagreements.rs` has a test for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! States and results that registers show as codes.
 
 use super::field::Code;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a module says unasked: light lost, back, moved, restarted. Since 1.2.
 //!
 //! An event is a state, not a history: it says what is so when it is sent. So a module needs room for one event on its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Why a device refuses a request, and the status byte that says so.
 
 /// Why a request was refused. Nothing was changed by it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a device answers, and how it is written into a frame.
 
 use super::{

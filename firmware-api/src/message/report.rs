@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What replies carry: who a module is, how an arm or a fire ended, where the light is, who is at its ends.
 
 use super::Transaction;

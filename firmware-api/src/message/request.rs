@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a host asks, and how it is written into a frame.
 
 use super::{PayloadBuffer, REGISTER_BYTES_MAX, Refusal, Transaction, command};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Registers that act when they are written, and CDB commands.
 
 use super::memory::{Access, Memory};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The module state machine and the data paths of its eight lanes, with their durations.
 
 use crate::cmis::page10::LaneConfig;

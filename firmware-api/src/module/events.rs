@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a module has to say unasked: each group's light, watched by its comparator, and how often that may be said.
 //!
 //! ```text

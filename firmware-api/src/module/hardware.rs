@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a module's firmware needs of its optics: the trait a firmware team implements.
 
 use crate::message::{LinkName, Neighbour, Power};

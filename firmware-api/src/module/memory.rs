@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The registers of a module, which of them a host may write, and which a read clears.
 
 use crate::cmis::{Address, Registers, RegistersMut, cdb, lower, page_b0};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a kind of module is: its names, groups, timings and applications.
 
 use crate::message::{Capabilities, Power};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The path switch: arm, fire, watch the light move, say how it ended.
 //!
 //! ```text

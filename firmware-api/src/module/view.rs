@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Registers as a view of the module's state, refreshed before each read.
 
 use super::data_path::{LANES, default_config};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Optics made of variables, and a host that talks to them without a line between.
 #![allow(dead_code, reason = "each test file uses its part")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! See `daemon/tests/corpus/mod.rs`: the stored inputs run through the same function as a test.
 #![no_main]
 #![allow(dead_code, reason = "each target runs one of the functions")]

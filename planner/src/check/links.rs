@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every bundle and every circuit: set once, working, answered at the other end.
 
 use lightloom_fabric::fabric::Fabric;

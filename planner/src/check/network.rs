@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The traffic between leaves and the circuits that carry it, derived again from the ranks of the plan.
 //!
 //! For every rank of every job that trains it is written down what the rank sends to whom, by the textbook

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every metric, counted again from the groups and ranks of the document.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every group: one cycle through all its GPUs, each with two lit neighbours.
 //!
 //! A graph in which every vertex of a connected part has degree two is one cycle; so degree and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Routes between leaves that are joined leaf to leaf: every pair that sends has routes over cables that work, and the
 //! phase takes as long as what they load most.
 

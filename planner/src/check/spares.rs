@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! N + 1 rings: each spare node passes light on and works for nobody, and whichever node of its ring dies, the two
 //! bundles that faced it reach each other by their other path.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What no placement can beat: the least time that a training step's traffic spends between leaves.
 //!
 //! Below a leaf are at most p nodes, and a node works for one group, where its GPUs have different

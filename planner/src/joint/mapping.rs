@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which group of a job is which pipeline stage, context- and data-parallel rank.
 //!
 //! Groups of a job are counted in the order in which they were placed, sets of neighbours under one leaf

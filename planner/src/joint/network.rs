@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How the network carries the phases: over planned circuits where there are optical switches, else over its
 //! packet switches alone.
 

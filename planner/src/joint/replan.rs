@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The next plan of a whole fabric, with the least change in both halves.
 //!
 //! Groups that no fault touches stay, and so do their names and ranks. A group rebuilt keeps both. Where a job lost

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How leaves that are joined leaf to leaf carry the phases: over shortest paths, each two leaves over up to four of them.
 //!
 //! A phase takes as long as its busiest cable, or as the interfaces below its busiest leaf. The bound beside it is what

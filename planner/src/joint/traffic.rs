@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the jobs of a fabric send between leaves, from where their ranks are.
 //!
 //! A training step has two phases: its micro-batches (tensor, context, expert and pipeline parallelism) and its

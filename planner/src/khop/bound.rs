@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A lower bound of the traffic that crosses ToRs.
 //!
 //! A ToR with an unusable node is used by at most p − 1 groups of a set, so at least one hop of the rank

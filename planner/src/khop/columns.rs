@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The nodes by ToR and slot: what the sets of the placement are made of.
 
 use lightloom_fabric::dcn::Order;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Between the working form of a plan and the plan document.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The most rings that can exist, by integer programming: the yardstick for the fast methods.
 //!
 //! Every simple path of m usable nodes in the k-hop graph is a candidate, whichever way it runs

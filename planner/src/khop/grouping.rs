@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Orchestration without the data-centre network: as many chains of `m` places as possible.
 //!
 //! Usable places that lie within K of each other form a run. Where every place of a run reaches

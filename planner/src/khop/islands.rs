@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Groups of nodes where every GPU of an island reaches every other: no fibre limits which nodes join.
 
 use lightloom_fabric::fabric::Fabric;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A plan in working form: the groups, and the path of every bundle.
 
 use lightloom_fabric::fabric::Fabric;

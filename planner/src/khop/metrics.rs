@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How much data-parallel traffic leaves its ToR.
 
 use lightloom_fabric::dcn::Dcn;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whether several jobs fit together, ToRs aside: chains of several lengths along one line.
 //!
 //! The usable nodes fall into runs. Where no fibre is missing, a run of L nodes holds any chains of L

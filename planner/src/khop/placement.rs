@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which chains the jobs get, so that equal ranks of neighbouring groups share a ToR.
 //!
 //! With the sub-line deployment, slot i of every ToR forms sub-line i. The groups of a job come in

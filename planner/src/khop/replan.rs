@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The next plan with the least change.
 //!
 //! Groups that no new fault touches stay exactly as they are. For each group that lost something,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From the paths of bundles to the ring of GPUs.
 //!
 //! The walk leaves a GPU by the ring edge it did not come by. A copper edge or a looped bundle leads

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sets of chains along the columns of ToRs: the dynamic program behind the placement.
 //!
 //! A column is one ToR, a slot one sub-line. In every slot chains follow each other, and the j-th

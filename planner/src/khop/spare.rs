@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! N + 1 rings (`spare_per_ring: 1`): a ring of N nodes with ranks and one that only passes its light on.
 //!
 //! The N + 1 nodes stand side by side, joined by hops of one. When one of them dies, its neighbours switch

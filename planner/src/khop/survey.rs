@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What can be used: working nodes, whole nodes and working fibres, by position in the line.
 
 use lightloom_fabric::fault::FaultSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The checker: re-derives from the wiring that a plan can be switched on and is as fast as it says.
 //!
 //! Shares no code with the planner. It reads the specification and the plan, walks the ports, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How many bytes each leaf sends to each other leaf in one phase.
 //!
 //! A matrix is read from CSV (one row a line) or JSON (an array of rows), or built by the workload

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How fast a topology serves a demand, in closed form, and how fast any topology could.
 //!
 //! `lambda` is how many times per second the phase's demand can be served; 1/lambda is the time of

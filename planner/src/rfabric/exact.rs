@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The one-hop problem by solvers: exactly, as a bound, and exactly without an electrical core.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The file that describes a reconfigurable fat-tree and the step that runs on it.
 //!
 //! ```yaml

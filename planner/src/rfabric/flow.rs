@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Minimum-cost flow on small graphs with small integer costs.
 //!
 //! Primal-dual: shortest distances by label correction, then as many augmentations as the arcs on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A fluid model of a phase: flows share circuits, interfaces and the electrical core max-min fairly.
 //!
 //! The closed form says how fast a phase could be if the core were divided as well as possible. Here a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Traffic that passes through other leaves: how fast a topology is when routes are free.
 //!
 //! The topology comes from the one-hop planner; here only the routing is optimised, as a concurrent flow

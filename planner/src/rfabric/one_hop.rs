@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One phase, one hop: the circuits that serve one demand fastest, with the electrical core for the
 //! rest.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A few circuits exchanged where they lie: for traffic that changed a little after a fault.
 //!
 //! The slowest leaf gets one circuit more to a starved peer: over ports that are free on one switch, or by

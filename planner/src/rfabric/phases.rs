@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which topology each phase of a repeating step gets, and when keeping the old one is better.
 //!
 //! Candidates are the best topology of every phase and of every run of consecutive phases, the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The plan of a reconfigurable fat-tree: circuits for every phase and the stages between them.
 //!
 //! Times are integer picoseconds, ratios fractions; docs/rfabric.md says what each means.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From circuits between leaves to cross-connects on switches, keeping what is already there.
 //!
 //! Two steps, each possible for every topology that fits the ports because the ports per leaf and

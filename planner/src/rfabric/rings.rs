@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! All-reduce as mutable demand: the same bytes over whichever rings suit the circuits.
 //!
 //! Ranks 0 … n−1 form a ring with every stride that has no common divisor with n; strides s and n−s use

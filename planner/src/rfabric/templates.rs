@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Circuit templates by name: mesh, isolated pods, tree.
 //!
 //! RFabric switches among such templates (known from a reading note of the paper, not its text). Here

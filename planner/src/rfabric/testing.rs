@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fabrics on which tests and benches compare planners.
 
 use lightloom_fabric::fat_tree::{

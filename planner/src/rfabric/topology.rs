@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Circuits between leaves, counted per pair and not yet placed on switches.
 
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From one set of cross-connects to the next in stages, under traffic.
 //!
 //! A circuit port has one mirror pair, so a circuit cannot be made before another is broken. What

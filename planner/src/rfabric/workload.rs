@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Demand matrices from descriptions of work. One file a kind of traffic, each with its byte formula.
 //!
 //! [`training`], [`generation`], [`weight_sync`] and [`parallelism_switch`] are the phases of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long comparisons take. One line a case: what, seconds of processor time over all threads,
 //! seconds on the clock.
 //!

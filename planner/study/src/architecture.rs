@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The designs that lightloom compares, one small file each: high-bandwidth domains (HBD) and, for
 //! their price, data-centre networks.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Compares designs under faults: how many GPUs each wastes, and how large a job it carries.
 //!
 //! ```text

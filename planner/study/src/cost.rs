@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a design costs and how much power it takes: bills of materials times a price file.
 //!
 //! ```text

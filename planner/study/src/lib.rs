@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From designs to figures: what they waste under faults, what they cost, how they compare, what papers claim.
 //!
 //! * [`architecture`] – the designs, one file each;

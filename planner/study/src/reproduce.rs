@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Published claims, recomputed: claim, published value, ours, verdict.
 //!
 //! Each claim carries how sure it is that it was published at all ([`Label`]); only what was read

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The documents that `compare`, `cost` and `reproduce` print with `--format json`.
 
 use lightloom_fabric::provenance::Provenance;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the comparison promises: the figures of the InfiniteHBD study within their spread, the
 //! theoretical bounds, and the same result on any number of threads.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The comparison against a second one, written from the definitions and slow on purpose: no
 //! state is kept between two instants, and no code is shared with the first.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the cost engine promises: the published tables to the cent, derived from the designs and
 //! the shipped price file.
 

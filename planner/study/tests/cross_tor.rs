@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The orchestrated placement keeps data-parallel traffic under its ToR where that can be done.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail and prints")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What papers claim of reconfigurable fat-trees, on the one of 2,048 GPUs that comes with lightloom.
 
 use lightloom_planner::rfabric::file;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fabrics and faults for tests.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! ASTRA-sim: the network of one job for its analytical back end.
 //!
 //! Source: `examples/network/analytical/` of astra-sim 2 and `common/NetworkParser` of its

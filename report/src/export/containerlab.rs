@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! containerlab: hosts (or leaves) as Linux containers, lit fibres (or circuits) as links.
 //!
 //! Source: containerlab's `schemas/clab.schema.json` and its manual, "Topology definition". An

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! DOT: the lit plan as a picture for Graphviz, each ring a cluster, each phase a colour.
 //!
 //! Source: "DOT Language" (graphviz.org/doc/info/lang.html). Ports stand in the attributes `a` and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The plan of a reconfigurable fat-tree as exports see it: leaves, and circuits phase by phase.
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};

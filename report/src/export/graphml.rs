@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! GraphML: everything that is cabled, and which of it carries light. For graph tools.
 //!
 //! Source: GraphML Primer, "GraphML-Attributes" (graphml.graphdrawing.org). Keys are distinguished by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Kubernetes node labels: where each host stands and which ring it is part of.
 //!
 //! One `Node` a host, for `kubectl apply --server-side --field-manager=lightloom`, which sets these

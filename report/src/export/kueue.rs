@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Kueue: a `Topology` of rings and a `ResourceFlavor` that uses it.
 //!
 //! Source: `apis/kueue/v1beta2/topology_types.go` and `resourceflavor_types.go` of Kueue. A topology

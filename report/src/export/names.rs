@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the machines are really called: schedulers know hosts by name, plans by number.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The plan of a k-hop ring as exports see it: every node, where it stands and what it does.
 
 use lightloom_fabric::fabric::Fabric;

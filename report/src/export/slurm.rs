@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Slurm's `topology.yaml`: the rings of a plan as blocks, and beside them as rings of up to 16 nodes; and its
 //! `topology.conf`: rings as leaf switches, which every version reads.
 //!

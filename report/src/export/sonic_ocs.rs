@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SONiC on an optical circuit switch: the CONFIG_DB of every switch in one phase.
 //!
 //! Source: SONiC OCS high-level design (tables OCS_PORT and OCS_CROSS_CONNECT, in review) and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NVIDIA Topograph: its simulation model (YAML) and the answer of its `graph` engine (JSON).
 //!
 //! Source: `pkg/models/model.go` (model) and `pkg/topology/instance.go`, `docs/engines/graph.md`,

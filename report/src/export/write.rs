@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Small spellings that several formats share.
 
 use std::fmt::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Curves and bars, plotted twice: for wide screens and for narrow ones, with text of the same size.
 //! Curves are labelled where they end, so that no legend has to be learned.
 

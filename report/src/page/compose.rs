@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From results to a report: which sections there are, and in which order.
 
 use super::definitions;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every number of the report in one long table: `table,row,column,value,unit`. Values are bare and
 //! not rounded, ratios are fractions; text has no unit. The row is the first cell of its row in the
 //! page's table, and where that repeats, its number is added: `khop:3#17`.

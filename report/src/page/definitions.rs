@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Definitions of metrics, taken from the pages that define them, so that a metric is defined once.
 
 use super::document::{Cell, Table};

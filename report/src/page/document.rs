@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a page consists of, before it is a page: the three forms are made from this.
 
 use super::quantity::{Quantity, Unit};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Drawings of fabrics: the ring, a stretch of it node by node, the reconfigurable tree.
 
 pub(super) mod ring;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The page for a browser: one file, styles and drawings inside, nothing fetched, no script.
 
 use askama::Template;

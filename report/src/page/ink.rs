@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A drawing surface for the plotting library that writes SVG with classes instead of colours, so
 //! that the page's style sheet decides, for light, for dark and for paper.
 //!

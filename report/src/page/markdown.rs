@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The report as Markdown: the same sections, conclusions and tables. Drawings stand for their
 //! captions; the numbers they show stand in the CSV, and here where they are few.
 

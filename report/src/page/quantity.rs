@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Numbers with units, shown one way everywhere.
 
 /// What a number counts.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a page is made from: results of the planner as they are, results of the emulator and of the
 //! training model as their JSON says them.
 

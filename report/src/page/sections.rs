@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One file a section of the page.
 
 pub(super) mod cost;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Exports say what the plan says: each is read back by a reader that knows only the format, and
 //! compared with the plan, for random fabrics and faults.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reads exports back, sharing no code with what wrote them: each reader knows only the format.
 
 use std::collections::{BTreeMap, BTreeSet};

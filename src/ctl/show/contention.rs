@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices that another controller changes as well: what was seen, and what to type.
 
 use lightloom_daemon_api::status::ContendedDevice;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ends that are lit by others than the fabric says: which two cables were swapped, and what to type.
 
 use lightloom_daemon_api::device::CrossedEnd;

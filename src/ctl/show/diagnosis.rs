@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The parts that are named as being at fault: which, by what evidence, what else it could be, what to do.
 
 use std::fmt::Write;

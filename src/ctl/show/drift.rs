@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom ctl drift`: what differs from the journal, and what cannot be said.
 
 use std::fmt::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Transactions: one as it ended with what to do next, and the table of the past.
 
 use std::fmt::Write;

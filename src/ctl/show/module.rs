@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom ctl module`: what a transceiver says about itself.
 
 use std::fmt::Write;

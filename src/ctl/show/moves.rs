@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an apply would do: the moves in a table, then the bytes.
 
 use std::collections::{BTreeMap, BTreeSet};

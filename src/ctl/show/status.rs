@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `lightloom ctl status`: what is wrong, worst first, each with what to type next; then how everything else
 //! stands.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A phase of a plan of a reconfigurable fat-tree: in which order its circuits are made.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! In which order moves are made: waves in which no position is ever held twice, no failure domain
 //! has more dark links than the operator allows, and both directions of a circuit go together.
 

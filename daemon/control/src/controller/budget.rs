@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How often the daemon changed something without being asked: what moved light and left it there. A change that
 //! went back to where it came from counts once for all its tries, one that moved nothing not at all; how soon
 //! those are tried again is [backoff](crate::bypass::Backoff).

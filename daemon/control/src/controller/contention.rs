@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Another controller that changes the same device: it is noticed, reported with the evidence, and not fought.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Light that is missing: when it says that a fibre is broken, and when it says nothing.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One operation at a time to each device: sends, answers, deadlines, polls.
 
 use super::drift::own;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What happens without being asked: drift is seen, and what the policy allows is put back; light that comes
 //! from another end than the fabric's fibre leads to is seen, and told.
 

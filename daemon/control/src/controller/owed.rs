@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices that do not answer: who is waited for and how long, what is undone without them, and what they
 //! are given when they are back.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is read of the links in use, as the [diagnosis](crate::diagnosis) takes it.
 //!
 //! A status has the light that arrives at the end of a fibre, where the module stands and whether it answers; bit

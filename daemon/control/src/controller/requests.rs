@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What clients ask for: apply, confirm, roll back, adopt, hold. Each is answered at once.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports that were shut down: they send no light by their own word, which is no fault.
 
 use super::Controller;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What devices report of their light unasked, and a node that is found dead by it.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Answers that are late, and devices that are silent: what is read at once to find out which it is.
 //!
 //! A late answer alone says little: a machine is busy, a byte was lost. So it is waited for as long as

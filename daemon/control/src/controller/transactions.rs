@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One transaction on its way: what a drive wants becomes records and sends, and its end a result.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From the circuits of a plan's phases to the cross-connects of the switches that carry them.
 
 use std::collections::{BTreeMap, BTreeSet};

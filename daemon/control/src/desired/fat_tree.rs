@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From the plan of a reconfigurable fat-tree to the cross-connects of its switches, phase by phase.
 //!
 //! A plan is held against the planner's own checker and against the fabric file that the daemon's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What each part predicts when it is at fault, in each of the ways in which it can be.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is not as usual: readings held against those of a time when the link was well.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is found broken, and when the policy bypasses it.
 
 use std::collections::{BTreeMap, BTreeSet};

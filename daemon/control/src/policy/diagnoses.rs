@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which part is at fault, by the [diagnosis](crate::diagnosis): of the links that are in use now, and of those that
 //! a bypass took out of use, as they were when it began.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which plan is on the devices, what is known to be broken, and the bypass around it.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Circuits that follow a job: which phase of the plan is lit when, and for whom.
 //!
 //! ```text

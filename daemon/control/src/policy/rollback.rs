@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The way back to before a transaction: exactly there, but for parts that were found broken since. Those
 //! are led around, or where no plan is known that could be led around them, nothing is lit on them.
 

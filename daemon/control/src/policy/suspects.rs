@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the next bypass goes around besides what is known to be broken.
 
 use std::collections::BTreeMap;

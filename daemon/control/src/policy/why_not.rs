@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is found broken and not bypassed, and why not.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A device that does what it is asked, at once, and refuses double use as a real one does.
 
 use lightloom_control::inventory::Device;

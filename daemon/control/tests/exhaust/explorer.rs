@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every order of answers and every placement of up to so many faults: a depth-first search over copies of the
 //! shipping controller. A state that was seen before is not followed again.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The invariants of docs/reliability.md, held against devices and records alone.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the driver of a transceiver makes of answers.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A claim on a SONiC database: which session of which controller may change circuits.
 //!
 //! ```text

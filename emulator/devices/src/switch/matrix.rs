@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The matrix of an optical circuit switch: which ingress port shines on which egress port, since
 //! when, and how strongly.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SCPI as Polatis optical switches speak it: set commands that answer nothing, an error queue
 //! that has to be asked, `*OPC?` as the barrier, and `conn:only`, which drops everything else.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TL1 as Polatis optical switches speak it: commands that end with `;`, replies that name their
 //! tag, and messages that nobody asked for in between.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the fuzz targets of the emulated switch do with bytes; the stored corpus runs through the
 //! same functions as an ordinary test (`device_replay.rs`).
 

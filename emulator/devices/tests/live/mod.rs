@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Clients for served devices: a pty or a TCP connection with a time limit on every read.
 #![allow(dead_code, reason = "each test file uses its part")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets as a pcapng file (IETF draft-ietf-opsawg-pcapng), one interface for each watched link.
 //!
 //! Packets look like RoCEv2: Ethernet, IPv4 (`10.0.0.0/8`, the lower 24 bits are the vertex), UDP port

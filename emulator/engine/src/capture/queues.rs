@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What packets find in the queues before links: one histogram (HdrHistogram) for each class of links.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A run as a timeline in the Trace Event Format, which Perfetto and Chrome open: tracks with slices,
 //! one for each host with the flows it sends, one for each watched link with the times at which it was
 //! busy, and whatever else the caller has.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Some flows without order among them: permutations, incasts, files of flows.
 
 use lightloom_units::{Picoseconds, SimTime};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The few things that happen outside the packets: a link changes, a timer runs out, a batch of
 //! flows is done. One small ordered queue; each entry ends the window before it.
 

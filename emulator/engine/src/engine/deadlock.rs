@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Finding ports that pause each other in a circle.
 //!
 //! A port that is paused waits until the far end has passed on enough of what came from it. If what

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows: what is asked of the engine and what it answers.
 //!
 //! A flow is one or more messages of equal size from one host to another, sent in order over one

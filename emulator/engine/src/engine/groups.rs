@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ways from group to group, as on a dragonfly: which vertices belong together, and which cables join two groups.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long a message takes when nobody is in its way: the closed form beside every measured time.
 
 use lightloom_units::{Bytes, Picoseconds};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A port where nothing but control packets overtakes, and no queue can come to a bound in this window: what is
 //! sent when follows from the two lists of arrivals, without a queue for each packet to go through.
 //!

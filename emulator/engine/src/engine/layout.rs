@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where everything of a network lies: which shard, and which place in it.
 
 use std::cmp::Reverse;

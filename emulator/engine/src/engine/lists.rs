@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Arrivals of a window listed by output port and put in order of time, without guesses: lists are short, and a
 //! processor that guesses wrong which of two packets came first loses more than the comparison takes.
 

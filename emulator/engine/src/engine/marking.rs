@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which packets a long queue marks.
 
 use lightloom_units::Bytes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The graph packets travel on: hosts and switches joined by cables of two directed links.
 //!
 //! Every link is one output queue at its sending end followed by a wire. A host's own output queue

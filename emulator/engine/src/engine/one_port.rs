@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One port of a switch with real queues, worked off whatever the others do: the loop that most packets go
 //! through.
 //!

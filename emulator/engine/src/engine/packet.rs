@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A packet on its way: 16 bytes, plain, copied from queue to queue.
 
 use super::again::Pace;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An output port: a first-in first-out queue whose departures are known on arrival.
 //!
 //! ```text

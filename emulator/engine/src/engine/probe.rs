@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Looking at packets as they arrive. The default probe sees nothing and costs nothing.
 
 use lightloom_units::{Bytes, SimTime};

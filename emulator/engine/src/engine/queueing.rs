@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What switches with real queues are set to: priorities, one buffer for all ports, pauses, trimming.
 //!
 //! Without it a switch has one first-in first-out queue a port, whose departures are known on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The queues of one port: a class for each priority and one for pause frames, and whose turn it is.
 
 use super::marking::Ramp;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A queue of packets in a ring of memory, a power of two long: what wires are made of.
 
 use super::packet::Packet;

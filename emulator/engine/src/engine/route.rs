@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ways through the network: equal-cost shortest paths, or ways from group to group, one picked for each flow by a
 //! seeded hash.
 //!

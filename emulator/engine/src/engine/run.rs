@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The engine itself: holds the shards, opens windows, keeps the records.
 
 mod counts;

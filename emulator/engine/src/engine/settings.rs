@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an engine is given besides the network, and why it refuses something.
 
 use lightloom_units::seed::Seed;

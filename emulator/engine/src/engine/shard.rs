@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A part of the network with everything that happens in it: the unit of parallel work.
 //!
 //! A shard owns its vertices, their output ports, the wires that end at them and the ends of flows

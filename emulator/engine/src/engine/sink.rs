@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where a port puts what it sends.
 
 use super::packet::Packet;

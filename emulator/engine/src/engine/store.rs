@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the ports of a switch share: the buffer, and what has come in by each link and not left, which
 //! pauses are asked by.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch with real queues: what it holds, what it lets in and what it sends next.
 //!
 //! ```text

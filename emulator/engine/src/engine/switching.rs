@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! When a switch begins to send a packet: when all of it has come in, or when its header has.
 //!
 //! ```text

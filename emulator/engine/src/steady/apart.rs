@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The run as islands: who holds what, and what is still to be handed over to engines.
 
 use lightloom_units::{Bytes, SimTime};

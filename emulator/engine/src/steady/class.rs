@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Islands that are the same so far, with the one engine that runs them all.
 
 use lightloom_units::SimTime;

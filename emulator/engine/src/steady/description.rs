@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An island in numbers of its own: all that its simulation reads, and nothing else.
 //!
 //! Two islands with equal descriptions are the same run: the engine that runs them is made from the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Many small engines that answer like one.
 
 use std::hash::{Hash, Hasher};

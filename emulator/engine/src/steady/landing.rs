@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hands over what was asked for at one instant: finds the islands, makes new ones, splits classes whose
 //! members go different ways.
 

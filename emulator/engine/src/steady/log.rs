@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Everything the caller asked and was answered, so that one engine for all can be asked the same.
 
 use lightloom_units::SimTime;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What happens beside the packets, in the order in which one engine for all would do it.
 //!
 //! Acts of one instant come in the order in which they were planned. A batch's end is planned when its

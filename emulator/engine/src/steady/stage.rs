@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What traffic is put on: one engine, or many small ones that answer like one.
 
 use lightloom_units::SimTime;

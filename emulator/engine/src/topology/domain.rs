@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Small networks of one kind of part: a domain of GPUs under switches, and hosts with a fibre for
 //! every step of a binary exchange.
 

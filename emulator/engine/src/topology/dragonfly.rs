@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Dragonflies: groups of routers that are all joined to each other, and every two groups joined once
 //! (Kim, Dally, Scott, Abts: "Technology-driven, highly-scalable dragonfly topology", ISCA 2008,
 //! section 3.1).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fat-trees of three tiers (Al-Fares, Loukissas, Vahdat: "A scalable, commodity data center network
 //! architecture", SIGCOMM 2008, section 3.1) and of two (leaf and spine).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! GPU servers whose GPUs of one number share a switch, their rail: with spines above the rails, or
 //! with nothing above them.
 

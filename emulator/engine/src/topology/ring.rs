@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! GPUs in a ring or a line, as a high-bandwidth domain joins them: direct cables, no switches.
 
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId};

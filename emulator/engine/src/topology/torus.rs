@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tori: hosts in a grid of any number of dimensions, each joined to the next one in each, and the last
 //! to the first. Hosts pass packets on; there are no switches.
 

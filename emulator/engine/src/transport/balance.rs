@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which of several equal paths the next packet takes.
 //!
 //! The choice is made where the flow begins, as an entropy value in the header is: switches only hash, unless

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Congestion control: how much of the window may be used, and how fast.
 //!
 //! One small file a scheme. Each sees every acknowledgement and keeps its own state; none looks at the

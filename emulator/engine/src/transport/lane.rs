@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The interfaces of a host by which a flow leaves: one lane each.
 //!
 //! A lane takes the next packet of the flow when its interface is free, so that faster and less loaded interfaces

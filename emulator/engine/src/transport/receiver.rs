@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The receiving end of a flow: what has arrived, and what to tell the sender.
 
 use super::{Recovery, SequenceSet};

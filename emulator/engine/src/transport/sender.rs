@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The sending end of a flow: what may be sent, what is in flight, what has to be sent again.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which packets beyond the first missing one have arrived: a bitmap over a sliding window.
 
 /// A set of packet numbers, all within one window of each other.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What hosts do: they send, take in, acknowledge and wait.
 
 use std::collections::VecDeque;

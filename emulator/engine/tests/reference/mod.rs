@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The reference engine: one global queue of events, a real queue at every port, sets instead of
 //! bitmaps. Slow and obvious; it shares no code with the engine but the description of the network,
 //! the paths of the flows and the vocabulary.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What happens to packets at ports and on cables.
 
 use lightloom_engine::{LinkChange, LinkId, Marking, Switching};

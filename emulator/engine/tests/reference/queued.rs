@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switches with real queues, modelled plainly: nothing is counted along, everything is added up anew
 //! whenever somebody asks.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Changes of circuits between phases, stage by stage: commanded, moved, trained, tested.
 //!
 //! ```text

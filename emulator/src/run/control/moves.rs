@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a new plan means for the groups: which move, where they go on and when, and which fault that is attributed to.
 
 use std::collections::BTreeMap;

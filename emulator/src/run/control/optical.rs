@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Optical switches: what is commanded, what each circuit is doing, and what is broken.
 //!
 //! ```text

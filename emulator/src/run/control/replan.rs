@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The planner of rings: it learns of faults and makes the next plan, bundles go dark and have light again.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The router of flows: a while after a fault, and when circuits change, they take other ways; those without one are
 //! given up.
 

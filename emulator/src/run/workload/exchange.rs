@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! All-to-all by binary exchange on hosts that have one circuit at a time.
 //!
 //! ```text

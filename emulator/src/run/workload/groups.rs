@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Collectives of jobs: each group of a job walks through the job's collectives by itself; a collective between
 //! groups waits for all of them.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Traffic between hosts: each workload begins when what it waits for is done, and again as often as it is repeated.
 
 use std::collections::BTreeMap;

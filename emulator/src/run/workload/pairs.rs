@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One phase's bytes on their way: which flow of which pair of leaves takes which lane.
 //!
 //! A pair's bytes are divided as the planner divides them (`planner::rfabric::evaluate`): its circuits

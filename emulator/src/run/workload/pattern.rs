@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a pattern of traffic is laid out as flows when its turn comes.
 
 use lightloom_collective::{

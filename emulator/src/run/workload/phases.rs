@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Phases of a step, one after another, and the step again: what every leaf sends to every other.
 
 use lightloom_engine::steady::Stage;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The way of one group, and of one job between its groups, through the collectives.
 
 use lightloom_engine::LinkId;

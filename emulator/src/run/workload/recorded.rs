@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A recorded or described step beside other traffic: its tasks in their order, computing in the recorded time, what ranks
 //! exchange packet by packet over the network of the run.
 

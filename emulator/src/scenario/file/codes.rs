@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The mistakes that only scenario and fault files can have.
 
 lightloom_fabric::document::codes! {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What flows do about congestion, as scenario files say it: which scheme, and its figures where they are not
 //! those of its source.
 //!

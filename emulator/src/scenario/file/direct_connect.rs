@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The network of a reconfigurable fat-tree in one of its phases: hosts under leaves, leaves joined by the circuits
 //! that are planned for the phase, and the packet core above.
 //!

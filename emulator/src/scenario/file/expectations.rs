@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The expectations of a file: sentences that are none, and those that no run could make true, or none
 //! could make false, are refused.
 

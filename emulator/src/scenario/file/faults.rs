@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Faults as people write them: in a scenario, or in a file of their own.
 
 use lightloom_fabric::document::{self, Check, Diagnostic};

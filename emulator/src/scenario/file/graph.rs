@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A graph as people write it: hosts and switches by name, and the cables between them.
 
 use lightloom_engine::LinkSpec;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Keys that would have no effect in what else the file says, and what to write instead.
 
 use lightloom_fabric::document::Check;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The cables of a network as people write them.
 
 use lightloom_engine::LinkSpec;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files that a file names: read where it says so, their mistakes gathered with its own.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a scenario runs on, as people write it: a fabric file, or the shape of a network.
 
 use lightloom_engine::LinkSpec;

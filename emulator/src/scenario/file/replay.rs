@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fault traces in scenario files: the nodes that one has out on a day, and days of one in compressed time.
 
 use lightloom_fabric::document::Check;

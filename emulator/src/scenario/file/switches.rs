@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How the switches of a scenario queue: one queue a port, or priorities with one buffer, pauses and
 //! trimming.
 

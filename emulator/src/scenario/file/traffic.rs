@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Traffic between hosts, as people write it.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How flows are sent, as scenario files say it: packets, window, congestion control, load balancing,
 //! repair.
 

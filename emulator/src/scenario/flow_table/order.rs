@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What flows of a table wait for: names, and that none waits for itself over others.
 
 use std::collections::BTreeMap;

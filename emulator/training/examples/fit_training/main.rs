@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fits the constants that come with lightloom on the fitting part of tables of published runs, and prints them.
 //!
 //! `cargo run -p lightloom-training --example fit_training -- FOLDER ../shared/data/mfu_measured.csv …` writes
@@ -65,7 +66,7 @@ fn main() {
 /// Writes the constants as source, three digits each.
 fn write(folder: &Path, fitted: &Constants) {
     let mut chips = String::from(
-        "//! Chips, written by the example `fit_training`; docs/mfu.md says on what.\n\n\
+        "// SPDX-License-Identifier: Apache-2.0\n//! Chips, written by the example `fit_training`; docs/mfu.md says on what.\n\n\
          use super::Chip;\nuse crate::network::Efficiency;\n\n\
          /// Every chip that constants were fitted on.\npub const CHIPS: &[Chip] = &[\n",
     );
@@ -81,7 +82,7 @@ fn write(folder: &Path, fitted: &Constants) {
         writeln!(chips, "{chip:?},").expect("a string");
     }
     let mut frameworks = String::from(
-        "//! Frameworks, written by the example `fit_training`; docs/mfu.md says on what.\n\n\
+        "// SPDX-License-Identifier: Apache-2.0\n//! Frameworks, written by the example `fit_training`; docs/mfu.md says on what.\n\n\
          use super::Framework;\nuse crate::calibration::ContextExchange::{AllGather, Ring};\n\
          use crate::calibration::Sharding::{Everything, Gradients, Optimizer, Replicated};\n\
          use crate::calibration::Software;\n\n\

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where the fit starts: what data sheets, benchmarks of single operations and earlier fits say.
 
 use lightloom_training::calibrated::{Chip, Framework};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Errors by class of run, written by the test `published_runs` with `LIGHTLOOM_BLESS=1`.
 
 use super::Band;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Chips, written by the example `fit_training`; docs/mfu.md says on what.
 
 use super::Chip;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A task graph as streams of nodes.
 
 use std::collections::BTreeSet;

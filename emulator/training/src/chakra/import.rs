@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Streams of nodes as a task graph.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The messages of `et_def.proto`, as far as a task graph needs them.
 
 use prost::Message;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs beside what the command line computes for them, and the errors of classes of runs.
 
 use super::{Refused, Run, Runs};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The page of validation, written from the tables of published runs by the command line's own path.
 
 use std::collections::BTreeMap;

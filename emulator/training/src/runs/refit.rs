@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Refits constants on a user's own runs.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The rows of a table of runs, as comma-separated values with a header.
 
 use std::collections::BTreeMap;

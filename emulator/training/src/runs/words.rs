@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The words that a user types for a run.
 
 use super::Run;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the ranks of a job send each other: bytes, and the seconds that nothing hides.
 
 use super::Job;

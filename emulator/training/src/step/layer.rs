@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a rank computes in a layer and in the output layer, with the exchange of the layer beside it.
 
 use super::Job;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Seconds of a forward and a backward pass, by what they are spent on.
 
 use crate::schedule::StageTime;

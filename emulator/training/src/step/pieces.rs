@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The pieces of a step: what a task graph of it is made of.
 
 use super::Job;

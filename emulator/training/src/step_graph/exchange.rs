@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tasks that carry bytes from rank to rank: TP, CP, EP and DP exchange, and transfers between stages.
 
 use lightloom_collective::Kind;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rebuilding a group where it stands, with the least change: an exact search up the line. A ring shorter than
 //! what the group can reach is cut in one place, and chains across the cut are not tried.
 //!

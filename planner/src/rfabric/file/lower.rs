@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From what people wrote to a checked input, with every mistake at its place.
 
 use lightloom_fabric::document::{self, Diagnostic};

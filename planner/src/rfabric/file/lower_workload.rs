@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a described workload to its demand, with every mistake at its place.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a step that names leaves sends, phase by phase.
 
 use lightloom_fabric::document::{Check, Diagnostic, codes};

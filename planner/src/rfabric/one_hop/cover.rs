@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Greedy cover: can circuits take enough traffic off the electrical core at a given rate?
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;

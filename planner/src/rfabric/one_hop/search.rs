@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Local search: exchange single circuits where the slowest line can gain.
 //!
 //! A move gives the bottleneck leaf one more circuit to a starved peer. A port that is not free is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A schedule put on the switches: where every phase's circuits go, how they change, and what that takes.
 
 use std::collections::{BTreeMap, BTreeSet};

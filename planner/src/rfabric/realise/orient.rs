@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Step 1 of a realisation: which end of a circuit is its tail, so that every leaf is the tail of at most
 //! half of its ports and the head of at most half, agreeing with circuits that exist.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Elastic jobs on loaned servers (Aryl/Lyra): a data-parallel job takes in new ranks and gives them
 //! back.
 //!

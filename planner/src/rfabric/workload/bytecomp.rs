@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Compressed gradients (ByteComp/Espresso): what compression does to the matrix, not only to its
 //! size.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What of a language model decides its traffic.
 
 use lightloom_fabric::model::{Model, shipped_model};

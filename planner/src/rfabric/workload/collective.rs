@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What collectives put on the fabric. `ranks` are the leaves of the members, or their seats, in rank order;
 //! ranks under one leaf, or on one ring, exchange nothing that links between leaves see.
 

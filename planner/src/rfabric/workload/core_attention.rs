@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Core-attention disaggregation (DistCA, arXiv 2510.18121): GPUs ship query and key-value shards of
 //! long documents to attention servers and take the output back.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! DSV (arXiv 2502.07590): context parallelism for sparse attention, an all-to-all of heads inside
 //! small groups and a gather of the critical keys and values between them.
 //!

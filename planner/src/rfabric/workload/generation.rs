@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Generation by replicas: traffic inside each replica, and caches that move between replicas.
 //!
 //! - tensor parallelism: 2 all-reduces of h·b a layer and token;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A generation pool that changes its parallelism: every GPU fetches the part of the weights that it
 //! did not hold.
 //!

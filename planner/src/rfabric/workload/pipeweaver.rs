@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Pipelines of encoders and a language model whose messages change with every batch (PipeWeaver,
 //! arXiv 2504.14145).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where a job's GPUs sit: consecutive GPUs under consecutive leaves.
 
 use lightloom_units::id::LeafId;

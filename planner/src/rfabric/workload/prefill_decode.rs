@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Prefill and decode on different GPUs (as Frontier simulates, arXiv 2508.03148): the cache of a
 //! prompt moves when the decode instance pulls it.
 //!

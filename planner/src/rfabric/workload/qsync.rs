@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Stragglers of mixed hardware (QSync): the gradients stay the same, their time changes.
 //!
 //! The ring begins when the slowest rank is ready. Ranks that wait leave their ports idle: slack in which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A step of disaggregated reinforcement learning: trainer and generation pool on leaves of their
 //! own, one step apart.
 //!

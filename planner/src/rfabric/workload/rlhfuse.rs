@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! RLHFuse (arXiv 2409.13221): when few samples remain, their caches move to a few instances and the
 //! others begin the next stage.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Three synthetic shapes on which planners are compared: expert all-to-all, weight
 //! synchronisation, and traffic without structure.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Attention and feed-forward on different GPUs (Step-3, arXiv 2507.19427): every decode step, layer
 //! by layer, hidden states go over and come back.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! StreamRL (arXiv 2504.15930): samples stream from generation to training one by one.
 //!
 //! Bytes of a sample: tokens × (4 bytes of token id + 4 bytes of log-probability). Its weights travel as

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A cluster-wide pool of prefix caches (TokenLake, arXiv 2508.17219): the query travels to the cache or
 //! the cache to the query, whichever is smaller.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One training step with tensor, pipeline, data and expert parallelism.
 //!
 //! Rank order: tensor fastest, then context, then data (expert groups are runs of it), then pipeline. Bytes,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! New weights from the trainer to every replica: each byte crosses the cut once per tree and fans out.
 //!
 //! The trainer's leaves each hold an equal shard of the weights. Shard s is sent to one replica and

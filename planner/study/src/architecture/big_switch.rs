@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One ideal switch over the whole cluster, `big-switch`: the bound that nobody can beat.
 //!
 //! Any healthy GPUs form a group, so only the remainder of the division by the group size is

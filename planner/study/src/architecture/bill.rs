@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bills of materials: how many of which part a design needs for each GPU.
 //!
 //! A design derives its counts from what it is (bandwidth of a GPU, ports of a switch chip, K and R

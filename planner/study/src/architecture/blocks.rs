@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Blocks of a fixed place: a block with any faulty node in it is lost as a whole.
 
 use lightloom_units::id::NodeId;

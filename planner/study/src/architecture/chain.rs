@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A closed line of nodes in which short runs of faulty nodes are bypassed, updated node by node.
 //!
 //! Each healthy node reaches the next healthy one if that stands at most `reach` places on; else

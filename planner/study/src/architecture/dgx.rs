@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Servers of 8 GPUs under their own switches, `dgx`: a group cannot leave its server.
 
 use super::domains::domains;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switch domains of a fixed size: any healthy GPUs of one domain can form a group.
 
 use lightloom_units::id::NodeId;

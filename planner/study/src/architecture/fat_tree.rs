@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Electrical fat-trees of k-port switches, `fat-tree:64` and `fat-tree:64:3`, as a data-centre network.
 //!
 //! A non-blocking tree of n tiers connects 2·(k/2)^n end points: k, k²/2, k³/4. Each end

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The k-hop ring of optical-circuit-switching transceivers: `khop:K`, `khop:K:line` and `khop:K:spare`.
 //!
 //! Nodes stand in one line, closed (ring) or not (line). A healthy node reaches its next healthy

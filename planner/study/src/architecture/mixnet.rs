@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A network like MixNet's, `mixnet`: two of eight network cards on a three-tier fat-tree, six
 //! straight on optical circuit switches.
 //!

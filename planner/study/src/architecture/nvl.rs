@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NVLink switch domains of X GPUs: `nvl:72`, `nvl:36x2` (two racks of 36 as one domain), any size.
 //!
 //! A group takes any healthy GPUs of one domain. (Counting rule recalled for NVL-72; it reproduces

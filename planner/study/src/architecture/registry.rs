@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reads the name of a design: `khop:2`, `nvl:72`, `tpuv4`.
 
 use super::Architecture;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fat-trees with optical circuit switches in their upper tiers: `rfabric`, `rfabric:thin`,
 //! `rfabric:core`.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SiP-Ring, `sip-ring`: fixed rings of as many GPUs as a group has; any fault loses the ring.
 //!
 //! (The rule is our derivation.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Static three-dimensional tori of X·Y·Z GPUs, `torus:8x8x8`: no switch of any kind.
 //!
 //! A group is a box a·b·c of the torus, with a dividing X, b dividing Y and c dividing Z, so that the boxes

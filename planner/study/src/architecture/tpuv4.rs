@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TPUv4: cubes of 64 GPUs joined by optical circuit switches: `tpuv4`, `tpuv4:strict`.
 //!
 //! Two rules for what a fault costs:

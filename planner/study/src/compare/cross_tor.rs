@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How much data-parallel traffic leaves its ToR as nodes fail, and what no placement goes below.
 //!
 //! The metric is that of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md): hops of the inner

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Waste against the share of nodes that are out: one curve a design.
 
 use lightloom_units::seed::Seed;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where the faults of a comparison come from.
 
 use lightloom_fabric::trace::{FaultTrace, NodesError, Synthesis, Timeline};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One design over one history of faults, change by change: what a plot over time shows.
 
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One fabric under faults: what the planner makes of it at moments of the histories that designs are compared over.
 
 use lightloom_fabric::fabric::Fabric;

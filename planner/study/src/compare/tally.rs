@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Replays histories of nodes against a design and adds up the time spent in each state.
 
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};

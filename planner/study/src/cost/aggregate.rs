@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What faults add to the bill: the price of GPUs that are faulty or wasted.
 
 use serde::Serialize;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The price file: what a part costs and draws, how sure that is, and who says so.
 
 use std::collections::BTreeMap;

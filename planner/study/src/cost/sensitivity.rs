@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How each price moves each design, and whether it turns their order round (tornado chart).
 
 use std::collections::BTreeSet;

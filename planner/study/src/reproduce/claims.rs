@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a claim is, and when it counts as reproduced.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025) claims, as far as it can be computed.
 //!
 //! The paper's full text was not available. Its abstract was read; tables and figures were recalled,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The cost ratios that MixNet reports against a three-tier fat-tree.
 
 use super::claims::{Claim, Label, Section, Unit, near};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What papers on reconfigurable data-centre fabrics claim, from the planner's acceptance list.
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Claims counted as a reader of the paper would: each published sentence once, and everything else by its kind.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a reconfigurable fabric is compared with: the communication time of a step, and the bill.
 //!
 //! All have GPUs, leaves and demand in common. Electrical trees are the same evaluation without

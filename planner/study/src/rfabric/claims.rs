@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What papers on reconfigurable fabrics claim, computed with this planner: the acceptance list.
 //!
 //! The originals are measurements and simulations of whole systems; ours are communication times

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The ring of a k-hop fabric, seen from above. Up to a thousand nodes each is a wedge of its own;
 //! beyond, a wedge stands for a stretch of nodes and shows shares.
 //!

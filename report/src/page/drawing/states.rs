@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What every node of a ring does in a plan, in the order of the line.
 
 use lightloom_fabric::fabric::Fabric;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A stretch of the line, node by node: boxes for nodes, bows for lit fibres, a bar for each ring. It
 //! shows the place with the most broken nodes, whatever the size of the fabric.
 

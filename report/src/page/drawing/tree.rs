@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The reconfigurable fat-tree: leaves below, banks of optical switches above, the packet core on top;
 //! and what each phase makes of it: circles of leaves joined by their circuits.
 

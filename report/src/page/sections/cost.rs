@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the interconnect of each design costs and draws.
 
 use lightloom_study::cost::{CostFigures, CostOutcome, CostRow, Sensitivity};

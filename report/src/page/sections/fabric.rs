@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is installed, and what the plan makes of it.
 
 use lightloom_fabric::fabric::Fabric;

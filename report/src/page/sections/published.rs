@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Published figures beside ours, labelled as sure as they are.
 
 use lightloom_study::reproduce::{Claim, Label, Published, Unit, Verdict, summary};

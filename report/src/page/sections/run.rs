@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A run of the emulator: collectives beside their bound, and what each fault did.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A result of the training model: where the time of a step goes.
 
 use super::super::chart::{Bar, Bars};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The designs under faults: waste over time, against the fault ratio, jobs and waiting.
 
 use lightloom_study::compare::{Figures, Row, RowOutcome, share_of_time_above};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a job asks for, why it may be refused, and what became of it.
 
 use std::fmt;

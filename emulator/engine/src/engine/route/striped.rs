@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Paths by every interface of the sending host.
 
 use super::{FAR, FlowName, Network, Plane, Route, RouteError, Router};

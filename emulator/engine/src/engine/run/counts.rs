@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What has become of the packets so far.
 
 use super::Engine;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows: added, given paths, cancelled, reported.
 
 use lightloom_units::{BitsPerSecond, Bytes, SimTime};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Changes of links, at the instant they are planned for.
 
 use lightloom_units::{BitsPerSecond, SimTime};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packet trains: when everything does again what it did a packet before, the engine leaps.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a flow that has not ended waits for, and what stands before a port.
 
 use lightloom_units::{Bytes, SimTime};

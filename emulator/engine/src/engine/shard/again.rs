@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whether everything in a shard does again what it did some time ago, a packet further on, and what it comes to
 //! when it goes on like that.
 

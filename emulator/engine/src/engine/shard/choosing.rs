@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Adaptive routing: switches that send a packet by the port with the least before it.
 //!
 //! What a packet meets depends on where those before it went, so all arrivals of a vertex go in one order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switches with one first-in first-out queue a port: departures are known on arrival.
 
 use lightloom_units::{BitsPerSecond, Bytes};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hosts: flows begin and end here.
 
 use std::cmp::Reverse;

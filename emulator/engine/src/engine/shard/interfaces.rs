@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The network interfaces of a host: its ports, each with the flows that wait for it.
 //!
 //! Most hosts have one, and nothing then needs to be looked up by port: [`One`] is [`Many`] without the asking.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switches with real queues: each port on its own while nothing that ports share can matter, otherwise
 //! arrivals and ends of transmissions of all ports in order of time.
 

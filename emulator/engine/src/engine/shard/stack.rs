@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A host's network stack, in hand for one window: what it does when packets arrive, flows start, time runs out
 //! and ports are free.
 //!

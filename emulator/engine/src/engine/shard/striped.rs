@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows that leave by several interfaces of their host: they wait at each of them, and each takes the next packet
 //! when it is free.
 

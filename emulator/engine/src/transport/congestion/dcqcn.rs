@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! DCQCN: a rate per flow, cut by congestion notifications and raised by timer and byte counter.
 //!
 //! Zhu et al.: "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.2 and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! DCTCP: the window shrinks by how many packets were marked, not by whether any was.
 //!
 //! Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.1. Once a window, the share `F`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NSCC style: marks and delay together tell four situations apart.
 //!
 //! After the network-signal congestion control of Ultra Ethernet's specification 1.0, as we recall it;

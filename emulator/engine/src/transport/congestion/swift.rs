@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Swift: the window follows the measured delay.
 //!
 //! Kumar et al.: "Swift: delay is simple and effective for congestion control in the datacenter",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Performance per cost against other fabrics: the whole table, and RFabric's claims out of it.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
