@@ -11,7 +11,7 @@ use super::{Controller, Seen};
 use crate::diagnosis::{End, Link, Loose, PortReading};
 use crate::drive::Site;
 use crate::inventory::FibreEnd;
-use crate::state::{DeviceName, Micros, Now, Observation, Position, Slot, at};
+use crate::state::{DeviceName, Now, Observation, Position, Slot, at};
 
 /// So much more light than was usual is the usual from then on, in 1/1000 dB: a fibre was cleaned, or laid anew.
 const BRIGHTER: i32 = 1_000;
@@ -99,9 +99,8 @@ impl Controller {
     /// Whether a device is out of reach, and has had time to answer a hello.
     fn is_silent(&self, now: &Now, device: &DeviceName, seen: &Seen) -> bool {
         let since = seen.down_since.max(seen.silent_since);
-        let waits = self.inventory.limits(device).silent_within.max(Micros::from_millis(50));
         let is_dead = seen.signalled.is_found_dead || seen.signalled.is_silent_beside;
-        !seen.up && (is_dead || now.mono >= since + waits)
+        !seen.up && (is_dead || now.mono >= since + self.hello_within(device))
     }
 }
 

@@ -150,15 +150,20 @@ impl Controller {
         })
     }
 
+    /// How long a device that is out of reach has to answer a hello on a fresh connection.
+    pub(super) fn hello_within(&self, device: &DeviceName) -> Micros {
+        self.inventory.limits(device).silent_within.max(HELLO_WITHIN)
+    }
+
     /// Whether it is not known yet if a device is dead: one that answers has not been read since then, one that
     /// does not may still answer on a fresh connection.
     #[must_use]
     pub fn may_be_silent(&self, device: &DeviceName, since: Micros, now: &Now) -> bool {
-        let silent_within = self.inventory.limits(device).silent_within.max(HELLO_WITHIN);
+        let hello_within = self.hello_within(device);
         self.devices.get(device).is_some_and(|seen| match seen.up {
             true => seen.read_at < since,
             false => {
-                let tries = now.mono < seen.down_since + silent_within;
+                let tries = now.mono < seen.down_since + hello_within;
                 tries && !seen.signalled.is_found_dead && !self.sends_light(device)
             }
         })
