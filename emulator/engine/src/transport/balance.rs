@@ -106,8 +106,6 @@ pub(crate) struct Balancer {
     drawn: u64,
     /// By path: what the sender knows of it.
     known: Box<[Known]>,
-    /// Paths that are retired.
-    retired: u16,
     /// By packet number, modulo the length: the path it took.
     taken: Box<[u16]>,
 }
@@ -139,7 +137,6 @@ impl Balancer {
             lanes: lanes.into_boxed_slice(),
             salt,
             drawn: 0,
-            retired: 0,
             taken: vec![0; remembered].into_boxed_slice(),
         }
     }
@@ -149,7 +146,6 @@ impl Balancer {
         self.known = vec![Known::default(); cursors.len()].into_boxed_slice();
         self.cursors = cursors.into_boxed_slice();
         self.lanes = lanes.into_boxed_slice();
-        self.retired = 0;
     }
 
     /// The interfaces by which the flow leaves.
@@ -163,8 +159,8 @@ impl Balancer {
     }
 
     /// How many paths are out of use.
-    pub(crate) const fn retired(&self) -> u16 {
-        self.retired
+    pub(crate) fn retired(&self) -> u16 {
+        self.lanes.iter().map(|lane| lane.retired).sum()
     }
 
     /// Whether the flow leaves by several interfaces.
@@ -246,9 +242,8 @@ impl Balancer {
 
     /// Takes a path out of use, unless it is the last one.
     fn retire(&mut self, path: usize, probe: u64) {
-        if self.known[path].probe == 0 && usize::from(self.retired) + 1 < self.known.len() {
+        if self.known[path].probe == 0 && usize::from(self.retired()) + 1 < self.known.len() {
             self.known[path].probe = probe;
-            self.retired += 1;
             let lane = self.lane_of(path);
             lane.retired += 1;
             lane.probe_due = lane.probe_due.min(probe);
@@ -278,8 +273,7 @@ impl Balancer {
         if let Some(place) = place {
             own[place].probe = now + probe.get();
         }
-        let due = own.iter().map(|known| known.probe).filter(|probe| *probe > 0).min();
-        lane.probe_due = due.unwrap_or(u64::MAX);
+        lane.probe_due = next_probe(own);
         let path = usize::from(lane.first) + place?;
         Some((path as u32, self.cursors[path]))
     }
@@ -292,14 +286,16 @@ impl Balancer {
             return;
         }
         self.known[path] = Known::default();
-        self.retired -= 1;
         let lane = self.lane_of(path);
         lane.retired -= 1;
-        let (first, end) = (usize::from(lane.first), usize::from(lane.end));
-        let probes = self.known[first..end].iter().map(|known| known.probe);
-        let due = probes.filter(|probe| *probe > 0).min().unwrap_or(u64::MAX);
-        self.lane_of(path).probe_due = due;
+        let own = usize::from(lane.first)..usize::from(lane.end);
+        self.lane_of(path).probe_due = next_probe(&self.known[own]);
     }
+}
+
+/// When the next of these paths is to be probed; `u64::MAX`: none is retired.
+fn next_probe(paths: &[Known]) -> u64 {
+    paths.iter().map(|known| known.probe).filter(|probe| *probe > 0).min().unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
