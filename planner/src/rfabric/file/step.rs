@@ -27,19 +27,22 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     };
     match step {
         StepFile::Training(_) => Ok(Vec::new()),
-        StepFile::Rl(_) if beside(fabric, job).is_some() => {
-            let other = beside(fabric, job).map_or("", |other| other.name.as_str());
-            let place = "/rl".to_owned();
-            let message = format!(
-                "an RL step fills the first leaves with its GPUs, and job `{other}` is given GPUs there, too"
-            );
-            let fix = "plan it on a fabric file of its own, or write what it sends as `phases`"
-                .to_owned();
-            Err(vec![Mistake { place, message, fix }])
-        }
-        StepFile::Rl(rl) => lower_rl(rl, network.spec().gpus_per_leaf, network.leaves(), &mut read),
+        StepFile::Rl(rl) => match beside(fabric, job) {
+            Some(other) => Err(vec![beside_gpus(other)]),
+            None => lower_rl(rl, network.spec().gpus_per_leaf, network.leaves(), &mut read),
+        },
         StepFile::Phases(phases) => lower_phases(phases, network, &mut read),
     }
+}
+
+/// That an RL step and another job would have the same GPUs.
+fn beside_gpus(other: &Job) -> Mistake {
+    let message = format!(
+        "an RL step fills the first leaves with its GPUs, and job `{}` is given GPUs there, too",
+        other.name
+    );
+    let fix = "plan it on a fabric file of its own, or write what it sends as `phases`".to_owned();
+    Mistake { place: "/rl".to_owned(), message, fix }
 }
 
 /// Another job that needs GPUs of its own.
