@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a verb shows its result and where it keeps it: text, JSON, or its rows as comma-separated values.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::files;
@@ -94,16 +93,18 @@ fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
 }
 
 /// A document with its fields in the order in which they are written.
+#[derive(Deserialize)]
+#[serde(untagged)]
 enum Tree {
-    Plain(Value),
     List(Vec<Tree>),
-    Fields(Vec<(String, Tree)>),
+    Fields(IndexMap<String, Tree>),
+    Plain(Value),
 }
 
 impl Tree {
     fn field(&self, name: &str) -> Option<&Self> {
         let Self::Fields(fields) = self else { return None };
-        fields.iter().find(|(field, _)| field == name).map(|(_, value)| value)
+        fields.get(name)
     }
 
     fn text(&self) -> Option<String> {
@@ -113,62 +114,6 @@ impl Tree {
             Self::Plain(value) => Some(value.to_string()),
             Self::List(_) | Self::Fields(_) => None,
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Tree {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(InOrder)
-    }
-}
-
-struct InOrder;
-
-impl<'de> Visitor<'de> for InOrder {
-    type Value = Tree;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Plain(Value::Null))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
-        Ok(Tree::Plain(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
-        Ok(Tree::Plain(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
-        Ok(Tree::Plain(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
-        Ok(Tree::Plain(value.into()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
-        Ok(Tree::Plain(value.into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Tree, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = from.next_element()? {
-            values.push(value);
-        }
-        Ok(Tree::List(values))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Tree, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(field) = from.next_entry()? {
-            fields.push(field);
-        }
-        Ok(Tree::Fields(fields))
     }
 }
 
