@@ -181,8 +181,8 @@ impl Excerpt {
             model: job.model.clone(),
             mapping: Mapping { data: replicas, ..mapping },
             batch: job.batch,
-            network: bare_network(job),
-            calibration: bare(job.calibration),
+            network: job.bare_network(),
+            calibration: job.bare_calibration(),
         };
         excerpt.set_micro_batches(micro_batches);
         excerpt.refuse_partial_rounds(micro_batches)?;
@@ -330,39 +330,6 @@ fn both_ways(
 
 fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
-}
-
-/// The constants without what packets do not show.
-fn bare(calibration: &Calibration) -> Calibration {
-    let mut bare = Calibration {
-        tensor_exposed: 1.0,
-        tensor_exposed_across: 1.0,
-        expert_exposed: 1.0,
-        expert_exposed_across: 1.0,
-        pipeline_exposed: 0.0,
-        jitter_per_doubling: 0.0,
-        launch_seconds: 0.0,
-        expert_launch_seconds: 0.0,
-        ..*calibration
-    };
-    bare.software.data_overlap = false;
-    // The graph exchanges gradients at once, cuts experts by TP and sends them what comes back.
-    bare.software.layer_buckets = false;
-    bare.software.folded_experts = false;
-    bare.software.dispatch_bytes = 2.0;
-    bare
-}
-
-/// The network as the graph runs it: rings and tori carry TP alone.
-fn bare_network(job: &Job<'_>) -> Network {
-    let mut network = job.network.clone();
-    if network.shape == Shape::Torus {
-        network.shape = Shape::Ring;
-    }
-    if network.shape == Shape::Ring && job.mapping.tensor == 1 {
-        network.domain_gpus = 1;
-    }
-    network
 }
 
 /// Cables whose data moves at the shares of the rates that the formulas take, and whose delays are theirs.

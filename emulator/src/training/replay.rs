@@ -15,7 +15,7 @@ use lightloom_engine::collective::{Placement, StartError};
 use lightloom_engine::{
     BatchId, Engine, EngineError, Event, FlowSpec, NetworkError, Plane, Route, Settings, VertexId,
 };
-use lightloom_training::graph::{Task, TaskGraph, TaskId, Work};
+use lightloom_training::graph::{Schedule, Task, TaskGraph, TaskId, Work};
 use lightloom_training::machine::{Domain, Machine};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
@@ -146,8 +146,7 @@ struct Run<'g> {
     reuse: Reuse,
     engine: Engine,
     hosts: Vec<VertexId>,
-    waiting: Vec<usize>,
-    dependents: Vec<Vec<TaskId>>,
+    schedule: Schedule,
     ready: Vec<TaskId>,
     spans: Vec<(SimTime, SimTime)>,
     batches: BTreeMap<u32, TaskId>,
@@ -167,20 +166,15 @@ impl<'g> Run<'g> {
     fn new(graph: &'g TaskGraph, machine: &'g Machine, reuse: Reuse) -> Result<Self, ReplayError> {
         let (network, hosts) = network::network(machine)?;
         let news = network.shortest_delay();
-        let waiting = graph.waits();
-        let ready = (0..waiting.len())
-            .filter(|task| waiting[*task] == 0)
-            .map(|task| TaskId(task as u32))
-            .collect();
+        let schedule = Schedule::of(graph);
         Ok(Self {
             graph,
             machine,
             reuse,
             engine: Engine::new(network, Settings::default())?,
             hosts,
-            waiting,
-            dependents: graph.dependents(),
-            ready,
+            ready: schedule.ready(),
+            schedule,
             spans: vec![(SimTime::START, SimTime::START); graph.tasks().len()],
             batches: BTreeMap::new(),
             busy: vec![false; machine.rings.len()],
@@ -397,11 +391,6 @@ impl<'g> Run<'g> {
             }
             Work::Compute { .. } | Work::Transfer { .. } => {}
         }
-        for next in &self.dependents[id.index()] {
-            self.waiting[next.index()] -= 1;
-            if self.waiting[next.index()] == 0 {
-                self.ready.push(*next);
-            }
-        }
+        self.ready.extend(self.schedule.finish(id));
     }
 }

@@ -159,9 +159,101 @@ impl TaskGraph {
     }
 }
 
+/// How far the tasks of a graph are: the one schedule that everybody who runs one keeps.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// By task: how many tasks it waits for.
+    waiting: Vec<u32>,
+    dependents: Vec<Vec<TaskId>>,
+    done: Vec<bool>,
+    open: usize,
+}
+
+impl Schedule {
+    /// Nothing of `graph` is done.
+    #[must_use]
+    pub fn of(graph: &TaskGraph) -> Self {
+        let waiting: Vec<u32> = graph.tasks.iter().map(|task| task.after.len() as u32).collect();
+        let (open, done) = (waiting.len(), vec![false; waiting.len()]);
+        Self { dependents: graph.dependents(), waiting, done, open }
+    }
+
+    /// Tasks that wait for none and are not done.
+    #[must_use]
+    pub fn ready(&self) -> Vec<TaskId> {
+        let is_ready = |task: &usize| self.waiting[*task] == 0 && !self.done[*task];
+        (0..self.waiting.len()).filter(is_ready).map(|task| TaskId(task as u32)).collect()
+    }
+
+    /// A task is done: those that waited for it alone may begin.
+    pub fn finish(&mut self, task: TaskId) -> Vec<TaskId> {
+        let mut ready = Vec::new();
+        if std::mem::replace(&mut self.done[task.index()], true) {
+            return ready;
+        }
+        self.open -= 1;
+        for next in &self.dependents[task.index()] {
+            self.waiting[next.index()] -= 1;
+            if self.waiting[next.index()] == 0 {
+                ready.push(*next);
+            }
+        }
+        ready
+    }
+
+    /// Tasks that are not done.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Whether a task is done.
+    #[must_use]
+    pub fn is_done(&self, task: TaskId) -> bool {
+        self.done[task.index()]
+    }
+
+    /// These tasks of `graph`, and all that wait for them, are to be done again. Returns all of them, in order.
+    pub fn undo(&mut self, graph: &TaskGraph, tasks: &[TaskId]) -> Vec<TaskId> {
+        let mut is_undone = vec![false; self.done.len()];
+        let mut open = tasks.to_vec();
+        while let Some(task) = open.pop() {
+            if !std::mem::replace(&mut is_undone[task.index()], true) {
+                open.extend(&self.dependents[task.index()]);
+            }
+        }
+        let undone = (0..is_undone.len()).filter(|task| is_undone[*task]);
+        let undone: Vec<TaskId> = undone.map(|task| TaskId(task as u32)).collect();
+        for task in &undone {
+            self.open += usize::from(std::mem::take(&mut self.done[task.index()]));
+        }
+        for task in &undone {
+            let after = graph.tasks[task.index()].after.iter();
+            let waits = after.filter(|before| !self.done[before.index()]).count();
+            self.waiting[task.index()] = waits as u32;
+        }
+        undone
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_undone_waits_again_for_what_was_undone_alone() {
+        let tasks = vec![task(&[]), task(&[]), task(&[0, 1]), task(&[2])];
+        let graph = TaskGraph::new(tasks).unwrap();
+        let mut schedule = Schedule::of(&graph);
+        assert_eq!(schedule.ready(), [TaskId(0), TaskId(1)]);
+        assert_eq!(schedule.finish(TaskId(0)), []);
+        assert_eq!(schedule.finish(TaskId(1)), [TaskId(2)]);
+        assert_eq!(schedule.finish(TaskId(2)), [TaskId(3)]);
+        assert_eq!(schedule.undo(&graph, &[TaskId(1)]), [TaskId(1), TaskId(2), TaskId(3)]);
+        assert_eq!((schedule.ready(), schedule.open()), (vec![TaskId(1)], 3));
+        assert_eq!(schedule.finish(TaskId(1)), [TaskId(2)]);
+        assert!(schedule.is_done(TaskId(0)) && !schedule.is_done(TaskId(2)));
+    }
 
     fn task(after: &[u32]) -> Task {
         Task {

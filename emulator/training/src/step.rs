@@ -8,6 +8,7 @@
 //! ```
 //! Compute and memory time add up (Calculon's `no_overlap`): kernels run one after the other.
 
+mod bare;
 mod exchange;
 mod layer;
 mod passes;

@@ -48,18 +48,39 @@ pub fn step_graph(
     rails: Rails,
     [domain_link, rail_link]: [Cable; 2],
 ) -> Result<(TaskGraph, Machine), GraphError> {
-    let mapping = &job.mapping;
-    let lanes = replicas * mapping.context;
-    assert!(lanes.is_multiple_of(mapping.expert), "EP divides the lanes");
-    let maker = Maker {
-        job,
-        pieces: job.pieces(),
-        lanes,
-        rails: if rails == Rails::All { mapping.tensor } else { 1 },
-        tasks: Vec::new(),
-    };
+    let maker = Maker::new(job, replicas, rails);
     let machine = maker.machine(domain_link, rail_link);
-    Ok((TaskGraph::new(maker.step())?, machine))
+    Ok((TaskGraph::new(maker.step().0)?, machine))
+}
+
+/// What a task of a step is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Dimension {
+    /// A rank computes.
+    Compute,
+    /// Exchange of tensor parallelism.
+    Tensor,
+    /// Exchange of context parallelism.
+    Context,
+    /// Exchange of expert parallelism.
+    Expert,
+    /// A transfer between stages.
+    Pipeline,
+    /// Exchange of replicas.
+    Data,
+}
+
+/// The tasks of one step of the whole `job`, on every rail, and what each is for. TP group `stage · lanes + lane` is a
+/// ring, `lane` being `replica · CP + context rank`; rank `r` of it is rank `ring · TP + r`.
+///
+/// # Errors
+/// Never for a job that has a stage, a replica and a micro-batch: the tasks are made in order.
+///
+/// # Panics
+/// As [`step_graph`].
+pub fn step_tasks(job: &Job<'_>) -> Result<(TaskGraph, Vec<Dimension>), GraphError> {
+    let (tasks, dimensions) = Maker::new(job, job.mapping.data, Rails::All).step();
+    Ok((TaskGraph::new(tasks)?, dimensions))
 }
 
 struct Maker<'j> {
@@ -68,6 +89,8 @@ struct Maker<'j> {
     lanes: u32,
     rails: u32,
     tasks: Vec<Task>,
+    /// By task: what it is for.
+    dimensions: Vec<Dimension>,
 }
 
 /// By lane: what must be done before the next task of the lane.
@@ -84,6 +107,22 @@ fn groups(lanes: u32, size: u32, stride: u32) -> impl Iterator<Item = Vec<u32>> 
         .map(move |first| (0..size).map(|place| first + place * stride).collect())
 }
 
+impl<'j> Maker<'j> {
+    fn new(job: &'j Job<'j>, replicas: u32, rails: Rails) -> Self {
+        let mapping = &job.mapping;
+        let lanes = replicas * mapping.context;
+        assert!(lanes.is_multiple_of(mapping.expert), "EP divides the lanes");
+        Self {
+            job,
+            pieces: job.pieces(),
+            lanes,
+            rails: if rails == Rails::All { mapping.tensor } else { 1 },
+            tasks: Vec::new(),
+            dimensions: Vec::new(),
+        }
+    }
+}
+
 impl Maker<'_> {
     /// The TP group of a lane of a stage. Stages are outermost: their lanes are far from each other.
     fn ring(&self, stage: u32, lane: u32) -> u32 {
@@ -94,12 +133,19 @@ impl Maker<'_> {
         self.ring(stage, lane) * self.job.mapping.tensor + rail
     }
 
-    fn add(&mut self, name: String, after: Vec<TaskId>, work: Work) -> TaskId {
+    fn add(
+        &mut self,
+        dimension: Dimension,
+        name: String,
+        after: Vec<TaskId>,
+        work: Work,
+    ) -> TaskId {
+        self.dimensions.push(dimension);
         self.tasks.push(Task { name, after, work });
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    fn step(mut self) -> Vec<Task> {
+    fn step(mut self) -> (Vec<Task>, Vec<Dimension>) {
         let mapping = self.job.mapping;
         let pipeline = Pipeline {
             schedule: mapping.schedule,
@@ -143,7 +189,7 @@ impl Maker<'_> {
         for (stage, front) in last.into_iter().enumerate() {
             self.finish(stage as u32, front);
         }
-        self.tasks
+        (self.tasks, self.dimensions)
     }
 
     /// One pass of one micro-batch over the layers of a piece; the last task of each lane.
@@ -243,7 +289,7 @@ impl Maker<'_> {
                 _ => format!("backward {what} s{stage} lane {lane} m{micro}"),
             };
             let rank = self.rank(stage, lane as u32, 0);
-            vec![self.add(name, after, Work::Compute { rank, took })]
+            vec![self.add(Dimension::Compute, name, after, Work::Compute { rank, took })]
         });
         lanes.collect()
     }
@@ -270,20 +316,20 @@ impl Maker<'_> {
             }
             ContextExchange::AllGather => {
                 let bytes = block * f64::from(context);
-                let front = self.across("CP", Kind::AllGather, stage, &cut, bytes, front);
+                let front = self.across((Dimension::Context, "CP"), Kind::AllGather, stage, &cut, bytes, front);
                 let front = self.compute("core", stage, pass, seconds, front);
                 if !is_backward {
                     return front;
                 }
-                self.across("CP", Kind::ReduceScatter, stage, &cut, bytes, front)
+                self.across((Dimension::Context, "CP"), Kind::ReduceScatter, stage, &cut, bytes, front)
             }
             ContextExchange::AllToAll => {
                 // Queries, keys and values on the way in, what attention gives on the way out; backward reversed.
                 let [into, out] = self.pieces.context_turn_bytes;
                 let (first, second) = if is_backward { (out, into) } else { (into, out) };
-                let front = self.across("CP", Kind::AllToAll, stage, &cut, first, front);
+                let front = self.across((Dimension::Context, "CP"), Kind::AllToAll, stage, &cut, first, front);
                 let front = self.compute("core", stage, pass, seconds, front);
-                self.across("CP", Kind::AllToAll, stage, &cut, second, front)
+                self.across((Dimension::Context, "CP"), Kind::AllToAll, stage, &cut, second, front)
             }
         }
     }

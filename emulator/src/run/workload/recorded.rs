@@ -9,7 +9,7 @@ use lightloom_engine::collective::{Collective, Placement, StartError, start_bag}
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, VertexId};
 use lightloom_training::described::Described;
-use lightloom_training::graph::{Task, TaskId, Work};
+use lightloom_training::graph::{self, Task, TaskId, Work};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::RunError;
@@ -19,9 +19,7 @@ use crate::scenario::Pattern;
 
 /// A step under way.
 pub(super) struct Playing {
-    /// By task: how many tasks it waits for.
-    waiting: Vec<usize>,
-    dependents: Vec<Vec<TaskId>>,
+    schedule: graph::Schedule,
     /// By task: when it could end at the earliest, were each message alone on its path.
     earliest: Vec<Picoseconds>,
     /// Tasks that could not begin, for a host had no way.
@@ -49,15 +47,13 @@ impl<'a> Jobs<'a> {
     ) -> Result<(), RunError> {
         let described = self.described(place);
         let tasks = described.graph.tasks().len();
-        let waiting = described.graph.waits();
-        let ready: Vec<TaskId> =
-            (0..tasks).filter(|at| waiting[*at] == 0).map(|at| TaskId(at as u32)).collect();
+        let schedule = graph::Schedule::of(&described.graph);
+        let ready = schedule.ready();
         step.flows = vec![0..0; tasks];
-        let dependents = described.graph.dependents();
         let earliest = vec![Picoseconds::ZERO; tasks];
         let (blocked, batches) = (Vec::new(), BTreeMap::new());
         let ended = context.now();
-        let playing = Playing { waiting, dependents, earliest, blocked, batches, ended };
+        let playing = Playing { schedule, earliest, blocked, batches, ended };
         self.playing.insert(place, playing);
         self.enter(place, step, tasks);
         ready.into_iter().try_for_each(|task| self.begin_task(context, place, task))
@@ -191,12 +187,7 @@ impl<'a> Jobs<'a> {
     ) -> Result<(), RunError> {
         let (mut ready, mut ended) = (Vec::new(), at);
         if let Some(playing) = self.playing.get_mut(&place) {
-            for next in &playing.dependents[task.index()] {
-                playing.waiting[next.index()] -= 1;
-                if playing.waiting[next.index()] == 0 {
-                    ready.push(*next);
-                }
-            }
+            ready = playing.schedule.finish(task);
             playing.ended = playing.ended.max(at);
             ended = playing.ended;
         }

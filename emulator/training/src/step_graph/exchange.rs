@@ -4,7 +4,7 @@
 use lightloom_collective::Kind;
 use lightloom_units::Bytes;
 
-use super::{Front, Maker, groups};
+use super::{Dimension, Front, Maker, groups};
 use crate::calibration::Sharding;
 use crate::graph::{TaskId, Work};
 use crate::network::Group;
@@ -26,7 +26,7 @@ impl Maker<'_> {
         let lanes = front.into_iter().enumerate().map(|(lane, after)| {
             let ring = self.ring(stage, lane as u32);
             let name = format!("TP {} s{stage} lane {lane} m{micro}", kind.name());
-            vec![self.add(name, after, Work::Ring { kind, ring, bytes })]
+            vec![self.add(Dimension::Tensor, name, after, Work::Ring { kind, ring, bytes })]
         });
         lanes.collect()
     }
@@ -52,7 +52,8 @@ impl Maker<'_> {
                     let (from, to) = (self.rank(stage, lane, rail), self.rank(stage, next, rail));
                     let name = format!("CP block s{stage} lane {lane} rail {rail}");
                     let after = held[lane as usize].clone();
-                    let sent = self.add(name, after, Work::Transfer { from, to, bytes });
+                    let work = Work::Transfer { from, to, bytes };
+                    let sent = self.add(Dimension::Context, name, after, work);
                     arrived[next as usize].push(sent);
                 }
             }
@@ -79,13 +80,13 @@ impl Maker<'_> {
         }
         let cut: Vec<Vec<u32>> = groups(self.lanes, expert, 1).collect();
         let bytes = self.pieces.expert_bytes;
-        self.across(&format!("EP {what}"), Kind::AllToAll, stage, &cut, bytes, front)
+        self.across((Dimension::Expert, &format!("EP {what}")), Kind::AllToAll, stage, &cut, bytes, front)
     }
 
     /// A collective in each of `cut`, sets of lanes of a stage, on every rail.
     pub(super) fn across(
         &mut self,
-        what: &str,
+        (dimension, what): (Dimension, &str),
         kind: Kind,
         stage: u32,
         cut: &[Vec<u32>],
@@ -102,7 +103,7 @@ impl Maker<'_> {
                     let work = Work::Across { kind, ranks, bytes: Bytes(bytes as u64) };
                     let name =
                         format!("{what} {} s{stage} lane {} rail {rail}", kind.name(), lanes[0]);
-                    self.add(name, before.clone(), work)
+                    self.add(dimension, name, before.clone(), work)
                 })
                 .collect();
             for lane in lanes {
@@ -124,7 +125,8 @@ impl Maker<'_> {
                 .map(|rail| {
                     let (from, to) = (self.rank(stage, lane, rail), self.rank(to, lane, rail));
                     let name = format!("transfer s{stage} lane {lane} rail {rail}");
-                    self.add(name, end.clone(), Work::Transfer { from, to, bytes })
+                    let work = Work::Transfer { from, to, bytes };
+                    self.add(Dimension::Pipeline, name, end.clone(), work)
                 })
                 .collect()
         });
@@ -163,7 +165,7 @@ impl Maker<'_> {
         let apart = u64::from((cut[0][1] - cut[0][0]) * self.job.mapping.tensor);
         let inside = self.job.network.inside(Group { size: size as u64, stride: apart }) as usize;
         if inside == 1 || inside == size {
-            return self.across("DP", kind, stage, cut, bytes, front);
+            return self.across((Dimension::Data, "DP"), kind, stage, cut, bytes, front);
         }
         let near: Vec<Vec<u32>> =
             cut.iter().flat_map(|lanes| lanes.chunks(inside).map(<[u32]>::to_vec)).collect();
@@ -176,11 +178,11 @@ impl Maker<'_> {
         let share = bytes / inside as f64;
         let mut front = front;
         if kind != Kind::AllGather {
-            front = self.across("DP", Kind::ReduceScatter, stage, &near, bytes, front);
+            front = self.across((Dimension::Data, "DP"), Kind::ReduceScatter, stage, &near, bytes, front);
         }
-        front = self.across("DP", kind, stage, &far, share, front);
+        front = self.across((Dimension::Data, "DP"), kind, stage, &far, share, front);
         if kind != Kind::ReduceScatter {
-            front = self.across("DP", Kind::AllGather, stage, &near, bytes, front);
+            front = self.across((Dimension::Data, "DP"), Kind::AllGather, stage, &near, bytes, front);
         }
         front
     }
