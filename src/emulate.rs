@@ -7,6 +7,7 @@ mod live;
 mod look;
 mod phases;
 mod source;
+mod steps;
 mod summary;
 mod sweep;
 mod text;

@@ -7,21 +7,23 @@ use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{Difference, Islands};
 use lightloom_engine::transport::Balance;
 use lightloom_fabric::fat_tree::SwitchTiming;
+use lightloom_planner::khop::Layout;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_units::{Bytes, Picoseconds};
 
 use crate::judge;
 use crate::outcome::Outcome;
 use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter};
-use crate::run::workload::{Groups, Jobs, PhaseOrder, Phases};
+use crate::run::workload::{Groups, Jobs, PhaseOrder, Phases, TrainOrder, Trainings};
 use crate::run::{
-    ControlPlane, Order, Progress, RunError, RunLog, Series, Sharing, Workload, run as run_order,
+    ControlPlane, Members, Order, Progress, RunError, RunLog, Series, Sharing, Workload,
+    run as run_order,
 };
 use crate::scenario::{
-    CircuitPlan, Effect, Expectation, FaultEvent, PACKETS_MAX, Scenario, Start, StartError,
-    Traffic, When, plan,
+    CircuitPlan, Effect, Expectation, FaultEvent, On, PACKETS_MAX, Scenario, Start, StartError,
+    Traffic, TrainError, TrainStep, When, plan,
 };
-use crate::substrate::Substrate;
+use crate::substrate::{RingCables, Substrate};
 
 /// How to run a scenario, besides what it says.
 #[derive(Clone, Debug)]
@@ -54,6 +56,12 @@ pub enum EmulateError {
     /// It cannot begin.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// A job that cannot be trained.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// The tasks of a step wait for each other, which is a mistake of this program.
+    #[error("the step has no order (a mistake in the step graph, please report it): {0}")]
+    Step(#[from] lightloom_training::graph::GraphError),
     /// It cannot go on.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -117,7 +125,7 @@ pub fn emulate_from(
     let sharing = sharing(scenario, start, &settings)?;
     let scale = scale_of(scenario, start)?;
     let Settings { threads, watch, series, .. } = settings;
-    let making = Making::new(scenario, start, (scale, threads, sharing));
+    let making = Making::new(scenario, start, (scale, threads, sharing))?;
     let events = making.events(&start.events);
     let mut log = making.run(&events, (watch, series), progress)?;
     if sharing == Sharing::Proven && log.engine().prove()?.is_none() {
@@ -171,6 +179,9 @@ struct Making<'a> {
     traffic: Vec<Traffic>,
     /// By phase: what it sends in the run.
     demands: Vec<Demand>,
+    /// Groups of the plan, and what those of them do that train.
+    members: Vec<Members>,
+    trains: Vec<TrainOrder<'a>>,
     scale: u64,
     threads: usize,
     sharing: Sharing,
@@ -181,11 +192,12 @@ impl<'a> Making<'a> {
         scenario: &'a Scenario,
         start: &'a Start,
         (scale, threads, sharing): (u64, usize, Sharing),
-    ) -> Self {
+    ) -> Result<Self, EmulateError> {
         let phases = start.circuits.iter().flat_map(|circuits| &circuits.phases);
         let demands = phases.map(|phase| smaller(&phase.demand, scale)).collect();
         let traffic = start.traffic(scenario);
-        Self { scenario, start, traffic, demands, scale, threads, sharing }
+        let (members, trains) = trains(scenario, start)?;
+        Ok(Self { scenario, start, traffic, demands, members, trains, scale, threads, sharing })
     }
 
     /// A time of the fabric in the time of the run.
@@ -217,17 +229,12 @@ impl<'a> Making<'a> {
         let Self { scenario, start, .. } = self;
         let mut control: Vec<Box<dyn ControlPlane>> = Vec::new();
         let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
-        if !self.traffic.is_empty() {
+        if !self.traffic.is_empty() || !self.trains.is_empty() {
             control.push(Box::new(Rerouter::new(scenario.control.reroute_delay)));
         }
         let planned = start.substrate.rings.as_ref().zip(start.layout.as_ref());
         if let Some((rings, layout)) = planned {
-            let delays = Delays {
-                detection: scenario.control.detection_delay,
-                planning: scenario.control.planning_delay,
-            };
-            let known = (layout.clone(), start.faults.clone());
-            let replanner = Replanner::new(rings, scenario.seed, delays, known);
+            let replanner = replanner(scenario, start, (rings, layout));
             if !scenario.collectives.is_empty() {
                 let (members, jobs) = (replanner.members(), replanner.jobs());
                 let per_set = rings.fabric().dcn.nodes_per_tor() as usize;
@@ -239,6 +246,9 @@ impl<'a> Making<'a> {
                 )));
             }
             control.push(Box::new(replanner));
+        }
+        if !self.trains.is_empty() {
+            workloads.push(Box::new(Trainings::new(&self.trains, &self.members)));
         }
         if !self.traffic.is_empty() {
             workloads.push(Box::new(Jobs::new(&self.traffic, scenario.seed)));
@@ -298,6 +308,44 @@ impl<'a> Making<'a> {
     }
 }
 
+fn replanner<'a>(
+    scenario: &Scenario,
+    start: &Start,
+    (rings, layout): (&'a RingCables, &Layout),
+) -> Replanner<'a> {
+    let delays = Delays {
+        detection: scenario.control.detection_delay,
+        planning: scenario.control.planning_delay,
+    };
+    let known = (layout.clone(), start.faults.clone());
+    Replanner::new(rings, scenario.seed, delays, known)
+}
+
+/// The groups of the plan, and what those of them do that train.
+fn trains<'a>(
+    scenario: &'a Scenario,
+    start: &Start,
+) -> Result<(Vec<Members>, Vec<TrainOrder<'a>>), EmulateError> {
+    let (On::Fabric(fabric), Some((plan, _)), false) =
+        (&scenario.on, &start.plan, scenario.train.is_empty())
+    else {
+        return Ok((Vec::new(), Vec::new()));
+    };
+    let rings = start.substrate.rings.as_ref().ok_or(TrainError::NoGpus)?;
+    let members = match &start.layout {
+        Some(layout) => replanner(scenario, start, (rings, layout)).members(),
+        None => start.members_without_rings(),
+    };
+    let mut orders = Vec::new();
+    for train in &scenario.train {
+        let step = TrainStep::of(train, fabric, plan)?;
+        let pace = step.pace(fabric, &scenario.transport);
+        let seats = start.seats(&step, &members);
+        orders.push(TrainOrder::new(train, step, pace, seats)?);
+    }
+    Ok((members, orders))
+}
+
 /// A demand scaled down; no pair vanishes.
 fn smaller(demand: &Demand, scale: u64) -> Demand {
     let mut scaled = Demand::none(demand.leaves());
@@ -348,6 +396,8 @@ fn whole_because(scenario: &Scenario, start: &Start, settings: &Settings) -> Opt
     let hits = |what: fn(&Effect) -> bool| start.events.iter().any(|event| what(&event.effect));
     if scenario.collectives.iter().any(|one| one.kind.is_between_groups()) {
         Some("collectives between groups share links")
+    } else if !scenario.train.is_empty() {
+        Some("the steps of jobs share links")
     } else if !scenario.traffic.is_empty() {
         Some("traffic between hosts shares links")
     } else if scenario.phases.is_some() {

@@ -12,6 +12,7 @@ mod groups;
 mod links;
 mod phases;
 mod shares;
+mod steps;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use lightloom_planner::khop::to_document;
 use lightloom_units::{Picoseconds, SimTime};
 
 use crate::outcome::{
-    FaultResult, FlowRow, Flows, Head, Of, Outcome, Percentiles, PlanResult, TrafficImpact,
+    FaultResult, FlowRow, Flows, Head, Of, Outcome, Percentiles, PlanResult, Steps, TrafficImpact,
 };
 use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, Scenario, Start, Traffic};
@@ -89,7 +90,10 @@ pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
     let groups = groups::results(log, ran.baseline);
     let flows: Vec<FlowRecord> = log.engine().records().map(|flow| ran.full_size(&flow)).collect();
     let phases = phases::results(ran);
-    let steps = phases::steps(ran, &phases);
+    let steps = match log.trained.is_empty() {
+        true => Steps::OfPhases(phases::steps(ran, &phases)),
+        false => Steps::OfJobs(steps::results(ran)),
+    };
     let (links, queues) = links::results(ran);
     let (name, sha256, seed) = (&scenario.name, &scenario.sha256, scenario.seed);
     let of = Of { scenario: name, sha256, seed, threads: ran.threads };
@@ -104,7 +108,8 @@ pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
         },
         scale: ran.scale,
         in_flight: scenario.phases.map(|phases| phases.in_flight),
-        step_percentiles: Percentiles::of(steps.iter().filter_map(|s| s.times.packets).collect()),
+        step_percentiles: Percentiles::of(steps.took().flatten().collect()),
+        exchanges_reused: (!log.trained.is_empty()).then_some(log.rings_reused),
         ports: phases::port_time(ran),
         flows: Flows::new(&flows),
         faults: faults(ran, traffic.as_ref(), &groups),

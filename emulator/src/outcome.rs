@@ -3,6 +3,7 @@
 
 mod head;
 mod links;
+mod steps;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use head::Of;
 pub use head::{Head, Packets, RUN_SCHEMA};
 pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};
+pub use steps::{ClosedForm, Exposed, JobStep, Steps, WhyResult};
 
 pub use crate::run::log::Stop;
 pub use crate::run::{Waiting, WaitsFor};
@@ -46,8 +48,11 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseResult>,
     /// Every step.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<StepResult>,
+    #[serde(skip_serializing_if = "Steps::is_empty")]
+    pub steps: Steps,
+    /// Exchanges round idle rings that took the time of an equal one, which is exact. `None` without jobs that train.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exchanges_reused: Option<u64>,
     /// How long steps took. `None` without steps that ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_percentiles: Option<Percentiles>,

@@ -29,7 +29,7 @@ use lightloom_engine::{EngineError, Event, Settings};
 use lightloom_planner::check::Violation;
 use lightloom_units::{Picoseconds, SimTime};
 
-pub(crate) use context::{Context, Notice, Owner};
+pub(crate) use context::{Context, Members, Notice, Owner};
 pub(crate) use control::ControlPlane;
 pub(crate) use log::{FaultLog, RunLog, Stop};
 use series::Looker;
@@ -72,6 +72,9 @@ pub enum RunError {
     /// The engine refuses something.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A part of the network that cannot be laid out by itself.
+    #[error(transparent)]
+    Network(#[from] lightloom_engine::NetworkError),
     /// A part that the fabric does not have.
     #[error(transparent)]
     Part(#[from] lightloom_fabric::fault::FaultError),

@@ -10,6 +10,7 @@ mod flow_table;
 mod replay;
 mod start;
 mod traffic;
+mod train;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub use flow_table::{Await, ListedFlow, read_flows};
 pub use replay::{Replay, TraceDay};
 pub use start::{CircuitPlan, Start, StartError, plan};
 pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
+pub use train::{Pace, Restart, Train, TrainError, TrainStep};
 
 use crate::substrate::{Substrate, Switches};
 
@@ -52,6 +54,8 @@ pub struct Scenario {
     pub collectives: Vec<Collective>,
     /// What hosts send beside them.
     pub traffic: Vec<Traffic>,
+    /// Jobs that train.
+    pub train: Vec<Train>,
     /// The phases of the fabric's step.
     pub phases: Option<PhaseRun>,
     /// What is done before the first phase begins.

@@ -256,7 +256,7 @@ fn what_flows_lose_beside_phases_is_sent_again() {
 #[test]
 fn what_phases_lose_on_a_leaf_that_goes_dark_is_sent_again_when_it_is_back() {
     let calm = "name: x\non: {fabric: pod.yaml}\nphases: {}\n";
-    let took = |outcome: &Outcome| outcome.steps[0].times.packets.unwrap();
+    let took = |outcome: &Outcome| outcome.steps.of_phases()[0].times.packets.unwrap();
     let run = |text: &str| {
         let outcome = emulate(&loaded(text), 1, &mut ()).unwrap();
         require_conserved(&outcome);

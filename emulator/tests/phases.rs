@@ -122,7 +122,9 @@ fn flows_and_links_are_given_in_the_fabrics_bytes_and_time() {
 
 #[test]
 fn time_does_not_depend_on_the_scale() {
-    let step = |scale: u64| seconds(run(&format!("scale: {scale}"), "").steps[0].times.packets);
+    let step = |scale: u64| {
+        seconds(run(&format!("scale: {scale}"), "").steps.of_phases()[0].times.packets)
+    };
     let full = step(4);
     for (scale, tolerance) in [(16, 0.01), (64, 0.04)] {
         let ratio = step(scale) / full;
@@ -150,7 +152,7 @@ fn what_is_on_a_circuit_when_its_mirrors_move_is_lost_or_was_drained() {
     let lossy = load(&fabric, "scale: 10, in_flight: lose", "");
     let lossy = emulate(&lossy, 1, &mut ()).unwrap();
     assert!(lossy.head.packets.lost > 0);
-    assert!(lossy.steps[0].times.packets.is_some(), "what is lost is sent again");
+    assert!(lossy.steps.of_phases()[0].times.packets.is_some(), "what is lost is sent again");
 }
 
 #[test]
@@ -162,7 +164,10 @@ fn one_driver_board_takes_many_circuits_and_their_traffic_goes_round() {
     assert!(impact.phases_slowed.contains(&"0/experts".to_owned()), "{impact:?}");
     assert!(result.phases[0].circuits_up < result.phases[0].circuits_planned);
     assert!(result.ports.unwrap().fault_share > 0.0);
-    assert!(result.steps[0].times.packets.is_some(), "the core and other circuits carry it");
+    assert!(
+        result.steps.of_phases()[0].times.packets.is_some(),
+        "the core and other circuits carry it"
+    );
     let repaired = run("scale: 10", &BOARD.replace("12ms", "12ms, lasts: 1ms"));
     let delay = repaired.faults[0].phases.as_ref().unwrap().delay;
     assert!(delay < impact.delay);

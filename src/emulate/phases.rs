@@ -84,7 +84,7 @@ fn phase_table(result: &Run) -> Table {
 fn step_table(result: &Run) -> String {
     let faulty = !result.faults.is_empty();
     let mut text = String::new();
-    for step in &result.steps {
+    for step in result.steps.of_phases() {
         let _ = write!(text, "step {}: packets {}", step.step, time(step.times.packets));
         if faulty {
             let _ = write!(text, " (without faults {})", time(step.times.packets_without_faults));

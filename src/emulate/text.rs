@@ -12,7 +12,7 @@ use lightloom_emulator::substrate::Substrate;
 use lightloom_units::Picoseconds;
 use lightloom_units::id::GroupId;
 
-use super::phases;
+use super::{phases, steps};
 use crate::table::Table;
 
 /// What was expected and found, a line each.
@@ -32,7 +32,7 @@ pub(crate) fn describe(result: &Run) -> String {
         result.head.scenario,
         result.head.seed.0,
         workloads(result),
-        phases::describe(result),
+        phases::describe(result) + &steps::describe(result),
     );
     for fault in &result.faults {
         text.push_str(&describe_fault(result, fault));
@@ -255,7 +255,7 @@ fn workloads(result: &Run) -> String {
 
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     let mut text = format!("\nfault: {fault}\n");
-    if result.groups.is_empty() {
+    if result.groups.is_empty() || !result.steps.of_jobs().is_empty() {
         return text;
     }
     let all: BTreeSet<_> = result.workloads.iter().filter_map(|c| c.group).collect();

@@ -162,7 +162,7 @@ impl Verdict<'_> {
 
 /// How long steps took; for ever where some never ended.
 fn step(outcome: &Outcome, pick: fn(&Percentiles) -> Picoseconds) -> f64 {
-    let all = outcome.steps.iter().all(|step| step.times.packets.is_some());
+    let all = outcome.steps.took().all(|took| took.is_some());
     let took = outcome.step_percentiles.as_ref().filter(|_| all).map(pick);
     took.map_or(f64::INFINITY, |took| took.0 as f64)
 }
@@ -231,10 +231,10 @@ fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Fo
     }
     let ends = outcome.workloads.iter().filter_map(|workload| workload.end);
     let last = ends.max().unwrap_or_default();
-    if outcome.steps.is_empty() {
+    if outcome.steps.of_phases().is_empty() {
         return ended_by(last, span);
     }
-    let took: Option<Picoseconds> = outcome.steps.iter().map(|step| step.times.packets).sum();
+    let took: Option<Picoseconds> = outcome.steps.took().sum();
     match took {
         None => (false, "some bytes never arrived".to_owned(), None),
         Some(_) if ended.is_some() => ended_by(ended.unwrap_or_default(), span),

@@ -119,7 +119,10 @@ pub(super) fn impacts(ran: &Ran<'_>, results: &[GroupResult]) -> Vec<GroupImpact
     let log = ran.log;
     let moved = moved(log, ran.baseline);
     let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();
-    let is_affected = |group: &&usize| moved[**group].is_some() || log.groups[**group].lost;
+    // Without work for the groups a plan moves them all the same.
+    let is_affected = |group: &&usize| {
+        moved.get(**group).is_some_and(|moved| moved.is_some() || log.groups[**group].lost)
+    };
     let affected = log.faults.iter().map(|f| f.groups.iter().filter(is_affected).copied());
     let mut affected: Vec<BTreeSet<usize>> = affected.map(Iterator::collect).collect();
     for (group, at) in moved.iter().enumerate() {
@@ -179,8 +182,11 @@ fn results_of<'a>(
     steps: &'a [StepLog],
     baseline: &'a [StepLog],
 ) -> impl Iterator<Item = WorkloadResult> + 'a {
-    steps.iter().map(move |step| {
-        let collective = &scenario.collectives[step.collective];
+    // Steps of a job that trains are no collectives: they stand by themselves in the result.
+    let collectives = steps
+        .iter()
+        .filter_map(move |step| Some((step, scenario.collectives.get(step.collective)?)));
+    collectives.map(move |(step, collective)| {
         let took =
             step.end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
         let algbw = took.map_or(0.0, |took| collective.bytes.0 as f64 / took.as_secs_f64());

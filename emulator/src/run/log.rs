@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::series::Series;
 use super::waiting::Waiting;
-use super::workload::{GroupLog, Job, StepLog};
+use super::workload::{GroupLog, Job, StepLog, TrainLog};
 use crate::scenario::FaultEvent;
 
 /// What happened in one run.
@@ -35,6 +35,10 @@ pub(crate) struct RunLog {
     pub(crate) program_length: usize,
     /// By workload between hosts.
     pub(crate) jobs: Vec<Job>,
+    /// Jobs that trained.
+    pub(crate) trained: Vec<TrainLog>,
+    /// Exchanges round idle rings whose time had been found before.
+    pub(crate) rings_reused: u64,
     /// Phases of steps, in order.
     pub(crate) phases: Vec<PhaseLog>,
     /// The groups and paths at the end, and what the control plane held for broken. `None` if no rings are planned.
@@ -60,6 +64,8 @@ impl RunLog {
             between: Vec::new(),
             program_length: 0,
             jobs: Vec::new(),
+            trained: Vec::new(),
+            rings_reused: 0,
             phases: Vec::new(),
             layout: None,
             switching: 0,

@@ -9,6 +9,7 @@ mod pattern;
 mod phases;
 mod progress;
 mod recorded;
+mod train;
 
 use lightloom_engine::{BatchId, LinkId};
 use lightloom_units::SimTime;
@@ -20,6 +21,7 @@ pub(crate) use groups::Groups;
 pub(crate) use jobs::{Job, Jobs, Step};
 pub(crate) use phases::{PhaseOrder, Phases};
 pub(crate) use progress::{GroupLog, StepLog};
+pub(crate) use train::{TrainLog, TrainOrder, TrainStepLog, Trainings, Why};
 
 /// Something that sends.
 pub(crate) trait Workload {

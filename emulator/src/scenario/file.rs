@@ -17,6 +17,7 @@ mod network;
 mod replay;
 mod switches;
 mod traffic;
+mod train;
 mod transport;
 
 use std::collections::BTreeSet;
@@ -41,6 +42,7 @@ pub use network::OnFile;
 pub use replay::{ReplayFile, TraceDayFile};
 pub use switches::SwitchesFile;
 pub use traffic::TrafficFile;
+pub use train::{CheckpointFile, RestartFile, TrainFile};
 pub use transport::TransportFile;
 
 use super::{
@@ -87,6 +89,9 @@ pub struct ScenarioFile {
     /// what it waits for is done. Hosts that are broken from the start take no part.
     #[serde(default)]
     pub traffic: Vec<TrafficFile>,
+    /// Jobs of the fabric that train, step after step: computing, and what their ranks exchange over rings and network.
+    #[serde(default)]
+    pub train: Vec<TrainFile>,
     /// The phases of the fabric's step, over its circuits.
     #[serde(default)]
     pub phases: Option<PhasesFile>,
@@ -292,6 +297,7 @@ fn lower(
         name: raw.name.clone(),
         faults: Vec::new(),
         traffic: Vec::new(),
+        train: Vec::new(),
         expectations: Vec::new(),
         on,
         broken_by,
@@ -307,15 +313,22 @@ fn lower(
         traffic::lower((&raw.traffic, &named), (names, priorities), check, neighbours)
     });
     let phases_after = lower_phases_after(&raw, &named, check);
+    let train = train::lower(&raw, (base.as_ref(), start.as_ref()), check);
     let place = faults::Ground::of(start.as_ref(), &switches, raw.phases.as_ref());
     let mut faults = faults::lower(&raw.faults, place.as_ref(), check);
     faults.extend(faults_beside(&raw, place.as_ref(), check, neighbours));
     let mut scenario = base.map(|base| Scenario {
         traffic: traffic.unwrap_or_default(),
         faults,
+        train,
         phases_after,
         ..base
     });
+    if let Some((scenario, start)) = scenario.as_mut().zip(start.as_ref())
+        && !scenario.ends_at_limit
+    {
+        scenario.time_limit = train::time_limit(scenario, start);
+    }
     let ground = scenario.as_ref().zip(start.as_ref()).map(|(s, start)| ground(&raw, s, start));
     idle::refuse(&raw, scenario.as_ref(), ground.as_ref(), check);
     let expectations = lower_expectations(&raw.expect, ground.as_ref(), check);
@@ -329,10 +342,10 @@ fn lower(
     scenario.filter(|_| !check.has_errors() && !neighbours.have_errors())
 }
 
-/// Phases alone are long: large packets, a tenth of what a circuit holds in a round trip, and a window of twice what
-/// fills the path, so that a burst of other flows at a leaf's interface leaves no circuit idle.
+/// Phases alone and steps are long: large packets, a tenth of what a circuit holds in a round trip, and a window of twice
+/// what fills the path, so that a burst of other flows at a leaf's interface leaves no circuit idle.
 fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
-    if raw.phases.is_none() || check.is_written("/transport") {
+    if !is_long(raw) || check.is_written("/transport") {
         return transport::lower(&raw.transport, network::host_ports(raw), check);
     }
     // What phases lose with a circuit is divided anew at once. Their queues have no bound, so that an acknowledgement
@@ -356,18 +369,19 @@ fn lower_switches(
     packet: Bytes,
     check: &mut Check<'_>,
 ) -> Switches {
-    match &raw.phases {
-        Some(phases) if !check.is_written("/switches") => Switches {
+    let phases = raw.phases.as_ref();
+    match phases.map(|phases| phases.acknowledgements).unwrap_or_default() {
+        order if is_long(raw) && !check.is_written("/switches") => Switches {
             queue: None,
             mark_from: packet * 16,
             marking: Marking::Threshold,
-            queueing: match phases.acknowledgements {
+            queueing: match order {
                 Acknowledgements::First => Some(Queueing::default()),
                 Acknowledgements::InTurn => None,
             },
             switching: Switching::StoreAndForward,
         },
-        phases => {
+        _ => {
             if phases.is_some() && check.is_written("/phases/acknowledgements") {
                 let message = "`switches` decides what acknowledgements wait for";
                 let path = "/phases/acknowledgements";
@@ -384,7 +398,12 @@ fn lower_switches(
     }
 }
 
-/// Whether phases have nothing beside them.
+/// Whether phases or the steps of jobs are run.
+fn is_long(file: &ScenarioFile) -> bool {
+    file.phases.is_some() || !file.train.is_empty()
+}
+
+/// Whether phases, or the steps of jobs, have nothing beside them.
 fn is_alone(file: &ScenarioFile) -> bool {
     file.collectives.is_empty() && file.traffic.is_empty()
 }
@@ -418,11 +437,12 @@ fn lower_control(raw: &ControlFile) -> Control {
 /// A scenario runs something, and what it runs has what it needs.
 fn require_something(raw: &ScenarioFile, check: &mut Check<'_>) {
     let on_fabric = matches!(raw.on, OnFile::Fabric(_));
-    if raw.collectives.is_empty() && raw.traffic.is_empty() && raw.phases.is_none() {
+    let does_nothing = raw.collectives.is_empty() && raw.traffic.is_empty() && raw.train.is_empty();
+    if does_nothing && raw.phases.is_none() {
         check
             .error(codes::NOTHING_TO_RUN, "", "a scenario that runs nothing")
             .help(
-                "write `collectives: [{all_reduce: {name: step, bytes: 64MiB}}]`, or `traffic`, or `phases`",
+                "write `collectives: [{all_reduce: {name: step, bytes: 64MiB}}]`, or `traffic`, or `phases`, or `train`",
             )
             .depends_on("/collectives")
             .depends_on("/traffic");
@@ -430,6 +450,7 @@ fn require_something(raw: &ScenarioFile, check: &mut Check<'_>) {
     let of_fabric = [
         ("/collectives", !raw.collectives.is_empty()),
         ("/phases", raw.phases.is_some()),
+        ("/train", !raw.train.is_empty()),
         ("/broken", !raw.broken.is_empty()),
         ("/broken_by", raw.broken_by.is_some()),
     ];
@@ -462,7 +483,7 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &Start) -> Grou
     if start.substrate.has_switches() {
         priorities.extend(scenario.traffic.iter().flat_map(Traffic::priorities));
     }
-    if scenario.phases.is_some() {
+    if scenario.phases.is_some() || !scenario.train.is_empty() {
         priorities.insert(0);
     }
     let mut breaks = Breaks::default();
@@ -478,10 +499,12 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &Start) -> Grou
         switches: &scenario.switches,
         breaks,
         priorities,
-        has_groups: !scenario.collectives.is_empty(),
+        has_groups: !scenario.collectives.is_empty() || !scenario.train.is_empty(),
         has_plan: start.plan.is_some(),
-        has_steps: scenario.phases.is_some(),
-        has_flows: !scenario.traffic.is_empty() || scenario.phases.is_some(),
+        has_steps: scenario.phases.is_some() || !scenario.train.is_empty(),
+        has_flows: !scenario.traffic.is_empty()
+            || scenario.phases.is_some()
+            || !scenario.train.is_empty(),
     }
 }
 

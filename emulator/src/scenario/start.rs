@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where a run begins: what is broken, what will break, the plan for it, and what it runs on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lightloom_engine::{NetworkError, VertexId};
@@ -18,7 +19,8 @@ use lightloom_units::SimTime;
 use lightloom_units::id::NodeId;
 
 use super::replay::Outage;
-use super::{Effect, FaultEvent, On, Scenario, Traffic, When};
+use super::{Effect, FaultEvent, On, Scenario, Traffic, TrainStep, When};
+use crate::run::Members;
 use crate::substrate::{Part, Substrate};
 
 /// Where a run begins.
@@ -104,6 +106,51 @@ impl Start {
             traffic.iter_mut().for_each(|one| one.hosts.retain(works));
         }
         traffic
+    }
+}
+
+impl Start {
+    /// By group of the plan's jobs: who is in it, on a fabric whose groups are no rings.
+    pub(crate) fn members_without_rings(&self) -> Vec<Members> {
+        let (Some((plan, _)), Some(gpus)) = (&self.plan, &self.substrate.rings) else {
+            return Vec::new();
+        };
+        let mut groups = BTreeMap::<_, (u32, Vec<_>)>::new();
+        for rank in &plan.ranks {
+            let Some(job) = rank.job else { continue };
+            let group = groups.entry(rank.group).or_insert((job, Vec::new()));
+            group.1.push((rank.tp, gpus.vertex(rank.gpu)));
+        }
+        let members = |(job, mut ranks): (u32, Vec<(u32, VertexId)>)| {
+            ranks.sort_unstable_by_key(|(tp, _)| *tp);
+            Members {
+                job,
+                gpus: ranks.len() as u32,
+                ring: Vec::new(),
+                light: Vec::new(),
+                is_closed: false,
+                ranks: ranks.into_iter().map(|(_, vertex)| vertex).collect(),
+            }
+        };
+        groups.into_values().map(members).collect()
+    }
+
+    /// By TP group of a job, in the order of its step's lanes: who is in it, of `groups`.
+    pub(crate) fn seats(&self, step: &TrainStep, groups: &[Members]) -> Vec<Members> {
+        let (Some((plan, _)), Some(gpus)) = (&self.plan, &self.substrate.rings) else {
+            return Vec::new();
+        };
+        let lanes = step.mapping.data * step.mapping.context;
+        let mut seats = vec![None; (lanes * step.mapping.pipeline) as usize];
+        for rank in plan.ranks.iter().filter(|rank| rank.job == Some(step.job)) {
+            let ring = rank.pp * lanes + rank.dp * step.mapping.context + rank.cp;
+            let vertex = gpus.vertex(rank.gpu);
+            let of = groups.iter().find(|group| group.ranks.contains(&vertex));
+            if let Some(seat) = seats.get_mut(ring as usize).filter(|seat| seat.is_none()) {
+                *seat = of.cloned();
+            }
+        }
+        seats.into_iter().flatten().collect()
     }
 }
 

@@ -316,18 +316,39 @@ impl Maker<'_> {
             }
             ContextExchange::AllGather => {
                 let bytes = block * f64::from(context);
-                let front = self.across((Dimension::Context, "CP"), Kind::AllGather, stage, &cut, bytes, front);
+                let front = self.across(
+                    (Dimension::Context, "CP"),
+                    Kind::AllGather,
+                    stage,
+                    &cut,
+                    bytes,
+                    front,
+                );
                 let front = self.compute("core", stage, pass, seconds, front);
                 if !is_backward {
                     return front;
                 }
-                self.across((Dimension::Context, "CP"), Kind::ReduceScatter, stage, &cut, bytes, front)
+                self.across(
+                    (Dimension::Context, "CP"),
+                    Kind::ReduceScatter,
+                    stage,
+                    &cut,
+                    bytes,
+                    front,
+                )
             }
             ContextExchange::AllToAll => {
                 // Queries, keys and values on the way in, what attention gives on the way out; backward reversed.
                 let [into, out] = self.pieces.context_turn_bytes;
                 let (first, second) = if is_backward { (out, into) } else { (into, out) };
-                let front = self.across((Dimension::Context, "CP"), Kind::AllToAll, stage, &cut, first, front);
+                let front = self.across(
+                    (Dimension::Context, "CP"),
+                    Kind::AllToAll,
+                    stage,
+                    &cut,
+                    first,
+                    front,
+                );
                 let front = self.compute("core", stage, pass, seconds, front);
                 self.across((Dimension::Context, "CP"), Kind::AllToAll, stage, &cut, second, front)
             }

@@ -490,14 +490,14 @@ fn is_ready(context: &Context<'_>, members: &Members) -> bool {
 }
 
 /// The links of a group's ring, one direction. `None` while one of them is dark.
-fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
+pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
     let light = &members.light;
     let hops = if members.is_closed { light.len() } else { light.len() - 1 };
     (0..hops).map(|at| lit_link(context, light[at], light[(at + 1) % light.len()])).collect()
 }
 
 /// The ways between GPUs of a ring whose light goes by others in between, both directions. `None` while one is dark.
-fn ways_past(
+pub(super) fn ways_past(
     context: &Context<'_>,
     members: &Members,
 ) -> Option<BTreeMap<(VertexId, VertexId), Route>> {

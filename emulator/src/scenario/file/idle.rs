@@ -25,8 +25,9 @@ pub(super) fn refuse(
 
 /// Refuses delays of a control plane that has nothing to do.
 fn refuse_control(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
-    let plans = !scenario.collectives.is_empty();
-    let reroutes = !raw.traffic.is_empty();
+    let trains = !scenario.train.is_empty();
+    let plans = !scenario.collectives.is_empty() || trains;
+    let reroutes = !raw.traffic.is_empty() || trains;
     let keys = [
         ("/control/detection_delay", raw.control.detection_delay.is_some(), plans || reroutes),
         ("/control/planning_delay", raw.control.planning_delay.is_some(), plans),

@@ -80,7 +80,14 @@ impl Maker<'_> {
         }
         let cut: Vec<Vec<u32>> = groups(self.lanes, expert, 1).collect();
         let bytes = self.pieces.expert_bytes;
-        self.across((Dimension::Expert, &format!("EP {what}")), Kind::AllToAll, stage, &cut, bytes, front)
+        self.across(
+            (Dimension::Expert, &format!("EP {what}")),
+            Kind::AllToAll,
+            stage,
+            &cut,
+            bytes,
+            front,
+        )
     }
 
     /// A collective in each of `cut`, sets of lanes of a stage, on every rail.
@@ -178,11 +185,19 @@ impl Maker<'_> {
         let share = bytes / inside as f64;
         let mut front = front;
         if kind != Kind::AllGather {
-            front = self.across((Dimension::Data, "DP"), Kind::ReduceScatter, stage, &near, bytes, front);
+            front = self.across(
+                (Dimension::Data, "DP"),
+                Kind::ReduceScatter,
+                stage,
+                &near,
+                bytes,
+                front,
+            );
         }
         front = self.across((Dimension::Data, "DP"), kind, stage, &far, share, front);
         if kind != Kind::ReduceScatter {
-            front = self.across((Dimension::Data, "DP"), Kind::AllGather, stage, &near, bytes, front);
+            front =
+                self.across((Dimension::Data, "DP"), Kind::AllGather, stage, &near, bytes, front);
         }
         front
     }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steps of jobs that trained, beside their closed form and the run without faults.
+
+use lightloom_training::step::StepTime;
+use lightloom_units::Picoseconds;
+
+use super::Ran;
+use crate::outcome::{ClosedForm, Exposed, JobStep, WhyResult};
+use crate::run::workload::{TrainLog, TrainStepLog, Why};
+
+/// Every step of every job; those that never began have no end.
+pub(super) fn results(ran: &Ran<'_>) -> Vec<JobStep> {
+    let logs = ran.log.trained.iter().zip(&ran.baseline.trained);
+    logs.flat_map(|(log, calm)| log.steps.iter().enumerate().map(|at| step(log, calm, at)))
+        .collect()
+}
+
+fn step(log: &TrainLog, calm: &TrainLog, (at, step): (usize, &TrainStepLog)) -> JobStep {
+    let took = step.end.map(|end| end.since(step.start));
+    let there = calm.steps.get(at);
+    // What took as long without the fault was none of its doing.
+    let same = there.filter(|there| there.end.map(|end| end.since(there.start)) == took);
+    JobStep {
+        job: log.name.clone(),
+        index: at as u32,
+        start: step.start,
+        end: step.end,
+        end_without_faults: there.and_then(|step| step.end),
+        // Nine digits read back the same from JSON.
+        mfu: took.map(|took| (log.step.mfu(took) * 1e9).round() / 1e9),
+        closed_form: picoseconds(log.closed_form.step_seconds),
+        closed_form_parts: parts(&log.closed_form),
+        why: step.end.map(|_| why(&same.unwrap_or(step).why)),
+        restarts: step.restarts,
+    }
+}
+
+fn picoseconds(seconds: f64) -> Picoseconds {
+    Picoseconds((seconds * 1e12).round() as u64)
+}
+
+fn parts(step: &StepTime) -> ClosedForm {
+    ClosedForm {
+        compute: picoseconds(step.compute_seconds + step.bubble_seconds + step.optimizer_seconds),
+        exposed: Exposed {
+            tp: picoseconds(step.tensor_seconds),
+            pp: picoseconds(step.transfer_seconds),
+            dp: picoseconds(step.data_seconds),
+            cp: picoseconds(step.context_seconds),
+            ep: picoseconds(step.expert_seconds),
+        },
+    }
+}
+
+fn why(why: &Why) -> WhyResult {
+    let [tp, pp, dp, cp, ep] = why.exposed;
+    WhyResult {
+        compute: why.compute,
+        exposed: Exposed { tp, pp, dp, cp, ep },
+        contention: why.contention,
+        transition: Picoseconds::ZERO,
+        fault: why.fault,
+        restart: why.restart,
+    }
+}

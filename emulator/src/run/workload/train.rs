@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Jobs that train: the tasks of a step in their order, step after step, each TP group on its ring, everything else over
+//! the network. A step ends when all of its tasks have: that is the barrier.
+//!
+//! ```text
+//!   schedule ──ready──▶ begin ──▶ computes (timer) ──────────────▶ worked ──▶ what waited for it
+//!                         │  └──▶ lag (timer) ──▶ sends (packets) ────▲
+//!                       held: its group has no light, lost its node, or has no way
+//! ```
+
+mod restart;
+mod ring_time;
+mod seats;
+mod tasks;
+mod why;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_engine::collective::Collective;
+use lightloom_engine::{BatchId, LinkId};
+use lightloom_training::graph::{GraphError, Schedule, TaskGraph, TaskId};
+use lightloom_training::step::StepTime;
+use lightloom_training::step_graph::{Dimension, step_tasks};
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::super::context::{Context, Members, Notice, Owner};
+use super::super::{RunError, RunLog};
+use super::progress::{GroupLog, StepLog};
+use super::{Waiting, WaitsFor, Workload};
+use crate::scenario::{Pace, Train, TrainStep};
+use ring_time::RingTimes;
+use seats::Seat;
+pub(crate) use why::Why;
+
+/// What a job does in every step.
+pub(crate) struct TrainOrder<'a> {
+    train: &'a Train,
+    step: TrainStep,
+    graph: TaskGraph,
+    /// By task: what it is for.
+    dimensions: Vec<Dimension>,
+    pace: Pace,
+    closed_form: StepTime,
+    /// By TP group: where its ranks are at the start.
+    seats: Vec<Members>,
+}
+
+impl<'a> TrainOrder<'a> {
+    /// The step of a job; by TP group, its members.
+    ///
+    /// # Errors
+    /// Never for a step that could be made.
+    pub(crate) fn new(
+        train: &'a Train,
+        step: TrainStep,
+        pace: Pace,
+        seats: Vec<Members>,
+    ) -> Result<Self, GraphError> {
+        let (graph, dimensions) = step.with_job(step_tasks)?;
+        let closed_form = step.closed_form();
+        Ok(Self { train, step, graph, dimensions, pace, closed_form, seats })
+    }
+
+    fn tensor(&self) -> u32 {
+        self.step.mapping.tensor
+    }
+}
+
+/// Where a task of a step is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Waits,
+    /// It could begin, were its group ready.
+    Held,
+    /// Its software prepares it, or a timer knows when it ends.
+    Timed,
+    /// Its packets are under way.
+    Sends,
+    Done,
+}
+
+/// One task of the step under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct TaskLog {
+    state: State,
+    /// How often it was begun: timers of an earlier time mean nothing.
+    turn: u16,
+    begun: SimTime,
+    end: SimTime,
+    /// What it takes alone.
+    ideal: Picoseconds,
+}
+
+/// A job under way.
+struct Training<'a> {
+    order: &'a TrainOrder<'a>,
+    schedule: Schedule,
+    tasks: Vec<TaskLog>,
+    running: BTreeSet<TaskId>,
+    held: BTreeSet<TaskId>,
+    sending: BTreeMap<TaskId, Collective>,
+    /// By TP group.
+    seats: Vec<Seat>,
+    /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
+    rounds: u32,
+    /// When the round under way began.
+    round: SimTime,
+    /// It reads a checkpoint.
+    loads: bool,
+    /// Times in which groups waited to begin again: from the fault on.
+    outages: Vec<(SimTime, SimTime)>,
+    restarts: u32,
+    steps: Vec<TrainStepLog>,
+}
+
+/// One step of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct TrainStepLog {
+    pub(crate) start: SimTime,
+    pub(crate) end: Option<SimTime>,
+    /// By TP group: when the last of its tasks ended.
+    pub(crate) group_ends: Vec<SimTime>,
+    /// Where its time went.
+    pub(crate) why: Why,
+    /// How often some of it was begun again.
+    pub(crate) restarts: u32,
+}
+
+/// A job at its end.
+#[derive(Clone, Debug)]
+pub(crate) struct TrainLog {
+    pub(crate) name: String,
+    pub(crate) step: TrainStep,
+    pub(crate) closed_form: StepTime,
+    pub(crate) steps: Vec<TrainStepLog>,
+}
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Worked,
+    Send,
+    /// The checkpoint is read.
+    Loaded,
+    /// A group has light again after it was moved.
+    Resume,
+    /// Something was repaired.
+    Wake,
+}
+
+const ACTS: [Act; 5] = [Act::Worked, Act::Send, Act::Loaded, Act::Resume, Act::Wake];
+
+/// All jobs that train.
+pub(crate) struct Trainings<'a> {
+    jobs: Vec<Training<'a>>,
+    /// By batch: its job and its task.
+    batches: BTreeMap<BatchId, (usize, TaskId)>,
+    times: RingTimes,
+    /// By group of the run: its job and TP group. `None` if it does not train.
+    places: Vec<Option<(usize, usize)>>,
+    /// By group of the run: who it is, for groups that do not train, too.
+    groups: Vec<(u32, u32)>,
+    me: Owner,
+}
+
+impl<'a> Trainings<'a> {
+    /// These jobs, on a run of these groups.
+    pub(crate) fn new(orders: &'a [TrainOrder<'a>], groups: &[Members]) -> Self {
+        let mut places = vec![None; groups.len()];
+        for (job, order) in orders.iter().enumerate() {
+            for (ring, seat) in order.seats.iter().enumerate() {
+                let place = groups.iter().position(|group| group.ranks == seat.ranks);
+                if let Some(place) = place {
+                    places[place] = Some((job, ring));
+                }
+            }
+        }
+        Self {
+            jobs: orders.iter().map(Training::of).collect(),
+            batches: BTreeMap::new(),
+            times: RingTimes::default(),
+            groups: groups.iter().map(|group| (group.job, group.gpus)).collect(),
+            places,
+            me: Owner::Workload(0),
+        }
+    }
+
+    fn plan(
+        &self,
+        context: &mut Context<'_>,
+        time: SimTime,
+        (act, job, turn, at): (Act, usize, u16, u32),
+    ) {
+        let number =
+            (act as u64) << 60 | (job as u64) << 48 | u64::from(turn) << 32 | u64::from(at);
+        context.at(time, self.me, number);
+    }
+
+    /// Every task of the step is done: the next one begins, or the job is done.
+    fn round_done(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
+        let now = context.now();
+        let training = &mut self.jobs[job];
+        training.rounds -= 1;
+        if training.rounds == 0 {
+            training.end_step(context);
+            if training.is_done() {
+                return Ok(());
+            }
+            training.begin_step();
+        } else {
+            training.begin_round(now);
+        }
+        self.begin_ready(context, job)
+    }
+
+    fn begin_ready(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
+        let ready = self.jobs[job].schedule.ready();
+        ready.into_iter().try_for_each(|task| self.begin_task(context, job, task))
+    }
+
+    fn waits(&self, context: &Context<'_>, job: usize) -> Waiting {
+        let training = &self.jobs[job];
+        let stopped = training.seats.iter().find(|seat| seat.is_lost || seat.is_stopped);
+        let dark = || {
+            let links = training.seats.iter().flat_map(|seat| &seat.ring_links);
+            links.copied().find(|link| !context.carries(*link))
+        };
+        let waits_for = match (stopped, dark()) {
+            (Some(seat), _) if seat.is_lost => WaitsFor::Light,
+            (Some(_), _) => WaitsFor::Transceivers,
+            (None, Some(link)) => WaitsFor::DarkLink {
+                link: context.substrate.link_name(link),
+                control_is_gone: context.control_is_gone(),
+            },
+            (None, None) if training.sending.is_empty() && !training.held.is_empty() => {
+                WaitsFor::Way
+            }
+            (None, None) => WaitsFor::Packets,
+        };
+        let since = training.steps.last().map(|step| step.start);
+        let step = training.steps.len().max(1) - 1;
+        let what = format!("job `{}`, step {step}", training.order.train.job);
+        Waiting { what, since, waits_for }
+    }
+}
+
+impl<'a> Training<'a> {
+    fn of(order: &'a TrainOrder<'a>) -> Self {
+        Self {
+            schedule: Schedule::of(&order.graph),
+            tasks: vec![TaskLog::default(); order.graph.tasks().len()],
+            running: BTreeSet::new(),
+            held: BTreeSet::new(),
+            sending: BTreeMap::new(),
+            seats: order.seats.iter().cloned().map(Seat::of).collect(),
+            rounds: 0,
+            round: SimTime::START,
+            loads: false,
+            outages: Vec::new(),
+            restarts: 0,
+            steps: Vec::new(),
+            order,
+        }
+    }
+
+    /// A step begins where the one before ended.
+    fn begin_step(&mut self) {
+        let start = self.steps.last().and_then(|step| step.end).unwrap_or_default();
+        self.steps.push(TrainStepLog {
+            start,
+            end: None,
+            group_ends: Vec::new(),
+            why: Why::default(),
+            restarts: 0,
+        });
+        self.rounds = 1;
+        self.restarts = 0;
+        self.outages.clear();
+        self.begin_round(start);
+    }
+
+    fn begin_round(&mut self, now: SimTime) {
+        self.round = now;
+        self.schedule = Schedule::of(&self.order.graph);
+        for task in &mut self.tasks {
+            *task = TaskLog { turn: task.turn, ..TaskLog::default() };
+        }
+    }
+
+    fn end_step(&mut self, context: &Context<'_>) {
+        let end = self.tasks.iter().map(|task| task.end).max().unwrap_or_default();
+        let mut group_ends = vec![SimTime::START; self.seats.len()];
+        for (task, log) in self.order.graph.tasks().iter().zip(&self.tasks) {
+            for ring in tasks::rings_of(&task.work, self.order.tensor()) {
+                let last = &mut group_ends[ring as usize];
+                *last = (*last).max(log.end);
+            }
+        }
+        let why = self.why(context);
+        let restarts = self.restarts;
+        let Some(step) = self.steps.last_mut() else { return };
+        *step = TrainStepLog { end: Some(end), group_ends, why, restarts, ..*step };
+    }
+
+    fn is_done(&self) -> bool {
+        let wanted = self.order.train.steps as usize;
+        self.steps.len() == wanted && self.steps.last().is_some_and(|step| step.end.is_some())
+    }
+
+    fn done_share(&self) -> (f64, f64) {
+        let all = self.tasks.len().max(1) as f64;
+        let ended = self.steps.iter().filter(|step| step.end.is_some()).count() as f64;
+        let now = if self.rounds > 0 { 1.0 - self.schedule.open() as f64 / all } else { 0.0 };
+        let wanted = f64::from(self.order.train.steps);
+        ((ended + now).min(wanted) * all, wanted * all)
+    }
+}
+
+impl Workload for Trainings<'_> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+        self.me = me;
+        for job in 0..self.jobs.len() {
+            self.jobs[job].seats.iter_mut().for_each(|seat| seat.find_links(context));
+            self.jobs[job].begin_step();
+            self.begin_ready(context, job)?;
+        }
+        Ok(())
+    }
+
+    fn timer(&mut self, context: &mut Context<'_>, number: u64) -> Result<(), RunError> {
+        let act = ACTS[(number >> 60) as usize];
+        let job = (number >> 48 & 0xfff) as usize;
+        let (turn, at) = ((number >> 32 & 0xffff) as u16, number as u32);
+        let is_current = || self.jobs[job].tasks[at as usize].turn == turn;
+        match act {
+            Act::Worked if is_current() => self.worked(context, job, TaskId(at)),
+            Act::Send if is_current() => self.send(context, job, TaskId(at)),
+            Act::Worked | Act::Send => Ok(()),
+            Act::Loaded => self.loaded(context, job, turn),
+            Act::Resume => self.resume(context, job, at as usize),
+            Act::Wake => self.wake(context, job, at as usize),
+        }
+    }
+
+    fn batch_done(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: BatchId,
+        at: SimTime,
+    ) -> Result<(), RunError> {
+        let Some((job, task)) = self.batches.remove(&batch) else { return Ok(()) };
+        let training = &mut self.jobs[job];
+        training.sending.remove(&task);
+        training.tasks[task.index()].end = at;
+        self.worked(context, job, task)
+    }
+
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+        match notice {
+            Notice::Groups(moves) => self.move_groups(context, moves),
+            Notice::Routes => {
+                (0..self.jobs.len()).try_for_each(|job| self.retry_held(context, job))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn fault_began(
+        &mut self,
+        context: &mut Context<'_>,
+        fault: usize,
+        links: &[LinkId],
+    ) -> Result<(), RunError> {
+        self.fault_hits(context, fault, links);
+        Ok(())
+    }
+
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        self.fault_is_over(context, fault);
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.jobs.iter().all(Training::is_done)
+    }
+
+    fn can_strand(&self) -> bool {
+        true
+    }
+
+    fn waits_for_restoration(&self) -> bool {
+        true
+    }
+
+    fn progress(&self) -> (f64, f64) {
+        let shares = self.jobs.iter().map(Training::done_share);
+        shares.fold((0.0, 0.0), |(a, b), (done, all)| (a + done, b + all))
+    }
+
+    fn last_end(&self) -> Option<SimTime> {
+        let steps = self.jobs.iter().flat_map(|job| &job.steps);
+        steps.filter_map(|step| step.end).max()
+    }
+
+    fn waiting(&self, context: &Context<'_>) -> Vec<Waiting> {
+        let open = (0..self.jobs.len()).filter(|job| !self.jobs[*job].is_done());
+        open.map(|job| self.waits(context, job)).collect()
+    }
+
+    fn finish(mut self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {
+        let ended = log.ended;
+        let longest = self.jobs.iter().map(|job| job.order.train.steps).max().unwrap_or(0) as usize;
+        log.program_length = longest;
+        let jobs = self.groups.iter().map(|(job, _)| job + 1).max().unwrap_or(0);
+        log.between = vec![Vec::new(); jobs as usize];
+        for job in &mut self.jobs {
+            job.seats.iter_mut().for_each(|seat| seat.comes_back(ended));
+        }
+        let places = self.places.iter().zip(&self.groups);
+        log.groups = places.map(|(place, who)| self.group_log(*place, *who, longest)).collect();
+        log.trained = self.jobs.iter().map(Training::log).collect();
+        log.rings_reused = self.times.reused();
+    }
+}
+
+impl Trainings<'_> {
+    /// What a group of the run has come to: a place of its program is a step.
+    fn group_log(
+        &self,
+        place: Option<(usize, usize)>,
+        (job, gpus): (u32, u32),
+        length: usize,
+    ) -> GroupLog {
+        let idle = GroupLog {
+            next: length,
+            steps: Vec::new(),
+            down: Picoseconds::ZERO,
+            lost: false,
+            job,
+            gpus,
+        };
+        let Some((at, ring)) = place else { return idle };
+        let (training, seat) = (&self.jobs[at], &self.jobs[at].seats[ring]);
+        let step = |(place, step): (usize, &TrainStepLog)| StepLog {
+            place,
+            collective: usize::MAX,
+            start: step.start,
+            end: step.end.and_then(|_| step.group_ends.get(ring).copied()),
+            ideal: Picoseconds((training.order.closed_form.step_seconds * 1e12) as u64),
+            ranks: training.order.tensor(),
+            restarts: step.restarts,
+        };
+        let steps: Vec<StepLog> = training.steps.iter().enumerate().map(step).collect();
+        let next = if training.is_done() { length } else { steps.len().max(1) - 1 };
+        GroupLog { next, steps, down: seat.down(), lost: seat.is_lost, job, gpus }
+    }
+}
+
+impl Training<'_> {
+    fn log(&self) -> TrainLog {
+        TrainLog {
+            name: self.order.train.job.clone(),
+            step: self.order.step.clone(),
+            closed_form: self.order.closed_form,
+            steps: self.steps.clone(),
+        }
+    }
+}

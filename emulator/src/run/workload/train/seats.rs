@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where a TP group of a job sits, and whether it can work.
+
+use lightloom_engine::LinkId;
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::super::super::context::{Context, Members};
+use super::super::groups::ring_links;
+use crate::substrate::DCN;
+
+/// Where a TP group of a job sits, and whether it can work.
+pub(super) struct Seat {
+    pub(super) members: Members,
+    /// Links of its ring, both directions.
+    pub(super) ring_links: Vec<LinkId>,
+    /// The same with those of its interfaces.
+    pub(super) links: Vec<LinkId>,
+    /// It was moved and waits for its transceivers.
+    pub(super) is_stopped: bool,
+    /// Nothing was left to rebuild it from.
+    pub(super) is_lost: bool,
+    /// A node of it has gone, and its state with it.
+    pub(super) is_dead: bool,
+    /// Faults that are on its ring without putting it out.
+    pub(super) slowed_by: u32,
+    pub(super) down_since: Option<SimTime>,
+    down: Picoseconds,
+}
+
+impl Seat {
+    pub(super) fn of(members: Members) -> Self {
+        Self {
+            members,
+            ring_links: Vec::new(),
+            links: Vec::new(),
+            is_stopped: false,
+            is_lost: false,
+            is_dead: false,
+            slowed_by: 0,
+            down_since: None,
+            down: Picoseconds::ZERO,
+        }
+    }
+
+    /// Finds the links that it uses now.
+    pub(super) fn find_links(&mut self, context: &Context<'_>) {
+        let both = |links: Vec<LinkId>| {
+            let mut links: Vec<LinkId> =
+                links.into_iter().flat_map(|link| [link, link.reverse()]).collect();
+            links.sort_unstable();
+            links
+        };
+        let network = &context.substrate.network;
+        let interfaces = self.members.ranks.iter().flat_map(|rank| network.outgoing(*rank));
+        let interfaces = interfaces.filter(|link| network.link(**link).spec.plane == DCN).copied();
+        let ring = match self.has_ring() {
+            true => ring_links(context, &self.members).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        self.links = both(ring.iter().copied().chain(interfaces).collect());
+        self.ring_links = both(ring);
+    }
+
+    pub(super) fn has_ring(&self) -> bool {
+        self.members.ring.len() > 1
+    }
+
+    /// Whether its ring carries light all around.
+    pub(super) fn has_light(&self, context: &Context<'_>) -> bool {
+        context.is_calm() || !self.has_ring() || ring_links(context, &self.members).is_some()
+    }
+
+    pub(super) fn can_work(&self) -> bool {
+        !self.is_lost && !self.is_stopped && !self.is_dead
+    }
+
+    /// It stands still from now on.
+    pub(super) fn goes_down(&mut self, now: SimTime) {
+        self.down_since.get_or_insert(now);
+    }
+
+    /// It goes on from now on.
+    pub(super) fn comes_back(&mut self, now: SimTime) {
+        if let Some(since) = self.down_since.take() {
+            self.down += Picoseconds(now.0.saturating_sub(since.0));
+        }
+    }
+
+    /// For how long it stood still.
+    pub(super) fn down(&self) -> Picoseconds {
+        self.down
+    }
+}

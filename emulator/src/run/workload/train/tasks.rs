@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The tasks of a step: computing by timer, exchange round rings by the time of the ring alone, everything else packet by
+//! packet over the network.
+
+use lightloom_collective::{AllToAll, CollectiveError, Directions, Exchange, Kind, Ring, Schedule};
+use lightloom_engine::collective::{Collective, Placement, StartError, start_bag};
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{EngineError, FlowId, FlowSpec, Route, VertexId};
+use lightloom_training::graph::{TaskId, Work};
+use lightloom_units::{Bytes, Picoseconds};
+
+use super::super::super::RunError;
+use super::super::super::context::Context;
+use super::super::groups::ways_past;
+use super::{Act, State, TrainOrder, Training, Trainings};
+use crate::substrate::HBD;
+
+/// The TP groups that take part in a task of TP `tensor`, each once.
+pub(super) fn rings_of(work: &Work, tensor: u32) -> Vec<u32> {
+    let mut rings = match work {
+        Work::Compute { rank, .. } => vec![rank / tensor],
+        Work::Ring { ring, .. } => vec![*ring],
+        Work::Across { ranks, .. } => ranks.iter().map(|rank| rank / tensor).collect(),
+        Work::Transfer { from, to, .. } => vec![from / tensor, to / tensor],
+    };
+    rings.sort_unstable();
+    rings.dedup();
+    rings
+}
+
+impl TrainOrder<'_> {
+    /// What its software takes before the packets of an exchange leave.
+    fn lag(&self, work: &Work) -> Picoseconds {
+        let steps = |count: usize| count.max(1) as u64 - 1;
+        match work {
+            Work::Compute { .. } => Picoseconds::ZERO,
+            Work::Ring { .. } => self.pace.domain_lag * steps(self.tensor() as usize),
+            Work::Transfer { .. } => self.pace.scale_out_lag,
+            Work::Across { kind, ranks, .. } => {
+                let ways = if *kind == Kind::AllReduce { 2 } else { 1 };
+                self.pace.scale_out_lag * (ways * steps(ranks.len()))
+            }
+        }
+    }
+}
+
+impl Training<'_> {
+    /// Where a rank is.
+    fn host(&self, rank: u32) -> VertexId {
+        let tensor = self.order.tensor();
+        self.seats[(rank / tensor) as usize].members.ranks[(rank % tensor) as usize]
+    }
+
+    /// Whether a task cannot begin: a group of it stands still, or its ring is dark.
+    fn is_held(&self, context: &Context<'_>, work: &Work) -> bool {
+        if self.loads {
+            return true;
+        }
+        let cannot = |ring: &u32| !self.seats[*ring as usize].can_work();
+        let dark = |ring: u32| !self.seats[ring as usize].has_light(context);
+        let of_ring = matches!(work, Work::Ring { ring, .. } if dark(*ring));
+        of_ring || rings_of(work, self.order.tensor()).iter().any(cannot)
+    }
+
+    /// A task that was begun, or could have been, is not any more: its timers and packets mean nothing.
+    pub(super) fn drop_task(&mut self, context: &mut Context<'_>, task: TaskId) {
+        self.running.remove(&task);
+        self.held.remove(&task);
+        if let Some(collective) = self.sending.remove(&task) {
+            context.disown(collective.batch);
+            collective.cancel(&mut context.engine);
+        }
+        let log = &mut self.tasks[task.index()];
+        log.turn = log.turn.wrapping_add(1);
+        log.state = State::Waits;
+    }
+
+    /// A task waits until its group can work.
+    pub(super) fn hold(&mut self, context: &mut Context<'_>, task: TaskId) {
+        self.drop_task(context, task);
+        self.tasks[task.index()].state = State::Held;
+        self.held.insert(task);
+    }
+}
+
+impl Trainings<'_> {
+    /// Begins a task, now; holds it if its groups cannot work.
+    pub(super) fn begin_task(
+        &mut self,
+        context: &mut Context<'_>,
+        job: usize,
+        id: TaskId,
+    ) -> Result<(), RunError> {
+        let now = context.now();
+        let training = &mut self.jobs[job];
+        let order = training.order;
+        let work = &order.graph.tasks()[id.index()].work;
+        if training.is_held(context, work) {
+            training.hold(context, id);
+            return Ok(());
+        }
+        training.held.remove(&id);
+        training.running.insert(id);
+        let lag = order.lag(work);
+        let mut least = Picoseconds::ZERO;
+        let alone = match work {
+            Work::Compute { took, .. } => Some(*took),
+            Work::Ring { kind, ring, bytes } => {
+                let seat = &training.seats[*ring as usize];
+                let size = order.pace.inside(*bytes);
+                let what = (*kind, size);
+                match seat.slowed_by {
+                    0 => self.times.time_of(context, &seat.members, what)?,
+                    _ => None,
+                }
+                .map(|took| lag + took)
+            }
+            _ => None,
+        };
+        let training = &mut self.jobs[job];
+        let log = &mut training.tasks[id.index()];
+        log.turn = log.turn.wrapping_add(1);
+        (log.state, log.begun) = (State::Timed, now);
+        let (act, time) = match alone {
+            Some(took) => {
+                (log.end, log.ideal) = (now + took, took);
+                if !matches!(work, Work::Compute { .. }) {
+                    least = context.substrate.network.shortest_delay();
+                }
+                (Act::Worked, now + took + least)
+            }
+            None => (Act::Send, now + lag),
+        };
+        let turn = log.turn;
+        if act == Act::Send && lag == Picoseconds::ZERO {
+            return self.send(context, job, id);
+        }
+        self.plan(context, time, (act, job, turn, id.0));
+        Ok(())
+    }
+
+    /// The packets of an exchange leave; where a rank has no way it waits until it has one.
+    pub(super) fn send(
+        &mut self,
+        context: &mut Context<'_>,
+        job: usize,
+        id: TaskId,
+    ) -> Result<(), RunError> {
+        let training = &mut self.jobs[job];
+        let task = &training.order.graph.tasks()[id.index()];
+        let first = context.engine.flow_count() as u32;
+        let started = training.exchange(context, &task.work);
+        let flows = first..context.engine.flow_count() as u32;
+        match started {
+            Ok(Some(collective)) => {
+                if !matches!(task.work, Work::Ring { .. }) {
+                    context.note_flows(flows);
+                }
+                let lag = training.order.lag(&task.work);
+                let log = &mut training.tasks[id.index()];
+                (log.state, log.ideal) = (State::Sends, lag + collective.ideal);
+                context.own(collective.batch, self.me);
+                self.batches.insert(collective.batch, (job, id));
+                training.sending.insert(id, collective);
+                Ok(())
+            }
+            // Nobody to send to: the light of its ring went before it began, or it has one rank.
+            Ok(None) if matches!(task.work, Work::Ring { .. }) => {
+                training.hold(context, id);
+                Ok(())
+            }
+            Ok(None) => {
+                training.tasks[id.index()].end = context.now();
+                self.worked(context, job, id)
+            }
+            Err(StartError::Flow(EngineError::Route(_))) => {
+                flows.for_each(|flow| context.engine.cancel_flow(FlowId(flow)));
+                training.hold(context, id);
+                Ok(())
+            }
+            Err(error) => {
+                let workload = format!("{}`, task `{}", training.order.train.job, task.name);
+                Err(RunError::Workload { workload, error })
+            }
+        }
+    }
+
+    /// A task has ended: those that waited for it alone begin.
+    pub(super) fn worked(
+        &mut self,
+        context: &mut Context<'_>,
+        job: usize,
+        id: TaskId,
+    ) -> Result<(), RunError> {
+        let training = &mut self.jobs[job];
+        training.running.remove(&id);
+        training.tasks[id.index()].state = State::Done;
+        let ready = training.schedule.finish(id);
+        if training.schedule.open() == 0 {
+            return self.round_done(context, job);
+        }
+        ready.into_iter().try_for_each(|next| self.begin_task(context, job, next))
+    }
+
+    /// Tasks that could not begin try again.
+    pub(super) fn retry_held(
+        &mut self,
+        context: &mut Context<'_>,
+        job: usize,
+    ) -> Result<(), RunError> {
+        let held = std::mem::take(&mut self.jobs[job].held);
+        held.into_iter().try_for_each(|task| self.begin_task(context, job, task))
+    }
+}
+
+impl Training<'_> {
+    /// What a task sends, begun now. `None` if nobody sends.
+    fn exchange(
+        &self,
+        context: &mut Context<'_>,
+        work: &Work,
+    ) -> Result<Option<Collective>, StartError> {
+        let (pace, now) = (&self.order.pace, context.now());
+        match work {
+            Work::Compute { .. } => Ok(None),
+            Work::Ring { kind, ring, bytes } => {
+                let members = &self.seats[*ring as usize].members;
+                let Some(ways) = ways_past(context, members) else { return Ok(None) };
+                let size = pace.inside(*bytes);
+                let directions = Directions::Both;
+                let ring = Ring { kind: *kind, ranks: members.ring.len(), size, directions };
+                let schedule = ring.schedule()?;
+                let placement = Placement::new(members.ring.clone(), Route::Within(HBD)).at(now);
+                placement.along(ways).start(&schedule, &mut context.engine).map(Some)
+            }
+            Work::Transfer { from, to, bytes } => {
+                let route = context.substrate.route.clone();
+                let flow = FlowSpec::new(self.host(*from), self.host(*to), pace.across(*bytes));
+                start_bag(context.engine.engine_mut(), vec![flow.at(now).over(route)]).map(Some)
+            }
+            Work::Across { kind, ranks, bytes } => {
+                let hosts: Vec<VertexId> = ranks.iter().map(|rank| self.host(*rank)).collect();
+                let route = context.substrate.route.clone();
+                let schedule = between(*kind, hosts.len(), pace.across(*bytes))?;
+                let placement = Placement::new(hosts, route).at(now);
+                placement.start(&schedule, &mut context.engine).map(Some)
+            }
+        }
+    }
+}
+
+/// An exchange over the network: all-to-all at once, everything else one way round a ring.
+fn between(kind: Kind, ranks: usize, size: Bytes) -> Result<Schedule, CollectiveError> {
+    match kind {
+        Kind::AllToAll => AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule(),
+        _ => Ring { kind, ranks, size, directions: Directions::One }.schedule(),
+    }
+}

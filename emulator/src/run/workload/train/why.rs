@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the time of a step went: its critical path, task by task, from the last end back to the beginning.
+//!
+//! Each stretch of the path, from the end of the last task waited for to the end of the task, belongs to one cause: what
+//! the task takes alone to computing or its dimension, waiting for a node to be replaced to the fault, work that was done
+//! and lost to the restart, and the rest to contention. The causes add up to the step, to the picosecond.
+
+use lightloom_training::graph::TaskId;
+use lightloom_training::step_graph::Dimension;
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::super::super::context::Context;
+use super::Training;
+use crate::scenario::FaultEvent;
+
+/// Where the time of a step went. Its parts add up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Why {
+    pub(crate) compute: Picoseconds,
+    /// Exchange of each dimension: TP, PP, DP, CP, EP.
+    pub(crate) exposed: [Picoseconds; 5],
+    pub(crate) contention: Picoseconds,
+    pub(crate) fault: Picoseconds,
+    pub(crate) restart: Picoseconds,
+}
+
+impl Why {
+    fn of(&mut self, dimension: Dimension) -> &mut Picoseconds {
+        match dimension {
+            Dimension::Compute => &mut self.compute,
+            Dimension::Tensor => &mut self.exposed[0],
+            Dimension::Pipeline => &mut self.exposed[1],
+            Dimension::Data => &mut self.exposed[2],
+            Dimension::Context => &mut self.exposed[3],
+            Dimension::Expert => &mut self.exposed[4],
+        }
+    }
+}
+
+fn span(from: SimTime, to: SimTime) -> Picoseconds {
+    Picoseconds(to.0.saturating_sub(from.0))
+}
+
+impl Training<'_> {
+    /// Where the time of the step that has just ended went.
+    pub(super) fn why(&self, context: &Context<'_>) -> Why {
+        let mut why = Why::default();
+        let Some(start) = self.steps.last().map(|step| step.start) else { return why };
+        let last = (0..self.tasks.len()).max_by_key(|task| self.tasks[*task].end);
+        let mut at = last.map(|task| TaskId(task as u32));
+        while let Some(task) = at {
+            let after = &self.order.graph.tasks()[task.index()].after;
+            at = after.iter().copied().max_by_key(|before| self.tasks[before.index()].end);
+            let from = at.map_or(self.round, |before| self.tasks[before.index()].end);
+            self.stretch(context, task, from, &mut why);
+        }
+        // Before the last round, which follows a checkpoint that was read, everything was done in vain or again.
+        let again = self.before(start, self.round, &mut why);
+        why.restart += again;
+        why
+    }
+
+    /// The stretch of the path from `from` to the end of `task`.
+    fn stretch(&self, context: &Context<'_>, task: TaskId, from: SimTime, why: &mut Why) {
+        let log = &self.tasks[task.index()];
+        let gap = self.before(from, log.begun.max(from), why);
+        let took = gap + span(log.begun.max(from), log.end);
+        let alone = took.min(log.ideal);
+        *why.of(self.order.dimensions[task.index()]) += alone;
+        let rest = took.saturating_sub(alone);
+        // News of an end travels one shortest delay: that much belongs to what ended.
+        if rest <= context.substrate.network.shortest_delay() {
+            *why.of(self.order.dimensions[task.index()]) += rest;
+        } else if is_disturbed(context, log.begun, log.end) {
+            why.fault += rest;
+        } else {
+            why.contention += rest;
+        }
+    }
+
+    /// Time before a task began: lost work up to a fault, and waiting from then until the groups went on. Returns what is
+    /// neither.
+    fn before(&self, from: SimTime, to: SimTime, why: &mut Why) -> Picoseconds {
+        let mut left = span(from, to);
+        let overlaps = |outage: &&(SimTime, SimTime)| outage.0 < to && outage.1 > from;
+        if let Some((began, _)) = self.outages.iter().filter(overlaps).min() {
+            let lost = span(from, *began);
+            why.restart += lost;
+            left = left.saturating_sub(lost);
+            let mut until = from.max(*began);
+            for outage in self.outages.iter().filter(overlaps) {
+                let waited = span(until.max(outage.0), outage.1.min(to));
+                why.fault += waited;
+                left = left.saturating_sub(waited);
+                until = until.max(outage.1.min(to));
+            }
+        }
+        left
+    }
+}
+
+/// Whether a fault was there at some time between.
+fn is_disturbed(context: &Context<'_>, from: SimTime, to: SimTime) -> bool {
+    let is_there = |(event, log): (&FaultEvent, &super::super::super::FaultLog)| {
+        let over = log.repaired.or(log.restored).unwrap_or(SimTime(u64::MAX));
+        !event.from_start && log.mattered.is_some_and(|at| at < to) && over > from
+    };
+    context.events.iter().zip(&context.faults).any(is_there)
+}

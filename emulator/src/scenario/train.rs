@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A job of the fabric that trains: how often, on which accelerator, from where it begins again; and what one step of it
+//! computes and sends, from its mapping and the ranks of the plan.
+
+use lightloom_engine::transport::Transport;
+use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
+use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
+use lightloom_fabric::model::{read_model, shipped_model};
+use lightloom_fabric::plan::{Plan, Rank};
+use lightloom_training::calibrated::compose;
+use lightloom_training::calibration::{Calibration, Precision, Sharding};
+use lightloom_training::cards::Accelerator;
+use lightloom_training::mapping::{Batch, Mapping, Recompute};
+use lightloom_training::mfu::Convention;
+use lightloom_training::model::Model;
+use lightloom_training::network::Network;
+use lightloom_training::schedule::Schedule;
+use lightloom_training::step::{Compute, Job, StepTime, step_time};
+use lightloom_units::{Bytes, Picoseconds};
+
+/// A job of the fabric that trains.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Train {
+    /// The job's name.
+    pub job: String,
+    /// How many steps.
+    pub steps: u32,
+    /// On what.
+    pub accelerator: Accelerator,
+    /// Whose constants: those of the software that the card is mostly used with, if `None`.
+    pub constants: Option<String>,
+    /// Tokens of a sequence: those of a micro-batch, if `None`.
+    pub sequence: Option<u32>,
+    /// Where groups that lost their state begin again.
+    pub restart: Restart,
+}
+
+/// Where groups that lost their state begin again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// At the last barrier, which is the end of the step before, with all groups that exchange anything but gradients
+    /// with them. The state comes from their replicas and takes no time.
+    Barrier,
+    /// The whole job at its last checkpoint.
+    Checkpoint {
+        /// After so many steps one is taken; the first is there at the start.
+        every: u32,
+        /// What reading it takes.
+        load: Picoseconds,
+    },
+}
+
+/// Why a job cannot be trained here.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TrainError {
+    /// No such job.
+    #[error("the fabric has no job `{job}`: write one of {}", names(jobs))]
+    NoJob {
+        /// The name.
+        job: String,
+        /// Those there are.
+        jobs: Vec<String>,
+    },
+    /// A job without a model and a mapping.
+    #[error(
+        "job `{job}` says neither model nor mapping: write `step: {{training: {{model: llama-3.1-8b, pp: 2, tokens: 8192}}}}` \
+         at the job in the fabric file"
+    )]
+    NoMapping {
+        /// The job.
+        job: String,
+    },
+    /// A model that cannot be read.
+    #[error("the model of job `{job}`: {error}")]
+    Model {
+        /// The job.
+        job: String,
+        /// What is wrong.
+        error: String,
+    },
+    /// No such constants.
+    #[error("{0}")]
+    Constants(String),
+    /// No group of it is in the plan.
+    #[error(
+        "no group of job `{job}` is in the plan: give it fewer GPUs, or the fabric fewer faults"
+    )]
+    NoGroups {
+        /// The job.
+        job: String,
+    },
+    /// TP without rings.
+    #[error(
+        "the islands of this fabric are not emulated, and job `{job}` exchanges over them: take `hbd: {{khop: …}}`, or \
+         `hbd: {{none: …}}` with tp 1"
+    )]
+    Islands {
+        /// The job.
+        job: String,
+    },
+    /// A network whose packets cannot be followed from GPU to GPU.
+    #[error("the network of this fabric does not reach single GPUs: take `hbd: {{khop: …}}`")]
+    NoGpus,
+    /// Sequences that do not fill a micro-batch.
+    #[error(
+        "sequences of {sequence} tokens do not fill a micro-batch of {tokens}: write a divisor of {tokens}"
+    )]
+    Sequence {
+        /// Tokens of a sequence.
+        sequence: u32,
+        /// Tokens of a micro-batch.
+        tokens: u32,
+    },
+}
+
+fn names(jobs: &[String]) -> String {
+    jobs.join(", ")
+}
+
+/// What one step of a job computes and sends, with nothing hidden.
+#[derive(Clone, Debug)]
+pub struct TrainStep {
+    /// Place of the job in the fabric.
+    pub job: u32,
+    /// What is trained.
+    pub model: Model,
+    /// How it is cut.
+    pub mapping: Mapping,
+    /// The work of a step.
+    pub batch: Batch,
+    compute: Compute,
+    network: Network,
+    calibration: Calibration,
+    peak_flops: f64,
+}
+
+impl TrainStep {
+    /// The step of `train` on `fabric`, its ranks where `plan` has them.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn of(train: &Train, fabric: &Fabric, plan: &Plan) -> Result<Self, TrainError> {
+        let place = fabric.jobs.iter().position(|job| job.name == train.job);
+        let place = place.ok_or_else(|| TrainError::NoJob {
+            job: train.job.clone(),
+            jobs: fabric.jobs.iter().map(|job| format!("`{}`", job.name)).collect(),
+        })?;
+        let (job, index) = (&fabric.jobs[place], place as u32);
+        let Some(StepFile::Training(raw)) = &job.step else {
+            return Err(TrainError::NoMapping { job: job.name.clone() });
+        };
+        if fabric.hbd.ring().is_none() && job.tp > 1 {
+            return Err(TrainError::Islands { job: job.name.clone() });
+        }
+        let mapping = mapping_of(train, job, raw, |of| count(plan, index, of))?;
+        let (chip, framework) = train
+            .accelerator
+            .constants(train.constants.as_deref())
+            .map_err(|error| TrainError::Constants(error.to_string()))?;
+        let mut calibration = compose(&chip, &framework);
+        if raw.sharding == ShardingFile::Sharded {
+            calibration.software.sharding = Sharding::Everything;
+        } else if calibration.software.sharding == Sharding::Everything {
+            calibration.software.sharding = Sharding::Replicated;
+        }
+        let batch = Batch {
+            sequences: u64::from(raw.micro_batches)
+                * u64::from(mapping.data)
+                * u64::from(mapping.micro_batch),
+            tokens: u64::from(raw.tokens / mapping.micro_batch),
+        };
+        let compute = train.accelerator.compute();
+        let mut step = Self {
+            job: index,
+            model: model_of(fabric, job, raw)?,
+            peak_flops: compute.peak_flops,
+            network: Network::of_fabric(fabric),
+            mapping,
+            batch,
+            compute,
+            calibration,
+        };
+        let (network, calibration) =
+            step.with_job(|job| (job.bare_network(), job.bare_calibration()));
+        (step.network, step.calibration) = (network, calibration);
+        Ok(step)
+    }
+
+    /// Calls `look` with the step as the formulas take it.
+    pub fn with_job<T>(&self, look: impl FnOnce(&Job<'_>) -> T) -> T {
+        look(&Job {
+            model: &self.model,
+            mapping: self.mapping,
+            batch: self.batch,
+            compute: &self.compute,
+            network: &self.network,
+            calibration: &self.calibration,
+            precision: Precision::Bf16,
+            expert_imbalance: 0.0,
+        })
+    }
+
+    /// Its closed form: nothing hidden, no stragglers, no faults.
+    #[must_use]
+    pub fn closed_form(&self) -> StepTime {
+        self.with_job(step_time)
+    }
+
+    /// Utilisation of its GPUs by a step that takes so long: model operations, attention over the full mask.
+    #[must_use]
+    pub fn mfu(&self, took: Picoseconds) -> f64 {
+        let (gpus, seconds) = (self.mapping.gpus(), took.as_secs_f64());
+        let (model, recompute) = (&self.model, self.mapping.recompute);
+        Convention::MfuFull.utilisation(
+            model,
+            self.batch,
+            recompute,
+            gpus,
+            self.peak_flops,
+            seconds,
+        )
+    }
+
+    /// What its software leaves of links whose cables delay so much, under `transport`.
+    #[must_use]
+    pub fn pace(&self, fabric: &Fabric, transport: &Transport) -> Pace {
+        let share =
+            transport.payload.0 as f64 / (transport.payload.0 + transport.header.0).max(1) as f64;
+        let links = &self.calibration.network;
+        let lag = |seconds: f64, there: Picoseconds| {
+            Picoseconds(((seconds * 1e12) as u64).saturating_sub(there.0))
+        };
+        Pace {
+            domain: (share / links.domain).max(1.0),
+            scale_out: (share / links.scale_out).max(1.0),
+            domain_lag: lag(links.domain_step_seconds, fabric.hbd_links.inside_latency),
+            scale_out_lag: lag(links.scale_out_step_seconds, fabric.dcn.link_latency() * 2),
+        }
+    }
+}
+
+/// What the software of a job leaves of links: it does not fill them, which counts as more bytes, and each step of an
+/// exchange costs time besides what the cable delays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    domain: f64,
+    scale_out: f64,
+    /// For each step of an exchange inside the domain.
+    pub(crate) domain_lag: Picoseconds,
+    /// For each step of an exchange over the network.
+    pub(crate) scale_out_lag: Picoseconds,
+}
+
+impl Pace {
+    /// Bytes that an exchange inside the domain counts as.
+    pub(crate) fn inside(&self, bytes: Bytes) -> Bytes {
+        Bytes((bytes.0 as f64 * self.domain) as u64)
+    }
+
+    /// Bytes that an exchange over the network counts as.
+    pub(crate) fn across(&self, bytes: Bytes) -> Bytes {
+        Bytes((bytes.0 as f64 * self.scale_out) as u64)
+    }
+}
+
+/// How many ranks a job has in a dimension.
+fn count(plan: &Plan, job: u32, of: fn(&Rank) -> u32) -> u32 {
+    let own = plan.ranks.iter().filter(|rank| rank.job == Some(job));
+    own.map(of).max().map_or(0, |last| last + 1)
+}
+
+fn mapping_of(
+    train: &Train,
+    job: &FabricJob,
+    raw: &MappingFile,
+    count: impl Fn(fn(&Rank) -> u32) -> u32,
+) -> Result<Mapping, TrainError> {
+    let data = count(|rank| rank.dp);
+    if data == 0 {
+        return Err(TrainError::NoGroups { job: job.name.clone() });
+    }
+    let sequence = train.sequence.unwrap_or(raw.tokens);
+    if sequence == 0 || !raw.tokens.is_multiple_of(sequence) {
+        return Err(TrainError::Sequence { sequence, tokens: raw.tokens });
+    }
+    Ok(Mapping {
+        tensor: job.tp,
+        context: raw.cp,
+        pipeline: raw.pp,
+        data,
+        expert: raw.ep,
+        micro_batch: raw.tokens / sequence,
+        virtual_stages: 1,
+        recompute: Recompute::None,
+        schedule: Schedule::OneForwardOneBackward,
+    })
+}
+
+fn model_of(fabric: &Fabric, job: &FabricJob, raw: &MappingFile) -> Result<Model, TrainError> {
+    if let Some(model) = shipped_model(&raw.model) {
+        return Ok(model);
+    }
+    let wrong = |error: String| TrainError::Model { job: job.name.clone(), error };
+    let text = fabric.neighbour(&raw.model).map_err(wrong)?;
+    let (model, mistakes) = read_model(&raw.model, text.as_bytes());
+    let first = || mistakes.first().map(ToString::to_string).unwrap_or_default();
+    model.ok_or_else(|| wrong(first()))
+}
