@@ -229,8 +229,12 @@ fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Fo
         let group = workload.group.map_or(String::new(), |group| format!(" of {group}"));
         return (false, format!("`{}`{group} never ended", workload.name), None);
     }
+    let steps = outcome.steps.of_jobs();
+    if let Some(step) = steps.iter().find(|step| step.end.is_none()) {
+        return (false, format!("step {} of job `{}` never ended", step.index, step.job), None);
+    }
     let ends = outcome.workloads.iter().filter_map(|workload| workload.end);
-    let last = ends.max().unwrap_or_default();
+    let last = ends.chain(steps.iter().filter_map(|step| step.end)).max().unwrap_or_default();
     if outcome.steps.of_phases().is_empty() {
         return ended_by(last, span);
     }
