@@ -71,7 +71,7 @@ fn run_alone(
         builder.connect(hosts[at], hosts[(at + 1) % count], *spec);
     }
     let network = builder.build()?;
-    let settings = Settings { threads: 1, ..settings.clone() };
+    let settings = Settings { threads: 1, ..*settings };
     let mut engine = Engine::new(network, settings).map_err(StartError::Flow)?;
     let ring = Ring { kind, ranks: count, size, directions: Directions::Both };
     let schedule = ring.schedule().map_err(StartError::from)?;
