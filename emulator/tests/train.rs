@@ -3,6 +3,7 @@
 //! themselves without the fault.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::print_stdout, reason = "figures for the docs")]
 
 use lightloom_emulator::outcome::{JobStep, Outcome};
 use lightloom_emulator::scenario::{self, Neighbour, Scenario};
