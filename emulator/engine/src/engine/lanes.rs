@@ -81,7 +81,10 @@ impl OnePort<'_> {
         span: Span,
         mut queued: impl FnMut(Bytes),
     ) {
-        let mut free = self.sending.free + self.sending.time_of(self.queues.all_bytes());
+        let mut free = self.sending.free;
+        if !self.queues.is_empty() {
+            free += self.sending.time_of(self.queues.all_bytes());
+        }
         let (mut next_data, mut next_control) = (0, 0);
         loop {
             let (datum, answer) = (data[next_data], control[next_control]);

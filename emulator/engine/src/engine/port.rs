@@ -126,9 +126,15 @@ impl Line {
         (size, u64::from(usual.time))
     }
 
+    #[inline]
     fn backlog(&self, free: u64, now: u64) -> Bytes {
-        let waiting = u128::from(free.saturating_sub(now));
-        Bytes((waiting * u128::from(self.rate.0) / 8_000_000_000_000) as u64)
+        const BITS_IN_PS: u64 = 8 * 1_000_000_000_000;
+        let waiting = free.saturating_sub(now);
+        // At 400 Gb/s, 46 µs of waiting fit 64 bits, whose division by a constant is a multiplication.
+        if let Some(scaled) = waiting.checked_mul(self.rate.0) {
+            return Bytes(scaled / BITS_IN_PS);
+        }
+        Bytes((u128::from(waiting) * u128::from(self.rate.0) / u128::from(BITS_IN_PS)) as u64)
     }
 
     fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
