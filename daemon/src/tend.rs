@@ -68,6 +68,8 @@ pub async fn tend(
     let mut reported = None;
     loop {
         let connected = tokio::select! {
+            // What comes in the same moment in which the connection stands is asked of the device.
+            biased;
             connected = driver.connect() => connected,
             () = decline(&name, &mut commands, &events) => return,
         };
