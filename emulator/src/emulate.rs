@@ -14,7 +14,7 @@ use lightloom_units::{Bytes, Picoseconds};
 use crate::judge;
 use crate::outcome::Outcome;
 use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter};
-use crate::run::workload::{Groups, Jobs, PhaseOrder, Phases, TrainOrder, Trainings};
+use crate::run::workload::{Circuits, Groups, Jobs, PhaseOrder, Phases, TrainOrder, Trainings};
 use crate::run::{
     ControlPlane, Members, Order, Progress, RunError, RunLog, Series, Sharing, Workload,
     run as run_order,
@@ -248,15 +248,14 @@ impl<'a> Making<'a> {
             control.push(Box::new(replanner));
         }
         if !self.trains.is_empty() {
-            workloads.push(Box::new(Trainings::new(&self.trains, &self.members)));
+            let circuits = self.circuits_of_jobs();
+            workloads.push(Box::new(Trainings::new(&self.trains, &self.members, circuits)));
         }
         if !self.traffic.is_empty() {
             workloads.push(Box::new(Jobs::new(&self.traffic, scenario.seed)));
         }
-        if let Some((circuits, phases)) = self.circuits() {
-            control.push(Box::new(circuits));
-            workloads.push(Box::new(phases));
-        }
+        control.extend(self.changes().map(|changes| Box::new(changes) as Box<dyn ControlPlane>));
+        workloads.extend(self.phases().map(|phases| Box::new(phases) as Box<dyn Workload>));
         let settings = lightloom_engine::Settings {
             transport: scenario.transport,
             seed: scenario.seed,
@@ -279,11 +278,10 @@ impl<'a> Making<'a> {
         run_order(order, progress)
     }
 
-    /// The phases of the step and what sets their circuits.
-    fn circuits(&self) -> Option<(CircuitChanges<'_>, Phases<'_>)> {
+    /// What sets the circuits of phases.
+    fn changes(&self) -> Option<CircuitChanges<'_>> {
         let circuits = self.start.substrate.circuits.as_ref()?;
-        let CircuitPlan { plan, phases, floor } = self.start.circuits.as_ref()?;
-        let run = self.scenario.phases?;
+        let CircuitPlan { plan, floor, .. } = self.start.circuits.as_ref()?;
         let timing = circuits.network().spec().timing;
         let timing = SwitchTiming {
             control: self.shorter(timing.control),
@@ -292,19 +290,32 @@ impl<'a> Making<'a> {
         };
         let order = CircuitOrder {
             demands: &self.demands,
-            in_flight: run.in_flight,
+            in_flight: self.scenario.phases.map(|run| run.in_flight).unwrap_or_default(),
             floor: *floor,
             plan,
             timing,
         };
+        Some(CircuitChanges::new(circuits, order))
+    }
+
+    /// The phases of the step.
+    fn phases(&self) -> Option<Phases<'_>> {
+        let circuits = self.start.substrate.circuits.as_ref()?;
+        let phases = &self.start.circuits.as_ref()?.phases;
         let phases = PhaseOrder {
             demands: &self.demands,
             slacks: phases.iter().map(|phase| self.shorter(phase.slack)).collect(),
             names: phases.iter().map(|phase| phase.name.clone()).collect(),
-            steps: run.steps,
+            steps: self.scenario.phases?.steps,
             after: self.scenario.phases_after.clone(),
         };
-        Some((CircuitChanges::new(circuits, order), Phases::new(circuits, phases)))
+        Some(Phases::new(circuits, phases))
+    }
+
+    /// The circuits that the steps of jobs use.
+    fn circuits_of_jobs(&self) -> Option<Circuits<'_>> {
+        let Substrate { circuits, rings, .. } = &*self.start.substrate;
+        Some(Circuits::new(circuits.as_ref()?, rings.as_ref()?, self.start.circuits.as_ref()?))
     }
 }
 

@@ -221,3 +221,55 @@ fn what_a_job_lacks_is_said() {
         assert!(messages.iter().any(|message| message.contains(says)), "{train}: {messages:?}");
     }
 }
+
+/// Circuits follow the phases of the step; two nodes to spare.
+const CIRCUITS: &str = include_str!("../../topologies/job-64-circuits.yaml");
+
+fn shown(step: &JobStep) -> String {
+    format!("{:.6} s of {:.6} s: {:?}", seconds(step), step.closed_form.as_secs_f64(), step.why)
+}
+
+#[test]
+fn a_step_asks_for_the_circuits_of_its_phases_and_waits_for_them() {
+    let calm = run(CIRCUITS, &format!("{BOTH}train: [{{job: pretrain, steps: 2}}]\n"));
+    for step in steps(&calm, "pretrain") {
+        println!("{}", shown(step));
+        assert_eq!(sum(step), step.took().unwrap().0);
+        // The change to the micro-batches is hidden behind the first pass, that to the gradients is not.
+        let waited = millis(step.why.unwrap().transition);
+        assert!((waited - 1.1).abs() < 0.01, "control and switching take 1.1 ms: {waited}");
+        let off = seconds(step) / step.closed_form.as_secs_f64() - 1.0;
+        assert!(off.abs() < 0.02, "{off}: transition included");
+    }
+}
+
+#[test]
+fn a_dead_optical_switch_leaves_its_circuits_to_others_and_the_core() {
+    let fault = "faults: [{part: ocs1, at: 330ms}]";
+    let outcome = run(CIRCUITS, &format!("{BOTH}train: [{{job: pretrain, steps: 3}}]\n{fault}\n"));
+    let steps = steps(&outcome, "pretrain");
+    steps.iter().for_each(|step| println!("{}", shown(step)));
+    println!("{}", outcome.faults[0]);
+    assert!(outcome.passed() && steps.len() == 3);
+    assert!(
+        steps[2].end > steps[2].end_without_faults && steps[2].restarts == 0,
+        "slower, not lost"
+    );
+}
+
+#[test]
+fn a_node_dies_in_the_second_step_and_an_optical_switch_in_the_third() {
+    let text = include_str!("../../topologies/scenarios/job-circuits.yaml");
+    let text = text.replace("../job-64-circuits.yaml", "fabric.yaml");
+    let outcome = run(CIRCUITS, &text);
+    let steps = steps(&outcome, "pretrain");
+    steps.iter().for_each(|step| println!("{}", shown(step)));
+    outcome.faults.iter().for_each(|fault| println!("{fault}"));
+    assert!(outcome.passed(), "{:?}", outcome.expectations);
+    assert!(steps.iter().all(|step| sum(step) == step.took().unwrap().0));
+    let restarts: Vec<u32> = steps.iter().map(|step| step.restarts).collect();
+    assert_eq!(restarts, [0, 1, 0, 0]);
+    let packets = &outcome.head.packets;
+    let known = packets.delivered + packets.dropped + packets.lost + packets.in_flight;
+    assert_eq!(packets.sent, known, "conserved");
+}

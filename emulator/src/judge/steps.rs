@@ -58,7 +58,7 @@ fn why(why: &Why) -> WhyResult {
         compute: why.compute,
         exposed: Exposed { tp, pp, dp, cp, ep },
         contention: why.contention,
-        transition: Picoseconds::ZERO,
+        transition: why.transition,
         fault: why.fault,
         restart: why.restart,
     }

@@ -21,7 +21,7 @@ pub(crate) use groups::Groups;
 pub(crate) use jobs::{Job, Jobs, Step};
 pub(crate) use phases::{PhaseOrder, Phases};
 pub(crate) use progress::{GroupLog, StepLog};
-pub(crate) use train::{TrainLog, TrainOrder, TrainStepLog, Trainings, Why};
+pub(crate) use train::{Circuits, TrainLog, TrainOrder, TrainStepLog, Trainings, Why};
 
 /// Something that sends.
 pub(crate) trait Workload {

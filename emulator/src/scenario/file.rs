@@ -297,7 +297,7 @@ fn lower(
         name: raw.name.clone(),
         faults: Vec::new(),
         traffic: Vec::new(),
-        train: Vec::new(),
+        train: train::lower(&raw, check),
         expectations: Vec::new(),
         on,
         broken_by,
@@ -313,20 +313,17 @@ fn lower(
         traffic::lower((&raw.traffic, &named), (names, priorities), check, neighbours)
     });
     let phases_after = lower_phases_after(&raw, &named, check);
-    let train = train::lower(&raw, (base.as_ref(), start.as_ref()), check);
     let place = faults::Ground::of(start.as_ref(), &switches, raw.phases.as_ref());
     let mut faults = faults::lower(&raw.faults, place.as_ref(), check);
     faults.extend(faults_beside(&raw, place.as_ref(), check, neighbours));
     let mut scenario = base.map(|base| Scenario {
         traffic: traffic.unwrap_or_default(),
         faults,
-        train,
         phases_after,
         ..base
     });
-    if let Some((scenario, start)) = scenario.as_mut().zip(start.as_ref())
-        && !scenario.ends_at_limit
-    {
+    if let Some((scenario, start)) = scenario.as_mut().zip(start.as_ref()) {
+        train::require(&raw, scenario, start, check);
         scenario.time_limit = train::time_limit(scenario, start);
     }
     let ground = scenario.as_ref().zip(start.as_ref()).map(|(s, start)| ground(&raw, s, start));

@@ -237,7 +237,8 @@ fn circuits_of(
     fabric: &Fabric,
     document: &Plan,
 ) -> Result<Option<CircuitPlan>, StartError> {
-    let plan = RfabricPlan::of(document).filter(|_| scenario.phases.is_some());
+    let plan = RfabricPlan::of(document)
+        .filter(|_| scenario.phases.is_some() || !scenario.train.is_empty());
     let Some(mut plan) = plan.filter(|_| fabric.dcn.circuits().is_some()) else { return Ok(None) };
     let phases = joint::phases(fabric, &document.ranks)?;
     // Phases that send nothing between leaves have no circuits and take no time.

@@ -101,12 +101,6 @@ pub enum TrainError {
     /// A network whose packets cannot be followed from GPU to GPU.
     #[error("the network of this fabric does not reach single GPUs: take `hbd: {{khop: …}}`")]
     NoGpus,
-    /// Optical switches between leaves.
-    #[error(
-        "the steps of a job do not ask for circuits yet, so they would cross the packet core alone: take \
-         `dcn: {{fat_tree: …}}`, or run `phases`"
-    )]
-    Circuits,
     /// Sequences that do not fill a micro-batch.
     #[error(
         "sequences of {sequence} tokens do not fill a micro-batch of {tokens}: write a divisor of {tokens}"
@@ -157,9 +151,6 @@ impl TrainStep {
         };
         if fabric.hbd.ring().is_none() && job.tp > 1 {
             return Err(TrainError::Islands { job: job.name.clone() });
-        }
-        if fabric.dcn.circuits().is_some() {
-            return Err(TrainError::Circuits);
         }
         let mapping = mapping_of(train, job, raw, |of| count(plan, index, of))?;
         let (chip, framework) = train

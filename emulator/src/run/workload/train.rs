@@ -8,6 +8,7 @@
 //!                       held: its group has no light, lost its node, or has no way
 //! ```
 
+mod circuits;
 mod restart;
 mod ring_time;
 mod seats;
@@ -28,6 +29,8 @@ use super::super::{RunError, RunLog};
 use super::progress::{GroupLog, StepLog};
 use super::{Waiting, WaitsFor, Workload};
 use crate::scenario::{Pace, Train, TrainStep};
+pub(crate) use circuits::Circuits;
+use circuits::Phases;
 use ring_time::RingTimes;
 use seats::Seat;
 pub(crate) use why::Why;
@@ -110,6 +113,10 @@ struct Training<'a> {
     loads: bool,
     /// Times in which groups waited to begin again: from the fault on.
     outages: Vec<(SimTime, SimTime)>,
+    /// Changes of circuits.
+    changes: Vec<(SimTime, SimTime)>,
+    /// Its phases, where circuits follow them.
+    phases: Phases,
     restarts: u32,
     steps: Vec<TrainStepLog>,
 }
@@ -147,9 +154,11 @@ enum Act {
     Resume,
     /// Something was repaired.
     Wake,
+    /// It is known whether circuits change for a phase.
+    Asked,
 }
 
-const ACTS: [Act; 5] = [Act::Worked, Act::Send, Act::Loaded, Act::Resume, Act::Wake];
+const ACTS: [Act; 6] = [Act::Worked, Act::Send, Act::Loaded, Act::Resume, Act::Wake, Act::Asked];
 
 /// All jobs that train.
 pub(crate) struct Trainings<'a> {
@@ -157,6 +166,8 @@ pub(crate) struct Trainings<'a> {
     /// By batch: its job and its task.
     batches: BTreeMap<BatchId, (usize, TaskId)>,
     times: RingTimes,
+    /// The circuits between leaves, where there are any.
+    circuits: Option<Circuits<'a>>,
     /// By group of the run: its job and TP group. `None` if it does not train.
     places: Vec<Option<(usize, usize)>>,
     /// By group of the run: who it is, for groups that do not train, too.
@@ -166,7 +177,11 @@ pub(crate) struct Trainings<'a> {
 
 impl<'a> Trainings<'a> {
     /// These jobs, on a run of these groups.
-    pub(crate) fn new(orders: &'a [TrainOrder<'a>], groups: &[Members]) -> Self {
+    pub(crate) fn new(
+        orders: &'a [TrainOrder<'a>],
+        groups: &[Members],
+        circuits: Option<Circuits<'a>>,
+    ) -> Self {
         let mut places = vec![None; groups.len()];
         for (job, order) in orders.iter().enumerate() {
             for (ring, seat) in order.seats.iter().enumerate() {
@@ -176,8 +191,17 @@ impl<'a> Trainings<'a> {
                 }
             }
         }
+        let mut jobs: Vec<Training<'_>> = orders.iter().map(Training::of).collect();
+        if let Some(circuits) = &circuits {
+            for job in &mut jobs {
+                let order = job.order;
+                let tasks = (&order.graph, &order.dimensions[..]);
+                job.phases = Phases::of(circuits, &order.train.job, tasks);
+            }
+        }
         Self {
-            jobs: orders.iter().map(Training::of).collect(),
+            circuits,
+            jobs,
             batches: BTreeMap::new(),
             times: RingTimes::default(),
             groups: groups.iter().map(|group| (group.job, group.gpus)).collect(),
@@ -211,6 +235,7 @@ impl<'a> Trainings<'a> {
         } else {
             training.begin_round(now);
         }
+        self.ask(context, job, true);
         self.begin_ready(context, job)
     }
 
@@ -258,6 +283,8 @@ impl<'a> Training<'a> {
             round: SimTime::START,
             loads: false,
             outages: Vec::new(),
+            changes: Vec::new(),
+            phases: Phases::default(),
             restarts: 0,
             steps: Vec::new(),
             order,
@@ -277,12 +304,14 @@ impl<'a> Training<'a> {
         self.rounds = 1;
         self.restarts = 0;
         self.outages.clear();
+        self.changes.clear();
         self.begin_round(start);
     }
 
     fn begin_round(&mut self, now: SimTime) {
         self.round = now;
         self.schedule = Schedule::of(&self.order.graph);
+        self.phases.open = self.phases.is_before.iter().filter(|before| **before).count();
         for task in &mut self.tasks {
             *task = TaskLog { turn: task.turn, ..TaskLog::default() };
         }
@@ -320,9 +349,12 @@ impl<'a> Training<'a> {
 impl Workload for Trainings<'_> {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
+        context.has_fixed_flows |= self.circuits.is_some();
+        self.circuits_changed(context, &Notice::Circuits)?;
         for job in 0..self.jobs.len() {
             self.jobs[job].seats.iter_mut().for_each(|seat| seat.find_links(context));
             self.jobs[job].begin_step();
+            self.ask(context, job, true);
             self.begin_ready(context, job)?;
         }
         Ok(())
@@ -340,6 +372,7 @@ impl Workload for Trainings<'_> {
             Act::Loaded => self.loaded(context, job, turn),
             Act::Resume => self.resume(context, job, at as usize),
             Act::Wake => self.wake(context, job, at as usize),
+            Act::Asked => self.answered(context, job),
         }
     }
 
@@ -359,6 +392,9 @@ impl Workload for Trainings<'_> {
     fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
         match notice {
             Notice::Groups(moves) => self.move_groups(context, moves),
+            Notice::Circuits | Notice::ChangeBegan | Notice::ChangeEnded { .. } => {
+                self.circuits_changed(context, notice)
+            }
             Notice::Routes => {
                 (0..self.jobs.len()).try_for_each(|job| self.retry_held(context, job))
             }

@@ -106,6 +106,8 @@ pub(super) struct Ground<'a> {
     /// Phases of the step by name, and how often it is repeated.
     phases: Vec<&'a str>,
     steps: u32,
+    /// Whether phases, or the steps of jobs, go over circuits.
+    uses_circuits: bool,
 }
 
 impl<'a> Ground<'a> {
@@ -123,6 +125,7 @@ impl<'a> Ground<'a> {
             switches,
             phases: names.map(|phase| phase.name.as_str()).collect(),
             steps: phases.map_or(0, |phases| phases.steps),
+            uses_circuits: start.circuits.is_some(),
         })
     }
 }
@@ -218,11 +221,11 @@ fn require(
     };
     if let Err(reason) = effect.suits(&part) {
         check.error(codes::BAD_FAULT, path, reason);
-    } else if !part.ports.is_empty() && ground.phases.is_empty() {
+    } else if !part.ports.is_empty() && !ground.uses_circuits {
         let message = "nothing uses the circuits of this optical switch";
         check
             .error(codes::NO_EFFECT, path, message)
-            .help("write `phases: {}`")
+            .help("write `phases: {}`, or `train`")
             .depends_on("/phases");
     } else if let Effect::PauseStorm(_) = effect {
         require_priorities(&part, ground.switches, path, check);

@@ -67,11 +67,7 @@ fn h100() -> String {
 }
 
 /// The jobs of a file.
-pub(super) fn lower(
-    raw: &ScenarioFile,
-    (scenario, start): (Option<&Scenario>, Option<&Start>),
-    check: &mut Check<'_>,
-) -> Vec<Train> {
+pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
     let mut trains = Vec::new();
     for (at, file) in raw.train.iter().enumerate() {
         let path = format!("/train/{at}");
@@ -89,7 +85,7 @@ pub(super) fn lower(
                 continue;
             }
         };
-        let train = Train {
+        trains.push(Train {
             job: file.job.clone(),
             steps: file.steps,
             accelerator,
@@ -101,17 +97,28 @@ pub(super) fn lower(
                     Restart::Checkpoint { every, load: load.0 }
                 }
             },
-        };
-        if let Some((On::Fabric(fabric), Some(start))) = scenario.map(|one| (&one.on, start))
-            && let Some((plan, _)) = &start.plan
-            && let Err(error) = TrainStep::of(&train, fabric, plan)
-        {
-            check.error(codes::BAD_WORKLOAD, &path, error.to_string()).depends_on("/on");
-        }
-        trains.push(train);
+        });
     }
     refuse_beside(raw, check);
     trains
+}
+
+/// Refuses jobs that the fabric and its plan do not have, or that cannot be trained on it.
+pub(super) fn require(
+    raw: &ScenarioFile,
+    scenario: &Scenario,
+    start: &Start,
+    check: &mut Check<'_>,
+) {
+    for train in &scenario.train {
+        let at = raw.train.iter().position(|file| file.job == train.job);
+        let path = format!("/train/{}", at.unwrap_or(0));
+        if let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, &start.plan)
+            && let Err(error) = TrainStep::of(train, fabric, plan)
+        {
+            check.error(codes::BAD_WORKLOAD, &path, error.to_string()).depends_on("/on");
+        }
+    }
 }
 
 /// Refuses what the rings and circuits of a job that trains cannot carry beside it.
@@ -132,6 +139,9 @@ fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
 /// When a run of jobs is stopped, where the file does not say: a hundred times what their steps take undisturbed.
 pub(super) fn time_limit(scenario: &Scenario, start: &Start) -> SimTime {
     let On::Fabric(fabric) = &scenario.on else { return scenario.time_limit };
+    if scenario.ends_at_limit {
+        return scenario.time_limit;
+    }
     let Some((plan, _)) = &start.plan else { return scenario.time_limit };
     let seconds = |train: &Train| {
         let step = TrainStep::of(train, fabric, plan).ok()?;

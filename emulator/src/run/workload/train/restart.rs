@@ -75,6 +75,10 @@ impl Training<'_> {
         for task in self.schedule.undo(graph, &theirs) {
             self.drop_task(context, task);
         }
+        let is_open =
+            |(at, before): (usize, &bool)| *before && !self.schedule.is_done(TaskId(at as u32));
+        let open = self.phases.is_before.iter().enumerate().map(is_open);
+        self.phases.open = open.filter(|is_open| *is_open).count();
         self.restarts += 1;
         if let Restart::Checkpoint { every, .. } = self.order.train.restart {
             let step = self.steps.len() as u32 - 1;
@@ -187,6 +191,7 @@ impl Trainings<'_> {
         }
         for (job, rings) in again.iter().enumerate().filter(|(_, rings)| !rings.is_empty()) {
             self.jobs[job].undo(context, rings);
+            self.ask(context, job, false);
             self.begin_undone(context, job)?;
         }
         Ok(())
@@ -240,6 +245,7 @@ impl Trainings<'_> {
             training.outages.push((began, now));
             training.seats[ring].is_dead = false;
             training.undo(context, &[ring]);
+            self.ask(context, job, false);
         }
         self.jobs[job].seats[ring].comes_back(now);
         self.begin_undone(context, job)?;

@@ -2,6 +2,8 @@
 //! The tasks of a step: computing by timer, exchange round rings by the time of the ring alone, everything else packet by
 //! packet over the network.
 
+use std::collections::BTreeMap;
+
 use lightloom_collective::{AllToAll, CollectiveError, Directions, Exchange, Kind, Ring, Schedule};
 use lightloom_engine::collective::{Collective, Placement, StartError, start_bag};
 use lightloom_engine::steady::Stage;
@@ -12,7 +14,7 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::super::super::RunError;
 use super::super::super::context::Context;
 use super::super::groups::ways_past;
-use super::{Act, State, TrainOrder, Training, Trainings};
+use super::{Act, Circuits, State, TrainOrder, Training, Trainings};
 use crate::substrate::HBD;
 
 /// The TP groups that take part in a task of TP `tensor`, each once.
@@ -92,10 +94,11 @@ impl Trainings<'_> {
         id: TaskId,
     ) -> Result<(), RunError> {
         let now = context.now();
+        let is_early = self.waits_for_circuits(job, id);
         let training = &mut self.jobs[job];
         let order = training.order;
         let work = &order.graph.tasks()[id.index()].work;
-        if training.is_held(context, work) {
+        if is_early || training.is_held(context, work) {
             training.hold(context, id);
             return Ok(());
         }
@@ -149,7 +152,10 @@ impl Trainings<'_> {
         let training = &mut self.jobs[job];
         let task = &training.order.graph.tasks()[id.index()];
         let first = context.engine.flow_count() as u32;
-        let started = training.exchange(context, &task.work);
+        if let Some(circuits) = &mut self.circuits {
+            circuits.unload(job, id);
+        }
+        let started = training.exchange(context, (&mut self.circuits, (job, id)), &task.work);
         let flows = first..context.engine.flow_count() as u32;
         match started {
             Ok(Some(collective)) => {
@@ -164,14 +170,10 @@ impl Trainings<'_> {
                 training.sending.insert(id, collective);
                 Ok(())
             }
-            // Nobody to send to: the light of its ring went before it began, or it has one rank.
-            Ok(None) if matches!(task.work, Work::Ring { .. }) => {
+            // The light of its ring went before it began, or no circuit and no core join its leaves.
+            Ok(None) => {
                 training.hold(context, id);
                 Ok(())
-            }
-            Ok(None) => {
-                training.tasks[id.index()].end = context.now();
-                self.worked(context, job, id)
             }
             Err(StartError::Flow(EngineError::Route(_))) => {
                 flows.for_each(|flow| context.engine.cancel_flow(FlowId(flow)));
@@ -195,7 +197,16 @@ impl Trainings<'_> {
         let training = &mut self.jobs[job];
         training.running.remove(&id);
         training.tasks[id.index()].state = State::Done;
+        if let Some(circuits) = &mut self.circuits {
+            circuits.unload(job, id);
+        }
         let ready = training.schedule.finish(id);
+        let is_before = training.phases.is_before.get(id.index()).copied().unwrap_or(false);
+        training.phases.open -= usize::from(is_before);
+        if is_before && training.phases.open == 0 {
+            self.ask(context, job, false);
+        }
+        let training = &mut self.jobs[job];
         if training.schedule.open() == 0 {
             return self.round_done(context, job);
         }
@@ -214,15 +225,16 @@ impl Trainings<'_> {
 }
 
 impl Training<'_> {
-    /// What a task sends, begun now. `None` if nobody sends.
+    /// What a task sends, begun now. `None` while its ring is dark, or nothing joins its leaves.
     fn exchange(
         &self,
         context: &mut Context<'_>,
+        (circuits, of): (&mut Option<Circuits<'_>>, (usize, TaskId)),
         work: &Work,
     ) -> Result<Option<Collective>, StartError> {
         let (pace, now) = (&self.order.pace, context.now());
-        match work {
-            Work::Compute { .. } => Ok(None),
+        let (kind, hosts, bytes) = match work {
+            Work::Compute { .. } => return Ok(None),
             Work::Ring { kind, ring, bytes } => {
                 let members = &self.seats[*ring as usize].members;
                 let Some(ways) = ways_past(context, members) else { return Ok(None) };
@@ -231,21 +243,35 @@ impl Training<'_> {
                 let ring = Ring { kind: *kind, ranks: members.ring.len(), size, directions };
                 let schedule = ring.schedule()?;
                 let placement = Placement::new(members.ring.clone(), Route::Within(HBD)).at(now);
-                placement.along(ways).start(&schedule, &mut context.engine).map(Some)
+                let placement = placement.along(ways);
+                return placement.start(&schedule, &mut context.engine).map(Some);
             }
             Work::Transfer { from, to, bytes } => {
-                let route = context.substrate.route.clone();
-                let flow = FlowSpec::new(self.host(*from), self.host(*to), pace.across(*bytes));
-                start_bag(context.engine.engine_mut(), vec![flow.at(now).over(route)]).map(Some)
+                (None, vec![self.host(*from), self.host(*to)], pace.across(*bytes))
             }
             Work::Across { kind, ranks, bytes } => {
-                let hosts: Vec<VertexId> = ranks.iter().map(|rank| self.host(*rank)).collect();
-                let route = context.substrate.route.clone();
-                let schedule = between(*kind, hosts.len(), pace.across(*bytes))?;
-                let placement = Placement::new(hosts, route).at(now);
-                placement.start(&schedule, &mut context.engine).map(Some)
+                let hosts = ranks.iter().map(|rank| self.host(*rank)).collect();
+                (Some(*kind), hosts, pace.across(*bytes))
             }
+        };
+        let mut ways = BTreeMap::new();
+        if let Some(circuits) = circuits {
+            let found = match kind {
+                Some(kind) => circuits.ways(context, of, (kind, &hosts), bytes),
+                None => circuits.transfer(context, of, (hosts[0], hosts[1]), bytes),
+            };
+            let Some(found) = found else { return Ok(None) };
+            ways = found;
         }
+        let route = context.substrate.route.clone();
+        let Some(kind) = kind else {
+            let way = ways.into_values().next().unwrap_or(route);
+            let flow = FlowSpec::new(hosts[0], hosts[1], bytes).at(now).over(way);
+            return start_bag(context.engine.engine_mut(), vec![flow]).map(Some);
+        };
+        let schedule = between(kind, hosts.len(), bytes)?;
+        let placement = Placement::new(hosts, route).at(now).along(ways);
+        placement.start(&schedule, &mut context.engine).map(Some)
     }
 }
 

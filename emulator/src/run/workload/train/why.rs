@@ -20,6 +20,7 @@ pub(crate) struct Why {
     /// Exchange of each dimension: TP, PP, DP, CP, EP.
     pub(crate) exposed: [Picoseconds; 5],
     pub(crate) contention: Picoseconds,
+    pub(crate) transition: Picoseconds,
     pub(crate) fault: Picoseconds,
     pub(crate) restart: Picoseconds,
 }
@@ -48,9 +49,20 @@ impl Training<'_> {
         let Some(start) = self.steps.last().map(|step| step.start) else { return why };
         let last = (0..self.tasks.len()).max_by_key(|task| self.tasks[*task].end);
         let mut at = last.map(|task| TaskId(task as u32));
+        let passes = (0..self.phases.is_before.len()).filter(|task| self.phases.is_before[*task]);
+        let last_pass = passes.max_by_key(|task| self.tasks[*task].end);
+        let last_pass = last_pass.map(|task| TaskId(task as u32));
         while let Some(task) = at {
             let after = &self.order.graph.tasks()[task.index()].after;
             at = after.iter().copied().max_by_key(|before| self.tasks[before.index()].end);
+            // The circuits of the gradients are asked for when the last pass of the job is done.
+            if self.phases.waits_for_all(task)
+                && at.is_some_and(|at| self.phases.is_before[at.index()])
+            {
+                at = last_pass
+                    .filter(|last| self.tasks[last.index()].end <= self.tasks[task.index()].begun)
+                    .or(at);
+            }
             let from = at.map_or(self.round, |before| self.tasks[before.index()].end);
             self.stretch(context, task, from, &mut why);
         }
@@ -95,7 +107,11 @@ impl Training<'_> {
                 until = until.max(outage.1.min(to));
             }
         }
-        left
+        let changing =
+            self.changes.iter().map(|(began, ended)| span(from.max(*began), to.min(*ended)));
+        let changing = changing.sum::<Picoseconds>().min(left);
+        why.transition += changing;
+        left.saturating_sub(changing)
     }
 }
 
