@@ -158,6 +158,75 @@ fn dcqcn_converges_to_fair_rates() {
     assert_fair_and_full("DCQCN", shares(control, millis(30), millis(60)), 0.8);
 }
 
+/// Every packet that comes, whole or trimmed, earns one more, at the pace of the receiver's link: what is sent again is
+/// the first window of each sender, less what the queue held.
+#[test]
+fn receiver_credit_fills_the_last_link_and_sends_the_first_window_again() {
+    let mut builder = NetworkBuilder::new();
+    let hosts = FatTree::full(8, credit_link()).build_into(&mut builder);
+    let mut engine = credit_engine(builder, 1);
+    for host in 0..32 {
+        engine.add_flow(FlowSpec::new(hosts[127 - 3 * host], hosts[0], Bytes(8 << 20))).unwrap();
+    }
+    engine.run(millis(100));
+    let last = engine.records().map(|record| record.end.unwrap()).max().unwrap();
+    let packets = (8_u64 << 20).div_ceil(4_032) * 32;
+    let bound = packets * 81_920 + 5 * 81_920 + 6 * 1_000_000;
+    let (again, time) = (engine.packets().retransmitted, last.0 as f64 / bound as f64);
+    assert!(
+        again <= 7_000 && time <= 1.02,
+        "{again} of {packets} packets sent again, {time} times"
+    );
+    assert_conserved(&engine);
+}
+
+/// A permutation leaves every link as it is: credit then costs nothing but the time of the acknowledgements.
+#[test]
+fn receiver_credit_keeps_a_sprayed_permutation_near_its_bound() {
+    let run = |threads: usize| {
+        let mut builder = NetworkBuilder::new();
+        let hosts = FatTree::full(8, credit_link()).build_into(&mut builder);
+        let mut engine = credit_engine(builder, threads);
+        for (place, &host) in hosts.iter().enumerate() {
+            // 37 is odd, and so is 61: each host is met once, none by itself.
+            let to = hosts[(place * 37 + 61) % 128];
+            engine.add_flow(FlowSpec::new(host, to, Bytes(8 << 20))).unwrap();
+        }
+        engine.run(millis(100));
+        assert_conserved(&engine);
+        engine.records().collect::<Vec<_>>()
+    };
+    let alone = run(1);
+    let last = alone.iter().map(|record| record.end.unwrap()).max().unwrap();
+    let packets = (8_u64 << 20).div_ceil(4_032);
+    let bound = (packets as f64 + 5.0) * (81_920.0 + 1_280.0) + 6e6;
+    assert!(last.0 as f64 / bound <= 1.15, "{} times", last.0 as f64 / bound);
+    assert_eq!(run(3), alone, "3 threads");
+}
+
+fn credit_link() -> LinkSpec {
+    LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+        .with_queue(Bytes(256 * PACKET), Bytes(64 * PACKET))
+}
+
+fn credit_engine(builder: NetworkBuilder, threads: usize) -> Engine {
+    let transport = Transport {
+        congestion: CongestionControl::ReceiverCredit,
+        recovery: Recovery::SelectiveRepeat { reordering: 256 },
+        balance: Balance::Spray { paths: 64 },
+        ..Transport::default()
+    };
+    let queueing = Some(Queueing { trim: true, ..Queueing::default() });
+    let settings = Settings { transport, queueing, threads, ..Settings::default() };
+    Engine::new(builder.build().unwrap(), settings).unwrap()
+}
+
+fn assert_conserved(engine: &Engine) {
+    let packets = engine.packets();
+    let gone = packets.delivered + packets.dropped + packets.lost + packets.in_flight;
+    assert_eq!(packets.sent, gone, "{packets:?}");
+}
+
 /// Random spraying loads each uplink alike in the long run: taking the same turns again and again did not.
 #[test]
 fn eight_sprayed_flows_fill_eight_uplinks() {

@@ -25,6 +25,9 @@ pub(crate) mod flag {
     pub(crate) const PAUSE: u16 = 1 << 6;
     /// Lets it go on.
     pub(crate) const RESUME: u16 = 1 << 7;
+    /// Of an acknowledgement: a packet more may be sent. With [`RESENT`] it says only that. It stands where data has its
+    /// priority.
+    pub(crate) const CREDIT: u16 = 1 << 8;
     /// Where the priority of data stands, three bits.
     pub(crate) const PRIORITY_SHIFT: u32 = 8;
 }
@@ -130,6 +133,11 @@ impl Packet {
     pub(crate) const fn marked(self, marked: bool) -> Self {
         let mark = (marked as u64) << (LOW_FLAGS + flag::MARKED.trailing_zeros());
         Self { when: self.when | mark, ..self }
+    }
+    /// The packet with this flag as well.
+    pub(crate) const fn with(self, flag: u16) -> Self {
+        let (low, high) = words_of(flag);
+        Self { when: self.when | low, what: self.what | high }
     }
     /// The packet arriving at `time`.
     #[inline(always)]

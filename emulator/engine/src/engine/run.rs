@@ -25,7 +25,7 @@ use super::probe::{Arrival, NoProbe, Probe};
 use super::route::Router;
 use super::settings::{EngineError, Settings};
 use super::shard::{Outbox, Shard, Shared, Span};
-use crate::transport::Transport;
+use crate::transport::{CongestionControl, Transport};
 
 /// Keys in a window are 32-bit picoseconds, so a window never spans more than 4 ms.
 const LONGEST_WINDOW_PS: u64 = 4_000_000_000;
@@ -87,7 +87,12 @@ impl<P: Probe> Engine<P> {
     pub fn with_probe(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
         settings.check()?;
         let transport = &settings.transport;
-        let (layout, shards) = Layout::new(&network, &settings, &probe);
+        let (layout, mut shards) = Layout::new(&network, &settings, &probe);
+        let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;
+        if gives_credit {
+            let bits = transport.packet().0 * 8;
+            shards.iter_mut().for_each(|shard| shard.pace_credits(bits));
+        }
         let acknowledgement_bytes = wire_bytes(transport.acknowledgement);
         let header_bytes = wire_bytes(transport.header).max(1);
         let router = Router::new(settings.seed, network.links().len());
@@ -102,6 +107,7 @@ impl<P: Probe> Engine<P> {
             shared: Shared {
                 acknowledgement_bytes,
                 header_bytes,
+                gives_credit,
                 switching: settings.switching,
                 host_delay: settings.host_delay.get(),
                 ..Shared::default()

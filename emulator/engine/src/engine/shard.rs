@@ -18,6 +18,7 @@
 
 pub(crate) mod again;
 mod choosing;
+mod credit;
 mod fifo;
 mod host;
 mod interfaces;
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) acknowledgement_bytes: u16,
     pub(crate) header_bytes: u16,
     pub(crate) switching: Switching,
+    /// Receiving hosts give credit.
+    pub(crate) gives_credit: bool,
     /// Switches may have to choose.
     pub(crate) chooses: bool,
     /// Between the arrival of a packet at a host and what it does because of it, in picoseconds.
@@ -108,6 +111,9 @@ pub(crate) struct Host {
     timer_due: u64,
     /// No port takes data before this.
     pull_due: u64,
+    /// No credit is given before this; `u64::MAX`: none waits.
+    credit_due: u64,
+    pacer: credit::Pacer,
     /// Flow starts to come, and flows whose rate lets them send again: time, flow, sending end.
     starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Packets that have come in and that the host acts on at the time they bear, in order.
@@ -125,7 +131,9 @@ impl Host {
 impl Default for Host {
     fn default() -> Self {
         let (active, starts, inside) = (Vec::new(), BinaryHeap::new(), VecDeque::new());
-        Self { active, timer_due: u64::MAX, pull_due: u64::MAX, starts, inside }
+        let pacer = credit::Pacer::default();
+        let (timer_due, pull_due, credit_due) = (u64::MAX, u64::MAX, u64::MAX);
+        Self { active, timer_due, pull_due, credit_due, pacer, starts, inside }
     }
 }
 

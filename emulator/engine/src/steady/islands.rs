@@ -13,7 +13,7 @@ use crate::engine::{
     Arrival, ArrivalLog, BatchId, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate,
     LinkChange, LinkId, Network, NoProbe, PRIORITIES, PacketCount, PortCount, Probe, Settings,
 };
-use crate::transport::{Balance, Interfaces};
+use crate::transport::{Balance, CongestionControl, Interfaces};
 
 /// A probe that can be put on a part of the network.
 pub trait LocalProbe: Probe {
@@ -110,7 +110,11 @@ impl<P: LocalProbe> Islands<P> {
     /// Packet sizes that cannot be emulated.
     pub fn new(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
         let transport = &settings.transport;
-        if transport.balance != Balance::PerFlow || transport.interfaces == Interfaces::All {
+        let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;
+        if transport.balance != Balance::PerFlow
+            || transport.interfaces == Interfaces::All
+            || gives_credit
+        {
             return Self::whole(network, settings, probe);
         }
         settings.check()?;

@@ -5,6 +5,7 @@
 //! network. Where a scheme leaves something out that its source has, its file says so. All start at
 //! full speed, as adapters for remote memory access do, and never exceed the transport's window.
 
+mod credit;
 mod dcqcn;
 mod dctcp;
 mod nscc;
@@ -31,6 +32,9 @@ pub enum CongestionControl {
     Swift(Swift),
     /// Window by marks and delay together.
     Nscc(Nscc),
+    /// Credits that the receiving host gives at the pace of its interfaces; the window is what a flow begins with. Wants
+    /// switches that trim and [`Recovery::SelectiveRepeat`](super::Recovery::SelectiveRepeat).
+    ReceiverCredit,
 }
 
 /// How the packet came that an acknowledgement answers.
@@ -85,6 +89,7 @@ enum Scheme {
     Dcqcn(dcqcn::State),
     Swift(swift::State),
     Nscc(nscc::State),
+    Credit(credit::State),
 }
 
 impl Controller {
@@ -96,8 +101,10 @@ impl Controller {
             CongestionControl::Dcqcn(settings) => Scheme::Dcqcn(dcqcn::State::new(settings, path)),
             CongestionControl::Swift(settings) => Scheme::Swift(swift::State::new(settings, path)),
             CongestionControl::Nscc(settings) => Scheme::Nscc(nscc::State::new(settings, path)),
+            CongestionControl::ReceiverCredit => Scheme::Credit(credit::State::new(path.window)),
         };
-        let sent_at = vec![0; path.window.next_power_of_two() as usize].into_boxed_slice();
+        let timed = if matches!(scheme, Scheme::Credit(_)) { 1 } else { path.window };
+        let sent_at = vec![0; timed.next_power_of_two() as usize].into_boxed_slice();
         Some(Box::new(Self { scheme, sent_at, largest_window: path.window }))
     }
 
@@ -105,8 +112,10 @@ impl Controller {
     pub(crate) fn sent(&mut self, now: u64, sequence: u32, wire_bytes: u16) {
         let place = sequence as usize & (self.sent_at.len() - 1);
         self.sent_at[place] = now;
-        if let Scheme::Dcqcn(state) = &mut self.scheme {
-            state.sent(now, wire_bytes);
+        match &mut self.scheme {
+            Scheme::Dcqcn(state) => state.sent(now, wire_bytes),
+            Scheme::Credit(state) => state.sent(),
+            _ => {}
         }
     }
 
@@ -121,6 +130,7 @@ impl Controller {
             Scheme::Dcqcn(state) => state.acknowledged(feedback),
             Scheme::Swift(state) => state.acknowledged(feedback),
             Scheme::Nscc(state) => state.acknowledged(feedback),
+            Scheme::Credit(_) => {}
         }
     }
 
@@ -128,7 +138,7 @@ impl Controller {
     pub(crate) fn lost(&mut self, now: u64) {
         match &mut self.scheme {
             Scheme::Dctcp(state) => state.lost(now),
-            Scheme::Dcqcn(_) => {}
+            Scheme::Dcqcn(_) | Scheme::Credit(_) => {}
             Scheme::Swift(state) => state.lost(now),
             Scheme::Nscc(state) => state.lost(now),
         }
@@ -138,11 +148,34 @@ impl Controller {
     pub(crate) fn window(&self) -> u32 {
         let window = match &self.scheme {
             Scheme::Dctcp(state) => state.window,
-            Scheme::Dcqcn(_) => return self.largest_window,
+            Scheme::Dcqcn(_) | Scheme::Credit(_) => return self.largest_window,
             Scheme::Swift(state) => state.window,
             Scheme::Nscc(state) => state.window,
         };
         (window as u32).clamp(1, self.largest_window)
+    }
+
+    /// How many packets the receiver lets go. `None` for other schemes.
+    #[inline]
+    pub(crate) fn credits(&self) -> Option<u32> {
+        match &self.scheme {
+            Scheme::Credit(state) => Some(state.credits),
+            _ => None,
+        }
+    }
+
+    /// The receiver lets a packet more go, or one that is lost leaves its credit to its repair.
+    pub(crate) fn credit(&mut self) {
+        if let Scheme::Credit(state) = &mut self.scheme {
+            state.credits += 1;
+        }
+    }
+
+    /// Everything in flight counts as lost: credits begin anew.
+    pub(crate) fn refill(&mut self) {
+        if let Scheme::Credit(state) = &mut self.scheme {
+            state.refill();
+        }
     }
 
     /// No packet may be sent before this.

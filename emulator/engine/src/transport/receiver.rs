@@ -22,6 +22,10 @@ pub(crate) struct Receiver {
     message_end: u32,
     delivered: u32,
     keeps: Option<SequenceSet>,
+    /// New packets that will still earn credit; those before are paid by the window with which the flow begins.
+    unpaid: u32,
+    /// Credits that were earned and wait for their turn.
+    waiting: u32,
     /// Sending ends at the same host that wait for messages of this flow.
     pub(crate) dependents: Vec<u32>,
 }
@@ -46,6 +50,8 @@ impl Receiver {
             message_end: per_message,
             delivered: 0,
             keeps,
+            unpaid: 0,
+            waiting: 0,
             dependents: Vec::new(),
         }
     }
@@ -104,6 +110,49 @@ impl Receiver {
             flags,
         });
         (acknowledgement, self.count_messages())
+    }
+
+    /// The sender begins with so many credits.
+    pub(crate) fn begin_credits(&mut self, initial: u32) {
+        self.unpaid = self.total.saturating_sub(initial);
+    }
+
+    /// Whether this is whole data that has not arrived before.
+    pub(crate) fn is_new(&self, packet: &Packet) -> bool {
+        let kept = |keeps: &SequenceSet| keeps.contains(packet.sequence());
+        !packet.has(flag::TRIMMED)
+            && packet.sequence() >= self.expected
+            && !self.keeps.as_ref().is_some_and(kept)
+    }
+
+    /// Whether a packet that came earns credit. What has to be sent again, or came twice, is not among those that the
+    /// flow's length pays for.
+    pub(crate) fn earns_credit(&mut self, is_new: bool) -> bool {
+        let earns = !self.is_done() && (!is_new || self.unpaid > 0);
+        self.unpaid -= u32::from(earns && is_new);
+        earns
+    }
+
+    /// Whether no credit waits for its turn.
+    pub(crate) fn awaits_no_credit(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// A credit waits for its turn.
+    pub(crate) fn defer_credit(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// A credit that waited is given. Returns whether another waits.
+    pub(crate) fn pay_credit(&mut self) -> bool {
+        self.waiting -= 1;
+        self.waiting > 0
+    }
+
+    /// A credit alone.
+    pub(crate) fn credit(&self) -> Packet {
+        let flags = flag::ACKNOWLEDGEMENT | flag::RESENT | flag::CREDIT;
+        Packet::new(Contents { cursor: self.cursor, sequence: self.expected, extra: 0, flags })
     }
 
     /// A probe asks only whether its path carries packets.

@@ -9,6 +9,8 @@
 //!                                  window)          gated by
 //! ```
 
+mod credit;
+
 use std::collections::VecDeque;
 
 use lightloom_units::SimTime;
@@ -46,6 +48,8 @@ pub(crate) struct Sender {
     /// One past the highest number ever sent.
     sent: u32,
     window: u32,
+    /// How far packets in flight may lie apart: what both ends keep account of.
+    span: u32,
     /// One past the last packet of the message that `next` belongs to.
     message_end: u32,
     per_message: u32,
@@ -118,6 +122,7 @@ impl Sender {
             total: load.messages * load.per_message,
             sent: 0,
             window: window.max(1),
+            span: window.max(1),
             message_end: load.per_message,
             per_message: load.per_message,
             full_bytes: load.full_bytes,
@@ -187,7 +192,7 @@ impl Sender {
 
     #[inline(always)]
     fn may_send_trimmed(&self) -> bool {
-        !self.trimmed.is_empty() && self.in_flight < self.window
+        !self.trimmed.is_empty() && self.has_room()
     }
 
     /// The next packet that may be sent at `now` by the interface of this lane, if any. A flow that leaves by one
@@ -235,6 +240,9 @@ impl Sender {
     ) -> Outgoing {
         if let Some(controller) = &mut self.controller {
             controller.sent(now, sequence, wire_bytes);
+            if controller.credits().is_some() {
+                self.fit_window();
+            }
         }
         let cursor = match &mut self.balancer {
             Some(balancer) => balancer.next(now, sequence, lane),
@@ -289,6 +297,9 @@ impl Sender {
             self.in_flight += 1;
             return self.send_again((now, lane), sequence);
         }
+        if let Some(controller) = &mut self.controller {
+            controller.credit();
+        }
         let sequence = self.repair;
         self.repair += 1;
         self.count_lost(now, sequence);
@@ -317,7 +328,9 @@ impl Sender {
             self.trimmed.retain(|number| *number >= acked && !held.contains(*number));
         }
         self.repair = self.repair.max(self.acked);
-        while self.repair < self.repair_end && self.is_held(self.repair) {
+        while self.repair < self.repair_end
+            && (self.is_held(self.repair) || self.waits_for_credit())
+        {
             self.repair += 1;
         }
         while self.next < self.sent && self.is_held(self.next) {
@@ -339,7 +352,7 @@ impl Sender {
             return;
         }
         if packet.has(flag::RESENT) {
-            return self.probe_answered(packet);
+            return self.answered_without_data(packet);
         }
         self.in_flight = self.in_flight.saturating_sub(1);
         let in_window = packet.answered() >= self.acked;
@@ -353,10 +366,16 @@ impl Sender {
         if in_window && (self.controller.is_some() || self.balancer.is_some()) {
             self.feed_back(packet, now, newly);
         }
+        if self.controller.is_some() {
+            self.take_credit(packet);
+        }
     }
 
     #[cold]
-    fn probe_answered(&mut self, packet: &Packet) {
+    fn answered_without_data(&mut self, packet: &Packet) {
+        if packet.has(flag::CREDIT) {
+            return self.take_credit(packet);
+        }
         if let Some(balancer) = &mut self.balancer {
             balancer.returned(packet.sequence());
         }
@@ -374,15 +393,15 @@ impl Sender {
         }
         if let Some(controller) = &mut self.controller {
             controller.acknowledged(now, (packet.answered(), newly), came);
-            self.window = controller.window();
         }
+        self.fit_window();
     }
 
     fn count_loss(&mut self, now: u64) {
         if let Some(controller) = &mut self.controller {
             controller.lost(now);
-            self.window = controller.window();
         }
+        self.fit_window();
     }
 
     fn progress(&mut self, acked: u32, now: u64) {
@@ -454,6 +473,10 @@ impl Sender {
         self.in_flight = 0;
         self.go_to(self.acked);
         self.skip_held();
+        if let Some(controller) = &mut self.controller {
+            controller.refill();
+        }
+        self.fit_window();
         self.deadline = now + self.backoff(self.timeouts);
     }
 

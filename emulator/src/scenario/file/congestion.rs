@@ -32,6 +32,9 @@ pub enum CongestionFile {
     Swift,
     /// Window by marks and delay, in the style of NSCC; not conforming to Ultra Ethernet.
     Nscc,
+    /// Credits that the receiving host gives at the pace of its interfaces, as NDP and EQDS do: the window is what a flow
+    /// begins with. Meant for `switches.trim`.
+    ReceiverCredit,
 }
 
 /// DCTCP's figure; the default is the paper's (Alizadeh et al., SIGCOMM 2010, section 3.4).
@@ -180,6 +183,7 @@ pub(super) fn lower_congestion(
             CongestionControl::Swift(swift(&raw.swift.unwrap_or_default(), check))
         }
         CongestionFile::Nscc => CongestionControl::Nscc(nscc(&raw.nscc.unwrap_or_default(), check)),
+        CongestionFile::ReceiverCredit => CongestionControl::ReceiverCredit,
     }
 }
 

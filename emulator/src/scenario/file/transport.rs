@@ -48,7 +48,7 @@ pub struct TransportFile {
     /// (`nics`, `planes`, `switched_domain`), otherwise `one`.
     pub interfaces: Option<InterfacesFile>,
     /// How lost packets are sent again. If not written, `go_back_n` for flows on one path and
-    /// `selective_repeat` for those that are spread.
+    /// `selective_repeat` for those that are spread or get `receiver_credit`.
     pub recovery: Option<RecoveryFile>,
     /// Without progress for so long, everything in flight counts as lost.
     pub timeout: Text<Picoseconds>,
@@ -189,6 +189,14 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
             .also(because, "flows are spread here")
             .help("write `{selective_repeat: {reordering: 64}}`, or leave it out");
     }
+    let is_credit = matches!(raw.congestion, CongestionFile::ReceiverCredit);
+    if is_credit && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
+        let message = "a receiver that gives credit for each packet keeps what it has paid for, which go-back-N sends again";
+        check
+            .error(codes::BAD_PACKET, "/transport/recovery", message)
+            .also("/transport/congestion", "receivers give credit here")
+            .help("write `{selective_repeat: {reordering: 64}}`, or leave it out");
+    }
     let percent = raw.window_percent;
     Transport {
         payload: raw.payload.0,
@@ -198,7 +206,7 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
         congestion: lower_congestion(raw, ports.rate, check),
         balance: balance(raw.balance),
         interfaces,
-        recovery: recovery(raw, is_spread),
+        recovery: recovery(raw, is_spread || is_credit),
         timeout: raw.timeout.0,
     }
 }

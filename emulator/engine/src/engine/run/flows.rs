@@ -17,8 +17,8 @@ use crate::engine::route::{Choice, FlowName, Route, RouteError};
 use crate::engine::settings::EngineError;
 use crate::engine::shard::{CHOICE, DELIVER};
 use crate::transport::{
-    Balance, Balancer, Controller, Interfaces, Lane, Load, Path, Receiver, Sender, Transport,
-    Window,
+    Balance, Balancer, CongestionControl, Controller, Interfaces, Lane, Load, Path, Receiver,
+    Sender, Transport, Window,
 };
 
 #[derive(Clone, Debug)]
@@ -261,11 +261,18 @@ impl<P: Probe> Engine<P> {
         let sender_index = self.shards[from as usize].senders.len() as u32;
         let receiver_index = self.shards[to as usize].receivers.len() as u32;
         let (cursors, answer) = self.lay_routes(id, ways, [sender_index, receiver_index]);
+        // What was trimmed may lie far behind what the receiver lets go.
+        let gives_credit = congestion == CongestionControl::ReceiverCredit;
+        let (initial, window) =
+            (window, if gives_credit { (2 * window).min(60_000) } else { window });
         let sending = (window, recovery, timeout.get());
         let mut sender = Sender::new((id.0, cursors[0]), load, sending);
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
         sender.backs_off = self.settings.transport.backs_off();
-        sender.controller = Controller::new(congestion, self.idle_path(ways.0, window));
+        sender.controller = Controller::new(congestion, self.idle_path(ways.0, initial));
+        if gives_credit {
+            sender.fit_window();
+        }
         // A flow with one path today may have several when it is led anew.
         let spreads = balance.paths() > 1 || self.settings.transport.interfaces == Interfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));
@@ -274,6 +281,9 @@ impl<P: Probe> Engine<P> {
             .then(|| Box::new(Balancer::new(balance, (cursors, lanes), (window, name.salt()))));
         let messages = (load.messages, load.per_message);
         let mut receiver = Receiver::new((id.0, answer), messages, (window, recovery));
+        if gives_credit {
+            receiver.begin_credits(initial);
+        }
         receiver.answers_by_path = self.settings.transport.interfaces == Interfaces::All;
         self.shards[from as usize].senders.push(sender);
         self.shards[to as usize].receivers.push(receiver);

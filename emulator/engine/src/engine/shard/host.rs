@@ -132,6 +132,7 @@ impl<P: Probe> Shard<P> {
         let vertex = self.vertices[index];
         let host = &self.hosts[index];
         let mut due = host.next_start().min(host.timer_due).min(host.pull_due);
+        due = due.min(host.credit_due);
         due = host.inside.front().map_or(due, |packet| due.min(now + packet.after(now)));
         for wire in &self.wires[vertex.wires()] {
             due = wire.queue.front().map_or(due, |packet| due.min(now + packet.after(now)));

@@ -42,7 +42,8 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         loop {
             let arrival = next.map_or(u64::MAX, |packet| span.start + packet.after(span.start));
             let start = self.host.next_start();
-            let own = start.min(self.host.timer_due).min(self.host.pull_due);
+            let own =
+                start.min(self.host.timer_due).min(self.host.pull_due).min(self.host.credit_due);
             if arrival.min(own) >= span.end {
                 return taken;
             }
@@ -55,6 +56,8 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
                 self.start_flow();
             } else if self.host.timer_due == own {
                 self.time_out(own);
+            } else if self.host.credit_due == own {
+                self.give_credit(own);
             } else {
                 self.pull(own);
             }
@@ -158,11 +161,16 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
             receiver.cursor = self.shared.routes[packet.cursor() as usize + 1];
         }
         let was_done = receiver.is_done();
-        let (acknowledgement, message_completed) = receiver.data(&packet);
+        let is_new = self.shared.gives_credit && receiver.is_new(&packet);
+        let (mut acknowledgement, message_completed) = receiver.data(&packet);
         if receiver.is_done() && !was_done {
             self.completions.push(Completion { time: now, flow: receiver.flow });
         }
         self.ends.acknowledgements_sent += 1;
+        if self.shared.gives_credit && !packet.is_probe() {
+            acknowledgement =
+                self.with_credit(end, (is_new, packet.has(flag::MARKED)), (now, acknowledgement));
+        }
         let place = self.interfaces.place(&self.shared.routes, acknowledgement.cursor());
         self.transmit(place, now, acknowledgement.advanced());
         if message_completed {
@@ -301,7 +309,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     }
 
     #[inline(always)]
-    fn transmit(&mut self, place: usize, now: u64, packet: Packet) {
+    pub(super) fn transmit(&mut self, place: usize, now: u64, packet: Packet) {
         self.interfaces.at(place).transmit(now, packet, self.probe);
     }
 }

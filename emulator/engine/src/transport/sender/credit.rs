@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the sending end does with the credit that the receiving host gives: a packet each.
+//!
+//! The window of such a flow is what is in flight and its credits together, so that sending needs no other question.
+
+use super::{Packet, Sender, flag};
+use crate::transport::Controller;
+
+impl Sender {
+    /// Whether what was trimmed may go again.
+    #[cold]
+    pub(super) fn has_room(&self) -> bool {
+        match self.controller.as_ref().and_then(|controller| controller.credits()) {
+            Some(credits) => credits > 0,
+            None => self.in_flight < self.window,
+        }
+    }
+
+    /// Takes over what congestion control allows.
+    pub(crate) fn fit_window(&mut self) {
+        if let Some(controller) = &self.controller {
+            let in_flight = self.next - self.acked;
+            self.window = match controller.credits() {
+                Some(credits) => in_flight.saturating_add(credits).min(self.span),
+                None => controller.window(),
+            };
+        }
+    }
+
+    /// Whether what is to be repaired next is known to be trimmed, and goes when the receiver lets it.
+    pub(super) fn waits_for_credit(&self) -> bool {
+        let is_credit = |controller: &Controller| controller.credits().is_some();
+        !self.trimmed.is_empty()
+            && self.controller.as_deref().is_some_and(is_credit)
+            && self.trimmed.contains(&self.repair)
+    }
+
+    /// Takes the credit that a packet bears, and counts anew what may be sent.
+    #[inline]
+    pub(super) fn take_credit(&mut self, packet: &Packet) {
+        let Some(controller) = self.controller.as_mut().filter(|at| at.credits().is_some()) else {
+            return;
+        };
+        if packet.has(flag::CREDIT) {
+            controller.credit();
+        }
+        self.fit_window();
+    }
+}
