@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The work items that other simulators publish, small, for every transport, against what the most loaded link needs.
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may fail, and prints its table"
+)]
 
 use lightloom_engine::topology::FatTree;
 use lightloom_engine::transport::{
