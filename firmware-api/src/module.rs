@@ -24,7 +24,7 @@ mod switch;
 mod view;
 
 pub use hardware::{Hardware, Position};
-pub use profile::{Application, Profile, Timing, padded};
+pub use profile::{Application, MonitorLimits, Profile, Timing, padded};
 
 use crate::cmis::{Address, Registers, cdb, lower, page_b0, page10};
 use crate::message::{

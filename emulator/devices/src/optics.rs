@@ -15,6 +15,9 @@ use super::fault::LightFaults;
 /// Light that a lane sends, in tenths of a microwatt: 1 mW.
 const LAUNCH_TENTHS_UW: f64 = 10_000.0;
 
+/// Bias of a laser that is on, in steps of 2 µA: 70 mA, a design value.
+const BIAS_2_UA: u16 = 35_000;
+
 /// Switch elements and light of one module.
 #[derive(Clone, Debug)]
 pub struct Optics {
@@ -152,6 +155,10 @@ impl Hardware for Optics {
     fn transmitted(&self, _now: Micros, lane: usize) -> Power {
         let on = self.transmitters >> lane & 1 == 1;
         Power(if on { LAUNCH_TENTHS_UW as u16 } else { 0 })
+    }
+
+    fn bias(&self, now: Micros, lane: usize) -> Option<u16> {
+        Some(if self.transmitted(now, lane) > Power::default() { BIAS_2_UA } else { 0 })
     }
 
     fn set_link_name(&mut self, name: LinkName) {

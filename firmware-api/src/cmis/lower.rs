@@ -55,7 +55,7 @@ pub const RESTARTED: Flag = Flag::new(Address::lower(73), 7);
 /// Ours: completed switches since power-on.
 pub const GENERATION: Number<u32> = Number::new(Address::lower(74));
 
-/// Kind of media, which says how media ids are read.
+/// Kind of media, which says how media ids are read: see [`media_type`].
 pub const MEDIA_TYPE: Field<u8> = Field::byte(Address::lower(85));
 /// Application descriptor `number` (0 is the first), four bytes.
 #[must_use]
@@ -71,6 +71,14 @@ pub const PASSWORD: Number<u32> = Number::new(Address::lower(122));
 pub const BANK_SELECT: Field<u8> = Field::byte(Address::lower(126));
 /// Page select: the write to it makes the change.
 pub const PAGE_SELECT: Field<u8> = Field::byte(Address::lower(127));
+
+/// Codes of media types (SFF-8024). A host finds no application on a module whose type is undefined.
+pub mod media_type {
+    /// Multimode fibre.
+    pub const MULTIMODE: u8 = 0x01;
+    /// Single-mode fibre.
+    pub const SINGLE_MODE: u8 = 0x02;
+}
 
 /// Identifiers that common hosts recognise as CMIS modules. A host may ignore a module with
 /// another one.

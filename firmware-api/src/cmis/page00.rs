@@ -19,9 +19,42 @@ pub const REVISION: Text<2> = Text::new(at(164));
 pub const SERIAL: Text<16> = Text::new(at(166));
 /// Date of manufacture, YYMMDD and two characters for the lot.
 pub const DATE: Text<8> = Text::new(at(182));
+/// Power class of the form factor, 0 for class 1 to 7 for class 8: [`power_class`].
+pub const POWER_CLASS: Field<u8> = Field::bits(at(200), 7, 5);
 /// Highest power, in steps of 0.25 W.
 pub const POWER_MAX: Field<u8> = Field::byte(at(201));
 /// Connector.
 pub const CONNECTOR: Field<u8> = Field::byte(at(203));
-/// Media technology.
+/// Media technology: see [`technology`].
 pub const TECHNOLOGY: Field<u8> = Field::byte(at(212));
+
+/// The least power class of QSFP-DD and OSFP that allows `watts`, as its code.
+///
+/// A host takes class 1 for a module that is always at full power, and asks it for no low power.
+#[must_use]
+pub const fn power_class(watts: u8) -> u8 {
+    match watts {
+        0..=1 => 0,
+        2..=3 => 1,
+        4..=7 => 2,
+        8 => 3,
+        9..=10 => 4,
+        11..=12 => 5,
+        13..=14 => 6,
+        _ => 7,
+    }
+}
+
+/// Codes of media technologies.
+pub mod technology {
+    /// Externally modulated laser at 1310 nm.
+    pub const EML_1310_NM: u8 = 0x06;
+    /// Another one than those of the list.
+    pub const OTHERS: u8 = 0x08;
+}
+
+/// Codes of connectors (SFF-8024).
+pub mod connector {
+    /// Two rows of sixteen fibres.
+    pub const MPO_2X16: u8 = 0x0d;
+}

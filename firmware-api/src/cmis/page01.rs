@@ -14,6 +14,22 @@ pub const PAGES: Field<u8> = Field::byte(at(142));
 pub const DATA_PATH_DEINIT: Field<Duration> = Field::bits(at(144), 7, 4);
 /// Longest data-path start.
 pub const DATA_PATH_INIT: Field<Duration> = Field::bits(at(144), 3, 0);
+/// Transmitters can be turned off (10h:130).
+pub const TX_DISABLE_SUPPORTED: Flag = Flag::new(at(155), 1);
+/// Receiver outputs can be turned off (10h:138).
+pub const RX_DISABLE_SUPPORTED: Flag = Flag::new(at(156), 1);
+/// The flag of received light that is lost (11h:147) is raised.
+pub const RX_LOS_SUPPORTED: Flag = Flag::new(at(158), 1);
+/// The case temperature is measured (lower memory, 14).
+pub const TEMPERATURE_SUPPORTED: Flag = Flag::new(at(159), 0);
+/// The supply is measured (lower memory, 16).
+pub const SUPPLY_SUPPORTED: Flag = Flag::new(at(159), 1);
+/// Laser bias is measured (11h:170), in steps of 2 µA: the scale in bits 4:3 is 0.
+pub const TX_BIAS_SUPPORTED: Flag = Flag::new(at(160), 0);
+/// Transmitted power is measured (11h:154).
+pub const TX_POWER_SUPPORTED: Flag = Flag::new(at(160), 1);
+/// Received power is measured (11h:186).
+pub const RX_POWER_SUPPORTED: Flag = Flag::new(at(160), 2);
 /// CDB instances, 0 to 2.
 pub const CDB_INSTANCES: Field<u8> = Field::bits(at(163), 7, 6);
 /// CDB commands run in the background: other registers stay readable.

@@ -1,18 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 02h: thresholds of the monitors. Offsets are recalled, not read: check before relying on
-//! them with a foreign module.
+//! Page 02h: thresholds of the monitors, four each: alarm above, alarm below, warning above, warning below.
 
-use super::field::{Address, Number};
+use super::field::{Address, Number, RegistersMut};
 
 const fn at(offset: u8) -> Address {
     Address::page(0x02, offset)
 }
 
-/// Temperature alarm above, 1/256 °C.
-pub const TEMPERATURE_HIGH: Number<i16> = Number::new(at(128));
-/// Temperature alarm below, 1/256 °C.
-pub const TEMPERATURE_LOW: Number<i16> = Number::new(at(130));
-/// Received power alarm above, 0.1 µW.
-pub const RX_POWER_HIGH: Number<u16> = Number::new(at(192));
-/// Received power alarm below, 0.1 µW.
-pub const RX_POWER_LOW: Number<u16> = Number::new(at(194));
+/// The four thresholds of one monitor, in its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits<T> {
+    /// Above it is an alarm.
+    pub alarm_high: T,
+    /// Below it is an alarm.
+    pub alarm_low: T,
+    /// Above it is a warning.
+    pub warning_high: T,
+    /// Below it is a warning.
+    pub warning_low: T,
+}
+
+/// Where the thresholds of a monitor are.
+#[derive(Debug)]
+pub struct Thresholds<T> {
+    /// The alarm above; the others follow.
+    pub alarm_high: Number<T>,
+    /// The alarm below.
+    pub alarm_low: Number<T>,
+    /// The warning above.
+    pub warning_high: Number<T>,
+    /// The warning below.
+    pub warning_low: Number<T>,
+}
+
+impl<T> Thresholds<T> {
+    const fn new(first: u8) -> Self {
+        Self {
+            alarm_high: Number::new(at(first)),
+            alarm_low: Number::new(at(first + 2)),
+            warning_high: Number::new(at(first + 4)),
+            warning_low: Number::new(at(first + 6)),
+        }
+    }
+}
+
+impl Thresholds<i16> {
+    /// Sets all four.
+    pub fn set(&self, registers: &mut impl RegistersMut, limits: Limits<i16>) {
+        self.alarm_high.set(registers, limits.alarm_high);
+        self.alarm_low.set(registers, limits.alarm_low);
+        self.warning_high.set(registers, limits.warning_high);
+        self.warning_low.set(registers, limits.warning_low);
+    }
+}
+
+impl Thresholds<u16> {
+    /// Sets all four.
+    pub fn set(&self, registers: &mut impl RegistersMut, limits: Limits<u16>) {
+        self.alarm_high.set(registers, limits.alarm_high);
+        self.alarm_low.set(registers, limits.alarm_low);
+        self.warning_high.set(registers, limits.warning_high);
+        self.warning_low.set(registers, limits.warning_low);
+    }
+}
+
+/// Case temperature, 1/256 °C.
+pub const TEMPERATURE: Thresholds<i16> = Thresholds::new(128);
+/// Supply, 100 µV.
+pub const SUPPLY: Thresholds<u16> = Thresholds::new(136);
+/// Transmitted power, 0.1 µW.
+pub const TX_POWER: Thresholds<u16> = Thresholds::new(176);
+/// Laser bias, 2 µA.
+pub const TX_BIAS: Thresholds<u16> = Thresholds::new(184);
+/// Received power, 0.1 µW.
+pub const RX_POWER: Thresholds<u16> = Thresholds::new(192);

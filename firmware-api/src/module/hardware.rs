@@ -30,6 +30,10 @@ pub trait Hardware {
     fn set_transmitters(&mut self, now: Micros, lanes: u8);
     /// Light sent by `lane`.
     fn transmitted(&self, now: Micros, lane: usize) -> Power;
+    /// Bias of the laser of `lane` in 2 µA; `None` where it is not measured.
+    fn bias(&self, _now: Micros, _lane: usize) -> Option<u16> {
+        None
+    }
     /// Sends this name from now on, over the light and beside the traffic; none after a restart.
     /// For modules with [`crate::message::Capabilities::NEIGHBOURS`].
     fn set_link_name(&mut self, _name: LinkName) {}

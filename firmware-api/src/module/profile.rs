@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a kind of module is: its names, groups, timings and applications.
 
+use crate::cmis::page02::Limits;
+use crate::cmis::{lower, page00};
 use crate::message::{Capabilities, Power};
 
 /// One application a module offers: a host interface on some lanes, a media interface on others.
@@ -64,6 +66,21 @@ pub struct Timing {
     pub answer_us: u32,
 }
 
+/// Thresholds of the monitors. A host compares with them; layouts 1.0 to 1.2 raise no flag by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MonitorLimits {
+    /// Case temperature, 1/256 °C.
+    pub temperature: Limits<i16>,
+    /// Supply, 100 µV.
+    pub supply: Limits<u16>,
+    /// Transmitted power, 0.1 µW.
+    pub transmitted: Limits<u16>,
+    /// Laser bias, 2 µA.
+    pub bias: Limits<u16>,
+    /// Received power, 0.1 µW.
+    pub received: Limits<u16>,
+}
+
 /// A kind of module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -75,6 +92,18 @@ pub struct Profile {
     pub part: [u8; 16],
     /// Serial number, padded with spaces.
     pub serial: [u8; 16],
+    /// Revision of the part, padded with spaces.
+    pub revision: [u8; 2],
+    /// Date of manufacture, YYMMDD, and two characters for the lot.
+    pub date: [u8; 8],
+    /// SFF-8024 media type, one of [`crate::cmis::lower::media_type`].
+    pub media_type: u8,
+    /// SFF-8024 connector, one of [`crate::cmis::page00::connector`].
+    pub connector: u8,
+    /// CMIS media technology, one of [`crate::cmis::page00::technology`].
+    pub technology: u8,
+    /// Thresholds of the monitors.
+    pub limits: MonitorLimits,
     /// Firmware version, major and minor.
     pub firmware: (u8, u8),
     /// Switch groups, 1 to 8.
@@ -116,12 +145,54 @@ impl Profile {
     /// An 800G module with one switch group of two external paths and a loopback.
     ///
     /// Switching takes 70 µs, the middle of the 60 to 80 µs published for OCS transceivers; the
-    /// other durations and the 12 W are design values of this project, not measurements.
+    /// other durations, the 12 W and the thresholds are design values of this project, not measurements.
     pub const OCSTRX_800G: Self = Self {
         identifier: crate::cmis::lower::identifier::QSFP_DD,
         vendor: padded("lightloom"),
         part: padded("OCSTRX-800G-3P"),
         serial: padded("0"),
+        revision: padded("01"),
+        date: padded("260901"),
+        media_type: lower::media_type::SINGLE_MODE,
+        connector: page00::connector::MPO_2X16,
+        technology: page00::technology::EML_1310_NM,
+        limits: MonitorLimits {
+            // 75, −5, 70, 0 °C.
+            temperature: Limits {
+                alarm_high: 75 * 256,
+                alarm_low: -5 * 256,
+                warning_high: 70 * 256,
+                warning_low: 0,
+            },
+            // 3.3 V ± 10 %, ± 5 %.
+            supply: Limits {
+                alarm_high: 36_300,
+                alarm_low: 29_700,
+                warning_high: 34_650,
+                warning_low: 31_350,
+            },
+            // 5, −5, 4, −4 dBm.
+            transmitted: Limits {
+                alarm_high: 31_623,
+                alarm_low: 3_162,
+                warning_high: 25_119,
+                warning_low: 3_981,
+            },
+            // 120, 20, 110, 30 mA.
+            bias: Limits {
+                alarm_high: 60_000,
+                alarm_low: 10_000,
+                warning_high: 55_000,
+                warning_low: 15_000,
+            },
+            // 5, −13, 4, −10 dBm; the alarm below is where a lane has lost its signal.
+            received: Limits {
+                alarm_high: 31_623,
+                alarm_low: 500,
+                warning_high: 25_119,
+                warning_low: 1_000,
+            },
+        },
         firmware: (1, 0),
         groups: 1,
         external_paths: 2,

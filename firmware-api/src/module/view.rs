@@ -45,12 +45,22 @@ impl<H: Hardware> Module<H> {
         page00::PART.set(memory, &profile.part);
         page00::SERIAL.set(memory, &profile.serial);
         page00::POWER_MAX.set(memory, profile.power_max_watts.saturating_mul(4));
-        page02::RX_POWER_LOW.set(memory, profile.los.0);
-        page02::RX_POWER_HIGH.set(memory, u16::MAX);
+        page00::REVISION.set(memory, &profile.revision);
+        page00::DATE.set(memory, &profile.date);
+        page00::POWER_CLASS.set(memory, page00::power_class(profile.power_max_watts));
+        page00::CONNECTOR.set(memory, profile.connector);
+        page00::TECHNOLOGY.set(memory, profile.technology);
+        let limits = &profile.limits;
+        page02::TEMPERATURE.set(memory, limits.temperature);
+        page02::SUPPLY.set(memory, limits.supply);
+        page02::TX_POWER.set(memory, limits.transmitted);
+        page02::TX_BIAS.set(memory, limits.bias);
+        page02::RX_POWER.set(memory, limits.received);
     }
 
     fn write_applications(&mut self) {
         let memory = &mut self.memory;
+        lower::MEDIA_TYPE.set(memory, self.profile.media_type);
         for number in 0..8u8 {
             let at = lower::application(number);
             let Some(application) = self.profile.applications.get(usize::from(number)) else {
@@ -74,6 +84,19 @@ impl<H: Hardware> Module<H> {
         page01::MODULE_POWER_DOWN.set(memory, holding(timing.power_down_us));
         page01::TX_TURN_ON.set(memory, holding(timing.tx_turn_on_us));
         page01::TX_TURN_OFF.set(memory, holding(timing.tx_turn_off_us));
+        for flag in [
+            page01::TX_DISABLE_SUPPORTED,
+            page01::RX_DISABLE_SUPPORTED,
+            page01::RX_LOS_SUPPORTED,
+            page01::TEMPERATURE_SUPPORTED,
+            page01::SUPPLY_SUPPORTED,
+            page01::TX_POWER_SUPPORTED,
+            page01::RX_POWER_SUPPORTED,
+        ] {
+            flag.set(memory, true);
+        }
+        let measures_bias = self.hardware.bias(Micros::ZERO, 0).is_some();
+        page01::TX_BIAS_SUPPORTED.set(memory, measures_bias);
         page01::CDB_INSTANCES.set(memory, 1);
         page01::CDB_BACKGROUND.set(memory, true);
         // Both forms hold the real time, whichever a host reads (cmis::rules::cdb_busy_bound).
@@ -113,9 +136,11 @@ impl<H: Hardware> Module<H> {
         lower::TEMPERATURE.set(memory, hardware.temperature(now));
         lower::SUPPLY.set(memory, hardware.supply(now));
         page11::TX_OUTPUT.set(memory, self.transmitters);
-        page11::RX_OUTPUT.set(memory, self.power.transmitting());
+        let receivers_off = page10::RX_DISABLE.get(memory);
+        page11::RX_OUTPUT.set(memory, self.power.transmitting() & !receivers_off);
         for lane in 0..LANES {
             page11::TX_POWER.set(memory, lane, hardware.transmitted(now, lane).0);
+            page11::TX_BIAS.set(memory, lane, hardware.bias(now, lane).unwrap_or(0));
             page11::RX_POWER.set(memory, lane, hardware.received(now, lane).0);
         }
         for number in 1..=self.profile.external_paths {
