@@ -270,9 +270,9 @@ mod tl1 {
         assert_eq!(rig.tl1("RTRV-EQPT::SYSTEM:128:::PARAMETER=SIZE;"), size);
         let kind = "129 COMPLD\r\n   \"Polatis,N-OST-24x24-LA1-DMHNS,OST,6.5.2.18\"\r\n;";
         assert_eq!(rig.tl1("RTRV-NETYPE:::129:;"), kind);
-        assert_eq!(rig.tl1("RTRV-PORT-SHUTTER::1:130:;"), "130 COMPLD\r\n   \"1:open\"\r\n;");
+        assert_eq!(rig.tl1("RTRV-PORT-SHUTTER::1:130:;"), "130 COMPLD\r\n   \"1:OPEN\"\r\n;");
         rig.tl1("OPR-PORT-SHUTTER::1:131:;");
-        assert_eq!(rig.tl1("RTRV-PORT-SHUTTER::1:132:;"), "132 COMPLD\r\n   \"1:closed\"\r\n;");
+        assert_eq!(rig.tl1("RTRV-PORT-SHUTTER::1:132:;"), "132 COMPLD\r\n   \"1:CLOSED\"\r\n;");
         assert!(rig.tl1("RTRV-PORT-POWER::2:133:;").contains("\"2:-"));
         assert_eq!(rig.tl1("RTRV-PORT-PMON::2:134:;"), "134 COMPLD\r\n   \"2:1550.0,0.0,4\"\r\n;");
         assert_eq!(rig.tl1("CANC-USER::root:135:;"), "135 COMPLD\r\n;");
@@ -289,7 +289,8 @@ mod tl1 {
             ("ENT-PATCH::1,99:3:;", "IIAC"),
             ("ENT-PATCH::x,25:3:;", "IIAC"),
             ("ENT-PATCH::1&2,25:3:;", "IPNV"),
-            ("DLT-PATCH::1:3:;", "SNVS"),
+            ("DLT-PATCH::49:3:;", "IIAC"),
+            ("RTRV-INV::FAN:3:;", "IIAC"),
             ("SING-SONG:::3:;", "ICNV"),
             ("RTRV-PATCH:OTHER::3:;", "IITA"),
         ] {
@@ -313,6 +314,46 @@ mod tl1 {
         let reply = rig.tl1("ENT-PATCH::1&2&3,25&26&99:7:;");
         assert!(reply.starts_with("7 PRTL\r\n   IIAC\r\n   /* 2 of 3 done: "), "{reply}");
         assert_eq!(rig.pairs(), [(1, 25), (2, 26)]);
+    }
+
+    /// Three generations of a public driver, each with its own spelling: log in, ask who it is, read, join both
+    /// ways, clear from either end.
+    #[test]
+    fn requests_of_deployed_drivers_are_answered() {
+        for (log_in, name) in
+            [("ACT-USER", "POLATIS"), ("ACT - USER", "POLATIS"), ("ACT-USER", "\"POLATIS\"")]
+        {
+            let mut rig = Rig::plain();
+            assert_eq!(rig.tl1(&format!("{log_in}::root:1::root;\n")), "1 COMPLD\r\n;");
+            let header = rig.say(TL1, "RTRV-HDR:::2:;\n");
+            // The first word and the only word between blanks: how the two older ones read the name.
+            assert_eq!(header.split_whitespace().next(), Some("POLATIS"));
+            assert!(header.ends_with("M  2 COMPLD\r\n;"), "{header}");
+            let mut ask = |verb: &str, rest: &str| {
+                let reply = rig.tl1(&format!("{verb}:{name}:{rest}\n"));
+                let body = reply.strip_prefix("3 COMPLD\r\n").unwrap_or(&reply);
+                body.strip_suffix(";").unwrap_or(body).replace("\r\n", "|").replace("   ", "")
+            };
+            assert_eq!(ask("RTRV-INV", "OCS:3:;"), "\"OCS:SN=POLATIS\"|");
+            assert!(ask("RTRV-NETYPE", ":3:;").starts_with("\"Polatis,N-OST-24x24-LA1-DMHNS,OST,"));
+            assert_eq!(ask("RTRV-EQPT", "SYSTEM:3:::PARAMETER=SIZE;"), "\"SYSTEM:SIZE=24x24\"|");
+            let shutters = ask("RTRV-PORT-SHUTTER", "1&&48:3:;");
+            assert!(shutters.starts_with("\"1:OPEN\"|\"2:OPEN\"|"), "{shutters}");
+            assert_eq!(ask("RTRV-PORT-POWER", "1&&48:3:;").matches('|').count(), 48);
+            assert!(ask("RTRV-PORT-PMON", "1&&48:3:;").starts_with("\"1:1550.0,"));
+            // Logical ports 3 and 7, both ways; then each end cleared, as `port` and as `port & its egress`.
+            assert_eq!(ask("ENT-PATCH", "7,27:3:;"), "");
+            assert_eq!(ask("ENT-PATCH", "3,31:3:;"), "");
+            assert_eq!(ask("RTRV-PATCH", ":3:;"), "\"3,31\"|\"7,27\"|");
+            assert_eq!(ask("DLT-PATCH", "3&27:3:;"), "");
+            assert_eq!(ask("DLT-PATCH", "7&31:3:;"), "");
+            assert_eq!(ask("DLT-PATCH", "3:3:;"), "");
+            assert_eq!(ask("RTRV-PATCH", ":3:;"), "");
+        }
+        let mut unknown = Rig::new(SwitchSpec { name: String::new(), ..SwitchSpec::default() });
+        assert!(unknown.say(TL1, "RTRV-HDR:::1:;").contains("( nil )"), "and without a log-in");
+        unknown.log_in();
+        assert_eq!(unknown.tl1("RTRV-INV:\"\":OCS:2:;"), "2 COMPLD\r\n   \"OCS:SN=0\"\r\n;");
     }
 
     #[test]

@@ -125,6 +125,8 @@ impl Tl1 {
                 *login = Login::default();
                 return Ok(End::Completed(Vec::new()));
             }
+            // The header of the reply says it all: who the switch is, and that it answers.
+            "RTRV-HDR" => return Ok(End::Completed(Vec::new())),
             _ if !login.is_in => return Err(denial("PLNA", "Privilege, login not active")),
             _ => {}
         }
@@ -162,6 +164,8 @@ impl Tl1 {
         ended(pairs.len(), &matrix.connect(now, &pairs))
     }
 
+    /// Takes away the patches that end on these ports, on either side. Deployed drivers clear both ends of a patch
+    /// one after the other, so a port without a patch is no error.
     fn delete_patch(
         now: SimTime,
         matrix: &mut Matrix,
@@ -171,7 +175,16 @@ impl Tl1 {
             let count = matrix.pairs().len();
             return ended(count, &matrix.disconnect_all(now));
         }
-        let parted: Vec<_> = ports(command.aid)?.into_iter().map(|port| (port, None)).collect();
+        let named = ports(command.aid)?;
+        if let Some(&port) = named.iter().find(|&&port| !matrix.is_port(port)) {
+            return Err(denial_of(Refusal::NoSuchPort(port)));
+        }
+        let mut parted: Vec<(u16, Option<u16>)> = Vec::new();
+        for port in named {
+            let ends_on = |pair: &&Pair| pair.0 == port || pair.1 == port;
+            let patch = matrix.pairs().iter().find(ends_on).map(|pair| (pair.0, None));
+            parted.extend(patch.filter(|patch| !parted.contains(patch)));
+        }
         ended(parted.len(), &matrix.disconnect(now, &parted))
     }
 
@@ -190,8 +203,13 @@ impl Tl1 {
             }
             "RTRV-EQPT" => vec![format!("SYSTEM:SIZE={}x{}", matrix.ingress, matrix.egress)],
             "RTRV-NETYPE" => vec![self.net_type.clone()],
+            "RTRV-INV" if matches!(command.aid, "" | "OCS" | "ALL") => {
+                let serial = if self.name.is_empty() { "0" } else { &self.name };
+                vec![format!("OCS:SN={serial}")]
+            }
+            "RTRV-INV" => return Err(denial("IIAC", "write OCS: the switch is one piece")),
             "RTRV-PORT-SHUTTER" => Self::each(matrix, command, |port| {
-                let state = if matrix.is_enabled(port) { "open" } else { "closed" };
+                let state = if matrix.is_enabled(port) { "OPEN" } else { "CLOSED" };
                 format!("{port}:{state}")
             })?,
             "RTRV-PORT-POWER" => Self::each(matrix, command, |port| {
@@ -224,7 +242,8 @@ pub(crate) fn changes_circuits(text: &str) -> bool {
     matches!(cut(text).verb.as_str(), "ENT-PATCH" | "DLT-PATCH")
 }
 
-/// Cuts `VERB:TID:AID:CTAG:GB:PAYLOAD…` at colons outside quotation marks.
+/// Cuts `VERB:TID:AID:CTAG:GB:PAYLOAD…` at colons outside quotation marks. A deployed driver puts blanks around the
+/// hyphen of a verb.
 fn cut(text: &str) -> Command<'_> {
     let mut quoted = false;
     let mut blocks = text.trim().split(|c: char| {
@@ -232,7 +251,7 @@ fn cut(text: &str) -> Command<'_> {
         c == ':' && !quoted
     });
     let mut next = || blocks.next().unwrap_or("").trim();
-    let verb = next().to_ascii_uppercase();
+    let verb: String = next().to_ascii_uppercase().split_whitespace().collect();
     let (tid, aid, tag) = (next(), next(), next());
     let _general_block = next();
     let payload = blocks.map(str::trim).collect();
