@@ -193,6 +193,14 @@ impl Config {
         };
         let mut device = Device::new(sharing);
         device.limits = limits(&file.limits, sharing);
+        if let DriverFile::Sonic(sonic) = &file.driver
+            && !sonic.read_config
+        {
+            device.limits.settle_poll = AGENT_POLL;
+            if file.limits.settle_within.is_none() {
+                device.limits.settle_within = AGENT_WITHIN;
+            }
+        }
         if let DriverFile::Ocstrx(line) = &file.driver {
             device.follows = Some(Follows {
                 bits_per_second: line.bits_per_second,
@@ -288,6 +296,12 @@ impl Config {
         }
     }
 }
+
+/// How long the agent of a SONiC switch may take to carry out what CONFIG_DB says and to say so: a public image
+/// writes STATE_DB once a second.
+const AGENT_WITHIN: Micros = Micros::from_secs(5);
+/// The wait between two reads of its tables.
+const AGENT_POLL: Micros = Micros::from_millis(50);
 
 /// How long after its session was given up an optical switch may still carry out a command.
 const LATE_WITHIN: Micros = Micros::from_secs(2);

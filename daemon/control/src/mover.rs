@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::Step;
 use crate::state::{
     DeviceName, Micros, Move, Neighbours, Observation, Op, Outcome, Position, Positions, Sharing,
-    Slot, Txn, at,
+    Shut, Slot, Txn, at,
 };
 
 /// How long to wait, how often to try and what counts as light, for one device.
@@ -374,6 +374,13 @@ impl Mover {
         if missing.is_empty() {
             return self.qualify(now, seen);
         }
+        // What it says is still on its way is waited for, not sent again.
+        if missing.iter().any(|m| seen.tuning.contains(&m.slot)) {
+            let until = *self.settle_until.get_or_insert(now + self.limits.settle_within);
+            if now < until {
+                return Next::Sleep((now + self.limits.settle_poll).min(until));
+            }
+        }
         let m = missing[0];
         let [from, to] = [m.from, m.to].map(|at| self.device.place(at));
         let state = format!("{} stands at {from}, not at {to}", self.device.slot(m.slot));
@@ -414,6 +421,12 @@ impl Mover {
     fn qualify(&mut self, now: Micros, seen: Observation) -> Next {
         if let Some(why) = self.wrong_neighbour(&seen) {
             return finished(StepEnd::Unlit(why, seen));
+        }
+        let failed =
+            |&&(slot, why): &&(Slot, Shut)| why == Shut::Failed && self.goal.contains_key(&slot);
+        if let Some((slot, why)) = seen.shut.iter().find(failed) {
+            let why = format!("{}: {why}", self.device.slot(*slot));
+            return finished(StepEnd::Failed(why, Some(seen)));
         }
         if let Some(why) = self.stale_generation(&seen) {
             return finished(StepEnd::Failed(why, Some(seen)));
@@ -456,10 +469,10 @@ impl Mover {
     }
 
     fn not_settled(&self, seen: &Observation) -> Option<String> {
+        if let Some(&slot) = self.goal.keys().find(|slot| seen.tuning.contains(slot)) {
+            return Some(format!("{} is still tuning", self.device.slot(slot)));
+        }
         self.lit().find_map(|(slot, _)| {
-            if seen.tuning.contains(&slot) {
-                return Some(format!("{} is still tuning", self.device.slot(slot)));
-            }
             let power = *seen.power_mdbm.get(&slot)?;
             let least = self.limits.power_min_mdbm;
             (power < least && !self.unlit.contains(&slot)).then(|| {

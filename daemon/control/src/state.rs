@@ -150,7 +150,7 @@ pub struct Observation {
     /// within [`NEIGHBOURS_EVERY`], or where a read asks for it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub neighbours: BTreeMap<Slot, String>,
-    /// Lit slots that send no light though nothing is broken, and why.
+    /// Lit slots that send no light by the device's own word, and why.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub shut: Box<[(Slot, Shut)]>,
 }
@@ -163,7 +163,7 @@ impl Observation {
     }
 }
 
-/// Why a slot that is lit sends no light: by the device's own word, and no fault.
+/// Why a slot that is lit sends no light, by the device's own word. But for a failure that is no fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shut {
@@ -171,6 +171,8 @@ pub enum Shut {
     TxDisabled,
     /// Its data paths carry nothing: they were stopped, or start.
     NotActivated,
+    /// The switch has given up bringing it into line.
+    Failed,
 }
 
 impl fmt::Display for Shut {
@@ -178,6 +180,7 @@ impl fmt::Display for Shut {
         f.write_str(match self {
             Self::TxDisabled => "its transmitters are off (Tx disabled)",
             Self::NotActivated => "its data paths are not activated",
+            Self::Failed => "the switch says that the circuit has failed",
         })
     }
 }

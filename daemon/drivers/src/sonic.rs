@@ -2,19 +2,21 @@
 //! SONiC-OCS: cross-connects as Redis tables (SONiC OCS HLD rev 0.5).
 //!
 //! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the wanted state; one change is one
-//! `MULTI … EXEC`. What is lit is read from STATE_DB, or from CONFIG_DB where nothing fills it.
+//! `MULTI … EXEC`. What is lit is read from both databases (`sonic/tables.rs`), or from CONFIG_DB alone where no
+//! switch is behind it.
 //! A claim (`sonic/claim.rs`) keeps other controllers and sessions that were given up from changing circuits.
 //! Slot n is the A side of port n, position m the B side of port m.
 
 mod claim;
+mod tables;
 
 use crate::{Awaits, Dialect, Input, Progress, Request};
 use claim::Claim;
 use lightloom_control::controller::Foreign;
 use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
+use tables::{Names, Tables};
 
 const CONFIG_DB: &str = "4";
-const STATE_DB: &str = "6";
 const TABLE: &str = "OCS_CROSS_CONNECT";
 
 /// How deep and long a reply may be.
@@ -24,8 +26,9 @@ const ITEMS_MAX: usize = 65_536;
 /// The Redis dialect.
 #[derive(Clone, Debug)]
 pub struct Sonic {
-    read_db: &'static str,
+    read_from: ReadFrom,
     password: Option<String>,
+    tables: Tables,
     seen: Observation,
     /// What the open transaction was refused for: only its end closes it.
     refusal: Option<String>,
@@ -36,7 +39,7 @@ pub struct Sonic {
 /// Which table tells what is lit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// What the switch says it has done.
+    /// What was asked of the switch, and what it says it has done.
     #[default]
     State,
     /// What was asked of it: for a database without a switch behind it.
@@ -47,11 +50,8 @@ impl Sonic {
     /// For a database, with a password where it has one.
     #[must_use]
     pub fn new(read_from: ReadFrom, password: Option<String>) -> Self {
-        let read_db = match read_from {
-            ReadFrom::State => STATE_DB,
-            ReadFrom::Config => CONFIG_DB,
-        };
-        Self { read_db, password, seen: Observation::default(), refusal: None, claim: None }
+        let (tables, seen) = (Tables::default(), Observation::default());
+        Self { read_from, password, tables, seen, refusal: None, claim: None }
     }
 
     /// Claims the switch for this controller: changes are made only while no other controller holds the claim,
@@ -110,21 +110,26 @@ impl Sonic {
     }
 
     fn observe(&self) -> Vec<Request> {
-        let keys = command(&["KEYS", &format!("{TABLE}|*")]);
-        vec![ask(command(&["SELECT", self.read_db]), Awaits::Done), ask(keys, Awaits::Positions)]
+        let read = match self.read_from {
+            ReadFrom::State => command(&["EVAL", tables::READ, "0"]),
+            ReadFrom::Config => command(&["KEYS", &format!("{TABLE}|*")]),
+        };
+        vec![ask(command(&["SELECT", CONFIG_DB]), Awaits::Done), ask(read, Awaits::Positions)]
     }
 
-    fn switch(moves: &[Move]) -> Vec<Request> {
+    fn switch(&self, moves: &[Move]) -> Vec<Request> {
+        let names = &self.tables.names;
         let mut requests = vec![
             ask(command(&["SELECT", CONFIG_DB]), Awaits::Done),
             ask(command(&["MULTI"]), Awaits::Done),
         ];
         for m in moves {
             let bytes = if m.to.is_dark() {
-                command(&["DEL", &key(m.slot, m.from)])
+                command(&["DEL", &key(names, m.slot, m.from)])
             } else {
-                let (a, b) = (format!("{}A", m.slot.0), format!("{}B", m.to.0));
-                command(&["HSET", &key(m.slot, m.to), "a_side", &a, "b_side", &b])
+                let a = format!("{}A", names.name(m.slot.0));
+                let b = format!("{}B", names.name(m.to.0));
+                command(&["HSET", &key(names, m.slot, m.to), "a_side", &a, "b_side", &b])
             };
             requests.push(ask(bytes, Awaits::Armed));
         }
@@ -138,9 +143,7 @@ impl Sonic {
         for key in keys {
             let Reply::Text(key) = key else { return None };
             let circuit = key.strip_prefix(TABLE)?.strip_prefix('|')?;
-            let (a, b) = circuit.split_once('-')?;
-            let slot = Slot(a.strip_suffix('A')?.parse().ok()?);
-            let position = Position(b.strip_suffix('B')?.parse().ok()?);
+            let (slot, position) = self.tables.names.circuit(circuit)?;
             let free = !positions.values().any(|p| *p == position);
             if position.is_dark() || !free || positions.insert(slot, position).is_some() {
                 return None;
@@ -169,7 +172,7 @@ impl Dialect for Sonic {
         match op {
             Op::Observe { .. } | Op::Arm { .. } => Ok([self.renew(), self.observe()].concat()),
             Op::Disarm { .. } => Ok(Vec::new()),
-            Op::Switch { moves, .. } => Ok([self.fence(), Self::switch(moves)].concat()),
+            Op::Switch { moves, .. } => Ok([self.fence(), self.switch(moves)].concat()),
         }
     }
 
@@ -208,6 +211,16 @@ impl Dialect for Sonic {
                 let why = self.refusal.take().unwrap_or_else(|| text.clone());
                 return Progress::Ended(Outcome::Refused(why));
             }
+            (Awaits::Positions, reply) if self.read_from == ReadFrom::State => {
+                match Tables::read(reply) {
+                    Ok(tables) => {
+                        self.seen = tables.observation();
+                        self.tables = tables;
+                        true
+                    }
+                    Err(why) => return Progress::Ended(Outcome::Unknown(why)),
+                }
+            }
             (Awaits::Positions, reply) => self.take_keys(reply).is_some(),
             (Awaits::Armed, Reply::Text(text)) => text == "QUEUED",
             (Awaits::Done, Reply::Text(text)) => text == "OK",
@@ -223,10 +236,13 @@ impl Dialect for Sonic {
 
     fn finish(&mut self, op: &Op) -> Outcome {
         match op {
-            Op::Arm { .. } => match self.claim.as_ref().and_then(Claim::refusal) {
-                Some(why) => Outcome::Refused(why),
-                None => Outcome::Done(Some(self.seen.clone())),
-            },
+            Op::Arm { want, .. } => {
+                let claimed = self.claim.as_ref().and_then(Claim::refusal);
+                match claimed.or_else(|| self.tables.refusal(want)) {
+                    Some(why) => Outcome::Refused(why),
+                    None => Outcome::Done(Some(self.seen.clone())),
+                }
+            }
             Op::Observe { .. } => Outcome::Done(Some(self.seen.clone())),
             Op::Disarm { .. } | Op::Switch { .. } => Outcome::Done(None),
         }
@@ -242,8 +258,8 @@ impl Dialect for Sonic {
     }
 }
 
-fn key(slot: Slot, position: Position) -> String {
-    format!("{TABLE}|{}A-{}B", slot.0, position.0)
+fn key(names: &Names, slot: Slot, position: Position) -> String {
+    format!("{TABLE}|{}A-{}B", names.name(slot.0), names.name(position.0))
 }
 
 fn ask(bytes: Vec<u8>, awaits: Awaits) -> Request {
