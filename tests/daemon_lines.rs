@@ -17,9 +17,10 @@ use lightloom_control::state::{
     DeviceName, Fabric, Micros, Now, Outcome, Position, Positions, Sharing, Slot,
 };
 use lightloom_devices::{
-    Device, Fault, FaultyLight, Line, OpticalSwitch, Output, Port, SwitchSpec, Transceiver,
-    TransceiverSpec,
+    Device, Fault, FaultyLight, GnmiSpec, GnmiSwitch, Line, OpticalSwitch, Output, Port,
+    SwitchSpec, Transceiver, TransceiverSpec,
 };
+use lightloom_drivers::gnmi::{Gnmi, Settings};
 use lightloom_drivers::ocstrx::OcsTrx;
 use lightloom_drivers::scpi::Scpi;
 use lightloom_drivers::tl1::Tl1;
@@ -382,11 +383,21 @@ fn every_byte<D: Dialect, E: Device>(
     goal: &Positions,
     bench: impl Fn() -> Bench<D, E>,
 ) {
+    each_of(1, name, goal, bench);
+}
+
+/// Each damage to one in `step` bytes.
+fn each_of<D: Dialect, E: Device>(
+    step: usize,
+    name: &str,
+    goal: &Positions,
+    bench: impl Fn() -> Bench<D, E>,
+) {
     let usual = bench().change(goal, None);
     assert_eq!(usual.result, Some(TxnResult::Committed));
     let mut ends = BTreeMap::<String, u32>::new();
     let mut longest = Micros::default();
-    for position in 0..usual.bytes {
+    for position in (0..usual.bytes).step_by(step) {
         for damage in every_damage() {
             let end = bench().change(goal, Some((position, damage)));
             longest = longest.max(end.took);
@@ -396,7 +407,7 @@ fn every_byte<D: Dialect, E: Device>(
     }
     let cases: u32 = ends.values().sum();
     println!(
-        "S3 {name}: {} bytes x 11 damages = {cases} changes: {ends:?}, longest {:.1} s, 0 wrong",
+        "S3 {name}: 1 in {step} of {} bytes x 11 damages = {cases} changes: {ends:?}, longest {:.1} s, 0 wrong",
         usual.bytes,
         longest.as_secs_f64()
     );
@@ -435,6 +446,27 @@ fn s3_every_byte_of_a_change_over_tl1() {
         Bench::new(Sharing::Exclusive, dialect, switch(), Port::Tl1, circuits)
     };
     every_byte("TL1", &positions(&[(1, 10), (2, 9)]), bench);
+}
+
+/// HTTP/2 takes ten times the bytes, so one in 61 of them is damaged: another at each place of the frames.
+#[test]
+fn s3_bytes_of_a_change_over_gnmi() {
+    let truth = |switch: &GnmiSwitch, _: SimTime| {
+        let pairs = switch.true_pairs();
+        pairs.iter().map(|&(a, b)| (Slot(a.into()), Position(b.into()))).collect()
+    };
+    let bench = || {
+        let spec = GnmiSpec { ingress: 8, egress: 8, ..GnmiSpec::default() };
+        let settings = Settings {
+            authority: "ocs0:9339".into(),
+            power_monitor: true,
+            groups: None,
+            model_version: None,
+        };
+        let switch = GnmiSwitch::new(spec, Seed(1), 0);
+        Bench::new(Sharing::Exclusive, Gnmi::new(settings), switch, Port::Gnmi, truth)
+    };
+    each_of(61, "gNMI", &positions(&[(1, 10), (2, 9)]), bench);
 }
 
 #[test]

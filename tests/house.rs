@@ -39,12 +39,13 @@ const ROOMS: &[Room] = &[
         "emulator",
         &["units", "fabric", "collective", "engine", "training", "planner"],
     ),
-    pure("devices", "emulator/devices", &["units", "fabric", "firmware-api"]),
+    pure("gnmi", "gnmi", &[]),
+    pure("devices", "emulator/devices", &["units", "fabric", "firmware-api", "gnmi"]),
     pure("control", "daemon/control", &["units", "fabric", "planner"]),
     pure(
         "drivers",
         "daemon/drivers",
-        &["units", "fabric", "control", "daemon-api", "firmware-api"],
+        &["units", "fabric", "control", "daemon-api", "firmware-api", "gnmi"],
     ),
     pure("daemon-api", "daemon/api", &[]),
     edge(

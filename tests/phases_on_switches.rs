@@ -142,6 +142,12 @@ fn phases_are_lit_on_a_sonic_switch_beside_scpi_and_tl1() {
     phases_are_lit(Third::Sonic, [EXPERTS_SONIC, WEIGHTS_SONIC]);
 }
 
+/// Its ports are named `in-1` and `out-1`; their numbers are those of TL1.
+#[test]
+fn phases_are_lit_on_a_gnmi_switch_beside_scpi_and_tl1() {
+    phases_are_lit(Third::Gnmi, [EXPERTS_TL1, WEIGHTS_TL1]);
+}
+
 /// The exporter says in CONFIG_DB what the daemon sets there: the same vectors.
 #[test]
 fn the_export_for_sonic_holds_the_circuits_that_the_daemon_sets() {

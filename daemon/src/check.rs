@@ -59,6 +59,7 @@ pub fn check(config: &Config) -> Checked {
                 let password = file.password_file.as_deref().map(start::secret);
                 ("sonic/password_file", password.transpose().map(drop))
             }
+            DriverFile::Gnmi(file) => ("gnmi", start::gnmi::address(file).map(drop)),
             DriverFile::Ocstrx(_) | DriverFile::Scpi(_) | DriverFile::Linux(_) => continue,
         };
         if let Err(error) = checked {

@@ -29,9 +29,9 @@ use lightloom_control::mover::{Follows, Limits};
 use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 
 pub use file::{
-    Chances, ClientFile, DaemonFile, DeviceFile, DriverFile, HookFile, HooksFile, LeverFile,
-    LimitsFile, ModulesFile, PathPolicy, PoliciesFile, Role, ScpiFile, SerialFile, SonicFile,
-    Tl1File, TlsFile,
+    Chances, ClientFile, DaemonFile, DeviceFile, DriverFile, GnmiFile, GnmiTlsFile, HookFile,
+    HooksFile, LeverFile, LimitsFile, ModulesFile, PathPolicy, PoliciesFile, Role, ScpiFile,
+    SerialFile, SonicFile, Tl1File, TlsFile,
 };
 
 /// What can be wrong with a daemon file beyond its shape.
@@ -188,7 +188,10 @@ impl Config {
     fn add(&mut self, path: &str, file: DeviceFile, check: &mut Check<'_>) {
         let name = DeviceName::from(file.name.as_str());
         let sharing = match file.driver {
-            DriverFile::Scpi(_) | DriverFile::Tl1(_) | DriverFile::Sonic(_) => Sharing::Exclusive,
+            DriverFile::Scpi(_)
+            | DriverFile::Tl1(_)
+            | DriverFile::Sonic(_)
+            | DriverFile::Gnmi(_) => Sharing::Exclusive,
             DriverFile::Ocstrx(_) | DriverFile::Linux(_) => Sharing::Independent,
         };
         let mut device = Device::new(sharing);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Puts the daemon together: file, journal, controller, device tasks, runtime.
 
+pub mod gnmi;
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -35,6 +37,7 @@ use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::Record;
 use lightloom_control::state::DeviceName;
+use lightloom_drivers::gnmi::Gnmi;
 use lightloom_drivers::ocstrx::OcsTrx;
 use lightloom_drivers::scpi::Scpi;
 use lightloom_drivers::sonic::{ReadFrom, Sonic};
@@ -356,6 +359,10 @@ fn driver(
             let life = Clock::new().now().wall_ms;
             let dialect = Sonic::new(read, password).claiming(&claimant(config), life);
             Box::new(StreamDriver::new(Address::Tcp(file.tcp.clone()), dialect))
+        }
+        DriverFile::Gnmi(file) => {
+            let dialect = Gnmi::new(gnmi::settings(file)?).wired_as(ports);
+            Box::new(StreamDriver::new(gnmi::address(file)?, dialect))
         }
         DriverFile::Linux(file) => Box::new(Linux::new(file.clone())),
     })

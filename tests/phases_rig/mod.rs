@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use lightloom_daemon::{api, serve, start};
 use lightloom_devices as device;
 use lightloom_devices::serve::{Options, Server, Stopper};
+use lightloom_gnmi::client::{Answer, Call, Client};
+use lightloom_gnmi::message::GetRequest;
 use redis_server::Redis;
 use serde_json::Value;
 
@@ -26,6 +28,8 @@ const SWITCHING: &str = "150ms";
 pub(crate) enum Third {
     Tl1,
     Sonic,
+    /// The OCP model over gNMI.
+    Gnmi,
     /// TL1 with nine ports instead of eight.
     OtherSize,
 }
@@ -47,6 +51,7 @@ pub(crate) struct Rig {
 enum Judge {
     Tl1(String),
     Redis(String),
+    Gnmi(String),
 }
 
 pub(crate) fn write_fabric(folder: &Path) {
@@ -106,7 +111,7 @@ impl Rig {
     pub(crate) fn start(third: Third) -> Option<Self> {
         let redis = match third {
             Third::Sonic => Some(Redis::start(&[])?),
-            Third::Tl1 | Third::OtherSize => None,
+            Third::Tl1 | Third::Gnmi | Third::OtherSize => None,
         };
         let folder = tempfile::tempdir().unwrap();
         write_fabric(folder.path());
@@ -129,6 +134,9 @@ impl Rig {
         };
         let driver = match &redis {
             Some(redis) => format!("{{sonic: {{tcp: \"{}\", read_config: true}}}}", redis.address),
+            None if third == Third::Gnmi => {
+                format!("{{gnmi: {{tcp: \"{}\", plaintext: true}}}}", of("ocs3", "gnmi"))
+            }
             None => tl1("ocs2"),
         };
         let file = format!(
@@ -146,6 +154,7 @@ impl Rig {
             Judge::Tl1(of("ocs1", "tl1")),
             match &redis {
                 Some(redis) => Judge::Redis(redis.address.clone()),
+                None if third == Third::Gnmi => Judge::Gnmi(of("ocs3", "gnmi")),
                 None => Judge::Tl1(of("ocs2", "tl1")),
             },
         ];
@@ -313,8 +322,39 @@ impl Judge {
                 keys.sort_unstable();
                 keys.join(" ")
             }
+            Self::Gnmi(at) => gnmi_pairs(at),
         }
     }
+}
+
+/// Which ports of a gNMI switch of 8 by 8 name each other, in the words of TL1.
+fn gnmi_pairs(at: &str) -> String {
+    let path = "/components/component[name=*]/ocp-ocs-port/state/connection/peer";
+    let path = vec![lightloom_gnmi::path::parse(path).unwrap()];
+    let get = GetRequest { path, encoding: 2, ..GetRequest::default() };
+    let mut client = Client::new(at).unwrap();
+    client.call(1, Call::Get(get));
+    let mut socket = talk(at, b"");
+    let mut buffer = [0; 65_536];
+    let said = loop {
+        socket.write_all(&client.take_output()).unwrap();
+        let count = socket.read(&mut buffer).unwrap();
+        client.receive(&buffer[..count]);
+        match client.next_answer() {
+            Some((_, Answer::Got(said))) => break said,
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+    };
+    let number = |name: &str, side: &str| name.strip_prefix(side)?.parse::<u32>().ok();
+    let pair = |update: &lightloom_gnmi::message::Update| {
+        let port = update.path.as_ref()?.elem[1].key["name"].clone();
+        let peer = update.val.as_ref()?.to_json().ok()?;
+        Some((number(&port, "in-")?, number(peer.as_str()?, "out-")? + 8))
+    };
+    let mut pairs: Vec<_> = said.notification[0].update.iter().filter_map(pair).collect();
+    pairs.sort_unstable();
+    pairs.iter().map(|(a, b)| format!("{a},{b}")).collect::<Vec<_>>().join(" ")
 }
 
 pub(crate) fn http(socket: &Path, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -399,7 +439,11 @@ impl Switches {
                  tl1: '127.0.0.1:0', switching: {SWITCHING}}}\n"
             )
         };
-        let list = [switch("ocs0", 8), switch("ocs1", 8), switch("ocs2", third_ports)].concat();
+        let gnmi = format!(
+            "  - {{name: ocs3, ingress: 8, egress: 8, gnmi: {{listen: '127.0.0.1:0'}}, switching: {SWITCHING}}}\n"
+        );
+        let list = [switch("ocs0", 8), switch("ocs1", 8), switch("ocs2", third_ports), gnmi];
+        let list = list.concat();
         let file = format!("seed: 1\nswitches:\n{list}");
         let (devices, mistakes) = device::load("devices.yaml", file.as_bytes());
         Self::of(devices.unwrap_or_else(|| panic!("{mistakes:?}")), None)

@@ -10,6 +10,7 @@
 //! stream it does not own, so tests drive it byte by byte and the daemon drives it over sockets and serial
 //! lines. To add a protocol: a file with its `Dialect`, and its line in the daemon's `start.rs`.
 
+pub mod gnmi;
 pub mod module;
 pub mod ocstrx;
 mod ports;
@@ -135,6 +136,10 @@ pub trait Dialect: Send {
     fn signals(&mut self) -> Vec<Signal> {
         Vec::new()
     }
+    /// Why the connection is of no use any more though it is open; `None` while it is of use.
+    fn broken(&mut self) -> Option<String> {
+        None
+    }
     /// Writes what the device has to hear back for its reports.
     fn acknowledge(&mut self, _out: &mut Vec<u8>) {}
 }
@@ -226,6 +231,10 @@ impl<D: Dialect> Session<D> {
     /// Takes bytes from the device; `out` gets the next request, if one is due.
     pub fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
         let reached = self.take_in(bytes, out);
+        let reached = match (reached, self.dialect.broken()) {
+            (None, Some(why)) => Some(self.lost(why)),
+            (reached, _) => reached,
+        };
         self.dialect.acknowledge(out);
         self.collect();
         reached

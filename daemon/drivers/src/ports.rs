@@ -138,6 +138,11 @@ impl Ports {
         Some(())
     }
 
+    /// Slots whose light has not come to rest, by ingress port.
+    pub(super) fn take_tuning(&mut self, slots: impl IntoIterator<Item = u32>) {
+        self.seen.tuning.extend(slots.into_iter().map(Slot));
+    }
+
     /// How much light leaves these egress ports, in 1/1000 dBm. Those in no circuit are left out.
     pub(super) fn take_power(&mut self, powers: impl IntoIterator<Item = (u32, i32)>) {
         let held: BTreeMap<u32, Slot> =

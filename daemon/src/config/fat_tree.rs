@@ -71,7 +71,7 @@ impl Config {
             }
             let ingress = network.bank(ocs).ports_per_switch;
             let ports = match device.driver {
-                DriverFile::Scpi(_) | DriverFile::Tl1(_) => {
+                DriverFile::Scpi(_) | DriverFile::Tl1(_) | DriverFile::Gnmi(_) => {
                     DevicePorts::IngressThenEgress { ingress }
                 }
                 DriverFile::Sonic(_) => DevicePorts::Sides,
@@ -79,7 +79,7 @@ impl Config {
                     let message = format!("{ocs} is an optical switch, and its driver is not");
                     check
                         .error(codes::NOT_INSTALLED, &format!("/devices/{index}/driver"), message)
-                        .help("write the driver scpi, tl1 or sonic");
+                        .help("write the driver scpi, tl1, sonic or gnmi");
                     continue;
                 }
             };

@@ -271,6 +271,8 @@ pub enum DriverFile {
     Tl1(Tl1File),
     /// A SONiC optical switch, through its database.
     Sonic(SonicFile),
+    /// An optical switch with the OCP model, over gNMI.
+    Gnmi(GnmiFile),
     /// This machine's kernel: links, addresses, nexthop groups, rates.
     Linux(linux::LinuxFile),
 }
@@ -351,6 +353,49 @@ pub struct SonicFile {
     /// Read back from CONFIG_DB: for a database without a switch behind it.
     #[serde(default)]
     pub read_config: bool,
+}
+
+/// The OCP model over gNMI.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GnmiFile {
+    /// `host:port`.
+    pub tcp: String,
+    /// Who it must be, and who this is.
+    #[serde(default)]
+    pub tls: Option<GnmiTlsFile>,
+    /// Speak to it in plain text: for emulated devices.
+    #[serde(default)]
+    pub plaintext: bool,
+    /// Whether it has power monitors [default: yes].
+    #[serde(default = "yes")]
+    pub power_monitor: bool,
+    /// The port group of the plan's ingress ports, where several may be it.
+    #[serde(default)]
+    pub input_group: Option<String>,
+    /// The port group of the plan's egress ports, where several may be it.
+    #[serde(default)]
+    pub output_group: Option<String>,
+    /// The version of the model that it has [default: 0.8.0].
+    #[serde(default)]
+    pub model_version: Option<String>,
+}
+
+/// TLS to a device.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GnmiTlsFile {
+    /// The authority that signs its certificate, PEM.
+    pub ca: PathBuf,
+    /// The name in its certificate [default: the host of `tcp`].
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The daemon's certificate chain, PEM, where the device asks for one.
+    #[serde(default)]
+    pub certificate: Option<PathBuf>,
+    /// Its private key, PEM.
+    #[serde(default)]
+    pub key: Option<PathBuf>,
 }
 
 fn yes() -> bool {

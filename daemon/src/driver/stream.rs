@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A dialect over a TCP connection or a serial line.
+//! A dialect over a TCP connection, with TLS or without, or a serial line.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_serial::{ClearBuffer, SerialPort, SerialPortBuilderExt, SerialStream};
 
 use super::{Boxed, Driver, Idle};
@@ -20,10 +25,19 @@ pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const READ_BYTES: usize = 16 << 10;
 
 /// Where a device is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Address {
     /// `host:port`.
     Tcp(String),
+    /// The same, with TLS.
+    Tls {
+        /// `host:port`.
+        address: String,
+        /// The name in its certificate.
+        name: ServerName<'static>,
+        /// Whom to trust, and who this is.
+        config: Arc<ClientConfig>,
+    },
     /// A serial line or pty and its bits per second; 8N1, no flow control.
     Serial {
         /// Its path.
@@ -35,6 +49,7 @@ pub enum Address {
 
 enum Link {
     Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
     Serial(SerialStream),
 }
 
@@ -45,6 +60,13 @@ impl Link {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
                 Ok(Self::Tcp(stream))
+            }
+            Address::Tls { address, name, config } => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                let connector = TlsConnector::from(Arc::clone(config));
+                let stream = connector.connect(name.clone(), stream).await?;
+                Ok(Self::Tls(Box::new(stream)))
             }
             Address::Serial { path, bits_per_second } => {
                 let line = tokio_serial::new(path, *bits_per_second).open_native_async();
@@ -60,6 +82,7 @@ impl Link {
     async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(buffer).await,
+            Self::Tls(stream) => stream.read(buffer).await,
             Self::Serial(line) => line.read(buffer).await,
         }
     }
@@ -67,6 +90,10 @@ impl Link {
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.write_all(bytes).await,
+            Self::Tls(stream) => {
+                stream.write_all(bytes).await?;
+                stream.flush().await
+            }
             Self::Serial(line) => line.write_all(bytes).await,
         }
     }

@@ -55,6 +55,8 @@ pub enum Fault {
     Defer(Picoseconds),
     /// The device restarts now.
     Reboot,
+    /// The program of a switch restarts now; its light stays.
+    WarmRestart,
     /// The device restarts in the middle of its next change.
     RebootInCommit,
     /// All of the above end; what they did stays done.
@@ -65,7 +67,7 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a fault: write one of `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, \
-     `half-open`, `dead`, `unplug 1`, `cross 1 n2/b0.2`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `defer 3s`, `reboot`, \
+     `half-open`, `dead`, `unplug 1`, `cross 1 n2/b0.2`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `defer 3s`, `reboot`, `warm-restart`, \
      `reboot-in-commit`, `clear`"
 )]
 pub struct FaultError(String);
@@ -120,6 +122,7 @@ impl FromStr for Fault {
                 .map(|decibels: f64| Self::Droop((decibels * 100.0).round() as u16)),
             ("defer", Some(span)) => span.parse().ok().map(Self::Defer),
             ("reboot", None) => Some(Self::Reboot),
+            ("warm-restart", None) => Some(Self::WarmRestart),
             ("reboot-in-commit", None) => Some(Self::RebootInCommit),
             ("clear", None) => Some(Self::Clear),
             _ => None,
@@ -147,6 +150,7 @@ impl fmt::Display for Fault {
             Self::Droop(hundredths) => write!(f, "droop {}", f64::from(*hundredths) / 100.0),
             Self::Defer(span) => write!(f, "defer {}", span.to_string().replace(' ', "")),
             Self::Reboot => f.write_str("reboot"),
+            Self::WarmRestart => f.write_str("warm-restart"),
             Self::RebootInCommit => f.write_str("reboot-in-commit"),
             Self::Clear => f.write_str("clear"),
         }
@@ -228,6 +232,7 @@ mod tests {
             "droop 3.5",
             "defer 3s",
             "reboot",
+            "warm-restart",
             "reboot-in-commit",
             "clear",
         ] {

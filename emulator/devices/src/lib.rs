@@ -8,7 +8,8 @@
 //!   Device::open / on_bytes / close / on_time / next_wakeup    ptys and TCP ports
 //!        │
 //!        ├── Transceiver        a module with a switch inside, framed serial protocol
-//!        └── OpticalSwitch      a Polatis-style switch, SCPI and TL1
+//!        ├── OpticalSwitch      a Polatis-style switch, SCPI and TL1
+//!        └── GnmiSwitch         a switch with the OCP model, gNMI
 //! ```
 //!
 //! A [`Rack`] holds many devices under one clock; [`load`] builds one from a YAML file; `serve` is
@@ -20,6 +21,7 @@
 //! give one sequence of outputs.
 
 mod fault;
+mod gnmi;
 mod line;
 mod list;
 mod optics;
@@ -30,6 +32,7 @@ mod switch;
 mod transceiver;
 
 pub use fault::{Fault, FaultError, Share};
+pub use gnmi::{GnmiSpec, GnmiSwitch};
 pub use line::{Faulty, FaultyLight};
 pub use list::{DeviceList, DeviceListFile, Endpoint, load, load_beside};
 pub use optics::Optics;
@@ -54,6 +57,8 @@ pub enum Port {
     ScpiSerial,
     /// TL1 over TCP.
     Tl1,
+    /// gNMI: HTTP/2 over TCP.
+    Gnmi,
 }
 
 /// What a device wants done on its lines, in order.

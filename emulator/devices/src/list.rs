@@ -31,6 +31,8 @@ use serde::Deserialize;
 
 use super::Port as Entry;
 use super::fault::Fault;
+use super::gnmi::GnmiSwitch;
+use super::gnmi::file::GnmiFile;
 use super::line::Faulty;
 use super::rack::{AnyDevice, Rack, Slot};
 use super::switch::{OpticalSwitch, SwitchSpec};
@@ -164,6 +166,9 @@ pub struct SwitchFile {
     /// Whether TL1 clients are told of changes they did not ask about.
     #[serde(default)]
     pub autonomous: Option<bool>,
+    /// How it speaks gNMI instead, with the OCP model.
+    #[serde(default)]
+    pub gnmi: Option<GnmiFile>,
     /// Whether slow TL1 commands are acknowledged before they are answered.
     #[serde(default)]
     pub acknowledges: Option<bool>,
@@ -236,9 +241,9 @@ fn build(
         schedule(&mut list, fault, index, check);
     }
     if list.endpoints.is_empty() && !check.has_errors() {
-        check
-            .error(codes::BAD_VALUE, "", "the list has no device that can be reached")
-            .help("write `transceivers:` or `switches:` with `scpi`, `scpi_serial` or `tl1`");
+        check.error(codes::BAD_VALUE, "", "the list has no device that can be reached").help(
+            "write `transceivers:` or `switches:` with `scpi`, `scpi_serial`, `tl1` or `gnmi`",
+        );
     }
     (!check.has_errors()).then_some(list)
 }
@@ -340,6 +345,9 @@ fn add_switch(
             check.error(codes::OUT_OF_RANGE, &place(key), message).help("write 1 to 4096");
         }
     }
+    if let Some(gnmi) = &file.gnmi {
+        return add_gnmi(list, seed, (file, gnmi), index, check);
+    }
     let mut endpoints = Vec::new();
     for (key, port, at) in [("scpi", Entry::Scpi, &file.scpi), ("tl1", Entry::Tl1, &file.tl1)] {
         match at.as_ref().map(|text| (text, text.parse())) {
@@ -361,6 +369,48 @@ fn add_switch(
     let device = Faulty::new(OpticalSwitch::new(switch_spec(file), seed, number), seed, number);
     match list.rack.add(&file.name, AnyDevice::Switch(Box::new(device))) {
         Some(slot) => list.endpoints.extend(endpoints.into_iter().map(|at| (slot, at))),
+        None => {
+            let message = format!("two devices are called `{}`", file.name);
+            check.error(codes::BAD_VALUE, &place("name"), message);
+        }
+    }
+}
+
+fn add_gnmi(
+    list: &mut DeviceList,
+    seed: Seed,
+    (file, gnmi): (&SwitchFile, &GnmiFile),
+    index: usize,
+    check: &mut Check<'_>,
+) {
+    let place = |key: &str| format!("/switches/{index}/{key}");
+    let others = [
+        ("scpi", file.scpi.is_some()),
+        ("scpi_serial", file.scpi_serial),
+        ("tl1", file.tl1.is_some()),
+        ("user", file.user.is_some()),
+        ("password", file.password.is_some()),
+        ("autonomous", file.autonomous.is_some()),
+        ("acknowledges", file.acknowledges.is_some()),
+    ];
+    for (key, _) in others.iter().filter(|(_, is_there)| *is_there) {
+        let message =
+            format!("`{}` has `gnmi`, and `{key}` is of switches with SCPI and TL1", file.name);
+        check.error(codes::BAD_VALUE, &place(key), message).help("leave one of the two out");
+    }
+    let Ok(address) = gnmi.listen.parse() else {
+        let message = format!("`{}` is not an address with a port", gnmi.listen);
+        let help = "write it like `127.0.0.1:9339`; port 0 takes a free one";
+        check.error(codes::BAD_SPELLING, &place("gnmi/listen"), message).help(help);
+        return;
+    };
+    if check.has_errors() {
+        return;
+    }
+    let number = list.endpoints.len() as u64;
+    let device = Faulty::new(GnmiSwitch::new(gnmi.spec(file), seed, number), seed, number);
+    match list.rack.add(&file.name, AnyDevice::Gnmi(Box::new(device))) {
+        Some(slot) => list.endpoints.push((slot, Endpoint::Tcp(Entry::Gnmi, address))),
         None => {
             let message = format!("two devices are called `{}`", file.name);
             check.error(codes::BAD_VALUE, &place("name"), message);

@@ -10,6 +10,7 @@ use lightloom_firmware_api::message::Neighbour;
 use lightloom_units::SimTime;
 
 use super::fault::Fault;
+use super::gnmi::GnmiSwitch;
 use super::line::Faulty;
 use super::switch::OpticalSwitch;
 use super::transceiver::Transceiver;
@@ -22,6 +23,8 @@ pub enum AnyDevice {
     Transceiver(Box<Faulty<Transceiver>>),
     /// An optical circuit switch.
     Switch(Box<Faulty<OpticalSwitch>>),
+    /// An optical circuit switch with the OCP model.
+    Gnmi(Box<Faulty<GnmiSwitch>>),
 }
 
 impl AnyDevice {
@@ -29,6 +32,7 @@ impl AnyDevice {
         match self {
             Self::Transceiver(device) => device.as_mut(),
             Self::Switch(device) => device.as_mut(),
+            Self::Gnmi(device) => device.as_mut(),
         }
     }
 
@@ -36,6 +40,7 @@ impl AnyDevice {
         match self {
             Self::Transceiver(device) => device.next_wakeup(),
             Self::Switch(device) => device.next_wakeup(),
+            Self::Gnmi(device) => device.next_wakeup(),
         }
     }
 
@@ -43,6 +48,7 @@ impl AnyDevice {
         match self {
             Self::Transceiver(device) => device.apply(now, fault, out),
             Self::Switch(device) => device.apply(now, fault, out),
+            Self::Gnmi(device) => device.apply(now, fault, out),
         }
     }
 
@@ -52,6 +58,7 @@ impl AnyDevice {
         match self {
             Self::Transceiver(_) => "transceiver",
             Self::Switch(_) => "switch",
+            Self::Gnmi(_) => "gnmi-switch",
         }
     }
 }
@@ -155,11 +162,14 @@ impl Rack {
     #[must_use]
     pub fn objection(&self, slot: Slot, fault: Fault) -> Option<String> {
         let (name, device) = &self.devices[slot.0];
-        if matches!(fault, Fault::Defer(_)) && device.kind() != "switch" {
+        if matches!(fault, Fault::Defer(_)) && device.kind() == "transceiver" {
             return Some(format!(
                 "{name} is a transceiver, and its firmware carries out no command that was given up: `defer` is \
                  for switches"
             ));
+        }
+        if fault == Fault::WarmRestart && !matches!(device, AnyDevice::Gnmi(_)) {
+            return Some(format!("{name} has one kind of restart only: write `reboot`"));
         }
         let Fault::Cross(number, other) = fault else { return None };
         let Some(near) = self.fibres.get(&(slot, number)) else {

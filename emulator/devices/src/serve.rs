@@ -34,7 +34,7 @@ use super::rack::{Rack, Slot};
 use super::{Line, Output, Port};
 
 /// Bytes kept for a client that does not read; more end its connection (on a pty: are lost).
-const PENDING_BYTES_MAX: usize = 1 << 20;
+const PENDING_BYTES_MAX: usize = 8 << 20;
 /// The longest line of the control socket.
 const CONTROL_LINE_BYTES_MAX: usize = 4096;
 /// Clients of TCP ports and control socket together, beyond what each device allows.
@@ -55,9 +55,9 @@ pub struct Options {
 pub struct Address {
     /// The device.
     pub name: String,
-    /// `transceiver` or `switch`.
+    /// `transceiver`, `switch` or `gnmi-switch`.
     pub kind: &'static str,
-    /// `frames`, `scpi`, `scpi-serial` or `tl1`.
+    /// `frames`, `scpi`, `scpi-serial`, `tl1` or `gnmi`.
     pub speaks: &'static str,
     /// A path of a pty (its link, if links are made) or `ADDRESS:PORT`.
     pub at: String,
@@ -454,6 +454,7 @@ const fn speaks(port: Port) -> &'static str {
         Port::Scpi => "scpi",
         Port::ScpiSerial => "scpi-serial",
         Port::Tl1 => "tl1",
+        Port::Gnmi => "gnmi",
     }
 }
 

@@ -10,7 +10,7 @@
 //! Commands are done one at a time, in the order in which they arrived, whoever sent them. A reply
 //! that waits for light to rest holds up everything behind it.
 
-mod matrix;
+pub(crate) mod matrix;
 mod scpi;
 mod tl1;
 
@@ -381,10 +381,10 @@ impl Device for OpticalSwitch {
         let full = match port {
             Port::Scpi => of_port >= 1,
             Port::Tl1 => of_port >= TL1_CLIENTS_MAX,
-            Port::ScpiSerial | Port::Frames => false,
+            Port::ScpiSerial | Port::Frames | Port::Gnmi => false,
         };
         let starting = now < self.answers_from && port != Port::ScpiSerial;
-        if full || starting || port == Port::Frames {
+        if full || starting || matches!(port, Port::Frames | Port::Gnmi) {
             out.push(Output::Close(line));
             return;
         }

@@ -210,6 +210,16 @@ impl Matrix {
         self.disconnect(now, &all)
     }
 
+    /// Without power every mirror lets go.
+    pub(crate) fn darken(&mut self) {
+        self.circuits.clear();
+    }
+
+    /// Whether light passes from this ingress port.
+    pub(crate) fn is_lit(&self, now: SimTime, ingress: u16) -> bool {
+        self.circuits.get(&ingress).is_some_and(|circuit| circuit.lit_at <= now)
+    }
+
     /// Undoes the later half of the changes since `before`: where a restart cut them off.
     pub(crate) fn keep_half(&mut self, before: &[Pair]) {
         let after = self.pairs();

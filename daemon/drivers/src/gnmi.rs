@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Optical circuit switches with the OCP model (`ocp-ocs-optical-switch` 0.8.0) over gNMI.
+//!
+//! Slot n is the n-th port of the input group, by index; position N + m is the m-th port of the output group. A
+//! change is one Set, which the switch takes as a whole or not at all. What is lit is read from the ports (each
+//! names its peer), not from the list of connections: a switch that says done and moved something else is found.
+//! What the list says is used for what has not come to rest (`PENDING_CONNECTION`), and to name what is removed.
+//! Connections are named `lightloom-IN-OUT`; those of others keep their names and are never touched, unless an
+//! operator's change takes their ports.
+
+mod calls;
+mod layout;
+mod leaves;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fat_tree::device_ports::DevicePorts;
+use lightloom_gnmi::client::{Answer, Call, Client};
+use lightloom_gnmi::message::{
+    CapabilityResponse, Encoding, GetResponse, Path, SetRequest, SubscribeAnswer,
+    SubscribeResponse, Subscription, SubscriptionList, SubscriptionMode, TypedValue, Update, Value,
+};
+use lightloom_gnmi::model::{MODULES, Status, VERSION};
+use lightloom_gnmi::path::{named, parse, step};
+
+use crate::ports::{Ports, Task};
+use crate::{Awaits, Dialect, Input, Progress, Request};
+use calls::{connection, connections, get, millis, port, ports, refused, shown};
+use layout::{Layout, Side};
+use lightloom_control::controller::{Foreign, Signal};
+use lightloom_control::state::{Op, Outcome};
+
+/// Connections of one Set whose status is asked for one by one; of more, the whole list.
+const NAMED_MAX: usize = 64;
+
+/// What has to be known of a switch before it is asked.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `host:port`, as HTTP names the switch.
+    pub authority: String,
+    /// It measures power.
+    pub power_monitor: bool,
+    /// The groups of the plan's ingress and egress ports; `None` if the switch has one of either direction.
+    pub groups: Option<(String, String)>,
+    /// The version of the model that is expected of it; `None` for the one that this was written for.
+    pub model_version: Option<String>,
+}
+
+/// A connection in the list of the switch.
+#[derive(Clone, Debug, Default)]
+struct Listed {
+    input: Option<String>,
+    output: Option<String>,
+    status: Option<Status>,
+    reason: Option<String>,
+}
+
+/// The gNMI dialect.
+#[derive(Debug)]
+pub struct Gnmi {
+    settings: Settings,
+    client: Option<Client>,
+    /// Calls that begin when their request is next.
+    waiting: BTreeMap<u32, Call>,
+    next_number: u32,
+    subscription: Option<u32>,
+    is_synced: bool,
+    notifies: bool,
+    broken: Option<String>,
+    version: String,
+    layout: Layout,
+    ports: Ports,
+    listed: BTreeMap<String, Listed>,
+    /// What the last changes made of connections: there, or gone.
+    expected: BTreeMap<String, bool>,
+    signals: Vec<Signal>,
+    foreign: Vec<Foreign>,
+    /// What a change did wrong by the switch's own word.
+    failed: Option<String>,
+}
+
+impl Clone for Gnmi {
+    /// The same knowledge without a connection: it shows what would be sent.
+    fn clone(&self) -> Self {
+        Self {
+            layout: self.layout.clone(),
+            ports: self.ports.clone(),
+            listed: self.listed.clone(),
+            version: self.version.clone(),
+            ..Self::new(self.settings.clone())
+        }
+    }
+}
+
+impl Gnmi {
+    /// For a switch.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            client: None,
+            waiting: BTreeMap::new(),
+            next_number: 1,
+            subscription: None,
+            is_synced: false,
+            notifies: false,
+            broken: None,
+            version: String::new(),
+            layout: Layout::default(),
+            ports: Ports::default(),
+            listed: BTreeMap::new(),
+            expected: BTreeMap::new(),
+            signals: Vec::new(),
+            foreign: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// Moves nothing on a switch that has not the ports that plans are made for.
+    #[must_use]
+    pub fn wired_as(mut self, ports: Option<DevicePorts>) -> Self {
+        self.ports.wired_as(ports);
+        self
+    }
+
+    /// Requests for calls: the first begins now, each other when its turn comes.
+    fn ask(&mut self, calls: Vec<(Awaits, Call)>) -> Vec<Request> {
+        let mut requests = Vec::new();
+        self.waiting.clear();
+        for (awaits, call) in calls {
+            let number = self.next_number;
+            self.next_number = self.next_number.wrapping_add(1).max(1);
+            let bytes = match &mut self.client {
+                None => shown(&call).into_bytes(),
+                Some(client) if requests.is_empty() => {
+                    client.call(number, call);
+                    client.take_output()
+                }
+                Some(_) => {
+                    self.waiting.insert(number, call);
+                    Vec::new()
+                }
+            };
+            requests.push(Request { bytes, awaits, number });
+        }
+        requests
+    }
+
+    fn reading(&self, power: &[u32]) -> Call {
+        let mut path = vec![connections(), ports("connection/peer")];
+        if self.settings.power_monitor {
+            let names = power.iter().filter_map(|port| self.layout.output(*port));
+            path.extend(names.map(|name| port(name, "output-optical-power")));
+        }
+        get(path)
+    }
+
+    /// The Set that takes these circuits away.
+    fn removal(&mut self, pairs: &[(u32, u32)]) -> Result<SetRequest, String> {
+        let mut request = SetRequest::default();
+        let mut gone = Vec::new();
+        for &(slot, position) in pairs {
+            let names = self.names_of(slot, position);
+            if names.is_empty() {
+                let (input, output) = self.names(slot, position)?;
+                return Err(format!(
+                    "the switch lists no connection from {input} to {output}, though light passes there: delete \
+                     on the switch what holds it"
+                ));
+            }
+            gone.extend(names);
+        }
+        for name in gone {
+            request.delete.push(connection(&name));
+            self.expected.insert(name, false);
+        }
+        Ok(request)
+    }
+
+    /// The Set that makes these circuits.
+    fn addition(&mut self, pairs: &[(u32, u32)]) -> Result<SetRequest, String> {
+        let mut request = SetRequest::default();
+        let mut fresh = BTreeSet::new();
+        for &(slot, position) in pairs {
+            let (input, output) = self.names(slot, position)?;
+            let name = format!("{PREFIX}{input}-{output}");
+            let config = serde_json::json!({
+                "name": name, "input-port-name": input, "output-port-name": output,
+            });
+            let mut path = connection(&name);
+            path.elem.push(step("config"));
+            let value = Value::JsonIetf(config.to_string().into_bytes());
+            request.update.push(Update {
+                path: Some(path),
+                val: Some(TypedValue::from(value)),
+                duplicates: 0,
+            });
+            // What did not come to be is in the way of the next try; only what is ours is cleared away.
+            let dead = self.listed.iter().filter(|(listed, of)| {
+                let is_dead = matches!(of.status, Some(Status::Failed | Status::Invalid));
+                let at_it = [&of.input, &of.output].into_iter().flatten();
+                let mut at_it = at_it.filter(|port| **port == input || **port == output);
+                is_dead && listed.starts_with(PREFIX) && at_it.next().is_some()
+            });
+            fresh.extend(dead.map(|(name, _)| name.clone()).filter(|dead| *dead != name));
+            self.expected.insert(name, true);
+        }
+        for name in fresh {
+            request.delete.push(connection(&name));
+            self.expected.insert(name, false);
+        }
+        Ok(request)
+    }
+
+    /// The ports of a circuit by name.
+    fn names(&self, slot: u32, position: u32) -> Result<(String, String), String> {
+        let input =
+            self.layout.input(slot).ok_or_else(|| format!("the switch has no slot {slot}"))?;
+        let output = self.layout.output(position);
+        let output = output.ok_or_else(|| format!("the switch has no position {position}"))?;
+        Ok((input.to_owned(), output.to_owned()))
+    }
+
+    /// The connections between these two ports, whichever way round.
+    fn names_of(&self, slot: u32, position: u32) -> Vec<String> {
+        let is_it = |of: &Listed| {
+            let ends = of.input.as_deref().zip(of.output.as_deref());
+            ends.and_then(|(a, b)| self.layout.pair(a, b)) == Some((slot, position))
+        };
+        let of = self.listed.iter().filter(|(_, of)| is_it(of));
+        of.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// How the connections of a Set stand.
+    fn statuses(request: &SetRequest) -> Call {
+        let named = request.update.iter().filter_map(|update| {
+            let mut path = update.path.clone()?;
+            path.elem.pop();
+            path.elem.push(step("state"));
+            Some(path)
+        });
+        if request.update.len() <= NAMED_MAX {
+            return get(named.collect());
+        }
+        get(vec![connections()])
+    }
+
+    fn take_capabilities(&mut self, said: &CapabilityResponse) -> Result<(), String> {
+        let expected = self.settings.model_version.as_deref().unwrap_or(VERSION);
+        for module in MODULES {
+            let model = said.supported_models.iter().find(|model| model.name == module);
+            let Some(model) = model else {
+                let names: Vec<_> =
+                    said.supported_models.iter().take(8).map(|model| model.name.as_str()).collect();
+                return Err(format!("it has no model `{module}`: it has {}", names.join(", ")));
+            };
+            if model.version != expected {
+                return Err(format!(
+                    "its `{module}` is version `{}`, and this speaks {expected}: write `model_version: \"{}\"` \
+                     if the two are known to agree",
+                    model.version, model.version
+                ));
+            }
+        }
+        if !said.supported_encodings.contains(&(Encoding::JsonIetf as i32)) {
+            return Err("it does not write JSON_IETF".into());
+        }
+        self.version = expected.to_owned();
+        Ok(())
+    }
+
+    fn take_layout(&mut self, said: &GetResponse) -> Result<(), String> {
+        let leaves = leaves::leaves(&said.notification)?;
+        self.layout = Layout::of(&leaves, self.settings.groups.as_ref())?;
+        let (inputs, outputs) = (self.layout.inputs.len(), self.layout.outputs.len());
+        let taken = self.ports.take_size(&inputs.to_string(), &outputs.to_string());
+        taken.ok_or_else(|| format!("it says that it has {inputs} and {outputs} ports"))
+    }
+
+    fn take_list(&mut self, said: &[leaves::Leaf]) {
+        for (steps, value) in said {
+            let names: Vec<&str> = steps.iter().map(|(name, _)| name.as_str()).collect();
+            let ["connections", "port-connection", part @ ("config" | "state"), leaf] =
+                names.as_slice()
+            else {
+                continue;
+            };
+            let Some(name) = &steps[1].1 else { continue };
+            let (entry, value) = (self.listed.entry(name.clone()).or_default(), value.as_str());
+            let value = value.map(str::to_owned);
+            match (*part, *leaf) {
+                (_, "input-port-name") => entry.input = value,
+                (_, "output-port-name") => entry.output = value,
+                ("state", "status") => entry.status = value.and_then(|word| word.parse().ok()),
+                ("state", "status-reason") => entry.reason = value,
+                _ => {}
+            }
+        }
+    }
+
+    /// Where everything stands.
+    fn take_positions(&mut self, said: &GetResponse) -> Result<(), String> {
+        let leaves = leaves::leaves(&said.notification)?;
+        self.listed.clear();
+        self.take_list(&leaves);
+        let (mut from_inputs, mut from_outputs) = (BTreeSet::new(), BTreeSet::new());
+        let mut powers = Vec::new();
+        for (steps, value) in &leaves {
+            let names: Vec<&str> = steps.iter().map(|(name, _)| name.as_str()).collect();
+            let ["components", "component", "ocp-ocs-port", "state", rest @ ..] = names.as_slice()
+            else {
+                continue;
+            };
+            let Some(port) = &steps[1].1 else { continue };
+            let Some((side, number)) = self.layout.number(port) else { continue };
+            match rest {
+                ["connection", "peer"] => {
+                    let peer = value.as_str().unwrap_or_default();
+                    let pair = self.layout.pair(port, peer).ok_or_else(|| {
+                        format!("`{port}` says that its peer is `{peer}`, which is no port it can be joined to")
+                    })?;
+                    let said =
+                        if side == Side::Input { &mut from_inputs } else { &mut from_outputs };
+                    said.insert(pair);
+                }
+                ["output-optical-power"] => {
+                    powers.extend(millis(value).map(|power| (number, power)))
+                }
+                _ => {}
+            }
+        }
+        if let Some((slot, position)) = from_inputs.symmetric_difference(&from_outputs).next() {
+            let (input, output) = self.names(*slot, *position)?;
+            return Err(format!(
+                "`{input}` and `{output}` do not agree on whether they are joined"
+            ));
+        }
+        let twice = || "two circuits of it share a port".to_owned();
+        self.ports.take_circuits(from_inputs.iter().copied()).ok_or_else(twice)?;
+        let pending = |of: &&Listed| {
+            matches!(of.status, Some(Status::PendingConnection | Status::PendingDeletion))
+        };
+        let pairs = self
+            .listed
+            .values()
+            .filter(pending)
+            .filter_map(|of| self.layout.pair(of.input.as_deref()?, of.output.as_deref()?));
+        let tuning: Vec<u32> =
+            pairs.filter(|pair| from_inputs.contains(pair)).map(|(slot, _)| slot).collect();
+        self.ports.take_tuning(tuning);
+        self.ports.take_power(powers);
+        Ok(())
+    }
+
+    /// Whether what was just set stands or comes.
+    fn take_statuses(&mut self, said: &GetResponse) -> Result<(), String> {
+        let leaves = leaves::leaves(&said.notification)?;
+        self.take_list(&leaves);
+        let wrong = self.listed.iter().find(|(name, of)| {
+            self.expected.get(*name) == Some(&true)
+                && matches!(of.status, Some(Status::Failed | Status::Invalid))
+        });
+        self.failed = wrong.map(|(name, of)| {
+            let status = of.status.map_or("", Status::word);
+            format!("{name} is {status}: {}", of.reason.as_deref().unwrap_or("it does not say why"))
+        });
+        Ok(())
+    }
+
+    fn hear(&mut self, heard: &SubscribeResponse) {
+        let notification = match &heard.response {
+            Some(SubscribeAnswer::Sync(true)) => {
+                self.is_synced = true;
+                return;
+            }
+            Some(SubscribeAnswer::Update(notification)) if self.is_synced => notification,
+            _ => return,
+        };
+        let prefix = notification.prefix.as_ref();
+        let gone = notification.delete.iter().filter_map(|path| {
+            let path = lightloom_gnmi::path::joined(prefix, Some(path));
+            Some((leaves::step(path.elem.get(1)?).1?, None))
+        });
+        let mut news: Vec<(String, Option<String>)> = gone.collect();
+        if let Ok(leaves) = leaves::leaves(std::slice::from_ref(notification)) {
+            news.extend(leaves.into_iter().filter_map(|(steps, value)| {
+                let name = steps.get(1)?.1.clone()?;
+                Some((name, value.as_str().map(str::to_owned)))
+            }));
+        }
+        for (name, status) in news {
+            let stands = match status.as_deref().map(str::parse) {
+                None => Some(false),
+                Some(Ok(Status::Connected | Status::PendingConnection)) => Some(true),
+                Some(Ok(Status::PendingDeletion)) => Some(false),
+                Some(_) => None,
+            };
+            if stands.is_some() && self.expected.get(&name).copied() == stands {
+                continue;
+            }
+            if !self.expected.contains_key(&name) {
+                let how = status.as_deref().unwrap_or("gone");
+                self.foreign.push(Foreign::Changed(format!("connection `{name}` is {how}")));
+            }
+            self.signals.push(Signal::Changed);
+        }
+        // One is as good as many: everything is read.
+        self.signals.truncate(1);
+        self.foreign.truncate(8);
+    }
+
+    fn take_answer(&mut self, awaits: Awaits, answer: Answer) -> Progress {
+        let done = |taken: Result<(), String>| match taken {
+            Ok(()) => Progress::Answered,
+            Err(why) => Progress::Lost(why),
+        };
+        match (awaits, answer) {
+            (Awaits::Identity, Answer::Capabilities(said)) => done(self.take_capabilities(&said)),
+            (Awaits::Size, Answer::Got(said)) => done(self.take_layout(&said)),
+            (Awaits::Events, Answer::Subscribed) => {
+                self.notifies = true;
+                Progress::Answered
+            }
+            // It is polled then, as a switch without notifications is.
+            (Awaits::Events, Answer::Refused(_) | Answer::SubscriptionEnded) => {
+                self.subscription = None;
+                Progress::Answered
+            }
+            (Awaits::Positions, Answer::Got(said)) => done(self.take_positions(&said)),
+            (Awaits::Errors, Answer::Got(said)) => done(self.take_statuses(&said)),
+            (Awaits::Done, Answer::Set(_)) => Progress::Answered,
+            (awaits, Answer::Refused(status)) => refused(awaits, &status),
+            (awaits, _) => Progress::Lost(format!("unexpected reply to {awaits:?}")),
+        }
+    }
+}
+
+/// What our own connections begin with.
+const PREFIX: &str = "lightloom-";
+
+impl Dialect for Gnmi {
+    fn hello(&mut self) -> Vec<Request> {
+        let fresh = Self::new(self.settings.clone());
+        let ports = std::mem::take(&mut self.ports);
+        *self = Self { ports, next_number: self.next_number, ..fresh };
+        self.ports.forget();
+        match Client::new(&self.settings.authority) {
+            Ok(client) => self.client = Some(client),
+            Err(why) => self.broken = Some(why),
+        }
+        self.ask(vec![(Awaits::Identity, Call::Capabilities)])
+    }
+
+    fn after_hello(&mut self) -> Vec<Request> {
+        let switch = parse("/optical-switch/state").unwrap_or_default();
+        let layout = get(vec![switch, ports("group"), ports("index")]);
+        let mut path = Path { elem: vec![step("connections")], ..Path::default() };
+        path.elem.extend([named("port-connection", "*"), step("state"), step("status")]);
+        let subscription = Subscription {
+            path: Some(path),
+            mode: SubscriptionMode::OnChange as i32,
+            ..Subscription::default()
+        };
+        let list = SubscriptionList {
+            subscription: vec![subscription],
+            encoding: Encoding::JsonIetf as i32,
+            ..SubscriptionList::default()
+        };
+        let mut requests =
+            self.ask(vec![(Awaits::Size, layout), (Awaits::Events, Call::Subscribe(list))]);
+        self.subscription = requests.last_mut().map(|request| request.number);
+        requests
+    }
+
+    fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
+        self.failed = None;
+        let calls = match self.ports.task(op)? {
+            Task::Nothing => Vec::new(),
+            Task::Look(power) => vec![(Awaits::Positions, self.reading(&power))],
+            Task::Remove(pairs) => {
+                let request = self.removal(&pairs)?;
+                vec![(Awaits::Done, Call::Set(request))]
+            }
+            Task::Add(pairs) => {
+                let request = self.addition(&pairs)?;
+                let then = Self::statuses(&request);
+                vec![(Awaits::Done, Call::Set(request)), (Awaits::Errors, then)]
+            }
+        };
+        Ok(self.ask(calls))
+    }
+
+    fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
+        let call = self.waiting.remove(&request.number);
+        let Some(client) = &mut self.client else {
+            return Progress::Lost(self.broken.clone().unwrap_or_else(|| "not connected".into()));
+        };
+        client.receive(&std::mem::take(&mut input.bytes));
+        if let Some(call) = call {
+            client.call(request.number, call);
+        }
+        while let Some((number, answer)) = self.client.as_mut().and_then(Client::next_answer) {
+            if number == request.number {
+                return self.take_answer(request.awaits, answer);
+            }
+            self.take_other(number, &answer, input);
+        }
+        match self.broken() {
+            Some(why) => Progress::Lost(why),
+            None => Progress::Wait,
+        }
+    }
+
+    fn finish(&mut self, op: &Op) -> Outcome {
+        match self.failed.take() {
+            Some(why) => Outcome::Failed(why),
+            None => self.ports.outcome(op),
+        }
+    }
+
+    fn identity(&self) -> String {
+        let (inputs, outputs) = (self.layout.inputs.len(), self.layout.outputs.len());
+        let how = if self.notifies { "notifies on change" } else { "is polled" };
+        format!("{} {}, {inputs} by {outputs} ports, {how}", MODULES[0], self.version)
+    }
+
+    fn unasked(&mut self, input: &mut Input) {
+        let Some(client) = &mut self.client else { return };
+        client.receive(&std::mem::take(&mut input.bytes));
+        while let Some((number, answer)) = self.client.as_mut().and_then(Client::next_answer) {
+            self.take_other(number, &answer, input);
+        }
+    }
+
+    fn foreign(&mut self) -> Vec<Foreign> {
+        std::mem::take(&mut self.foreign)
+    }
+
+    fn signals(&mut self) -> Vec<Signal> {
+        std::mem::take(&mut self.signals)
+    }
+
+    fn broken(&mut self) -> Option<String> {
+        let ended = self.client.as_ref().and_then(Client::ended);
+        self.broken.clone().or(ended)
+    }
+
+    fn acknowledge(&mut self, out: &mut Vec<u8>) {
+        if let Some(client) = &mut self.client {
+            out.extend(client.take_output());
+        }
+    }
+}
+
+impl Gnmi {
+    /// An answer to something else than what is waited for.
+    fn take_other(&mut self, number: u32, answer: &Answer, input: &mut Input) {
+        if self.subscription != Some(number) {
+            input.noise += 1;
+            return;
+        }
+        match answer {
+            Answer::Heard(heard) => self.hear(heard),
+            Answer::SubscriptionEnded => {
+                self.broken = Some("the switch ended the subscription".into());
+            }
+            Answer::Refused(status) => {
+                self.broken =
+                    Some(format!("the switch ended the subscription: {}", status.message()));
+            }
+            _ => {}
+        }
+    }
+}

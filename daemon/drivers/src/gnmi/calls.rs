@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is asked of a switch, in the paths of the model, and what a refusal of it means.
+
+use lightloom_control::state::Outcome;
+use lightloom_gnmi::Code;
+use lightloom_gnmi::client::Call;
+use lightloom_gnmi::message::{Encoding, GetRequest, Path, PathElem};
+use lightloom_gnmi::path::{named, step, text};
+
+use crate::{Awaits, Progress};
+
+/// What a status other than OK means for the operation.
+pub(super) fn refused(awaits: Awaits, status: &lightloom_gnmi::Status) -> Progress {
+    let why = format!("{}: {}", status.code(), status.message());
+    match (awaits, status.code()) {
+        // The switch's own word that nothing was changed.
+        (
+            Awaits::Done,
+            Code::InvalidArgument
+            | Code::FailedPrecondition
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::Unauthenticated
+            | Code::OutOfRange
+            | Code::Unimplemented
+            | Code::ResourceExhausted
+            | Code::Aborted,
+        ) => Progress::Ended(Outcome::Refused(why)),
+        (Awaits::Done, _) => Progress::Lost(why),
+        // What was set a moment ago is gone again: that is found by the read that follows.
+        (Awaits::Errors, Code::NotFound) => Progress::Answered,
+        (Awaits::Identity | Awaits::Size, _) => Progress::Lost(why),
+        (
+            _,
+            Code::Unavailable
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Internal,
+        ) => Progress::Lost(why),
+        _ => Progress::Ended(Outcome::Failed(why)),
+    }
+}
+
+pub(super) fn connections() -> Path {
+    Path { elem: vec![step("connections")], ..Path::default() }
+}
+
+pub(super) fn connection(name: &str) -> Path {
+    let mut path = connections();
+    path.elem.push(named("port-connection", name));
+    path
+}
+
+/// A part of the state of each port.
+pub(super) fn ports(part: &str) -> Path {
+    port("*", part)
+}
+
+/// A part of the state of a port.
+pub(super) fn port(name: &str, part: &str) -> Path {
+    let mut elem: Vec<PathElem> = vec![step("components"), named("component", name)];
+    elem.extend(["ocp-ocs-port", "state"].into_iter().chain(part.split('/')).map(step));
+    Path { elem, ..Path::default() }
+}
+
+pub(super) fn get(path: Vec<Path>) -> Call {
+    Call::Get(GetRequest { path, encoding: Encoding::JsonIetf as i32, ..GetRequest::default() })
+}
+
+/// A power in 1/1000 dBm: RFC 7951 writes decimals as text.
+#[expect(clippy::cast_possible_truncation, reason = "clamped")]
+pub(super) fn millis(value: &serde_json::Value) -> Option<i32> {
+    let dbm = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
+    dbm.is_finite().then(|| (dbm * 1000.0).clamp(-99_000.0, 99_000.0).round() as i32)
+}
+
+/// A call in words, for a preview.
+pub(super) fn shown(call: &Call) -> String {
+    let paths = |paths: &[Path]| paths.iter().map(text).collect::<Vec<_>>().join(" ");
+    match call {
+        Call::Capabilities => "Capabilities\n".into(),
+        Call::Get(get) => format!("Get {}\n", paths(&get.path)),
+        Call::Subscribe(_) => "Subscribe\n".into(),
+        Call::Set(set) => {
+            let deletes = set.delete.iter().map(|path| format!(" delete {}", text(path)));
+            let updates = set.update.iter().map(|update| {
+                let path = update.path.as_ref().map(text).unwrap_or_default();
+                let value = update.val.as_ref().and_then(|value| value.to_json().ok());
+                format!(" update {path} {}", value.unwrap_or_default())
+            });
+            format!("Set{}\n", deletes.chain(updates).collect::<String>())
+        }
+    }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a device says, leaf by leaf, however coarsely it packs its answers: one JSON of a whole subtree, one of
+//! each entry of a list, or one value a leaf.
+
+use lightloom_gnmi::message::{Notification, PathElem};
+use lightloom_gnmi::path::{bare, joined};
+use serde_json::Value as Json;
+
+/// So many leaves of one answer are taken in.
+const LEAVES_MAX: usize = 1 << 20;
+/// So deep may JSON be.
+const DEPTH_MAX: usize = 24;
+
+/// One step: the node, and the key of the entry where it is a list.
+pub(super) type Step = (String, Option<String>);
+
+/// A leaf's path from the root, and its value.
+pub(super) type Leaf = (Vec<Step>, Json);
+
+/// All leaves of these notifications.
+///
+/// # Errors
+/// What makes no sense.
+pub(super) fn leaves(notifications: &[Notification]) -> Result<Vec<Leaf>, String> {
+    let mut found = Vec::new();
+    for notification in notifications {
+        for update in &notification.update {
+            let path = joined(notification.prefix.as_ref(), update.path.as_ref());
+            let value = update.val.as_ref().ok_or("a value is missing")?.to_json()?;
+            let mut at: Vec<Step> = path.elem.iter().map(step).collect();
+            walk(value, &mut at, &mut found)?;
+        }
+    }
+    Ok(found)
+}
+
+/// One step of a path.
+pub(super) fn step(elem: &PathElem) -> Step {
+    let key = elem.key.get("name").or_else(|| elem.key.get("peer-name"));
+    (bare(&elem.name).to_owned(), key.cloned())
+}
+
+fn walk(value: Json, at: &mut Vec<Step>, found: &mut Vec<Leaf>) -> Result<(), String> {
+    if at.len() > DEPTH_MAX || found.len() >= LEAVES_MAX {
+        return Err("an answer deeper or longer than any of the model".into());
+    }
+    match value {
+        Json::Object(members) => {
+            for (name, value) in members {
+                at.push((bare(&name).to_owned(), None));
+                walk(value, at, found)?;
+                at.pop();
+            }
+        }
+        Json::Array(entries) => {
+            let (list, _) = at.pop().ok_or("a list without a name")?;
+            for entry in entries {
+                let key = |name: &str| entry.get(name).and_then(Json::as_str).map(str::to_owned);
+                let key = key("name").or_else(|| key("peer-name"));
+                at.push((list.clone(), key));
+                walk(entry, at, found)?;
+                at.pop();
+            }
+            at.push((list, None));
+        }
+        leaf => found.push((at.clone(), leaf)),
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An emulated optical circuit switch with the OCP model, spoken to in gNMI over HTTP/2.
+//!
+//! ```text
+//!  TCP ─▶ line with faults ─▶ Connection (HTTP/2, gRPC) ─▶ Shared ─▶ State: Config ─▶ Matrix
+//!                                                             ▲        └─▶ tree ─▶ Feeds ─▶ subscribers
+//! ```
+//!
+//! A Set is checked as a whole, then carried out: what goes, then what comes; a connection that stays is not
+//! touched. It is answered at once, as the model has it: `status` says when light has come to rest.
+
+mod config;
+mod feed;
+pub(crate) mod file;
+mod state;
+mod target;
+mod tree;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use lightloom_gnmi::model::{Recovery, VERSION};
+use lightloom_gnmi::server::Connection;
+use lightloom_gnmi::wire::{Tasks, locked};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::fault::Fault;
+use super::line::FaultyLight;
+use super::{Device, Line, Output, Port};
+use crate::switch::matrix::Matrix;
+use state::State;
+use target::Shared;
+
+/// Clients at most.
+const CLIENTS_MAX: usize = 256;
+
+/// What kind of gNMI switch.
+#[derive(Clone, Debug)]
+pub struct GnmiSpec {
+    /// Ports of the first group.
+    pub ingress: u16,
+    /// Ports of the second group.
+    pub egress: u16,
+    /// Time for the mirrors to come to rest, within 10 %.
+    pub switching: Picoseconds,
+    /// Time to think about each request.
+    pub command: Picoseconds,
+    /// Time to start.
+    pub boot: Picoseconds,
+    /// It measures power.
+    pub has_power_monitors: bool,
+    /// Ports of both groups take light either way: groups `a` and `b` and not `in` and `out`.
+    pub any_direction: bool,
+    /// The best it can do for connections in a cold start.
+    pub recovery: Recovery,
+    /// It finds out only when it carries a Set out that a port is in use: such a connection is INVALID.
+    pub checks_late: bool,
+    /// The version of the model that it says it has.
+    pub model_version: String,
+    /// What its clock shows at the start, in seconds since 1970.
+    pub epoch_seconds: u64,
+}
+
+impl Default for GnmiSpec {
+    /// A 24×24 switch that takes 20 ms, our design value, and whose clock begins with 2026.
+    fn default() -> Self {
+        Self {
+            ingress: 24,
+            egress: 24,
+            switching: Picoseconds::from_millis(20),
+            command: Picoseconds::from_micros(500),
+            boot: Picoseconds::from_millis(2_000),
+            has_power_monitors: true,
+            any_direction: false,
+            recovery: Recovery::Restore,
+            checks_late: false,
+            model_version: VERSION.into(),
+            epoch_seconds: 1_767_225_600,
+        }
+    }
+}
+
+impl GnmiSpec {
+    /// The names of its port groups.
+    #[must_use]
+    pub const fn groups(&self) -> [&'static str; 2] {
+        if self.any_direction { ["a", "b"] } else { ["in", "out"] }
+    }
+
+    /// The name of a port: `in-1` for 1, `out-1` for the first behind the last of these.
+    #[must_use]
+    pub fn port_name(&self, number: u16) -> String {
+        let [first, second] = self.groups();
+        let group = if number <= self.ingress { first } else { second };
+        format!("{group}-{}", self.index(number))
+    }
+
+    const fn index(&self, number: u16) -> u16 {
+        if number <= self.ingress { number } else { number - self.ingress }
+    }
+
+    fn port(&self, name: &str) -> Option<u16> {
+        let (group, index) = name.rsplit_once('-')?;
+        let index: u16 = index.parse().ok().filter(|index| *index >= 1)?;
+        let [first, second] = self.groups();
+        let number = match group {
+            _ if group == first && index <= self.ingress => index,
+            _ if group == second && index <= self.egress => self.ingress + index,
+            _ => return None,
+        };
+        (self.port_name(number) == name).then_some(number)
+    }
+}
+
+/// One emulated gNMI switch.
+#[derive(Debug)]
+pub struct GnmiSwitch {
+    shared: Shared,
+    clients: BTreeMap<Line, Connection>,
+    /// What answers polls.
+    pollers: Tasks,
+}
+
+impl Clone for GnmiSwitch {
+    /// The same switch with the same light, and without its clients.
+    fn clone(&self) -> Self {
+        Self::of(locked(&self.shared.0).alone())
+    }
+}
+
+impl GnmiSwitch {
+    /// The `index`-th switch of a run, dark.
+    #[must_use]
+    pub fn new(spec: GnmiSpec, seed: Seed, index: u64) -> Self {
+        use rand::RngExt;
+        let seed = Seed(seed.stream("gNMI switch", index).random());
+        let matrix = Matrix::new(spec.ingress, spec.egress, spec.switching, seed);
+        Self::of(State::new(spec, matrix))
+    }
+
+    fn of(mut state: State) -> Self {
+        let pollers = Tasks::default();
+        state.spawner = pollers.spawner();
+        Self { shared: Shared(Arc::new(Mutex::new(state))), clients: BTreeMap::new(), pollers }
+    }
+
+    /// The connections there really are: ports from 1, those of the second group behind those of the first.
+    #[must_use]
+    pub fn true_pairs(&self) -> Vec<(u16, u16)> {
+        locked(&self.shared.0).matrix.pairs()
+    }
+
+    /// An operator moves a mirror by hand, unknown to every client.
+    pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
+        let mut state = locked(&self.shared.0);
+        state.on_time(now);
+        state.connect_by_hand(ingress, egress);
+    }
+
+    /// What shines on a port of the first group from now on, in dBm.
+    pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
+        locked(&self.shared.0).matrix.set_input_dbm(ingress, dbm);
+    }
+
+    /// Goes on until nobody has anything to do at `now`.
+    fn run(&mut self, now: SimTime, out: &mut Vec<Output>) {
+        loop {
+            locked(&self.shared.0).on_time(now);
+            let mut went_on = self.pollers.are_woken();
+            self.pollers.run();
+            let mut over = Vec::new();
+            for (line, client) in &mut self.clients {
+                if !client.is_woken() {
+                    continue;
+                }
+                went_on = true;
+                let bytes = client.run();
+                if !bytes.is_empty() {
+                    out.push(Output::Bytes(*line, bytes));
+                }
+                if client.has_ended() {
+                    over.push(*line);
+                }
+            }
+            let hangs_up = std::mem::take(&mut locked(&self.shared.0).hangs_up);
+            if hangs_up {
+                over = self.clients.keys().copied().collect();
+            }
+            for line in over {
+                self.clients.remove(&line);
+                out.push(Output::Close(line));
+            }
+            if !went_on && !hangs_up {
+                return;
+            }
+        }
+    }
+}
+
+impl FaultyLight for GnmiSwitch {
+    fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
+        self.run(now, out);
+        {
+            let mut state = locked(&self.shared.0);
+            state.matrix.faults.apply(fault);
+            state.feeds.are_stale = true;
+            match fault {
+                Fault::Reboot => state.restart(),
+                Fault::WarmRestart => state.warm_restart(),
+                _ => {}
+            }
+        }
+        self.run(now, out);
+    }
+}
+
+impl Device for GnmiSwitch {
+    fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>) {
+        self.run(now, out);
+        let starts = now < locked(&self.shared.0).starts_until;
+        if port != Port::Gnmi || starts || self.clients.len() >= CLIENTS_MAX {
+            out.push(Output::Close(line));
+            return;
+        }
+        self.clients.insert(line, Connection::new(Arc::new(self.shared.clone())));
+        self.run(now, out);
+    }
+
+    fn on_bytes(&mut self, now: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>) {
+        if let Some(client) = self.clients.get_mut(&line) {
+            client.receive(input);
+        }
+        self.run(now, out);
+    }
+
+    fn close(&mut self, now: SimTime, line: Line) {
+        self.clients.remove(&line);
+        locked(&self.shared.0).on_time(now);
+    }
+
+    fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>) {
+        self.run(now, out);
+    }
+
+    fn next_wakeup(&self) -> Option<SimTime> {
+        locked(&self.shared.0).next_wakeup()
+    }
+}

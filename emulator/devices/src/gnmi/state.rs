@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a gNMI switch is at: what it is set to, what its mirrors do, and what it says of both.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use lightloom_gnmi::Status;
+use lightloom_gnmi::message::{Operation, Path, SetRequest, SetResponse, UpdateResult};
+use lightloom_gnmi::model::{Recovery, Status as Stands};
+use lightloom_gnmi::path::{joined, named, step};
+use lightloom_gnmi::wire::Spawner;
+use lightloom_units::{Picoseconds, SimTime};
+use tokio::sync::oneshot;
+
+use super::GnmiSpec;
+use super::config::{Config, Intent, must_fit, wrong};
+use super::feed::Feeds;
+use crate::switch::matrix::{Matrix, Pair, Refusal};
+
+/// Changes that wait at most; a client that sends more is refused.
+const JOBS_MAX: usize = 256;
+
+/// A connection as the switch has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Circuit {
+    pub(crate) pair: Pair,
+    pub(crate) stands: Stands,
+    pub(crate) reason: Option<String>,
+    pub(crate) updated: SimTime,
+    /// When a pending change of it is over.
+    until: SimTime,
+}
+
+/// A change that waits to be carried out.
+#[derive(Debug)]
+struct Job {
+    at: SimTime,
+    request: SetRequest,
+    reply: oneshot::Sender<Result<SetResponse, Status>>,
+    /// It is carried out also when its client is gone.
+    is_deferred: bool,
+}
+
+/// One switch without its clients.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) spec: GnmiSpec,
+    pub(crate) matrix: Matrix,
+    pub(crate) now: SimTime,
+    pub(crate) config: Config,
+    pub(crate) circuits: BTreeMap<String, Circuit>,
+    pub(crate) changed_at: SimTime,
+    pub(crate) feeds: Feeds,
+    /// Takes in what answers polls.
+    pub(crate) spawner: Spawner,
+    jobs: VecDeque<Job>,
+    /// Answers that are due at these times.
+    waits: Vec<(SimTime, oneshot::Sender<()>)>,
+    busy_until: SimTime,
+    /// Starts until then; 0 while it does not.
+    pub(crate) starts_until: SimTime,
+    /// Its connections are to be closed.
+    pub(crate) hangs_up: bool,
+    /// To be made again once it has started.
+    restores: bool,
+}
+
+impl State {
+    pub(crate) fn new(spec: GnmiSpec, matrix: Matrix) -> Self {
+        Self {
+            spec,
+            matrix,
+            now: SimTime::START,
+            config: Config::default(),
+            circuits: BTreeMap::new(),
+            changed_at: SimTime::START,
+            feeds: Feeds::default(),
+            spawner: Spawner::default(),
+            jobs: VecDeque::new(),
+            waits: Vec::new(),
+            busy_until: SimTime::START,
+            starts_until: SimTime::START,
+            hangs_up: false,
+            restores: false,
+        }
+    }
+
+    /// As it is, without clients and without what they wait for.
+    pub(crate) fn alone(&self) -> Self {
+        Self {
+            config: self.config.clone(),
+            circuits: self.circuits.clone(),
+            now: self.now,
+            changed_at: self.changed_at,
+            busy_until: self.busy_until,
+            starts_until: self.starts_until,
+            restores: self.restores,
+            ..Self::new(self.spec.clone(), self.matrix.clone())
+        }
+    }
+
+    /// Resolves when the switch has thought about a request.
+    pub(crate) fn thought(&mut self) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        let at = self.think();
+        self.waits.push((at, sender));
+        receiver
+    }
+
+    fn think(&mut self) -> SimTime {
+        let takes = self.matrix.faults.stretch(self.spec.command);
+        self.busy_until = self.busy_until.max(self.now) + takes;
+        self.busy_until
+    }
+
+    /// Takes in a change, to be carried out in its turn.
+    pub(crate) fn begin(
+        &mut self,
+        request: SetRequest,
+    ) -> oneshot::Receiver<Result<SetResponse, Status>> {
+        let (reply, receiver) = oneshot::channel();
+        if self.jobs.len() >= JOBS_MAX {
+            let why = format!("{JOBS_MAX} changes wait already; nothing was changed");
+            // Nobody waits where it cannot be sent.
+            let _ = reply.send(Err(Status::resource_exhausted(why)));
+            return receiver;
+        }
+        let deferred = self.matrix.faults.defers.take();
+        let at = match deferred {
+            Some(span) => self.now + span,
+            None => self.think(),
+        };
+        self.jobs.push_back(Job { at, request, reply, is_deferred: deferred.is_some() });
+        receiver
+    }
+
+    /// Time has come to `now`.
+    pub(crate) fn on_time(&mut self, now: SimTime) {
+        self.now = self.now.max(now);
+        if self.restores && self.starts_until <= self.now {
+            self.restores = false;
+            let wanted = std::mem::take(&mut self.config.connections);
+            self.apply(Config { connections: wanted, ..self.config.clone() });
+        }
+        while let Some(at) = self.jobs.iter().position(|job| job.at <= self.now) {
+            let Some(job) = self.jobs.remove(at) else { break };
+            if job.is_deferred || !job.reply.is_closed() {
+                let done = self.set(&job.request);
+                let _ = job.reply.send(done);
+            }
+        }
+        self.settle();
+        let now = self.now;
+        for (_, waiting) in self.waits.extract_if(.., |(at, _)| *at <= now) {
+            let _ = waiting.send(());
+        }
+        let mut feeds = std::mem::take(&mut self.feeds);
+        feeds.on_time(self);
+        self.feeds = feeds;
+    }
+
+    pub(crate) fn next_wakeup(&self) -> Option<SimTime> {
+        let pending = self.circuits.values().filter(|circuit| is_pending(circuit.stands));
+        let starts = self.restores.then_some(self.starts_until);
+        let jobs = self.jobs.iter().map(|job| job.at);
+        let waits = self.waits.iter().map(|(at, _)| *at);
+        let next = pending.map(|circuit| circuit.until).chain(starts).chain(jobs).chain(waits);
+        next.chain(self.feeds.next_wakeup()).min()
+    }
+
+    /// Pending changes that are over.
+    fn settle(&mut self) {
+        let now = self.now;
+        let mut changed = None;
+        self.circuits.retain(|_, circuit| {
+            if !is_pending(circuit.stands) || circuit.until > now {
+                return true;
+            }
+            changed = changed.max(Some(circuit.until));
+            let is_there = circuit.stands == Stands::PendingConnection;
+            circuit.stands = Stands::Connected;
+            circuit.updated = circuit.until;
+            is_there
+        });
+        if let Some(at) = changed {
+            self.has_changed(at);
+        }
+    }
+
+    fn has_changed(&mut self, at: SimTime) {
+        self.changed_at = self.changed_at.max(at);
+        self.feeds.are_stale = true;
+    }
+
+    /// Carries a change out: all of it, or nothing.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn set(&mut self, request: &SetRequest) -> Result<SetResponse, Status> {
+        let next = self.config.changed(request)?;
+        must_fit(&next)?;
+        self.check(&next)?;
+        let before = self.matrix.pairs();
+        self.apply(next);
+        if std::mem::take(&mut self.matrix.faults.reboots_in_commit) {
+            self.matrix.keep_half(&before);
+            self.restart();
+        }
+        let prefix = request.prefix.clone();
+        let part =
+            |path: &Path, op: Operation| UpdateResult { path: Some(path.clone()), op: op as i32 };
+        let of = |update: &lightloom_gnmi::message::Update| update.path.clone().unwrap_or_default();
+        let deleted = request.delete.iter().map(|path| part(path, Operation::Delete));
+        let replaced = request.replace.iter().map(|update| part(&of(update), Operation::Replace));
+        let updated = request.update.iter().map(|update| part(&of(update), Operation::Update));
+        let response = deleted.chain(replaced).chain(updated).collect();
+        Ok(SetResponse { prefix, response, timestamp: self.spec.unix_nanos(self.now) })
+    }
+
+    /// Whether all of this can be, together.
+    fn check(&self, next: &Config) -> Result<(), Status> {
+        if next.recovery > self.spec.recovery {
+            let (wanted, best) = (next.recovery.word(), self.spec.recovery.word());
+            let path = leaf_path("optical-switch", "cold-boot-recovery");
+            return Err(wrong(
+                &path,
+                &format!("{wanted} is more than this switch can: write {best} or less"),
+            ));
+        }
+        if let Some(name) = next.ports.keys().find(|name| self.spec.port(name).is_none()) {
+            let path = Path {
+                elem: vec![step("components"), named("component", name)],
+                ..Path::default()
+            };
+            return Err(wrong(&path, &self.spec.no_such_port(name)));
+        }
+        let (mut held, mut seen) = (BTreeMap::<u16, &str>::new(), BTreeSet::new());
+        for (name, intent) in &next.connections {
+            let path = || connection_path(name);
+            let pair = self.spec.pair(intent).map_err(|why| wrong(&path(), &why))?;
+            seen.insert(pair);
+            for port in [pair.0, pair.1] {
+                let shown = self.spec.port_name(port);
+                if next.ports.get(&shown).is_some_and(|port| !port.enabled) {
+                    let why =
+                        format!("`{shown}` is disabled: set `ocp-ocs-port/config/enabled` first");
+                    return Err(wrong(&path(), &why));
+                }
+                if let Some(other) = held.insert(port, name)
+                    && !self.spec.checks_late
+                {
+                    let why = format!(
+                        "`{shown}` is in connection `{other}`: delete that in the same Set"
+                    );
+                    return Err(wrong(&path(), &why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the mirrors follow: first what goes, then what comes. What stays is not touched.
+    fn apply(&mut self, next: Config) {
+        let now = self.now;
+        for port in next.ports.keys().chain(self.config.ports.keys()) {
+            let enabled = next.ports.get(port).is_none_or(|port| port.enabled);
+            if let Some(number) = self.spec.port(port) {
+                // The port exists: nothing else is refused.
+                let _ = self.matrix.set_enabled(number, enabled);
+            }
+        }
+        let pairs: BTreeMap<String, Pair> = next
+            .connections
+            .iter()
+            .filter_map(|(name, intent)| Some((name.clone(), self.spec.pair(intent).ok()?)))
+            .collect();
+        self.config = next;
+        let stays = |name: &String, circuit: &Circuit| {
+            pairs.get(name) == Some(&circuit.pair)
+                && matches!(circuit.stands, Stands::Connected | Stands::PendingConnection)
+        };
+        let mut fresh: BTreeMap<String, Pair> = pairs.clone();
+        let mut going = Vec::new();
+        for (name, circuit) in std::mem::take(&mut self.circuits) {
+            if stays(&name, &circuit) {
+                fresh.remove(&name);
+                self.circuits.insert(name, circuit);
+            } else {
+                going.push((name, circuit));
+            }
+        }
+        // What is only called otherwise from now on keeps its light.
+        going.retain(|(_, circuit)| {
+            let heir =
+                fresh.iter().find(|(_, pair)| **pair == circuit.pair).map(|(name, _)| name.clone());
+            let keeps = matches!(circuit.stands, Stands::Connected | Stands::PendingConnection);
+            let Some(heir) = heir.filter(|_| keeps) else { return true };
+            fresh.remove(&heir);
+            self.circuits.insert(heir, Circuit { updated: now, ..circuit.clone() });
+            false
+        });
+        for (name, circuit) in going {
+            self.remove(name, circuit, &fresh);
+        }
+        let begun: Vec<String> = fresh.keys().cloned().collect();
+        for (name, pair) in fresh {
+            self.create(name, pair);
+        }
+        // One change comes to rest as a whole.
+        let until = self.matrix.settled_at();
+        for name in begun {
+            if let Some(circuit) = self.circuits.get_mut(&name) {
+                circuit.until = until;
+            }
+        }
+        self.has_changed(now);
+    }
+
+    fn remove(&mut self, name: String, mut circuit: Circuit, fresh: &BTreeMap<String, Pair>) {
+        let now = self.now;
+        let was_lit = !matches!(circuit.stands, Stands::Invalid | Stands::PendingDeletion);
+        let parted = if was_lit {
+            self.matrix.disconnect(now, &[(circuit.pair.0, None)]).refusal
+        } else {
+            None
+        };
+        (circuit.updated, circuit.until, circuit.reason) =
+            (now, self.matrix.settled_at().max(now), None);
+        circuit.stands = match parted {
+            Some(Refusal::Hardware(port)) => {
+                let shown = self.spec.port_name(port);
+                circuit.reason =
+                    Some(format!("the mirror of `{shown}` does not move: its light stays"));
+                Stands::Failed
+            }
+            _ if circuit.stands == Stands::Invalid => return,
+            _ => Stands::PendingDeletion,
+        };
+        // Its name may be that of another connection from now on.
+        if !fresh.contains_key(&name) {
+            self.circuits.entry(name).or_insert(circuit);
+        }
+    }
+
+    fn create(&mut self, name: String, pair: Pair) {
+        let now = self.now;
+        let holds = |circuit: &Circuit| {
+            matches!(circuit.stands, Stands::Connected | Stands::PendingConnection)
+                && (circuit.pair.0 == pair.0 || circuit.pair.1 == pair.1)
+        };
+        let blocker = self.circuits.iter().find(|(_, circuit)| holds(circuit));
+        let (stands, reason) = if let Some((other, _)) = blocker {
+            (Stands::Invalid, Some(format!("a port of it is in connection `{other}`")))
+        } else {
+            match self.matrix.connect(now, &[pair]).refusal {
+                None => (Stands::PendingConnection, None),
+                Some(why) => (Stands::Failed, Some(self.broken(why))),
+            }
+        };
+        let until = self.matrix.settled_at().max(now);
+        self.circuits.insert(name, Circuit { pair, stands, reason, updated: now, until });
+    }
+
+    fn broken(&self, why: Refusal) -> String {
+        match why {
+            Refusal::Hardware(port) => {
+                format!("the mirror of `{}` does not move", self.spec.port_name(port))
+            }
+            Refusal::InUse(port) => {
+                format!("light that should be gone still holds `{}`", self.spec.port_name(port))
+            }
+            Refusal::Disabled(port) => format!("`{}` is disabled", self.spec.port_name(port)),
+            Refusal::NoSuchPort(port) | Refusal::NotConnected(port) => {
+                format!("there is no port {port}")
+            }
+        }
+    }
+
+    /// A cold start: connections go, are made again, or stay, as it is set.
+    pub(crate) fn restart(&mut self) {
+        self.jobs.clear();
+        self.waits.clear();
+        self.feeds.end();
+        self.hangs_up = true;
+        self.starts_until = self.now + self.spec.boot;
+        if self.config.recovery == Recovery::Maintain {
+            return;
+        }
+        self.matrix.darken();
+        self.circuits.clear();
+        match self.config.recovery {
+            Recovery::Restore => self.restores = true,
+            Recovery::Remove | Recovery::Maintain => self.config.connections.clear(),
+        }
+        self.has_changed(self.now);
+    }
+
+    /// A warm start: its program begins anew, and no mirror moves.
+    pub(crate) fn warm_restart(&mut self) {
+        self.waits.clear();
+        self.jobs.clear();
+        self.feeds.end();
+        self.hangs_up = true;
+        self.starts_until = self.now + self.spec.boot;
+    }
+
+    /// An operator moves a mirror by hand.
+    pub(crate) fn connect_by_hand(&mut self, ingress: u16, egress: u16) {
+        self.matrix.disconnect(self.now, &[(ingress, None)]);
+        self.matrix.connect(self.now, &[(ingress, egress)]);
+        self.has_changed(self.now);
+    }
+}
+
+fn is_pending(stands: Stands) -> bool {
+    matches!(stands, Stands::PendingConnection | Stands::PendingDeletion)
+}
+
+fn connection_path(name: &str) -> Path {
+    Path { elem: vec![step("connections"), named("port-connection", name)], ..Path::default() }
+}
+
+fn leaf_path(top: &str, leaf: &str) -> Path {
+    let config = Path { elem: vec![step("config"), step(leaf)], ..Path::default() };
+    joined(Some(&Path { elem: vec![step(top)], ..Path::default() }), Some(&config))
+}
+
+impl GnmiSpec {
+    /// The ports of a connection that is wanted.
+    fn pair(&self, intent: &Intent) -> Result<Pair, String> {
+        let end = |name: &Option<String>, leaf: &str| {
+            let name = name.as_ref().ok_or_else(|| format!("`config/{leaf}` is missing"))?;
+            let number = self.port(name).ok_or_else(|| self.no_such_port(name))?;
+            Ok::<_, String>((name.clone(), number))
+        };
+        let (input, first) = end(&intent.input, "input-port-name")?;
+        let (output, second) = end(&intent.output, "output-port-name")?;
+        let (first_is_in, second_is_in) = (first <= self.ingress, second <= self.ingress);
+        if first_is_in == second_is_in {
+            return Err(format!(
+                "`{input}` and `{output}` are of the same port group, which is not connected to itself"
+            ));
+        }
+        if first_is_in {
+            return Ok((first, second));
+        }
+        if self.any_direction {
+            return Ok((second, first));
+        }
+        Err(format!("`{input}` is an output port and `{output}` an input port: swap them"))
+    }
+
+    fn no_such_port(&self, name: &str) -> String {
+        let [first, second] = self.groups();
+        format!(
+            "there is no port `{name}`: there are {first}-1 to {first}-{} and {second}-1 to {second}-{}",
+            self.ingress, self.egress
+        )
+    }
+
+    /// A time of this switch's clock, in nanoseconds since 1970.
+    pub(crate) fn unix_nanos(&self, at: SimTime) -> i64 {
+        let nanos = self.epoch_seconds.saturating_mul(1_000_000_000).saturating_add(at.0 / 1_000);
+        i64::try_from(nanos).unwrap_or(i64::MAX)
+    }
+
+    /// The same as RFC 3339 writes it.
+    pub(crate) fn date(&self, at: SimTime) -> String {
+        let millis = self.epoch_seconds * 1_000 + at.0 / Picoseconds::from_millis(1).get();
+        let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
+        // Days since 1970 to a date: eras of 400 years that begin in March.
+        let shifted = days + 719_468;
+        let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let march_month = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * march_month + 2) / 5 + 1;
+        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+        let year = year_of_era + era * 400 + u64::from(month <= 2);
+        let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60);
+        format!(
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
+            rest % 1_000
+        )
+    }
+}

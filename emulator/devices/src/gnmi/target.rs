@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A switch as a gNMI server calls it.
+
+use std::sync::{Arc, Mutex};
+
+use lightloom_gnmi::message::{
+    CapabilityResponse, DataType, Encoding, GNMI_VERSION, GetRequest, GetResponse, ListMode,
+    ModelData, Notification, SetRequest, SetResponse, SubscribeAsk, SubscribeRequest,
+    SubscriptionList, Update,
+};
+use lightloom_gnmi::model::{MODULES, ORGANIZATION, PLATFORM};
+use lightloom_gnmi::path::joined;
+use lightloom_gnmi::server::{Boxed, Heard, Target};
+use lightloom_gnmi::wire::locked;
+use lightloom_gnmi::{Status, Streaming};
+use tokio::sync::mpsc;
+
+use super::feed::{UNREAD_MAX, first_path, snapshot, subscribe};
+use super::state::State;
+use super::tree::values;
+
+/// So many paths a Get may name.
+const PATHS_MAX: usize = 8_192;
+
+/// One switch, for all its clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared(pub(crate) Arc<Mutex<State>>);
+
+/// An encoding that this switch writes.
+pub(crate) fn encoding(number: i32) -> Result<Encoding, Status> {
+    match Encoding::try_from(number) {
+        Ok(known @ (Encoding::Json | Encoding::JsonIetf | Encoding::Proto)) => Ok(known),
+        _ => Err(Status::unimplemented("the encodings here are JSON, JSON_IETF and PROTO")),
+    }
+}
+
+impl State {
+    pub(crate) fn capabilities(&self) -> CapabilityResponse {
+        let model = |name: &str, version: &str, organization: &str| ModelData {
+            name: name.into(),
+            organization: organization.into(),
+            version: version.into(),
+        };
+        let ours = MODULES.iter().map(|name| model(name, &self.spec.model_version, ORGANIZATION));
+        let platform = model(PLATFORM, "0.31.0", "OpenConfig working group");
+        CapabilityResponse {
+            supported_models: ours.chain([platform]).collect(),
+            supported_encodings: [Encoding::Json, Encoding::JsonIetf, Encoding::Proto]
+                .map(|known| known as i32)
+                .to_vec(),
+            gnmi_version: GNMI_VERSION.into(),
+        }
+    }
+
+    /// What stands at the paths asked for.
+    pub(crate) fn get(&self, request: &GetRequest) -> Result<GetResponse, Status> {
+        let encoding = encoding(request.encoding)?;
+        let of = DataType::try_from(request.r#type)
+            .map_err(|_| Status::invalid_argument("the type of a Get is 0, 1, 2 or 3"))?;
+        if request.path.len() > PATHS_MAX {
+            let why = format!("a Get names at most {PATHS_MAX} paths: ask in parts");
+            return Err(Status::invalid_argument(why));
+        }
+        let root = [lightloom_gnmi::message::Path::default()];
+        let paths = if request.path.is_empty() { &root[..] } else { &request.path };
+        let mut notification = Vec::new();
+        for path in paths {
+            let path = joined(request.prefix.as_ref(), Some(path));
+            let tree = self.tree(&path).of_type(of);
+            let found = tree.select(&path)?;
+            let found = found.into_iter().flat_map(|(at, node)| values(at, node, encoding));
+            let update = found.map(|(path, value)| Update {
+                path: Some(path),
+                val: Some(value),
+                duplicates: 0,
+            });
+            notification.push(Notification {
+                timestamp: self.spec.unix_nanos(self.now),
+                update: update.collect(),
+                ..Notification::default()
+            });
+        }
+        Ok(GetResponse { notification })
+    }
+}
+
+fn gone<E>(_: E) -> Status {
+    Status::unavailable("the switch restarts")
+}
+
+impl Target for Shared {
+    fn capabilities(&self) -> Boxed<Result<CapabilityResponse, Status>> {
+        let shared = self.clone();
+        let thought = locked(&self.0).thought();
+        Box::pin(async move {
+            thought.await.map_err(gone)?;
+            Ok(locked(&shared.0).capabilities())
+        })
+    }
+
+    fn get(&self, request: GetRequest) -> Boxed<Result<GetResponse, Status>> {
+        let shared = self.clone();
+        let thought = locked(&self.0).thought();
+        Box::pin(async move {
+            thought.await.map_err(gone)?;
+            locked(&shared.0).get(&request)
+        })
+    }
+
+    fn set(&self, request: SetRequest) -> Boxed<Result<SetResponse, Status>> {
+        let done = locked(&self.0).begin(request);
+        Box::pin(async move { done.await.map_err(gone)? })
+    }
+
+    fn subscribe(&self, asks: Streaming<SubscribeRequest>) -> Boxed<Result<Heard, Status>> {
+        let shared = self.clone();
+        Box::pin(async move { hear(shared, asks).await })
+    }
+}
+
+async fn next(asks: &mut Streaming<SubscribeRequest>) -> Result<Option<SubscribeAsk>, Status> {
+    Ok(asks.message().await?.and_then(|ask| ask.request))
+}
+
+async fn hear(shared: Shared, mut asks: Streaming<SubscribeRequest>) -> Result<Heard, Status> {
+    let Some(SubscribeAsk::Subscribe(list)) = next(&mut asks).await? else {
+        return Err(Status::invalid_argument("a subscription begins with what to hear of"));
+    };
+    let thought = locked(&shared.0).thought();
+    thought.await.map_err(gone)?;
+    if list.subscription.is_empty() {
+        return Err(Status::invalid_argument("a subscription names at least one path"));
+    }
+    let (sender, heard) = mpsc::channel(UNREAD_MAX);
+    match ListMode::try_from(list.mode) {
+        Ok(ListMode::Once) => send_all(&shared, &list, &sender)?,
+        Ok(ListMode::Poll) => {
+            send_all(&shared, &list, &sender)?;
+            let spawner = locked(&shared.0).spawner.clone();
+            spawner.spawn(async move {
+                while let Ok(Some(SubscribeAsk::Poll(_))) = next(&mut asks).await {
+                    if send_all(&shared, &list, &sender).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        _ => subscribe(&mut locked(&shared.0), &list, &sender)?,
+    }
+    Ok(heard)
+}
+
+fn send_all(
+    shared: &Shared,
+    list: &SubscriptionList,
+    sender: &mpsc::Sender<Result<lightloom_gnmi::message::SubscribeResponse, Status>>,
+) -> Result<(), Status> {
+    let all = snapshot(&locked(&shared.0), list)?;
+    for message in all {
+        let full = |_| Status::resource_exhausted(format!("{} is not read", first_path(list)));
+        sender.try_send(Ok(message)).map_err(full)?;
+    }
+    Ok(())
+}

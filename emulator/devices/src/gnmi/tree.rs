@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A tree of data as a model describes it: found by path, written as JSON or leaf by leaf.
+
+use std::collections::BTreeMap;
+
+use lightloom_gnmi::Status;
+use lightloom_gnmi::message::{DataType, Decimal64, Encoding, Path, PathElem, TypedValue, Value};
+use lightloom_gnmi::model::{MODULES, PLATFORM};
+use lightloom_gnmi::path::{bare, text};
+use serde_json::Value as Json;
+
+/// A leaf's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Leaf {
+    Text(String),
+    Bool(bool),
+    Number(u32),
+    /// RFC 7951 writes 64 bits as text.
+    Counter(u64),
+    /// Hundredths.
+    Decimal(i64),
+}
+
+/// A node and what is below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    Leaf(Leaf),
+    Tree(BTreeMap<&'static str, Node>),
+    /// Entries by their key, and what the key is called.
+    List(&'static str, BTreeMap<String, Node>),
+}
+
+/// Leaves that may be missing: to ask for them is no mistake.
+const OPTIONAL: [&str; 7] = [
+    "alias",
+    "description",
+    "status-reason",
+    "input-optical-power",
+    "output-optical-power",
+    "peer",
+    "input-port-name",
+];
+
+/// The module of a node, where it is another than that of the node above.
+fn module(name: &str) -> Option<&'static str> {
+    match name {
+        "optical-switch" => Some(MODULES[0]),
+        "connections" => Some(MODULES[1]),
+        "ocp-ocs-port" => Some(MODULES[2]),
+        "components" => Some(PLATFORM),
+        _ => None,
+    }
+}
+
+pub(crate) fn leaf(text: impl Into<String>) -> Node {
+    Node::Leaf(Leaf::Text(text.into()))
+}
+
+impl Leaf {
+    fn json(&self, is_ietf: bool) -> Json {
+        match self {
+            Self::Text(text) => Json::from(text.as_str()),
+            Self::Bool(is) => Json::from(*is),
+            Self::Number(number) => Json::from(*number),
+            Self::Counter(count) if is_ietf => Json::from(count.to_string()),
+            Self::Counter(count) => Json::from(*count),
+            Self::Decimal(hundredths) => {
+                #[expect(clippy::cast_precision_loss, reason = "a power has few digits")]
+                let value = *hundredths as f64 / 100.0;
+                if is_ietf { Json::from(format!("{value:.2}")) } else { Json::from(value) }
+            }
+        }
+    }
+
+    fn scalar(&self) -> TypedValue {
+        TypedValue::from(match self {
+            Self::Text(text) => Value::Text(text.clone()),
+            Self::Bool(is) => Value::Bool(*is),
+            Self::Number(number) => Value::Uint(u64::from(*number)),
+            Self::Counter(count) => Value::Uint(*count),
+            Self::Decimal(digits) => Value::Decimal(Decimal64 { digits: *digits, precision: 2 }),
+        })
+    }
+}
+
+impl Node {
+    fn json(&self, is_ietf: bool) -> Json {
+        match self {
+            Self::Leaf(leaf) => leaf.json(is_ietf),
+            Self::Tree(below) => {
+                let member = |(name, node): (&&str, &Self)| {
+                    let named = match module(name).filter(|_| is_ietf) {
+                        Some(module) => format!("{module}:{name}"),
+                        None => (*name).to_owned(),
+                    };
+                    (named, node.json(is_ietf))
+                };
+                Json::Object(below.iter().map(member).collect())
+            }
+            Self::List(_, entries) => {
+                Json::Array(entries.values().map(|entry| entry.json(is_ietf)).collect())
+            }
+        }
+    }
+
+    /// Without what is not of this type; nothing where nothing is left.
+    pub(crate) fn of_type(self, of: DataType) -> Self {
+        let dropped = match of {
+            DataType::All => return self,
+            DataType::Config => "state",
+            DataType::State | DataType::Operational => "config",
+        };
+        match self {
+            Self::Leaf(_) => self,
+            Self::Tree(mut below) => {
+                below.remove(dropped);
+                Self::Tree(below.into_iter().map(|(name, node)| (name, node.of_type(of))).collect())
+            }
+            Self::List(key, entries) => {
+                let entries = entries.into_iter().map(|(name, node)| (name, node.of_type(of)));
+                Self::List(key, entries.collect())
+            }
+        }
+    }
+
+    /// Every leaf, with its path below `at`.
+    fn leaves<'a>(&'a self, at: &mut Vec<PathElem>, found: &mut Vec<(Path, &'a Leaf)>) {
+        match self {
+            Self::Leaf(leaf) => found.push((Path { elem: at.clone(), ..Path::default() }, leaf)),
+            Self::Tree(below) => {
+                for (name, node) in below {
+                    at.push(lightloom_gnmi::path::step(name));
+                    node.leaves(at, found);
+                    at.pop();
+                }
+            }
+            Self::List(key, entries) => {
+                let Some(step) = at.pop() else { return };
+                for (name, node) in entries {
+                    let key = [((*key).to_owned(), name.clone())].into();
+                    at.push(PathElem { name: step.name.clone(), key });
+                    node.leaves(at, found);
+                    at.pop();
+                }
+                at.push(step);
+            }
+        }
+    }
+
+    /// The nodes that `steps` name, each with its whole path. `*` is any.
+    ///
+    /// # Errors
+    /// A path that the model does not have; an entry that is not there.
+    pub(crate) fn select(&self, wanted: &Path) -> Result<Vec<(Path, &Self)>, Status> {
+        let mut found = Vec::new();
+        let is_open = wanted
+            .elem
+            .iter()
+            .any(|step| step.name == "*" || step.key.values().any(|value| value == "*"));
+        self.descend(&wanted.elem, &mut Vec::new(), &mut found)
+            .map_err(|why| Status::invalid_argument(format!("{}: {why}", text(wanted))))?;
+        if found.is_empty() && !is_open {
+            return Err(Status::not_found(format!("{}: nothing is there", text(wanted))));
+        }
+        Ok(found)
+    }
+
+    fn descend<'a>(
+        &'a self,
+        steps: &[PathElem],
+        at: &mut Vec<PathElem>,
+        found: &mut Vec<(Path, &'a Self)>,
+    ) -> Result<(), String> {
+        let Some((step, rest)) = steps.split_first() else {
+            found.push((Path { elem: at.clone(), ..Path::default() }, self));
+            return Ok(());
+        };
+        let name = bare(&step.name);
+        let Self::Tree(below) = self else {
+            return Err(format!("`{name}` is below a leaf"));
+        };
+        if name == "..." {
+            return Err("`...` is not understood: write the path, with `*` for any one step".into());
+        }
+        let mut is_known = name == "*" || OPTIONAL.contains(&name);
+        for (child, node) in below.iter().filter(|(child, _)| name == "*" || **child == name) {
+            is_known = true;
+            let plain = lightloom_gnmi::path::step(child);
+            let Self::List(key, entries) = node else {
+                if !step.key.is_empty() {
+                    return Err(format!("`{child}` is not a list and has no keys"));
+                }
+                at.push(plain);
+                let below = node.descend(rest, at, found);
+                at.pop();
+                if name != "*" {
+                    below?;
+                }
+                continue;
+            };
+            if let Some(odd) = step.key.keys().find(|given| given.as_str() != *key) {
+                return Err(format!("the key of `{child}` is `{key}`, not `{odd}`"));
+            }
+            let wanted = step.key.get(*key).filter(|wanted| *wanted != "*");
+            for (entry, node) in
+                entries.iter().filter(|(entry, _)| wanted.is_none_or(|w| w == *entry))
+            {
+                let key = [((*key).to_owned(), entry.clone())].into();
+                at.push(PathElem { name: (*child).to_owned(), key });
+                let below = node.descend(rest, at, found);
+                at.pop();
+                if name != "*" {
+                    below?;
+                }
+            }
+        }
+        if is_known { Ok(()) } else { Err(format!("the model has no `{name}` there")) }
+    }
+}
+
+/// The values of a node, in this encoding: one of JSON, or one of each leaf.
+pub(crate) fn values(at: Path, node: &Node, encoding: Encoding) -> Vec<(Path, TypedValue)> {
+    let json = |is_ietf| serde_json::to_vec(&node.json(is_ietf)).unwrap_or_default();
+    match encoding {
+        Encoding::JsonIetf => vec![(at, Value::JsonIetf(json(true)).into())],
+        Encoding::Json => vec![(at, Value::Json(json(false)).into())],
+        Encoding::Proto | Encoding::Bytes | Encoding::Ascii => {
+            let mut found = Vec::new();
+            node.leaves(&mut at.elem.clone(), &mut found);
+            found.into_iter().map(|(path, leaf)| (path, leaf.scalar())).collect()
+        }
+    }
+}
+
+/// Every leaf of a node by the text of its path: what a subscriber compares.
+pub(crate) fn flat(at: &Path, node: &Node, encoding: Encoding) -> Vec<(String, Path, TypedValue)> {
+    let mut found = Vec::new();
+    node.leaves(&mut at.elem.clone(), &mut found);
+    let value = |leaf: &Leaf| match encoding {
+        Encoding::JsonIetf => {
+            Value::JsonIetf(serde_json::to_vec(&leaf.json(true)).unwrap_or_default()).into()
+        }
+        Encoding::Json => {
+            Value::Json(serde_json::to_vec(&leaf.json(false)).unwrap_or_default()).into()
+        }
+        Encoding::Proto | Encoding::Bytes | Encoding::Ascii => leaf.scalar(),
+    };
+    found.into_iter().map(|(path, leaf)| (text(&path), path, value(leaf))).collect()
+}

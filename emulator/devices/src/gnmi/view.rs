@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The tree of a switch: what it is set to and how it stands, under the names of the model.
+
+use std::collections::BTreeMap;
+
+use lightloom_gnmi::message::Path;
+use lightloom_gnmi::model::Status as Stands;
+use lightloom_gnmi::path::bare;
+
+use super::config::{Intent, PortConfig};
+use super::state::{Circuit, State};
+use super::tree::{Leaf, Node, leaf};
+
+fn tree<const N: usize>(below: [(&'static str, Node); N]) -> Node {
+    Node::Tree(below.into())
+}
+
+impl State {
+    /// As much of the tree as `path` can name.
+    pub(crate) fn tree(&self, path: &Path) -> Node {
+        let first = path.elem.first().map_or("*", |step| bare(&step.name));
+        let only = path.elem.get(1).and_then(|step| step.key.get("name"));
+        let only = only.filter(|name| *name != "*").map(String::as_str);
+        let mut below = BTreeMap::new();
+        let any = first == "*";
+        for (name, is_wanted) in
+            ["optical-switch", "connections", "components"].map(|name| (name, any || name == first))
+        {
+            let empty = Node::Tree(BTreeMap::new());
+            let node = match name {
+                _ if !is_wanted => empty,
+                "optical-switch" => self.switch_tree(),
+                "connections" => self.connections_tree(only),
+                _ => self.components_tree(only),
+            };
+            below.insert(name, node);
+        }
+        Node::Tree(below)
+    }
+
+    fn switch_tree(&self) -> Node {
+        let config = || {
+            [
+                ("bidirectional", Node::Leaf(Leaf::Bool(self.config.bidirectional))),
+                ("cold-boot-recovery", leaf(self.config.recovery.word())),
+            ]
+        };
+        let [first, second] = self.spec.groups();
+        let directions =
+            if self.spec.any_direction { ["ANY", "ANY"] } else { ["INPUT-ONLY", "OUTPUT-ONLY"] };
+        let group = |name: &str, direction: &str, peer: &str| {
+            let peers = [(peer.to_owned(), tree([("peer-name", leaf(peer))]))].into();
+            let group = tree([
+                ("name", leaf(name)),
+                ("direction", leaf(direction)),
+                ("connection-groups", Node::List("peer-name", peers)),
+            ]);
+            (name.to_owned(), group)
+        };
+        let groups = [group(first, directions[0], second), group(second, directions[1], first)];
+        let mut state = BTreeMap::from(config());
+        state.insert("connection-recovery-capability", leaf(self.spec.recovery.word()));
+        state.insert("port-groups", Node::List("name", groups.into()));
+        tree([("config", tree(config())), ("state", Node::Tree(state))])
+    }
+
+    fn connections_tree(&self, only: Option<&str>) -> Node {
+        let wanted = |name: &&String| only.is_none_or(|only| only == name.as_str());
+        let mut entries = BTreeMap::new();
+        for name in self.config.connections.keys().chain(self.circuits.keys()).filter(wanted) {
+            let intent = self.config.connections.get(name);
+            let circuit = self.circuits.get(name);
+            entries.entry(name.clone()).or_insert_with(|| self.connection(name, intent, circuit));
+        }
+        tree([
+            ("last-change-time", leaf(self.spec.date(self.changed_at))),
+            ("port-connection", Node::List("name", entries)),
+        ])
+    }
+
+    fn connection(&self, name: &str, intent: Option<&Intent>, circuit: Option<&Circuit>) -> Node {
+        let mut below = BTreeMap::from([("name", leaf(name))]);
+        if let Some(intent) = intent {
+            let mut config = BTreeMap::from([("name", leaf(name))]);
+            config.extend(intent.input.as_ref().map(|port| ("input-port-name", leaf(port))));
+            config.extend(intent.output.as_ref().map(|port| ("output-port-name", leaf(port))));
+            below.insert("config", Node::Tree(config));
+        }
+        let mut state = BTreeMap::from([("name", leaf(name))]);
+        if let Some(circuit) = circuit {
+            // A connection of ports of any direction is shown as it was asked for.
+            let swapped = intent
+                .and_then(|intent| intent.input.as_ref())
+                .is_some_and(|input| *input == self.spec.port_name(circuit.pair.1));
+            let (input, output) =
+                if swapped { (circuit.pair.1, circuit.pair.0) } else { circuit.pair };
+            state.insert("input-port-name", leaf(self.spec.port_name(input)));
+            state.insert("output-port-name", leaf(self.spec.port_name(output)));
+            state.insert("status", leaf(circuit.stands.word()));
+            state.insert("last-updated", leaf(self.spec.date(circuit.updated)));
+            state.extend(circuit.reason.as_ref().map(|why| ("status-reason", leaf(why))));
+        }
+        below.insert("state", Node::Tree(state));
+        Node::Tree(below)
+    }
+
+    fn components_tree(&self, only: Option<&str>) -> Node {
+        let of: BTreeMap<u16, (u16, u16)> = self
+            .matrix
+            .pairs()
+            .into_iter()
+            .flat_map(|pair| [(pair.0, pair), (pair.1, pair)])
+            .collect();
+        let moving: BTreeMap<u16, bool> = self
+            .circuits
+            .values()
+            .filter(|c| matches!(c.stands, Stands::PendingConnection | Stands::PendingDeletion))
+            .flat_map(|circuit| [(circuit.pair.0, true), (circuit.pair.1, true)])
+            .collect();
+        let numbers = 1..=self.spec.ingress + self.spec.egress;
+        let numbers =
+            numbers.filter(|number| only.is_none_or(|only| self.spec.port(only) == Some(*number)));
+        let entries = numbers.map(|number| {
+            let name = self.spec.port_name(number);
+            let port =
+                self.port(number, &name, of.get(&number).copied(), moving.contains_key(&number));
+            let below = tree([
+                ("name", leaf(&name)),
+                ("config", tree([("name", leaf(&name))])),
+                ("state", tree([("name", leaf(&name))])),
+                ("ocp-ocs-port", port),
+            ]);
+            (name, below)
+        });
+        tree([("component", Node::List("name", entries.collect()))])
+    }
+
+    fn port(&self, number: u16, name: &str, pair: Option<(u16, u16)>, is_moving: bool) -> Node {
+        let usual = PortConfig::default();
+        let set = self.config.ports.get(name).unwrap_or(&usual);
+        let mut config = BTreeMap::from([("enabled", Node::Leaf(Leaf::Bool(set.enabled)))]);
+        config.extend(set.alias.as_ref().map(|alias| ("alias", leaf(alias))));
+        config.extend(set.description.as_ref().map(|text| ("description", leaf(text))));
+        let is_input = number <= self.spec.ingress;
+        let lit = pair.is_some_and(|pair| self.matrix.is_lit(self.now, pair.0));
+        let status = if self.matrix.faults.is_stuck(number) {
+            "FAILED"
+        } else if is_moving {
+            "TUNING"
+        } else if lit && set.enabled {
+            "TUNED"
+        } else {
+            "BLOCKED"
+        };
+        let mut connection =
+            BTreeMap::from([("connected", Node::Leaf(Leaf::Bool(lit))), ("counters", counters())]);
+        let peer = pair.map(|(input, output)| if is_input { output } else { input });
+        connection.extend(peer.map(|peer| ("peer", leaf(self.spec.port_name(peer)))));
+        let [first, second] = self.spec.groups();
+        let mut state = config.clone();
+        state.extend([
+            ("group", leaf(if is_input { first } else { second })),
+            ("index", Node::Leaf(Leaf::Number(u32::from(self.spec.index(number))))),
+            ("status", leaf(status)),
+            ("connection", Node::Tree(connection)),
+            ("counters", counters()),
+        ]);
+        if self.spec.has_power_monitors {
+            let which = if is_input { "input-optical-power" } else { "output-optical-power" };
+            #[expect(clippy::cast_possible_truncation, reason = "a power in dBm is small")]
+            let hundredths = (self.matrix.power_dbm(self.now, number) * 100.0).round() as i64;
+            state.insert(which, Node::Leaf(Leaf::Decimal(hundredths)));
+        }
+        tree([("config", Node::Tree(config)), ("state", Node::Tree(state))])
+    }
+}
+
+/// It detects no errors of this kind: the model asks for zeros then.
+fn counters() -> Node {
+    tree([
+        ("correctable-error-count", Node::Leaf(Leaf::Counter(0))),
+        ("total-error-count", Node::Leaf(Leaf::Counter(0))),
+    ])
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A gNMI client without a socket: calls in, bytes out; bytes in, answers out.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use http::uri::PathAndQuery;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::rt::Executor;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tonic::body::Body;
+use tonic::client::Grpc;
+use tonic::{Request, Status};
+use tonic_prost::ProstCodec;
+
+use crate::message::{
+    CapabilityRequest, CapabilityResponse, GetRequest, GetResponse, SetRequest, SetResponse,
+    SubscribeAsk, SubscribeRequest, SubscribeResponse, SubscriptionList,
+};
+use crate::wire::{Pipe, Spawner, Tasks, locked};
+
+/// The most bytes of one message.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// How far a device may send ahead: a whole answer.
+const WINDOW_BYTES: u32 = 4 << 20;
+
+/// What is asked of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Call {
+    /// What it can.
+    Capabilities,
+    /// Values.
+    Get(GetRequest),
+    /// A change.
+    Set(SetRequest),
+    /// To hear of changes.
+    Subscribe(SubscriptionList),
+}
+
+/// What comes of a call.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// What the device can.
+    Capabilities(CapabilityResponse),
+    /// The values.
+    Got(GetResponse),
+    /// The change was accepted.
+    Set(SetResponse),
+    /// The device will tell of changes.
+    Subscribed,
+    /// What a subscriber hears.
+    Heard(SubscribeResponse),
+    /// The subscription is over: the device ended it.
+    SubscriptionEnded,
+    /// The device said no, or something between did.
+    Refused(Status),
+}
+
+type Answers = Arc<Mutex<VecDeque<(u32, Answer)>>>;
+
+/// One connection.
+#[derive(Debug)]
+pub struct Client {
+    pipe: Pipe,
+    tasks: Tasks,
+    calls: UnboundedSender<(u32, Call)>,
+    answers: Answers,
+    ended: Arc<Mutex<Option<String>>>,
+}
+
+impl Client {
+    /// A fresh connection to the device called `authority` in HTTP.
+    ///
+    /// # Errors
+    /// A name that HTTP does not allow.
+    pub fn new(authority: &str) -> Result<Self, String> {
+        let origin: http::Uri = format!("http://{authority}")
+            .parse()
+            .map_err(|error| format!("`{authority}` is not `host:port`: {error}"))?;
+        let (pipe, tasks, answers) = (Pipe::default(), Tasks::default(), Answers::default());
+        let ended = Arc::default();
+        let (calls, waiting) = mpsc::unbounded_channel();
+        let spawner = tasks.spawner();
+        let running = run(
+            pipe.clone(),
+            spawner.clone(),
+            (origin, waiting),
+            Arc::clone(&answers),
+            Arc::clone(&ended),
+        );
+        spawner.execute(running);
+        Ok(Self { pipe, tasks, calls, answers, ended })
+    }
+
+    /// Begins a call; its answers carry `number`.
+    pub fn call(&mut self, number: u32, call: Call) {
+        // It fails only where the connection has ended, which is known by `ended`.
+        let _ = self.calls.send((number, call));
+        self.tasks.run();
+    }
+
+    /// Bytes arrived.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.pipe.push(bytes);
+        self.tasks.run();
+    }
+
+    /// Bytes to be sent.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        self.tasks.run();
+        self.pipe.take()
+    }
+
+    /// The next answer, if one is there.
+    pub fn next_answer(&mut self) -> Option<(u32, Answer)> {
+        locked(&self.answers).pop_front()
+    }
+
+    /// Why the connection is of no use any more; `None` while it is.
+    #[must_use]
+    pub fn ended(&self) -> Option<String> {
+        locked(&self.ended).clone()
+    }
+}
+
+async fn run(
+    pipe: Pipe,
+    spawner: Spawner,
+    (origin, mut calls): (http::Uri, UnboundedReceiver<(u32, Call)>),
+    answers: Answers,
+    ended: Arc<Mutex<Option<String>>>,
+) {
+    let mut http2 = Builder::new(spawner.clone());
+    http2.initial_stream_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
+    let (send, connection) = match http2.handshake::<_, Body>(pipe).await {
+        Ok(both) => both,
+        Err(error) => {
+            *locked(&ended) = Some(error.to_string());
+            return;
+        }
+    };
+    spawner.execute(async move {
+        let why = match connection.await {
+            Ok(()) => "the device closed the connection".to_owned(),
+            Err(error) => format!("HTTP/2: {error}"),
+        };
+        *locked(&ended) = Some(why);
+    });
+    while let Some((number, call)) = calls.recv().await {
+        let grpc = Grpc::with_origin(Transport(send.clone()), origin.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        spawner.execute(perform(grpc, number, call, Arc::clone(&answers)));
+    }
+}
+
+async fn perform(mut grpc: Grpc<Transport>, number: u32, call: Call, answers: Answers) {
+    let ready = grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()));
+    let answer = match (ready, call) {
+        (Err(status), _) => Err(status),
+        (Ok(()), Call::Capabilities) => {
+            let codec = ProstCodec::<CapabilityRequest, CapabilityResponse>::default();
+            let path = PathAndQuery::from_static("/gnmi.gNMI/Capabilities");
+            let answer = grpc.unary(Request::new(CapabilityRequest {}), path, codec).await;
+            answer.map(|answer| Answer::Capabilities(answer.into_inner()))
+        }
+        (Ok(()), Call::Get(get)) => {
+            let codec = ProstCodec::<GetRequest, GetResponse>::default();
+            let path = PathAndQuery::from_static("/gnmi.gNMI/Get");
+            let answer = grpc.unary(Request::new(get), path, codec).await;
+            answer.map(|answer| Answer::Got(answer.into_inner()))
+        }
+        (Ok(()), Call::Set(set)) => {
+            let codec = ProstCodec::<SetRequest, SetResponse>::default();
+            let path = PathAndQuery::from_static("/gnmi.gNMI/Set");
+            let answer = grpc.unary(Request::new(set), path, codec).await;
+            answer.map(|answer| Answer::Set(answer.into_inner()))
+        }
+        (Ok(()), Call::Subscribe(list)) => subscribe(grpc, number, list, &answers).await,
+    };
+    let answer = answer.unwrap_or_else(Answer::Refused);
+    locked(&answers).push_back((number, answer));
+}
+
+async fn subscribe(
+    mut grpc: Grpc<Transport>,
+    number: u32,
+    list: SubscriptionList,
+    answers: &Answers,
+) -> Result<Answer, Status> {
+    use tokio_stream::StreamExt;
+    let ask = SubscribeRequest { request: Some(SubscribeAsk::Subscribe(list)) };
+    // The side of the asker stays open: a device may take its end for the end of the subscription.
+    let asks = tokio_stream::once(ask).chain(tokio_stream::pending());
+    let codec = ProstCodec::<SubscribeRequest, SubscribeResponse>::default();
+    let path = PathAndQuery::from_static("/gnmi.gNMI/Subscribe");
+    let mut heard = grpc.streaming(Request::new(asks), path, codec).await?.into_inner();
+    locked(answers).push_back((number, Answer::Subscribed));
+    while let Some(response) = heard.message().await? {
+        locked(answers).push_back((number, Answer::Heard(response)));
+    }
+    Ok(Answer::SubscriptionEnded)
+}
+
+/// hyper's connection as tonic calls it.
+struct Transport(SendRequest<Body>);
+
+impl tower_service::Service<http::Request<Body>> for Transport {
+    type Response = http::Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        Box::pin(self.0.send_request(request))
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Paths as text, as gNMI tools write them: `/connections/port-connection[name=a]/config`.
+//!
+//! In a key's value `]` and `\` stand behind a `\`; in a name `/` and `[` do, too.
+
+use std::fmt::Write;
+
+use crate::message::{Path, PathElem};
+
+/// So many steps a path may have: none of the models has half as many.
+pub const STEPS_MAX: usize = 32;
+/// So many bytes a key may have.
+pub const KEY_BYTES_MAX: usize = 256;
+
+/// A path from its text.
+///
+/// # Errors
+/// What is wrong with the text, and where.
+pub fn parse(text: &str) -> Result<Path, String> {
+    let mut elem = Vec::new();
+    let mut rest = text.strip_prefix('/').unwrap_or(text);
+    while !rest.is_empty() {
+        let (name, after) = token(rest, &['/', '[']);
+        if name.is_empty() {
+            return Err(format!("`{text}` has a step without a name"));
+        }
+        let mut step = PathElem { name, ..PathElem::default() };
+        rest = after;
+        while let Some(inner) = rest.strip_prefix('[') {
+            let (key, after) = token(inner, &['=']);
+            let after =
+                after.strip_prefix('=').ok_or_else(|| format!("`{text}`: a key without `=`"))?;
+            let (value, after) = token(after, &[']']);
+            rest = after
+                .strip_prefix(']')
+                .ok_or_else(|| format!("`{text}`: a `[` without its `]`"))?;
+            step.key.insert(key, value);
+        }
+        elem.push(step);
+        rest = match rest.strip_prefix('/') {
+            Some(after) => after,
+            None if rest.is_empty() => rest,
+            None => return Err(format!("`{text}`: `/` is missing before `{rest}`")),
+        };
+    }
+    Ok(Path { elem, ..Path::default() })
+}
+
+/// Up to one of `ends`, without backslashes; and what is left.
+fn token<'a>(text: &'a str, ends: &[char]) -> (String, &'a str) {
+    let mut token = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, letter)) = chars.next() {
+        match letter {
+            '\\' => token.extend(chars.next().map(|(_, letter)| letter)),
+            _ if ends.contains(&letter) => return (token, &text[at..]),
+            _ => token.push(letter),
+        }
+    }
+    (token, "")
+}
+
+/// The text of a path.
+#[must_use]
+pub fn text(path: &Path) -> String {
+    let mut text = String::new();
+    for step in &path.elem {
+        text.push('/');
+        escape(&mut text, &step.name, &['/', '[', '\\']);
+        for (key, value) in &step.key {
+            let _ = write!(text, "[{key}=");
+            escape(&mut text, value, &[']', '\\']);
+            text.push(']');
+        }
+    }
+    if text.is_empty() { "/".into() } else { text }
+}
+
+fn escape(text: &mut String, of: &str, these: &[char]) {
+    for letter in of.chars() {
+        if these.contains(&letter) {
+            text.push('\\');
+        }
+        text.push(letter);
+    }
+}
+
+/// Steps of the tree from the root: of a prefix, then of a path.
+#[must_use]
+pub fn joined(prefix: Option<&Path>, path: Option<&Path>) -> Path {
+    let elem = prefix.into_iter().chain(path).flat_map(|part| part.elem.iter().cloned()).collect();
+    Path { elem, ..Path::default() }
+}
+
+/// One step without keys.
+#[must_use]
+pub fn step(name: &str) -> PathElem {
+    PathElem { name: name.into(), ..PathElem::default() }
+}
+
+/// One step to an entry of a list whose key is `name`.
+#[must_use]
+pub fn named(list: &str, name: &str) -> PathElem {
+    PathElem { name: list.into(), key: [("name".to_owned(), name.to_owned())].into() }
+}
+
+/// The name of a node without the module before it: `a:b` is `b`.
+#[must_use]
+pub fn bare(name: &str) -> &str {
+    name.rsplit_once(':').map_or(name, |(_, bare)| bare)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_read_back_as_written_with_odd_characters_in_keys() {
+        for written in [
+            "/",
+            "/connections/port-connection[name=a]/config",
+            "/components/component[name=1\\/2 [x\\]]/ocp-ocs-port",
+            "/a[k=1][l=\\\\]/b",
+        ] {
+            let path = parse(written).unwrap();
+            assert_eq!(parse(&text(&path)).unwrap(), path, "{written}");
+        }
+        let path = parse("/c[name=a\\]b/c=d]").unwrap();
+        assert_eq!(path.elem[0].key["name"], "a]b/c=d");
+        for wrong in ["//a", "/a[b]", "/a[b=c", "/a[b=c]d"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A gNMI server without a socket: bytes in, bytes out, and a [`Target`] that answers.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::server::conn::http2::Builder;
+use hyper::service::service_fn;
+use tokio::sync::mpsc::Receiver;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::server::Grpc;
+use tonic::{Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use crate::message::{
+    CapabilityRequest, CapabilityResponse, GetRequest, GetResponse, SetRequest, SetResponse,
+    SubscribeRequest, SubscribeResponse,
+};
+use crate::wire::{Pipe, Tasks, locked};
+
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+const WINDOW_BYTES: u32 = 4 << 20;
+/// So many calls of one client at a time: a subscription is one, too.
+const CALLS_MAX: u32 = 128;
+
+/// A future that a trait object can return.
+pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// What a subscriber hears; a status ends it.
+pub type Heard = Receiver<Result<SubscribeResponse, Status>>;
+
+/// Who answers.
+pub trait Target: Send + Sync + 'static {
+    /// What the device can.
+    fn capabilities(&self) -> Boxed<Result<CapabilityResponse, Status>>;
+    /// Values.
+    fn get(&self, request: GetRequest) -> Boxed<Result<GetResponse, Status>>;
+    /// A change.
+    fn set(&self, request: SetRequest) -> Boxed<Result<SetResponse, Status>>;
+    /// A subscription: what the subscriber sends, and what it hears.
+    fn subscribe(&self, asks: Streaming<SubscribeRequest>) -> Boxed<Result<Heard, Status>>;
+}
+
+/// One connection of a client.
+#[derive(Debug)]
+pub struct Connection {
+    pipe: Pipe,
+    tasks: Tasks,
+    ended: Arc<Mutex<bool>>,
+}
+
+impl Connection {
+    /// A client has come.
+    pub fn new<T: Target>(target: Arc<T>) -> Self {
+        let (pipe, tasks, ended) = (Pipe::default(), Tasks::default(), Arc::default());
+        let service = service_fn(move |request| answer(Arc::clone(&target), request));
+        let mut http2 = Builder::new(tasks.spawner());
+        http2
+            .auto_date_header(false)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .max_concurrent_streams(CALLS_MAX);
+        let serving = http2.serve_connection(pipe.clone(), service);
+        let is_over = Arc::clone(&ended);
+        tasks.spawner().execute(async move {
+            // How it ended changes nothing: the line is closed either way.
+            let _ = serving.await;
+            *locked(&is_over) = true;
+        });
+        Self { pipe, tasks, ended }
+    }
+
+    /// Bytes arrived.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.pipe.push(bytes);
+    }
+
+    /// Whether something can go on.
+    #[must_use]
+    pub fn is_woken(&self) -> bool {
+        self.tasks.are_woken()
+    }
+
+    /// Goes on as far as it can, and returns what is to be sent.
+    pub fn run(&mut self) -> Vec<u8> {
+        self.tasks.run();
+        self.pipe.take()
+    }
+
+    /// Whether the line is to be closed.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        *locked(&self.ended)
+    }
+}
+
+async fn answer<T: Target>(
+    target: Arc<T>,
+    request: http::Request<Incoming>,
+) -> Result<http::Response<Body>, Infallible> {
+    let unary = Unary(Arc::clone(&target));
+    Ok(match request.uri().path() {
+        "/gnmi.gNMI/Capabilities" => {
+            let codec = ProstCodec::<CapabilityResponse, CapabilityRequest>::default();
+            Grpc::new(codec).unary(unary, request).await
+        }
+        "/gnmi.gNMI/Get" => {
+            let codec = ProstCodec::<GetResponse, GetRequest>::default();
+            Grpc::new(codec).unary(unary, request).await
+        }
+        "/gnmi.gNMI/Set" => {
+            let codec = ProstCodec::<SetResponse, SetRequest>::default();
+            let mut grpc = Grpc::new(codec).max_decoding_message_size(MESSAGE_BYTES_MAX);
+            grpc.unary(unary, request).await
+        }
+        "/gnmi.gNMI/Subscribe" => {
+            let codec = ProstCodec::<SubscribeResponse, SubscribeRequest>::default();
+            Grpc::new(codec).streaming(Subscriber(target), request).await
+        }
+        other => {
+            let why =
+                format!("there is no `{other}`: Capabilities, Get, Set and Subscribe are there");
+            Status::unimplemented(why).into_http()
+        }
+    })
+}
+
+/// A [`Target`] as tonic calls it where one answer is due.
+struct Unary<T>(Arc<T>);
+
+macro_rules! unary {
+    ($request:ty, $response:ty, |$target:ident, $asked:ident| $call:expr) => {
+        impl<T: Target> tower_service::Service<Request<$request>> for Unary<T> {
+            type Response = Response<$response>;
+            type Error = Status;
+            type Future = Boxed<Result<Self::Response, Status>>;
+
+            fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+                Poll::Ready(Ok(()))
+            }
+
+            fn call(&mut self, request: Request<$request>) -> Self::Future {
+                let ($target, $asked) = (&self.0, request.into_inner());
+                let answer = $call;
+                Box::pin(async move { answer.await.map(Response::new) })
+            }
+        }
+    };
+}
+
+unary!(CapabilityRequest, CapabilityResponse, |target, _asked| target.capabilities());
+unary!(GetRequest, GetResponse, |target, asked| target.get(asked));
+unary!(SetRequest, SetResponse, |target, asked| target.set(asked));
+
+/// A [`Target`] as tonic calls it for a subscription.
+struct Subscriber<T>(Arc<T>);
+
+impl<T: Target> tower_service::Service<Request<Streaming<SubscribeRequest>>> for Subscriber<T> {
+    type Response = Response<ReceiverStream<Result<SubscribeResponse, Status>>>;
+    type Error = Status;
+    type Future = Boxed<Result<Self::Response, Status>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Streaming<SubscribeRequest>>) -> Self::Future {
+        let heard = self.0.subscribe(request.into_inner());
+        Box::pin(async move { heard.await.map(ReceiverStream::new).map(Response::new) })
+    }
+}

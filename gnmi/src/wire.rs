@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! HTTP/2 without a socket: a pipe that is filled and emptied by hand, and tasks that are run by hand.
+//!
+//! hyper and tonic are written for a runtime that owns sockets. Here they run inside a state machine: bytes are
+//! pushed in, everything that can go on goes on, and bytes are taken out. No clock, no thread, one order.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use hyper::rt::{Executor, Read, ReadBufCursor, Write};
+
+/// Bytes that wait for a peer that does not read; more end the connection.
+pub const UNREAD_BYTES_MAX: usize = 16 << 20;
+
+/// What is behind a mutex. Nothing here panics while it holds one.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Default)]
+struct Ends {
+    arrived: VecDeque<u8>,
+    leaving: Vec<u8>,
+    is_closed: bool,
+    reader: Option<Waker>,
+}
+
+/// A connection whose far side is whoever holds a clone of it.
+#[derive(Clone, Default)]
+pub struct Pipe(Arc<Mutex<Ends>>);
+
+impl Pipe {
+    /// Bytes arrived.
+    pub fn push(&self, bytes: &[u8]) {
+        let mut ends = locked(&self.0);
+        ends.arrived.extend(bytes);
+        if let Some(reader) = ends.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// No more bytes arrive.
+    pub fn close(&self) {
+        let mut ends = locked(&self.0);
+        ends.is_closed = true;
+        if let Some(reader) = ends.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// What is to be sent.
+    #[must_use]
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut locked(&self.0).leaving)
+    }
+}
+
+impl Read for Pipe {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let mut ends = locked(&self.0);
+        if ends.arrived.is_empty() {
+            if ends.is_closed {
+                return Poll::Ready(Ok(()));
+            }
+            ends.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let (first, _) = ends.arrived.as_slices();
+        let length = first.len().min(buffer.remaining());
+        buffer.put_slice(&first[..length]);
+        ends.arrived.drain(..length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Pipe {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let mut ends = locked(&self.0);
+        if ends.leaving.len() + bytes.len() > UNREAD_BYTES_MAX {
+            return Poll::Ready(Err(std::io::Error::other("too much waits to be sent")));
+        }
+        ends.leaving.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Something that goes on when its waker says so.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Takes in tasks from anywhere.
+#[derive(Clone, Default)]
+pub struct Spawner(Arc<Mutex<Vec<Task>>>);
+
+impl Spawner {
+    /// Takes in a task.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // Within a runtime a task would be made to pause, which nobody here would wake it from.
+        locked(&self.0).push(Box::pin(tokio::task::unconstrained(task)));
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
+    fn execute(&self, task: F) {
+        self.spawn(task);
+    }
+}
+
+/// Tasks, run by hand.
+#[derive(Default)]
+pub struct Tasks {
+    spawner: Spawner,
+    running: Vec<(Task, Arc<Flag>)>,
+}
+
+impl Tasks {
+    /// What takes in more of them.
+    #[must_use]
+    pub fn spawner(&self) -> Spawner {
+        self.spawner.clone()
+    }
+
+    /// Whether one of them can go on.
+    #[must_use]
+    pub fn are_woken(&self) -> bool {
+        !locked(&self.spawner.0).is_empty()
+            || self.running.iter().any(|(_, flag)| flag.0.load(Ordering::Acquire))
+    }
+
+    /// Runs them until none can go on.
+    pub fn run(&mut self) {
+        while self.are_woken() {
+            let new = std::mem::take(&mut *locked(&self.spawner.0));
+            let woken = |task| (task, Arc::new(Flag(AtomicBool::new(true))));
+            self.running.extend(new.into_iter().map(woken));
+            self.running.retain_mut(|(task, flag)| {
+                if !flag.0.swap(false, Ordering::AcqRel) {
+                    return true;
+                }
+                let waker = Waker::from(Arc::clone(flag));
+                task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
+            });
+        }
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tasks").field("running", &self.running.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipe").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spawner").finish_non_exhaustive()
+    }
+}
