@@ -60,7 +60,7 @@ fn ways() -> Vec<Way> {
     let credit = sprayed(CongestionControl::ReceiverCredit, 100);
     vec![
         way("fixed, per flow", per_flow(CongestionControl::FixedWindow), None, [2.7, 1.7]),
-        way("dctcp, per flow", per_flow(dctcp), None, [1.7, 1.15]),
+        way("dctcp, per flow", per_flow(dctcp), None, [1.6, 1.1]),
         way("dcqcn, per flow, pauses", per_flow(dcqcn), pauses, [1.95, 1.35]),
         way("swift, per flow", per_flow(swift), None, [1.5, 1.1]),
         way("nscc, sprayed, trims", sprayed(nscc, 150), trims, [1.15, 1.04]),
@@ -123,7 +123,7 @@ fn every_transport_keeps_to_its_share_of_the_bound() {
             );
             println!("{row}");
             assert!(times <= limit, "{row} {limit}");
-            assert!(way.queueing.is_none() || again <= 7_000, "{row}");
+            assert!(way.name.starts_with("fixed") || again <= 7_500, "{row}");
         }
     }
 }

@@ -2,8 +2,9 @@
 //! Congestion control: how much of the window may be used, and how fast.
 //!
 //! One small file a scheme. Each sees every acknowledgement and keeps its own state; none looks at the
-//! network. Where a scheme leaves something out that its source has, its file says so. All start at
-//! full speed, as adapters for remote memory access do, and never exceed the transport's window.
+//! network. Where a scheme leaves something out that its source has, its file says so. All but
+//! DCTCP, which is a TCP, start at full speed, as adapters for remote memory access do; none exceeds the transport's
+//! window.
 
 mod credit;
 mod dcqcn;

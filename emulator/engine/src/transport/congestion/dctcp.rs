@@ -3,9 +3,14 @@
 //!
 //! Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.1. Once a window, the share `F`
 //! of marked packets moves an estimate `α ← (1-g)·α + g·F`; a window with marks shrinks to
-//! `w·(1 - α/2)`, one without grows by a packet. A loss halves. Slow start is left out.
+//! `w·(1 - α/2)`, one without grows by a packet. A loss halves. As TCP, whose slow start it keeps (RFC 8257, section 3),
+//! it begins with ten packets (RFC 6928) and grows by a packet with each acknowledgement until the first mark or loss:
+//! flows that all began at full speed lost what they sent again, too, and waited for timeouts.
 
 use super::{Feedback, Path};
+
+/// Packets in flight at first (RFC 6928, section 2).
+const INITIAL_WINDOW: u32 = 10;
 
 /// DCTCP's setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(super) struct State {
     left: u32,
     round_trip: u64,
     last_cut: u64,
+    /// No mark and no loss yet.
+    slow_start: bool,
 }
 
 impl State {
@@ -40,13 +47,14 @@ impl State {
         Self {
             gain: 1.0 / f64::from(settings.inverse_gain),
             alpha: 1.0,
-            window: f64::from(path.window),
+            window: f64::from(path.window.min(INITIAL_WINDOW)),
             largest: f64::from(path.window),
             seen: 0,
             marked: 0,
-            left: path.window,
+            left: path.window.min(INITIAL_WINDOW),
             round_trip: path.round_trip,
             last_cut: 0,
+            slow_start: true,
         }
     }
 
@@ -54,6 +62,12 @@ impl State {
         self.seen += 1;
         self.marked += u32::from(feedback.marked);
         self.left = self.left.saturating_sub(1);
+        if self.slow_start {
+            self.slow_start = !feedback.marked;
+            self.window = (self.window + f64::from(feedback.acked)).min(self.largest);
+            // The first mark ends the window in which it came.
+            self.left = self.left.min(if feedback.marked { 0 } else { u32::MAX });
+        }
         if self.left > 0 {
             return;
         }
@@ -69,6 +83,7 @@ impl State {
     }
 
     pub(super) fn lost(&mut self, now: u64) {
+        self.slow_start = false;
         if now >= self.last_cut + self.round_trip {
             self.window = (self.window / 2.0).max(1.0);
             self.last_cut = now;
