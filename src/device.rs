@@ -57,7 +57,8 @@ struct Serve {
   lightloom device fault --control /tmp/faults n3/b0 clear
 
 Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, dead, unplug PATH,
-cross PATH PORT, stuck [PORT], lie, misdirect, slow TIMES, droop DECIBELS, reboot, reboot-in-commit, clear.")]
+cross PATH PORT, stuck [PORT], lie, misdirect, slow TIMES, droop DECIBELS, defer TIME, reboot, warm-restart,
+reboot-in-commit, clear.")]
 struct Fault {
     /// The socket that `device serve` was given.
     #[arg(long, value_name = "SOCKET")]
