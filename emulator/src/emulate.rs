@@ -16,14 +16,13 @@ use crate::outcome::Outcome;
 use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter};
 use crate::run::workload::{Circuits, Groups, Jobs, PhaseOrder, Phases, TrainOrder, Trainings};
 use crate::run::{
-    ControlPlane, Members, Order, Progress, RunError, RunLog, Series, Sharing, Workload,
-    run as run_order,
+    ControlPlane, Order, Progress, RunError, RunLog, Series, Sharing, Workload, run as run_order,
 };
 use crate::scenario::{
     CircuitPlan, Effect, Expectation, FaultEvent, On, PACKETS_MAX, Scenario, Start, StartError,
     Traffic, TrainError, TrainStep, When, plan,
 };
-use crate::substrate::{RingCables, Substrate};
+use crate::substrate::{Members, RingCables, Substrate};
 
 /// How to run a scenario, besides what it says.
 #[derive(Clone, Debug)]

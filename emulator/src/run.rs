@@ -29,7 +29,7 @@ use lightloom_engine::{EngineError, Event, Settings};
 use lightloom_planner::check::Violation;
 use lightloom_units::{Picoseconds, SimTime};
 
-pub(crate) use context::{Context, Members, Notice, Owner};
+pub(crate) use context::{Context, Notice, Owner};
 pub(crate) use control::ControlPlane;
 pub(crate) use log::{FaultLog, RunLog, Stop};
 use series::Looker;

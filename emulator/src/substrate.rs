@@ -10,6 +10,7 @@
 //! Whoever breaks a part asks which links it is; nobody asks what kind of fabric it belongs to.
 
 mod circuits;
+mod members;
 mod part;
 mod rings;
 mod shape;
@@ -23,6 +24,7 @@ use lightloom_units::Picoseconds;
 
 pub(crate) use circuits::Lane;
 pub use circuits::OpticalCircuits;
+pub(crate) use members::Members;
 pub use part::{AnyPart, OpticalPort, Part, PartError};
 pub use rings::{Carrier, RingCables};
 pub use shape::{DragonflyRoutes, Graph, Shape};

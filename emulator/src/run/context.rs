@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{Islands, Stage};
-use lightloom_engine::{BatchId, FlowId, LinkId, VertexId};
+use lightloom_engine::{BatchId, FlowId, LinkId};
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::light::Links;
 use super::log::{FaultLog, RunLog};
 use crate::scenario::{Effect, FaultEvent, Prior};
-use crate::substrate::Substrate;
+use crate::substrate::{Members, Substrate};
 
 /// Whom a timer or a batch belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,21 +24,6 @@ pub(crate) enum Owner {
     Control(usize),
     /// A workload, by place.
     Workload(usize),
-}
-
-/// Who is in a group now, as its collectives have to know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Members {
-    pub(crate) job: u32,
-    pub(crate) gpus: u32,
-    /// In the order of the ring.
-    pub(crate) ring: Vec<VertexId>,
-    /// All that its light goes by, in order: those that only pass it on, too.
-    pub(crate) light: Vec<VertexId>,
-    /// Whether the last of them is joined to the first.
-    pub(crate) is_closed: bool,
-    /// In the order of their ranks.
-    pub(crate) ranks: Vec<VertexId>,
 }
 
 /// What a new plan means for one group.

@@ -20,8 +20,7 @@ use lightloom_units::id::NodeId;
 
 use super::replay::Outage;
 use super::{Effect, FaultEvent, On, Scenario, Traffic, TrainStep, When};
-use crate::run::Members;
-use crate::substrate::{Part, Substrate};
+use crate::substrate::{Members, Part, Substrate};
 
 /// Where a run begins.
 #[derive(Clone, Debug)]

@@ -21,11 +21,10 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
-use super::super::context::Members;
 use super::super::{Context, Owner, RunError, RunLog};
 use super::ControlPlane;
 use crate::scenario::Effect;
-use crate::substrate::{Carrier, RingCables};
+use crate::substrate::{Carrier, Members, RingCables};
 
 /// How fast the control plane is when nothing is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,12 +13,12 @@ use lightloom_engine::{BatchId, EngineError, FlowId, LinkId, Route, VertexId};
 use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::super::context::{Context, GroupMove, Members, Notice, Owner};
+use super::super::context::{Context, GroupMove, Notice, Owner};
 use super::super::{RunError, RunLog};
 use super::progress::{Begun, Between, GroupProgress, Running, finish_step, note_start};
 use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::scenario::{Collective, Effect, Prior};
-use crate::substrate::{DCN, HBD};
+use crate::substrate::{DCN, HBD, Members};
 
 #[derive(Clone, Copy)]
 enum Part {

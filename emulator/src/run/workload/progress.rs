@@ -5,7 +5,7 @@ use lightloom_engine::LinkId;
 use lightloom_engine::collective::Collective as Flows;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::super::context::Members;
+use crate::substrate::Members;
 
 /// A collective under way: one for a group, or one for each rank between groups.
 pub(super) struct Running {

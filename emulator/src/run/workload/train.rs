@@ -24,11 +24,12 @@ use lightloom_training::step::StepTime;
 use lightloom_training::step_graph::{Dimension, step_tasks};
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::super::context::{Context, Members, Notice, Owner};
+use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
 use super::progress::{GroupLog, StepLog};
 use super::{Waiting, WaitsFor, Workload};
 use crate::scenario::{Pace, Train, TrainStep};
+use crate::substrate::Members;
 pub(crate) use circuits::Circuits;
 use circuits::Phases;
 use ring_time::RingTimes;

@@ -14,8 +14,9 @@ use lightloom_engine::{Engine, LinkSpec, NetworkBuilder, Role, Route, Settings};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::super::super::RunError;
-use super::super::super::context::{Context, Members};
+use super::super::super::context::Context;
 use super::super::groups::ring_links;
+use crate::substrate::Members;
 
 /// Links of a ring in order, by how they are built, and what runs on it.
 type Key = (Vec<(u64, u64)>, &'static str, u64);

@@ -4,9 +4,9 @@
 use lightloom_engine::LinkId;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::super::super::context::{Context, Members};
+use super::super::super::context::Context;
 use super::super::groups::ring_links;
-use crate::substrate::DCN;
+use crate::substrate::{DCN, Members};
 
 /// Where a TP group of a job sits, and whether it can work.
 pub(super) struct Seat {
