@@ -39,7 +39,7 @@ const ROOMS: &[Room] = &[
         "emulator",
         &["units", "fabric", "collective", "engine", "training", "planner"],
     ),
-    pure("gnmi", "gnmi", &[]),
+    pure("gnmi", "firmware-api/gnmi", &[]),
     pure("devices", "emulator/devices", &["units", "fabric", "firmware-api", "gnmi"]),
     pure("control", "daemon/control", &["units", "fabric", "planner"]),
     pure(
