@@ -240,8 +240,11 @@ impl<'a> Trainings<'a> {
         self.begin_ready(context, job)
     }
 
+    /// What waits for nothing and is not under way begins: at the start of a round, or after it was undone.
     fn begin_ready(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
-        let ready = self.jobs[job].schedule.ready();
+        let training = &self.jobs[job];
+        let mut ready = training.schedule.ready();
+        ready.retain(|task| !training.running.contains(task));
         ready.into_iter().try_for_each(|task| self.begin_task(context, job, task))
     }
 

@@ -119,7 +119,7 @@ impl Trainings<'_> {
             let is_dead = goes_dark
                 && gpus.any(|gpu| nodes.contains(&gpu.node))
                 && (is_hit(&seat.ring_links) || !seat.has_ring());
-            if seat.is_lost || !(is_dead || is_hit(&seat.links)) || training_is_done(training) {
+            if seat.is_lost || !(is_dead || is_hit(&seat.links)) || training.is_done() {
                 continue;
             }
             context.faults[fault].groups.insert(group);
@@ -165,7 +165,7 @@ impl Trainings<'_> {
                 continue;
             };
             let training = &mut self.jobs[job];
-            if training_is_done(training) {
+            if training.is_done() {
                 continue;
             }
             let seat = &mut training.seats[ring];
@@ -192,18 +192,9 @@ impl Trainings<'_> {
         for (job, rings) in again.iter().enumerate().filter(|(_, rings)| !rings.is_empty()) {
             self.jobs[job].undo(context, rings);
             self.ask(context, job, false);
-            self.begin_undone(context, job)?;
+            self.begin_ready(context, job)?;
         }
         Ok(())
-    }
-
-    /// What was undone and waits for nothing begins again, where its groups can work.
-    fn begin_undone(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
-        let training = &self.jobs[job];
-        let ready = training.schedule.ready().into_iter();
-        let ready = ready.filter(|task| !training.running.contains(task));
-        let ready: Vec<TaskId> = ready.collect();
-        ready.into_iter().try_for_each(|task| self.begin_task(context, job, task))
     }
 
     /// A group that was moved has light again.
@@ -248,7 +239,7 @@ impl Trainings<'_> {
             self.ask(context, job, false);
         }
         self.jobs[job].seats[ring].comes_back(now);
-        self.begin_undone(context, job)?;
+        self.begin_ready(context, job)?;
         self.go_on(context, job)
     }
 
@@ -283,8 +274,4 @@ impl Trainings<'_> {
         training.round = context.now();
         self.retry_held(context, job)
     }
-}
-
-fn training_is_done(training: &Training<'_>) -> bool {
-    training.is_done()
 }
