@@ -12,7 +12,7 @@
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
-use lightloom_units::{BitsPerSecond, Bytes};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use super::marking::{Ramp, mix};
 use super::network::{Link, LinkId, LinkSpec, Role};
@@ -128,13 +128,7 @@ impl Line {
 
     #[inline]
     fn backlog(&self, free: u64, now: u64) -> Bytes {
-        const BITS_IN_PS: u64 = 8 * 1_000_000_000_000;
-        let waiting = free.saturating_sub(now);
-        // At 400 Gb/s, 46 µs of waiting fit 64 bits, whose division by a constant is a multiplication.
-        if let Some(scaled) = waiting.checked_mul(self.rate.0) {
-            return Bytes(scaled / BITS_IN_PS);
-        }
-        Bytes((u128::from(waiting) * u128::from(self.rate.0) / u128::from(BITS_IN_PS)) as u64)
+        self.rate.bytes_in(Picoseconds(free.saturating_sub(now)))
     }
 
     fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
