@@ -9,7 +9,7 @@ use anyhow::Context;
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::file::StepFile;
-use lightloom_fabric::plan::{JobPlan, Plan, digest};
+use lightloom_fabric::plan::{JobPlan, Plan, RingSearch, digest};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::{Observation, TraceTime};
 use lightloom_planner::Options;
@@ -55,8 +55,8 @@ pub(crate) struct Arguments {
     /// Where the randomness comes from (which servers of a trace the nodes are).
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Find the true maximum number of rings by integer programming: for fabrics with up to 2,000
-    /// candidate rings; ignores where ToRs are. On a reconfigurable fat-tree: solve every phase too, with
+    /// Find the most rings there can be, by counting where that settles it, else by integer programming over
+    /// up to 2,000 candidate rings in at most 20 s a job; ignores where ToRs are. On a reconfigurable fat-tree: solve every phase too, with
     /// at most 20 s each, and route over several hops where there are up to 24 leaves.
     #[arg(long)]
     pub(crate) exact: bool,
@@ -279,7 +279,23 @@ fn groups_text(plan: &Plan) -> String {
     if let Some(passing) = metrics.gpus_passing {
         line("  of them, passing light on", passing, "-".into());
     }
-    format!("{jobs}\n{gpus}{}{}\n", reserve_note(plan), spare_note(plan))
+    let proofs: String = plan.jobs.iter().filter_map(ring_proof).collect();
+    format!("{jobs}{proofs}\n{gpus}{}{}\n", reserve_note(plan), spare_note(plan))
+}
+
+/// Which algorithm ended the exact search for the rings of a job, and with what gap.
+fn ring_proof(job: &JobPlan) -> Option<String> {
+    let proof = job.most_rings?;
+    let ended = match proof.ended {
+        RingSearch::Counting => "counting the nodes that fibres join",
+        RingSearch::IntegerProgram => "an integer program",
+        RingSearch::TimeLimit => "the time limit of the integer program",
+    };
+    let gap = match proof.at_most - proof.rings {
+        0 => "the most there can be".to_owned(),
+        more => format!("{more} below the bound of {}", proof.at_most),
+    };
+    Some(format!("{}: {} rings of TP-{}, {gap}, by {ended}\n", job.name, proof.rings, job.tp))
 }
 
 /// Where the ranks of every job with a step are: which dimensions stay below a leaf.

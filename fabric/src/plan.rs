@@ -160,6 +160,9 @@ pub struct JobPlan {
     /// A share that no placement of as many rings goes below (docs/khop.md); `None` after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
+    /// How the search for the most rings ended. `None` if the rings were not searched exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_rings: Option<RingProof>,
     /// Placement constraints kept, in files of earlier versions: part of their identity, otherwise unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints_kept: Option<u32>,
@@ -169,6 +172,30 @@ pub struct JobPlan {
     /// As `constraints_kept`: what a placement along the line alone would cross.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_greedy: Option<f64>,
+}
+
+/// How many rings of one size a search found on the nodes that earlier jobs left, and how sure that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RingProof {
+    /// Rings found; the job takes no more than it asks for.
+    pub rings: u64,
+    /// No placement has more.
+    pub at_most: u64,
+    /// What ended the search.
+    pub ended: RingSearch,
+}
+
+/// What ended the search for the most rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RingSearch {
+    /// The pieces of the line have nodes for no ring more.
+    Counting,
+    /// An integer program over all candidate rings was solved.
+    IntegerProgram,
+    /// The time limit of the integer program: the rings depend on the machine.
+    TimeLimit,
 }
 
 /// One ring of GPUs.

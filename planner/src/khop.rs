@@ -31,7 +31,7 @@ mod spare;
 mod survey;
 
 pub use document::{DocumentError, from_document, to_document};
-pub use exact::{ExactError, MAX_CANDIDATES, most_groups};
+pub use exact::{ExactError, MAX_CANDIDATES, MostRings, SOLVER_SECONDS, most_groups};
 pub use layout::{JobOutcome, Layout, RingGroup, Segment};
 pub use metrics::{CrossTor, cross_tor};
 pub use replan::{Change, GroupChange, replan, replan_after_repairs};
@@ -41,6 +41,7 @@ use lightloom_fabric::fabric::{Fabric, Job, JobSize};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Position;
+use lightloom_fabric::plan::RingProof;
 
 /// How rings are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +91,13 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
     let survey = Survey::new(&fabric.hbd, faults);
     let mut layout = Layout::dark(fabric);
     let mut free = survey.alive().to_vec();
+    let mut proofs = vec![None; fabric.jobs.len()];
     let placed = if spare::are_wanted(fabric) {
         spare::place(fabric, &survey, &free, method != Method::Blind)
     } else if method == Method::Scan && fabric.hbd.grouping() == Grouping::Line {
         together(fabric, &survey, &mut free)
     } else {
-        in_turn(fabric, &survey, &mut free, method)?
+        in_turn(fabric, &survey, &mut free, method, &mut proofs)?
     };
     for (index, (job, groups)) in (0..).zip(fabric.jobs.iter().zip(placed)) {
         if job.is_placed() {
@@ -107,6 +109,9 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
     for tp in spare_sizes(&fabric.jobs) {
         let groups = any_groups(fabric, &survey, &free, tp);
         layout.add_groups(fabric, None, groups, &mut free);
+    }
+    for (job, proof) in layout.jobs.iter_mut().zip(proofs) {
+        job.most_rings = proof;
     }
     Ok(layout)
 }
@@ -185,21 +190,25 @@ fn groups_wanted(job: &Job) -> Option<usize> {
     }
 }
 
-/// The most groups for every job in the order of the file, each of what the ones before it leave.
+/// The most groups for every job in the order of the file, each of what the ones before it leave. Where they
+/// are searched exactly, `proofs` get how each search ended.
 fn in_turn(
     fabric: &Fabric,
     survey: &Survey<'_>,
     free: &mut [bool],
     method: Method,
+    proofs: &mut [Option<RingProof>],
 ) -> Result<Vec<Vec<RingGroup>>, ExactError> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut placed = Vec::new();
     let line = fabric.hbd.grouping() == Grouping::Line;
-    for job in &fabric.jobs {
+    for (job, proof) in fabric.jobs.iter().zip(proofs) {
         let mut groups = if !job.is_placed() {
             Vec::new()
         } else if method == Method::Exact && line && job.tp >= per_node {
-            most_groups(survey, free, (job.tp / per_node) as usize)?
+            let most = most_groups(survey, free, (job.tp / per_node) as usize, SOLVER_SECONDS)?;
+            *proof = Some(most.proof);
+            most.groups
         } else {
             any_groups(fabric, survey, free, job.tp)
         };

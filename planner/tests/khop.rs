@@ -12,7 +12,7 @@ use lightloom_fabric::dcn::Order;
 use lightloom_fabric::fabric::{Fabric, JobSize};
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::{Path, Position, Shape};
-use lightloom_fabric::plan::Plan;
+use lightloom_fabric::plan::{Plan, RingProof, RingSearch};
 use lightloom_planner::check::{Violation, check};
 use lightloom_planner::khop::{
     GroupChange, Layout, Method, PlanError, Survey, from_document, most_groups, plan, replan,
@@ -130,7 +130,7 @@ proptest! {
         let length = fabric.jobs[0].tp / u32::from(fabric.hbd.gpus_per_node());
         prop_assume!((1..=3).contains(&length) && fabric.hbd.nodes() <= 16);
         let survey = Survey::new(&fabric.hbd, &faults);
-        let exact = most_groups(&survey, survey.alive(), length as usize).unwrap();
+        let exact = most_groups(&survey, survey.alive(), length as usize, 60.0).unwrap().groups;
         let (layout, _) = planned(&fabric, &faults);
         let scanned = layout.groups_of(0).count();
         prop_assert!(scanned <= exact.len());
@@ -290,6 +290,42 @@ fn switched_for(
         !faults.nodes.contains(&bundle.node) && layout.path(**bundle) != **path
     };
     Some(paths.iter().filter(differs).count())
+}
+
+/// A candidate for every triple of neighbours: the program alone takes minutes, and its bound is trivial.
+#[test]
+fn the_exact_search_ends_at_once_where_counting_proves_the_scan() {
+    let spec = FabricSpec { nodes: 22, k: 4, gpus_per_node: 4, tp: 12, ..FabricSpec::default() };
+    let fabric = fabric(&spec);
+    let faults = faults_of(&fabric, &[]);
+    let survey = Survey::new(&fabric.hbd, &faults);
+    let found = most_groups(&survey, survey.alive(), 3, 20.0).unwrap();
+    let proof = RingProof { rings: 7, at_most: 7, ended: RingSearch::Counting };
+    assert_eq!((found.groups.len(), found.proof), (7, proof));
+}
+
+/// With no time at all the solver gives nothing: then the rings of the scan are kept, under a bound that holds.
+#[test]
+fn the_exact_search_keeps_the_rings_of_the_scan_at_its_time_limit() {
+    let spec = FabricSpec { nodes: 14, k: 2, tp: 12, shape: Shape::Line, ..FabricSpec::default() };
+    let fabric = fabric(&spec);
+    let all: Vec<_> = fabric.hbd.fibres().collect();
+    let mut stopped = 0;
+    for sample in 0..60 {
+        let mut draws = Seed(11).stream("fibres", sample);
+        let mut faults = FaultSet::none();
+        faults.fibres.extend(all.iter().filter(|_| draws.random_bool(0.2)).copied());
+        let survey = Survey::new(&fabric.hbd, &faults);
+        let exact = most_groups(&survey, survey.alive(), 3, 60.0).unwrap();
+        let hasty = most_groups(&survey, survey.alive(), 3, 0.0).unwrap();
+        assert_ne!(exact.proof.ended, RingSearch::TimeLimit);
+        assert_eq!(exact.proof.rings, exact.proof.at_most);
+        assert_eq!(hasty.groups.len() as u64, hasty.proof.rings);
+        let (rings, bounds) = (exact.proof.rings, hasty.proof.rings..=hasty.proof.at_most);
+        assert!(bounds.contains(&rings), "sample {sample}: {rings} rings, {bounds:?}");
+        stopped += u32::from(hasty.proof.ended == RingSearch::TimeLimit);
+    }
+    assert!(stopped > 0, "no case needed the program");
 }
 
 #[test]

@@ -49,6 +49,7 @@ fn job_plan(fabric: &Fabric, layout: &Layout, index: u32, job: &JobOutcome) -> J
         gpus: layout.groups_of(index).count() as u64 * u64::from(job.tp),
         cross_tor_share: layout.cross_tor(fabric, index).share(),
         cross_tor_share_lower_bound: job.cross_tor_bound,
+        most_rings: job.most_rings,
         constraints_kept: None,
         constraints_total: None,
         cross_tor_share_greedy: None,
@@ -284,6 +285,7 @@ fn outcome(job: &JobPlan) -> JobOutcome {
         tp: job.tp,
         gpus_wanted: job.gpus_wanted,
         cross_tor_bound: job.cross_tor_share_lower_bound,
+        most_rings: job.most_rings,
     }
 }
 

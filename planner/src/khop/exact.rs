@@ -3,15 +3,24 @@
 //!
 //! Every simple path of m usable nodes in the k-hop graph is a candidate, whichever way it runs
 //! along the line, as long as no node needs two hops on one bundle. The program picks the most
-//! candidates that share no node (set packing).
+//! candidates that share no node (set packing). It is not asked where counting ends the search: the nodes
+//! that fibres join, piece by piece, hold no more rings than the scan found.
 
 use std::collections::BTreeMap;
 
-use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, microlp, variable};
+use good_lp::solvers::{SolutionStatus, WithMipGap, WithTimeLimit};
+use good_lp::{
+    Expression, ProblemVariables, ResolutionError, Solution, SolverModel, constraint, variable,
+};
 use lightloom_fabric::khop::{Hop, Position, hops_are_compatible};
+use lightloom_fabric::plan::{RingProof, RingSearch};
 use lightloom_units::id::GroupId;
 
+use super::grouping::chains_on_line;
 use super::{RingGroup, Survey};
+
+/// Seconds after which the solver's best rings are taken, or those of the scan if it has no better.
+pub const SOLVER_SECONDS: f64 = 20.0;
 
 /// The most candidate rings that are searched.
 pub const MAX_CANDIDATES: usize = 2_000;
@@ -29,16 +38,107 @@ pub enum ExactError {
     Solver(String),
 }
 
-/// As many rings of `length` nodes as can exist on the `free` and whole nodes.
+/// Rings, and how sure it is that there are no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MostRings {
+    /// The rings.
+    pub groups: Vec<RingGroup>,
+    /// How the search ended.
+    pub proof: RingProof,
+}
+
+/// As many rings of `length` nodes as can exist on the `free` and whole nodes: the most, or what is known
+/// after `seconds` of the solver with a bound.
 ///
 /// # Errors
-/// If there are more than [`MAX_CANDIDATES`] candidates, or the solver fails.
+/// If counting does not settle it and there are more than [`MAX_CANDIDATES`] candidates.
 pub fn most_groups(
     survey: &Survey<'_>,
     free: &[bool],
     length: usize,
-) -> Result<Vec<RingGroup>, ExactError> {
+    seconds: f64,
+) -> Result<MostRings, ExactError> {
+    let scanned: Vec<RingGroup> = chains_on_line(survey, free, length)
+        .into_iter()
+        .map(|chain| RingGroup::chain(survey.hbd(), &chain))
+        .collect();
+    let at_most = by_counting(survey, free, length);
+    let found = |groups: Vec<RingGroup>, at_most: usize, ended| {
+        let proof = RingProof { rings: groups.len() as u64, at_most: at_most as u64, ended };
+        Ok(MostRings { groups, proof })
+    };
+    if scanned.len() == at_most {
+        return found(scanned, at_most, RingSearch::Counting);
+    }
     let candidates = candidates(survey, free, length)?;
+    match pack(&candidates, seconds)? {
+        (picked, true) => {
+            let rings = picked.len();
+            found(picked, rings, RingSearch::IntegerProgram)
+        }
+        (picked, false) => {
+            let better = if picked.len() > scanned.len() { picked } else { scanned };
+            let ended =
+                if better.len() == at_most { RingSearch::Counting } else { RingSearch::TimeLimit };
+            found(better, at_most, ended)
+        }
+    }
+}
+
+/// No more rings exist: every ring lies in one piece of the nodes that fibres join.
+fn by_counting(survey: &Survey<'_>, free: &[bool], length: usize) -> usize {
+    let hbd = survey.hbd();
+    let reach = Hop::try_from(hbd.k()).expect("K is at most 64");
+    let usable = |position: Position| free[position.index()] && survey.is_whole(position);
+    let mut seen = vec![false; free.len()];
+    let mut rings = 0;
+    for start in (0..hbd.nodes()).map(Position).filter(|position| usable(*position)) {
+        if std::mem::replace(&mut seen[start.index()], true) {
+            continue;
+        }
+        let (mut nodes, mut next) = (0, vec![start]);
+        while let Some(position) = next.pop() {
+            nodes += 1;
+            for hop in (-reach..=reach).filter(|hop| *hop != 0) {
+                let joined = hbd.neighbour(position, hop).filter(|to| {
+                    usable(*to) && survey.has_fibre(position, hop) && !seen[to.index()]
+                });
+                if let Some(to) = joined {
+                    seen[to.index()] = true;
+                    next.push(to);
+                }
+            }
+        }
+        rings += nodes / length;
+    }
+    rings
+}
+
+/// The candidates that the solver picks, and whether no more can be picked.
+fn pack(candidates: &[RingGroup], seconds: f64) -> Result<(Vec<RingGroup>, bool), ExactError> {
+    #[cfg(feature = "highs")]
+    return pack_with(
+        candidates,
+        |problem| problem.using(good_lp::solvers::highs::highs).set_threads(1),
+        seconds,
+    );
+    #[cfg(not(feature = "highs"))]
+    return pack_with(
+        candidates,
+        |problem| problem.using(good_lp::solvers::microlp::microlp),
+        seconds,
+    );
+}
+
+fn pack_with<M>(
+    candidates: &[RingGroup],
+    using: impl FnOnce(good_lp::variable::UnsolvedProblem) -> M,
+    seconds: f64,
+) -> Result<(Vec<RingGroup>, bool), ExactError>
+where
+    M: SolverModel<Error = ResolutionError> + WithTimeLimit + WithMipGap,
+{
+    let failed = |error: &dyn std::fmt::Display| ExactError::Solver(error.to_string());
     let mut variables = ProblemVariables::new();
     let picked: Vec<_> = candidates.iter().map(|_| variables.add(variable().binary())).collect();
     let mut by_node: BTreeMap<u32, Expression> = BTreeMap::new();
@@ -48,13 +148,22 @@ pub fn most_groups(
         }
     }
     let objective: Expression = picked.iter().sum();
-    let mut model = variables.maximise(objective).using(microlp);
+    // Rings are whole: a gap below one ring of all candidates is none.
+    let gap = 0.5 / candidates.len().max(1) as f32;
+    let mut model = using(variables.maximise(objective))
+        .with_time_limit(seconds)
+        .with_mip_gap(gap)
+        .map_err(|error| failed(&error))?;
     for (_, uses) in by_node {
-        model = model.with(constraint!(uses <= 1));
+        model.add_constraint(constraint!(uses <= 1));
     }
-    let solution = model.solve().map_err(|error| ExactError::Solver(error.to_string()))?;
-    let chosen = candidates.into_iter().zip(picked).filter(|(_, pick)| solution.value(*pick) > 0.5);
-    Ok(chosen.map(|(candidate, _)| candidate).collect())
+    let solution = match model.solve() {
+        Ok(solution) => solution,
+        Err(_) => return Ok((Vec::new(), false)),
+    };
+    let is_proven = !matches!(solution.status(), SolutionStatus::TimeLimit);
+    let chosen = candidates.iter().zip(picked).filter(|(_, pick)| solution.value(*pick) > 0.5);
+    Ok((chosen.map(|(candidate, _)| candidate.clone()).collect(), is_proven))
 }
 
 /// One ring for every set of nodes that can form one.

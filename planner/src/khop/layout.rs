@@ -5,6 +5,7 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fabric::{Job, JobSize};
 use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Path, Position};
+use lightloom_fabric::plan::RingProof;
 use lightloom_units::id::{BundleId, GroupId, NodeId};
 
 use super::grouping::hop_up;
@@ -86,6 +87,8 @@ pub struct JobOutcome {
     pub gpus_wanted: Option<u64>,
     /// A lower bound of its crossing share; `None` if the layout was changed since it was planned.
     pub cross_tor_bound: Option<f64>,
+    /// How the search for the most rings ended. `None` if the layout was made by another method.
+    pub most_rings: Option<RingProof>,
 }
 
 /// Groups, and the path of every bundle: all that a plan decides.
@@ -182,6 +185,7 @@ impl Layout {
                 JobSize::Gpus(gpus) => Some(gpus),
             },
             cross_tor_bound: Some(cross_tor_bound),
+            most_rings: None,
         });
         self.add_groups(fabric, Some(index), groups, free);
     }

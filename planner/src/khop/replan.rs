@@ -401,7 +401,9 @@ impl<'a> Work<'a> {
     fn finish(self) -> Change {
         if !self.groups.is_empty() {
             // A bound over all placements takes longer than a bypass may.
-            self.layout.jobs.iter_mut().for_each(|job| job.cross_tor_bound = None);
+            for job in &mut self.layout.jobs {
+                (job.cross_tor_bound, job.most_rings) = (None, None);
+            }
         }
         let now = |(bundle, before): (BundleId, Path)| (bundle, before, self.layout.path(bundle));
         let works = |bundle: &BundleId| self.survey.bundle_works(*bundle);
