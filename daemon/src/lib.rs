@@ -29,8 +29,6 @@ pub mod file_storage;
 #[cfg(feature = "edges")]
 pub mod hooks;
 #[cfg(feature = "edges")]
-pub mod journal;
-#[cfg(feature = "edges")]
 pub mod metrics;
 #[cfg(feature = "edges")]
 pub mod notify;
@@ -45,3 +43,5 @@ pub mod start;
 pub mod tend;
 #[cfg(feature = "edges")]
 pub mod view;
+
+pub use lightloom_control::journal;

@@ -8,6 +8,7 @@
 //! | [`change`], [`drive`], [`mover`] | from where slots are to where they shall be: waves, ordered moves, one move |
 //! | [`actor`] | who asks: a client, or a policy |
 //! | [`record`], [`ledger`] | what is written into the journal, and what it comes to |
+//! | [`journal`] | the journal itself, over a `Storage` |
 //! | [`controller`] | one transaction at a time over any number of devices |
 //! | [`policy`] | what is broken, when it is bypassed, which plan is on the devices, where undone changes go |
 //! | [`diagnosis`] | from powers, bit errors, read-backs and neighbours to the part at fault |
@@ -24,6 +25,7 @@ pub mod desired;
 pub mod diagnosis;
 pub mod drive;
 pub mod inventory;
+pub mod journal;
 pub mod ledger;
 pub mod mover;
 pub mod owed;

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A journal that is torn, changed by hand, damaged and continued.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use super::*;
+
+#[derive(Default)]
+struct Memory(Vec<u8>);
+impl Storage for Memory {
+    fn load(&mut self) -> io::Result<Vec<u8>> {
+        Ok(self.0.clone())
+    }
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0 = bytes.to_vec();
+        Ok(())
+    }
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.0.truncate(usize::try_from(length).unwrap());
+        Ok(())
+    }
+}
+
+fn written(records: &[&str]) -> Vec<u8> {
+    let (mut journal, _) = Journal::<String, _>::open(Memory::default()).unwrap();
+    for record in records {
+        journal.append([&(*record).to_owned()]).unwrap();
+    }
+    journal.storage.0
+}
+
+#[test]
+fn what_was_appended_is_read_back() {
+    let bytes = written(&["one", "two\nlines", "three"]);
+    let (journal, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
+    assert_eq!(opened.records, ["one", "two\nlines", "three"]);
+    assert_eq!((opened.torn_bytes, journal.length()), (0, 3));
+}
+
+#[test]
+fn a_tail_cut_at_any_byte_loses_only_the_last_record() {
+    let whole = written(&["one", "two", "three"]);
+    let two = written(&["one", "two"]).len();
+    for length in two..whole.len() {
+        let (mut journal, opened) =
+            Journal::<String, _>::open(Memory(whole[..length].to_vec())).unwrap();
+        assert!(opened.damage.is_none(), "cut at {length}: {:?}", opened.damage);
+        assert_eq!(opened.records, ["one", "two"]);
+        assert_eq!(opened.torn_bytes, length - two);
+        journal.append([&"again".to_owned()]).unwrap();
+        let (again, _, damage) = read_all::<String>(&journal.storage.0);
+        assert!(damage.is_none());
+        assert_eq!(again, ["one", "two", "again"]);
+    }
+}
+
+#[test]
+fn every_single_bit_flip_is_found_and_nothing_can_be_added_after_it() {
+    let whole = written(&["one", "two", "three {\"a\": [1, 2]} JJJ ***"]);
+    for bit in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let (mut journal, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
+        assert!(opened.damage.is_some(), "flip of bit {bit} went unnoticed");
+        assert!(journal.append([&"more".to_owned()]).is_err());
+    }
+}
+
+/// Computed with another program: `printf '%064d1"one"' 0 | openssl dgst -sha256 -mac HMAC -macopt
+/// hexkey:0707…07`.
+#[test]
+fn a_keyed_line_is_what_another_program_computes() {
+    let mut chain = Chain::new(Some(Key::new([7; 32])));
+    assert_eq!(
+        chain.push("\"one\""),
+        "1 259313b2a64fe5ee55daf9d13c5ff97961697596ee4e7c6ff64983df534d42bd \"one\"\n"
+    );
+}
+
+#[test]
+fn a_keyed_chain_cannot_be_written_without_its_key() {
+    let key = || Some(Key::new([7; 32]));
+    let lines = |bytes: Vec<u8>, key: Option<Key>, records: &[&str]| {
+        let (mut journal, _) = Journal::<String, _>::open_keyed(Memory(bytes), key).unwrap();
+        for record in records {
+            journal.append([&(*record).to_owned()]).unwrap();
+        }
+        journal.storage.0
+    };
+    let old = lines(Vec::new(), None, &["one", "two"]);
+    let both = lines(old.clone(), key(), &["three", "four"]);
+    let read = read_keyed::<String>(&both, key());
+    assert_eq!((read.records.len(), read.keyed_from), (4, Some(3)));
+    assert!(read.damage.is_none());
+
+    // A script writes all of it anew, with the hash that needs no key.
+    let forged = lines(Vec::new(), None, &["one", "two", "three", "nothing"]);
+    let read = read_keyed::<String>(&forged, key());
+    assert_eq!((read.records.len(), read.keyed_from), (4, None), "known by the key beside it");
+    // Or the last line alone.
+    let cut = both.iter().rposition(|byte| *byte == b' ').unwrap();
+    let head = both[..both[..cut].iter().rposition(|byte| *byte == b'\n').unwrap() + 1].to_vec();
+    let mut chain = Chain::new(None);
+    chain.seq = 3;
+    chain.hash = String::from_utf8_lossy(&head).lines().last().unwrap()[2..66].to_owned();
+    let tail = [head, chain.push("\"nothing\"").into_bytes()].concat();
+    let damage = read_keyed::<String>(&tail, key()).damage.unwrap();
+    assert_eq!((damage.line, damage.reason.as_str()), (4, "was written without the key"));
+    // Or an old line before the first keyed one, which that one covers.
+    let swapped = String::from_utf8(both).unwrap().replacen("one", "eno", 1).into_bytes();
+    assert_eq!(read_keyed::<String>(&swapped, key()).damage.unwrap().line, 1);
+    let other = Some(Key::new([8; 32]));
+    let keyed = lines(Vec::new(), key(), &["one"]);
+    assert_eq!(read_keyed::<String>(&keyed, other).damage.unwrap().line, 1);
+}
+
+#[test]
+fn a_journal_that_begins_anew_goes_on_from_there() {
+    let (mut journal, _) = Journal::<String, _>::open(Memory::default()).unwrap();
+    journal.append([&"one".to_owned(), &"two".to_owned()]).unwrap();
+    journal.restart(&"both".to_owned()).unwrap();
+    journal.append([&"three".to_owned()]).unwrap();
+    let (again, _, damage) = read_all::<String>(&journal.storage.0);
+    assert!(damage.is_none());
+    assert_eq!((again.len(), journal.length()), (2, 2));
+    assert_eq!(again, ["both", "three"]);
+}
+
+#[test]
+fn a_sector_that_never_arrived_is_a_torn_tail() {
+    let long = "x".repeat(3000);
+    let mut bytes = written(&["one", &long]);
+    let first = written(&["one"]).len();
+    let sector = (first / 512 + 1) * 512;
+    bytes[sector..sector + 512].fill(0);
+    let (_, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
+    assert!(opened.damage.is_none() && opened.torn_bytes > 0);
+    assert_eq!(opened.records, ["one"]);
+}
