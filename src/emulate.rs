@@ -2,6 +2,7 @@
 //! `lightloom emulate`: runs a scenario packet by packet, under one seed or many.
 
 mod ci;
+mod daemon;
 mod junit;
 mod live;
 mod look;
@@ -20,7 +21,8 @@ use lightloom_emulator::outcome::{FlowRow, Outcome as RunOutcome};
 use lightloom_emulator::run::Sharing;
 use lightloom_emulator::scenario::{self, On, Scenario, Start};
 use lightloom_emulator::sweep::{SeedRange, Shard};
-use lightloom_emulator::{Settings, emulate, emulate_from};
+use lightloom_emulator::{Settings, emulate_with};
+use lightloom_twin::Twin;
 use lightloom_units::seed::Seed;
 
 use crate::output::{self, Outcome, WrongUsage};
@@ -83,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match arguments.seed {
         Some(seeds) if seeds.is_many() || arguments.shard.is_some() => {
             sweep::run(arguments, source.subject(), &source.inputs, seeds, |seed| {
-                Ok((&emulate(&source.under(seed), 1, &mut ())?).into())
+                Ok((&of_a_sweep(&source.under(seed))?).into())
             })
         }
         seed => {
@@ -91,6 +93,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             run_once(arguments, &source, &source.under(seed))
         }
     }
+}
+
+/// One run of many: on one thread, and nobody looks into it.
+fn of_a_sweep(scenario: &Scenario) -> anyhow::Result<lightloom_emulator::outcome::Outcome> {
+    let start = scenario::plan(scenario)?;
+    let (watch, sharing) = (Default::default(), Sharing::Reuse);
+    let settings = Settings { threads: 1, watch, sharing, series: None };
+    Ok(emulate_with(scenario, &start, settings, &Twin, &mut ())?.outcome)
 }
 
 fn run_once(
@@ -111,7 +121,7 @@ fn run_once(
     let settings = Settings { threads, watch, sharing, series };
     let begun = Instant::now();
     let mut live = Live::new();
-    let finished = emulate_from(scenario, &start, settings, &mut live)?;
+    let finished = emulate_with(scenario, &start, settings, &Twin, &mut live)?;
     drop(live);
     let mut result = finished.outcome;
     result.head.took(begun.elapsed().as_secs_f64());

@@ -53,6 +53,11 @@ const ROOMS: &[Room] = &[
         "daemon",
         &["units", "fabric", "planner", "control", "drivers", "daemon-api", "firmware-api"],
     ),
+    pure(
+        "twin",
+        "twin",
+        &["units", "fabric", "firmware-api", "control", "drivers", "devices", "emulator"],
+    ),
     pure("study", "planner/study", &["units", "fabric", "planner"]),
     edge("report", "report", &["units", "fabric", "planner", "study"]),
     edge(
@@ -70,6 +75,7 @@ const ROOMS: &[Room] = &[
             "devices",
             "training",
             "report",
+            "twin",
         ],
     ),
 ];

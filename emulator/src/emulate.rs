@@ -13,7 +13,7 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use crate::judge;
 use crate::outcome::Outcome;
-use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter};
+use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter, Shipped};
 use crate::run::workload::{Circuits, Groups, Jobs, PhaseOrder, Phases, TrainOrder, Trainings};
 use crate::run::{
     ControlPlane, Order, Progress, RunError, RunLog, Series, Sharing, Workload, run as run_order,
@@ -22,6 +22,7 @@ use crate::scenario::{
     CircuitPlan, Effect, Expectation, FaultEvent, On, PACKETS_MAX, Scenario, Start, StartError,
     Traffic, TrainError, TrainStep, When, plan,
 };
+use crate::shipped::{MakeControl, NoDaemon};
 use crate::substrate::{Members, RingCables, Substrate};
 
 /// How to run a scenario, besides what it says.
@@ -110,21 +111,36 @@ pub fn emulate(
     emulate_from(scenario, &start, settings, progress).map(|finished| finished.outcome)
 }
 
-/// Runs `scenario` from its start on, with its faults and without.
+/// Runs `scenario` from its start on, with its faults and without; a control plane that is not assumed is refused.
 ///
 /// # Errors
-/// If a later plan cannot be made, or the engine refuses something.
+/// See [`emulate_with`].
 pub fn emulate_from(
     scenario: &Scenario,
     start: &Start,
     settings: Settings,
     progress: &mut dyn Progress,
 ) -> Result<Finished, EmulateError> {
+    emulate_with(scenario, start, settings, &NoDaemon, progress)
+}
+
+/// Runs `scenario` from its start on, with its faults and without; `maker` makes the control plane where it is not
+/// assumed.
+///
+/// # Errors
+/// If a later plan cannot be made, or the engine refuses something.
+pub fn emulate_with(
+    scenario: &Scenario,
+    start: &Start,
+    settings: Settings,
+    maker: &dyn MakeControl,
+    progress: &mut dyn Progress,
+) -> Result<Finished, EmulateError> {
     require_groups(scenario, start)?;
     let sharing = sharing(scenario, start, &settings)?;
     let scale = scale_of(scenario, start)?;
     let Settings { threads, watch, series, .. } = settings;
-    let making = Making::new(scenario, start, (scale, threads, sharing))?;
+    let making = Making { maker, ..Making::new(scenario, start, (scale, threads, sharing))? };
     let events = making.events(&start.events);
     let mut log = making.run(&events, (watch, series), progress)?;
     if sharing == Sharing::Proven && log.engine().prove()?.is_none() {
@@ -184,6 +200,7 @@ struct Making<'a> {
     scale: u64,
     threads: usize,
     sharing: Sharing,
+    maker: &'a dyn MakeControl,
 }
 
 impl<'a> Making<'a> {
@@ -196,7 +213,19 @@ impl<'a> Making<'a> {
         let demands = phases.map(|phase| smaller(&phase.demand, scale)).collect();
         let traffic = start.traffic(scenario);
         let (members, trains) = trains(scenario, start)?;
-        Ok(Self { scenario, start, traffic, demands, members, trains, scale, threads, sharing })
+        let maker = &NoDaemon;
+        Ok(Self {
+            scenario,
+            start,
+            traffic,
+            demands,
+            members,
+            trains,
+            scale,
+            threads,
+            sharing,
+            maker,
+        })
     }
 
     /// A time of the fabric in the time of the run.
@@ -244,7 +273,7 @@ impl<'a> Making<'a> {
                     (per_set, scenario.awaited_collectives()),
                 )));
             }
-            control.push(Box::new(replanner));
+            control.push(self.rings_control(replanner, events)?);
         }
         if !self.trains.is_empty() {
             let circuits = self.circuits_of_jobs();
@@ -275,6 +304,23 @@ impl<'a> Making<'a> {
             series,
         };
         run_order(order, progress)
+    }
+
+    /// What follows a fault of rings: assumed delays, or the shipping daemon. A run without faults needs none.
+    fn rings_control<'b>(
+        &'b self,
+        replanner: Replanner<'b>,
+        events: &[FaultEvent],
+    ) -> Result<Box<dyn ControlPlane + 'b>, RunError> {
+        let daemon = self.scenario.control.lightloomd.filter(|_| !events.is_empty());
+        let (Some(daemon), Some((plan, _)), On::Fabric(fabric)) =
+            (daemon, &self.start.plan, &self.scenario.on)
+        else {
+            return Ok(Box::new(replanner));
+        };
+        let side = self.maker.make(fabric, plan, &daemon, self.scenario.seed);
+        let side = side.map_err(RunError::Control)?;
+        Ok(Box::new(Shipped::new(replanner, side, daemon)))
     }
 
     /// What sets the circuits of phases.

@@ -129,6 +129,7 @@ pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
         phases,
         steps,
         queues,
+        lightloomd: ran.log.daemon.clone(),
         groups,
         links,
     };
@@ -193,6 +194,7 @@ fn faults(
             replanned: moment(log.replanned),
             restored: moment(log.restored),
             repaired: moment(log.repaired),
+            timeline: crate::outcome::Stage::bars(log.mattered.unwrap_or_default(), &log.timeline),
             bundles_switched: log.bundles,
             dark: log.dark,
             groups_affected: groups,

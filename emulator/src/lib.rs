@@ -10,6 +10,7 @@
 //! * [`scenario`] – what is run, on what, what breaks, what is expected: types, files, the plan at the start;
 //! * [`substrate`] – a fabric or a network as vertices and links, and its parts by name;
 //! * [`run`] – the only event loop, with its two seams: workloads and control planes;
+//! * [`shipped`] – the seam to a control plane that runs instead of being assumed;
 //! * [`outcome`] – the result, what it means being in docs/metrics.md; [`sweep`] – that of many seeds;
 //! * [`training`] – training steps packet by packet.
 
@@ -18,8 +19,9 @@ mod judge;
 pub mod outcome;
 pub mod run;
 pub mod scenario;
+pub mod shipped;
 pub mod substrate;
 pub mod sweep;
 pub mod training;
 
-pub use emulate::{EmulateError, Finished, Settings, emulate, emulate_from, runs};
+pub use emulate::{EmulateError, Finished, Settings, emulate, emulate_from, emulate_with, runs};

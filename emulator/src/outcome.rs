@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a run found: the result document of `lightloom emulate`, one for every kind of scenario.
 
+mod daemon;
 mod head;
 mod links;
 mod steps;
@@ -14,6 +15,7 @@ use lightloom_units::id::{GroupId, LeafId};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
+pub use daemon::{CostModel, DaemonResult, Stage, StageName};
 pub(crate) use head::Of;
 pub use head::{Head, Packets, RUN_SCHEMA};
 pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};
@@ -63,6 +65,9 @@ pub struct Outcome {
     pub flows: Flows,
     /// What packets found in the queues of all links that were used.
     pub queues: Queues,
+    /// What the shipping daemon did. `None` where the control plane is assumed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lightloomd: Option<Box<DaemonResult>>,
     /// What each fault did.
     pub faults: Vec<FaultResult>,
     /// Every group of every job: what it lost, and by how much it was late.
@@ -238,6 +243,9 @@ pub struct FaultResult {
     /// if one of them has work left.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
+    /// What the daemon did about it, stage by stage; empty where the control plane is assumed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<Stage>,
     /// What it did to traffic between hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<TrafficImpact>,

@@ -78,6 +78,9 @@ pub enum RunError {
     /// A part that the fabric does not have.
     #[error(transparent)]
     Part(#[from] lightloom_fabric::fault::FaultError),
+    /// The shipping control plane cannot run here.
+    #[error("`control: lightloomd`: {0}")]
+    Control(String),
     /// A later plan is wrong, which is a mistake of this program.
     #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
     Unsound(Vec<Violation>),
@@ -196,6 +199,9 @@ impl<'a> Run<'a> {
             }
             let hops = self.context.engine.hops();
             progress.report(self.context.engine.now(), hops, self.share_done());
+            if self.only_polls() {
+                break;
+            }
             if let Some(stop) = self.deadlock() {
                 return Ok(Some(stop));
             }
@@ -236,6 +242,11 @@ impl<'a> Run<'a> {
 
     fn is_done(&self) -> bool {
         self.workloads.iter().all(|workload| workload.is_done())
+    }
+
+    /// Whether all is done but for a control plane that polls for ever.
+    fn only_polls(&self) -> bool {
+        self.control.iter().any(|plane| plane.only_polls(&self.context)) && self.is_done()
     }
 
     fn share_done(&self) -> f64 {

@@ -33,6 +33,7 @@ pub use start::{CircuitPlan, Start, StartError, plan};
 pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
 pub use train::{Pace, Restart, Train, TrainError, TrainStep};
 
+use crate::shipped::Daemon;
 use crate::substrate::{Substrate, Switches};
 
 /// A run to be made.
@@ -204,6 +205,8 @@ pub struct Control {
     pub planning_delay: Picoseconds,
     /// From a fault or a repair until flows have other ways.
     pub reroute_delay: Picoseconds,
+    /// The shipping daemon runs instead. `None` if these delays are assumed.
+    pub lightloomd: Option<Daemon>,
 }
 
 impl Default for Control {
@@ -214,6 +217,7 @@ impl Default for Control {
             detection_delay: millisecond,
             planning_delay: millisecond,
             reroute_delay: millisecond,
+            lightloomd: None,
         }
     }
 }

@@ -12,7 +12,7 @@ use lightloom_emulator::substrate::Substrate;
 use lightloom_units::Picoseconds;
 use lightloom_units::id::GroupId;
 
-use super::{phases, steps};
+use super::{daemon, phases, steps};
 use crate::table::Table;
 
 /// What was expected and found, a line each.
@@ -37,6 +37,7 @@ pub(crate) fn describe(result: &Run) -> String {
     for fault in &result.faults {
         text.push_str(&describe_fault(result, fault));
     }
+    text.push_str(&daemon::describe(result));
     let packets = &result.head.packets;
     let _ = writeln!(
         text,
@@ -255,6 +256,7 @@ fn workloads(result: &Run) -> String {
 
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     let mut text = format!("\nfault: {fault}\n");
+    text.push_str(&daemon::stages(&fault.timeline));
     if result.groups.is_empty() || !result.steps.of_jobs().is_empty() {
         return text;
     }

@@ -16,6 +16,7 @@ pub mod ocstrx;
 mod ports;
 pub mod scpi;
 pub mod sonic;
+pub mod tender;
 pub mod tl1;
 
 use std::collections::VecDeque;

@@ -99,6 +99,18 @@ impl Optics {
         }
     }
 
+    /// Whether it has power and its lasers are on.
+    #[must_use]
+    pub const fn shines(&self) -> bool {
+        self.transmitters != 0 && !self.faults.dead
+    }
+
+    /// When the light of `group` comes to rest. `None` if it does not move.
+    #[must_use]
+    pub fn rests_at(&self, now: Micros, group: usize) -> Option<Micros> {
+        self.going[group].map(|(_, at)| at).filter(|at| *at > now)
+    }
+
     fn weakened(&self, tenths_uw: f64) -> Power {
         Power((tenths_uw * self.faults.transmission()).round().clamp(0.0, 65_535.0) as u16)
     }

@@ -270,6 +270,14 @@ impl Rack {
         device.into_iter().chain(self.faults.keys().next().copied()).min()
     }
 
+    /// Devices that [`Rack::on_time`] calls at `now`.
+    pub fn due(&self, now: SimTime) -> impl Iterator<Item = Slot> + '_ {
+        let last = (now, Slot(usize::MAX));
+        let faulted = self.faults.range(..=now).flat_map(|(_, faults)| faults);
+        let woken = self.wakeups.range(..=last).map(|(_, slot)| *slot);
+        woken.chain(faulted.map(|(slot, _)| *slot))
+    }
+
     /// A device was called: who misses its light from now on, or sees it again, is called by its comparator.
     fn called(&mut self, now: SimTime, slot: Slot, out: &mut Vec<Output>) {
         let mut called = vec![slot];

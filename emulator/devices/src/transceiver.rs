@@ -87,6 +87,19 @@ impl Transceiver {
         self.firmware.module().hardware().true_path(self.micros(now), group)
     }
 
+    /// When the light of `group` comes to rest. `None` if it does not move.
+    #[must_use]
+    pub fn rests_at(&self, now: SimTime, group: usize) -> Option<SimTime> {
+        let at = self.firmware.module().hardware().rests_at(self.micros(now), group)?;
+        Some(SimTime(at.0.saturating_sub(self.age).saturating_mul(MICROSECOND)))
+    }
+
+    /// Whether it has power and its lasers are on.
+    #[must_use]
+    pub fn shines(&self) -> bool {
+        self.firmware.module().hardware().shines()
+    }
+
     /// What went wrong on the line, as the module counts it.
     #[must_use]
     pub const fn counters(&self) -> LineCounters {

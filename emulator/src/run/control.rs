@@ -6,12 +6,14 @@ mod moves;
 mod optical;
 mod replan;
 mod reroute;
+mod shipped;
 
 use super::{Context, Notice, Owner, RunError, RunLog};
 
 pub(crate) use circuits::{CircuitChanges, CircuitOrder};
 pub(crate) use replan::{Delays, Replanner};
 pub(crate) use reroute::Rerouter;
+pub(crate) use shipped::Shipped;
 
 /// What follows a fault. None of it is done while the control plane is gone; every one keeps what it would have
 /// done, and does it when the control plane is back.
@@ -32,6 +34,19 @@ pub(crate) trait ControlPlane {
     fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
+    /// A part begins to ignore commands, to lie or to be late, and no link changes.
+    fn latent_began(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
+        Ok(())
+    }
+    /// A flapping part goes dark once more, or comes back.
+    fn blinked(
+        &mut self,
+        _context: &mut Context<'_>,
+        _fault: usize,
+        _goes: bool,
+    ) -> Result<(), RunError> {
+        Ok(())
+    }
     /// The control plane is back.
     fn control_returned(&mut self, _context: &mut Context<'_>) -> Result<(), RunError> {
         Ok(())
@@ -41,6 +56,10 @@ pub(crate) trait ControlPlane {
     /// Somebody has changed something.
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
         Ok(())
+    }
+    /// Whether it would go on for ever, polling, and has nothing left to do.
+    fn only_polls(&self, _context: &Context<'_>) -> bool {
+        false
     }
     /// Writes down what it has come to.
     fn finish(self: Box<Self>, _context: &mut Context<'_>, _log: &mut RunLog) {}

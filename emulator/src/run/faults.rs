@@ -57,16 +57,18 @@ impl Run<'_> {
         let (fault, act) = (act as usize / ACTS.len(), ACTS[act as usize % ACTS.len()]);
         match act {
             Act::Begin => self.fault_begins(fault),
-            Act::Goes => {
-                self.context.blink(fault, true);
-                Ok(())
-            }
-            Act::Comes => {
-                self.context.blink(fault, false);
-                Ok(())
-            }
+            Act::Goes => self.fault_blinks(fault, true),
+            Act::Comes => self.fault_blinks(fault, false),
             Act::End => self.fault_ends(fault),
         }
+    }
+
+    fn fault_blinks(&mut self, fault: usize, goes: bool) -> Result<(), RunError> {
+        self.context.blink(fault, goes);
+        for plane in &mut self.control {
+            plane.blinked(&mut self.context, fault, goes)?;
+        }
+        Ok(())
     }
 
     fn fault_begins(&mut self, fault: usize) -> Result<(), RunError> {
@@ -76,6 +78,9 @@ impl Run<'_> {
         context.active[fault] = true;
         context.faults[fault].at = Some(now);
         if event.is_latent() {
+            for plane in &mut self.control {
+                plane.latent_began(&mut self.context, fault)?;
+            }
             return Ok(());
         }
         if event.is_of_control() && event.effect == Effect::Down {
@@ -149,7 +154,12 @@ impl Context<'_> {
     /// What a fault does to its links.
     fn apply(&mut self, fault: usize, links: &[LinkId]) {
         match self.events[fault].effect {
-            Effect::Stuck | Effect::Slower(_) | Effect::FailsTest => {}
+            Effect::Stuck
+            | Effect::Slower(_)
+            | Effect::FailsTest
+            | Effect::Lies
+            | Effect::Late(_)
+            | Effect::SlowDisk(_) => {}
             Effect::PauseStorm(priority) => {
                 let interfaces = self.events[fault].interfaces();
                 self.change(&interfaces, LinkChange::Paused(1 << priority));
@@ -176,7 +186,12 @@ impl Context<'_> {
     fn undo(&mut self, fault: usize) {
         let event = &self.events[fault];
         match event.effect {
-            Effect::Stuck | Effect::Slower(_) | Effect::FailsTest => {}
+            Effect::Stuck
+            | Effect::Slower(_)
+            | Effect::FailsTest
+            | Effect::Lies
+            | Effect::Late(_)
+            | Effect::SlowDisk(_) => {}
             Effect::PauseStorm(_) => {
                 let interfaces = event.interfaces();
                 self.change(&interfaces, LinkChange::Paused(0));

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::series::Series;
 use super::waiting::Waiting;
 use super::workload::{GroupLog, Job, StepLog, TrainLog};
+use crate::outcome::{DaemonResult, StageName};
 use crate::scenario::FaultEvent;
 
 /// What happened in one run.
@@ -48,6 +49,8 @@ pub(crate) struct RunLog {
     pub(crate) broken: u128,
     /// Times in which some host was out of service.
     pub(crate) out_of_service: Vec<(SimTime, SimTime)>,
+    /// What the shipping control plane did. `None` where it is assumed.
+    pub(crate) daemon: Option<Box<DaemonResult>>,
     /// What ports did over time, where that was asked for.
     pub(crate) series: Series,
     pub(super) engine: Option<Islands<Watch>>,
@@ -71,6 +74,7 @@ impl RunLog {
             switching: 0,
             broken: 0,
             out_of_service: Vec::new(),
+            daemon: None,
             series: Series::default(),
             engine: None,
         }
@@ -102,6 +106,8 @@ pub(crate) struct FaultLog {
     pub(super) out: bool,
     pub(crate) bundles: usize,
     pub(crate) dark: Option<[Picoseconds; 2]>,
+    /// The stages of what followed it, each with its end, in order; empty where the control plane is assumed.
+    pub(crate) timeline: Vec<(StageName, SimTime)>,
     /// Groups whose links it hit, or that were moved for it.
     pub(crate) groups: BTreeSet<usize>,
     pub(crate) gpus_lost: u64,

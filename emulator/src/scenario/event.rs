@@ -100,7 +100,7 @@ impl FaultEvent {
 
     /// Whether it does nothing until the part is commanded.
     pub(crate) fn is_latent(&self) -> bool {
-        self.effect == Effect::Stuck && !self.planned().is_empty()
+        self.effect.needs_daemon() || self.effect == Effect::Stuck && !self.planned().is_empty()
     }
 
     /// Its ports of optical switches.

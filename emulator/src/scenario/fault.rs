@@ -75,9 +75,21 @@ pub enum Effect {
     Slower(u32),
     /// A host's interface asks for pauses of this priority all the time.
     PauseStorm(u8),
+    /// A transceiver answers commands as done and does not carry them out. Needs `control: lightloomd`.
+    Lies,
+    /// A transceiver's line carries every byte so much later. Needs `control: lightloomd`.
+    Late(Picoseconds),
+    /// The disk of the daemon's journal takes so long for a flush. Needs `control: lightloomd`.
+    SlowDisk(Picoseconds),
 }
 
 impl Effect {
+    /// Whether only a run with the shipping control plane shows it.
+    #[must_use]
+    pub const fn needs_daemon(&self) -> bool {
+        matches!(self, Self::Lies | Self::Late(_) | Self::SlowDisk(_))
+    }
+
     /// How it is written.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -91,6 +103,9 @@ impl Effect {
             Self::BitErrors(_) => "bit_errors",
             Self::Slower(_) => "slower",
             Self::PauseStorm(_) => "pause_storm",
+            Self::Lies => "lies",
+            Self::Late(_) => "late",
+            Self::SlowDisk(_) => "slow_disk",
         }
     }
 
@@ -102,9 +117,16 @@ impl Effect {
         let is_optical = !part.ports.is_empty();
         match self {
             Self::Down => Ok(()),
-            Self::Slower(_) if part.is_control => Ok(()),
+            Self::Slower(_) | Self::SlowDisk(_) if part.is_control => Ok(()),
+            Self::SlowDisk(_) => Err("only the control plane (`control`) has a `slow_disk`"),
             Self::Slower(_) => Err("only the control plane (`control`) can be `slower`"),
-            _ if part.is_control => Err("the control plane can be `down` or `slower`"),
+            _ if part.is_control => {
+                Err("the control plane can be `down`, `slower` or on a `slow_disk`")
+            }
+            Self::Lies | Self::Late(_) if part.is_bundle() => Ok(()),
+            Self::Lies | Self::Late(_) => {
+                Err("only a transceiver such as `n17/b0` can be one that `lies` or is `late`")
+            }
             Self::Stuck if part.is_commanded => Ok(()),
             Self::Stuck => Err(
                 "only what is commanded can be `stuck`: a bundle such as `n17/b0`, a port of an optical switch such as \

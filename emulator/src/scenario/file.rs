@@ -6,6 +6,7 @@
 pub mod codes;
 mod collectives;
 mod congestion;
+mod control;
 mod direct_connect;
 pub(crate) mod expectations;
 mod faults;
@@ -35,6 +36,7 @@ use serde::{Deserialize, Serialize};
 
 pub use collectives::{CollectiveFile, RingFile};
 pub use congestion::{CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile};
+pub use control::{AssumedFile, ControlFile, DaemonFile};
 pub use faults::{EffectFile, FaultFile, FaultListFile, check as check_faults};
 pub use links::LinksFile;
 pub use neighbours::{Neighbour, ReadNeighbour};
@@ -46,8 +48,7 @@ pub use train::{CheckpointFile, RestartFile, TrainFile};
 pub use transport::TransportFile;
 
 use super::{
-    Collective, Control, Expectation, Fault, InFlight, On, PhaseRun, Prior, Scenario, Start,
-    Traffic, plan,
+    Collective, Expectation, Fault, InFlight, On, PhaseRun, Prior, Scenario, Start, Traffic, plan,
 };
 use crate::substrate::{Substrate, Switches};
 use expectations::{Breaks, Ground, lower_expectations};
@@ -104,8 +105,9 @@ pub struct ScenarioFile {
     /// Some days of a fault trace, in compressed time, as more of what breaks.
     #[serde(default)]
     pub replay: Option<ReplayFile>,
-    /// How fast the control plane is.
-    #[serde(default)]
+    /// What follows a fault: assumed delays, or `lightloomd`.
+    #[serde(default, deserialize_with = "control::word_or_keys")]
+    #[schemars(with = "control::ControlSchema")]
     pub control: ControlFile,
     /// How data is cut into packets, sent and repaired.
     #[serde(default)]
@@ -184,22 +186,6 @@ pub enum Acknowledgements {
     /// For their turn among data. Where a leaf sends to many over a loaded link, its acknowledgements wait in that
     /// queue, and the windows of those that send to it run dry on links that are free.
     InTurn,
-}
-
-/// How fast the control plane is.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ControlFile {
-    /// From the fault until the control plane knows; 1 ms if not written (an assumption; depends on the heartbeat).
-    #[serde(default)]
-    pub detection_delay: Option<Text<Picoseconds>>,
-    /// From there until the next plan is there; 1 ms if not written (an assumption on the safe side: `cargo bench -p
-    /// lightloom-planner` prints what the planner takes).
-    #[serde(default)]
-    pub planning_delay: Option<Text<Picoseconds>>,
-    /// From a fault or a repair until flows have other ways; `detection_delay` if not written.
-    #[serde(default)]
-    pub reroute_delay: Option<Text<Picoseconds>>,
 }
 
 /// Keys of the first version at the top of a file, and what stands for them.
@@ -289,7 +275,7 @@ fn lower(
         broken: fabric.as_ref().map_or_else(Vec::new, |f| existing(&raw.broken, f, check)),
         phases: raw.phases.as_ref().map(|phases| lower_phases(phases, &raw)),
         phases_after: Vec::new(),
-        control: lower_control(&raw.control),
+        control: control::lower(&raw.control, check),
         host_delay: raw.transport.host_delay.0,
         time_limit: SimTime(raw.time_limit.0.get()),
         ends_at_limit: check.is_written("/time_limit"),
@@ -418,17 +404,6 @@ fn lower_phases_after(
 ) -> Vec<Prior> {
     let after = raw.phases.as_ref().map_or(&[][..], |phases| &phases.after);
     traffic::lower_after(after, (&raw.traffic, collectives), "/phases", check)
-}
-
-fn lower_control(raw: &ControlFile) -> Control {
-    let default = Control::default();
-    let or = |written: Option<Text<Picoseconds>>, delay| written.map_or(delay, |text| text.0);
-    let detection_delay = or(raw.detection_delay, default.detection_delay);
-    Control {
-        detection_delay,
-        planning_delay: or(raw.planning_delay, default.planning_delay),
-        reroute_delay: or(raw.reroute_delay, detection_delay),
-    }
 }
 
 /// A scenario runs something, and what it runs has what it needs.

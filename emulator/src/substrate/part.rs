@@ -37,6 +37,12 @@ pub struct Part {
 }
 
 impl Part {
+    /// Whether it is one transceiver bundle.
+    #[must_use]
+    pub fn is_bundle(&self) -> bool {
+        matches!(self.planned[..], [PlannedPart::Bundle(_)])
+    }
+
     /// Whether it is nothing but interfaces of hosts.
     #[must_use]
     pub fn is_interface(&self) -> bool {

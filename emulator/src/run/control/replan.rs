@@ -71,13 +71,13 @@ pub(crate) struct Replanner<'a> {
     /// What it holds for broken.
     pub(super) known: FaultSet,
     /// What the plan in force respects: a run can end before there is a plan for all that is known.
-    respected: FaultSet,
+    pub(super) respected: FaultSet,
     /// What is broken and stays so.
     for_good: FaultSet,
     /// By fault: whether it knows of it.
     knows: Vec<bool>,
     /// The path that each bundle that was ever switched holds in hardware. `None` while it is dark.
-    held: BTreeMap<BundleId, Option<Path>>,
+    pub(super) held: BTreeMap<BundleId, Option<Path>>,
     pub(super) groups: Vec<Placed>,
     /// What it would have done while it was gone.
     postponed: Vec<Act>,
@@ -285,7 +285,7 @@ impl<'a> Replanner<'a> {
     }
 
     /// Whether the bundles at its ends select a link.
-    fn selects(&self, link: LinkId) -> bool {
+    pub(super) fn selects(&self, link: LinkId) -> bool {
         match self.rings.carrier(link) {
             Carrier::Always => true,
             Carrier::Loopback(bundle) => self.held(bundle) == Some(Path::Loopback),

@@ -32,6 +32,8 @@ lightloom_fabric::document::codes! {
     EARLIER_VERSION = "LL0315", "a scenario of an earlier version";
     /// A key that has no effect on what is run.
     NO_EFFECT = "LL0316", "a key that has no effect here";
+    /// A control plane that cannot run here.
+    BAD_CONTROL = "LL0317", "a control plane that cannot run here";
     /// A shape that cannot be laid out.
     BAD_NETWORK = "LL0321", "a network that cannot be laid out";
     /// A workload that cannot be run.

@@ -84,6 +84,13 @@ pub enum EffectFile {
     Slower(u32),
     /// The interfaces of a host ask for pauses of this priority, 0 to 6, all the time.
     PauseStorm(u8),
+    /// A transceiver answers commands as done and does not carry them out; needs `control: lightloomd`.
+    Lies,
+    /// A transceiver's line carries every byte so much later, such as `20ms`; needs `control: lightloomd`.
+    Late(Text<Picoseconds>),
+    /// The disk of the daemon's journal takes so long for a flush, such as `50ms`; part `control`, and needs
+    /// `control: lightloomd`.
+    SlowDisk(Text<Picoseconds>),
 }
 
 /// A part that goes dark and comes back.
@@ -365,6 +372,9 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
             refuse(wrong, "the share of wrong bits lies between 0 and 0.001");
             Effect::BitErrors(*share)
         }
+        EffectFile::Lies => Effect::Lies,
+        EffectFile::Late(by) => Effect::Late(by.0),
+        EffectFile::SlowDisk(flush) => Effect::SlowDisk(flush.0),
         EffectFile::Slower(times) => {
             refuse(!(2..=1_000_000).contains(times), "write a number from 2 to 1,000,000");
             Effect::Slower(*times)

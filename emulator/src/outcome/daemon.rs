@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the shipping control plane did in a run, and the stages of its answer to a fault.
+
+use std::fmt;
+
+use lightloom_units::{Picoseconds, SimTime};
+use serde::{Deserialize, Serialize};
+
+/// A stage between a fault and the first packet after it, in the order in which they end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StageName {
+    /// Until a first report, reading or silence is at the daemon.
+    Noticed,
+    /// Until the policy has named what is broken.
+    Detected,
+    /// Until the next plan is made and checked: by the cost model.
+    Planned,
+    /// Until the intent is durable.
+    Journalled,
+    /// Until the last command that moves light is at its transceiver.
+    Sent,
+    /// Until the light of the last transceiver rests.
+    Switched,
+    /// Until every transceiver is read back, its power is good, and the end is durable.
+    Qualified,
+    /// Until the links carry packets.
+    Relocked,
+    /// Until the groups that were moved begin again.
+    Restarted,
+    /// Until a first packet of them has arrived.
+    FirstPacket,
+}
+
+impl StageName {
+    /// All of them, in order.
+    pub const ALL: [Self; 10] = [
+        Self::Noticed,
+        Self::Detected,
+        Self::Planned,
+        Self::Journalled,
+        Self::Sent,
+        Self::Switched,
+        Self::Qualified,
+        Self::Relocked,
+        Self::Restarted,
+        Self::FirstPacket,
+    ];
+
+    /// How it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Noticed => "noticed",
+            Self::Detected => "detected",
+            Self::Planned => "planned",
+            Self::Journalled => "journalled",
+            Self::Sent => "sent",
+            Self::Switched => "switched",
+            Self::Qualified => "qualified",
+            Self::Relocked => "relocked",
+            Self::Restarted => "restarted",
+            Self::FirstPacket => "first packet",
+        }
+    }
+}
+
+impl fmt::Display for StageName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One stage of the answer to a fault.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// Which.
+    pub stage: StageName,
+    /// When it ended.
+    #[serde(rename = "end_ps")]
+    pub end: SimTime,
+    /// How long it took beyond the one before it.
+    #[serde(rename = "took_ps")]
+    pub took: Picoseconds,
+}
+
+impl Stage {
+    /// The stages that end so, of a fault that began to matter at `began`.
+    pub(crate) fn bars(began: SimTime, ends: &[(StageName, SimTime)]) -> Vec<Self> {
+        let mut last = began;
+        let bar = |(stage, end): &(StageName, SimTime)| {
+            let took = end.since(std::mem::replace(&mut last, *end));
+            Self { stage: *stage, end: *end, took }
+        };
+        ends.iter().map(bar).collect()
+    }
+}
+
+/// What the daemon's own work is assumed to take, for its processor is not emulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CostModel {
+    /// For one message of a device.
+    #[serde(rename = "per_input_ps")]
+    pub per_input: Picoseconds,
+    /// And more for each device that there is.
+    #[serde(rename = "per_input_and_device_ps")]
+    pub per_input_and_device: Picoseconds,
+    /// For a plan around a fault and its check.
+    #[serde(rename = "per_plan_ps")]
+    pub per_plan: Picoseconds,
+    /// And more for each node.
+    #[serde(rename = "per_plan_and_node_ps")]
+    pub per_plan_and_node: Picoseconds,
+    /// Each time it wakes, the seed draws up to this much more.
+    #[serde(rename = "jitter_ps")]
+    pub jitter: Picoseconds,
+}
+
+/// What the shipping control plane did in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonResult {
+    /// Transceivers that it drives.
+    pub devices: usize,
+    /// How often it reads each of them.
+    #[serde(rename = "poll_every_ps")]
+    pub poll_every: Picoseconds,
+    /// Whether they report lost light.
+    pub events: bool,
+    /// Bypasses that it began.
+    pub bypasses: u64,
+    /// Bypasses of parts that no fault of the run had broken.
+    pub false_bypasses: u64,
+    /// Changes that were committed, and that were not.
+    pub committed: u64,
+    /// See `committed`.
+    pub not_committed: u64,
+    /// Starts of the daemon after the first.
+    pub restarts: u64,
+    /// Records in its journal.
+    pub journal_records: u64,
+    /// Bytes on all serial lines, both ways.
+    pub line_bytes: u64,
+    /// Invariants of docs/reliability.md that the run broke, each with where. Empty in a sound daemon.
+    pub violations: Vec<String>,
+    /// What its own work is assumed to take.
+    pub assumed: CostModel,
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The control plane as scenario files say it: assumed delays, or the shipping daemon.
+
+use lightloom_fabric::document::Check;
+use lightloom_units::{Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::{ScenarioFile, codes};
+use crate::scenario::{Control, On, Scenario};
+use crate::shipped::Daemon;
+
+/// What follows a fault: delays that are assumed, or the shipping daemon over emulated transceivers.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ControlFile {
+    /// From the fault until the control plane knows; 1 ms if not written (an assumption; depends on the heartbeat).
+    #[serde(default)]
+    pub detection_delay: Option<Text<Picoseconds>>,
+    /// From there until the next plan is there; 1 ms if not written (an assumption on the safe side: `cargo bench -p
+    /// lightloom-planner` prints what the planner takes).
+    #[serde(default)]
+    pub planning_delay: Option<Text<Picoseconds>>,
+    /// From a fault or a repair until flows have other ways; `detection_delay` if not written.
+    #[serde(default)]
+    pub reroute_delay: Option<Text<Picoseconds>>,
+    /// The same delays, under the name of what they are.
+    #[serde(default)]
+    pub assumed: Option<AssumedFile>,
+    /// The shipping daemon instead of delays; `control: lightloomd` is the same with every default.
+    #[serde(default)]
+    pub lightloomd: Option<DaemonFile>,
+}
+
+/// Delays of a control plane that is assumed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AssumedFile {
+    /// From the fault until the control plane knows; 1 ms if not written.
+    pub detection_delay: Option<Text<Picoseconds>>,
+    /// From there until the next plan is there; 1 ms if not written.
+    pub planning_delay: Option<Text<Picoseconds>>,
+    /// From a fault or a repair until flows have other ways; `detection_delay` if not written.
+    pub reroute_delay: Option<Text<Picoseconds>>,
+}
+
+/// The shipping daemon, its lines, its disk and its transceivers, in virtual time.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DaemonFile {
+    /// How often it reads each transceiver; 1 s if not written.
+    pub poll_every: Option<Text<Picoseconds>>,
+    /// How long a transceiver may be silent before it counts as dead; 5 s if not written.
+    pub heartbeat: Option<Text<Picoseconds>>,
+    /// The rate of the serial lines, 9,600 to 50,000,000; 921,600 if not written.
+    #[schemars(range(min = 9600, max = 50_000_000))]
+    pub bits_per_second: Option<u32>,
+    /// Whether transceivers report lost light (firmware protocol 1.2); `false`: they are only polled (1.1).
+    pub events: Option<bool>,
+    /// Good power readings in a row before a path counts as established, 1 to 100; 3 if not written.
+    #[schemars(range(min = 1, max = 100))]
+    pub power_samples: Option<u32>,
+    /// How long light may take to settle; what the transceivers promise if not written.
+    pub settle_within: Option<Text<Picoseconds>>,
+    /// How long a transceiver may take to answer; what the transceivers promise if not written.
+    pub reply_within: Option<Text<Picoseconds>>,
+    /// How long the disk takes to make a journal record durable; 500 us if not written (an assumption).
+    pub flush: Option<Text<Picoseconds>>,
+    /// From light at both ends of a path to a link that carries packets; 0 if not written (an assumption).
+    pub relock: Option<Text<Picoseconds>>,
+    /// From the end of a bypass until a moved group begins again; 0 if not written (an assumption).
+    pub restart: Option<Text<Picoseconds>>,
+}
+
+/// Reads `control: lightloomd` as well as `control: {…}`.
+pub(super) fn word_or_keys<'de, D: Deserializer<'de>>(from: D) -> Result<ControlFile, D::Error> {
+    struct Either;
+    impl<'de> Visitor<'de> for Either {
+        type Value = ControlFile;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("`lightloomd`, `{lightloomd: {…}}` or `{assumed: {…}}`")
+        }
+        fn visit_str<E: Error>(self, word: &str) -> Result<ControlFile, E> {
+            match word {
+                "lightloomd" => Ok(ControlFile {
+                    lightloomd: Some(DaemonFile::default()),
+                    ..Default::default()
+                }),
+                other => Err(E::custom(format!(
+                    "`{other}` is no control plane: write `lightloomd`, or `{{assumed: {{detection_delay: 1ms}}}}`"
+                ))),
+            }
+        }
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ControlFile, A::Error> {
+            ControlFile::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+    from.deserialize_any(Either)
+}
+
+/// For the schema: what [`word_or_keys`] reads.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "schema only")]
+pub(super) enum ControlSchema {
+    /// The shipping daemon with every default.
+    Word(ControlWord),
+    /// Delays, or the daemon's settings.
+    Keys(Box<ControlFile>),
+}
+
+/// A control plane by its name.
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "schema only")]
+pub(super) enum ControlWord {
+    /// The shipping daemon.
+    Lightloomd,
+}
+
+pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> Control {
+    let flat = AssumedFile {
+        detection_delay: raw.detection_delay,
+        planning_delay: raw.planning_delay,
+        reroute_delay: raw.reroute_delay,
+    };
+    let is_flat =
+        [raw.detection_delay, raw.planning_delay, raw.reroute_delay].iter().any(Option::is_some);
+    let kinds = usize::from(is_flat)
+        + usize::from(raw.assumed.is_some())
+        + usize::from(raw.lightloomd.is_some());
+    if kinds > 1 {
+        check
+            .error(codes::NO_EFFECT, "/control", "more than one control plane")
+            .help("write either `lightloomd` or `assumed: {detection_delay: …}`");
+    }
+    let assumed = raw.assumed.unwrap_or(flat);
+    let default = Control::default();
+    let or = |written: Option<Text<Picoseconds>>, delay| written.map_or(delay, |text| text.0);
+    let detection_delay = or(assumed.detection_delay, default.detection_delay);
+    Control {
+        detection_delay,
+        planning_delay: or(assumed.planning_delay, default.planning_delay),
+        reroute_delay: or(assumed.reroute_delay, detection_delay),
+        lightloomd: raw.lightloomd.as_ref().map(|file| daemon(file, check)),
+    }
+}
+
+fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> Daemon {
+    let usual = Daemon::default();
+    let or = |written: Option<Text<Picoseconds>>, usual| written.map_or(usual, |text| text.0);
+    let least = Picoseconds::from_millis(1);
+    let at = |key: &str| format!("/control/lightloomd/{key}");
+    for (key, written) in [("poll_every", file.poll_every), ("heartbeat", file.heartbeat)] {
+        if written.is_some_and(|time| time.0 < least) {
+            check.error(codes::BAD_CONTROL, &at(key), "less than 1 ms").help(
+                "write 1ms or more: a read of a transceiver takes about that long on its line",
+            );
+        }
+    }
+    if file.bits_per_second.is_some_and(|rate| !(9_600..=50_000_000).contains(&rate)) {
+        check
+            .error(codes::BAD_CONTROL, &at("bits_per_second"), "no rate of a serial line")
+            .help("write 9600 to 50000000");
+    }
+    if file.power_samples.is_some_and(|samples| !(1..=100).contains(&samples)) {
+        check
+            .error(codes::BAD_CONTROL, &at("power_samples"), "a number out of range")
+            .help("write 1 to 100");
+    }
+    Daemon {
+        poll_every: or(file.poll_every, usual.poll_every),
+        heartbeat: or(file.heartbeat, usual.heartbeat),
+        bits_per_second: file.bits_per_second.unwrap_or(usual.bits_per_second).max(1),
+        events: file.events.unwrap_or(usual.events),
+        power_samples: file.power_samples.unwrap_or(usual.power_samples).max(1),
+        settle_within: file.settle_within.map(|text| text.0),
+        reply_within: file.reply_within.map(|text| text.0),
+        flush: or(file.flush, usual.flush),
+        relock: or(file.relock, usual.relock),
+        restart: or(file.restart, usual.restart),
+    }
+}
+
+/// Refuses what the shipping daemon cannot drive here, and what only it shows.
+pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
+    if scenario.control.lightloomd.is_none() {
+        for (index, fault) in
+            scenario.faults.iter().enumerate().filter(|(_, f)| f.effect.needs_daemon())
+        {
+            let message = format!("`{}` shows only with the shipping daemon", fault.effect.name());
+            check
+                .error(codes::BAD_CONTROL, &format!("/faults/{index}/effect"), message)
+                .help("write `control: lightloomd`");
+        }
+        return;
+    }
+    let mut no = |message: &str, help: &str| {
+        check.error(codes::BAD_CONTROL, "/control", message).help(help);
+    };
+    let modules = match &scenario.on {
+        On::Fabric(fabric) => fabric.hbd.ring().is_some() && fabric.dcn.circuits().is_none(),
+        On::Network(_) => false,
+    };
+    if !modules {
+        no(
+            "`lightloomd` drives transceivers of a k-hop ring, and this scenario runs on none",
+            "write `control: {assumed: …}`, or run on a fabric with `hbd: {khop: …}` and without optical switches",
+        );
+    }
+    if scenario.collectives.is_empty() {
+        no(
+            "nothing in this scenario waits for `lightloomd`: it moves the rings of `collectives`",
+            "write `collectives: [{all_reduce: {name: tensor, bytes: 4MiB}}]`",
+        );
+    }
+    let elsewhere = !raw.traffic.is_empty() || !raw.train.is_empty() || raw.phases.is_some();
+    if elsewhere {
+        no(
+            "`traffic`, `train` and `phases` are rerouted after assumed delays, which `lightloomd` replaces",
+            "leave them out, or write `control: {assumed: …}`",
+        );
+    }
+    if !raw.broken.is_empty() || raw.broken_by.is_some() || raw.replay.is_some() {
+        no(
+            "with `lightloomd` the run begins with everything working",
+            "write `faults: [{part: n3, at: 0us}]` instead of `broken`, `broken_by` and `replay`",
+        );
+    }
+    let slower =
+        |effect: &crate::scenario::Effect| matches!(effect, crate::scenario::Effect::Slower(_));
+    if let Some(index) = scenario.faults.iter().position(|fault| slower(&fault.effect)) {
+        check
+            .error(
+                codes::BAD_CONTROL,
+                &format!("/faults/{index}/effect"),
+                "`slower` multiplies assumed delays",
+            )
+            .help("write `{slow_disk: 50ms}`, or `{late: 20ms}` of a transceiver");
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the shipping daemon did in a run, for people: the stages of its answer to a fault, as bars, and what is
+//! assumed of it.
+
+use std::fmt::Write as _;
+
+use lightloom_emulator::outcome::{DaemonResult, Outcome as Run, Stage};
+
+use crate::table::Table;
+
+/// Columns of the longest bar.
+const BAR: f64 = 40.0;
+
+/// The stages from a fault to the first packet, a line each.
+pub(super) fn stages(stages: &[Stage]) -> String {
+    let Some(longest) = stages.iter().map(|stage| stage.took).max() else { return String::new() };
+    let mut table = Table::new(["stage", "took", "", "ended at"]);
+    for stage in stages {
+        let share = stage.took.get() as f64 / longest.get().max(1) as f64;
+        let bar = "#".repeat((share * BAR).round() as usize);
+        table.row([stage.stage.to_string(), stage.took.to_string(), bar, stage.end.to_string()]);
+    }
+    table.to_string()
+}
+
+/// What it did over the run, and what its own work was assumed to take.
+pub(super) fn describe(result: &Run) -> String {
+    let Some(daemon) = &result.lightloomd else { return String::new() };
+    let DaemonResult { devices, bypasses, false_bypasses, committed, not_committed, .. } = **daemon;
+    let mut text = format!(
+        "\nlightloomd: {devices} transceivers read every {}, {}; {bypasses} bypasses, {false_bypasses} of them false; \
+         {committed} changes committed, {not_committed} not; {} restarts; {} bytes on serial lines, {} journal records\n",
+        daemon.poll_every,
+        if daemon.events { "lost light is reported" } else { "lost light is polled" },
+        daemon.restarts,
+        daemon.line_bytes,
+        daemon.journal_records,
+    );
+    let assumed = &daemon.assumed;
+    let _ = writeln!(
+        text,
+        "assumed of its processor: {} a message and {} for each transceiver, {} a plan and {} for each node, up to {} late",
+        assumed.per_input,
+        assumed.per_input_and_device,
+        assumed.per_plan,
+        assumed.per_plan_and_node,
+        assumed.jitter,
+    );
+    match daemon.violations.len() {
+        0 => text.push_str("invariants I1 to I9: none broken\n"),
+        count => {
+            let _ = writeln!(text, "INVARIANTS BROKEN: {count}");
+            daemon.violations.iter().for_each(|one| {
+                let _ = writeln!(text, "  {one}");
+            });
+        }
+    }
+    text
+}

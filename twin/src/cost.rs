@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the daemon's own processor is assumed to take: it is not emulated, so these are constants, and every result
+//! prints them.
+
+use lightloom_emulator::outcome::CostModel;
+use lightloom_units::Picoseconds;
+use lightloom_units::seed::Stream;
+use rand::RngExt;
+
+/// Measured at 32 nodes and 64 transceivers, see docs/twin.md; the shares of devices and nodes are the slopes to 720
+/// nodes.
+pub const COST: CostModel = CostModel {
+    per_input: Picoseconds::from_micros(10),
+    per_input_and_device: Picoseconds::from_nanos(100),
+    per_plan: Picoseconds::from_micros(400),
+    per_plan_and_node: Picoseconds::from_micros(5),
+    jitter: Picoseconds::from_micros(40),
+};
+
+/// What one message costs a daemon with so many devices.
+pub(crate) fn of_input(devices: usize) -> Picoseconds {
+    Picoseconds(COST.per_input.get() + COST.per_input_and_device.get() * devices as u64)
+}
+
+/// What a plan around a fault costs on so many nodes.
+pub(crate) fn of_plan(nodes: u32) -> Picoseconds {
+    Picoseconds(COST.per_plan.get() + COST.per_plan_and_node.get() * u64::from(nodes))
+}
+
+/// How much later than asked for the daemon runs this time.
+pub(crate) fn late(draws: &mut Stream) -> Picoseconds {
+    Picoseconds(draws.random_range(0..=COST.jitter.get()))
+}

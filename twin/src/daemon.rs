@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The daemon of the twin: the shipping control core and journal on one processor, which stands still during a flush.
+
+use std::collections::BTreeMap;
+
+use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request};
+use lightloom_control::desired::Modules;
+use lightloom_control::inventory::Inventory;
+use lightloom_control::journal::Journal;
+use lightloom_control::ledger::Ledger;
+use lightloom_control::policy::{Control, Setup};
+use lightloom_control::record::{Asked, Broken, Record, TxnResult};
+use lightloom_control::state::{Micros, Now};
+use lightloom_emulator::shipped::Happened;
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::plan::Plan;
+use lightloom_units::seed::Stream;
+use lightloom_units::{Picoseconds, SimTime};
+
+use crate::cost;
+use crate::disk::Disk;
+use crate::judge::Judge;
+
+/// What the daemon sends to a device.
+pub(crate) use lightloom_control::controller::Ticket;
+use lightloom_control::state::{DeviceName, Op};
+
+/// A command to a device task, and when.
+pub(crate) enum Command {
+    Run(DeviceName, Ticket, Op),
+    Abandon(DeviceName, Ticket),
+}
+
+/// What a turn of the daemon came to.
+#[derive(Default)]
+pub(crate) struct Turn {
+    pub(crate) commands: Vec<(SimTime, Command)>,
+    pub(crate) happened: Vec<(SimTime, Happened)>,
+    pub(crate) answer: Option<Answer>,
+}
+
+/// The daemon while it runs, and what survives it.
+pub(crate) struct Daemon {
+    inventory: Inventory,
+    setup: Setup,
+    pub(crate) control: Option<Control>,
+    journal: Option<Journal<Record, Disk>>,
+    disk: Disk,
+    reported: BTreeMap<String, Broken>,
+    /// Its processor is busy until then.
+    pub(crate) busy_until: SimTime,
+    pub(crate) flush: Picoseconds,
+    draws: Stream,
+    nodes: u32,
+    pub(crate) judge: Judge,
+    pub(crate) bypasses: u64,
+    pub(crate) committed: u64,
+    pub(crate) not_committed: u64,
+    pub(crate) starts: u64,
+}
+
+impl Daemon {
+    pub(crate) fn new(
+        (inventory, setup): (Inventory, Setup),
+        flush: Picoseconds,
+        draws: Stream,
+        nodes: u32,
+    ) -> Self {
+        Self {
+            inventory,
+            setup,
+            control: None,
+            journal: None,
+            disk: Disk::default(),
+            reported: BTreeMap::new(),
+            busy_until: SimTime::START,
+            flush,
+            draws,
+            nodes,
+            judge: Judge::default(),
+            bypasses: 0,
+            committed: 0,
+            not_committed: 0,
+            starts: 0,
+        }
+    }
+
+    /// Starts over what the journal holds.
+    pub(crate) fn start(&mut self, now: SimTime) -> Result<Turn, String> {
+        let journal = Journal::<Record, _>::open(self.disk.clone());
+        let (journal, opened) = journal.map_err(|error| format!("its journal: {error}"))?;
+        if let Some(damage) = opened.damage {
+            return Err(format!("its journal is damaged: {damage}"));
+        }
+        let ledger = Ledger::fold(&opened.records);
+        self.judge.restarted(&ledger, now);
+        self.journal = Some(journal);
+        self.starts += 1;
+        let (control, actions) = Control::start(
+            self.inventory.clone(),
+            self.setup.clone(),
+            ledger,
+            self.reported.clone(),
+            Box::new(self.disk.clone()),
+            &clocks(now),
+        );
+        self.control = Some(control);
+        let mut turn = Turn::default();
+        self.perform(now, actions, &mut turn);
+        Ok(turn)
+    }
+
+    /// It is killed: what is not durable is lost.
+    pub(crate) fn kill(&mut self) {
+        (self.control, self.journal) = (None, None);
+        self.disk.lose();
+    }
+
+    /// Which device is which bundle.
+    pub(crate) fn modules(&self) -> &Modules {
+        &self.setup.modules
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.control.as_ref().is_some_and(|control| control.controller().is_busy())
+    }
+
+    pub(crate) fn deadline(&self, now: SimTime) -> Option<SimTime> {
+        let deadline = self.control.as_ref()?.deadline(&clocks(now))?;
+        Some(SimTime(deadline.0.saturating_mul(1_000_000)).max(self.busy_until))
+    }
+
+    pub(crate) fn records(&self) -> u64 {
+        self.journal.as_ref().map_or(0, Journal::length)
+    }
+
+    /// Handles these events and does what it is time for.
+    pub(crate) fn turn(&mut self, now: SimTime, events: Vec<Event>) -> Turn {
+        let mut turn = Turn::default();
+        let Some(control) = &mut self.control else { return turn };
+        let devices = control.controller().devices().len();
+        let inputs = events.len().max(1) as u64;
+        let works = Picoseconds(cost::of_input(devices).get() * inputs);
+        let mut at = now.max(self.busy_until) + works + cost::late(&mut self.draws);
+        for event in events {
+            let Some(control) = &mut self.control else { break };
+            let actions = control.handle(&clocks(at), event);
+            at = self.perform(at, actions, &mut turn);
+        }
+        if let Some(control) = &mut self.control {
+            let actions = control.tick(&clocks(at));
+            at = self.perform(at, actions, &mut turn);
+        }
+        self.busy_until = at;
+        turn
+    }
+
+    /// A client asks.
+    pub(crate) fn ask(&mut self, now: SimTime, request: Request, plan: Option<Plan>) -> Turn {
+        let mut turn = Turn::default();
+        let id = format!("setup-{}", self.records());
+        let Some(control) = &mut self.control else { return turn };
+        let asked = Asked { actor: "operator".into(), digest: id.clone(), request: id };
+        let control_at = now.max(self.busy_until);
+        let actions =
+            control.ask(&clocks(control_at), asked, request, plan.map(Box::new), ReplyTo(1));
+        self.busy_until = self.perform(control_at, actions, &mut turn);
+        turn
+    }
+
+    /// Does what the control core says, in order, as the daemon's runtime does; says when it is done.
+    fn perform(&mut self, mut at: SimTime, actions: Vec<Action>, turn: &mut Turn) -> SimTime {
+        let bypassed = actions.iter().find_map(|action| match action {
+            Action::Note(Note::Bypassing(parts, _)) => {
+                Some(parts.iter().map(|(part, _)| *part).collect::<Vec<Part>>())
+            }
+            _ => None,
+        });
+        if let Some(parts) = &bypassed {
+            self.bypasses += 1;
+            turn.happened.push((at, Happened::Bypassing(parts.clone())));
+            at = at + cost::of_plan(self.nodes);
+            turn.happened.push((at, Happened::Planned));
+        }
+        for action in actions {
+            match action {
+                Action::Append(records) => {
+                    let waited = records.iter().any(Record::is_waited_for);
+                    if let Some(journal) = &mut self.journal {
+                        let written =
+                            if waited { journal.append(&records) } else { journal.write(&records) };
+                        if let Err(error) = written {
+                            self.judge.note(format!("the journal failed: {error}"));
+                        }
+                    }
+                    self.judge.written(&records);
+                    if waited {
+                        at = at + self.flush;
+                        let begun =
+                            records.iter().any(|record| matches!(record, Record::Intent(_)));
+                        turn.happened.extend(begun.then_some((at, Happened::Journalled)));
+                    }
+                }
+                Action::Send(device, ticket, op) => {
+                    self.judge.sends(&device, &op, at);
+                    turn.commands.push((at, Command::Run(device, ticket, op)));
+                }
+                Action::Abandon(device, ticket) => {
+                    turn.commands.push((at, Command::Abandon(device, ticket)));
+                }
+                Action::Answer(ReplyTo(1), answer) => turn.answer = Some(answer),
+                Action::Answer(..) => {}
+                Action::Reported(reported) => self.reported = reported,
+                Action::Note(Note::Ended(_, result)) => self.ended(at, result, turn),
+                Action::Note(_) => {}
+            }
+        }
+        at
+    }
+
+    fn ended(&mut self, at: SimTime, result: TxnResult, turn: &mut Turn) {
+        let is_committed = result == TxnResult::Committed;
+        self.committed += u64::from(is_committed);
+        self.not_committed += u64::from(!is_committed);
+        let plan = self.control.as_ref().and_then(|control| control.plan()).cloned();
+        turn.happened.push((at, Happened::Ended(plan.filter(|_| is_committed).map(Box::new))));
+    }
+}
+
+/// The clocks of the daemon's machine.
+pub(crate) fn clocks(now: SimTime) -> Now {
+    Now { mono: mono(now), wall_ms: now.0 / 1_000_000_000, boot: "twin".into() }
+}
+
+pub(crate) fn mono(now: SimTime) -> Micros {
+    Micros(now.0.div_ceil(1_000_000))
+}

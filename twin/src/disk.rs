@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The disk of the journal, in memory, and plans beside it: they survive the daemon. A flush takes its time, which is
+//! charged to the daemon that waits for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lightloom_control::journal::Storage;
+use lightloom_control::policy::PlanStore;
+use lightloom_fabric::plan::Plan;
+
+#[derive(Default)]
+struct State {
+    written: Vec<u8>,
+    durable: usize,
+    plans: BTreeMap<String, Plan>,
+}
+
+/// A handle to one disk.
+#[derive(Clone, Default)]
+pub(crate) struct Disk(Arc<Mutex<State>>);
+
+impl Disk {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The daemon dies: what was not flushed is lost.
+    pub(crate) fn lose(&self) {
+        let mut state = self.state();
+        let durable = state.durable;
+        state.written.truncate(durable);
+    }
+}
+
+impl Storage for Disk {
+    fn load(&mut self) -> io::Result<Vec<u8>> {
+        Ok(self.state().written.clone())
+    }
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.state().written.extend_from_slice(bytes);
+        Ok(())
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.state();
+        state.durable = state.written.len();
+        Ok(())
+    }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.state().written = bytes.to_vec();
+        self.sync()
+    }
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        self.state().written.truncate(length);
+        self.sync()
+    }
+}
+
+impl PlanStore for Disk {
+    fn load(&self, sha256: &str) -> Option<Plan> {
+        self.state().plans.get(sha256).cloned()
+    }
+    fn keep(&mut self, sha256: &str, plan: &Plan) {
+        self.state().plans.insert(sha256.to_owned(), plan.clone());
+    }
+    fn retain(&mut self, spoken_of: &BTreeSet<String>) {
+        self.state().plans.retain(|sha256, _| spoken_of.contains(sha256));
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Holds the daemon to the invariants I1 to I9 of docs/reliability.md, against what is really broken and where the
+//! light really is. It asks no policy for its reasons.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_control::ledger::Ledger;
+use lightloom_control::record::{Record, TxnResult};
+use lightloom_control::state::{DeviceName, Fabric, Op, Positions, at};
+use lightloom_units::SimTime;
+
+/// Violations listed at most: the first ones say enough.
+const LISTED_MAX: usize = 20;
+
+/// What the journal holds, and what broke an invariant.
+#[derive(Default)]
+pub(crate) struct Judge {
+    durable: Ledger,
+    intents: BTreeMap<String, u32>,
+    /// Changes that were called committed and are not yet held against the light.
+    pub(crate) committed: Vec<Fabric>,
+    violations: Vec<String>,
+}
+
+impl Judge {
+    pub(crate) fn note(&mut self, what: String) {
+        if self.violations.len() < LISTED_MAX {
+            self.violations.push(what);
+        }
+    }
+
+    pub(crate) fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// I3: what was acknowledged as durable is still there after a crash.
+    pub(crate) fn restarted(&mut self, read: &Ledger, now: SimTime) {
+        let durable = &self.durable;
+        if read.version < durable.version || read.last_txn < durable.last_txn {
+            self.note(format!("I3: at {now} an acknowledged record is gone after the crash"));
+        }
+        self.durable = read.clone();
+    }
+
+    /// I6 and I8, and what is to be held against the light.
+    pub(crate) fn written(&mut self, records: &[Record]) {
+        for record in records {
+            match record {
+                Record::Intent(intent) => {
+                    if intent.asked.actor.as_str().is_empty() {
+                        self.note(format!("I8: {} has no actor", intent.txn));
+                    }
+                    let count = self.intents.entry(intent.asked.request.clone()).or_default();
+                    *count += 1;
+                    if *count > 1 {
+                        self.note(format!("I6: request {} acted twice", intent.asked.request));
+                    }
+                }
+                Record::End { result: TxnResult::Committed, .. } => {
+                    let open = self.durable.open.as_ref();
+                    self.committed.extend(open.map(|open| open.intent.after.clone()));
+                }
+                _ => {}
+            }
+            self.durable.apply(record);
+        }
+    }
+
+    /// Write-ahead, I1, I4 and I5 on the wire.
+    pub(crate) fn sends(&mut self, device: &DeviceName, op: &Op, now: SimTime) {
+        let Op::Switch { txn, moves } = op else { return };
+        let Some(open) = &self.durable.open else {
+            return self.note(format!("I5: at {now} {device} moves without a transaction"));
+        };
+        let named = open.intent.after.get(device).filter(|_| open.intent.txn == *txn);
+        let Some(named) = named else {
+            return self
+                .note(format!("write-ahead: at {now} {device} moves and is not journalled"));
+        };
+        let unnamed = moves.iter().find(|one| !named.contains_key(&one.slot)).map(|one| one.slot);
+        let slots: BTreeSet<_> = moves.iter().map(|one| one.slot).collect();
+        if slots.len() != moves.len() {
+            self.note(format!("I1: at {now} {device} is asked for a slot twice"));
+        }
+        if let Some(slot) = unnamed {
+            self.note(format!("I4: at {now} {device} slot {slot} is not named in the change"));
+        }
+    }
+
+    /// I3: what is called committed is so, as far as the light can be seen.
+    pub(crate) fn holds(
+        &mut self,
+        goal: &Fabric,
+        truth: &dyn Fn(&DeviceName) -> Option<Positions>,
+    ) {
+        for (device, wanted) in goal {
+            let Some(true_one) = truth(device) else { continue };
+            if let Some((slot, to)) = wanted.iter().find(|(slot, to)| at(&true_one, **slot) != **to)
+            {
+                self.note(format!(
+                    "I3: {device} slot {slot} is not at {to}, and its change is committed"
+                ));
+            }
+        }
+    }
+}

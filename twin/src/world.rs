@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one queue of events: bytes that arrive, timers of device tasks, turns of the daemon, light that comes to rest.
+
+mod begin;
+mod faults;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_control::controller::{Answer, Event};
+use lightloom_control::desired;
+use lightloom_control::state::{DeviceName, Micros, Op, Outcome, Position, Slot};
+use lightloom_devices::{AnyDevice, Fault, Line, Output, Port, Rack, Slot as RackSlot};
+use lightloom_drivers::ocstrx::OcsTrx;
+use lightloom_drivers::tender::{Does, Tender};
+use lightloom_emulator::outcome::DaemonResult;
+use lightloom_emulator::scenario::FaultEvent;
+use lightloom_emulator::shipped::{ControlSide, Daemon as Settings, Happened};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::khop::Path;
+use lightloom_fabric::plan::Plan;
+use lightloom_firmware_api::path::Policy;
+use lightloom_units::id::BundleId;
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
+use rand::RngExt;
+
+use crate::cost::COST;
+use crate::daemon::{Command, Daemon, Turn, mono};
+use crate::line::Module;
+use crate::setup;
+
+/// A reading below this is one of missing light, in thousandths of a dBm.
+const DARK_MDBM: i32 = -20_000;
+
+enum What {
+    ToModule(Line, Vec<u8>),
+    FromModule(Line, Vec<u8>),
+    Tend(usize),
+    Turn,
+    /// The light of a transceiver comes to rest.
+    Rests(usize),
+    /// Of this life of the daemon.
+    Command(u64, Command),
+}
+
+/// The control side of a run.
+pub struct World {
+    settings: Settings,
+    fabric: Fabric,
+    now: SimTime,
+    /// When the run begins.
+    zero: SimTime,
+    queue: BTreeMap<(SimTime, u64), What>,
+    sequence: u64,
+    daemon: Daemon,
+    rack: Rack,
+    modules: Vec<Module>,
+    by_name: BTreeMap<DeviceName, usize>,
+    by_slot: BTreeMap<RackSlot, usize>,
+    /// By line: the transceiver at its end.
+    lines: Vec<usize>,
+    inbox: Vec<Event>,
+    turn_at: Option<SimTime>,
+    happened: Vec<(SimTime, Happened)>,
+    answer: Option<Answer>,
+    /// Faults of transceivers that are there now.
+    active: Vec<(RackSlot, Fault)>,
+    /// Everything that ever broke in this run.
+    broken: BTreeSet<Part>,
+    /// A fault has begun that the daemon has not answered.
+    is_watched: bool,
+    life: u64,
+}
+
+impl World {
+    /// A daemon with `plan` in force on every transceiver of `fabric`.
+    ///
+    /// # Errors
+    /// Why the daemon does not come there.
+    pub fn new(
+        fabric: &Fabric,
+        plan: &Plan,
+        settings: &Settings,
+        seed: Seed,
+    ) -> Result<Self, String> {
+        let (rack, slots) = setup::rack(fabric, settings, seed);
+        let parts = setup::inventory(fabric, settings);
+        let draws = seed.stream("daemon scheduling", 0);
+        let daemon = Daemon::new(parts, settings.flush, draws, fabric.hbd.nodes());
+        let now = SimTime::START + Picoseconds::from_millis(1);
+        let mut world = Self {
+            settings: *settings,
+            fabric: fabric.clone(),
+            now,
+            zero: now,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            daemon,
+            rack,
+            modules: Vec::new(),
+            by_name: BTreeMap::new(),
+            by_slot: BTreeMap::new(),
+            lines: Vec::new(),
+            inbox: Vec::new(),
+            turn_at: None,
+            happened: Vec::new(),
+            answer: None,
+            active: Vec::new(),
+            broken: BTreeSet::new(),
+            is_watched: false,
+            life: 0,
+        };
+        for (index, (bundle, slot)) in slots.into_iter().enumerate() {
+            let tender = tender(bundle, index, now, 0);
+            world.by_name.insert(tender.name().clone(), index);
+            world.by_slot.insert(slot, index);
+            world.modules.push(Module::new(bundle, slot, tender));
+        }
+        world.start()?;
+        world.set_up(plan)?;
+        let mut draws = seed.stream("poll phase", 0);
+        let phase = Picoseconds(draws.random_range(0..settings.poll_every.get().max(1)));
+        world.run_to(world.now + settings.poll_every + phase);
+        world.zero = world.now;
+        world.happened.clear();
+        (world.daemon.bypasses, world.daemon.committed, world.daemon.not_committed) = (0, 0, 0);
+        Ok(world)
+    }
+
+    /// The daemon starts, for the first time or again.
+    fn start(&mut self) -> Result<(), String> {
+        self.life += 1;
+        let turn = self.daemon.start(self.now)?;
+        self.take(turn);
+        for index in 0..self.modules.len() {
+            let bundle = self.modules[index].bundle;
+            self.modules[index].tender = tender(bundle, index, self.now, self.life);
+            self.plan_tend(index);
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        self.life += 1;
+        self.daemon.kill();
+        self.inbox.clear();
+        self.turn_at = None;
+        for index in 0..self.modules.len() {
+            self.hang_up(index);
+        }
+    }
+
+    // ---- the queue -----------------------------------------------------------------------------
+
+    fn at(&mut self, time: SimTime, what: What) {
+        self.sequence += 1;
+        self.queue.insert((time.max(self.now), self.sequence), what);
+    }
+
+    fn next(&self) -> Option<SimTime> {
+        let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
+        queued.into_iter().chain(self.rack.next_wakeup()).min()
+    }
+
+    fn run_to(&mut self, end: SimTime) {
+        while let Some(next) = self.next().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
+            if queued.is_some_and(|at| at <= self.now) {
+                if let Some((_, what)) = self.queue.pop_first() {
+                    self.happen(what);
+                }
+            } else {
+                self.rack_time();
+            }
+        }
+        self.now = self.now.max(end);
+    }
+
+    fn happen(&mut self, what: What) {
+        match what {
+            What::ToModule(line, bytes) => {
+                let Some(index) = self.end_of(line) else { return };
+                let (now, slot) = (self.now, self.modules[index].slot);
+                let mut out = Vec::new();
+                self.rack.on_bytes(now, slot, line, &bytes, &mut out);
+                self.spread(out);
+                self.see(index);
+            }
+            What::FromModule(line, bytes) => self.hear(line, bytes),
+            What::Tend(index) => {
+                let mut does = Vec::new();
+                self.modules[index].tender.on_time(mono(self.now), &mut does);
+                self.act(index, does);
+                self.plan_tend(index);
+            }
+            What::Turn => {
+                if self.turn_at.is_some_and(|at| at <= self.now) {
+                    self.turn();
+                }
+            }
+            What::Rests(index) => {
+                self.modules[index].wakes_at = None;
+                self.see(index);
+            }
+            What::Command(life, command) if life == self.life => self.command(command),
+            What::Command(..) => {}
+        }
+    }
+
+    /// The transceiver at the end of a line, unless the line was opened anew since.
+    fn end_of(&self, line: Line) -> Option<usize> {
+        let index = *self.lines.get(line.0 as usize)?;
+        (self.modules[index].line == line).then_some(index)
+    }
+
+    /// Devices do what is due.
+    fn rack_time(&mut self) {
+        let due: Vec<RackSlot> = self.rack.due(self.now).collect();
+        let mut out = Vec::new();
+        self.rack.on_time(self.now, &mut out);
+        self.spread(out);
+        for slot in due {
+            let index = self.by_slot[&slot];
+            self.see(index);
+        }
+    }
+
+    /// Bytes of devices go on their lines.
+    fn spread(&mut self, out: Vec<Output>) {
+        for output in out {
+            let Output::Bytes(line, bytes) = output else { continue };
+            let Some(index) = self.end_of(line) else { continue };
+            let rate = self.settings.bits_per_second;
+            let at = self.modules[index].answers(self.now, bytes.len(), rate);
+            self.at(at, What::FromModule(line, bytes));
+        }
+    }
+
+    /// Where the light of a transceiver rests now.
+    fn see(&mut self, index: usize) {
+        let Module { slot, bundle, light, .. } = self.modules[index];
+        let (_, AnyDevice::Transceiver(module)) = self.rack.device(slot) else { return };
+        let module = module.device();
+        let path = module.true_path(self.now, 0).filter(|_| module.shines());
+        let path = path.and_then(|path| match path.code() {
+            1 => Some(Path::External1),
+            2 => Some(Path::External2),
+            15 => Some(Path::Loopback),
+            _ => None,
+        });
+        if let Some(rests) = module.rests_at(self.now, 0)
+            && self.modules[index].wakes_at.is_none_or(|at| rests < at)
+        {
+            self.modules[index].wakes_at = Some(rests);
+            self.at(rests, What::Rests(index));
+        }
+        if path != light {
+            self.modules[index].light = path;
+            self.happened.push((self.now, Happened::Light(bundle, path)));
+        }
+    }
+
+    // ---- the daemon's side ---------------------------------------------------------------------
+
+    /// Bytes are at the daemon: it reads them when its processor is free.
+    fn hear(&mut self, line: Line, bytes: Vec<u8>) {
+        let Some(index) = self.end_of(line).filter(|_| self.daemon.control.is_some()) else {
+            return;
+        };
+        if self.daemon.busy_until > self.now {
+            return self.at(self.daemon.busy_until, What::FromModule(line, bytes));
+        }
+        let mut does = Vec::new();
+        self.modules[index].tender.received(mono(self.now), &bytes, &mut does);
+        self.act(index, does);
+        self.plan_tend(index);
+    }
+
+    fn act(&mut self, index: usize, does: Vec<Does>) {
+        let rate = self.settings.bits_per_second;
+        for one in does {
+            match one {
+                Does::Open => {
+                    self.lines.push(index);
+                    let line = Line((self.lines.len() - 1) as u32);
+                    self.modules[index].line = line;
+                    let slot = self.modules[index].slot;
+                    let mut out = Vec::new();
+                    self.rack.open(self.now, slot, (line, Port::Frames), &mut out);
+                    self.spread(out);
+                }
+                Does::Close => self.hang_up(index),
+                Does::Send(bytes) => {
+                    let line = self.modules[index].line;
+                    let at = self.modules[index].sends(self.now, bytes.len(), rate);
+                    self.at(at, What::ToModule(line, bytes));
+                }
+                Does::Event(event) => {
+                    if self.is_watched && is_sign(&event) {
+                        self.happened.push((self.now, Happened::Noticed));
+                    }
+                    self.inbox.push(*event);
+                }
+            }
+        }
+        if !self.inbox.is_empty() {
+            self.plan_turn(Some(self.now.max(self.daemon.busy_until)));
+        }
+    }
+
+    fn hang_up(&mut self, index: usize) {
+        let (slot, line) = (self.modules[index].slot, self.modules[index].line);
+        self.rack.close(self.now, slot, line);
+    }
+
+    fn plan_tend(&mut self, index: usize) {
+        if let Some(at) = self.modules[index].tender.deadline() {
+            self.at(SimTime(at.0 * 1_000_000), What::Tend(index));
+        }
+    }
+
+    fn plan_turn(&mut self, at: Option<SimTime>) {
+        let Some(at) = at else { return };
+        self.turn_at = Some(at);
+        self.at(at, What::Turn);
+    }
+
+    fn turn(&mut self) {
+        self.turn_at = None;
+        if self.daemon.busy_until > self.now {
+            return self.plan_turn(Some(self.daemon.busy_until));
+        }
+        let events = std::mem::take(&mut self.inbox);
+        let turn = self.daemon.turn(self.now, events);
+        self.take(turn);
+        let goals = std::mem::take(&mut self.daemon.judge.committed);
+        for goal in goals {
+            let truth = |name: &DeviceName| {
+                let index = *self.by_name.get(name)?;
+                let light = self.modules[index].light?;
+                Some([(Slot(0), desired::position(light))].into())
+            };
+            self.daemon.judge.holds(&goal, &truth);
+        }
+        let deadline = self.daemon.deadline(self.now);
+        self.plan_turn(deadline);
+    }
+
+    fn take(&mut self, turn: Turn) {
+        for (at, command) in turn.commands {
+            self.at(at, What::Command(self.life, command));
+        }
+        for (_, happened) in &turn.happened {
+            if let Happened::Bypassing(parts) = happened {
+                self.is_watched = false;
+                self.judge_bypass(parts);
+            }
+        }
+        self.happened.extend(turn.happened);
+        self.answer = turn.answer.or(self.answer.take());
+        if self.turn_at.is_none() {
+            let deadline = self.daemon.deadline(self.now);
+            self.plan_turn(deadline);
+        }
+    }
+
+    /// I9: what the policy finds broken is broken, or was, or is at the other end of what is.
+    fn judge_bypass(&mut self, parts: &[Part]) {
+        for part in parts {
+            if !self.broken.iter().any(|broken| self.is_beside(*broken, *part)) {
+                let what = format!("I9: at {} {part} is bypassed without a fault", self.now);
+                self.daemon.judge.note(what);
+            }
+        }
+    }
+
+    fn is_beside(&self, broken: Part, found: Part) -> bool {
+        let nodes = |part: Part| {
+            let far = match part {
+                Part::Fibre(port) => self.fabric.hbd.peer(port).map(|far| far.bundle.node),
+                _ => None,
+            };
+            part.node().into_iter().chain(far)
+        };
+        nodes(broken).any(|node| nodes(found).any(|other| other == node))
+    }
+
+    fn command(&mut self, command: Command) {
+        let mut does = Vec::new();
+        let now = mono(self.now);
+        let (name, moves) = match &command {
+            Command::Run(name, _, op) => (name, matches!(op, Op::Switch { .. })),
+            Command::Abandon(name, _) => (name, false),
+        };
+        let Some(&index) = self.by_name.get(name) else { return };
+        let tender = &mut self.modules[index].tender;
+        match &command {
+            Command::Run(_, ticket, op) => tender.run(now, *ticket, op, &mut does),
+            Command::Abandon(_, ticket) => tender.abandon(now, *ticket, &mut does),
+        }
+        self.act(index, does);
+        if moves {
+            let at = self.modules[index].sends(self.now, 0, self.settings.bits_per_second);
+            self.happened.push((at, Happened::Sent));
+        }
+        self.plan_tend(index);
+    }
+
+    // ---- what the run hears ----------------------------------------------------------------------
+
+    fn drain(&mut self, out: &mut Vec<(SimTime, Happened)>) {
+        let zero = self.zero.0;
+        let happened = self.happened.drain(..);
+        out.extend(happened.map(|(at, what)| (SimTime(at.0.saturating_sub(zero)), what)));
+    }
+
+    /// I2: at rest the light is where the ledger says, or the transceiver is listed.
+    fn at_rest(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let Some(control) = self.daemon.control.as_ref().filter(|_| !self.daemon.is_busy()) else {
+            return wrong;
+        };
+        let controller = control.controller();
+        for (name, &index) in &self.by_name {
+            let owned = controller.ledger().owned.get(name).and_then(|slots| slots.get(&Slot(0)));
+            let seen = &controller.devices()[name];
+            let listed = controller.ledger().attention.contains_key(name)
+                || !seen.drift.is_empty()
+                || !seen.up;
+            let light = self.modules[index].light.map(desired::position);
+            if !listed && light.is_some() && light != owned.copied() {
+                let owned = owned.copied().unwrap_or(Position::DARK);
+                wrong.push(format!("I2: {name} rests at {light:?}, the ledger says {owned}"));
+            }
+        }
+        wrong
+    }
+}
+
+impl ControlSide for World {
+    fn next_due(&self) -> Option<SimTime> {
+        self.next().map(|at| SimTime(at.0.saturating_sub(self.zero.0)))
+    }
+
+    fn advance(&mut self, now: SimTime, out: &mut Vec<(SimTime, Happened)>) {
+        self.run_to(SimTime(self.zero.0 + now.0));
+        self.drain(out);
+    }
+
+    fn fault(
+        &mut self,
+        _now: SimTime,
+        event: &FaultEvent,
+        begins: bool,
+        out: &mut Vec<(SimTime, Happened)>,
+    ) {
+        for part in &event.parts {
+            if part.is_control {
+                self.fault_of_control(&event.effect, begins);
+            }
+            for planned in &part.planned {
+                let faults = self.faults_of(*planned, &event.effect);
+                if begins && !faults.is_empty() {
+                    self.broken.insert(*planned);
+                    self.is_watched = true;
+                    self.begin_faults(faults);
+                } else {
+                    self.end_faults(faults);
+                }
+            }
+        }
+        self.drain(out);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.daemon.is_busy()
+    }
+
+    fn result(&self) -> DaemonResult {
+        let mut violations = self.daemon.judge.violations().to_vec();
+        violations.extend(self.at_rest());
+        DaemonResult {
+            devices: self.modules.len(),
+            poll_every: self.settings.poll_every,
+            events: self.settings.events,
+            bypasses: self.daemon.bypasses,
+            false_bypasses: 0,
+            committed: self.daemon.committed,
+            not_committed: self.daemon.not_committed,
+            restarts: self.daemon.starts - 1,
+            journal_records: self.daemon.records(),
+            line_bytes: self.modules.iter().map(|module| module.bytes).sum(),
+            violations,
+            assumed: COST,
+        }
+    }
+}
+
+/// Whether an event says of a fault: a report, a silence, or a reading of missing light.
+fn is_sign(event: &Event) -> bool {
+    match event {
+        Event::Signalled(..) | Event::Down(..) => true,
+        Event::Reply { outcome: Outcome::Done(Some(seen)), .. } => {
+            seen.power_mdbm.values().any(|power| *power < DARK_MDBM)
+        }
+        _ => false,
+    }
+}
+
+fn tender(bundle: BundleId, index: usize, now: SimTime, life: u64) -> Tender<OcsTrx> {
+    let name = DeviceName::from(bundle.to_string().as_str());
+    let sequence = (index as u64 * 257 + life * 4_099) as u16;
+    let dialect = OcsTrx::new(Policy::Hot, sequence).called(name.as_str());
+    // Tasks start one after the other.
+    let begins = mono(now) + Micros(20 * index as u64);
+    Tender::new(name, dialect, begins)
+}

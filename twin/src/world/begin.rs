@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The daemon comes to drive what is installed: every transceiver is read and adopted, and the plan is on them.
+
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Answer, Apply, Request};
+use lightloom_control::state::DeviceName;
+use lightloom_control::{bypass, desired};
+use lightloom_fabric::plan::Plan;
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::World;
+
+/// The daemon has every transceiver and the plan within this time, or it is not begun.
+const SET_UP_MAX: Picoseconds = Picoseconds::from_millis(60_000);
+/// Steps in which the set-up looks whether it is through.
+const SET_UP_STEP: Picoseconds = Picoseconds::from_millis(5);
+
+impl World {
+    /// Every transceiver is read and adopted, and the plan is on them.
+    pub(super) fn set_up(&mut self, plan: &Plan) -> Result<(), String> {
+        let until = self.now + SET_UP_MAX;
+        let is_read = |world: &Self| {
+            world.daemon.control.as_ref().is_some_and(|control| {
+                let mut devices = control.controller().devices().values();
+                devices.all(|seen| seen.up && seen.observed.is_some())
+            })
+        };
+        self.wait(until, &is_read).map_err(|()| "not every transceiver answers".to_owned())?;
+        let names: Vec<DeviceName> = self.by_name.keys().cloned().collect();
+        match self.ask(Request::Adopt(names), None) {
+            Some(Answer::Adopted { .. }) => {}
+            other => return Err(format!("the transceivers are not adopted: {other:?}")),
+        }
+        let modules = self.daemon.modules().clone();
+        let target = desired::paths(plan, &modules).map_err(|reasons| reasons.join("; "))?;
+        let plan_sha256 = bypass::sha256_of(plan);
+        let apply = Apply { target, plan_sha256, mode: Mode::Update, ..Apply::default() };
+        match self.ask(Request::Apply(apply), Some(plan.clone())) {
+            Some(Answer::Accepted { .. } | Answer::Done) => {}
+            other => return Err(format!("the plan is not accepted: {other:?}")),
+        }
+        let is_over = |world: &Self| !world.daemon.is_busy();
+        self.wait(until, &is_over)
+            .map_err(|()| "the plan is not on every transceiver".to_owned())?;
+        let in_force = self.daemon.control.as_ref().and_then(|control| control.plan());
+        if in_force.map(bypass::sha256_of) != Some(bypass::sha256_of(plan)) {
+            return Err("the plan was not committed".to_owned());
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, until: SimTime, is_so: &dyn Fn(&Self) -> bool) -> Result<(), ()> {
+        while !is_so(self) {
+            if self.now >= until {
+                return Err(());
+            }
+            self.run_to(self.now + SET_UP_STEP);
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, request: Request, plan: Option<Plan>) -> Option<Answer> {
+        let turn = self.daemon.ask(self.now, request, plan);
+        self.answer = None;
+        self.take(turn);
+        self.answer.take()
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What breaks: a fault of the scenario as faults of transceivers, of the daemon and of its disk.
+
+use lightloom_devices::{Fault, Slot as RackSlot};
+use lightloom_emulator::scenario::Effect;
+use lightloom_fabric::fault::Part;
+use lightloom_units::id::BundleId;
+
+use super::World;
+
+impl World {
+    /// The faults of transceivers that an effect on a part is.
+    pub(super) fn faults_of(&self, part: Part, effect: &Effect) -> Vec<(RackSlot, Fault)> {
+        let of_bundle = |bundle: BundleId| self.rack.slot(&bundle.to_string());
+        let fault = match effect {
+            Effect::Down | Effect::Flapping { .. } => Fault::Dead,
+            Effect::Stuck => Fault::Stuck(None),
+            Effect::Lies => Fault::Lie,
+            Effect::Late(by) => Fault::Late(*by),
+            _ => return Vec::new(),
+        };
+        match part {
+            Part::Node(node) => {
+                let slots = self.rack.slots_of(&node.to_string()).into_iter();
+                slots.map(|slot| (slot, fault)).collect()
+            }
+            Part::Bundle(bundle) => {
+                of_bundle(bundle).map(|slot| (slot, fault)).into_iter().collect()
+            }
+            Part::Fibre(port) => {
+                let ends = [Some(port), self.fabric.hbd.peer(port)].into_iter().flatten();
+                ends.filter_map(|end| Some((of_bundle(end.bundle)?, Fault::Unplug(end.path))))
+                    .collect()
+            }
+            Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
+        }
+    }
+
+    pub(super) fn begin_faults(&mut self, faults: Vec<(RackSlot, Fault)>) {
+        for (slot, fault) in faults {
+            self.active.push((slot, fault));
+            self.apply(slot, fault);
+        }
+    }
+
+    /// Faults end; others of the same transceivers stay. What had no power starts anew.
+    pub(super) fn end_faults(&mut self, faults: Vec<(RackSlot, Fault)>) {
+        for (slot, fault) in faults {
+            let Some(at) = self.active.iter().position(|one| *one == (slot, fault)) else {
+                continue;
+            };
+            self.active.remove(at);
+            self.apply(slot, Fault::Clear);
+            if fault == Fault::Dead {
+                self.apply(slot, Fault::Reboot);
+            }
+            let rest: Vec<Fault> =
+                self.active.iter().filter(|(of, _)| *of == slot).map(|(_, fault)| *fault).collect();
+            for fault in rest {
+                self.apply(slot, fault);
+            }
+        }
+    }
+
+    fn apply(&mut self, slot: RackSlot, fault: Fault) {
+        let mut out = Vec::new();
+        self.rack.apply(self.now, slot, fault, &mut out);
+        self.spread(out);
+        let index = self.by_slot[&slot];
+        self.see(index);
+    }
+
+    pub(super) fn fault_of_control(&mut self, effect: &Effect, begins: bool) {
+        match (effect, begins) {
+            (Effect::Down, true) => self.kill(),
+            (Effect::Down, false) => {
+                if let Err(why) = self.start() {
+                    self.daemon.judge.note(format!("I3: the daemon does not start again: {why}"));
+                }
+            }
+            (Effect::SlowDisk(flush), true) => self.daemon.flush = *flush,
+            (Effect::SlowDisk(_), false) => self.daemon.flush = self.settings.flush,
+            _ => {}
+        }
+    }
+}

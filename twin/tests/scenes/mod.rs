@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rings with the shipping daemon, written in place and run.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "shared by tests, each of which uses some"
+)]
+
+use lightloom_emulator::outcome::{FaultResult, Outcome, StageName};
+use lightloom_emulator::run::Sharing;
+use lightloom_emulator::scenario::{Neighbour, Scenario, load, plan};
+use lightloom_emulator::{Settings, emulate_with};
+use lightloom_twin::Twin;
+use lightloom_units::Picoseconds;
+
+/// A ring of so many nodes of four GPUs, two bundles each, with groups of four nodes on `gpus` GPUs.
+pub fn ring(nodes: u32, gpus: u32) -> String {
+    format!(
+        "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
+         jobs:\n  - {{name: pretrain, gpus: {gpus}, tp: 16}}\n"
+    )
+}
+
+/// An all-reduce of 1 MiB, so often, under a control plane, with faults.
+pub fn scene(seed: u64, repeat: u32, control: &str, faults: &str) -> String {
+    format!(
+        "kind: scenario\nversion: 2\nname: twin\non: {{fabric: ring.yaml}}\nseed: {seed}\ncollectives:\n  \
+         - all_reduce: {{name: tensor, bytes: 1MiB, repeat: {repeat}}}\nfaults: [{faults}]\ncontrol: {control}\n"
+    )
+}
+
+pub fn read(fabric: &str, text: &str) -> Result<Scenario, String> {
+    let mut neighbour = |_: &str| -> Result<Neighbour, String> {
+        Ok(Neighbour { name: "ring.yaml".into(), bytes: fabric.as_bytes().to_vec() })
+    };
+    let (scenario, mistakes) = load("twin.yaml", text.as_bytes(), &mut neighbour);
+    scenario.ok_or_else(|| mistakes.iter().map(|one| format!("{one:?}\n")).collect())
+}
+
+pub fn run(fabric: &str, text: &str, threads: usize) -> Outcome {
+    let scenario = read(fabric, text).unwrap();
+    let start = plan(&scenario).unwrap();
+    let settings =
+        Settings { threads, watch: Default::default(), sharing: Sharing::Reuse, series: None };
+    emulate_with(&scenario, &start, settings, &Twin, &mut ()).unwrap().outcome
+}
+
+/// How long a stage took.
+pub fn took(fault: &FaultResult, stage: StageName) -> Option<Picoseconds> {
+    fault.timeline.iter().find(|one| one.stage == stage).map(|one| one.took)
+}
