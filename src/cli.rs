@@ -4,12 +4,10 @@
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::ctl;
-#[cfg(target_os = "linux")]
-use crate::device;
 use crate::output::{Colour, Outcome};
 use crate::{
-    calibrate, compare, completions, convert, cost, demo, emulate, export, init, man, merge, mfu,
-    plan, replan, report, reproduce, schema, trace, validate, workload,
+    calibrate, compare, completions, convert, cost, demo, emulate, export, init, lab, man, merge,
+    mfu, plan, replan, report, reproduce, schema, trace, validate, workload,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -42,10 +40,10 @@ enum Verb {
     Schema(schema::Arguments),
     Compare(compare::Arguments),
     Completions(completions::Arguments),
+    Conform(lab::Conform),
     Convert(convert::Arguments),
     Cost(cost::Arguments),
-    #[cfg(target_os = "linux")]
-    Device(device::Arguments),
+    Device(lab::Device),
     Export(export::Arguments),
     Ctl(ctl::Arguments),
     Man(man::Arguments),
@@ -75,8 +73,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Convert(arguments) => convert::run(arguments),
         Verb::Cost(arguments) => cost::run(arguments),
-        #[cfg(target_os = "linux")]
-        Verb::Device(arguments) => device::run(arguments),
+        Verb::Conform(lab::Conform { rest }) => lab::run("conform", rest, arguments.color),
+        Verb::Device(lab::Device { rest }) => lab::run("device", rest, arguments.color),
         Verb::Export(arguments) => export::run(arguments),
         Verb::Ctl(arguments) => ctl::run(arguments),
         Verb::Man(arguments) => man::run(arguments),

@@ -12,13 +12,12 @@ mod convert;
 mod cost;
 mod ctl;
 mod demo;
-#[cfg(target_os = "linux")]
-mod device;
 mod emulate;
 mod export;
 mod files;
 mod init;
 mod kinds;
+mod lab;
 mod man;
 mod merge;
 mod mfu;

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod lab_program;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -413,6 +415,7 @@ fn a_socket_of_somebody_else_is_told_at_once_with_what_to_type() {
     let daemon = Daemon::plays(folder.path(), &[]);
     let control = daemon.socket.display().to_string();
     let fault = ["device", "fault", "--control", &control, "n1/b0", "lie"];
+    lab_program::build();
     let output = Command::new(env!("CARGO_BIN_EXE_lightloom")).args(fault).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(

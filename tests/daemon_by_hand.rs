@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
+mod lab_program;
+
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,6 +27,7 @@ fn programs() -> PathBuf {
         let build = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
         assert!(build.success(), "the daemon can be built");
     }
+    lab_program::build();
     folder
 }
 

@@ -41,6 +41,7 @@ const ROOMS: &[Room] = &[
     ),
     pure("gnmi", "firmware-api/gnmi", &[]),
     pure("devices", "emulator/devices", &["units", "fabric", "firmware-api", "gnmi"]),
+    edge("lab", "lab", &["fabric", "firmware-api", "gnmi", "devices"]),
     pure("control", "daemon/control", &["units", "fabric", "planner"]),
     pure(
         "drivers",

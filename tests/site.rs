@@ -6,6 +6,8 @@
 
 mod small;
 
+mod lab_program;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -158,6 +160,7 @@ fn help_of(words: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>) 
 
 #[test]
 fn every_command_that_is_shown_has_a_verb_and_flags_that_exist() {
+    lab_program::build();
     let (mut known, mut wrong, mut seen) = (BTreeMap::new(), Vec::new(), 0);
     for page in pages() {
         let name = page.strip_prefix(root()).unwrap().display().to_string();

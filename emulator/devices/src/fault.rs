@@ -11,6 +11,8 @@ use std::str::FromStr;
 use lightloom_fabric::khop::Port;
 use lightloom_units::Picoseconds;
 
+use super::misbehave::{Misbehaviour, Misbehaviours};
+
 /// A share of events, in parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share(pub u32);
@@ -59,6 +61,8 @@ pub enum Fault {
     WarmRestart,
     /// The device restarts in the middle of its next change.
     RebootInCommit,
+    /// The device breaks this promise and says nothing of it.
+    Misbehave(Misbehaviour),
     /// All of the above end; what they did stays done.
     Clear,
 }
@@ -68,7 +72,7 @@ pub enum Fault {
 #[error(
     "`{0}` is not a fault: write one of `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, \
      `half-open`, `dead`, `unplug 1`, `cross 1 n2/b0.2`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `defer 3s`, `reboot`, `warm-restart`, \
-     `reboot-in-commit`, `clear`"
+     `reboot-in-commit`, `misbehave half-a-set` (docs/conformance.md has the names), `clear`"
 )]
 pub struct FaultError(String);
 
@@ -124,6 +128,7 @@ impl FromStr for Fault {
             ("reboot", None) => Some(Self::Reboot),
             ("warm-restart", None) => Some(Self::WarmRestart),
             ("reboot-in-commit", None) => Some(Self::RebootInCommit),
+            ("misbehave", Some(name)) => name.parse().ok().map(Self::Misbehave),
             ("clear", None) => Some(Self::Clear),
             _ => None,
         };
@@ -152,6 +157,7 @@ impl fmt::Display for Fault {
             Self::Reboot => f.write_str("reboot"),
             Self::WarmRestart => f.write_str("warm-restart"),
             Self::RebootInCommit => f.write_str("reboot-in-commit"),
+            Self::Misbehave(which) => write!(f, "misbehave {which}"),
             Self::Clear => f.write_str("clear"),
         }
     }
@@ -173,6 +179,8 @@ pub(crate) struct LightFaults {
     pub(crate) reboots_in_commit: bool,
     /// The next change of circuits is carried out this much later.
     pub(crate) defers: Option<Picoseconds>,
+    /// Promises that it breaks.
+    pub(crate) misbehaves: Misbehaviours,
 }
 
 impl LightFaults {
@@ -189,9 +197,14 @@ impl LightFaults {
             Fault::Droop(hundredths) => self.droop = hundredths,
             Fault::Defer(span) => self.defers = Some(span),
             Fault::RebootInCommit => self.reboots_in_commit = true,
+            Fault::Misbehave(which) => self.misbehaves.add(which),
             Fault::Clear => *self = Self::default(),
             _ => {}
         }
+    }
+
+    pub(crate) const fn breaks(&self, which: Misbehaviour) -> bool {
+        self.misbehaves.has(which)
     }
 
     pub(crate) fn is_stuck(&self, port: u16) -> bool {
@@ -234,6 +247,7 @@ mod tests {
             "reboot",
             "warm-restart",
             "reboot-in-commit",
+            "misbehave half-a-set",
             "clear",
         ] {
             let fault: Fault = text.parse().expect(text);

@@ -12,6 +12,7 @@
 mod config;
 mod feed;
 pub(crate) mod file;
+mod misbehave;
 mod state;
 mod target;
 mod tree;
@@ -101,7 +102,7 @@ impl GnmiSpec {
         if number <= self.ingress { number } else { number - self.ingress }
     }
 
-    fn port(&self, name: &str) -> Option<u16> {
+    pub(crate) fn port(&self, name: &str) -> Option<u16> {
         let (group, index) = name.rsplit_once('-')?;
         let index: u16 = index.parse().ok().filter(|index| *index >= 1)?;
         let [first, second] = self.groups();

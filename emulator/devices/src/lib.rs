@@ -24,6 +24,7 @@ mod fault;
 mod gnmi;
 mod line;
 mod list;
+mod misbehave;
 mod optics;
 mod rack;
 #[cfg(target_os = "linux")]
@@ -35,6 +36,7 @@ pub use fault::{Fault, FaultError, Share};
 pub use gnmi::{GnmiSpec, GnmiSwitch};
 pub use line::{Faulty, FaultyLight};
 pub use list::{DeviceList, DeviceListFile, Endpoint, load, load_beside};
+pub use misbehave::{Family, Misbehaviour};
 pub use optics::Optics;
 pub use rack::{AnyDevice, Rack, Slot};
 pub use switch::{OpticalSwitch, SwitchSpec};

@@ -171,6 +171,14 @@ impl Rack {
         if fault == Fault::WarmRestart && !matches!(device, AnyDevice::Gnmi(_)) {
             return Some(format!("{name} has one kind of restart only: write `reboot`"));
         }
+        if let Fault::Misbehave(which) = fault
+            && which.family().device_kind() != device.kind()
+        {
+            let (family, kind) = (which.family().word(), device.kind());
+            return Some(format!(
+                "{name} is a {kind}, and `{which}` is of devices asked in {family}"
+            ));
+        }
         let Fault::Cross(number, other) = fault else { return None };
         let Some(near) = self.fibres.get(&(slot, number)) else {
             return Some(format!("no fibre is plugged into path {number} of {name}"));

@@ -21,6 +21,7 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::fault::Fault;
 use super::line::FaultyLight;
+use super::misbehave::Misbehaviour;
 use super::{Device, Line, Output, Port};
 use matrix::{Matrix, Pair};
 use scpi::{Executed, OVERRUN, Scpi};
@@ -260,7 +261,9 @@ impl OpticalSwitch {
         client.answers.extend(executed.reply);
         if job.ends_line && !client.answers.is_empty() {
             let end = if client.port == Port::ScpiSerial { "\r" } else { "\n" };
-            let text = std::mem::take(&mut client.answers).join(";") + end;
+            let apart = self.scpi.breaks(Misbehaviour::AnswersApart);
+            let between = if apart { end } else { ";" };
+            let text = std::mem::take(&mut client.answers).join(between) + end;
             out.push(Output::Bytes(job.line, text.into_bytes()));
         }
     }
@@ -364,6 +367,7 @@ impl FaultyLight for OpticalSwitch {
     fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
         self.on_time(now, out);
         self.matrix.faults.apply(fault);
+        self.scpi.misbehaves = self.matrix.faults.misbehaves;
         match fault {
             Fault::Reboot => self.reboot(now, out),
             Fault::Droop(_) if self.spec.is_autonomous => {

@@ -2,6 +2,8 @@
 //! An emulated transceiver with a switch inside: the firmware of `lightloom-firmware-api` on
 //! emulated optics, reached over its serial line.
 
+mod misread;
+
 use lightloom_firmware_api::device::{Device as Firmware, LineCounters};
 use lightloom_firmware_api::frame::{
     ENCODED_BYTES_MAX, Frame, Kind, PAYLOAD_BYTES_MAX, Reassembler,
@@ -17,6 +19,7 @@ use super::fault::Fault;
 use super::line::FaultyLight;
 use super::optics::Optics;
 use super::{Device, Line, Output, Port};
+use misread::Misread;
 
 const MICROSECOND: u64 = 1_000_000;
 
@@ -51,6 +54,7 @@ pub struct Transceiver {
     line: Option<Line>,
     wanted: Paths,
     reboot_at: Option<SimTime>,
+    misread: Misread,
 }
 
 impl Transceiver {
@@ -61,7 +65,14 @@ impl Transceiver {
         let mut firmware = Firmware::new(Module::new(spec.profile, optics, Micros::ZERO));
         let age = spec.powered_for.get() / MICROSECOND;
         firmware.poll(Micros(age), |_| {});
-        Self { firmware, age, line: None, wanted: spec.power_on, reboot_at: None }
+        Self {
+            firmware,
+            age,
+            line: None,
+            wanted: spec.power_on,
+            reboot_at: None,
+            misread: Misread::default(),
+        }
     }
 
     /// The optics: true positions, and what arrives from the far ends.
@@ -135,7 +146,8 @@ impl Transceiver {
         for frame in sent {
             self.remember_wanted(&frame);
             let forged = (faults.lies || faults.misdirects).then(|| self.forge(&frame)).flatten();
-            out.push(Output::Bytes(line, forged.unwrap_or(frame)));
+            let said = forged.unwrap_or(frame);
+            out.push(Output::Bytes(line, self.misread.reply(faults.misbehaves, said)));
         }
     }
 
@@ -217,7 +229,9 @@ impl Device for Transceiver {
         let mut sent = Vec::new();
         self.catch_up(now, &mut sent);
         let at = self.micros(now);
-        self.firmware.on_bytes(at, input, |frame| sent.push(frame.to_vec()));
+        let misbehaves = self.firmware.module().hardware().faults.misbehaves;
+        let understood = self.misread.request(misbehaves, input, &mut sent);
+        self.firmware.on_bytes(at, &understood, |frame| sent.push(frame.to_vec()));
         self.finish(now, sent, out);
     }
 

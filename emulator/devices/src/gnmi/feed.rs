@@ -15,6 +15,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::state::State;
 use super::tree::flat;
+use crate::misbehave::Misbehaviour;
 
 /// So many subscribers at a time.
 pub(crate) const SUBSCRIBERS_MAX: usize = 256;
@@ -179,9 +180,12 @@ impl Feed {
         });
         let update: Vec<_> = news.map(|(_, (path, value))| update(path, value)).collect();
         let gone = self.last.iter().filter(|(key, _)| !now.contains_key(*key));
-        let delete: Vec<_> = gone.map(|(_, (path, _))| path.clone()).collect();
+        let mut delete: Vec<_> = gone.map(|(_, (path, _))| path.clone()).collect();
+        if state.breaks(Misbehaviour::MissesDeletes) {
+            delete.clear();
+        }
         self.last = now;
-        if update.is_empty() && delete.is_empty() {
+        if update.is_empty() && delete.is_empty() || state.breaks(Misbehaviour::MissesChanges) {
             return;
         }
         let timestamp = state.spec.unix_nanos(state.now);
@@ -236,6 +240,9 @@ pub(crate) fn subscribe(
         }
     }
     state.feeds = feeds;
+    if state.breaks(Misbehaviour::NoSync) {
+        return Ok(());
+    }
     send(sender, SubscribeResponse { response: Some(SubscribeAnswer::Sync(true)) });
     Ok(())
 }

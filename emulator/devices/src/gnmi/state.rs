@@ -14,6 +14,8 @@ use tokio::sync::oneshot;
 use super::GnmiSpec;
 use super::config::{Config, Intent, must_fit, wrong};
 use super::feed::Feeds;
+use super::misbehave;
+use crate::misbehave::Misbehaviour;
 use crate::switch::matrix::{Matrix, Pair, Refusal};
 
 /// Changes that wait at most; a client that sends more is refused.
@@ -139,7 +141,7 @@ impl State {
         if self.restores && self.starts_until <= self.now {
             self.restores = false;
             let wanted = std::mem::take(&mut self.config.connections);
-            self.apply(Config { connections: wanted, ..self.config.clone() });
+            self.apply(Config { connections: wanted, ..self.config.clone() }, &BTreeSet::new());
         }
         while let Some(at) = self.jobs.iter().position(|job| job.at <= self.now) {
             let Some(job) = self.jobs.remove(at) else { break };
@@ -171,8 +173,17 @@ impl State {
     fn settle(&mut self) {
         let now = self.now;
         let mut changed = None;
+        let faults = self.matrix.faults;
+        let stays = |stands| match stands {
+            Stands::PendingConnection => faults.breaks(Misbehaviour::NeverRests),
+            _ => faults.breaks(Misbehaviour::KeepsDeleted),
+        };
         self.circuits.retain(|_, circuit| {
             if !is_pending(circuit.stands) || circuit.until > now {
+                return true;
+            }
+            if stays(circuit.stands) {
+                circuit.until = SimTime(u64::MAX);
                 return true;
             }
             changed = changed.max(Some(circuit.until));
@@ -187,7 +198,9 @@ impl State {
     }
 
     fn has_changed(&mut self, at: SimTime) {
-        self.changed_at = self.changed_at.max(at);
+        if !self.breaks(Misbehaviour::FrozenChangeTime) {
+            self.changed_at = self.changed_at.max(at);
+        }
         self.feeds.are_stale = true;
     }
 
@@ -196,11 +209,17 @@ impl State {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn set(&mut self, request: &SetRequest) -> Result<SetResponse, Status> {
-        let next = self.config.changed(request)?;
-        must_fit(&next)?;
-        self.check(&next)?;
+        let mut understood = request.clone();
+        self.misread(&mut understood);
+        let next = self.config.changed(&understood).and_then(|mut next| {
+            self.drop_unwelcome(&mut next);
+            must_fit(&next)?;
+            self.check(&next)?;
+            self.objects(request, &next).map(|()| next)
+        });
+        let next = next.inspect_err(|_| self.do_half(&understood))?;
         let before = self.matrix.pairs();
-        self.apply(next);
+        self.apply(next, &misbehave::named(request));
         if std::mem::take(&mut self.matrix.faults.reboots_in_commit) {
             self.matrix.keep_half(&before);
             self.restart();
@@ -212,12 +231,15 @@ impl State {
         let deleted = request.delete.iter().map(|path| part(path, Operation::Delete));
         let replaced = request.replace.iter().map(|update| part(&of(update), Operation::Replace));
         let updated = request.update.iter().map(|update| part(&of(update), Operation::Update));
-        let response = deleted.chain(replaced).chain(updated).collect();
+        let mut response: Vec<_> = deleted.chain(replaced).chain(updated).collect();
+        if self.breaks(Misbehaviour::NoResults) {
+            response.clear();
+        }
         Ok(SetResponse { prefix, response, timestamp: self.spec.unix_nanos(self.now) })
     }
 
     /// Whether all of this can be, together.
-    fn check(&self, next: &Config) -> Result<(), Status> {
+    pub(crate) fn check(&self, next: &Config) -> Result<(), Status> {
         if next.recovery > self.spec.recovery {
             let (wanted, best) = (next.recovery.word(), self.spec.recovery.word());
             let path = leaf_path("optical-switch", "cold-boot-recovery");
@@ -247,6 +269,7 @@ impl State {
                 }
                 if let Some(other) = held.insert(port, name)
                     && !self.spec.checks_late
+                    && !self.breaks(Misbehaviour::TwoOnOnePort)
                 {
                     let why = format!(
                         "`{shown}` is in connection `{other}`: delete that in the same Set"
@@ -258,8 +281,9 @@ impl State {
         Ok(())
     }
 
-    /// Lets the mirrors follow: first what goes, then what comes. What stays is not touched.
-    fn apply(&mut self, next: Config) {
+    /// Lets the mirrors follow: first what goes, then what comes. What stays is not touched. A switch that
+    /// misbehaves may touch it, those that the Set has `named` or the others.
+    pub(crate) fn apply(&mut self, next: Config, named: &BTreeSet<String>) {
         let now = self.now;
         for port in next.ports.keys().chain(self.config.ports.keys()) {
             let enabled = next.ports.get(port).is_none_or(|port| port.enabled);
@@ -274,8 +298,14 @@ impl State {
             .filter_map(|(name, intent)| Some((name.clone(), self.spec.pair(intent).ok()?)))
             .collect();
         self.config = next;
+        let faults = self.matrix.faults;
+        let disturbs = |name: &String| match named.contains(name) {
+            true => faults.breaks(Misbehaviour::RemakesTheSame),
+            false => faults.breaks(Misbehaviour::DisturbsOthers),
+        };
         let stays = |name: &String, circuit: &Circuit| {
             pairs.get(name) == Some(&circuit.pair)
+                && !disturbs(name)
                 && matches!(circuit.stands, Stands::Connected | Stands::PendingConnection)
         };
         let mut fresh: BTreeMap<String, Pair> = pairs.clone();
@@ -293,7 +323,7 @@ impl State {
             let heir =
                 fresh.iter().find(|(_, pair)| **pair == circuit.pair).map(|(name, _)| name.clone());
             let keeps = matches!(circuit.stands, Stands::Connected | Stands::PendingConnection);
-            let Some(heir) = heir.filter(|_| keeps) else { return true };
+            let Some(heir) = heir.filter(|heir| keeps && !disturbs(heir)) else { return true };
             fresh.remove(&heir);
             self.circuits.insert(heir, Circuit { updated: now, ..circuit.clone() });
             false
@@ -348,7 +378,9 @@ impl State {
                 && (circuit.pair.0 == pair.0 || circuit.pair.1 == pair.1)
         };
         let blocker = self.circuits.iter().find(|(_, circuit)| holds(circuit));
-        let (stands, reason) = if let Some((other, _)) = blocker {
+        let (stands, reason) = if blocker.is_some() && self.breaks(Misbehaviour::TwoOnOnePort) {
+            (Stands::Connected, None)
+        } else if let Some((other, _)) = blocker {
             (Stands::Invalid, Some(format!("a port of it is in connection `{other}`")))
         } else {
             match self.matrix.connect(now, &[pair]).refusal {

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::feed::{UNREAD_MAX, first_path, snapshot, subscribe};
 use super::state::State;
 use super::tree::values;
+use crate::misbehave::Misbehaviour;
 
 /// So many paths a Get may name.
 const PATHS_MAX: usize = 8_192;
@@ -43,18 +44,23 @@ impl State {
         };
         let ours = MODULES.iter().map(|name| model(name, &self.spec.model_version, ORGANIZATION));
         let platform = model(PLATFORM, "0.31.0", "OpenConfig working group");
-        CapabilityResponse {
+        let mut said = CapabilityResponse {
             supported_models: ours.chain([platform]).collect(),
             supported_encodings: [Encoding::Json, Encoding::JsonIetf, Encoding::Proto]
                 .map(|known| known as i32)
                 .to_vec(),
             gnmi_version: GNMI_VERSION.into(),
-        }
+        };
+        self.misreport(&mut said);
+        said
     }
 
     /// What stands at the paths asked for.
     pub(crate) fn get(&self, request: &GetRequest) -> Result<GetResponse, Status> {
-        let encoding = encoding(request.encoding)?;
+        let mut encoding = encoding(request.encoding)?;
+        if self.breaks(Misbehaviour::IgnoresEncoding) {
+            encoding = Encoding::JsonIetf;
+        }
         let of = DataType::try_from(request.r#type)
             .map_err(|_| Status::invalid_argument("the type of a Get is 0, 1, 2 or 3"))?;
         if request.path.len() > PATHS_MAX {
@@ -66,8 +72,14 @@ impl State {
         let mut notification = Vec::new();
         for path in paths {
             let path = joined(request.prefix.as_ref(), Some(path));
-            let tree = self.tree(&path).of_type(of);
-            let found = tree.select(&path)?;
+            let tree = match self.breaks(Misbehaviour::MixesConfigAndState) {
+                true => self.tree(&path),
+                false => self.tree(&path).of_type(of),
+            };
+            let found = match tree.select(&path) {
+                Err(_) if self.breaks(Misbehaviour::AnswersUnknownPath) => Vec::new(),
+                found => found?,
+            };
             let found = found.into_iter().flat_map(|(at, node)| values(at, node, encoding));
             let update = found.map(|(path, value)| Update {
                 path: Some(path),
@@ -75,7 +87,10 @@ impl State {
                 duplicates: 0,
             });
             notification.push(Notification {
-                timestamp: self.spec.unix_nanos(self.now),
+                timestamp: match self.breaks(Misbehaviour::NoTimestamp) {
+                    true => 0,
+                    false => self.spec.unix_nanos(self.now),
+                },
                 update: update.collect(),
                 ..Notification::default()
             });
@@ -133,7 +148,16 @@ async fn hear(shared: Shared, mut asks: Streaming<SubscribeRequest>) -> Result<H
     }
     let (sender, heard) = mpsc::channel(UNREAD_MAX);
     match ListMode::try_from(list.mode) {
-        Ok(ListMode::Once) => send_all(&shared, &list, &sender)?,
+        Ok(ListMode::Once) => {
+            send_all(&shared, &list, &sender)?;
+            let state = locked(&shared.0);
+            if state.breaks(Misbehaviour::OnceGoesOn) {
+                state.spawner.spawn(async move {
+                    let _never_dropped = sender;
+                    std::future::pending().await
+                });
+            }
+        }
         Ok(ListMode::Poll) => {
             send_all(&shared, &list, &sender)?;
             let spawner = locked(&shared.0).spawner.clone();

@@ -10,6 +10,7 @@ use lightloom_gnmi::path::bare;
 use super::config::{Intent, PortConfig};
 use super::state::{Circuit, State};
 use super::tree::{Leaf, Node, leaf};
+use crate::misbehave::Misbehaviour;
 
 fn tree<const N: usize>(below: [(&'static str, Node); N]) -> Node {
     Node::Tree(below.into())
@@ -59,6 +60,12 @@ impl State {
         };
         let groups = [group(first, directions[0], second), group(second, directions[1], first)];
         let mut state = BTreeMap::from(config());
+        if self.breaks(Misbehaviour::HidesBidirectional) {
+            state.remove("bidirectional");
+        }
+        if self.breaks(Misbehaviour::RecoversTooWell) {
+            state.insert("cold-boot-recovery", leaf("MAINTAIN"));
+        }
         state.insert("connection-recovery-capability", leaf(self.spec.recovery.word()));
         state.insert("port-groups", Node::List("name", groups.into()));
         tree([("config", tree(config())), ("state", Node::Tree(state))])
@@ -80,7 +87,7 @@ impl State {
 
     fn connection(&self, name: &str, intent: Option<&Intent>, circuit: Option<&Circuit>) -> Node {
         let mut below = BTreeMap::from([("name", leaf(name))]);
-        if let Some(intent) = intent {
+        if let Some(intent) = intent.filter(|_| !self.breaks(Misbehaviour::HidesConfig)) {
             let mut config = BTreeMap::from([("name", leaf(name))]);
             config.extend(intent.input.as_ref().map(|port| ("input-port-name", leaf(port))));
             config.extend(intent.output.as_ref().map(|port| ("output-port-name", leaf(port))));
@@ -96,7 +103,10 @@ impl State {
                 if swapped { (circuit.pair.1, circuit.pair.0) } else { circuit.pair };
             state.insert("input-port-name", leaf(self.spec.port_name(input)));
             state.insert("output-port-name", leaf(self.spec.port_name(output)));
-            state.insert("status", leaf(circuit.stands.word()));
+            let too_soon = circuit.stands == Stands::PendingConnection
+                && self.breaks(Misbehaviour::ConnectedTooSoon);
+            let stands = if too_soon { Stands::Connected } else { circuit.stands };
+            state.insert("status", leaf(stands.word()));
             state.insert("last-updated", leaf(self.spec.date(circuit.updated)));
             state.extend(circuit.reason.as_ref().map(|why| ("status-reason", leaf(why))));
         }
@@ -145,6 +155,8 @@ impl State {
         let lit = pair.is_some_and(|pair| self.matrix.is_lit(self.now, pair.0));
         let status = if self.matrix.faults.is_stuck(number) {
             "FAILED"
+        } else if self.breaks(Misbehaviour::StrangePortStatus) {
+            "OK"
         } else if is_moving {
             "TUNING"
         } else if lit && set.enabled {
@@ -154,13 +166,18 @@ impl State {
         };
         let mut connection =
             BTreeMap::from([("connected", Node::Leaf(Leaf::Bool(lit))), ("counters", counters())]);
-        let peer = pair.map(|(input, output)| if is_input { output } else { input });
+        let hides_peer = !is_input && self.breaks(Misbehaviour::OneSidedPeer);
+        let peer = pair.filter(|_| !hides_peer);
+        let peer = peer.map(|(input, output)| if is_input { output } else { input });
         connection.extend(peer.map(|peer| ("peer", leaf(self.spec.port_name(peer)))));
         let [first, second] = self.spec.groups();
         let mut state = config.clone();
+        let own = if is_input { first } else { second };
+        let group = if self.breaks(Misbehaviour::PortWithoutGroup) { "elsewhere" } else { own };
+        let index = if self.breaks(Misbehaviour::SameIndex) { 1 } else { self.spec.index(number) };
         state.extend([
-            ("group", leaf(if is_input { first } else { second })),
-            ("index", Node::Leaf(Leaf::Number(u32::from(self.spec.index(number))))),
+            ("group", leaf(group)),
+            ("index", Node::Leaf(Leaf::Number(u32::from(index)))),
             ("status", leaf(status)),
             ("connection", Node::Tree(connection)),
             ("counters", counters()),
@@ -168,7 +185,10 @@ impl State {
         if self.spec.has_power_monitors {
             let which = if is_input { "input-optical-power" } else { "output-optical-power" };
             #[expect(clippy::cast_possible_truncation, reason = "a power in dBm is small")]
-            let hundredths = (self.matrix.power_dbm(self.now, number) * 100.0).round() as i64;
+            let mut hundredths = (self.matrix.power_dbm(self.now, number) * 100.0).round() as i64;
+            if lit && !is_input && self.breaks(Misbehaviour::Amplifies) {
+                hundredths += 1_000;
+            }
             state.insert(which, Node::Leaf(Leaf::Decimal(hundredths)));
         }
         tree([("config", Node::Tree(config)), ("state", Node::Tree(state))])

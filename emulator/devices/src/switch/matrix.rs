@@ -210,6 +210,15 @@ impl Matrix {
         self.disconnect(now, &all)
     }
 
+    /// Parts whatever holds a port of these pairs, but the pairs themselves.
+    pub(crate) fn free(&mut self, now: SimTime, pairs: &[Pair]) {
+        let holds = |held: &Pair| {
+            pairs.iter().any(|pair| pair != held && (pair.0 == held.0 || pair.1 == held.1))
+        };
+        let held: Vec<_> = self.pairs().into_iter().filter(holds).map(|p| (p.0, None)).collect();
+        self.disconnect(now, &held);
+    }
+
     /// Without power every mirror lets go.
     pub(crate) fn darken(&mut self) {
         self.circuits.clear();

@@ -8,6 +8,7 @@
 use lightloom_units::SimTime;
 
 use super::matrix::{Matrix, Pair, Progress, Refusal};
+use crate::misbehave::{Misbehaviour, Misbehaviours};
 
 /// Ports of one power query at most.
 const POWER_PORTS_MAX: usize = 256;
@@ -95,14 +96,25 @@ pub(crate) struct Scpi {
     identity: String,
     has_power_monitors: bool,
     errors: Vec<ScpiError>,
+    /// Promises that it breaks.
+    pub(crate) misbehaves: Misbehaviours,
 }
 
 impl Scpi {
-    pub(crate) const fn new(identity: String, has_power_monitors: bool) -> Self {
-        Self { identity, has_power_monitors, errors: Vec::new() }
+    pub(crate) fn new(identity: String, has_power_monitors: bool) -> Self {
+        let misbehaves = Misbehaviours::default();
+        Self { identity, has_power_monitors, errors: Vec::new(), misbehaves }
+    }
+
+    pub(crate) const fn breaks(&self, which: Misbehaviour) -> bool {
+        self.misbehaves.has(which)
     }
 
     pub(crate) fn push_error(&mut self, error: ScpiError) {
+        let is_quiet = error == RANGE && self.breaks(Misbehaviour::QuietAboutPorts);
+        if is_quiet || error == UNDEFINED && self.breaks(Misbehaviour::SwallowsErrors) {
+            return;
+        }
         match self.errors.len() {
             ERRORS_MAX => {}
             length if length == ERRORS_MAX - 1 => self.errors.push(LOST),
@@ -129,12 +141,19 @@ impl Scpi {
     /// Does what one absolute unit says.
     pub(crate) fn execute(&mut self, now: SimTime, matrix: &mut Matrix, unit: &str) -> Executed {
         let (header, arguments) = split_header(unit);
-        let Some(verb) = verb_of(header) else {
+        let is_short = !self.breaks(Misbehaviour::ShortFormsOnly)
+            || !header.split(':').any(|word| word.trim_end_matches('?').len() > 4);
+        let Some(verb) = verb_of(header).filter(|_| is_short) else {
             self.push_error(UNDEFINED);
             return Executed::default();
         };
         match self.run(now, matrix, verb, arguments) {
-            Ok(executed) => executed,
+            Ok(mut executed) => {
+                if executed.reply.is_none() && self.breaks(Misbehaviour::AnswersSets) {
+                    executed.reply = Some("OK".to_owned());
+                }
+                executed
+            }
             Err(error) => {
                 self.push_error(error);
                 Executed::default()
@@ -158,27 +177,40 @@ impl Scpi {
                 return Ok(self.changed(&progress));
             }
             Verb::Disable | Verb::Enable => {
-                for port in one_list(arguments)? {
+                for port in list(arguments)? {
                     matrix.set_enabled(port, verb == Verb::Enable).map_err(error_of)?;
                 }
                 return Ok(Executed::default());
             }
             Verb::Nothing => return Ok(Executed::default()),
             Verb::ClearErrors => {
-                self.errors.clear();
+                if !self.breaks(Misbehaviour::KeepsErrors) {
+                    self.errors.clear();
+                }
                 return Ok(Executed::default());
             }
             Verb::AllDone => {
                 let reply = Some("1".to_owned());
-                return Ok(Executed { reply, waits_for_light: true });
+                let waits_for_light = !self.breaks(Misbehaviour::BarrierAtOnce);
+                return Ok(Executed { reply, waits_for_light });
             }
+            Verb::Identify if self.breaks(Misbehaviour::ShortIdentity) => "Polatis".to_owned(),
             Verb::Identify => self.identity.clone(),
-            Verb::StatusByte => if self.errors.is_empty() { "0" } else { "4" }.to_owned(),
+            Verb::StatusByte => {
+                let waits = !self.errors.is_empty() && !self.breaks(Misbehaviour::StatusByteZero);
+                if waits { "4" } else { "0" }.to_owned()
+            }
+            Verb::Size if self.breaks(Misbehaviour::WrongSize) => {
+                format!("{},{}", matrix.ingress, matrix.egress + 1)
+            }
             Verb::Size => format!("{},{}", matrix.ingress, matrix.egress),
             Verb::Connections => connections(&matrix.pairs()),
             Verb::Peer => {
                 let port = arguments.trim().parse().map_err(|_| SYNTAX)?;
-                let port = known(matrix, port)?;
+                let mut port = known(matrix, port)?;
+                if self.breaks(Misbehaviour::WrongPeer) {
+                    port = port % matrix.ingress + 1;
+                }
                 format!("\"{}\"", matrix.peer(port).map_or(String::new(), |peer| peer.to_string()))
             }
             Verb::PortStates => each_port(matrix, arguments, |port| {
@@ -186,7 +218,15 @@ impl Scpi {
             })?,
             Verb::Power if !self.has_power_monitors => return Err(UNDEFINED),
             Verb::Power => {
-                each_port(matrix, arguments, |port| format!("{:.1}", matrix.power_dbm(now, port)))?
+                let all = each_port(matrix, arguments, |port| {
+                    format!("{:.1}", matrix.power_dbm(now, port))
+                })?;
+                match all.rsplit_once(',') {
+                    Some((all, _)) if self.breaks(Misbehaviour::ShortPowerList) => {
+                        format!("{all})")
+                    }
+                    _ => all,
+                }
             }
             Verb::Error => shown(self.take_error()),
             Verb::Errors => {
@@ -209,19 +249,31 @@ impl Scpi {
         verb: Verb,
         arguments: &str,
     ) -> Result<Executed, ScpiError> {
+        if self.breaks(Misbehaviour::NoRanges) && arguments.contains(':') {
+            return Err(SYNTAX);
+        }
         let (from, to) = two_lists(arguments)?;
         let any_end = verb == Verb::Subtract && to.is_empty();
-        if from.len() != to.len() && !any_end {
+        let lopsided = from.len() != to.len() && !any_end;
+        if lopsided && !self.breaks(Misbehaviour::LopsidedLists) {
             return Err(PARAMETER);
         }
         let pairs: Vec<Pair> = from.iter().copied().zip(to.iter().copied()).collect();
+        if verb == Verb::Subtract && self.breaks(Misbehaviour::SubtractsAll) {
+            return Ok(self.changed(&matrix.disconnect_all(now)));
+        }
+        if verb == Verb::Add && self.breaks(Misbehaviour::StealsPorts) {
+            matrix.free(now, &pairs);
+        }
         let progress = match verb {
             Verb::Subtract => {
                 let ends = to.iter().copied().map(Some).chain(std::iter::repeat(None));
                 let parted: Vec<_> = from.iter().copied().zip(ends).collect();
                 matrix.disconnect(now, &parted)
             }
-            Verb::Only => {
+            Verb::Add | Verb::Only
+                if verb == Verb::Only || self.breaks(Misbehaviour::AddsAsOnly) =>
+            {
                 let mut progress = matrix.disconnect_all(now);
                 let connected = matrix.connect(now, &pairs);
                 progress.done.extend(connected.done);
@@ -309,10 +361,6 @@ fn list(text: &str) -> Result<Vec<u16>, ScpiError> {
     Ok(ports)
 }
 
-fn one_list(arguments: &str) -> Result<Vec<u16>, ScpiError> {
-    list(arguments)
-}
-
 fn two_lists(arguments: &str) -> Result<(Vec<u16>, Vec<u16>), ScpiError> {
     let end = arguments.find(')').ok_or(SYNTAX)?;
     let (first, rest) = arguments.split_at(end + 1);
@@ -329,7 +377,7 @@ fn each_port(
     arguments: &str,
     show: impl Fn(u16) -> String,
 ) -> Result<String, ScpiError> {
-    let ports = one_list(arguments)?;
+    let ports = list(arguments)?;
     if ports.len() > POWER_PORTS_MAX {
         return Err(RANGE);
     }

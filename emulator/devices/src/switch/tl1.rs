@@ -18,6 +18,7 @@ use lightloom_units::SimTime;
 
 use super::matrix::{Matrix, Pair, Progress, Refusal};
 use super::scpi::Executed;
+use crate::misbehave::Misbehaviour;
 
 /// Ports one range or list can name: a hostile range must not fill memory.
 const PORTS_MAX: usize = 4096;
@@ -75,14 +76,29 @@ impl Tl1 {
         text: &str,
     ) -> Executed {
         let command = cut(text);
-        let tag = if command.tag.is_empty() { "0" } else { command.tag };
+        let faults = matrix.faults;
+        let tag = match command.tag {
+            _ if faults.breaks(Misbehaviour::WrongTag) => "9999",
+            "" => "0",
+            tag => tag,
+        };
         let waits = matches!(command.verb.as_str(), "ENT-PATCH" | "DLT-PATCH");
         let (word, body) = match self.run(now, matrix, login, &command) {
+            Ok(End::Completed(lines)) if faults.breaks(Misbehaviour::Unquoted) => {
+                ("COMPLD", quoted(&lines).replace('"', ""))
+            }
             Ok(End::Completed(lines)) => ("COMPLD", quoted(&lines)),
+            Ok(End::Partly(_)) if faults.breaks(Misbehaviour::PartlyIsComplete) => {
+                ("COMPLD", String::new())
+            }
             Ok(End::Partly(denial)) => ("PRTL", explained(&denial)),
             Err(denial) => ("DENY", explained(&denial)),
         };
-        let reply = format!("{}M  {tag} {word}\r\n{body};", self.header(now));
+        let mut header = self.header(now);
+        if faults.breaks(Misbehaviour::NoDate) {
+            header = format!("\r\n\n   {}\r\n", self.name);
+        }
+        let reply = format!("{header}M  {tag} {word}\r\n{body};");
         Executed { reply: Some(reply), waits_for_light: waits && word != "DENY" }
     }
 
@@ -116,7 +132,8 @@ impl Tl1 {
             return Err(denial("IICT", "Input, invalid correlation tag"));
         }
         let tid = command.tid.trim_matches('"');
-        if !tid.is_empty() && !tid.eq_ignore_ascii_case(&self.name) {
+        let is_ours = tid.is_empty() || tid.eq_ignore_ascii_case(&self.name);
+        if !is_ours && !matrix.faults.breaks(Misbehaviour::OtherTarget) {
             return Err(denial("IITA", "Input, invalid target identifier"));
         }
         match command.verb.as_str() {
@@ -127,7 +144,9 @@ impl Tl1 {
             }
             // The header of the reply says it all: who the switch is, and that it answers.
             "RTRV-HDR" => return Ok(End::Completed(Vec::new())),
-            _ if !login.is_in => return Err(denial("PLNA", "Privilege, login not active")),
+            _ if !login.is_in && !matrix.faults.breaks(Misbehaviour::NoLogIn) => {
+                return Err(denial("PLNA", "Privilege, login not active"));
+            }
             _ => {}
         }
         match command.verb.as_str() {
@@ -161,6 +180,9 @@ impl Tl1 {
             return Err(denial("IPNV", "the lists differ in length"));
         }
         let pairs: Vec<Pair> = from.into_iter().zip(to).collect();
+        if matrix.faults.breaks(Misbehaviour::StealsPatches) {
+            matrix.free(now, &pairs);
+        }
         ended(pairs.len(), &matrix.connect(now, &pairs))
     }
 
@@ -171,7 +193,8 @@ impl Tl1 {
         matrix: &mut Matrix,
         command: &Command<'_>,
     ) -> Result<End, Denial> {
-        if command.aid.eq_ignore_ascii_case("ALL") {
+        let all = matrix.faults.breaks(Misbehaviour::DeletesAllPatches);
+        if all || command.aid.eq_ignore_ascii_case("ALL") {
             let count = matrix.pairs().len();
             return ended(count, &matrix.disconnect_all(now));
         }
@@ -198,7 +221,10 @@ impl Tl1 {
             "RTRV-PATCH" => {
                 let wanted = wanted_ports(matrix, command.aid)?;
                 let asked = |pair: &&Pair| wanted.contains(&pair.0) || wanted.contains(&pair.1);
-                let pairs = matrix.pairs();
+                let mut pairs = matrix.pairs();
+                if matrix.faults.breaks(Misbehaviour::HidesPatch) {
+                    pairs.pop();
+                }
                 pairs.iter().filter(asked).map(|(from, to)| format!("{from},{to}")).collect()
             }
             "RTRV-EQPT" => vec![format!("SYSTEM:SIZE={}x{}", matrix.ingress, matrix.egress)],
@@ -209,7 +235,11 @@ impl Tl1 {
             }
             "RTRV-INV" => return Err(denial("IIAC", "write OCS: the switch is one piece")),
             "RTRV-PORT-SHUTTER" => Self::each(matrix, command, |port| {
-                let state = if matrix.is_enabled(port) { "OPEN" } else { "CLOSED" };
+                let state = match matrix.is_enabled(port) {
+                    true if matrix.faults.breaks(Misbehaviour::StrangeShutter) => "AJAR",
+                    true => "OPEN",
+                    false => "CLOSED",
+                };
                 format!("{port}:{state}")
             })?,
             "RTRV-PORT-POWER" => Self::each(matrix, command, |port| {
@@ -223,6 +253,7 @@ impl Tl1 {
                 }
                 Vec::new()
             }
+            _ if matrix.faults.breaks(Misbehaviour::CompletesUnknown) => Vec::new(),
             _ => return Err(denial("ICNV", "Input, command not valid")),
         };
         Ok(End::Completed(lines))

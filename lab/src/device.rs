@@ -3,19 +3,17 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use lightloom_devices as device;
 use lightloom_devices::serve::{Address, Options, Server};
+use lightloom_fabric::document::{self, Diagnostic, codes};
 use serde_json::json;
 
 use crate::cli::{Format, FormatArgument};
-use crate::files;
 use crate::output::{self, Outcome, Refused};
-use crate::plan_rfabric;
-use crate::table::Table;
 
 /// Emulated transceivers and optical switches, with their faults.
 #[derive(Debug, Args)]
@@ -58,7 +56,7 @@ struct Serve {
 
 Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, dead, unplug PATH,
 cross PATH PORT, stuck [PORT], lie, misdirect, slow TIMES, droop DECIBELS, defer TIME, reboot, warm-restart,
-reboot-in-commit, clear.")]
+reboot-in-commit, misbehave NAME, clear. docs/conformance.md has the names of misbehaviours.")]
 struct Fault {
     /// The socket that `device serve` was given.
     #[arg(long, value_name = "SOCKET")]
@@ -80,10 +78,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 fn serve(arguments: &Serve) -> anyhow::Result<Outcome> {
-    let (list, mistakes) = match files::read_document(&arguments.file) {
+    let (list, mistakes) = match read(&arguments.file) {
         Ok(bytes) => {
-            let mut read = |name: &str| plan_rfabric::read_beside(&arguments.file, name);
-            device::load_beside(&files::name(&arguments.file), &bytes, &mut read)
+            let folder = arguments.file.parent().unwrap_or(Path::new(""));
+            let mut beside = |name: &str| {
+                std::fs::read_to_string(folder.join(name))
+                    .map_err(|error| format!("cannot read {name}: {error}"))
+            };
+            device::load_beside(&name(&arguments.file), &bytes, &mut beside)
         }
         Err(mistake) => (None, vec![*mistake]),
     };
@@ -100,16 +102,42 @@ fn serve(arguments: &Serve) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
+/// What the user calls a file: `-` is standard input.
+fn name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "<stdin>".to_owned() } else { path.display().to_string() }
+}
+
+/// Reads a list, and never more of it than the limit of documents.
+fn read(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
+    let name = name(path);
+    if path.as_os_str() == "-" {
+        return document::take(&name, None, std::io::stdin().lock());
+    }
+    let unreadable = |error: std::io::Error| {
+        let message = format!("cannot read: {error}");
+        Box::new(Diagnostic::whole_file(codes::UNREADABLE, &name, message))
+    };
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    document::take(&name, metadata.is_file().then_some(metadata.len()), file)
+}
+
 fn show(addresses: &[Address], format: Format) -> anyhow::Result<()> {
     match format {
         Format::Json => output::print_json(&json!({ "devices": addresses })),
         Format::Text => {
-            let mut table = Table::new(["device", "kind", "speaks", "at"]);
-            for address in addresses {
-                let Address { name, kind, speaks, at } = address;
-                table.row([name.clone(), (*kind).to_owned(), (*speaks).to_owned(), at.clone()]);
-            }
-            output::print(&table.to_string())
+            let rows = addresses.iter().map(|a| [a.name.as_str(), a.kind, a.speaks, a.at.as_str()]);
+            let rows: Vec<_> =
+                [["device", "kind", "speaks", "at"]].into_iter().chain(rows).collect();
+            let width = |column: usize| {
+                rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+            };
+            let widths = [width(0), width(1), width(2)];
+            let line = |[name, kind, speaks, at]: &[&str; 4]| {
+                let [a, b, c] = widths;
+                format!("{name:a$}  {kind:b$}  {speaks:c$}  {at}\n")
+            };
+            output::print(&rows.iter().map(line).collect::<String>())
         }
     }
 }

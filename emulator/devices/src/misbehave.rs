@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Devices that break one promise each, on purpose: what a conformance suite has to find.
+//!
+//! A fault is a part that is broken, and the device says so. A misbehaviour is a program that does not do what
+//! its protocol promises, and says nothing. One line of the table below is one misbehaviour: its name in files
+//! (`misbehave half-a-set`), the devices that can have it, and the promise that it breaks.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Which devices can misbehave so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// Switches with the OCP model, over gNMI.
+    Gnmi,
+    /// Polatis-style switches, asked in SCPI.
+    Scpi,
+    /// Polatis-style switches, asked in TL1.
+    Tl1,
+    /// Transceivers with a switch inside, over their serial line.
+    Module,
+}
+
+impl Family {
+    /// Its name in files and tables.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Gnmi => "gnmi",
+            Self::Scpi => "scpi",
+            Self::Tl1 => "tl1",
+            Self::Module => "module",
+        }
+    }
+
+    /// What a rack calls devices of this family.
+    #[must_use]
+    pub const fn device_kind(self) -> &'static str {
+        match self {
+            Self::Gnmi => "gnmi-switch",
+            Self::Scpi | Self::Tl1 => "switch",
+            Self::Module => "transceiver",
+        }
+    }
+}
+
+macro_rules! misbehaviours {
+    ($($variant:ident, $name:literal, $family:ident, $promise:literal;)*) => {
+        /// A promise that a device breaks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Misbehaviour {
+            $(#[doc = concat!("Breaks: ", $promise, ".")] $variant,)*
+        }
+
+        impl Misbehaviour {
+            /// Every one.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Its name in files.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The devices that can have it.
+            #[must_use]
+            pub const fn family(self) -> Family {
+                match self { $(Self::$variant => Family::$family,)* }
+            }
+
+            /// What it breaks.
+            #[must_use]
+            pub const fn promise(self) -> &'static str {
+                match self { $(Self::$variant => $promise,)* }
+            }
+        }
+    };
+}
+
+misbehaviours! {
+    HidesModel, "hides-model", Gnmi, "Capabilities names every module of the model";
+    ClaimsAscii, "claims-ascii", Gnmi, "an encoding that Capabilities names is answered";
+    IgnoresEncoding, "ignores-encoding", Gnmi, "a Get is answered in the encoding that it asks for";
+    SameIndex, "same-index", Gnmi, "an index names one port of its group";
+    PortWithoutGroup, "port-without-group", Gnmi, "each port is in a group that the switch has";
+    StrangePortStatus, "strange-port-status", Gnmi, "the status of a port is one of the five of the model";
+    OneSidedPeer, "one-sided-peer", Gnmi, "of two connected ports each names the other";
+    ConnectedTooSoon, "connected-too-soon", Gnmi, "CONNECTED means that light passes";
+    Amplifies, "amplifies", Gnmi, "no more light leaves a switch than enters it";
+    FrozenChangeTime, "frozen-change-time", Gnmi, "last-change-time moves with each change";
+    HidesBidirectional, "hides-bidirectional", Gnmi, "the switch shows whether it is bidirectional";
+    RecoversTooWell, "recovers-too-well", Gnmi, "cold-boot-recovery is no better than the capability";
+    AnswersUnknownPath, "answers-unknown-path", Gnmi, "a path that the model does not have is refused";
+    MixesConfigAndState, "mixes-config-and-state", Gnmi, "a Get of CONFIG has no state";
+    NoTimestamp, "no-timestamp", Gnmi, "a notification says when it was so";
+    TakesState, "takes-state", Gnmi, "what is read only is not set";
+    TakesUnknownPort, "takes-unknown-port", Gnmi, "a connection of a port that does not exist is refused or INVALID";
+    JoinsInputs, "joins-inputs", Gnmi, "two ports of one direction are not connected";
+    TwoOnOnePort, "two-on-one-port", Gnmi, "a port is in one connection";
+    TakesAnotherName, "takes-another-name", Gnmi, "the name inside an entry is its key";
+    HalfASet, "half-a-set", Gnmi, "a Set with an invalid part changes nothing";
+    DisturbsOthers, "disturbs-others", Gnmi, "a connection that a Set does not name is not disturbed";
+    RemakesTheSame, "remakes-the-same", Gnmi, "a connection that is set to what it is keeps its light";
+    CreatesFirst, "creates-first", Gnmi, "one Set may move a port from one connection to another";
+    RefusesAbsentDelete, "refuses-absent-delete", Gnmi, "what is not there may be deleted";
+    KeepsDeleted, "keeps-deleted", Gnmi, "a deleted connection goes";
+    NeverRests, "never-rests", Gnmi, "PENDING_CONNECTION comes to an end";
+    NoResults, "no-results", Gnmi, "a Set is answered with one result for each part";
+    HidesConfig, "hides-config", Gnmi, "a connection shows what it was set to";
+    NoSync, "no-sync", Gnmi, "a subscription says when the first values are complete";
+    MissesChanges, "misses-changes", Gnmi, "a subscription on change sends changes";
+    MissesDeletes, "misses-deletes", Gnmi, "a subscription on change sends what is gone";
+    OnceGoesOn, "once-goes-on", Gnmi, "a subscription ONCE ends";
+
+    ShortIdentity, "short-identity", Scpi, "*IDN? has four fields";
+    WrongSize, "wrong-size", Scpi, "SIZE? counts the ports there are";
+    BarrierAtOnce, "barrier-at-once", Scpi, "*OPC? answers when the light has come to rest";
+    SwallowsErrors, "swallows-errors", Scpi, "a wrong command leaves an error in the queue";
+    KeepsErrors, "keeps-errors", Scpi, "*CLS empties the error queue";
+    StatusByteZero, "status-byte-zero", Scpi, "*STB? has bit 2 while errors wait";
+    QuietAboutPorts, "quiet-about-ports", Scpi, "a port that does not exist leaves an error";
+    AddsAsOnly, "adds-as-only", Scpi, "CONN:ADD leaves other connections alone";
+    SubtractsAll, "subtracts-all", Scpi, "CONN:SUB parts what it names and nothing else";
+    WrongPeer, "wrong-peer", Scpi, "CONN:PORT? and CONN:STAT? say the same";
+    StealsPorts, "steals-ports", Scpi, "CONN:ADD of a port in use is an error and moves nothing";
+    AnswersSets, "answers-sets", Scpi, "a set command answers nothing";
+    AnswersApart, "answers-apart", Scpi, "the answers of one line come in one line, with ; between them";
+    ShortFormsOnly, "short-forms-only", Scpi, "keywords are understood short and long, in any case";
+    NoRanges, "no-ranges", Scpi, "a list may have ranges";
+    LopsidedLists, "lopsided-lists", Scpi, "lists of different length are an error and move nothing";
+    ShortPowerList, "short-power-list", Scpi, "a power query has one value for each port";
+
+    NoLogIn, "no-log-in", Tl1, "a client that has not logged in is denied";
+    WrongTag, "wrong-tag", Tl1, "a reply has the tag of its command";
+    NoDate, "no-date", Tl1, "the header of a reply has date and time";
+    CompletesUnknown, "completes-unknown", Tl1, "a command that does not exist is denied";
+    OtherTarget, "other-target", Tl1, "a command for another target is denied";
+    HidesPatch, "hides-patch", Tl1, "RTRV-PATCH shows each patch";
+    DeletesAllPatches, "deletes-all-patches", Tl1, "DLT-PATCH takes away what it names and nothing else";
+    PartlyIsComplete, "partly-is-complete", Tl1, "a list that is done in part does not end in COMPLD";
+    StealsPatches, "steals-patches", Tl1, "ENT-PATCH of a port in use is denied and moves nothing";
+    StrangeShutter, "strange-shutter", Tl1, "a shutter is OPEN or CLOSED";
+    Unquoted, "unquoted", Tl1, "each line of a body stands in quotation marks";
+
+    OtherSequence, "other-sequence", Module, "a reply has the number of its request";
+    AnswersBrokenFrames, "answers-broken-frames", Module, "a frame whose check is wrong is not answered";
+    AnswersOtherVersions, "answers-other-versions", Module, "a frame of another version is refused with status 7";
+    AnswersUnknownCommands, "answers-unknown-commands", Module, "an unknown command is refused with status 1";
+    TakesLongPayloads, "takes-long-payloads", Module, "a payload of the wrong length is refused with status 2";
+    ArmsAnyPath, "arms-any-path", Module, "an arm of a path that does not exist has outcome 4";
+    ArmsNone, "arms-none", Module, "transaction 0 is refused";
+    FiresAnything, "fires-anything", Module, "a fire of a transaction that is not armed is refused with status 3";
+    FiresTwice, "fires-twice", Module, "a repeated fire moves nothing";
+    FrozenGeneration, "frozen-generation", Module, "the generation counts switches";
+    MovesOnArm, "moves-on-arm", Module, "an arm moves no light";
+    HidesArmed, "hides-armed", Module, "the status has the transaction that is armed";
+    BadChecksum, "bad-checksum", Module, "page 00h has the checksum of CMIS";
+    WritesAnything, "writes-anything", Module, "a write to what is read only is refused with status 8";
+    OddVersions, "odd-versions", Module, "the oldest version spoken is no newer than the newest";
+    FrozenUptime, "frozen-uptime", Module, "the uptime counts milliseconds";
+}
+
+impl fmt::Display for Misbehaviour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for Misbehaviour {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL.iter().copied().find(|known| known.word() == text).ok_or(())
+    }
+}
+
+/// Those that a device has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Misbehaviours(u128);
+
+impl Misbehaviours {
+    pub(crate) const fn add(&mut self, new: Misbehaviour) {
+        self.0 |= 1 << new as u32;
+    }
+
+    pub(crate) const fn has(self, which: Misbehaviour) -> bool {
+        self.0 >> which as u32 & 1 == 1
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_misbehaviour_has_a_name_of_its_own_that_reads_back() {
+        for (index, one) in Misbehaviour::ALL.iter().enumerate() {
+            assert_eq!(one.word().parse(), Ok(*one));
+            assert!(Misbehaviour::ALL[..index].iter().all(|other| other.word() != one.word()));
+        }
+        assert!(Misbehaviour::ALL.len() <= 128, "they fit the set");
+    }
+}

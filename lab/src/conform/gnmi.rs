@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The suite of switches with the OCP model: one connection, one raw gNMI client.
+
+mod moving;
+mod still;
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use lightloom_gnmi::client::{Answer, Call, Client};
+use lightloom_gnmi::message::{
+    DataType, Encoding, GetRequest, GetResponse, ListMode, SetRequest, SetResponse,
+    SubscribeAnswer, Subscription, SubscriptionList, SubscriptionMode, TypedValue, Update, Value,
+};
+use lightloom_gnmi::path::parse;
+use lightloom_gnmi::{Code, Status};
+use serde_json::json;
+
+use super::case::{Case, PUT_BACK, Plan, Results, Session, Verdict, run_all};
+use super::link::{Link, Trouble};
+use super::{ANSWER_WITHIN, REST_WITHIN};
+use tree::{Switch, flatten};
+
+/// One device and what the suite has made on it.
+pub struct Gnmi {
+    link: Box<dyn Link>,
+    client: Client,
+    next_call: u32,
+    heard: BTreeMap<u32, Vec<Answer>>,
+    encoding: Encoding,
+    /// Inputs and outputs that may be moved, in the order of the seed.
+    free: (Vec<String>, Vec<String>),
+    /// Why circuits cannot be made; `None` if they can.
+    stays_still: Option<String>,
+    prefix: String,
+    made: BTreeSet<String>,
+    rounds: u32,
+    set_ups: Vec<Duration>,
+    authority: String,
+}
+
+/// What cannot be tested from the side of gNMI.
+const UNTESTABLE: [(&str, &str); 5] = [
+    ("cold start: REMOVE, RESTORE, MAINTAIN", "the suite does not restart a device"),
+    ("warm restart without a hit", "the suite does not restart a device"),
+    (
+        "insertion loss and switching time of the light",
+        "only a light source and a meter see the light itself",
+    ),
+    ("error counters", "errors cannot be made from outside"),
+    (
+        "port enabled, alias and description",
+        "the suite sets connections and no other configuration",
+    ),
+];
+
+/// Runs all cases.
+///
+/// # Errors
+/// The device does not answer Capabilities at all.
+pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Result<String, Trouble> {
+    let target = plan.options.target.trim_start_matches("gnmi:").trim_start_matches('/');
+    let authority = if target.is_empty() { "device" } else { target }.to_owned();
+    let client = Client::new(&authority).map_err(Trouble::Lost)?;
+    let mut session = Gnmi {
+        link,
+        client,
+        next_call: 0,
+        heard: BTreeMap::new(),
+        encoding: Encoding::JsonIetf,
+        free: (Vec::new(), Vec::new()),
+        stays_still: None,
+        prefix: format!("conform-{:08x}", results.draw() >> 32),
+        made: BTreeSet::new(),
+        rounds: plan.rounds,
+        set_ups: Vec::new(),
+        authority,
+    };
+    let said = session.capabilities()?;
+    let knows = |encoding: Encoding| said.supported_encodings.contains(&(encoding as i32));
+    if !knows(Encoding::JsonIetf) && knows(Encoding::Json) {
+        session.encoding = Encoding::Json;
+    }
+    let model = said.supported_models.iter().find(|model| model.name.contains("optical-switch"));
+    let identity = model.map_or_else(
+        || format!("gNMI {}", said.gnmi_version),
+        |model| format!("{} {}, gNMI {}", model.name, model.version, said.gnmi_version),
+    );
+    results.untestable.extend(UNTESTABLE);
+    let before = session.switch();
+    run_all(&mut session, still::CASES, results);
+    session.choose(plan, before.as_ref().ok(), results);
+    match session.stays_still.clone() {
+        Some(why) => moving::CASES.iter().for_each(|(case, _)| results.skip(*case, &*why)),
+        None => {
+            run_all(&mut session, moving::CASES, results);
+            session.put_back(before.as_ref().ok(), results);
+        }
+    }
+    results.set_ups = session.set_ups;
+    Ok(identity)
+}
+
+/// Whether these words of a status are a refusal of what was asked, and not trouble on the way.
+fn is_refusal(status: &Status) -> bool {
+    !matches!(
+        status.code(),
+        Code::Unavailable
+            | Code::DeadlineExceeded
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::Internal
+    )
+}
+
+fn shown(status: &Status) -> String {
+    format!("{:?} ({})", status.code(), status.message())
+}
+
+impl Gnmi {
+    /// Sends what waits, takes in what arrives within this time.
+    fn exchange(&mut self, within: Duration) -> Result<(), Trouble> {
+        let out = self.client.take_output();
+        if !out.is_empty() {
+            self.link.send(&out)?;
+        }
+        let bytes = self.link.receive(within)?;
+        self.client.receive(&bytes);
+        let out = self.client.take_output();
+        if !out.is_empty() {
+            self.link.send(&out)?;
+        }
+        while let Some((number, answer)) = self.client.next_answer() {
+            self.heard.entry(number).or_default().push(answer);
+        }
+        match self.client.ended() {
+            Some(why) => Err(Trouble::Lost(why)),
+            None => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, call: Call) -> u32 {
+        self.next_call += 1;
+        self.client.call(self.next_call, call);
+        self.next_call
+    }
+
+    fn call(&mut self, call: Call, what: &str) -> Result<Answer, Trouble> {
+        let number = self.begin(call);
+        let deadline = self.link.now() + ANSWER_WITHIN;
+        loop {
+            if let Some(mut answers) = self.heard.remove(&number) {
+                return Ok(answers.remove(0));
+            }
+            let left = deadline.saturating_sub(self.link.now());
+            if left.is_zero() {
+                return Err(Trouble::Silent(format!("no answer to {what} in {ANSWER_WITHIN:?}")));
+            }
+            self.exchange(left)?;
+        }
+    }
+
+    fn capabilities(&mut self) -> Result<lightloom_gnmi::message::CapabilityResponse, Trouble> {
+        match self.call(Call::Capabilities, "Capabilities")? {
+            Answer::Capabilities(said) => Ok(said),
+            Answer::Refused(status) => {
+                Err(Trouble::Nonsense(format!("Capabilities refused: {}", shown(&status))))
+            }
+            _ => Err(Trouble::Nonsense("another answer than Capabilities".into())),
+        }
+    }
+
+    fn get_as(
+        &mut self,
+        paths: &[&str],
+        encoding: Encoding,
+        of: DataType,
+    ) -> Result<Result<GetResponse, Status>, Trouble> {
+        let path = paths.iter().map(|text| parse(text).map_err(Trouble::Nonsense));
+        let request = GetRequest {
+            path: path.collect::<Result<_, _>>()?,
+            r#type: of as i32,
+            encoding: encoding as i32,
+            ..GetRequest::default()
+        };
+        match self.call(Call::Get(request), &format!("Get {}", paths.join(" ")))? {
+            Answer::Got(got) => Ok(Ok(got)),
+            Answer::Refused(status) => Ok(Err(status)),
+            _ => Err(Trouble::Nonsense("another answer than that of a Get".into())),
+        }
+    }
+
+    fn get(&mut self, paths: &[&str]) -> Result<GetResponse, Trouble> {
+        self.get_as(paths, self.encoding, DataType::All)?.map_err(|status| {
+            Trouble::Nonsense(format!("Get {} refused: {}", paths.join(" "), shown(&status)))
+        })
+    }
+
+    /// All of the switch, as of one Get.
+    fn switch(&mut self) -> Result<Switch, Trouble> {
+        let got = self.get(&["/optical-switch", "/connections", "/components"])?;
+        Ok(Switch::of(&flatten(&got).map_err(Trouble::Nonsense)?))
+    }
+
+    fn set(&mut self, request: SetRequest) -> Result<Result<SetResponse, Status>, Trouble> {
+        match self.call(Call::Set(request), "Set")? {
+            Answer::Set(set) => Ok(Ok(set)),
+            Answer::Refused(status) => Ok(Err(status)),
+            _ => Err(Trouble::Nonsense("another answer than that of a Set".into())),
+        }
+    }
+
+    fn json(&self, value: &serde_json::Value) -> TypedValue {
+        let bytes = value.to_string().into_bytes();
+        TypedValue::from(match self.encoding {
+            Encoding::Json => Value::Json(bytes),
+            _ => Value::JsonIetf(bytes),
+        })
+    }
+
+    fn entry(&mut self, name: &str, config: &serde_json::Value) -> Result<Update, Trouble> {
+        self.made.insert(name.to_owned());
+        let value = self.json(&json!({"name": name, "config": config}));
+        let path = parse(&entry_path(name)).map_err(Trouble::Nonsense)?;
+        Ok(Update { path: Some(path), val: Some(value), duplicates: 0 })
+    }
+
+    /// A part of a Set that makes a connection.
+    fn joins(&mut self, name: &str, input: &str, output: &str) -> Result<Update, Trouble> {
+        let config = json!({"name": name, "input-port-name": input, "output-port-name": output});
+        self.entry(name, &config)
+    }
+
+    /// The name of a connection of the suite.
+    fn name(&self, of: &str) -> String {
+        format!("{}-{of}", self.prefix)
+    }
+
+    fn input(&self, index: usize) -> String {
+        self.free.0.get(index).cloned().unwrap_or_default()
+    }
+
+    fn output(&self, index: usize) -> String {
+        self.free.1.get(index).cloned().unwrap_or_default()
+    }
+
+    /// Subscribes; the number under which it is heard of.
+    fn subscribe(&mut self, path: &str, mode: ListMode) -> Result<u32, Trouble> {
+        let subscription = Subscription {
+            path: Some(parse(path).map_err(Trouble::Nonsense)?),
+            mode: SubscriptionMode::OnChange as i32,
+            ..Subscription::default()
+        };
+        Ok(self.begin(Call::Subscribe(SubscriptionList {
+            subscription: vec![subscription],
+            mode: mode as i32,
+            encoding: self.encoding as i32,
+            ..SubscriptionList::default()
+        })))
+    }
+
+    /// What is heard of a subscription until `is_enough` of all of it, or until the time is over.
+    fn listen(
+        &mut self,
+        number: u32,
+        within: Duration,
+        is_enough: impl Fn(&[Answer]) -> bool,
+    ) -> Result<Vec<Answer>, Trouble> {
+        let deadline = self.link.now() + within;
+        loop {
+            let heard = self.heard.get(&number).cloned().unwrap_or_default();
+            let left = deadline.saturating_sub(self.link.now());
+            if is_enough(&heard) || left.is_zero() {
+                return Ok(heard);
+            }
+            self.exchange(left)?;
+        }
+    }
+
+    /// Reads until `is_so` of the switch, or until light should have come to rest.
+    fn until(&mut self, is_so: impl Fn(&Switch) -> bool) -> Result<(bool, Switch), Trouble> {
+        let began = self.link.now();
+        let deadline = began + REST_WITHIN;
+        loop {
+            let switch = self.switch()?;
+            if is_so(&switch) {
+                return Ok((true, switch));
+            }
+            if self.link.now() >= deadline {
+                return Ok((false, switch));
+            }
+            // What arrives meanwhile belongs to a subscription, and is kept. The longer it takes, the less
+            // a late look changes of the time that is measured.
+            let waited = self.link.now().saturating_sub(began);
+            self.exchange((waited / 20).max(Duration::from_millis(1)))?;
+        }
+    }
+
+    /// Which ports may be moved, and whether that is enough.
+    fn choose(&mut self, plan: &Plan<'_>, before: Option<&Switch>, results: &mut Results) {
+        let Some(switch) = before else {
+            self.stays_still = Some("its ports could not be read".into());
+            return;
+        };
+        if plan.ports.is_empty() {
+            self.stays_still =
+                Some("read-only: give --may-move with two inputs and two outputs".into());
+            return;
+        }
+        for name in plan.ports {
+            let Some(port) = switch.ports.get(name) else {
+                self.stays_still = Some(format!("--may-move: there is no port `{name}`"));
+                return;
+            };
+            let used = switch
+                .connections
+                .iter()
+                .find(|(_, c)| c.input.as_ref() == Some(name) || c.output.as_ref() == Some(name));
+            if let Some((other, _)) = used {
+                let why =
+                    format!("--may-move: `{name}` is in connection `{other}`: name dark ports");
+                self.stays_still = Some(why);
+                return;
+            }
+            let is_output = switch.is_output(port, &self.free.0.len(), &self.free.1.len());
+            if is_output { self.free.1.push(name.clone()) } else { self.free.0.push(name.clone()) }
+        }
+        results.shuffle(&mut self.free.0);
+        results.shuffle(&mut self.free.1);
+        let (inputs, outputs) = (self.free.0.len(), self.free.1.len());
+        if inputs < 2 || outputs < 2 {
+            let why = format!(
+                "--may-move names {inputs} inputs and {outputs} outputs: two of each are needed"
+            );
+            self.stays_still = Some(why);
+        }
+    }
+
+    /// Takes away whatever is left, shielded from interruptions, and compares.
+    fn put_back(&mut self, before: Option<&Switch>, results: &mut Results) {
+        self.link.shield();
+        let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
+        let judged = cleared.and_then(|()| self.switch()).map(|after| {
+            let lost = before.map(|before| before.differences(&after)).unwrap_or_default();
+            match lost.first() {
+                None => Verdict::Passed,
+                Some(first) => Verdict::Misbehaves(first.clone()),
+            }
+        });
+        results.note(PUT_BACK, judged);
+    }
+}
+
+fn entry_path(name: &str) -> String {
+    let escaped = name.replace('\\', "\\\\").replace(']', "\\]");
+    format!("/connections/port-connection[name={escaped}]")
+}
+
+impl Session for Gnmi {
+    fn reconnect(&mut self) -> Result<(), Trouble> {
+        self.link.open()?;
+        self.client = Client::new(&self.authority).map_err(Trouble::Lost)?;
+        self.heard.clear();
+        self.capabilities().map(drop)
+    }
+
+    fn clear(&mut self) -> Result<(), Trouble> {
+        if self.made.is_empty() {
+            return Ok(());
+        }
+        let there = self.switch()?;
+        let gone: Vec<String> = self
+            .made
+            .iter()
+            .filter(|name| there.connections.contains_key(*name))
+            .cloned()
+            .collect();
+        if !gone.is_empty() {
+            let delete =
+                gone.iter().map(|name| parse(&entry_path(name)).map_err(Trouble::Nonsense));
+            let delete = delete.collect::<Result<_, _>>()?;
+            if let Err(status) = self.set(SetRequest { delete, ..SetRequest::default() })? {
+                return Err(Trouble::Nonsense(format!("Set refused: {}", shown(&status))));
+            }
+        }
+        let is_gone =
+            |switch: &Switch| gone.iter().all(|name| !switch.connections.contains_key(name));
+        let (all_gone, _) = self.until(is_gone)?;
+        if !all_gone {
+            return Err(Trouble::Nonsense(format!("{} is not deleted", gone.join(", "))));
+        }
+        self.made.clear();
+        Ok(())
+    }
+}
+
+/// A case of this suite, with less to write.
+const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
+    Case { id, clause, says }
+}
+
+/// Whether the first values are complete.
+fn is_synced(heard: &[Answer]) -> bool {
+    heard.iter().any(|answer| {
+        matches!(answer, Answer::Heard(said) if said.response == Some(SubscribeAnswer::Sync(true)))
+    })
+}

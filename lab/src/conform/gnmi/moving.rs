@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Cases that make circuits between the ports that may be moved.
+
+use lightloom_gnmi::Status;
+use lightloom_gnmi::client::Answer;
+use lightloom_gnmi::message::{ListMode, SetRequest, SetResponse, SubscribeAnswer, Update};
+use lightloom_gnmi::path::{parse, text};
+use serde_json::json;
+
+use super::still::{amplified, one_sided};
+use super::tree::Switch;
+use super::{ANSWER_WITHIN, Gnmi, case, entry_path, is_refusal, is_synced, shown};
+use crate::conform::case::{Judged, Tested, Verdict, found, holds};
+use crate::conform::link::Trouble;
+
+pub(super) const CASES: &[Tested<Gnmi>] = &[
+    (
+        case(
+            "set-up",
+            "…-connections state/status",
+            "PENDING_CONNECTION ends in CONNECTED or FAILED; CONNECTED means that light passes",
+        ),
+        set_up,
+    ),
+    (
+        case(
+            "connected-ports",
+            "…-port state/connection",
+            "the ports of a new connection name each other, and no more light leaves than enters",
+        ),
+        connected_ports,
+    ),
+    (
+        case(
+            "connection-shows-config",
+            "…-connections config",
+            "a new connection shows what it was set to",
+        ),
+        shows_config,
+    ),
+    (case("set-results", "gNMI 3.4.2", "a Set is answered with one result for each part"), results),
+    (
+        case(
+            "last-change-time",
+            "…-connections last-change-time",
+            "last-change-time moves with each change",
+        ),
+        change_time,
+    ),
+    (case("set-read-only", "RFC 7950 7.21.1", "a Set of a leaf under state is refused"), read_only),
+    (
+        case(
+            "set-unknown-port",
+            "…-connections config",
+            "a connection of a port that does not exist is refused or INVALID",
+        ),
+        unknown_port,
+    ),
+    (
+        case(
+            "set-directions",
+            "…-optical-switch port-groups",
+            "two input ports are refused or INVALID",
+        ),
+        directions,
+    ),
+    (
+        case(
+            "set-port-twice",
+            "…-connections",
+            "of two connections with one port one is refused or INVALID",
+        ),
+        port_twice,
+    ),
+    (
+        case("set-key", "RFC 7950 7.8.2", "an entry whose config/name is not its key is refused"),
+        wrong_key,
+    ),
+    (case("set-whole", "gNMI 3.4.3", "a Set with an invalid part changes nothing"), whole),
+    (
+        case(
+            "set-others",
+            "…-connections",
+            "a connection that a Set does not name is not disturbed",
+        ),
+        others,
+    ),
+    (
+        case("set-same", "…-connections", "a connection that is set to what it is keeps its light"),
+        same,
+    ),
+    (
+        case(
+            "set-delete-first",
+            "gNMI 3.4.3",
+            "one Set deletes before it creates: a port moves to another connection",
+        ),
+        delete_first,
+    ),
+    (case("delete-absent", "gNMI 3.4.6", "what is not there may be deleted"), delete_absent),
+    (case("delete-ends", "…-connections state/status", "a deleted connection goes"), delete_ends),
+    (
+        case("subscribe-changes", "gNMI 3.5.1.5.2", "a subscription on change sends changes"),
+        hears_changes,
+    ),
+    (
+        case("subscribe-deletes", "gNMI 3.5.2.3", "a subscription on change sends what is gone"),
+        hears_deletes,
+    ),
+    (
+        case(
+            "set-up-times",
+            "conform",
+            "circuits are made one after the other, and each is CONNECTED",
+        ),
+        set_up_times,
+    ),
+];
+
+fn is_settled(switch: &Switch, name: &str) -> bool {
+    !matches!(switch.connection(name).status.as_str(), "" | "PENDING_CONNECTION")
+}
+
+/// What a Set with these parts is answered with.
+fn update(gnmi: &mut Gnmi, update: Vec<Update>) -> Result<Result<SetResponse, Status>, Trouble> {
+    gnmi.set(SetRequest { update, ..SetRequest::default() })
+}
+
+/// Makes a connection and waits until it is settled; a verdict where that does not come to CONNECTED.
+fn made(
+    gnmi: &mut Gnmi,
+    name: &str,
+    ends: (&str, &str),
+) -> Result<Result<Switch, Verdict>, Trouble> {
+    let part = gnmi.joins(name, ends.0, ends.1)?;
+    if let Err(status) = update(gnmi, vec![part])? {
+        return Ok(Err(Verdict::Misbehaves(format!(
+            "the connection of `{}` and `{}` is refused: {}",
+            ends.0,
+            ends.1,
+            shown(&status)
+        ))));
+    }
+    let (_, switch) = gnmi.until(|switch| is_settled(switch, name))?;
+    let connection = switch.connection(name);
+    Ok(match connection.status.as_str() {
+        "CONNECTED" => Ok(switch),
+        "FAILED" => Err(Verdict::Fault(format!(
+            "the connection of `{}` and `{}` is FAILED: {}",
+            ends.0,
+            ends.1,
+            connection.reason.as_deref().unwrap_or("no reason given")
+        ))),
+        "" => Err(Verdict::Misbehaves("a Set was accepted and its connection is not there".into())),
+        other => Err(Verdict::Misbehaves(format!(
+            "the connection is {other} and does not get CONNECTED"
+        ))),
+    })
+}
+
+macro_rules! made {
+    ($gnmi:expr, $name:expr, $ends:expr) => {
+        match made($gnmi, $name, $ends)? {
+            Ok(switch) => switch,
+            Err(verdict) => return Ok(verdict),
+        }
+    };
+}
+
+fn set_up(gnmi: &mut Gnmi) -> Judged {
+    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+    let switch = made!(gnmi, &name, (&input, &output));
+    match switch.unlit(&switch.connection(&name)) {
+        None => Ok(Verdict::Passed),
+        Some(why) => found(format!("it is CONNECTED, and {why}")),
+    }
+}
+
+fn connected_ports(gnmi: &mut Gnmi) -> Judged {
+    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+    let switch = made!(gnmi, &name, (&input, &output));
+    let odd = one_sided(&switch).or_else(|| amplified(&switch).flatten());
+    odd.map_or(Ok(Verdict::Passed), found)
+}
+
+fn shows_config(gnmi: &mut Gnmi) -> Judged {
+    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+    let switch = made!(gnmi, &name, (&input, &output));
+    let shown = switch.connection(&name).set_to;
+    holds(shown == (Some(input), Some(output)), || format!("config shows {shown:?}"))
+}
+
+fn results(gnmi: &mut Gnmi) -> Judged {
+    let names = [gnmi.name("a"), gnmi.name("b")];
+    let mut parts = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let (input, output) = (gnmi.input(index), gnmi.output(index));
+        parts.push(gnmi.joins(name, &input, &output)?);
+    }
+    match update(gnmi, parts)? {
+        Ok(said) => holds(said.response.len() == 2, || {
+            format!("{} results for 2 parts", said.response.len())
+        }),
+        Err(status) => found(format!("refused: {}", shown(&status))),
+    }
+}
+
+fn change_time(gnmi: &mut Gnmi) -> Judged {
+    let before = gnmi.switch()?.changed;
+    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+    let after = made!(gnmi, &name, (&input, &output)).changed;
+    holds(before != after, || format!("it is {after} before and after a change"))
+}
+
+fn read_only(gnmi: &mut Gnmi) -> Judged {
+    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+    made!(gnmi, &name, (&input, &output));
+    let path = parse(&format!("{}/state/status", entry_path(&name))).map_err(Trouble::Nonsense)?;
+    let part = Update { path: Some(path), val: Some(gnmi.json(&json!("FAILED"))), duplicates: 0 };
+    match update(gnmi, vec![part])? {
+        Ok(_) => found("a Set of state/status is accepted"),
+        Err(status) => holds(is_refusal(&status), || format!("answered with {}", shown(&status))),
+    }
+}
+
+/// A connection that cannot be: refused, or accepted and INVALID.
+fn cannot_be(gnmi: &mut Gnmi, input: &str, output: &str) -> Judged {
+    let name = gnmi.name("x");
+    let part = gnmi.joins(&name, input, output)?;
+    if let Err(status) = update(gnmi, vec![part])? {
+        return holds(is_refusal(&status), || format!("answered with {}", shown(&status)));
+    }
+    let (_, switch) = gnmi.until(|switch| is_settled(switch, &name))?;
+    let stands = switch.connection(&name).status;
+    match stands.as_str() {
+        "INVALID" => Ok(Verdict::Passed),
+        "" => found("it is accepted and not there"),
+        _ => found(format!("it is accepted and {stands}")),
+    }
+}
+
+fn unknown_port(gnmi: &mut Gnmi) -> Judged {
+    let output = gnmi.output(0);
+    cannot_be(gnmi, "no-such-port", &output)
+}
+
+fn directions(gnmi: &mut Gnmi) -> Judged {
+    let (first, second) = (gnmi.input(0), gnmi.input(1));
+    cannot_be(gnmi, &first, &second)
+}
+
+fn port_twice(gnmi: &mut Gnmi) -> Judged {
+    let (name, input) = (gnmi.name("a"), gnmi.input(0));
+    let (first, second) = (gnmi.output(0), gnmi.output(1));
+    made!(gnmi, &name, (&input, &first));
+    cannot_be(gnmi, &input, &second)
+}
+
+fn wrong_key(gnmi: &mut Gnmi) -> Judged {
+    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+    let other = gnmi.name("b");
+    let config = json!({"name": other, "input-port-name": input, "output-port-name": output});
+    gnmi.made.insert(other);
+    let part = gnmi.entry(&name, &config)?;
+    match update(gnmi, vec![part])? {
+        Ok(_) => found("the key and config/name differ, and it is accepted"),
+        Err(status) => holds(is_refusal(&status), || format!("answered with {}", shown(&status))),
+    }
+}
+
+fn whole(gnmi: &mut Gnmi) -> Judged {
+    let (good, bad) = (gnmi.name("a"), gnmi.name("x"));
+    let (input, output, other) = (gnmi.input(0), gnmi.output(0), gnmi.output(1));
+    let parts =
+        vec![gnmi.joins(&good, &input, &output)?, gnmi.joins(&bad, "no-such-port", &other)?];
+    match update(gnmi, parts)? {
+        Ok(_) => {
+            let (_, switch) = gnmi.until(|switch| is_settled(switch, &bad))?;
+            let stands = switch.connection(&bad).status;
+            holds(stands == "INVALID", || {
+                format!("it is accepted, and the invalid part is `{stands}`")
+            })
+        }
+        Err(_) => {
+            let there = gnmi.switch()?.connections.contains_key(&good);
+            holds(!there, || "it is refused, and its first part was done".into())
+        }
+    }
+}
+
+/// A circuit that is there; then another Set, of which it must know nothing.
+fn undisturbed(
+    gnmi: &mut Gnmi,
+    act: impl FnOnce(&mut Gnmi) -> Result<Result<SetResponse, Status>, Trouble>,
+) -> Judged {
+    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+    let before = made!(gnmi, &name, (&input, &output)).connection(&name);
+    if let Err(status) = act(gnmi)? {
+        return found(format!("refused: {}", shown(&status)));
+    }
+    let switch = gnmi.switch()?;
+    let after = switch.connection(&name);
+    if after.status != before.status {
+        return found(format!("it was {} and is {}", before.status, after.status));
+    }
+    if let Some(why) = switch.unlit(&after) {
+        return found(format!("its light was hit: {why}"));
+    }
+    holds(after.updated == before.updated, || {
+        format!("last-updated was {} and is {}", before.updated, after.updated)
+    })
+}
+
+fn others(gnmi: &mut Gnmi) -> Judged {
+    undisturbed(gnmi, |gnmi| {
+        let (name, input, output) = (gnmi.name("b"), gnmi.input(1), gnmi.output(1));
+        let part = gnmi.joins(&name, &input, &output)?;
+        update(gnmi, vec![part])
+    })
+}
+
+fn same(gnmi: &mut Gnmi) -> Judged {
+    undisturbed(gnmi, |gnmi| {
+        let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+        let part = gnmi.joins(&name, &input, &output)?;
+        update(gnmi, vec![part])
+    })
+}
+
+fn delete_first(gnmi: &mut Gnmi) -> Judged {
+    let (from, to) = (gnmi.name("a"), gnmi.name("b"));
+    let (input, first, second) = (gnmi.input(0), gnmi.output(0), gnmi.output(1));
+    made!(gnmi, &from, (&input, &first));
+    let part = gnmi.joins(&to, &input, &second)?;
+    let delete = vec![parse(&entry_path(&from)).map_err(Trouble::Nonsense)?];
+    let request = SetRequest { delete, update: vec![part], ..SetRequest::default() };
+    if let Err(status) = gnmi.set(request)? {
+        return found(format!("refused: {}", shown(&status)));
+    }
+    let is_done =
+        |switch: &Switch| is_settled(switch, &to) && !switch.connections.contains_key(&from);
+    let (done, switch) = gnmi.until(is_done)?;
+    let stands = switch.connection(&to).status;
+    match stands.as_str() {
+        "CONNECTED" if done => Ok(Verdict::Passed),
+        "FAILED" => Ok(Verdict::Fault(format!(
+            "the new connection is FAILED: {:?}",
+            switch.connection(&to).reason
+        ))),
+        _ => found(format!(
+            "the new connection is `{stands}`, the old one is {}",
+            if done { "gone" } else { "there" }
+        )),
+    }
+}
+
+fn delete_absent(gnmi: &mut Gnmi) -> Judged {
+    let path = parse(&entry_path(&gnmi.name("never-made"))).map_err(Trouble::Nonsense)?;
+    match gnmi.set(SetRequest { delete: vec![path], ..SetRequest::default() })? {
+        Ok(_) => Ok(Verdict::Passed),
+        Err(status) => found(format!("refused: {}", shown(&status))),
+    }
+}
+
+fn delete(gnmi: &mut Gnmi, name: &str) -> Result<Result<SetResponse, Status>, Trouble> {
+    let path = parse(&entry_path(name)).map_err(Trouble::Nonsense)?;
+    gnmi.set(SetRequest { delete: vec![path], ..SetRequest::default() })
+}
+
+fn delete_ends(gnmi: &mut Gnmi) -> Judged {
+    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+    made!(gnmi, &name, (&input, &output));
+    if let Err(status) = delete(gnmi, &name)? {
+        return found(format!("refused: {}", shown(&status)));
+    }
+    let (gone, switch) = gnmi.until(|switch| !switch.connections.contains_key(&name))?;
+    if !gone {
+        return found(format!("it is still there, {}", switch.connection(&name).status));
+    }
+    let peer = switch.port(&Some(input.clone())).peer;
+    holds(peer.is_none(), || format!("it is gone, and the peer of `{input}` is {peer:?}"))
+}
+
+/// Whether a subscriber heard of this connection: of new values, or of what is gone.
+fn heard_of(heard: &[Answer], name: &str, is_gone: bool) -> bool {
+    let has = |path: &lightloom_gnmi::message::Path| text(path).contains(name);
+    heard.iter().any(|answer| {
+        let Answer::Heard(said) = answer else { return false };
+        let Some(SubscribeAnswer::Update(notification)) = &said.response else { return false };
+        if is_gone {
+            return notification.delete.iter().any(has);
+        }
+        notification.update.iter().any(|update| {
+            let in_value = update.val.as_ref().and_then(|value| value.to_json().ok());
+            update.path.as_ref().is_some_and(has)
+                || in_value.is_some_and(|value| value.to_string().contains(name))
+        })
+    })
+}
+
+fn subscribed(gnmi: &mut Gnmi) -> Result<u32, Trouble> {
+    let number = gnmi.subscribe("/connections", ListMode::Stream)?;
+    gnmi.listen(number, ANSWER_WITHIN, is_synced)?;
+    Ok(number)
+}
+
+fn hears_changes(gnmi: &mut Gnmi) -> Judged {
+    let number = subscribed(gnmi)?;
+    let (name, input, output) = (gnmi.name("heard"), gnmi.input(0), gnmi.output(0));
+    made!(gnmi, &name, (&input, &output));
+    let heard = gnmi.listen(number, ANSWER_WITHIN, |heard| heard_of(heard, &name, false))?;
+    holds(heard_of(&heard, &name, false), || format!("nothing of it in {ANSWER_WITHIN:?}"))
+}
+
+fn hears_deletes(gnmi: &mut Gnmi) -> Judged {
+    let (name, input, output) = (gnmi.name("gone"), gnmi.input(0), gnmi.output(0));
+    made!(gnmi, &name, (&input, &output));
+    let number = subscribed(gnmi)?;
+    if let Err(status) = delete(gnmi, &name)? {
+        return found(format!("refused: {}", shown(&status)));
+    }
+    let heard = gnmi.listen(number, ANSWER_WITHIN, |heard| heard_of(heard, &name, true))?;
+    holds(heard_of(&heard, &name, true), || format!("nothing of it in {ANSWER_WITHIN:?}"))
+}
+
+fn set_up_times(gnmi: &mut Gnmi) -> Judged {
+    for round in 0..gnmi.rounds {
+        let name = gnmi.name("timed");
+        let (input, output) = (gnmi.input(round as usize % 2), gnmi.output(round as usize / 2 % 2));
+        let began = gnmi.link.now();
+        made!(gnmi, &name, (&input, &output));
+        let took = gnmi.link.now().saturating_sub(began);
+        gnmi.set_ups.push(took);
+        if let Err(status) = delete(gnmi, &name)? {
+            return found(format!("refused: {}", shown(&status)));
+        }
+        let (gone, _) = gnmi.until(|switch| !switch.connections.contains_key(&name))?;
+        if !gone {
+            return found("a deleted connection does not go");
+        }
+    }
+    Ok(Verdict::Passed)
+}

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Cases that only read.
+
+use std::collections::BTreeMap;
+
+use lightloom_gnmi::client::Answer;
+use lightloom_gnmi::message::{DataType, Encoding, ListMode, Value};
+use lightloom_gnmi::model::{MODULES, Recovery, Status as Stands};
+use serde_json::Value as Json;
+
+use super::tree::flatten;
+use super::{ANSWER_WITHIN, Gnmi, case, is_refusal, is_synced, shown};
+use crate::conform::case::{Judged, Tested, Verdict, found, holds};
+
+/// Nanoseconds since 1970 at the beginning of 2020: no clock of these devices is right and before that.
+const YEAR_2020: i64 = 1_577_836_800_000_000_000;
+/// A measured loss may be this much too small, in dB.
+const METER_ERROR_DB: f64 = 0.5;
+
+pub(super) const CASES: &[Tested<Gnmi>] = &[
+    (
+        case(
+            "capabilities-models",
+            "gNMI 3.2.2",
+            "Capabilities names the three modules of the model with a version",
+        ),
+        models,
+    ),
+    (
+        case(
+            "capabilities-encodings",
+            "gNMI 3.2.2",
+            "each encoding that Capabilities names is answered in a Get",
+        ),
+        encodings,
+    ),
+    (
+        case("get-encoding", "gNMI 3.3.1", "a Get is answered in the encoding that it asks for"),
+        encoding_kept,
+    ),
+    (case("get-type-config", "gNMI 3.3.1", "a Get of CONFIG has no state leaf"), config_only),
+    (
+        case(
+            "get-timestamp",
+            "gNMI 2.1",
+            "a notification has the time when it was so, in ns since 1970",
+        ),
+        timestamps,
+    ),
+    (
+        case("get-unknown-path", "gNMI 3.3.4", "a path that the model does not have is refused"),
+        unknown_path,
+    ),
+    (
+        case(
+            "switch-bidirectional",
+            "ocp-ocs-optical-switch config/bidirectional",
+            "config and state show whether the switch is bidirectional",
+        ),
+        bidirectional,
+    ),
+    (
+        case(
+            "switch-recovery",
+            "ocp-ocs-optical-switch cold-boot-recovery",
+            "cold-boot-recovery is no better than connection-recovery-capability",
+        ),
+        recovery,
+    ),
+    (
+        case(
+            "port-index",
+            "ocp-ocs-optical-switch-port state/index",
+            "an index names one port of its group",
+        ),
+        indices,
+    ),
+    (
+        case(
+            "port-group",
+            "ocp-ocs-optical-switch-port state/group",
+            "each port is in a group of port-groups",
+        ),
+        groups,
+    ),
+    (
+        case(
+            "port-status",
+            "ocp-ocs-optical-switch-port state/status",
+            "each port is BLOCKED, FAILED, TUNING, TUNED or UNKNOWN",
+        ),
+        port_states,
+    ),
+    (
+        case(
+            "port-peers",
+            "ocp-ocs-optical-switch-port connection/peer",
+            "of two connected ports each names the other",
+        ),
+        peers,
+    ),
+    (
+        case(
+            "connection-status",
+            "…-connections state/status",
+            "each connection has one of the five states; FAILED is a fault",
+        ),
+        states,
+    ),
+    (
+        case(
+            "connection-config",
+            "…-connections config",
+            "each CONNECTED connection shows what it was set to, and is that",
+        ),
+        config_shown,
+    ),
+    (
+        case(
+            "connected-has-light",
+            "…-connections state/status",
+            "the ports of a CONNECTED connection are each other's peers and not TUNING",
+        ),
+        connected,
+    ),
+    (
+        case(
+            "power-passive",
+            "…-port state/…-optical-power",
+            "no more light leaves an output than enters its input",
+        ),
+        passive,
+    ),
+    (
+        case(
+            "subscribe-once",
+            "gNMI 3.5.1.5.1",
+            "a subscription ONCE sends its values, sync_response, and ends",
+        ),
+        once,
+    ),
+    (
+        case(
+            "subscribe-sync",
+            "gNMI 3.5.1.4",
+            "a stream sends sync_response behind its first values",
+        ),
+        sync,
+    ),
+];
+
+fn models(gnmi: &mut Gnmi) -> Judged {
+    let said = gnmi.capabilities()?;
+    for name in MODULES {
+        match said.supported_models.iter().find(|model| model.name == name) {
+            None => return found(format!("`{name}` is not among the models")),
+            Some(model) if model.version.is_empty() => {
+                return found(format!("`{name}` has no version"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn encodings(gnmi: &mut Gnmi) -> Judged {
+    let said = gnmi.capabilities()?;
+    if said.supported_encodings.is_empty() {
+        return found("no encoding is named");
+    }
+    for number in said.supported_encodings {
+        let Ok(encoding) = Encoding::try_from(number) else {
+            return found(format!("encoding {number} is not one of gNMI"));
+        };
+        let path = ["/optical-switch/state/bidirectional"];
+        if let Err(status) = gnmi.get_as(&path, encoding, DataType::All)?
+            && status.code() != lightloom_gnmi::Code::NotFound
+        {
+            return found(format!("{encoding:?} is named and refused: {}", shown(&status)));
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn encoding_kept(gnmi: &mut Gnmi) -> Judged {
+    let said = gnmi.capabilities()?;
+    for encoding in [Encoding::JsonIetf, Encoding::Json, Encoding::Proto] {
+        if !said.supported_encodings.contains(&(encoding as i32)) {
+            continue;
+        }
+        let Ok(got) = gnmi.get_as(&["/optical-switch"], encoding, DataType::All)? else { continue };
+        for update in got.notification.iter().flat_map(|notification| &notification.update) {
+            let value = update.val.as_ref().and_then(|value| value.value.as_ref());
+            let fits = match (encoding, value) {
+                (Encoding::JsonIetf, Some(Value::JsonIetf(_)))
+                | (Encoding::Json, Some(Value::Json(_))) => true,
+                (Encoding::Proto, Some(value)) => {
+                    !matches!(value, Value::Json(_) | Value::JsonIetf(_) | Value::Ascii(_))
+                }
+                _ => false,
+            };
+            if !fits {
+                return found(format!("asked in {encoding:?}, answered otherwise"));
+            }
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn config_only(gnmi: &mut Gnmi) -> Judged {
+    let got = gnmi.get_as(&["/optical-switch", "/connections"], gnmi.encoding, DataType::Config)?;
+    let got = match got {
+        Ok(got) => got,
+        Err(status) => return found(format!("refused: {}", shown(&status))),
+    };
+    let leaves = match flatten(&got) {
+        Ok(leaves) => leaves,
+        Err(why) => return found(why),
+    };
+    let state = leaves.keys().find(|path| path.contains("/state/"));
+    holds(state.is_none(), || format!("it has {}", state.map_or("", String::as_str)))
+}
+
+fn timestamps(gnmi: &mut Gnmi) -> Judged {
+    let got = gnmi.get(&["/optical-switch"])?;
+    let early = got.notification.iter().find(|notification| notification.timestamp < YEAR_2020);
+    holds(early.is_none(), || format!("timestamp {} ns", early.map_or(0, |early| early.timestamp)))
+}
+
+fn unknown_path(gnmi: &mut Gnmi) -> Judged {
+    let path = ["/connections/no-such-node"];
+    match gnmi.get_as(&path, gnmi.encoding, DataType::All)? {
+        Ok(_) => found("/connections/no-such-node is answered"),
+        Err(status) => holds(is_refusal(&status), || format!("answered with {}", shown(&status))),
+    }
+}
+
+fn bidirectional(gnmi: &mut Gnmi) -> Judged {
+    let switch = gnmi.switch()?;
+    for part in ["config", "state"] {
+        let path = format!("/optical-switch/{part}/bidirectional");
+        if !matches!(switch.leaves.get(&path), Some(Json::Bool(_))) {
+            return found(format!("{path} is not there, or not true or false"));
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn recovery(gnmi: &mut Gnmi) -> Judged {
+    let switch = gnmi.switch()?;
+    let at = |leaf: &str| {
+        let path = format!("/optical-switch/state/{leaf}");
+        let word = switch.leaves.get(&path).and_then(Json::as_str).unwrap_or("");
+        let word = word.rsplit_once(':').map_or(word, |(_, bare)| bare);
+        word.parse::<Recovery>().map_err(|why| format!("{path}: {why}"))
+    };
+    match (at("cold-boot-recovery"), at("connection-recovery-capability")) {
+        (Ok(set), Ok(best)) => {
+            holds(set <= best, || format!("{} with a capability of {}", set.word(), best.word()))
+        }
+        (Err(why), _) | (_, Err(why)) => found(why),
+    }
+}
+
+fn indices(gnmi: &mut Gnmi) -> Judged {
+    let switch = gnmi.switch()?;
+    let mut seen = BTreeMap::new();
+    for (name, port) in &switch.ports {
+        let Some(index) = port.index else { return found(format!("`{name}` has no index")) };
+        if let Some(other) = seen.insert((&port.group, index), name) {
+            return found(format!("`{other}` and `{name}` are both {index} of `{}`", port.group));
+        }
+    }
+    holds(!seen.is_empty(), || "there is no component with an ocp-ocs-port".into())
+}
+
+fn groups(gnmi: &mut Gnmi) -> Judged {
+    let switch = gnmi.switch()?;
+    let astray = switch.ports.iter().find(|(_, port)| !switch.groups.contains_key(&port.group));
+    if let Some((name, port)) = astray {
+        return found(format!("`{name}` is in group `{}`, which is not there", port.group));
+    }
+    let known = ["INPUT-ONLY", "OUTPUT-ONLY", "ANY"];
+    let odd = switch.groups.iter().find(|(_, direction)| !known.contains(&direction.as_str()));
+    holds(odd.is_none(), || format!("direction of a group: {odd:?}"))
+}
+
+fn port_states(gnmi: &mut Gnmi) -> Judged {
+    let switch = gnmi.switch()?;
+    let known = ["BLOCKED", "FAILED", "TUNING", "TUNED", "UNKNOWN"];
+    if let Some((name, port)) =
+        switch.ports.iter().find(|(_, p)| !known.contains(&p.status.as_str()))
+    {
+        return found(format!("`{name}` is `{}`", port.status));
+    }
+    let failed: Vec<_> = switch
+        .ports
+        .iter()
+        .filter(|(_, p)| p.status == "FAILED")
+        .map(|(name, _)| &**name)
+        .collect();
+    Ok(match failed.as_slice() {
+        [] => Verdict::Passed,
+        [first, ..] => Verdict::Fault(format!(
+            "{} of {} ports are FAILED, `{first}` first",
+            failed.len(),
+            switch.ports.len()
+        )),
+    })
+}
+
+fn peers(gnmi: &mut Gnmi) -> Judged {
+    let switch = gnmi.switch()?;
+    one_sided(&switch).map_or(Ok(Verdict::Passed), found)
+}
+
+/// A port whose peer does not name it.
+pub(super) fn one_sided(switch: &super::tree::Switch) -> Option<String> {
+    switch.ports.iter().find_map(|(name, port)| {
+        let peer = port.peer.as_ref()?;
+        let back = switch.ports.get(peer).and_then(|peer| peer.peer.as_ref());
+        (back != Some(name))
+            .then(|| format!("the peer of `{name}` is `{peer}`, which does not name it"))
+    })
+}
+
+fn states(gnmi: &mut Gnmi) -> Judged {
+    let switch = gnmi.switch()?;
+    for (name, connection) in &switch.connections {
+        match connection.status.parse::<Stands>() {
+            Err(why) => return found(format!("connection `{name}`: {why}")),
+            Ok(Stands::Failed) => {
+                let why = connection.reason.as_deref().unwrap_or("no reason given");
+                return Ok(Verdict::Fault(format!("connection `{name}` is FAILED: {why}")));
+            }
+            Ok(_) => {}
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Connections that the suite did not make are there or are not: without them nothing can be seen.
+const NONE_THERE: &str = "the device has no connection yet";
+
+fn config_shown(gnmi: &mut Gnmi) -> Judged {
+    let switch = gnmi.switch()?;
+    let there: Vec<_> =
+        switch.connections.iter().filter(|(_, c)| c.status == "CONNECTED").collect();
+    if there.is_empty() {
+        return Ok(Verdict::NotTested(NONE_THERE.into()));
+    }
+    let odd = there.iter().find(|(_, c)| (&c.input, &c.output) != (&c.set_to.0, &c.set_to.1));
+    holds(odd.is_none(), || {
+        format!("connection `{}` is not what it was set to", odd.map_or("", |(name, _)| name))
+    })
+}
+
+fn connected(gnmi: &mut Gnmi) -> Judged {
+    let switch = gnmi.switch()?;
+    let mut there = 0;
+    for (name, connection) in &switch.connections {
+        if connection.status == "CONNECTED" {
+            there += 1;
+            if let Some(why) = switch.unlit(connection) {
+                return found(format!("connection `{name}` is CONNECTED, and {why}"));
+            }
+        }
+    }
+    Ok(if there == 0 { Verdict::NotTested(NONE_THERE.into()) } else { Verdict::Passed })
+}
+
+fn passive(gnmi: &mut Gnmi) -> Judged {
+    let switch = gnmi.switch()?;
+    amplified(&switch).map_or_else(
+        || Ok(Verdict::NotTested("no connected pair of ports shows both powers".into())),
+        |odd| odd.map_or(Ok(Verdict::Passed), found),
+    )
+}
+
+/// The first pair with more light at its output than at its input. `None` if no pair shows both.
+pub(super) fn amplified(switch: &super::tree::Switch) -> Option<Option<String>> {
+    let mut seen = None;
+    for connection in switch.connections.values().filter(|c| c.status == "CONNECTED") {
+        let (input, output) = (switch.port(&connection.input), switch.port(&connection.output));
+        if let (Some(enters), Some(leaves)) = (input.input_power, output.output_power) {
+            if leaves > enters + METER_ERROR_DB {
+                return Some(Some(format!(
+                    "{enters:.2} dBm enter and {leaves:.2} dBm leave `{}`",
+                    connection.output.as_deref().unwrap_or("?")
+                )));
+            }
+            seen = Some(None);
+        }
+    }
+    seen
+}
+
+fn has_ended(heard: &[Answer]) -> bool {
+    heard.iter().any(|answer| matches!(answer, Answer::SubscriptionEnded | Answer::Refused(_)))
+}
+
+fn once(gnmi: &mut Gnmi) -> Judged {
+    let number = gnmi.subscribe("/optical-switch", ListMode::Once)?;
+    let heard = gnmi.listen(number, ANSWER_WITHIN, has_ended)?;
+    if let Some(Answer::Refused(status)) = heard.iter().find(|a| matches!(a, Answer::Refused(_))) {
+        return found(format!("refused: {}", shown(status)));
+    }
+    if !is_synced(&heard) {
+        return found("no sync_response");
+    }
+    holds(has_ended(&heard), || format!("it has not ended {ANSWER_WITHIN:?} later"))
+}
+
+fn sync(gnmi: &mut Gnmi) -> Judged {
+    let number = gnmi.subscribe("/connections", ListMode::Stream)?;
+    let heard = gnmi.listen(number, ANSWER_WITHIN, |heard| is_synced(heard) || has_ended(heard))?;
+    if let Some(Answer::Refused(status)) = heard.iter().find(|a| matches!(a, Answer::Refused(_))) {
+        return found(format!("refused: {}", shown(status)));
+    }
+    holds(is_synced(&heard), || format!("no sync_response in {ANSWER_WITHIN:?}"))
+}

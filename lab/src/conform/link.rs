@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The way to one device: bytes there, bytes back, and a clock. Nothing of any protocol.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::termios::{OptionalActions, QueueSelector, tcflush, tcgetattr, tcsetattr};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+/// The longest single wait: then an interruption is looked for.
+const SLICE: Duration = Duration::from_millis(50);
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why an exchange came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// The connection is gone, or cannot be made.
+    #[error("{0}")]
+    Lost(String),
+    /// No answer in time.
+    #[error("{0}")]
+    Silent(String),
+    /// The answer makes no sense.
+    #[error("{0}")]
+    Nonsense(String),
+    /// The device says that a part of it is broken.
+    #[error("{0}")]
+    Broken(String),
+    /// An operator wants the suite to end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The way to one device.
+pub trait Link {
+    /// Connects, afresh where there was a connection.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`].
+    fn open(&mut self) -> Result<(), Trouble>;
+
+    /// Sends bytes.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`].
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble>;
+
+    /// What arrives, at the latest after `within`; empty where nothing did.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`], and [`Trouble::Interrupted`] unless [`Link::shield`] was called.
+    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, Trouble>;
+
+    /// Time since some start.
+    fn now(&self) -> Duration;
+
+    /// From now on nothing interrupts: what was changed is put back.
+    fn shield(&mut self);
+}
+
+/// A device of this world.
+pub struct Wire {
+    address: Address,
+    stream: Option<Stream>,
+    started: Instant,
+    interrupted: Arc<AtomicBool>,
+    is_shielded: bool,
+}
+
+/// Where a device is.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// `host:port`.
+    Tcp(String),
+    /// The same, with TLS.
+    Tls(String, ServerName<'static>, Arc<ClientConfig>),
+    /// A serial line or pty and its bits per second; 8N1, no flow control.
+    Serial(String, u32),
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Serial(OwnedFd),
+}
+
+impl Wire {
+    /// Not connected yet. Ends early once `interrupted` is set.
+    #[must_use]
+    pub fn new(address: Address, interrupted: Arc<AtomicBool>) -> Self {
+        Self { address, stream: None, started: Instant::now(), interrupted, is_shielded: false }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        !self.is_shielded && self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+fn tcp(address: &str) -> io::Result<TcpStream> {
+    let mut why = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for at in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&at, CONNECT_WITHIN) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(SLICE))?;
+                stream.set_write_timeout(Some(CONNECT_WITHIN))?;
+                return Ok(stream);
+            }
+            Err(error) => why = error,
+        }
+    }
+    Err(why)
+}
+
+fn serial(path: &str, bits_per_second: u32) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let line = rustix::fs::open(path, flags, Mode::empty())?;
+    let mut mode = tcgetattr(&line)?;
+    mode.make_raw();
+    mode.set_speed(bits_per_second)?;
+    tcsetattr(&line, OptionalActions::Now, &mode)?;
+    // What an earlier client had asked for is no answer to this one.
+    tcflush(&line, QueueSelector::IFlush)?;
+    Ok(line)
+}
+
+fn open(address: &Address) -> io::Result<Stream> {
+    Ok(match address {
+        Address::Tcp(address) => Stream::Tcp(tcp(address)?),
+        Address::Tls(address, name, config) => {
+            let connection = ClientConnection::new(Arc::clone(config), name.clone())
+                .map_err(io::Error::other)?;
+            let mut stream = tcp(address)?;
+            stream.set_read_timeout(Some(CONNECT_WITHIN))?;
+            let mut connection = connection;
+            while connection.is_handshaking() {
+                connection.complete_io(&mut stream)?;
+            }
+            stream.set_read_timeout(Some(SLICE))?;
+            Stream::Tls(Box::new(StreamOwned::new(connection, stream)))
+        }
+        Address::Serial(path, rate) => Stream::Serial(serial(path, *rate)?),
+    })
+}
+
+fn write_serial(line: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let mut waits = [PollFd::new(line, PollFlags::OUT)];
+        let slice = Timespec { tv_sec: 2, tv_nsec: 0 };
+        if poll(&mut waits, Some(&slice))? == 0 {
+            return Err(io::Error::new(ErrorKind::TimedOut, "the line takes no bytes"));
+        }
+        let written = rustix::io::write(line, bytes)?;
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}
+
+fn read_serial(line: &OwnedFd, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
+    let mut waits = [PollFd::new(line, PollFlags::IN)];
+    let slice = Timespec::try_from(within).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+    if poll(&mut waits, Some(&slice))? == 0 {
+        return Err(ErrorKind::WouldBlock.into());
+    }
+    Ok(rustix::io::read(line, buffer)?)
+}
+
+impl Link for Wire {
+    fn open(&mut self) -> Result<(), Trouble> {
+        self.stream = None;
+        let stream = open(&self.address).map_err(|error| {
+            let at = match &self.address {
+                Address::Tcp(at) | Address::Tls(at, ..) | Address::Serial(at, _) => at,
+            };
+            Trouble::Lost(format!("cannot connect to {at}: {error}"))
+        })?;
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        let sent = match &mut self.stream {
+            None => Err(io::Error::other("not connected")),
+            Some(Stream::Tcp(stream)) => stream.write_all(bytes),
+            Some(Stream::Tls(stream)) => stream.write_all(bytes).and_then(|()| stream.flush()),
+            Some(Stream::Serial(line)) => write_serial(line, bytes),
+        };
+        sent.map_err(|error| Trouble::Lost(format!("write: {error}")))
+    }
+
+    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, Trouble> {
+        let deadline = self.now() + within;
+        let mut buffer = [0; 16 << 10];
+        loop {
+            if self.is_interrupted() {
+                return Err(Trouble::Interrupted);
+            }
+            let left = deadline.saturating_sub(self.now()).clamp(Duration::from_millis(1), SLICE);
+            let read = match &mut self.stream {
+                None => Err(io::Error::other("not connected")),
+                Some(Stream::Tcp(stream)) => {
+                    stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut buffer))
+                }
+                Some(Stream::Tls(stream)) => {
+                    stream.sock.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut buffer))
+                }
+                Some(Stream::Serial(line)) => read_serial(line, &mut buffer, left),
+            };
+            match read {
+                Ok(0) => return Err(Trouble::Lost("the device closed the connection".into())),
+                Ok(length) => return Ok(buffer[..length].to_vec()),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) =>
+                {
+                    if self.now() >= deadline {
+                        return Ok(Vec::new());
+                    }
+                }
+                Err(error) => return Err(Trouble::Lost(format!("read: {error}"))),
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn shield(&mut self) {
+        self.is_shielded = true;
+    }
+}

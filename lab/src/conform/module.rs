@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The suite of transceivers with a switch inside, over their serial line: frames as docs/firmware-api.md has them.
+
+mod cases;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, Kind, Reassembler};
+use lightloom_firmware_api::message::command;
+
+use super::ANSWER_WITHIN;
+use super::case::{
+    Case, Judged, PUT_BACK, Plan, Results, Session, Tested, Verdict, found, holds, run_all,
+};
+use super::link::{Link, Trouble};
+
+/// How long the suite listens where nothing may come.
+const SILENCE: Duration = Duration::from_millis(50);
+/// Every request but a fire is answered within this time on the device; the rest is the line's.
+const PROMPT: Duration = Duration::from_millis(10);
+/// Two times 151 bytes at 921,600 bits per second, and a margin for the host's own scheduling.
+const LINE: Duration = Duration::from_millis(15);
+const LOOPBACK: u8 = 15;
+const DARK: u8 = 0;
+const HOT: u8 = 2;
+
+const UNTESTABLE: [(&str, &str); 5] = [
+    (
+        "Set default, Reset, power-on path",
+        "flash wears, and a restart hits light that may carry traffic",
+    ),
+    ("registers over I2C, CDB", "the suite has the serial line only"),
+    ("events", "light cannot be taken away from outside"),
+    ("a fire acts once over a restart", "the suite does not restart a module"),
+    ("settle time and power at the tap", "only a light source and a meter see the light itself"),
+];
+
+/// One device and what the suite has done to it.
+pub struct Module {
+    link: Box<dyn Link>,
+    reassembler: Reassembler,
+    next_sequence: u16,
+    /// Requests whose replies have not come: one that comes later is no reply to another.
+    unanswered: BTreeSet<u16>,
+    next_transaction: u32,
+    /// Of its identity.
+    external_paths: u8,
+    has_dark: bool,
+    dwell: Duration,
+    commit_max: Duration,
+    /// The group that may be moved, and where it was.
+    group: Option<(usize, u8)>,
+    has_moved: bool,
+    rounds: u32,
+    set_ups: Vec<Duration>,
+}
+
+#[derive(Clone, Debug)]
+struct Reply {
+    version: u8,
+    sequence: u16,
+    status: u8,
+    payload: Vec<u8>,
+    took: Duration,
+}
+
+/// The fields of a status that the suite compares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Status {
+    boots: u16,
+    uptime: u32,
+    armed: u32,
+    fired: u32,
+    generation: u32,
+    busy: u8,
+    active: [u8; 8],
+}
+
+const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
+    Case { id, clause, says }
+}
+
+/// Runs all cases.
+///
+/// # Errors
+/// The device does not answer Hello at all.
+pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Result<String, Trouble> {
+    let mut module = Module {
+        link,
+        reassembler: Reassembler::new(),
+        next_sequence: u16::try_from(results.draw() >> 48).unwrap_or(1),
+        unanswered: BTreeSet::new(),
+        next_transaction: u32::try_from(results.draw() >> 34).unwrap_or(1) | 1,
+        external_paths: 0,
+        has_dark: false,
+        dwell: Duration::ZERO,
+        commit_max: Duration::ZERO,
+        group: None,
+        has_moved: false,
+        rounds: plan.rounds,
+        set_ups: Vec::new(),
+    };
+    let hello = module.ask(command::HELLO, &[])?;
+    let text = |from: usize| {
+        let bytes = hello.payload.get(from..from + 16).unwrap_or(&[]);
+        String::from_utf8_lossy(bytes).trim().to_owned()
+    };
+    let said = format!("{} {} {}", text(2), text(18), text(34));
+    results.untestable.extend(UNTESTABLE);
+    run_all(&mut module, cases::STILL, results);
+    match module.choose(plan) {
+        Some(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
+        None => {
+            run_all(&mut module, cases::MOVING, results);
+            module.put_back(results);
+        }
+    }
+    results.set_ups = module.set_ups;
+    Ok(said)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+impl Module {
+    fn frame(&mut self, version: u8, command: u8, payload: &[u8]) -> Vec<u8> {
+        self.next_sequence = self.next_sequence.wrapping_add(1);
+        let sequence = self.next_sequence;
+        let frame = Frame { version, kind: Kind::Request, sequence, command, status: 0, payload };
+        let mut line = [0; ENCODED_BYTES_MAX];
+        let length = frame.encode(&mut line);
+        line[..length].to_vec()
+    }
+
+    /// The next reply that arrives, whatever its number; `None` where none does in time.
+    fn hear(&mut self, within: Duration) -> Result<Option<Reply>, Trouble> {
+        let began = self.link.now();
+        loop {
+            let left = (began + within).saturating_sub(self.link.now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let arrived = self.link.receive(left)?;
+            for byte in arrived {
+                if let Some(Ok(frame)) = self.reassembler.push(byte)
+                    && frame.kind == Kind::Reply
+                {
+                    let own = self.next_sequence;
+                    if frame.sequence != own && self.unanswered.remove(&frame.sequence) {
+                        continue;
+                    }
+                    self.unanswered.remove(&own);
+                    let took = self.link.now().saturating_sub(began);
+                    let payload = frame.payload.to_vec();
+                    let (version, sequence, status) = (frame.version, frame.sequence, frame.status);
+                    return Ok(Some(Reply { version, sequence, status, payload, took }));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, version: u8, command: u8, payload: &[u8]) -> Result<Option<Reply>, Trouble> {
+        let line = self.frame(version, command, payload);
+        self.unanswered.insert(self.next_sequence);
+        self.link.send(&line)?;
+        self.hear(ANSWER_WITHIN)
+    }
+
+    fn ask(&mut self, command: u8, payload: &[u8]) -> Result<Reply, Trouble> {
+        let reply = self.send(1, command, payload)?;
+        reply.ok_or_else(|| Trouble::Silent(format!("no reply to command {command:02X}h")))
+    }
+
+    fn status(&mut self) -> Result<Status, Trouble> {
+        let reply = self.ask(command::STATUS, &[])?;
+        if reply.status != 0 || reply.payload.len() != 84 {
+            let why =
+                format!("a status of {} bytes, refusal {}", reply.payload.len(), reply.status);
+            return Err(Trouble::Nonsense(why));
+        }
+        let bytes = &reply.payload;
+        let mut active = [0; 8];
+        active.copy_from_slice(&bytes[20..28]);
+        Ok(Status {
+            boots: u16_at(bytes, 0),
+            uptime: u32_at(bytes, 2),
+            armed: u32_at(bytes, 7),
+            fired: u32_at(bytes, 11),
+            generation: u32_at(bytes, 15),
+            busy: bytes[19],
+            active,
+        })
+    }
+
+    fn read(&mut self, page: u8, offset: u8, length: u8) -> Result<Vec<u8>, Trouble> {
+        let reply = self.ask(command::READ, &[0, page, offset, length])?;
+        if reply.status != 0 || reply.payload.len() != usize::from(length) {
+            let why = format!(
+                "page {page:02X}h, {offset}: {} bytes, refusal {}",
+                reply.payload.len(),
+                reply.status
+            );
+            return Err(Trouble::Nonsense(why));
+        }
+        Ok(reply.payload)
+    }
+
+    fn transaction(&mut self) -> u32 {
+        self.next_transaction = self.next_transaction.wrapping_add(2);
+        self.next_transaction
+    }
+
+    /// Arms: the group that may be moved goes to `path`, the others stay where they are.
+    fn arm(&mut self, transaction: u32, path: u8) -> Result<Reply, Trouble> {
+        let mut paths = self.status()?.active;
+        if let Some((group, _)) = self.group {
+            paths[group] = path;
+        }
+        let mut payload = transaction.to_be_bytes().to_vec();
+        payload.push(HOT);
+        payload.extend(paths);
+        self.ask(command::ARM, &payload)
+    }
+
+    fn fire(&mut self, transaction: u32) -> Result<Reply, Trouble> {
+        let group = self.group.map_or(0, |(group, _)| group);
+        let mut payload = transaction.to_be_bytes().to_vec();
+        payload.push(1 << group);
+        self.has_moved = true;
+        self.ask(command::FIRE, &payload)
+    }
+
+    /// Lets the least time between two changes pass.
+    fn dwell(&mut self) -> Result<(), Trouble> {
+        let end = self.link.now() + self.dwell + Duration::from_millis(2);
+        while self.link.now() < end {
+            let left = end.saturating_sub(self.link.now());
+            self.link.receive(left)?;
+        }
+        Ok(())
+    }
+
+    /// Another path than `path` that the module has.
+    fn elsewhere(&self, path: u8) -> u8 {
+        match path {
+            1 if self.external_paths > 1 => 2,
+            1 => LOOPBACK,
+            _ => 1,
+        }
+    }
+
+    /// Brings the group to `path`; a verdict where it does not get there.
+    fn moved(&mut self, path: u8) -> Result<Result<(u32, Reply), Verdict>, Trouble> {
+        self.dwell()?;
+        let group = self.group.map_or(0, |(group, _)| group);
+        let transaction = self.transaction();
+        let armed = self.arm(transaction, path)?;
+        let outcome = armed.payload.get(4 + group).copied();
+        if armed.status != 0 || outcome != Some(1) {
+            let why = format!(
+                "an arm of path {path} is refused with {}, outcome {outcome:?}",
+                armed.status
+            );
+            return Ok(Err(Verdict::Misbehaves(why)));
+        }
+        let fired = self.fire(transaction)?;
+        if fired.status != 0 || fired.payload.len() != 24 {
+            return Ok(Err(Verdict::Misbehaves(format!(
+                "a fire is refused with {}",
+                fired.status
+            ))));
+        }
+        Ok(match fired.payload[8 + group] {
+            1 => Ok((transaction, fired)),
+            outcome @ 128.. => {
+                Err(Verdict::Fault(format!("a move to path {path} has outcome {outcome}")))
+            }
+            outcome => {
+                Err(Verdict::Misbehaves(format!("a move to path {path} has outcome {outcome}")))
+            }
+        })
+    }
+
+    fn choose(&mut self, plan: &Plan<'_>) -> Option<String> {
+        let [port] = plan.ports else {
+            return Some(
+                "read-only: give --may-move with one group of the module, such as 0".into(),
+            );
+        };
+        let Some(group) = port.parse::<usize>().ok().filter(|group| *group < 8) else {
+            return Some(format!("--may-move: `{port}` is not a group from 0 to 7"));
+        };
+        let status = match self.status() {
+            Ok(status) => status,
+            Err(trouble) => return Some(trouble.to_string()),
+        };
+        if status.armed != 0 && status.armed != status.fired {
+            return Some(format!("transaction {} of another host is armed", status.armed));
+        }
+        self.group = Some((group, status.active[group]));
+        None
+    }
+
+    fn put_back(&mut self, results: &mut Results) {
+        self.link.shield();
+        let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
+        let before = self.group;
+        let judged = cleared.and_then(|()| self.status()).map(|status| match before {
+            Some((group, path)) if status.active[group] != path => Verdict::Misbehaves(format!(
+                "group {group} was at path {path} and is at {}",
+                status.active[group]
+            )),
+            _ => Verdict::Passed,
+        });
+        results.note(PUT_BACK, judged);
+    }
+}
+
+impl Session for Module {
+    fn reconnect(&mut self) -> Result<(), Trouble> {
+        self.link.open()?;
+        self.reassembler.reset();
+        self.ask(command::HELLO, &[]).map(drop)
+    }
+
+    fn clear(&mut self) -> Result<(), Trouble> {
+        let Some((group, home)) = self.group else { return Ok(()) };
+        if self.status()?.active[group] != home
+            && let Err(verdict) = self.moved(home)?
+        {
+            return Err(Trouble::Nonsense(format!("{verdict:?}")));
+        }
+        let status = self.status()?;
+        if status.armed != 0 {
+            self.ask(command::DISARM, &status.armed.to_be_bytes())?;
+        }
+        Ok(())
+    }
+}

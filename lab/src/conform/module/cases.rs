@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The promises of a transceiver over its serial line, one function each.
+
+use super::*;
+
+pub(super) const STILL: &[Tested<Module>] = &[
+    (
+        case(
+            "sequence",
+            "firmware-api 1.1",
+            "a reply has the number and the version of its request",
+        ),
+        sequence,
+    ),
+    (
+        case(
+            "prompt",
+            "firmware-api 1.2",
+            "Hello and Status are answered within 10 ms and the time of the line",
+        ),
+        prompt,
+    ),
+    (
+        case(
+            "identity",
+            "firmware-api 1.3",
+            "the identity has 68 bytes, versions in order, 1 to 8 groups and paths",
+        ),
+        identity,
+    ),
+    (
+        case("status", "firmware-api 1.3", "the status has 84 bytes, and every path has a meaning"),
+        status,
+    ),
+    (case("uptime", "firmware-api 1.3", "the uptime counts milliseconds"), uptime),
+    (
+        case("broken-frame", "firmware-api 1.1", "a frame whose check is wrong is not answered"),
+        broken_frame,
+    ),
+    (
+        case(
+            "other-version",
+            "firmware-api 1.1",
+            "a frame of another version is refused with status 7",
+        ),
+        other_version,
+    ),
+    (
+        case("unknown-command", "firmware-api 1.4", "an unknown command is refused with status 1"),
+        unknown_command,
+    ),
+    (
+        case(
+            "wrong-length",
+            "firmware-api 1.4",
+            "a payload of the wrong length is refused with status 2",
+        ),
+        wrong_length,
+    ),
+    (
+        case(
+            "read-only",
+            "firmware-api 3.1",
+            "a write to what is read only is refused with status 8",
+        ),
+        read_only,
+    ),
+    (
+        case(
+            "checksums",
+            "firmware-api 3.3, 3.5",
+            "pages 00h and B0h have the checksum of their bytes",
+        ),
+        checksums,
+    ),
+    (
+        case("discovery", "firmware-api 3.5", "page B0h says OCS1, and what the identity says"),
+        discovery,
+    ),
+    (
+        case("arm-none", "firmware-api 2", "an arm of transaction 0 is refused with status 2"),
+        arm_none,
+    ),
+    (
+        case(
+            "fire-not-armed",
+            "firmware-api 1.4",
+            "a fire of a transaction that is not armed is refused with status 3",
+        ),
+        fire_not_armed,
+    ),
+];
+
+pub(super) const MOVING: &[Tested<Module>] = &[
+    (
+        case(
+            "arm-path",
+            "firmware-api 2",
+            "an arm of a path that the module does not have has outcome 4",
+        ),
+        arm_path,
+    ),
+    (
+        case(
+            "arm-moves-nothing",
+            "firmware-api 2",
+            "an arm moves no light, and the status has its transaction",
+        ),
+        arm_moves_nothing,
+    ),
+    (
+        case(
+            "fire",
+            "firmware-api 1.5, 2",
+            "a fire brings the group to its path: outcome 1, status and reply agree",
+        ),
+        fire,
+    ),
+    (case("generation", "firmware-api 2", "the generation counts a completed switch"), generation),
+    (
+        case(
+            "fire-again",
+            "firmware-api 2",
+            "a repeated fire moves nothing and answers with the same outcome",
+        ),
+        fire_again,
+    ),
+    (
+        case(
+            "disarm",
+            "firmware-api 1.2",
+            "a disarm is done, and what is disarmed cannot be fired",
+        ),
+        disarm,
+    ),
+    (
+        case(
+            "set-up-times",
+            "conform",
+            "the group is moved there and back, and each move comes to outcome 1",
+        ),
+        set_up_times,
+    ),
+];
+
+fn sequence(module: &mut Module) -> Judged {
+    for _ in 0..3 {
+        let reply = module.ask(command::STATUS, &[])?;
+        if (reply.sequence, reply.version) != (module.next_sequence, 1) {
+            return found(format!(
+                "request {} of version 1 is answered by {} of version {}",
+                module.next_sequence, reply.sequence, reply.version
+            ));
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn prompt(module: &mut Module) -> Judged {
+    for command in [command::HELLO, command::STATUS] {
+        let took = module.ask(command, &[])?.took;
+        if took > PROMPT + LINE {
+            return found(format!("command {command:02X}h took {took:?}"));
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn identity(module: &mut Module) -> Judged {
+    let reply = module.ask(command::HELLO, &[])?;
+    let bytes = &reply.payload;
+    if bytes.len() != 68 {
+        return found(format!("it has {} bytes", bytes.len()));
+    }
+    if bytes[0] > bytes[1] || bytes[0] == 0 {
+        return found(format!("versions {} to {}", bytes[0], bytes[1]));
+    }
+    let (groups, paths) = (bytes[53], bytes[54]);
+    module.external_paths = paths;
+    module.has_dark = bytes[55] & 1 != 0;
+    module.dwell = Duration::from_micros(u64::from(u16_at(bytes, 60)));
+    module.commit_max = Duration::from_micros(u64::from(u32_at(bytes, 62)));
+    let is_in = |number: u8| (1..=8).contains(&number);
+    holds(is_in(groups) && is_in(paths), || format!("{groups} groups of {paths} paths"))
+}
+
+fn status(module: &mut Module) -> Judged {
+    let status = module.status()?;
+    let odd = status.active.iter().find(|path| !matches!(**path, DARK..=8 | LOOPBACK));
+    holds(odd.is_none(), || format!("a group is at path {odd:?}"))
+}
+
+fn uptime(module: &mut Module) -> Judged {
+    let before = module.status()?;
+    let began = module.link.now();
+    let end = began + Duration::from_millis(40);
+    while module.link.now() < end {
+        module.hear(end.saturating_sub(module.link.now()))?;
+    }
+    let after = module.status()?;
+    if after.boots != before.boots {
+        return Ok(Verdict::Fault("it has restarted meanwhile".into()));
+    }
+    let counted = after.uptime.wrapping_sub(before.uptime);
+    holds((30..5_000).contains(&counted), || format!("40 ms and more were counted as {counted} ms"))
+}
+
+fn broken_frame(module: &mut Module) -> Judged {
+    let line = module.frame(1, command::STATUS, &[]);
+    // The frame once more, with its last byte before the end changed: the check does not match any more.
+    let mut broken = line;
+    let at = broken.len() - 2;
+    broken[at] = if broken[at] == 0x55 { 0x56 } else { 0x55 };
+    module.link.send(&broken)?;
+    let heard = module.hear(SILENCE)?;
+    holds(heard.is_none(), || "it is answered".into())
+}
+
+fn refused(module: &mut Module, what: &str, reply: Option<Reply>, status: u8) -> Judged {
+    let _ = module;
+    match reply {
+        None => found(format!("{what} is not answered")),
+        Some(reply) => holds(reply.status == status, || {
+            format!("{what} is answered with status {}", reply.status)
+        }),
+    }
+}
+
+fn other_version(module: &mut Module) -> Judged {
+    let reply = module.send(9, command::STATUS, &[])?;
+    refused(module, "version 9", reply, 7)
+}
+
+fn unknown_command(module: &mut Module) -> Judged {
+    let reply = module.send(1, 0x7f, &[])?;
+    refused(module, "command 7Fh", reply, 1)
+}
+
+fn wrong_length(module: &mut Module) -> Judged {
+    let reply = module.send(1, command::STATUS, &[0])?;
+    refused(module, "Status with a payload of 1 byte", reply, 2)
+}
+
+fn read_only(module: &mut Module) -> Judged {
+    // The first byte of the vendor's name, written as it is.
+    let vendor = module.read(0, 129, 1)?;
+    let reply = module.send(1, command::WRITE, &[0, 0, 129, vendor[0]])?;
+    refused(module, "a write to 00h:129", reply, 8)
+}
+
+fn low8(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
+}
+
+fn checksums(module: &mut Module) -> Judged {
+    for (page, first, last) in [(0x00, 128, 221), (0xb0, 192, 206)] {
+        let bytes = module.read(page, first, last - first + 2)?;
+        let Some((sum, covered)) = bytes.split_last() else { return found("an empty page") };
+        if low8(covered) != *sum {
+            return found(format!("page {page:02X}h: {sum:02X}h and not {:02X}h", low8(covered)));
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn discovery(module: &mut Module) -> Judged {
+    let page = module.read(0xb0, 192, 16)?;
+    if page[..4] != *b"OCS1" || page[4] >> 4 != 1 {
+        return found(format!("B0h:192 is {:02X?}", &page[..5]));
+    }
+    let hello = module.ask(command::HELLO, &[])?.payload;
+    if hello.len() != 68 {
+        return found(format!("the identity has {} bytes", hello.len()));
+    }
+    let (here, there) = ((page[5], page[6], page[7]), (hello[53], hello[54], hello[55]));
+    holds(here == there, || {
+        format!("groups, paths, capabilities: {here:?} in B0h, {there:?} in the identity")
+    })
+}
+
+fn arm_none(module: &mut Module) -> Judged {
+    let mut payload = vec![0, 0, 0, 0, HOT];
+    payload.extend(module.status()?.active);
+    let reply = module.send(1, command::ARM, &payload)?;
+    refused(module, "an arm of transaction 0", reply, 2)
+}
+
+fn fire_not_armed(module: &mut Module) -> Judged {
+    // Group mask 0: even a module that takes it moves nothing.
+    let mut payload = module.transaction().to_be_bytes().to_vec();
+    payload.push(0);
+    let reply = module.send(1, command::FIRE, &payload)?;
+    refused(module, "a fire of what was never armed", reply, 3)
+}
+
+fn arm_path(module: &mut Module) -> Judged {
+    if module.external_paths >= 8 {
+        return Ok(Verdict::NotTested("the module has all 8 paths".into()));
+    }
+    let beyond = module.external_paths + 1;
+    let transaction = module.transaction();
+    let reply = module.arm(transaction, beyond)?;
+    let group = module.group.map_or(0, |(group, _)| group);
+    let outcome = reply.payload.get(4 + group).copied();
+    holds(reply.status == 0 && outcome == Some(4), || {
+        format!("path {beyond}: status {}, outcome {outcome:?}", reply.status)
+    })
+}
+
+fn arm_moves_nothing(module: &mut Module) -> Judged {
+    let before = module.status()?;
+    let (group, home) = module.group.unwrap_or((0, LOOPBACK));
+    module.dwell()?;
+    let transaction = module.transaction();
+    let path = module.elsewhere(home);
+    module.has_moved = true;
+    module.arm(transaction, path)?;
+    let end = module.link.now() + module.commit_max + Duration::from_millis(5);
+    while module.link.now() < end {
+        module.hear(end.saturating_sub(module.link.now()))?;
+    }
+    let after = module.status()?;
+    if after.active[group] != before.active[group] || after.generation != before.generation {
+        return found(format!("group {group} went from path {home} to {}", after.active[group]));
+    }
+    holds(after.armed == transaction, || {
+        format!("{transaction} was armed, and the status has {}", after.armed)
+    })
+}
+
+macro_rules! moved {
+    ($module:expr, $path:expr) => {
+        match $module.moved($path)? {
+            Ok(done) => done,
+            Err(verdict) => return Ok(verdict),
+        }
+    };
+}
+
+fn fire(module: &mut Module) -> Judged {
+    let (group, home) = module.group.unwrap_or((0, LOOPBACK));
+    let path = module.elsewhere(home);
+    let (transaction, reply) = moved!(module, path);
+    let status = module.status()?;
+    if status.active[group] != path || status.busy != 0 {
+        return found(format!(
+            "outcome 1, and group {group} is at {} and not at {path}",
+            status.active[group]
+        ));
+    }
+    let said = u32_at(&reply.payload, 0);
+    holds(said == transaction && status.fired == transaction, || {
+        format!("{transaction} was fired; the reply has {said}, the status {}", status.fired)
+    })
+}
+
+fn generation(module: &mut Module) -> Judged {
+    let before = module.status()?.generation;
+    let (_, home) = module.group.unwrap_or((0, LOOPBACK));
+    let path = module.elsewhere(home);
+    let (_, reply) = moved!(module, path);
+    let (said, after) = (u32_at(&reply.payload, 4), module.status()?.generation);
+    let expected = before.wrapping_add(1);
+    holds(said == expected && after == expected, || {
+        format!("it was {before}; after one switch the reply has {said}, the status {after}")
+    })
+}
+
+fn fire_again(module: &mut Module) -> Judged {
+    let (group, home) = module.group.unwrap_or((0, LOOPBACK));
+    let path = module.elsewhere(home);
+    let (transaction, first) = moved!(module, path);
+    let before = module.status()?;
+    let again = module.fire(transaction)?;
+    let after = module.status()?;
+    if again.status != 0 || again.payload.get(8 + group) != first.payload.get(8 + group) {
+        return found(format!("it is answered with status {} and another outcome", again.status));
+    }
+    holds((after.generation, after.active) == (before.generation, before.active), || {
+        format!("generation {} became {}", before.generation, after.generation)
+    })
+}
+
+fn disarm(module: &mut Module) -> Judged {
+    let (_, home) = module.group.unwrap_or((0, LOOPBACK));
+    module.dwell()?;
+    let transaction = module.transaction();
+    let path = module.elsewhere(home);
+    module.arm(transaction, path)?;
+    let reply = module.ask(command::DISARM, &transaction.to_be_bytes())?;
+    if reply.status != 0 {
+        return found(format!("a disarm is refused with status {}", reply.status));
+    }
+    let fired = module.fire(transaction)?;
+    refused(module, "a fire of what was disarmed", Some(fired), 3)
+}
+
+fn set_up_times(module: &mut Module) -> Judged {
+    let (_, home) = module.group.unwrap_or((0, LOOPBACK));
+    for round in 0..module.rounds {
+        let path = if round % 2 == 0 { module.elsewhere(home) } else { home };
+        module.dwell()?;
+        let transaction = module.transaction();
+        let began = module.link.now();
+        let armed = module.arm(transaction, path)?;
+        let fired = module.fire(transaction)?;
+        let took = module.link.now().saturating_sub(began);
+        let group = module.group.map_or(0, |(group, _)| group);
+        match fired.payload.get(8 + group) {
+            Some(1) if armed.status == 0 && fired.status == 0 => module.set_ups.push(took),
+            Some(outcome @ 128..) => {
+                return Ok(Verdict::Fault(format!("round {round}: outcome {outcome}")));
+            }
+            other => {
+                return found(format!("round {round}: status {}, outcome {other:?}", fired.status));
+            }
+        }
+    }
+    Ok(Verdict::Passed)
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The result of a suite, in every form: one type, five ways to write it.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+use serde::Serialize;
+
+use super::case::{Results, Verdict, percentile};
+use super::target::{Options, Protocol};
+
+/// What became of one promise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// The case.
+    pub id: String,
+    /// Where the promise is made.
+    pub clause: String,
+    /// The promise.
+    pub says: String,
+    /// `passed`, `misbehaves`, `fault` or `not-tested`.
+    pub verdict: &'static str,
+    /// What was seen; empty where it passed.
+    pub detail: String,
+}
+
+/// Set-up times of the circuits that the suite made.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SetUps {
+    /// How many.
+    pub count: usize,
+    /// The median.
+    pub median_seconds: f64,
+    /// 99 of 100 took no longer.
+    pub p99_seconds: f64,
+}
+
+/// Something that no client can test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Untestable {
+    /// What.
+    pub promise: String,
+    /// Why.
+    pub why: String,
+}
+
+/// The result of a suite.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// `lightloom.conform/v1`.
+    pub schema: &'static str,
+    /// Of this program.
+    pub version: &'static str,
+    /// The device, as it was named.
+    pub target: String,
+    /// `gnmi`, `scpi`, `tl1` or `serial`.
+    pub protocol: &'static str,
+    /// What it is tested against.
+    pub standard: &'static str,
+    /// Who the device says it is.
+    pub identity: String,
+    /// The seed.
+    pub seed: u64,
+    /// Ports that could be moved.
+    pub may_move: Vec<String>,
+    /// Whether an operator ended it early.
+    pub interrupted: bool,
+    /// Cases, in the order of testing.
+    pub cases: Vec<Line>,
+    /// `None` where no circuit was made.
+    pub set_up: Option<SetUps>,
+    /// What no case tests, and why.
+    pub untestable: Vec<Untestable>,
+}
+
+impl Report {
+    /// Of these results.
+    #[must_use]
+    pub fn of(protocol: Protocol, identity: String, options: &Options, results: Results) -> Self {
+        let cases = results.cases.into_iter().map(|(case, verdict)| {
+            let (word, detail) = match verdict {
+                Verdict::Passed => ("passed", String::new()),
+                Verdict::Misbehaves(what) => ("misbehaves", what),
+                Verdict::Fault(what) => ("fault", what),
+                Verdict::NotTested(why) => ("not-tested", why),
+            };
+            Line {
+                id: format!("{}/{}", protocol.scheme(), case.id),
+                clause: case.clause.to_owned(),
+                says: case.says.to_owned(),
+                verdict: word,
+                detail,
+            }
+        });
+        let seconds = |share| percentile(&results.set_ups, share).map(|span| span.as_secs_f64());
+        let set_up = seconds(50).zip(seconds(99)).map(|(median_seconds, p99_seconds)| SetUps {
+            count: results.set_ups.len(),
+            median_seconds,
+            p99_seconds,
+        });
+        let untestable = results.untestable.iter().map(|(promise, why)| Untestable {
+            promise: (*promise).to_owned(),
+            why: (*why).to_owned(),
+        });
+        Self {
+            schema: "lightloom.conform/v1",
+            version: env!("CARGO_PKG_VERSION"),
+            target: options.target.clone(),
+            protocol: protocol.scheme(),
+            standard: protocol.standard(),
+            identity,
+            seed: options.seed,
+            may_move: options.may_move.clone(),
+            interrupted: results.is_interrupted,
+            cases: cases.collect(),
+            set_up,
+            untestable: untestable.collect(),
+        }
+    }
+
+    /// How many cases have this verdict.
+    #[must_use]
+    pub fn count(&self, verdict: &str) -> usize {
+        self.cases.iter().filter(|line| line.verdict == verdict).count()
+    }
+
+    /// Whether it ran to its end, and found nothing.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.count("misbehaves") == 0 && self.count("fault") == 0 && !self.interrupted
+    }
+
+    fn summary(&self) -> String {
+        format!(
+            "{} passed, {} misbehave, {} faults, {} not tested",
+            self.count("passed"),
+            self.count("misbehaves"),
+            self.count("fault"),
+            self.count("not-tested")
+        )
+    }
+
+    fn times(&self) -> Option<String> {
+        let SetUps { count, median_seconds, p99_seconds } = self.set_up?;
+        let (median, p99) = (median_seconds * 1e3, p99_seconds * 1e3);
+        Some(format!("set-up of {count} circuits: median {median:.1} ms, p99 {p99:.1} ms"))
+    }
+
+    /// For a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n{}\nagainst {}\n\n", self.target, self.identity, self.standard);
+        let width = self.cases.iter().map(|line| line.id.len()).max().unwrap_or(0);
+        for line in &self.cases {
+            let word = match line.verdict {
+                "misbehaves" => "MISBEHAVES",
+                "fault" => "FAULT",
+                other => other,
+            };
+            let _ = write!(text, "{word:10}  {:width$}  {}", line.id, line.says);
+            let _ = match line.detail.as_str() {
+                "" => writeln!(text),
+                detail => {
+                    write!(text, "\n{:10}  {:width$}  → {detail} ({})\n", "", "", line.clause)
+                }
+            };
+        }
+        let _ = write!(text, "\n{}", self.summary());
+        if self.interrupted {
+            text.push_str("; interrupted, and what was moved is put back");
+        }
+        text.push('\n');
+        if let Some(times) = self.times() {
+            let _ = writeln!(text, "{times}");
+        }
+        for one in &self.untestable {
+            let _ = writeln!(text, "no case: {}: {}", one.promise, one.why);
+        }
+        text
+    }
+
+    /// For the web and for reports of work.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let safe = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+        let mut text = format!(
+            "# Conformance of {}\n\n{} ({}), seed {}. {}.\n\n| case | promise | clause | verdict |\n| --- | --- | --- | --- |\n",
+            safe(&self.target),
+            safe(&self.identity),
+            self.standard,
+            self.seed,
+            self.summary()
+        );
+        for line in &self.cases {
+            let detail = if line.detail.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", safe(&line.detail))
+            };
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | {} | {}{detail} |",
+                line.id,
+                safe(&line.says),
+                safe(&line.clause),
+                line.verdict
+            );
+        }
+        if let Some(times) = self.times() {
+            let _ = write!(text, "\n{times}.\n");
+        }
+        text.push_str("\nNot tested by any case:\n\n");
+        for one in &self.untestable {
+            let _ = writeln!(text, "* {}: {}", safe(&one.promise), safe(&one.why));
+        }
+        text
+    }
+
+    /// One self-contained page.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let safe = |text: &str| {
+            text.replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('>', "&gt;")
+                .replace('"', "&quot;")
+        };
+        let mut rows = String::new();
+        for line in &self.cases {
+            let _ = writeln!(
+                rows,
+                "<tr class=\"{}\"><td><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                line.verdict,
+                safe(&line.id),
+                safe(&line.says),
+                safe(&line.clause),
+                line.verdict,
+                safe(&line.detail)
+            );
+        }
+        let mut others = String::new();
+        for one in &self.untestable {
+            let _ = writeln!(others, "<li>{}: {}</li>", safe(&one.promise), safe(&one.why));
+        }
+        let times = self.times().map_or(String::new(), |times| format!("<p>{times}</p>"));
+        format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Conformance of {target}</title>\n\
+             <style>body{{font:15px/1.4 sans-serif;margin:2em}}table{{border-collapse:collapse}}\
+             td,th{{border:1px solid #999;padding:.2em .5em;text-align:left}}\
+             .misbehaves{{background:#fdd}}.fault{{background:#fec}}.not-tested{{color:#666}}</style></head>\n\
+             <body><h1>Conformance of {target}</h1>\n<p>{identity}; against {standard}; seed {seed}.</p>\n\
+             <p><strong>{summary}</strong></p>{times}\n<table><tr><th>case</th><th>promise</th><th>clause</th>\
+             <th>verdict</th><th>seen</th></tr>\n{rows}</table>\n<h2>Not tested by any case</h2>\n<ul>{others}</ul>\n\
+             </body></html>\n",
+            target = safe(&self.target),
+            identity = safe(&self.identity),
+            standard = safe(self.standard),
+            seed = self.seed,
+            summary = self.summary(),
+        )
+    }
+
+    /// For continuous integration.
+    ///
+    /// # Errors
+    /// The writer of XML failed.
+    pub fn junit(&self) -> Result<String, quick_junit::SerializeError> {
+        let mut suite = TestSuite::new(format!("conform {}", self.target));
+        for line in &self.cases {
+            let mut status = match line.verdict {
+                "passed" => TestCaseStatus::success(),
+                "misbehaves" => TestCaseStatus::non_success(NonSuccessKind::Failure),
+                "fault" => TestCaseStatus::non_success(NonSuccessKind::Error),
+                _ => TestCaseStatus::skipped(),
+            };
+            if !line.detail.is_empty() {
+                status.set_message(format!("{}: {} ({})", line.says, line.detail, line.clause));
+            }
+            let mut case = TestCase::new(line.id.clone(), status);
+            case.set_classname(format!("lightloom.conform.{}", self.protocol));
+            case.set_time(Duration::ZERO);
+            suite.add_test_case(case);
+        }
+        let mut report = quick_junit::Report::new("lightloom conform");
+        report.add_test_suite(suite);
+        report.to_string()
+    }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The suite of Polatis-style switches in SCPI: lines there, lines back.
+
+mod cases;
+
+use std::time::Duration;
+
+use super::case::{
+    Case, Judged, PUT_BACK, Plan, Results, Session, Tested, Verdict, found, holds, run_all,
+};
+use super::link::{Link, Trouble};
+use super::{ANSWER_WITHIN, REST_WITHIN};
+
+/// How long the suite listens where nothing may come.
+const SILENCE: Duration = Duration::from_millis(200);
+/// Reported by ports without light, or lower.
+const DARK_DBM: f64 = -40.0;
+/// A measured loss may be this much too small, in dB.
+const METER_ERROR_DB: f64 = 0.5;
+
+const UNTESTABLE: [(&str, &str); 4] = [
+    ("*RST", "what it does to light differs from model to model"),
+    ("CONN:ONLY, DISC:ALL", "they drop circuits that the suite did not make"),
+    ("PORT:DISable", "the suite joins and parts ports and changes nothing else"),
+    (
+        "insertion loss and switching time of the light",
+        "only a light source and a meter see the light itself",
+    ),
+];
+
+/// One device and what the suite has made on it.
+pub struct Scpi {
+    link: Box<dyn Link>,
+    received: Vec<u8>,
+    /// A query was sent, and its answer has not come.
+    is_waiting: bool,
+    inputs: u32,
+    outputs: u32,
+    free: (Vec<u32>, Vec<u32>),
+    made: Vec<(u32, u32)>,
+    rounds: u32,
+    set_ups: Vec<Duration>,
+}
+
+type Pairs = Vec<(u32, u32)>;
+
+const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
+    Case { id, clause, says }
+}
+
+/// Runs all cases.
+///
+/// # Errors
+/// The device does not answer `*IDN?` at all.
+pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Result<String, Trouble> {
+    let mut session = Scpi {
+        link,
+        received: Vec::new(),
+        is_waiting: false,
+        inputs: 0,
+        outputs: 0,
+        free: (Vec::new(), Vec::new()),
+        made: Vec::new(),
+        rounds: plan.rounds,
+        set_ups: Vec::new(),
+    };
+    session.send("*CLS")?;
+    let identity = session.ask("*IDN?")?;
+    results.untestable.extend(UNTESTABLE);
+    let before = session.pairs();
+    run_all(&mut session, cases::STILL, results);
+    let why = session.choose(plan, before.as_ref().ok(), results);
+    match why {
+        Some(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
+        None => {
+            run_all(&mut session, cases::MOVING, results);
+            session.put_back(before.ok(), results);
+        }
+    }
+    results.set_ups = session.set_ups;
+    Ok(identity)
+}
+
+/// `1,2` of `(@1,2)`; `None` where it is no list of numbers.
+fn list(text: &str) -> Option<Vec<u32>> {
+    let inner = text.trim().strip_prefix("(@")?.strip_suffix(')')?;
+    if inner.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    inner.split(',').map(|port| port.trim().parse().ok()).collect()
+}
+
+fn error(text: &str) -> Option<i32> {
+    text.split_once(',')?.0.trim().parse().ok()
+}
+
+impl Scpi {
+    fn send(&mut self, line: &str) -> Result<(), Trouble> {
+        self.link.send(format!("{line}\n").as_bytes())
+    }
+
+    /// The next line that arrives; `None` where none does in time.
+    fn line(&mut self, within: Duration) -> Result<Option<String>, Trouble> {
+        let deadline = self.link.now() + within;
+        loop {
+            let end = self.received.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            if let Some(end) = end {
+                let line: Vec<u8> = self.received.drain(..=end).collect();
+                let line = String::from_utf8_lossy(&line).trim().to_owned();
+                if !line.is_empty() {
+                    return Ok(Some(line));
+                }
+                continue;
+            }
+            let left = deadline.saturating_sub(self.link.now());
+            if left.is_zero() || self.received.len() > 1 << 20 {
+                return Ok(None);
+            }
+            let arrived = self.link.receive(left)?;
+            self.received.extend(arrived);
+        }
+    }
+
+    /// The one line that answers a line with queries.
+    fn ask(&mut self, line: &str) -> Result<String, Trouble> {
+        // What came too late for an earlier question is no answer to this one.
+        self.received.clear();
+        self.send(line)?;
+        self.is_waiting = true;
+        let answer = self.line(ANSWER_WITHIN + REST_WITHIN)?;
+        self.is_waiting = false;
+        answer.ok_or_else(|| Trouble::Silent(format!("no answer to `{line}`")))
+    }
+
+    /// The oldest error of the queue, 0 without one.
+    fn error(&mut self) -> Result<i32, Trouble> {
+        let line = self.ask(":syst:err?")?;
+        error(&line)
+            .ok_or_else(|| Trouble::Nonsense(format!("`:syst:err?` answered with `{line}`")))
+    }
+
+    /// Everything that is joined.
+    fn pairs(&mut self) -> Result<Pairs, Trouble> {
+        let line = self.ask(":oxc:swit:conn:stat?")?;
+        let read = || {
+            let (first, second) = line.split_once("),(")?;
+            let (first, second) = (list(&format!("{first})"))?, list(&format!("({second}"))?);
+            (first.len() == second.len()).then(|| first.into_iter().zip(second).collect())
+        };
+        read().ok_or_else(|| Trouble::Nonsense(format!("`conn:stat?` answered with `{line}`")))
+    }
+
+    /// Sends a change behind an empty queue, waits for the barrier, and returns the error it left.
+    fn change(&mut self, command: &str) -> Result<i32, Trouble> {
+        self.send("*CLS")?;
+        let done = self.ask(&format!("{command};*OPC?"))?;
+        if done.rsplit(';').next() != Some("1") {
+            return Err(Trouble::Nonsense(format!("`*OPC?` answered with `{done}`")));
+        }
+        match self.error()? {
+            -240 => Err(Trouble::Broken(format!("hardware error −240 at `{command}`"))),
+            error => Ok(error),
+        }
+    }
+
+    fn add(&mut self, pairs: &[(u32, u32)]) -> Result<i32, Trouble> {
+        self.made.extend(pairs);
+        let side = |of: fn(&(u32, u32)) -> u32| {
+            pairs.iter().map(|pair| of(pair).to_string()).collect::<Vec<_>>().join(",")
+        };
+        let (first, second) = (side(|pair| pair.0), side(|pair| pair.1));
+        self.change(&format!(":oxc:swit:conn:add (@{first}),(@{second})"))
+    }
+
+    fn pair(&self, index: usize) -> (u32, u32) {
+        (self.free.0[index], self.free.1[index])
+    }
+
+    fn powers(&mut self, ports: &[u32]) -> Result<Option<Vec<f64>>, Trouble> {
+        let wanted: Vec<_> = ports.iter().map(ToString::to_string).collect();
+        self.received.clear();
+        self.send("*CLS")?;
+        self.send(&format!(":pmon:pow? (@{})", wanted.join(",")))?;
+        let Some(line) = self.line(ANSWER_WITHIN)? else {
+            // A model without monitors does not know the command.
+            self.send("*CLS")?;
+            return Ok(None);
+        };
+        let values = line.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+        let values = values.and_then(|values| {
+            values
+                .split(',')
+                .map(|value| value.trim().parse::<f64>().ok())
+                .collect::<Option<Vec<_>>>()
+        });
+        values
+            .map(Some)
+            .ok_or_else(|| Trouble::Nonsense(format!("`pmon:pow?` answered with `{line}`")))
+    }
+
+    /// Which ports may be moved; why none can, if so.
+    fn choose(
+        &mut self,
+        plan: &Plan<'_>,
+        before: Option<&Pairs>,
+        results: &mut Results,
+    ) -> Option<String> {
+        let Some(before) = before else { return Some("its connections could not be read".into()) };
+        if plan.ports.is_empty() {
+            return Some("read-only: give --may-move with two inputs and two outputs".into());
+        }
+        for text in plan.ports {
+            let Ok(port) = text.parse::<u32>() else {
+                return Some(format!("--may-move: `{text}` is not the number of a port"));
+            };
+            if let Some(pair) = before.iter().find(|pair| pair.0 == port || pair.1 == port) {
+                return Some(format!("--may-move: port {port} is in {pair:?}: name dark ports"));
+            }
+            match port {
+                _ if port >= 1 && port <= self.inputs => self.free.0.push(port),
+                _ if port > self.inputs && port <= self.inputs + self.outputs => {
+                    self.free.1.push(port)
+                }
+                _ => return Some(format!("--may-move: there is no port {port}")),
+            }
+        }
+        results.shuffle(&mut self.free.0);
+        results.shuffle(&mut self.free.1);
+        let (inputs, outputs) = (self.free.0.len(), self.free.1.len());
+        (inputs < 2 || outputs < 2).then(|| {
+            format!(
+                "--may-move names {inputs} inputs and {outputs} outputs: two of each are needed"
+            )
+        })
+    }
+
+    fn put_back(&mut self, before: Option<Pairs>, results: &mut Results) {
+        self.link.shield();
+        if self.is_waiting {
+            // What it would say: the answer to a question that nobody waits for any more.
+            let _ = self.line(REST_WITHIN);
+        }
+        let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
+        let judged = cleared.and_then(|()| self.pairs()).map(|after| match before {
+            Some(before) if before != after => {
+                Verdict::Misbehaves(format!("it was {before:?} and is {after:?}"))
+            }
+            _ => Verdict::Passed,
+        });
+        results.note(PUT_BACK, judged);
+    }
+}
+
+impl Session for Scpi {
+    fn reconnect(&mut self) -> Result<(), Trouble> {
+        self.received.clear();
+        self.link.open()?;
+        self.send("*CLS")?;
+        self.ask("*IDN?").map(drop)
+    }
+
+    fn clear(&mut self) -> Result<(), Trouble> {
+        if self.made.is_empty() {
+            return Ok(());
+        }
+        let there = self.pairs()?;
+        // Only what the suite joined, or what the device joined instead, on ports that may be moved.
+        let (inputs, outputs) = self.free.clone();
+        let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
+        for (input, output) in there.into_iter().filter(is_ours) {
+            let left = self.change(&format!(":oxc:swit:conn:sub (@{input}),(@{output})"))?;
+            if left != 0 {
+                return Err(Trouble::Nonsense(format!(
+                    "({input}, {output}) is not parted: error {left}"
+                )));
+            }
+        }
+        self.made.clear();
+        Ok(())
+    }
+}

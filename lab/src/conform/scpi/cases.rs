@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The promises of a switch in SCPI, one function each.
+
+use super::*;
+
+pub(super) const STILL: &[Tested<Scpi>] = &[
+    (
+        case(
+            "identity",
+            "SCPI-99 4.1, IEEE 488.2 10.14",
+            "*IDN? has four fields: maker, model, serial number, firmware",
+        ),
+        identity,
+    ),
+    (case("size", "OXC:SWITch:SIZE?", "SIZE? counts the ports there are, and no more"), size),
+    (case("clear-status", "IEEE 488.2 10.3", "*CLS empties the error queue"), clear_status),
+    (
+        case(
+            "error-left",
+            "SCPI-99 21.8",
+            "a command that does not exist leaves an error of −100 to −199",
+        ),
+        error_left,
+    ),
+    (
+        case(
+            "status-byte",
+            "IEEE 488.2 10.36, SCPI-99 4.1.3.1",
+            "*STB? has bit 2 while errors wait",
+        ),
+        status_byte,
+    ),
+    (
+        case(
+            "sets-are-silent",
+            "IEEE 488.2 6.4",
+            "a command that is no query is answered with nothing",
+        ),
+        sets_are_silent,
+    ),
+    (
+        case(
+            "answers-joined",
+            "IEEE 488.2 8.4",
+            "the answers of one line come in one line, with ; between them",
+        ),
+        joined,
+    ),
+    (
+        case("keyword-forms", "SCPI-99 6.2", "keywords are understood short and long, in any case"),
+        forms,
+    ),
+    (
+        case("peers-agree", "OXC:SWITch:CONNect:PORT?", "CONN:PORT? and CONN:STAT? say the same"),
+        peers_agree,
+    ),
+    (
+        case("power-values", "PMON:POWer?", "a power query has one number for each port"),
+        power_values,
+    ),
+];
+
+pub(super) const MOVING: &[Tested<Scpi>] = &[
+    (
+        case(
+            "add",
+            "OXC:SWITch:CONNect:ADD",
+            "CONN:ADD joins what it names, and CONN:STAT? shows it",
+        ),
+        add,
+    ),
+    (
+        case(
+            "add-peers",
+            "OXC:SWITch:CONNect:PORT?",
+            "each end of a new connection names the other",
+        ),
+        add_peers,
+    ),
+    (
+        case("barrier", "IEEE 488.2 10.19", "*OPC? is answered when the light has come to rest"),
+        barrier,
+    ),
+    (
+        case(
+            "power-passive",
+            "PMON:POWer?",
+            "no more light leaves an output than enters its input",
+        ),
+        passive,
+    ),
+    (
+        case("add-others", "OXC:SWITch:CONNect:ADD", "CONN:ADD leaves other connections alone"),
+        add_others,
+    ),
+    (case("add-range", "SCPI-99 8.3.2", "a list may have ranges: (@1:3)"), add_range),
+    (
+        case(
+            "add-unknown-port",
+            "SCPI-99 21.8",
+            "a port that does not exist leaves an error and moves nothing",
+        ),
+        add_unknown,
+    ),
+    (
+        case(
+            "add-port-in-use",
+            "OXC:SWITch:CONNect:ADD",
+            "a port in use leaves an error and moves nothing",
+        ),
+        add_in_use,
+    ),
+    (
+        case(
+            "add-lopsided",
+            "SCPI-99 21.8",
+            "lists of different length leave an error and move nothing",
+        ),
+        add_lopsided,
+    ),
+    (
+        case(
+            "subtract",
+            "OXC:SWITch:CONNect:SUBtract",
+            "CONN:SUB parts what it names and nothing else",
+        ),
+        subtract,
+    ),
+    (
+        case(
+            "set-up-times",
+            "conform",
+            "circuits are made one after the other, and each is there behind *OPC?",
+        ),
+        set_up_times,
+    ),
+];
+
+fn identity(scpi: &mut Scpi) -> Judged {
+    let line = scpi.ask("*IDN?")?;
+    holds(line.split(',').count() == 4, || format!("it is `{line}`"))
+}
+
+fn size(scpi: &mut Scpi) -> Judged {
+    let line = scpi.ask(":oxc:swit:size?")?;
+    let read = line.split_once(',').and_then(|(inputs, outputs)| {
+        Some((inputs.trim().parse::<u32>().ok()?, outputs.trim().parse::<u32>().ok()?))
+    });
+    let Some((inputs, outputs)) = read else { return found(format!("it is `{line}`")) };
+    (scpi.inputs, scpi.outputs) = (inputs, outputs);
+    let last = inputs + outputs;
+    // The last port is there, and none behind it.
+    scpi.send("*CLS")?;
+    scpi.received.clear();
+    scpi.send(&format!(":oxc:swit:conn:port? {last}"))?;
+    if scpi.line(ANSWER_WITHIN)?.is_none() {
+        return found(format!("it is {inputs},{outputs}, and port {last} is not known"));
+    }
+    scpi.send("*CLS")?;
+    scpi.send(&format!(":oxc:swit:conn:port? {}", last + 1))?;
+    let beyond = scpi.line(SILENCE)?;
+    scpi.send("*CLS")?;
+    holds(beyond.is_none(), || format!("it is {inputs},{outputs}, and port {} answers", last + 1))
+}
+
+fn clear_status(scpi: &mut Scpi) -> Judged {
+    scpi.send(":no:such:command")?;
+    scpi.send("*CLS")?;
+    let left = scpi.error()?;
+    holds(left == 0, || format!("error {left} is still there behind *CLS"))
+}
+
+fn error_left(scpi: &mut Scpi) -> Judged {
+    scpi.send("*CLS")?;
+    scpi.send(":no:such:command")?;
+    let left = scpi.error()?;
+    let next = scpi.error()?;
+    if next != 0 {
+        return found(format!("one wrong command left {left} and {next}"));
+    }
+    holds((-199..=-100).contains(&left), || format!("a wrong command left {left}"))
+}
+
+fn status_byte(scpi: &mut Scpi) -> Judged {
+    let bit = |line: &str| line.trim().parse::<u8>().ok().map(|byte| byte & 4 != 0);
+    scpi.send("*CLS")?;
+    let idle = scpi.ask("*STB?")?;
+    // A port that is not there: an error of every model that knows the query.
+    scpi.send(":no:such:command")?;
+    scpi.send(":oxc:swit:conn:port? 0")?;
+    let waits = scpi.ask("*STB?")?;
+    scpi.send("*CLS")?;
+    match (bit(&idle), bit(&waits)) {
+        (Some(false), Some(true)) => Ok(Verdict::Passed),
+        _ => found(format!("it is `{idle}` without errors and `{waits}` with one")),
+    }
+}
+
+fn sets_are_silent(scpi: &mut Scpi) -> Judged {
+    scpi.received.clear();
+    scpi.send("*CLS")?;
+    let heard = scpi.line(SILENCE)?;
+    holds(heard.is_none(), || format!("*CLS was answered with `{}`", heard.unwrap_or_default()))
+}
+
+fn joined(scpi: &mut Scpi) -> Judged {
+    let line = scpi.ask("*STB?;*OPC?")?;
+    let more = scpi.line(SILENCE)?;
+    if let Some(more) = more {
+        return found(format!("two lines came: `{line}` and `{more}`"));
+    }
+    holds(line.split(';').count() == 2, || format!("`*STB?;*OPC?` was answered with `{line}`"))
+}
+
+fn forms(scpi: &mut Scpi) -> Judged {
+    let mut seen: Option<String> = None;
+    for form in [":oxc:swit:size?", ":OXC:SWITCH:SIZE?", ":oxc:Switch:size?"] {
+        scpi.send("*CLS")?;
+        scpi.received.clear();
+        scpi.send(form)?;
+        let Some(line) = scpi.line(ANSWER_WITHIN)? else {
+            scpi.send("*CLS")?;
+            return found(format!("`{form}` is not answered"));
+        };
+        if seen.as_ref().is_some_and(|before| *before != line) {
+            return found(format!("`{form}` is answered with `{line}`"));
+        }
+        seen = Some(line);
+    }
+    Ok(Verdict::Passed)
+}
+
+fn peer(scpi: &mut Scpi, port: u32) -> Result<Option<u32>, Trouble> {
+    let line = scpi.ask(&format!(":oxc:swit:conn:port? {port}"))?;
+    Ok(line.trim_matches('"').trim().parse().ok())
+}
+
+fn peers_agree(scpi: &mut Scpi) -> Judged {
+    let pairs = scpi.pairs()?;
+    for &(input, output) in pairs.iter().take(32) {
+        for (port, other) in [(input, output), (output, input)] {
+            let said = peer(scpi, port)?;
+            if said != Some(other) {
+                return found(format!(
+                    "STAT? joins {port} and {other}, PORT? {port} says {said:?}"
+                ));
+            }
+        }
+    }
+    let dark = (1..=scpi.inputs).find(|port| pairs.iter().all(|pair| pair.0 != *port));
+    if let Some(dark) = dark {
+        let said = peer(scpi, dark)?;
+        return holds(said.is_none(), || {
+            format!("STAT? does not join {dark}, PORT? says {said:?}")
+        });
+    }
+    Ok(Verdict::Passed)
+}
+
+fn power_values(scpi: &mut Scpi) -> Judged {
+    let ports = [1, 2.min(scpi.inputs.max(1)), scpi.inputs + 1];
+    match scpi.powers(&ports)? {
+        None => Ok(Verdict::NotTested("the model has no power monitors".into())),
+        Some(values) => holds(values.len() == 3, || format!("{} values for 3 ports", values.len())),
+    }
+}
+
+/// Joins the first pair; a verdict where the device says that it cannot.
+fn first(scpi: &mut Scpi) -> Result<Option<Verdict>, Trouble> {
+    let pair = scpi.pair(0);
+    Ok(match scpi.add(&[pair])? {
+        0 => None,
+        error => Some(Verdict::Misbehaves(format!("error {error} when {pair:?} is joined"))),
+    })
+}
+
+macro_rules! first {
+    ($scpi:expr) => {
+        if let Some(verdict) = first($scpi)? {
+            return Ok(verdict);
+        }
+    };
+}
+
+fn add(scpi: &mut Scpi) -> Judged {
+    let before = scpi.pairs()?;
+    first!(scpi);
+    let pair = scpi.pair(0);
+    let mut expected = before;
+    expected.push(pair);
+    expected.sort_unstable();
+    let mut after = scpi.pairs()?;
+    after.sort_unstable();
+    holds(after == expected, || format!("{pair:?} was joined, and STAT? says {after:?}"))
+}
+
+fn add_peers(scpi: &mut Scpi) -> Judged {
+    first!(scpi);
+    let (input, output) = scpi.pair(0);
+    for (port, other) in [(input, output), (output, input)] {
+        let said = peer(scpi, port)?;
+        if said != Some(other) {
+            return found(format!("PORT? {port} says {said:?} and not {other}"));
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn barrier(scpi: &mut Scpi) -> Judged {
+    first!(scpi);
+    let (input, output) = scpi.pair(0);
+    let Some(powers) = scpi.powers(&[input, output])? else {
+        return Ok(Verdict::NotTested("the model has no power monitors".into()));
+    };
+    let [enters, leaves] = powers.as_slice() else { return found("two powers were asked for") };
+    if *enters < DARK_DBM {
+        return Ok(Verdict::NotTested(format!("no light arrives at port {input}")));
+    }
+    holds(*leaves > DARK_DBM, || {
+        format!("*OPC? was answered, and {leaves} dBm leave port {output} where {enters} dBm enter")
+    })
+}
+
+fn passive(scpi: &mut Scpi) -> Judged {
+    first!(scpi);
+    let (input, output) = scpi.pair(0);
+    let Some(powers) = scpi.powers(&[input, output])? else {
+        return Ok(Verdict::NotTested("the model has no power monitors".into()));
+    };
+    let [enters, leaves] = powers.as_slice() else { return found("two powers were asked for") };
+    holds(*leaves <= enters + METER_ERROR_DB, || format!("{enters} dBm enter, {leaves} dBm leave"))
+}
+
+fn add_others(scpi: &mut Scpi) -> Judged {
+    first!(scpi);
+    let before = scpi.pairs()?;
+    let second = scpi.pair(1);
+    let left = scpi.add(&[second])?;
+    if left != 0 {
+        return found(format!("error {left} when {second:?} is joined"));
+    }
+    let after = scpi.pairs()?;
+    let lost = before.iter().find(|pair| !after.contains(pair));
+    holds(lost.is_none(), || format!("{lost:?} is gone"))
+}
+
+fn add_range(scpi: &mut Scpi) -> Judged {
+    let (input, output) = scpi.pair(0);
+    scpi.made.push((input, output));
+    let left =
+        scpi.change(&format!(":oxc:swit:conn:add (@{input}:{input}),(@{output}:{output})"))?;
+    if left != 0 {
+        return found(format!("error {left} for (@{input}:{input}),(@{output}:{output})"));
+    }
+    let there = scpi.pairs()?.contains(&(input, output));
+    holds(there, || "no error, and nothing is joined".into())
+}
+
+/// A change that cannot be: an error, and nothing moves.
+fn refused(scpi: &mut Scpi, command: &str) -> Judged {
+    let before = scpi.pairs()?;
+    let left = scpi.change(command)?;
+    let after = scpi.pairs()?;
+    if after != before {
+        return found(format!("`{command}` left error {left} and moved light: {after:?}"));
+    }
+    holds(left != 0, || format!("`{command}` left no error"))
+}
+
+fn add_unknown(scpi: &mut Scpi) -> Judged {
+    let (input, _) = scpi.pair(0);
+    let beyond = scpi.inputs + scpi.outputs + 1;
+    scpi.made.push((input, beyond));
+    refused(scpi, &format!(":oxc:swit:conn:add (@{input}),(@{beyond})"))
+}
+
+fn add_in_use(scpi: &mut Scpi) -> Judged {
+    first!(scpi);
+    let ((input, _), (_, output)) = (scpi.pair(0), scpi.pair(1));
+    refused(scpi, &format!(":oxc:swit:conn:add (@{input}),(@{output})"))
+}
+
+fn add_lopsided(scpi: &mut Scpi) -> Judged {
+    let ((first, _), (second, output)) = (scpi.pair(0), scpi.pair(1));
+    scpi.made.push((first, output));
+    refused(scpi, &format!(":oxc:swit:conn:add (@{first},{second}),(@{output})"))
+}
+
+fn subtract(scpi: &mut Scpi) -> Judged {
+    first!(scpi);
+    let (pair, second) = (scpi.pair(0), scpi.pair(1));
+    let left = scpi.add(&[second])?;
+    if left != 0 {
+        return found(format!("error {left} when {second:?} is joined"));
+    }
+    let before = scpi.pairs()?;
+    let left = scpi.change(&format!(":oxc:swit:conn:sub (@{}),(@{})", pair.0, pair.1))?;
+    if left != 0 {
+        return found(format!("error {left} when {pair:?} is parted"));
+    }
+    let after = scpi.pairs()?;
+    let expected: Pairs = before.into_iter().filter(|other| *other != pair).collect();
+    holds(after == expected, || format!("{pair:?} was parted, and STAT? says {after:?}"))
+}
+
+fn set_up_times(scpi: &mut Scpi) -> Judged {
+    for round in 0..scpi.rounds {
+        let pair = (scpi.free.0[round as usize % 2], scpi.free.1[round as usize / 2 % 2]);
+        let began = scpi.link.now();
+        let left = scpi.add(&[pair])?;
+        let took = scpi.link.now().saturating_sub(began);
+        if left != 0 || !scpi.pairs()?.contains(&pair) {
+            return found(format!("round {round}: error {left} when {pair:?} is joined"));
+        }
+        scpi.set_ups.push(took);
+        let left = scpi.change(&format!(":oxc:swit:conn:sub (@{}),(@{})", pair.0, pair.1))?;
+        if left != 0 {
+            return found(format!("round {round}: error {left} when {pair:?} is parted"));
+        }
+    }
+    Ok(Verdict::Passed)
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which device, how it is reached, and what may be done with it. Keys are called as in the daemon's file.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+use super::link::Address;
+
+/// What a device speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// gNMI with the OCP model.
+    Gnmi,
+    /// SCPI of Polatis-style switches.
+    Scpi,
+    /// TL1 of Polatis-style switches.
+    Tl1,
+    /// The framed serial protocol of docs/firmware-api.md.
+    Serial,
+}
+
+impl Protocol {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Gnmi, Self::Scpi, Self::Tl1, Self::Serial];
+
+    /// The scheme of its targets.
+    #[must_use]
+    pub const fn scheme(self) -> &'static str {
+        match self {
+            Self::Gnmi => "gnmi",
+            Self::Scpi => "scpi",
+            Self::Tl1 => "tl1",
+            Self::Serial => "serial",
+        }
+    }
+
+    /// What it is tested against.
+    #[must_use]
+    pub const fn standard(self) -> &'static str {
+        match self {
+            Self::Gnmi => "gNMI 0.10 and ocp-ocs-optical-switch 0.8.0 (2026-08-28)",
+            Self::Scpi => "SCPI-99 and the command set of Polatis-style switches",
+            Self::Tl1 => "TL1 (GR-831) and the command set of Polatis-style switches",
+            Self::Serial => "docs/firmware-api.md",
+        }
+    }
+}
+
+/// A device, by protocol and place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// `host:port`, or the path of a serial line.
+    pub at: String,
+    /// SCPI over a serial line.
+    pub is_line: bool,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const WRITE: &str = "write gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT or \
+                             serial:/dev/LINE";
+        let (scheme, at) = text.split_once(':').ok_or_else(|| WRITE.to_owned())?;
+        if scheme == "redis" {
+            return Err("redis: the suite has no cases for SONiC switches yet".into());
+        }
+        let protocol = Protocol::ALL.into_iter().find(|known| known.scheme() == scheme);
+        let protocol = protocol.ok_or_else(|| format!("`{scheme}` is no protocol: {WRITE}"))?;
+        let at = at.strip_prefix("//").unwrap_or(at);
+        let is_line = at.starts_with('/');
+        let fits = match protocol {
+            Protocol::Serial => is_line,
+            Protocol::Scpi if is_line => true,
+            _ => at.rsplit_once(':').is_some_and(|(host, port)| {
+                !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+            }),
+        };
+        if !fits {
+            return Err(format!("`{text}` does not say where: {WRITE}"));
+        }
+        Ok(Self { protocol, at: at.to_owned(), is_line })
+    }
+}
+
+/// What the suite is asked to do.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// As it was written.
+    pub target: String,
+    /// Ports whose light may be moved.
+    pub may_move: Vec<String>,
+    /// Of everything that is drawn.
+    pub seed: u64,
+    /// Circuits that are made to measure set-up times.
+    pub rounds: u32,
+    /// TL1: the account and its password.
+    pub login: Option<(String, String)>,
+}
+
+/// TLS to a device.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// The authority that signs its certificate, PEM.
+    pub ca: Option<PathBuf>,
+    /// The name in its certificate; `None` if it is the host of the target.
+    pub name: Option<String>,
+    /// Our certificate chain, PEM, where the device asks for one.
+    pub certificate: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub key: Option<PathBuf>,
+    /// No TLS: for emulated devices.
+    pub plaintext: bool,
+}
+
+/// Where a target is.
+///
+/// # Errors
+/// A target of gNMI with neither or both of TLS and plain text; files that cannot be read.
+pub fn address(
+    target: &Target,
+    tls: &Tls,
+    bits_per_second: Option<u32>,
+) -> anyhow::Result<Address> {
+    let has_tls = tls.ca.is_some() || tls.certificate.is_some() || tls.key.is_some();
+    if target.protocol != Protocol::Gnmi {
+        ensure!(
+            !has_tls && !tls.plaintext,
+            "--ca, --certificate, --key and --plaintext are for gnmi://"
+        );
+    }
+    if target.is_line {
+        let usual = if target.protocol == Protocol::Scpi { 38_400 } else { 921_600 };
+        return Ok(Address::Serial(target.at.clone(), bits_per_second.unwrap_or(usual)));
+    }
+    ensure!(bits_per_second.is_none(), "--bits-per-second is for serial lines");
+    match (&tls.ca, tls.plaintext) {
+        _ if target.protocol != Protocol::Gnmi => Ok(Address::Tcp(target.at.clone())),
+        (None, true) if !has_tls => Ok(Address::Tcp(target.at.clone())),
+        (Some(ca), false) => secured(&target.at, ca, tls),
+        (_, true) => bail!("give either --ca or --plaintext"),
+        (None, false) => bail!(
+            "give --ca FILE (the authority of its certificate), or --plaintext for an emulated device"
+        ),
+    }
+}
+
+fn secured(at: &str, ca: &Path, tls: &Tls) -> anyhow::Result<Address> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(ca)? {
+        roots.add(certificate).with_context(|| format!("{} is no authority", ca.display()))?;
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let mut config = match (&tls.certificate, &tls.key) {
+        (Some(certificate), Some(key)) => {
+            let secret = PrivateKeyDer::from_pem_file(key)
+                .with_context(|| format!("{} has no private key", key.display()))?;
+            builder.with_client_auth_cert(certificates(certificate)?, secret)?
+        }
+        (None, None) => builder.with_no_client_auth(),
+        _ => bail!("give both --certificate and --key, or neither"),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
+    let name = tls.name.clone().unwrap_or_else(|| host.trim_matches(['[', ']']).to_owned());
+    let name = ServerName::try_from(name.clone())
+        .with_context(|| format!("`{name}` is no name of a host: give --name"))?;
+    Ok(Address::Tls(at.to_owned(), name, Arc::new(config)))
+}
+
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let shown = path.display();
+    let read =
+        CertificateDer::pem_file_iter(path).with_context(|| format!("cannot read {shown}"))?;
+    let found: Vec<_> =
+        read.collect::<Result<_, _>>().with_context(|| format!("{shown} is not PEM"))?;
+    ensure!(!found.is_empty(), "{shown} has no certificate");
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_say_protocol_and_place() {
+        let target: Target = "gnmi://ocs0.example:9339".parse().unwrap();
+        assert_eq!((target.protocol, target.at.as_str()), (Protocol::Gnmi, "ocs0.example:9339"));
+        let target: Target = "serial:/dev/ttyUSB0".parse().unwrap();
+        assert_eq!((target.protocol, target.is_line), (Protocol::Serial, true));
+        assert!("scpi:///dev/ttyS1".parse::<Target>().unwrap().is_line);
+        for wrong in [
+            "",
+            "ocs0",
+            "http://a:1",
+            "gnmi://a",
+            "gnmi://:1",
+            "gnmi://a:0",
+            "tl1:///dev/x",
+            "serial:x",
+        ] {
+            assert!(wrong.parse::<Target>().unwrap_err().contains("write gnmi://"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn gnmi_wants_tls_or_an_explicit_plain_text() {
+        let target: Target = "gnmi://a:1".parse().unwrap();
+        assert!(address(&target, &Tls::default(), None).is_err());
+        let plain = Tls { plaintext: true, ..Tls::default() };
+        assert!(matches!(address(&target, &plain, None), Ok(Address::Tcp(_))));
+        assert!(address(&"scpi://a:1".parse().unwrap(), &plain, None).is_err());
+    }
+}

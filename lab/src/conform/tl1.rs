@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The suite of Polatis-style switches in TL1: commands that end with `;`, replies that name their tag.
+
+mod cases;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::case::{
+    Case, Judged, PUT_BACK, Plan, Results, Session, Tested, Verdict, found, holds, run_all,
+};
+use super::link::{Link, Trouble};
+use super::{ANSWER_WITHIN, REST_WITHIN};
+
+/// Reported by ports without light, or lower.
+const DARK_DBM: f64 = -40.0;
+
+const UNTESTABLE: [(&str, &str); 4] = [
+    ("a wrong password is denied", "a device may lock an account that fails"),
+    ("DLT-PATCH::ALL", "it drops circuits that the suite did not make"),
+    ("OPR-PORT-SHUTTER", "the suite joins and parts ports and changes nothing else"),
+    ("events and alarms", "no public source shows the text of this device's"),
+];
+
+/// One device and what the suite has made on it.
+pub struct Tl1 {
+    link: Box<dyn Link>,
+    received: String,
+    next_tag: u32,
+    /// Tags of commands whose replies have not come: one that comes later is no reply to another.
+    unanswered: BTreeSet<String>,
+    login: (String, String),
+    inputs: u32,
+    outputs: u32,
+    free: (Vec<u32>, Vec<u32>),
+    has_made: bool,
+    rounds: u32,
+    set_ups: Vec<Duration>,
+}
+
+type Pairs = Vec<(u32, u32)>;
+
+/// A reply.
+#[derive(Clone, Debug, Default)]
+struct Reply {
+    /// The line with who says it and when.
+    header: String,
+    tag: String,
+    /// `COMPLD`, `DENY`, `PRTL`.
+    word: String,
+    body: Vec<String>,
+}
+
+impl Reply {
+    fn of(message: &str) -> Option<Self> {
+        let lines: Vec<&str> = message
+            .trim_end_matches(';')
+            .lines()
+            .map(str::trim)
+            .filter(|l| !l.is_empty())
+            .collect();
+        let at = lines.iter().position(|line| line.starts_with("M "))?;
+        let mut words = lines[at].split_whitespace().skip(1);
+        Some(Self {
+            header: lines.get(at.checked_sub(1)?)?.to_string(),
+            tag: words.next()?.to_owned(),
+            word: words.next()?.to_owned(),
+            body: lines[at + 1..].iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    fn completed(&self) -> bool {
+        self.word == "COMPLD"
+    }
+
+    fn code(&self) -> &str {
+        self.body.first().map_or("", String::as_str)
+    }
+
+    fn items(&self) -> impl Iterator<Item = &str> {
+        self.body.iter().map(|line| line.trim_matches('"'))
+    }
+}
+
+const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
+    Case { id, clause, says }
+}
+
+/// Runs all cases.
+///
+/// # Errors
+/// No account is given; the device does not answer at all.
+pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Result<String, Trouble> {
+    let login = plan.options.login.clone().ok_or_else(|| {
+        Trouble::Lost("a TL1 switch wants an account: give --user and --password-file".into())
+    })?;
+    let mut session = Tl1 {
+        link,
+        received: String::new(),
+        next_tag: 100,
+        unanswered: BTreeSet::new(),
+        login,
+        inputs: 0,
+        outputs: 0,
+        free: (Vec::new(), Vec::new()),
+        has_made: false,
+        rounds: plan.rounds,
+        set_ups: Vec::new(),
+    };
+    results.untestable.extend(UNTESTABLE);
+    run_all(&mut session, cases::STILL, results);
+    // The device says who it is behind the log-in; who is not let in is in the findings.
+    let identity = session
+        .ask("RTRV-NETYPE", "", "")
+        .ok()
+        .and_then(|reply| reply.items().next().map(str::to_owned));
+    let before = session.patches();
+    match session.choose(plan, before.as_ref().ok(), results) {
+        Some(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
+        None => {
+            run_all(&mut session, cases::MOVING, results);
+            session.put_back(before.ok(), results);
+        }
+    }
+    results.set_ups = session.set_ups;
+    Ok(identity.unwrap_or_else(|| "it does not say who it is".into()))
+}
+
+fn pair(text: &str) -> Option<(u32, u32)> {
+    let (from, to) = text.split_once(',')?;
+    Some((from.trim().parse().ok()?, to.trim().parse().ok()?))
+}
+
+impl Tl1 {
+    /// The next whole message; `None` where none comes in time.
+    fn message(&mut self, within: Duration) -> Result<Option<String>, Trouble> {
+        let deadline = self.link.now() + within;
+        loop {
+            if let Some(end) = self.received.find(';') {
+                let message: String = self.received.drain(..=end).collect();
+                return Ok(Some(message));
+            }
+            let left = deadline.saturating_sub(self.link.now());
+            if left.is_zero() || self.received.len() > 1 << 20 {
+                return Ok(None);
+            }
+            let arrived = self.link.receive(left)?;
+            self.received.push_str(&String::from_utf8_lossy(&arrived));
+        }
+    }
+
+    /// The reply to a command, with any tag but that of an earlier command: whether it is the right one is a case
+    /// of its own.
+    fn raw(&mut self, command: &str) -> Result<Reply, Trouble> {
+        let own = command.split(':').nth(3).unwrap_or("").to_owned();
+        self.unanswered.insert(own.clone());
+        self.link.send(format!("{command}\n").as_bytes())?;
+        let deadline = self.link.now() + ANSWER_WITHIN + REST_WITHIN;
+        loop {
+            let left = deadline.saturating_sub(self.link.now());
+            let Some(message) = self.message(left)? else {
+                return Err(Trouble::Silent(format!("no reply to `{command}`")));
+            };
+            // Messages that were not asked for have another grade than M.
+            let Some(reply) = Reply::of(&message) else { continue };
+            if reply.tag == own || !self.unanswered.remove(&reply.tag) {
+                self.unanswered.remove(&own);
+                return Ok(reply);
+            }
+        }
+    }
+
+    fn ask(&mut self, verb: &str, aid: &str, rest: &str) -> Result<Reply, Trouble> {
+        self.next_tag += 1;
+        let tag = self.next_tag;
+        let reply = self.raw(&format!("{verb}::{aid}:{tag}:{rest};"))?;
+        match reply.code() {
+            "SROF" => Err(Trouble::Broken(format!("SROF, a hardware fault, at {verb}::{aid}"))),
+            _ => Ok(reply),
+        }
+    }
+
+    fn activate(&mut self) -> Result<Reply, Trouble> {
+        let (user, password) = self.login.clone();
+        self.ask("ACT-USER", &user, &format!(":{password}"))
+    }
+
+    fn patches(&mut self) -> Result<Pairs, Trouble> {
+        let reply = self.ask("RTRV-PATCH", "", "")?;
+        if !reply.completed() {
+            return Err(Trouble::Nonsense(format!(
+                "RTRV-PATCH ended in {} {}",
+                reply.word,
+                reply.code()
+            )));
+        }
+        let pairs: Option<Pairs> = reply.items().map(pair).collect();
+        pairs.ok_or_else(|| Trouble::Nonsense(format!("RTRV-PATCH has {:?}", reply.body)))
+    }
+
+    fn enter(&mut self, from: &str, to: &str) -> Result<Reply, Trouble> {
+        self.has_made = true;
+        self.ask("ENT-PATCH", &format!("{from},{to}"), "")
+    }
+
+    fn pair(&self, index: usize) -> (u32, u32) {
+        (self.free.0[index], self.free.1[index])
+    }
+
+    /// Which ports may be moved; why none can, if so.
+    fn choose(
+        &mut self,
+        plan: &Plan<'_>,
+        before: Option<&Pairs>,
+        results: &mut Results,
+    ) -> Option<String> {
+        let Some(before) = before else { return Some("its patches could not be read".into()) };
+        if plan.ports.is_empty() {
+            return Some("read-only: give --may-move with two inputs and two outputs".into());
+        }
+        for text in plan.ports {
+            let Ok(port) = text.parse::<u32>() else {
+                return Some(format!("--may-move: `{text}` is not the number of a port"));
+            };
+            if let Some(pair) = before.iter().find(|pair| pair.0 == port || pair.1 == port) {
+                return Some(format!("--may-move: port {port} is in {pair:?}: name dark ports"));
+            }
+            match port {
+                _ if port >= 1 && port <= self.inputs => self.free.0.push(port),
+                _ if port > self.inputs && port <= self.inputs + self.outputs => {
+                    self.free.1.push(port)
+                }
+                _ => return Some(format!("--may-move: there is no port {port}")),
+            }
+        }
+        results.shuffle(&mut self.free.0);
+        results.shuffle(&mut self.free.1);
+        let (inputs, outputs) = (self.free.0.len(), self.free.1.len());
+        (inputs < 2 || outputs < 2).then(|| {
+            format!(
+                "--may-move names {inputs} inputs and {outputs} outputs: two of each are needed"
+            )
+        })
+    }
+
+    fn put_back(&mut self, before: Option<Pairs>, results: &mut Results) {
+        self.link.shield();
+        let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
+        let judged = cleared.and_then(|()| self.patches()).map(|after| match before {
+            Some(before) if before != after => {
+                Verdict::Misbehaves(format!("it was {before:?} and is {after:?}"))
+            }
+            _ => Verdict::Passed,
+        });
+        results.note(PUT_BACK, judged);
+    }
+}
+
+impl Session for Tl1 {
+    fn reconnect(&mut self) -> Result<(), Trouble> {
+        self.link.open()?;
+        self.received.clear();
+        self.activate().map(drop)
+    }
+
+    fn clear(&mut self) -> Result<(), Trouble> {
+        if !self.has_made {
+            return Ok(());
+        }
+        // Only what the suite joined, or what the device joined instead, on ports that may be moved.
+        let (inputs, outputs) = self.free.clone();
+        let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
+        for (input, output) in self.patches()?.into_iter().filter(is_ours) {
+            let reply = self.ask("DLT-PATCH", &input.to_string(), "")?;
+            if !reply.completed() {
+                let why = format!("({input}, {output}) is not parted: {}", reply.code());
+                return Err(Trouble::Nonsense(why));
+            }
+        }
+        self.has_made = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The promises of a switch in TL1, one function each.
+
+use super::*;
+
+pub(super) const STILL: &[Tested<Tl1>] = &[
+    (
+        case("log-in-needed", "GR-831 2.6", "a client that has not logged in is denied"),
+        log_in_needed,
+    ),
+    (case("log-in", "ACT-USER", "the account of the operator is let in"), log_in),
+    (case("tag", "GR-831 2.4.1", "a reply has the tag of its command"), tag),
+    (case("header", "GR-831 3.2", "the header of a reply has source, date and time"), header),
+    (
+        case("unknown-command", "GR-831 3.3", "a command that does not exist is denied"),
+        unknown_command,
+    ),
+    (case("other-target", "GR-831 2.2", "a command for another target is denied"), other_target),
+    (case("size", "RTRV-EQPT", "the equipment has a size: SYSTEM:SIZE=24x24"), size),
+    (
+        case("body-quoted", "GR-831 3.3.2", "each line of a body stands in quotation marks"),
+        body_quoted,
+    ),
+    (case("shutters", "RTRV-PORT-SHUTTER", "each shutter is OPEN or CLOSED"), shutters),
+    (case("power", "RTRV-PORT-POWER", "each port has one power, a number"), power),
+    (
+        case(
+            "patches-complete",
+            "RTRV-PATCH",
+            "an output that light leaves is in a patch of RTRV-PATCH",
+        ),
+        patches_complete,
+    ),
+];
+
+pub(super) const MOVING: &[Tested<Tl1>] = &[
+    (case("enter", "ENT-PATCH", "ENT-PATCH joins what it names, and RTRV-PATCH shows it"), enter),
+    (case("enter-others", "ENT-PATCH", "ENT-PATCH leaves other patches alone"), enter_others),
+    (
+        case("enter-port-in-use", "ENT-PATCH", "a port in use is denied and nothing moves"),
+        enter_in_use,
+    ),
+    (
+        case(
+            "enter-unknown-port",
+            "ENT-PATCH",
+            "a port that does not exist is denied and nothing moves",
+        ),
+        enter_unknown,
+    ),
+    (
+        case("enter-in-part", "GR-831 3.3", "a list that is done in part does not end in COMPLD"),
+        enter_in_part,
+    ),
+    (case("delete", "DLT-PATCH", "DLT-PATCH takes away what it names and nothing else"), delete),
+    (
+        case("set-up-times", "conform", "patches are made one after the other, and each is there"),
+        set_up_times,
+    ),
+];
+
+fn log_in_needed(tl1: &mut Tl1) -> Judged {
+    let reply = tl1.ask("RTRV-PATCH", "", "")?;
+    holds(reply.word == "DENY", || format!("RTRV-PATCH before ACT-USER ended in {}", reply.word))
+}
+
+fn log_in(tl1: &mut Tl1) -> Judged {
+    let reply = tl1.activate()?;
+    holds(reply.completed(), || format!("ACT-USER ended in {} {}", reply.word, reply.code()))
+}
+
+fn tag(tl1: &mut Tl1) -> Judged {
+    for tag in ["7", "4711", "a1"] {
+        let reply = tl1.raw(&format!("RTRV-NETYPE:::{tag}:;"))?;
+        if reply.tag != tag {
+            return found(format!("the reply to tag {tag} has tag {}", reply.tag));
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn header(tl1: &mut Tl1) -> Judged {
+    let reply = tl1.ask("RTRV-NETYPE", "", "")?;
+    let mut words = reply.header.split_whitespace().rev();
+    let (time, date) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let is = |text: &str, by: char| {
+        let parts: Vec<_> = text.split(by).collect();
+        parts.len() == 3 && parts.iter().all(|part| part.len() >= 2 && part.parse::<u32>().is_ok())
+    };
+    let source = words.next().is_some();
+    holds(source && is(time, ':') && is(date, '-'), || format!("the header is `{}`", reply.header))
+}
+
+fn unknown_command(tl1: &mut Tl1) -> Judged {
+    let reply = tl1.ask("RTRV-NOTHING", "", "")?;
+    holds(reply.word == "DENY", || format!("RTRV-NOTHING ended in {}", reply.word))
+}
+
+fn other_target(tl1: &mut Tl1) -> Judged {
+    tl1.next_tag += 1;
+    let tag = tl1.next_tag;
+    let reply = tl1.raw(&format!("RTRV-NETYPE:NOT-THIS-ONE::{tag}:;"))?;
+    holds(reply.word == "DENY", || format!("a command for NOT-THIS-ONE ended in {}", reply.word))
+}
+
+fn size(tl1: &mut Tl1) -> Judged {
+    let reply = tl1.ask("RTRV-EQPT", "", "")?;
+    let read = reply.items().find_map(|line| {
+        let (inputs, outputs) = line.split_once("SIZE=")?.1.split_once('x')?;
+        let end = outputs.find(|c: char| !c.is_ascii_digit()).unwrap_or(outputs.len());
+        Some((inputs.trim().parse().ok()?, outputs[..end].parse().ok()?))
+    });
+    let Some((inputs, outputs)) = read else {
+        return found(format!("the body is {:?}", reply.body));
+    };
+    (tl1.inputs, tl1.outputs) = (inputs, outputs);
+    Ok(Verdict::Passed)
+}
+
+fn body_quoted(tl1: &mut Tl1) -> Judged {
+    let reply = tl1.ask("RTRV-PORT-SHUTTER", "1", "")?;
+    let quoted = |line: &String| line.len() > 1 && line.starts_with('"') && line.ends_with('"');
+    let odd = reply.body.iter().find(|line| !quoted(line));
+    holds(odd.is_none() && !reply.body.is_empty(), || format!("the body is {:?}", reply.body))
+}
+
+fn shutters(tl1: &mut Tl1) -> Judged {
+    let reply = tl1.ask("RTRV-PORT-SHUTTER", "1", "")?;
+    let odd = reply.items().find(|line| {
+        !matches!(line.rsplit_once(':').map(|(_, word)| word), Some("OPEN" | "CLOSED"))
+    });
+    holds(odd.is_none(), || format!("a shutter is `{}`", odd.unwrap_or("")))
+}
+
+fn power(tl1: &mut Tl1) -> Judged {
+    let reply = tl1.ask("RTRV-PORT-POWER", "1", "")?;
+    if !reply.completed() {
+        return Ok(Verdict::NotTested(format!("no power monitors: {}", reply.code())));
+    }
+    let value = reply.items().next().and_then(|line| line.split_once(':'));
+    let is_number = value.is_some_and(|(_, value)| value.parse::<f64>().is_ok());
+    holds(is_number && reply.body.len() == 1, || format!("the body is {:?}", reply.body))
+}
+
+/// What the power meters see and the list of patches does not have.
+fn patches_complete(tl1: &mut Tl1) -> Judged {
+    let patches = tl1.patches()?;
+    let (first, last) = (tl1.inputs + 1, tl1.inputs + tl1.outputs);
+    let reply = tl1.ask("RTRV-PORT-POWER", &format!("{first}&&{last}"), "")?;
+    if !reply.completed() {
+        return Ok(Verdict::NotTested(format!("no power monitors: {}", reply.code())));
+    }
+    let has_light = |line: &str| {
+        let (port, power) = line.split_once(':')?;
+        (power.parse::<f64>().ok()? > DARK_DBM).then(|| port.trim().parse::<u32>().ok())?
+    };
+    let mut lit = reply.items().filter_map(has_light);
+    let astray = lit.find(|port| patches.iter().all(|pair| pair.1 != *port));
+    holds(astray.is_none(), || format!("light leaves port {astray:?}, which is in no patch"))
+}
+
+/// Joins the first pair; a verdict where the device says that it cannot.
+fn first(tl1: &mut Tl1) -> Result<Option<Verdict>, Trouble> {
+    let (input, output) = tl1.pair(0);
+    let reply = tl1.enter(&input.to_string(), &output.to_string())?;
+    let seen = || format!("{} {} when ({input}, {output}) is joined", reply.word, reply.code());
+    Ok((!reply.completed()).then(|| Verdict::Misbehaves(seen())))
+}
+
+macro_rules! first {
+    ($tl1:expr) => {
+        if let Some(verdict) = first($tl1)? {
+            return Ok(verdict);
+        }
+    };
+}
+
+fn enter(tl1: &mut Tl1) -> Judged {
+    let mut expected = tl1.patches()?;
+    first!(tl1);
+    expected.push(tl1.pair(0));
+    expected.sort_unstable();
+    let mut after = tl1.patches()?;
+    after.sort_unstable();
+    holds(after == expected, || {
+        format!("{:?} was joined, and RTRV-PATCH has {after:?}", tl1.pair(0))
+    })
+}
+
+fn enter_others(tl1: &mut Tl1) -> Judged {
+    first!(tl1);
+    let before = tl1.patches()?;
+    let (input, output) = tl1.pair(1);
+    let reply = tl1.enter(&input.to_string(), &output.to_string())?;
+    if !reply.completed() {
+        return found(format!(
+            "{} {} when ({input}, {output}) is joined",
+            reply.word,
+            reply.code()
+        ));
+    }
+    let after = tl1.patches()?;
+    let lost = before.iter().find(|pair| !after.contains(pair));
+    holds(lost.is_none(), || format!("{lost:?} is gone"))
+}
+
+/// A change that cannot be: denied, and nothing moves.
+fn denied(tl1: &mut Tl1, from: &str, to: &str) -> Judged {
+    let before = tl1.patches()?;
+    let reply = tl1.enter(from, to)?;
+    let after = tl1.patches()?;
+    if after != before {
+        return found(format!(
+            "ENT-PATCH::{from},{to} ended in {} and moved light: {after:?}",
+            reply.word
+        ));
+    }
+    holds(reply.word == "DENY", || format!("ENT-PATCH::{from},{to} ended in {}", reply.word))
+}
+
+fn enter_in_use(tl1: &mut Tl1) -> Judged {
+    first!(tl1);
+    let ((input, _), (_, output)) = (tl1.pair(0), tl1.pair(1));
+    denied(tl1, &input.to_string(), &output.to_string())
+}
+
+fn enter_unknown(tl1: &mut Tl1) -> Judged {
+    let beyond = tl1.inputs + tl1.outputs + 1;
+    let (input, _) = tl1.pair(0);
+    denied(tl1, &input.to_string(), &beyond.to_string())
+}
+
+fn enter_in_part(tl1: &mut Tl1) -> Judged {
+    let ((first, output), (second, _)) = (tl1.pair(0), tl1.pair(1));
+    let beyond = tl1.inputs + tl1.outputs + 1;
+    let reply = tl1.enter(&format!("{first}&{second}"), &format!("{output}&{beyond}"))?;
+    holds(!reply.completed(), || {
+        format!("a list with port {beyond}, which is not there, ended in COMPLD")
+    })
+}
+
+fn delete(tl1: &mut Tl1) -> Judged {
+    first!(tl1);
+    let (second, output) = tl1.pair(1);
+    let reply = tl1.enter(&second.to_string(), &output.to_string())?;
+    if !reply.completed() {
+        return found(format!(
+            "{} {} when ({second}, {output}) is joined",
+            reply.word,
+            reply.code()
+        ));
+    }
+    let gone = tl1.pair(0);
+    let expected: Pairs = tl1.patches()?.into_iter().filter(|pair| *pair != gone).collect();
+    let reply = tl1.ask("DLT-PATCH", &gone.0.to_string(), "")?;
+    if !reply.completed() {
+        return found(format!("{} {} when {gone:?} is parted", reply.word, reply.code()));
+    }
+    let after = tl1.patches()?;
+    holds(after == expected, || format!("{gone:?} was parted, and RTRV-PATCH has {after:?}"))
+}
+
+fn set_up_times(tl1: &mut Tl1) -> Judged {
+    for round in 0..tl1.rounds {
+        let (input, output) = (tl1.free.0[round as usize % 2], tl1.free.1[round as usize / 2 % 2]);
+        let began = tl1.link.now();
+        let reply = tl1.enter(&input.to_string(), &output.to_string())?;
+        let took = tl1.link.now().saturating_sub(began);
+        if !reply.completed() || !tl1.patches()?.contains(&(input, output)) {
+            return found(format!(
+                "round {round}: {} {} when ({input}, {output}) is joined",
+                reply.word,
+                reply.code()
+            ));
+        }
+        tl1.set_ups.push(took);
+        let reply = tl1.ask("DLT-PATCH", &input.to_string(), "")?;
+        if !reply.completed() {
+            return found(format!(
+                "round {round}: {} {} when {input} is parted",
+                reply.word,
+                reply.code()
+            ));
+        }
+    }
+    Ok(Verdict::Passed)
+}

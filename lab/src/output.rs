@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a verb shows and how it ends, as in `lightloom`: results to standard output, the rest to standard error.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use lightloom_fabric::document::{self, Diagnostic, Style};
+use serde::Serialize;
+
+/// What a verb found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The input and the result are good: exit status 0.
+    Good,
+    /// The input or the result is bad, and the verb has said why: exit status 1.
+    Bad,
+}
+
+/// Wrong usage that no parser of flags could refuse: exit status 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct WrongUsage(pub(crate) String);
+
+/// The input was refused and its mistakes have been shown: exit status 1, nothing more to say.
+#[derive(Debug, thiserror::Error)]
+#[error("the input is refused")]
+pub(crate) struct Refused;
+
+/// When messages are coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal, unless NO_COLOR is set or TERM is `dumb`.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+static COLOUR: OnceLock<Colour> = OnceLock::new();
+
+/// Fixes when messages are coloured, before anything is shown.
+pub(crate) fn set_colour(colour: Colour) {
+    let _the_first_holds = COLOUR.set(colour);
+}
+
+fn coloured() -> bool {
+    match COLOUR.get().copied().unwrap_or_default() {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => {
+            io::stderr().is_terminal()
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                && std::env::var_os("TERM").is_none_or(|value| value != "dumb")
+        }
+    }
+}
+
+/// Prints a result as it is.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+/// Prints a result as one JSON document.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub(crate) fn print_json(result: &impl Serialize) -> anyhow::Result<()> {
+    print(&json(result)?)
+}
+
+/// A result as one JSON document.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub(crate) fn json(result: &impl Serialize) -> anyhow::Result<String> {
+    let mut text = serde_json::to_string_pretty(result)?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// Shows what is wrong with files.
+pub(crate) fn diagnostics(diagnostics: &[Diagnostic]) {
+    let style = if coloured() { Style::Coloured } else { Style::Plain };
+    let _ = io::stderr().lock().write_all(document::render(diagnostics, style).as_bytes());
+}
+
+/// Says something that is not the result. Failures to do so are nobody's concern.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Turns the end of a verb into the exit status of the program.
+pub(crate) fn conclude(end: anyhow::Result<Outcome>) -> ExitCode {
+    match end {
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
+        Ok(Outcome::Bad) => ExitCode::from(1),
+        Err(error) if error.is::<Refused>() => ExitCode::from(1),
+        Err(error) if reader_went_away(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let label = if coloured() { "\u{1b}[1m\u{1b}[91merror\u{1b}[0m:" } else { "error:" };
+            note(&format!("{label} {error:#}"));
+            ExitCode::from(if error.is::<WrongUsage>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn reader_went_away(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom conform`: which device, what may be done with it, and how the result is shown.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use lightloom_lab::conform;
+use lightloom_lab::conform::link::Wire;
+use lightloom_lab::conform::report::Report;
+use lightloom_lab::conform::target::{self, Options, Protocol, Target, Tls};
+
+use crate::output::{self, Outcome, WrongUsage};
+
+/// Tests whether a device does what its protocol promises. Reads only, unless ports are given to move.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom conform gnmi://ocs0.example:9339 --ca site.pem
+  lightloom conform gnmi://127.0.0.1:9339 --plaintext --may-move in-2,in-3,out-2,out-3
+  lightloom conform scpi://10.0.0.9:5025 --may-move 2,3,26,27 --format junit -o conform.xml
+  lightloom conform tl1://10.0.0.9:3082 --user admin --password-file secret
+  lightloom conform serial:/dev/ttyUSB0 --may-move 0
+
+Circuits that the suite did not make are not touched, and what it moved is put back, also after Ctrl-C.
+Exit status: 0 no finding, 1 the device misbehaves, has a fault or is not reached, 2 wrong usage.")]
+pub(crate) struct Arguments {
+    /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT or serial:/dev/LINE.
+    target: Target,
+    /// Dark ports between which circuits may be made: two inputs and two outputs; of a transceiver one group.
+    #[arg(long, value_name = "PORTS", value_delimiter = ',')]
+    may_move: Vec<String>,
+    /// Which of these ports come first, and what is drawn.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Circuits that are made to measure set-up times.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// gNMI: the authority that signs the device's certificate, PEM.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// gNMI: the name in the device's certificate, if it is not the host of the target.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// gNMI: our certificate chain, PEM, where the device asks for one.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// gNMI: its private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// gNMI: no TLS, for emulated devices.
+    #[arg(long)]
+    plaintext: bool,
+    /// TL1: the account.
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    user: Option<String>,
+    /// TL1: the file that its password is in, which others cannot read.
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+    /// The rate of a serial line [default: 921600, of SCPI 38400].
+    #[arg(long, value_name = "RATE")]
+    bits_per_second: Option<u32>,
+    /// How to show the result.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    /// Where to write it instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For a terminal.
+    #[default]
+    Text,
+    /// One JSON document, for programs.
+    Json,
+    /// JUnit XML, for continuous integration.
+    Junit,
+    /// A table for the web.
+    Markdown,
+    /// One self-contained page.
+    Html,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let Target { protocol, .. } = arguments.target;
+    let tls = Tls {
+        ca: arguments.ca.clone(),
+        name: arguments.name.clone(),
+        certificate: arguments.certificate.clone(),
+        key: arguments.key.clone(),
+        plaintext: arguments.plaintext,
+    };
+    let address = target::address(&arguments.target, &tls, arguments.bits_per_second)
+        .map_err(|error| WrongUsage(format!("{error:#}")))?;
+    let login = match (&arguments.user, &arguments.password_file) {
+        (Some(_), _) if protocol != Protocol::Tl1 => {
+            return Err(WrongUsage("--user and --password-file are for tl1://".into()).into());
+        }
+        (Some(user), Some(file)) => Some((user.clone(), secret(file)?)),
+        _ if protocol == Protocol::Tl1 => {
+            let why = "a TL1 switch wants an account: give --user and --password-file";
+            return Err(WrongUsage(why.into()).into());
+        }
+        _ => None,
+    };
+    let options = Options {
+        target: format!("{}:{}", protocol.scheme(), arguments.target.at),
+        may_move: arguments.may_move.clone(),
+        seed: arguments.seed,
+        rounds: arguments.rounds,
+        login,
+    };
+    let link = Wire::new(address, watch_for_interrupts()?);
+    let report = conform::run(protocol, Box::new(link), &options)
+        .map_err(|trouble| anyhow::anyhow!("{}: {trouble}", options.target))?;
+    show(&report, arguments)?;
+    Ok(if report.is_good() { Outcome::Good } else { Outcome::Bad })
+}
+
+fn show(report: &Report, arguments: &Arguments) -> anyhow::Result<()> {
+    let text = match arguments.format {
+        Format::Text => report.text(),
+        Format::Json => output::json(report)?,
+        Format::Junit => report.junit()?,
+        Format::Markdown => report.markdown(),
+        Format::Html => report.html(),
+    };
+    match &arguments.output {
+        None => output::print(&text),
+        Some(path) => {
+            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        }
+    }
+}
+
+/// What a file holds that others cannot read.
+fn secret(path: &Path) -> anyhow::Result<String> {
+    let shown = path.display();
+    let mode =
+        path.metadata().with_context(|| format!("cannot read {shown}"))?.permissions().mode();
+    anyhow::ensure!(
+        mode & 0o007 == 0,
+        "{shown} can be read by everybody (mode {:04o}): chmod o= {shown}",
+        mode & 0o777
+    );
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// A flag that Ctrl-C and SIGTERM set: the suite ends, and puts back what it moved.
+fn watch_for_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let flag = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _within = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    let set = Arc::clone(&flag);
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            loop {
+                tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+                set.store(true, Ordering::Relaxed);
+                output::note("ending: what was moved is put back");
+            }
+        });
+    });
+    Ok(flag)
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The conformance suite against devices that break one promise each, on purpose, and against devices that break none.
+//! Virtual time, no sockets. The list of misbehaviours was written before the cases.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lightloom_devices::{
+    Device, Family, Fault, Faulty, FaultyLight, GnmiSpec, GnmiSwitch, Line, Misbehaviour,
+    OpticalSwitch, Output, Port, SwitchSpec, Transceiver, TransceiverSpec,
+};
+use lightloom_lab::conform;
+use lightloom_lab::conform::link::{Link, Trouble};
+use lightloom_lab::conform::report::Report;
+use lightloom_lab::conform::target::{Options, Protocol};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
+
+/// An emulated device as the suite reaches it; a second is over when the device has nothing to do.
+struct Emulated<D> {
+    device: Rc<RefCell<Faulty<D>>>,
+    port: Port,
+    now: SimTime,
+    line: Line,
+    inbox: Vec<u8>,
+    is_open: bool,
+    interrupt_at: Option<Duration>,
+    is_shielded: bool,
+}
+
+impl<D: Device + FaultyLight> Emulated<D> {
+    fn take(&mut self, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Bytes(line, bytes) if line == self.line => self.inbox.extend(bytes),
+                Output::Close(line) if line == self.line => self.is_open = false,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<D: Device + FaultyLight> Link for Emulated<D> {
+    fn open(&mut self) -> Result<(), Trouble> {
+        let mut out = Vec::new();
+        self.device.borrow_mut().close(self.now, self.line);
+        self.line = Line(self.line.0 + 1);
+        (self.is_open, self.inbox) = (true, Vec::new());
+        self.device.borrow_mut().open(self.now, self.line, self.port, &mut out);
+        self.take(out);
+        if self.is_open { Ok(()) } else { Err(Trouble::Lost("refused".into())) }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        let mut out = Vec::new();
+        self.device.borrow_mut().on_bytes(self.now, self.line, bytes, &mut out);
+        self.take(out);
+        Ok(())
+    }
+
+    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, Trouble> {
+        let deadline = self.now + Picoseconds::from_nanos(within.as_nanos() as u64);
+        loop {
+            if !self.is_shielded && self.interrupt_at.is_some_and(|at| self.now() >= at) {
+                return Err(Trouble::Interrupted);
+            }
+            if !self.inbox.is_empty() {
+                return Ok(std::mem::take(&mut self.inbox));
+            }
+            if !self.is_open {
+                return Err(Trouble::Lost("the device closed the connection".into()));
+            }
+            if self.now >= deadline {
+                return Ok(Vec::new());
+            }
+            let next = self.device.borrow().next_wakeup().filter(|at| *at > self.now);
+            self.now = next.map_or(deadline, |at| at.min(deadline));
+            let mut out = Vec::new();
+            self.device.borrow_mut().on_time(self.now, &mut out);
+            self.take(out);
+        }
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.now.0 / 1_000)
+    }
+
+    fn shield(&mut self) {
+        self.is_shielded = true;
+    }
+}
+
+fn options(may_move: &[&str]) -> Options {
+    Options {
+        target: "emulated".into(),
+        may_move: may_move.iter().map(ToString::to_string).collect(),
+        seed: 7,
+        rounds: 4,
+        login: Some(("root".into(), "root".into())),
+    }
+}
+
+fn tested<D: Device + FaultyLight + 'static>(
+    device: D,
+    (port, protocol, may_move): (Port, Protocol, &[&str]),
+    faults: &[&str],
+    interrupt_at: Option<Duration>,
+) -> (Report, Rc<RefCell<Faulty<D>>>) {
+    let mut device = Faulty::new(device, Seed(3), 0);
+    for fault in faults {
+        device.apply(SimTime::START, fault.parse().expect(fault), &mut Vec::new());
+    }
+    let device = Rc::new(RefCell::new(device));
+    let link = Emulated {
+        device: Rc::clone(&device),
+        port,
+        // By then the light of the operator's circuits has come to rest.
+        now: SimTime::START + Picoseconds::from_millis(1_000),
+        line: Line(0),
+        inbox: Vec::new(),
+        is_open: false,
+        interrupt_at,
+        is_shielded: false,
+    };
+    let report = conform::run(protocol, Box::new(link), &options(may_move)).expect("it answers");
+    (report, device)
+}
+
+const GNMI_PORTS: &[&str] = &["in-2", "in-3", "out-2", "out-4"];
+const NUMBERS: &[&str] = &["2", "3", "10", "12"];
+
+fn gnmi_switch() -> GnmiSwitch {
+    let spec = GnmiSpec { ingress: 8, egress: 8, ..GnmiSpec::default() };
+    GnmiSwitch::new(spec, Seed(1), 0)
+}
+
+fn switch() -> OpticalSwitch {
+    let mut switch = OpticalSwitch::new(
+        SwitchSpec { ingress: 8, egress: 8, ..SwitchSpec::default() },
+        Seed(1),
+        0,
+    );
+    // Circuits of an operator, which nobody may touch.
+    switch.connect_by_hand(SimTime::START, 1, 9);
+    switch.connect_by_hand(SimTime::START, 5, 13);
+    switch
+}
+
+fn run(family: Family, faults: &[&str]) -> Report {
+    match family {
+        Family::Gnmi => {
+            tested(gnmi_switch(), (Port::Gnmi, Protocol::Gnmi, GNMI_PORTS), faults, None).0
+        }
+        Family::Scpi => tested(switch(), (Port::Scpi, Protocol::Scpi, NUMBERS), faults, None).0,
+        Family::Tl1 => tested(switch(), (Port::Tl1, Protocol::Tl1, NUMBERS), faults, None).0,
+        Family::Module => {
+            let module = Transceiver::new(&TransceiverSpec::default(), Seed(1), 0);
+            tested(module, (Port::Frames, Protocol::Serial, &["0"]), faults, None).0
+        }
+    }
+}
+
+const FAMILIES: [Family; 4] = [Family::Gnmi, Family::Scpi, Family::Tl1, Family::Module];
+
+#[test]
+fn a_healthy_device_of_each_family_passes_every_case() {
+    for family in FAMILIES {
+        let report = run(family, &[]);
+        assert!(report.is_good(), "{}", report.text());
+        let idle: Vec<_> = report
+            .cases
+            .iter()
+            .filter(|line| line.verdict == "not-tested")
+            .map(|line| &line.id)
+            .collect();
+        let moved = report.cases.iter().any(|line| line.id.ends_with("/put-back"));
+        assert!(moved && idle.len() <= 3, "{}: not tested: {idle:?}", family.word());
+    }
+}
+
+#[test]
+fn each_of_the_devices_broken_on_purpose_is_found() {
+    let mut table =
+        String::from("| misbehaviour | promise that it breaks | found by |\n| --- | --- | --- |\n");
+    let mut missed = Vec::new();
+    for misbehaviour in Misbehaviour::ALL {
+        let fault = Fault::Misbehave(*misbehaviour).to_string();
+        let report = run(misbehaviour.family(), &[&fault]);
+        let found: Vec<_> = report
+            .cases
+            .iter()
+            .filter(|line| line.verdict == "misbehaves")
+            .map(|line| format!("`{}`", line.id))
+            .collect();
+        if found.is_empty() {
+            missed.push(format!("{misbehaviour}\n{}", report.text()));
+        }
+        let shown = match found.len() {
+            0..=3 => found.join(", "),
+            more => format!("{} and {} more", found[..3].join(", "), more - 3),
+        };
+        let promise = misbehaviour.promise();
+        writeln!(table, "| `{misbehaviour}` | {promise} | {shown} |").unwrap();
+    }
+    agrees(&table);
+    assert!(missed.is_empty(), "{} not found:\n{}", missed.len(), missed.join("\n"));
+}
+
+/// The table of docs/conformance.md is the one of this run. `LIGHTLOOM_BLESS=1` writes it.
+fn agrees(table: &str) {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conformance.md");
+    let text = std::fs::read_to_string(page).expect("the page is there");
+    let (before, rest) = text.split_once("<!-- table -->\n").expect("it has a table");
+    let (_, after) = rest.split_once("<!-- end of table -->").expect("that has an end");
+    let written = format!("{before}<!-- table -->\n{table}<!-- end of table -->{after}");
+    if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
+        std::fs::write(page, &written).expect("the page can be written");
+    }
+    let text = std::fs::read_to_string(page).expect("the page is there");
+    assert!(text == written, "docs/conformance.md is out of date: run with LIGHTLOOM_BLESS=1");
+}
+
+#[test]
+fn a_broken_part_is_a_fault_and_no_misbehaviour() {
+    for (family, fault) in [
+        (Family::Gnmi, "stuck 3"),
+        (Family::Scpi, "stuck"),
+        (Family::Tl1, "stuck"),
+        (Family::Module, "stuck 0"),
+        (Family::Module, "droop 20"),
+    ] {
+        let report = run(family, &[fault]);
+        assert!(report.count("fault") > 0, "{}: {fault}\n{}", family.word(), report.text());
+        assert_eq!(report.count("misbehaves"), 0, "{}: {fault}\n{}", family.word(), report.text());
+        assert!(!report.is_good());
+    }
+}
+
+#[test]
+fn a_device_that_lies_or_moves_other_light_is_found() {
+    for family in FAMILIES {
+        for fault in ["lie", "misdirect"] {
+            let report = run(family, &[fault]);
+            assert!(report.count("misbehaves") > 0, "{}: {fault}", family.word());
+        }
+    }
+}
+
+#[test]
+fn whenever_it_is_interrupted_every_circuit_is_where_it_was() {
+    let mut interrupted = 0;
+    for step in 0..60 {
+        let at = Some(Duration::from_millis(1_003 + 17 * step));
+        for (port, protocol) in [(Port::Scpi, Protocol::Scpi), (Port::Tl1, Protocol::Tl1)] {
+            let (report, device) = tested(switch(), (port, protocol, NUMBERS), &[], at);
+            interrupted += usize::from(report.interrupted);
+            let pairs = device.borrow().device().true_pairs();
+            assert_eq!(pairs, [(1, 9), (5, 13)], "{at:?}\n{}", report.text());
+        }
+        let (report, device) =
+            tested(gnmi_switch(), (Port::Gnmi, Protocol::Gnmi, GNMI_PORTS), &[], at);
+        interrupted += usize::from(report.interrupted);
+        assert_eq!(device.borrow().device().true_pairs(), [], "{at:?}\n{}", report.text());
+        assert_eq!(report.count("misbehaves"), 0, "{}", report.text());
+    }
+    assert!(interrupted > 60, "{interrupted} of 180 runs were interrupted");
+}
+
+#[test]
+fn without_ports_to_move_no_light_moves() {
+    let (report, device) = tested(switch(), (Port::Scpi, Protocol::Scpi, &[]), &[], None);
+    assert!(report.is_good() && report.set_up.is_none(), "{}", report.text());
+    assert!(report.cases.iter().any(|line| line.detail.contains("give --may-move")));
+    assert_eq!(device.borrow().device().true_pairs(), [(1, 9), (5, 13)]);
+}
+
+#[test]
+fn ports_that_carry_a_circuit_are_refused() {
+    let ports = &["1", "3", "10", "12"][..];
+    let (report, device) = tested(switch(), (Port::Scpi, Protocol::Scpi, ports), &[], None);
+    assert!(report.cases.iter().any(|line| line.detail.contains("port 1 is in (1, 9)")));
+    assert_eq!(device.borrow().device().true_pairs(), [(1, 9), (5, 13)]);
+}
+
+#[test]
+fn one_seed_gives_one_report_in_every_form() {
+    let report = run(Family::Scpi, &["misbehave no-ranges"]);
+    assert_eq!(report, run(Family::Scpi, &["misbehave no-ranges"]));
+    let junit = report.junit().expect("it can be written");
+    let document = roxmltree::Document::parse(&junit).expect("JUnit is XML");
+    let failures = document.descendants().filter(|node| node.has_tag_name("failure")).count();
+    assert_eq!(failures, report.count("misbehaves"));
+    let html = report.html();
+    assert!(html.contains("scpi/add-range") && html.ends_with("</html>\n"));
+    let table = report.markdown();
+    let rows = table.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, report.cases.len());
+}
