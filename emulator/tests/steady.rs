@@ -13,7 +13,7 @@ use lightloom_emulator::scenario::{self, Neighbour};
 use lightloom_engine::capture::Watch;
 use lightloom_engine::collective::{Collective, Placement};
 use lightloom_engine::steady::{Islands, Stage};
-use lightloom_engine::transport::{Recovery, Transport, Window};
+use lightloom_engine::transport::{Recovery, Reordering, Transport, Window};
 use lightloom_engine::{
     Arrival, ArrivalLog, BatchId, Engine, Event, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId,
     LinkSpec, Network, NetworkBuilder, NoProbe, PacketCount, PortCount, Role, Route, Settings,
@@ -264,8 +264,10 @@ fn world() -> impl Strategy<Value = World> {
             places.iter().map(|place| kinds[place % kinds.len()].clone()).collect()
         });
     let bridges = prop::collection::vec((0usize..30, 0usize..30, 0u8..3), 0..2);
-    let recovery =
-        prop_oneof![Just(Recovery::GoBackN), Just(Recovery::SelectiveRepeat { reordering: 1 })];
+    let recovery = prop_oneof![
+        Just(Recovery::GoBackN),
+        Just(Recovery::SelectiveRepeat { reordering: Reordering::Packets(1) })
+    ];
     let window = prop_oneof![
         (1u32..9).prop_map(Window::Packets),
         Just(Window::BandwidthDelay { percent: 100 })

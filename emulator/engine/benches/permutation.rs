@@ -14,7 +14,7 @@
 use std::time::Instant;
 
 use lightloom_engine::topology::FatTree;
-use lightloom_engine::transport::{Balance, CongestionControl, Dcqcn, Nscc, Recovery};
+use lightloom_engine::transport::{Balance, CongestionControl, Dcqcn, Nscc, Recovery, Reordering};
 use lightloom_engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Pause, Queueing, Settings};
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -113,7 +113,8 @@ fn measure(radix: u32, kib: u64, threads: usize, fabric: Fabric) -> Measured {
     if let Fabric::Sprayed = fabric {
         settings.transport.congestion = CongestionControl::Nscc(Nscc::default());
         settings.transport.balance = Balance::Spray { paths: 64 };
-        settings.transport.recovery = Recovery::SelectiveRepeat { reordering: 256 };
+        settings.transport.recovery =
+            Recovery::SelectiveRepeat { reordering: Reordering::Packets(256) };
     }
     let mut engine = Engine::new(network, settings).expect("the packets have a size");
     for (from, to) in permutation(hosts.len()).into_iter().enumerate() {

@@ -32,9 +32,31 @@ pub enum Recovery {
     /// The receiver keeps what comes out of order and each acknowledgement names the packet it
     /// answers. A packet is sent again once another, sent `reordering` packets later, has arrived.
     SelectiveRepeat {
-        /// How far packets may overtake each other; 1 where every flow keeps to one path.
-        reordering: u32,
+        /// How far packets may overtake each other.
+        reordering: Reordering,
     },
+}
+
+/// How far packets of one flow may overtake each other before one of them counts as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reordering {
+    /// So many packets; 1 where every flow keeps to one path.
+    Packets(u32),
+    /// Of the window, in percent: how far packets get that wait in queues while others do not grows with it.
+    WindowPercent(u32),
+}
+
+impl Reordering {
+    /// In packets, at least one, for a flow with this window.
+    #[must_use]
+    pub fn packets(self, window: u32) -> u32 {
+        match self {
+            Self::Packets(packets) => packets,
+            Self::WindowPercent(percent) => {
+                (u64::from(window) * u64::from(percent) / 100).clamp(1, u64::from(u32::MAX)) as u32
+            }
+        }
+    }
 }
 
 /// How many packets of a flow may be unacknowledged at most; congestion control stays below.
@@ -99,6 +121,12 @@ impl Transport {
     #[must_use]
     pub const fn backs_off(&self) -> bool {
         !self.balance.spreads_packets()
+    }
+    /// Whether each acknowledgement goes back the way that its packet came: flows have several paths, and one that is
+    /// dark then costs what went by it and no answers of others.
+    #[must_use]
+    pub const fn answers_by_path(&self) -> bool {
+        matches!(self.interfaces, Interfaces::All) || self.balance.paths() > 1
     }
     /// A full data packet on the wire.
     #[must_use]

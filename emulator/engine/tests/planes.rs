@@ -4,7 +4,7 @@
 
 use lightloom_engine::topology::{LeafSpine, SwitchedDomain};
 use lightloom_engine::transport::{
-    Balance, CongestionControl, Interfaces, Nscc, Recovery, Transport, Window,
+    Balance, CongestionControl, Interfaces, Nscc, Recovery, Reordering, Transport, Window,
 };
 use lightloom_engine::{
     Engine, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, Plane, Queueing, Role,
@@ -51,7 +51,7 @@ fn over_all(balance: Balance) -> Transport {
     Transport {
         balance,
         interfaces: Interfaces::All,
-        recovery: Recovery::SelectiveRepeat { reordering: 512 },
+        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(512) },
         ..Transport::default()
     }
 }
@@ -61,7 +61,7 @@ fn entropy() -> Transport {
     Transport {
         congestion: CongestionControl::Nscc(Nscc::default()),
         window: Window::BandwidthDelay { percent: 150 },
-        recovery: Recovery::SelectiveRepeat { reordering: 64 },
+        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         ..over_all(Balance::Entropy { values: 64, probe: Picoseconds::from_micros(20) })
     }
 }

@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_engine::capture::{Queues, Watch};
-use lightloom_engine::transport::{Recovery, Transport, Window};
+use lightloom_engine::transport::{Recovery, Reordering, Transport, Window};
 use lightloom_engine::{
     Buffer, Engine, FlowId, FlowSpec, LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing,
     Role, Route, Schedule, Settings, VertexId,
@@ -38,7 +38,7 @@ fn engine(network: Network, queueing: Queueing) -> Engine {
 fn engine_with_window(network: Network, queueing: Queueing, packets: u32) -> Engine {
     let transport = Transport {
         window: Window::Packets(packets),
-        recovery: Recovery::SelectiveRepeat { reordering: 64 },
+        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         ..Transport::default()
     };
     let settings = Settings { transport, queueing: Some(queueing), ..Settings::default() };
@@ -248,7 +248,7 @@ fn backlogs(queueing: Option<Queueing>, threads: usize) -> [u64; 4] {
     let watch = Watch::default().over(classes.collect());
     let transport = Transport {
         window: Window::Packets(64),
-        recovery: Recovery::SelectiveRepeat { reordering: 64 },
+        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         ..Transport::default()
     };
     let settings = Settings { transport, queueing, threads, ..Settings::default() };

@@ -6,7 +6,7 @@
 
 mod reference;
 
-use lightloom_engine::transport::{Balance, Recovery, Transport, Window};
+use lightloom_engine::transport::{Balance, Recovery, Reordering, Transport, Window};
 use lightloom_engine::{
     ArrivalLog, BitErrors, Buffer, Choice, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId,
     LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing, Role, Schedule, Settings,
@@ -294,7 +294,12 @@ fn case() -> impl Strategy<Value = Case> {
     let specs = prop::collection::vec((rate, delay, queue, mark), 1..4);
     let recovery = prop_oneof![
         Just(Recovery::GoBackN),
-        (1u32..4).prop_map(|reordering| Recovery::SelectiveRepeat { reordering }),
+        (1u32..4).prop_map(|packets| Recovery::SelectiveRepeat {
+            reordering: Reordering::Packets(packets)
+        }),
+        (1u32..100).prop_map(|percent| Recovery::SelectiveRepeat {
+            reordering: Reordering::WindowPercent(percent)
+        }),
     ];
     let balance = prop_oneof![
         2 => Just(Balance::PerFlow),

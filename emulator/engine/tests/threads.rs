@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_engine::topology::FatTree;
-use lightloom_engine::transport::{Balance, CongestionControl, Dctcp, Recovery, Transport, Window};
+use lightloom_engine::transport::{
+    Balance, CongestionControl, Dctcp, Recovery, Reordering, Transport, Window,
+};
 use lightloom_engine::{
     Engine, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, PortCount,
     Role, Settings, VertexId,
@@ -45,7 +47,7 @@ fn the_number_of_threads_changes_nothing() {
     let plain = Transport { timeout: Picoseconds::from_micros(100), ..Transport::default() };
     let spread = Transport {
         balance: Balance::AvoidMarked { paths: 8 },
-        recovery: Recovery::SelectiveRepeat { reordering: 64 },
+        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         congestion: CongestionControl::Dctcp(Dctcp::default()),
         window: Window::BandwidthDelay { percent: 200 },
         ..plain

@@ -4,7 +4,7 @@
 
 use lightloom_engine::topology::{FatTree, LeafSpine};
 use lightloom_engine::transport::{
-    Balance, CongestionControl, Dcqcn, Dctcp, Nscc, Recovery, Swift, Transport, Window,
+    Balance, CongestionControl, Dcqcn, Dctcp, Nscc, Recovery, Reordering, Swift, Transport, Window,
 };
 use lightloom_engine::{
     Engine, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Queueing, Role, Settings,
@@ -124,7 +124,7 @@ fn trimming_incast() -> (u64, f64) {
     }
     let transport = Transport {
         congestion: CongestionControl::Nscc(Nscc::default()),
-        recovery: Recovery::SelectiveRepeat { reordering: 256 },
+        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(256) },
         window: Window::BandwidthDelay { percent: 150 },
         ..Transport::default()
     };
@@ -212,7 +212,7 @@ fn credit_link() -> LinkSpec {
 fn credit_engine(builder: NetworkBuilder, threads: usize) -> Engine {
     let transport = Transport {
         congestion: CongestionControl::ReceiverCredit,
-        recovery: Recovery::SelectiveRepeat { reordering: 256 },
+        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(256) },
         balance: Balance::Spray { paths: 64 },
         ..Transport::default()
     };
@@ -238,7 +238,7 @@ fn eight_sprayed_flows_fill_eight_uplinks() {
     let hosts = shape.build_into(&mut builder);
     let transport = Transport {
         balance: Balance::Spray { paths: 8 },
-        recovery: Recovery::SelectiveRepeat { reordering: 1_000 },
+        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(1_000) },
         window: Window::BandwidthDelay { percent: 400 },
         ..Transport::default()
     };
@@ -265,7 +265,7 @@ fn a_flow_that_began_with_one_path_spreads_when_others_come_up() {
     let hosts = shape.build_into(&mut builder);
     let transport = Transport {
         balance: Balance::Spray { paths: 8 },
-        recovery: Recovery::SelectiveRepeat { reordering: 64 },
+        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         ..Transport::default()
     };
     let settings = Settings { transport, ..Settings::default() };
@@ -331,7 +331,7 @@ fn a_flow_that_learns_from_losses_leaves_a_dark_path_alone() {
         let hosts = shape.build_into(&mut builder);
         let transport = Transport {
             balance: Balance::AvoidMarked { paths: 8 },
-            recovery: Recovery::SelectiveRepeat { reordering: 128 },
+            recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(128) },
             window: Window::Packets(1_024),
             ..Transport::default()
         };
@@ -381,7 +381,7 @@ fn leaf_spine(balance: Balance, recovery: Recovery) -> Engine {
 
 #[test]
 fn spraying_fills_all_paths_where_one_path_a_flow_collides() {
-    let selective = Recovery::SelectiveRepeat { reordering: 300 };
+    let selective = Recovery::SelectiveRepeat { reordering: Reordering::Packets(300) };
     let (per_flow, _) = four_over_four(Balance::PerFlow, Recovery::GoBackN);
     let (spray, dropped) = four_over_four(Balance::Spray { paths: 64 }, selective);
     let (avoid, _) = four_over_four(Balance::AvoidMarked { paths: 64 }, selective);
@@ -392,7 +392,7 @@ fn spraying_fills_all_paths_where_one_path_a_flow_collides() {
 
 #[test]
 fn switches_that_choose_fill_all_paths_and_go_around_a_dark_link_of_their_own() {
-    let selective = Recovery::SelectiveRepeat { reordering: 300 };
+    let selective = Recovery::SelectiveRepeat { reordering: Reordering::Packets(300) };
     let (adaptive, dropped) = four_over_four(Balance::Adaptive, selective);
     assert!(adaptive < 1.1, "{adaptive}");
     assert_eq!(dropped, 0);

@@ -4,8 +4,8 @@
 //! The choice is made where the flow begins, as an entropy value in the header is: switches only hash, unless
 //! they choose themselves ([`Balance::Adaptive`]).
 //! All paths of a lane begin with the same link; a flow has one lane, or one for each interface of its host
-//! ([`Interfaces::All`]). Acknowledgements take the way back of the first path, or with several lanes that of the
-//! packet which they answer.
+//! ([`Interfaces::All`]). Acknowledgements take the way back of the packet which they answer, where its sender chose
+//! that way, and else of the first path.
 
 use lightloom_units::Picoseconds;
 
@@ -70,14 +70,15 @@ pub enum Interfaces {
 impl Balance {
     /// How many paths to draw.
     #[must_use]
-    pub fn paths(self) -> u16 {
-        match self {
+    pub const fn paths(self) -> u16 {
+        let paths = match self {
             Self::PerFlow | Self::Adaptive => 1,
             Self::Spray { paths }
             | Self::Flowlet { paths, .. }
             | Self::AvoidMarked { paths }
-            | Self::Entropy { values: paths, .. } => paths.max(1),
-        }
+            | Self::Entropy { values: paths, .. } => paths,
+        };
+        if paths == 0 { 1 } else { paths }
     }
 
     /// Whether a packet that is sent again may take another path than before.

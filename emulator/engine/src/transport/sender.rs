@@ -58,6 +58,8 @@ pub(crate) struct Sender {
     /// Timeouts in a row.
     timeouts: u32,
     recovery: Recovery,
+    /// Selective repeat: a packet is lost when one so much later has arrived.
+    reordering: u32,
     /// Go-back-N: gaps below this number have been answered already.
     answered: u32,
     /// Selective repeat: numbers in `repair..repair_end` that are not in `held` are sent again.
@@ -106,9 +108,11 @@ impl Sender {
         load: Load,
         (window, recovery, timeout): (u32, Recovery, u64),
     ) -> Self {
-        let held = match recovery {
-            Recovery::GoBackN => SequenceSet::default(),
-            Recovery::SelectiveRepeat { .. } => SequenceSet::new(window),
+        let (held, reordering) = match recovery {
+            Recovery::GoBackN => (SequenceSet::default(), 1),
+            Recovery::SelectiveRepeat { reordering } => {
+                (SequenceSet::new(window), reordering.packets(window))
+            }
         };
         Self {
             flow,
@@ -129,6 +133,7 @@ impl Sender {
             last_bytes: load.last_bytes,
             timeouts: 0,
             recovery,
+            reordering,
             answered: 0,
             repair: 0,
             repair_end: 0,
@@ -321,7 +326,8 @@ impl Sender {
         self.outgoing(at, sequence, wire_bytes, true)
     }
 
-    /// Passes over what has arrived already, so that what comes next is to be sent.
+    /// Passes over what has arrived already, and what is known to be trimmed and goes when there is room for it, so that
+    /// what comes next is to be sent.
     fn skip_held(&mut self) {
         if !self.trimmed.is_empty() {
             let (acked, held) = (self.acked, &self.held);
@@ -329,7 +335,7 @@ impl Sender {
         }
         self.repair = self.repair.max(self.acked);
         while self.repair < self.repair_end
-            && (self.is_held(self.repair) || self.waits_for_credit())
+            && (self.is_held(self.repair) || self.trimmed.contains(&self.repair))
         {
             self.repair += 1;
         }
@@ -432,7 +438,7 @@ impl Sender {
                 self.count_loss(now);
             }
             Recovery::GoBackN => {}
-            Recovery::SelectiveRepeat { reordering } => {
+            Recovery::SelectiveRepeat { .. } => {
                 let arrived = packet.answered();
                 if packet.has(flag::TRIMMED) {
                     return self.trimmed(arrived, now);
@@ -440,7 +446,8 @@ impl Sender {
                 if arrived >= self.acked {
                     self.held.insert(arrived);
                 }
-                self.repair_end = self.repair_end.max((arrived + 1).saturating_sub(reordering));
+                self.repair_end =
+                    self.repair_end.max((arrived + 1).saturating_sub(self.reordering));
                 self.skip_held();
                 // Who retires paths for losses takes them for failures: congestion shows in marks, delays and trims.
                 let retires = self.balancer.as_ref().is_some_and(|balancer| balancer.retires());
@@ -455,6 +462,7 @@ impl Sender {
     fn trimmed(&mut self, number: u32, now: u64) {
         if number >= self.acked && !self.held.contains(number) && !self.trimmed.contains(&number) {
             self.trimmed.push_back(number);
+            self.skip_held();
             self.count_loss(now);
         }
     }

@@ -52,7 +52,8 @@ impl Reference<'_> {
 
     pub(super) fn acknowledge(&mut self, packet: &Packet, beyond_gap: Option<u32>, trimmed: bool) {
         let flow = &self.flows[packet.flow];
-        let mut way: VecDeque<_> = flow.paths[0].iter().rev().map(|link| link.reverse()).collect();
+        let path = &flow.paths[packet.path];
+        let mut way: VecDeque<_> = path.iter().rev().map(|link| link.reverse()).collect();
         let first = way.pop_front().expect("a path has links");
         let acknowledgement = Packet {
             flow: packet.flow,
@@ -67,6 +68,7 @@ impl Reference<'_> {
             trimmed,
             frame: None,
             wrong: false,
+            path: 0,
             way,
         };
         self.totals.sent += 1;
@@ -115,7 +117,8 @@ impl Reference<'_> {
                     if arrived >= flow.acked {
                         flow.held.insert(arrived);
                     }
-                    for missing in flow.acked..(arrived + 1).saturating_sub(reordering) {
+                    let apart = reordering.packets(flow.window);
+                    for missing in flow.acked..(arrived + 1).saturating_sub(apart) {
                         if flow.repaired.insert(missing) {
                             flow.to_repair.insert(missing);
                         }
@@ -123,6 +126,7 @@ impl Reference<'_> {
                 }
             }
         }
+        self.flows[packet.flow].pass_over();
         if self.flows[packet.flow].acked < self.flows[packet.flow].total() {
             self.send(packet.flow);
         }
@@ -223,6 +227,7 @@ impl Reference<'_> {
         } else if choice == Reason::Repair {
             flow.lose(sequence);
             flow.to_repair.retain(|other| *other > sequence);
+            flow.pass_over();
             flow.resent += 1;
         } else {
             if sequence < flow.sent {
@@ -307,6 +312,7 @@ impl Reference<'_> {
             trimmed: false,
             frame: None,
             wrong: false,
+            path,
             way,
         };
         self.totals.sent += 1;

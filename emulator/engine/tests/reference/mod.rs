@@ -38,6 +38,8 @@ struct Packet {
     priority: u8,
     /// Cut to its header, or the acknowledgement of such a packet.
     trimmed: bool,
+    /// Data: the place of its path among those of its flow.
+    path: usize,
     /// A pause frame: whether it pauses or resumes its priority.
     frame: Option<bool>,
     /// A bit of it is wrong: it is lost at the end of the link.
@@ -151,6 +153,16 @@ impl Flow {
     }
     fn messages_delivered(&self) -> u32 {
         self.expected / self.per_message
+    }
+    /// What is known to be trimmed goes again when there is room, and is not repaired besides.
+    fn pass_over(&mut self) {
+        while let Some(first) = self.to_repair.first().copied() {
+            let trimmed = self.trimmed.contains(&first);
+            if first >= self.acked && !self.held.contains(&first) && !trimmed {
+                return;
+            }
+            self.to_repair.pop_first();
+        }
     }
     /// A packet is sent again: its path is avoided, longer with each loss in a row.
     fn lose(&mut self, sequence: u32) {

@@ -149,6 +149,7 @@ impl Reference<'_> {
             trimmed: false,
             frame: Some(pauses),
             wrong: false,
+            path: 0,
             way: VecDeque::new(),
         };
         self.queues[link.index()].frames.push_back(frame);

@@ -2,7 +2,7 @@
 //! How flows are sent, as scenario files say it: packets, window, congestion control, load balancing,
 //! repair.
 
-use lightloom_engine::transport::{Balance, Interfaces, Recovery, Transport, Window};
+use lightloom_engine::transport::{Balance, Interfaces, Recovery, Reordering, Transport, Window};
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
@@ -13,8 +13,8 @@ use super::congestion::{
     CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile, lower_congestion,
 };
 
-/// How far packets of a flow that is spread may overtake each other before one counts as lost.
-const REORDERING: u32 = 64;
+/// How far packets of a flow that is spread may overtake each other before one counts as lost, if nothing is written.
+const REORDERING: Reordering = Reordering::WindowPercent(50);
 
 /// How data is cut into packets, sent and repaired.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -48,7 +48,8 @@ pub struct TransportFile {
     /// (`nics`, `planes`, `switched_domain`), otherwise `one`.
     pub interfaces: Option<InterfacesFile>,
     /// How lost packets are sent again. If not written, `go_back_n` for flows on one path and
-    /// `selective_repeat` for those that are spread or get `receiver_credit`.
+    /// `selective_repeat` for those that are spread or get `receiver_credit`, in which packets may overtake each other
+    /// by half of the window.
     pub recovery: Option<RecoveryFile>,
     /// Without progress for so long, everything in flight counts as lost.
     pub timeout: Text<Picoseconds>,
@@ -292,7 +293,7 @@ fn balance(raw: BalanceFile) -> Balance {
 fn recovery(raw: &TransportFile, is_spread: bool) -> Recovery {
     match raw.recovery {
         Some(RecoveryFile::SelectiveRepeat(ReorderingFile { reordering })) => {
-            Recovery::SelectiveRepeat { reordering }
+            Recovery::SelectiveRepeat { reordering: Reordering::Packets(reordering) }
         }
         Some(RecoveryFile::GoBackN) => Recovery::GoBackN,
         None if is_spread => Recovery::SelectiveRepeat { reordering: REORDERING },

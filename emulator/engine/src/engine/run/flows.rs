@@ -284,7 +284,7 @@ impl<P: Probe> Engine<P> {
         if gives_credit {
             receiver.begin_credits(initial);
         }
-        receiver.answers_by_path = self.settings.transport.interfaces == Interfaces::All;
+        receiver.answers_by_path = self.settings.transport.answers_by_path();
         self.shards[from as usize].senders.push(sender);
         self.shards[to as usize].receivers.push(receiver);
         let place = |shard, index| Place { shard, index };
@@ -311,8 +311,8 @@ impl<P: Probe> Engine<P> {
         self.router.choices(&self.network, name, (route, &paths[0]))
     }
 
-    /// Appends paths, and the way back of the first, to the route table, for the sending and the receiving
-    /// end with these numbers. Returns where the paths begin and where the way back does.
+    /// Appends paths, and the way back of the first or of each, to the route table, for the sending and the receiving
+    /// end with these numbers. Returns where the paths begin and where the first way back does.
     fn lay_routes(
         &mut self,
         flow: FlowId,
@@ -323,7 +323,7 @@ impl<P: Probe> Engine<P> {
         let [sender, receiver] = ends;
         let back =
             |path: &[LinkId]| path.iter().rev().map(|link| link.reverse()).collect::<Vec<_>>();
-        if self.settings.transport.interfaces == Interfaces::All && choices.is_empty() {
+        if self.settings.transport.answers_by_path() && choices.is_empty() {
             let answers: Vec<u32> =
                 paths.iter().map(|path| self.lay_route(back(path).into_iter(), sender)).collect();
             let lay = |(path, answer): (&Vec<LinkId>, &u32)| {

@@ -4,7 +4,6 @@
 //! The window of such a flow is what is in flight and its credits together, so that sending needs no other question.
 
 use super::{Packet, Sender, flag};
-use crate::transport::Controller;
 
 impl Sender {
     /// Whether what was trimmed may go again.
@@ -25,14 +24,6 @@ impl Sender {
                 None => controller.window(),
             };
         }
-    }
-
-    /// Whether what is to be repaired next is known to be trimmed, and goes when the receiver lets it.
-    pub(super) fn waits_for_credit(&self) -> bool {
-        let is_credit = |controller: &Controller| controller.credits().is_some();
-        !self.trimmed.is_empty()
-            && self.controller.as_deref().is_some_and(is_credit)
-            && self.trimmed.contains(&self.repair)
     }
 
     /// Takes the credit that a packet bears, and counts anew what may be sent.

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::engine::packet::Contents;
+use crate::transport::Reordering;
 
 fn sender(recovery: Recovery) -> Sender {
     let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
@@ -49,7 +50,7 @@ fn a_gap_is_answered_once() {
 
 #[test]
 fn selective_repeat_sends_only_what_is_missing() {
-    let mut sender = sender(Recovery::SelectiveRepeat { reordering: 1 });
+    let mut sender = sender(Recovery::SelectiveRepeat { reordering: Reordering::Packets(1) });
     burst(&mut sender, 0);
     sender.acknowledged(&acknowledgement(0, 1), 10);
     assert_eq!(burst(&mut sender, 10), [(0, 100)]);
