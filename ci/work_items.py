@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The work items that packet simulators publish, through the command line, for every transport.
+
+    ci/work_items.py [--items permutation-128,incast] [--transports dctcp,nscc] [--htsim SOURCE] [--seed 5]
+                     [--lightloom target/release/lightloom]
+
+Fat-trees of three tiers, 400 Gb/s and 1 us a link, queues of 1 MiB that mark from 128 KiB. Each row is one call of
+`lightloom emulate` on a scenario that is written here; `--keep DIR` keeps them. `dark` rows have one of the cables
+between aggregation and core down from the start. `--seed` draws five more networks, sizes and pairs.
+SOURCE is a checkout of csg-htsim in which `make -C sim` was run (or CSG_HTSIM in the environment): its NDP, EQDS and
+RoCE run the same flows, in turn with ours. Processor time is that of the whole process.
+Prints Markdown. Exits with 1 if a row is outside of what is promised for it.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+
+QUEUE = "queue: 1MiB, mark_from: 128KiB"
+SPRAY = "balance: {spray: {paths: 64}}"
+TRANSPORTS = {
+    "dctcp": ("DCTCP, per flow", "congestion: dctcp", QUEUE),
+    "dcqcn": ("DCQCN, per flow, pauses", "congestion: dcqcn", "mark_from: 128KiB, pause: {priorities: [0], above: 400KiB}"),
+    "swift": ("Swift, per flow", "congestion: swift", QUEUE),
+    "nscc": ("NSCC style, sprayed, trims", f"congestion: nscc, {SPRAY}, window_percent: 150", f"{QUEUE}, trim: true"),
+    "entropy": (
+        "NSCC style, 64 entropy values, trims",
+        "congestion: nscc, balance: {entropy: {values: 64, probe: 20us}}, window_percent: 200",
+        f"{QUEUE}, trim: true",
+    ),
+    "credit": ("receiver credit, sprayed, trims", f"congestion: receiver_credit, {SPRAY}, window_percent: 100", f"{QUEUE}, trim: true"),
+}
+SPREAD = ("nscc", "entropy", "credit")
+MIB = 1 << 20
+
+
+def hosts_of(radix):
+    return radix**3 // 4
+
+
+def permutation(hosts):
+    """Each host sends to one that is far from it and receives from one other."""
+    step = 37 if hosts > 37 else 5
+    return [(at, (at * step + hosts // 2 - 3) % hosts) for at in range(hosts)]
+
+
+class Item:
+    """A work item: what is sent on a fat-tree of that radix, and how many times its bound spread transports may take."""
+
+    def __init__(self, radix, size, flows=None, run=None, promised=None, again=None):
+        self.radix, self.size, self.flows, self.run = radix, size, flows, run
+        self.promised, self.again = promised, again
+
+
+def items():
+    return {
+        "permutation-16": Item(4, 64 * MIB, permutation(16), promised=1.15),
+        "permutation-128": Item(8, 8 * MIB, permutation(128), promised=1.15),
+        "permutation-1024": Item(16, MIB, permutation(1024), promised=1.25),
+        "permutation-8192": Item(32, 256 << 10, permutation(8192)),
+        "incast-32": Item(8, 8 * MIB, [(127 - 3 * at, 0) for at in range(32)], promised=1.02, again=7_000),
+        "all-to-all-64": Item(8, MIB, run="{all_to_all: at_once}, hosts: [h0..h63]"),
+        "ring-128": Item(8, 16 * MIB, run="{all_reduce: ring}, directions: one"),
+    }
+
+
+def drawn(seed):
+    """Five more: networks, sizes and pairs that nobody chose."""
+    draw = random.Random(seed)
+    for at in range(5):
+        radix = draw.choice([4, 6, 8, 10, 12])
+        hosts = list(range(hosts_of(radix)))
+        to = hosts[:]
+        draw.shuffle(to)
+        size = draw.randint(256 << 10, 4 * MIB)
+        flows = [(one, other) for one, other in zip(hosts, to) if one != other]
+        yield f"drawn-{seed}.{at}", Item(radix, size, flows, promised=1.15)
+
+
+def scenario(item, transport, dark, folder):
+    _, sends, switches = TRANSPORTS[transport]
+    lines = [
+        "kind: scenario",
+        "version: 2",
+        "name: work-item",
+        f"on: {{fat_tree: {{radix: {item.radix}}}}}",
+        "links: {rate: 400Gbps, delay: 1us}",
+        f"transport: {{{sends}}}",
+        f"switches: {{{switches}}}",
+        "seed: 1",
+    ]
+    if item.flows:
+        table = os.path.join(folder, "flows.csv")
+        with open(table, "w", encoding="utf-8") as file:
+            file.write("start,src,dst,bytes\n")
+            file.writelines(f"0,h{one},h{other},{item.size}\n" for one, other in item.flows)
+        lines.append("traffic: [{name: work, run: {flows: flows.csv}}]")
+    else:
+        lines.append(f"traffic: [{{name: work, run: {item.run}, bytes: {item.size}B}}]")
+    if dark:
+        # The first pod has radix/2 edge switches, then as many that aggregate; cores come after all pods.
+        first, core = item.radix // 2, item.radix * item.radix
+        lines.append(f"faults: [{{part: s{first}-s{core}, at: 0us}}]")
+    path = os.path.join(folder, "scenario.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    return path
+
+
+def timed(command, **how):
+    """Runs it and returns what it printed and its processor time in seconds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, **how)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: {done.stderr[-2000:] or done.stdout[-500:]}")
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def ours(lightloom, name, item, transport, dark, keep):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = os.path.join(keep, f"{name}-{transport}{'-dark' if dark else ''}") if keep else scratch
+        os.makedirs(folder, exist_ok=True)
+        path = scenario(item, transport, dark, folder)
+        text, seconds = timed([lightloom, "emulate", path, "--format", "json"])
+    result = json.loads(text)
+    work, packets = result["workloads"][0], result["packets"]
+    if packets["sent"] != sum(packets[key] for key in ("delivered", "dropped", "lost", "in_flight")):
+        sys.exit(f"{name} {transport}: packets are not conserved: {packets}")
+    return work["lower_bound_ps"] / 1e6, work["end_ps"] / 1e6, packets["retransmitted"], seconds
+
+
+def theirs(source, program, item):
+    """The last flow's end in microseconds and the processor time of a program of csg-htsim on the same flows."""
+    hosts = hosts_of(item.radix)
+    common = ["-nodes", str(hosts), "-tiers", "3", "-linkspeed", "400000", "-mtu", "4096", "-hop_latency", "1", "-end", "100000"]
+    own = {
+        "ndp": ["-strat", "perm", "-paths", "64", "-q", "256", "-cwnd", "150"],
+        "eqds": ["-strat", "ecmp_host", "-paths", "64", "-q", "256", "-cwnd", "150"],
+        "roce": ["-strat", "ecmp_host", "-paths", "1", "-q", "256", "-pfc_thresholds", "50", "100"],
+    }[program]
+    with tempfile.TemporaryDirectory() as folder:
+        matrix = os.path.join(folder, "work.cm")
+        with open(matrix, "w", encoding="utf-8") as file:
+            file.write(f"Nodes {hosts}\nConnections {len(item.flows)}\n")
+            for at, (one, other) in enumerate(item.flows):
+                file.write(f"{one}->{other} id {at + 1} start 0 size {item.size}\n")
+        tool = os.path.abspath(os.path.join(source, "sim", "datacenter", f"htsim_{program}"))
+        text, seconds = timed([tool, "-tm", matrix, "-o", os.path.join(folder, "log"), *common, *own], cwd=folder)
+    ends = [float(at) for at in re.findall(r"finished at (?:time )?([0-9.]+)", text)]
+    return (max(ends) if ends else float("nan")), len(ends), seconds
+
+
+def row(*cells):
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def table_of_ours(args, chosen, transports):
+    missed = []
+    row("work", "transport", "bound, us", "took, us", "took / bound", "with a dark cable, us", "dark / whole", "sent again", "s")
+    row("---", "---", *["---:"] * 7)
+    for name, item in chosen.items():
+        for transport in transports:
+            bound, took, again, seconds = ours(args.lightloom, name, item, transport, False, args.keep)
+            dark = ours(args.lightloom, name, item, transport, True, args.keep)[1]
+            times = took / bound
+            row(name, TRANSPORTS[transport][0], f"{bound:.1f}", f"{took:.1f}", f"{times:.3f}", f"{dark:.1f}", f"{dark / took:.3f}", again, f"{seconds:.2f}")
+            if transport in SPREAD and item.promised and times > item.promised:
+                missed.append(f"{name} {transport}: {times:.3f} times the bound, {item.promised} promised")
+            if transport in SPREAD and item.again and again > item.again:
+                missed.append(f"{name} {transport}: {again} sent again, {item.again} promised")
+    return missed
+
+
+def table_beside(args, chosen):
+    print("\nBeside csg-htsim, in turn, the same flows:\n")
+    row("work", "ours", "took, us", "processor, s", "csg-htsim", "took, us", "flows ended", "processor, s", "theirs / ours")
+    row("---", "---", "---:", "---:", "---", "---:", "---:", "---:", "---:")
+    for name, item in chosen.items():
+        if not item.flows:
+            continue
+        for transport, program in (("credit", "ndp"), ("credit", "eqds"), ("nscc", "eqds"), ("dcqcn", "roce")):
+            _, took, _, seconds = ours(args.lightloom, name, item, transport, False, None)
+            end, ended, spent = theirs(args.htsim, program, item)
+            row(name, TRANSPORTS[transport][0], f"{took:.1f}", f"{seconds:.2f}", program, f"{end:.1f}", f"{ended} of {len(item.flows)}", f"{spent:.2f}", f"{spent / seconds:.1f}")
+
+
+def main():
+    about = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    about.add_argument("--items", help="of " + ", ".join(items()))
+    about.add_argument("--transports", help="of " + ", ".join(TRANSPORTS))
+    about.add_argument("--htsim", default=os.environ.get("CSG_HTSIM"))
+    about.add_argument("--lightloom", default="target/release/lightloom")
+    about.add_argument("--seed", type=int)
+    about.add_argument("--keep")
+    args = about.parse_args()
+    known = items()
+    if args.seed is not None:
+        known.update(drawn(args.seed))
+    names = args.items.split(",") if args.items else list(known)
+    transports = args.transports.split(",") if args.transports else list(TRANSPORTS)
+    for name in names:
+        if name not in known:
+            about.error(f"no work item {name}: write one of {', '.join(known)}")
+    for name in transports:
+        if name not in TRANSPORTS:
+            about.error(f"no transport {name}: write one of {', '.join(TRANSPORTS)}")
+    chosen = {name: known[name] for name in names}
+    missed = table_of_ours(args, chosen, transports)
+    if args.htsim:
+        table_beside(args, chosen)
+    for line in missed:
+        print(f"missed: {line}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
